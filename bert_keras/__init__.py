@@ -1,0 +1,28 @@
+"""BERT's whole life in Keras 3 and TensorFlow. Names are resolved when asked for: importing is light."""
+
+from importlib import import_module
+
+_HOMES = {
+    "BertConfig": "bert_keras.config",
+    "preset": "bert_keras.presets",
+    "Vocabulary": "bert_keras.text.vocab",
+    "WordPieceTokenizer": "bert_keras.text.tokenizer",
+    "pretraining_dataset": "bert_keras.data.records",
+    "BertEncoder": "bert_keras.encoder.encoder",
+    "BertPretrainer": "bert_keras.models.pretrainer",
+    "BertClassifier": "bert_keras.models.classifier",
+    "BertAdamW": "bert_keras.training.optimizer",
+    "LinearWarmupDecay": "bert_keras.training.schedule",
+    "export_classifier": "bert_keras.export.saved_model",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module 'bert_keras' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

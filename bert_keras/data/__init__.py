@@ -1,0 +1,1 @@
+"""The contract of the records, their reader, the masking policy, length buckets."""

@@ -1,0 +1,29 @@
+"""What a user gave and cannot be used: one exception, one way to report it from a command line."""
+
+import sys
+from collections.abc import Callable
+
+
+class InputError(ValueError):
+    """One sentence: what came, what was expected, what to do."""
+
+
+def run_command(program: str, command: Callable[[], None]) -> int:
+    """Run `command`; what a user or the system can cause becomes one line on stderr.
+
+    Returns the exit code: 0, 2 for an `InputError` or `OSError` (no such file, disk full, port in
+    use), 130 for Ctrl-C. Anything else is our own fault and keeps its traceback.
+    """
+    try:
+        command()
+    except InputError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"{program}: {place}{error.strerror or error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{program}: interrupted", file=sys.stderr)
+        return 130
+    return 0

@@ -1,0 +1,1 @@
+"""Hidden states to logits, one head a file."""

@@ -1,0 +1,1 @@
+"""Encoder and heads put together; importing this registers every layer with Keras."""

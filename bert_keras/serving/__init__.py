@@ -1,0 +1,1 @@
+"""TF Serving's REST API on this machine: protocol, server, client."""

@@ -1,0 +1,69 @@
+"""Files as the house touches them: text comes in checked, results go out whole or not at all."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from bert_keras.errors import InputError
+
+
+def text_lines(path: str | os.PathLike) -> Iterator[str]:
+    """The lines of a UTF-8 file without their line ends; a leading byte order mark is dropped.
+
+    Raises InputError, naming the line, where the bytes are not UTF-8 or the file is missing.
+    """
+    path = existing_file(path)
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"{path}, line {number} is not UTF-8 (byte {error.object[error.start]:#04x} at "
+                    f"column {error.start + 1}); convert the file to UTF-8 first"
+                ) from error
+            yield text.removeprefix("\ufeff" if number == 1 else "").rstrip("\r\n")
+
+
+def existing_file(path: str | os.PathLike) -> Path:
+    """`path` itself, or an InputError that says what stands there instead of a file."""
+    path = Path(path)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise InputError(f"{path} {what}; expected a file")
+    return path
+
+
+@contextlib.contextmanager
+def whole_file(path: str | os.PathLike) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its name when the block ends without an error."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield beside
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
+    """A temporary folder beside `path` that takes its name when the block ends without an error.
+
+    Raises InputError where `path` already holds something: a result is never overwritten.
+    """
+    path = Path(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{path} is already there; choose another name or remove it first")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    try:
+        yield beside
+        beside.chmod(0o755)
+        os.replace(beside, path)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""What a task reads, how it is labelled and scored."""

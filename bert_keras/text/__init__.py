@@ -1,0 +1,1 @@
+"""Text to ids: vocabulary, tokenizer, packing."""

@@ -1,0 +1,1 @@
+"""Text files to TFRecords of masked and next-sentence examples, offline."""
