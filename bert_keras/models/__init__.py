@@ -1,1 +1,7 @@
 """Encoder and heads put together; importing this registers every layer with Keras."""
+
+from bert_keras.encoder.encoder import BertEncoder
+from bert_keras.models.classifier import BertClassifier
+from bert_keras.models.pretrainer import BertPretrainer
+
+__all__ = ["BertClassifier", "BertEncoder", "BertPretrainer"]

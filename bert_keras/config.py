@@ -1,0 +1,87 @@
+"""The numbers of one encoder, checked when made: everything that builds a layer takes them from here."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bert_keras.errors import InputError
+from bert_keras.storage import existing_file, whole_file
+from bert_keras.text.vocab import SPECIAL_PIECES
+
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertConfig:
+    """BERT's encoder; the defaults are BERT-base, uncased (Devlin et al. 2018, section 3).
+
+    `intermediate_size` is 4 x `hidden_size` unless given. `activation` "gelu" is the exact one
+    (erf), "gelu_tanh" its approximation. Raises InputError, naming the field, for impossible values.
+    """
+
+    vocab_size: int = 30_522
+    hidden_size: int = 768
+    num_layers: int = 12
+    num_heads: int = 12
+    intermediate_size: int = 0
+    max_positions: int = 512
+    num_segments: int = 2
+    activation: str = "gelu"
+    hidden_dropout_rate: float = 0.1
+    attention_dropout_rate: float = 0.1
+    layer_norm_epsilon: float = 1e-12
+    initializer_stddev: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.intermediate_size == 0:
+            object.__setattr__(self, "intermediate_size", 4 * self.hidden_size)
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            right = type(value) is field.type or (field.type is float and type(value) is int)
+            if not right:
+                raise InputError(f"{field.name} is {value!r}; expected {field.type.__name__}")
+            if field.type is int and value < 1:
+                raise InputError(f"{field.name} is {value}; expected at least 1")
+        if self.vocab_size < len(SPECIAL_PIECES):
+            raise InputError(
+                f"vocab_size is {self.vocab_size}; expected at least {len(SPECIAL_PIECES)}, "
+                f"room for {' '.join(SPECIAL_PIECES)}"
+            )
+        if self.hidden_size % self.num_heads:
+            raise InputError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}"
+            )
+        if self.activation not in ACTIVATIONS:
+            raise InputError(f"activation is {self.activation!r}; expected one of {ACTIVATIONS}")
+        for name in ("hidden_dropout_rate", "attention_dropout_rate"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; expected a rate in [0, 1)")
+        for name in ("layer_norm_epsilon", "initializer_stddev"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} is {getattr(self, name)}; expected more than 0")
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "BertConfig":
+        """Raises InputError for names that are no fields: nothing is dropped in silence."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        if unknown := sorted(set(values) - known):
+            raise InputError(f"unknown in a BertConfig: {', '.join(unknown)}; known: {sorted(known)}")
+        return cls(**values)
+
+    def save(self, path: str | os.PathLike) -> None:
+        with whole_file(path) as beside:
+            beside.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "BertConfig":
+        try:
+            values = json.loads(existing_file(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InputError(f"{path} is not JSON ({error}); expected a saved BertConfig") from error
+        return cls.from_dict(values)

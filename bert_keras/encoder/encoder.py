@@ -1,0 +1,104 @@
+"""Ids in, hidden states out: embeddings, a stack of blocks, the pooler.
+
+The letters that tensors wear in this house: B batch, T tokens of a sequence, D hidden size,
+N attention heads, H size of a head, F intermediate size, P masked positions, V vocabulary.
+"""
+
+from typing import NamedTuple
+
+import keras
+from keras import ops
+
+from bert_keras.config import BertConfig
+from bert_keras.encoder.block import EncoderBlock
+from bert_keras.encoder.embeddings import BertEmbeddings
+from bert_keras.encoder.masks import attention_bias
+
+
+class EncoderStates(NamedTuple):
+    """Everything the encoder computes, in the order it is computed."""
+
+    hidden_states: tuple  # num_layers + 1 of [B, T, D]: the embeddings, then each block
+    attentions: tuple  # num_layers of [B, N, T, T], rows sum to 1
+    pooled_output: object  # [B, D]
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class BertEncoder(keras.Model):
+    """The encoder of Devlin et al. 2018, section 3, with its tanh pooler on [CLS].
+
+    Call with a dict of int arrays [B, T], `input_ids`, `input_mask` (1 = real, 0 = padding) and
+    `segment_ids`; other keys are left alone. Returns a dict: `sequence_output` [B, T, D] and
+    `pooled_output` [B, D]. `states` takes the same and returns every layer.
+    """
+
+    def __init__(self, config: BertConfig, *, name: str = "encoder", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.config = config
+        self.embeddings = BertEmbeddings(
+            config.vocab_size,
+            config.hidden_size,
+            max_positions=config.max_positions,
+            num_segments=config.num_segments,
+            dropout_rate=config.hidden_dropout_rate,
+            layer_norm_epsilon=config.layer_norm_epsilon,
+            initializer_stddev=config.initializer_stddev,
+            name="embeddings",
+        )
+        self.blocks = [
+            EncoderBlock(
+                config.num_heads,
+                config.intermediate_size,
+                activation=config.activation,
+                hidden_dropout_rate=config.hidden_dropout_rate,
+                attention_dropout_rate=config.attention_dropout_rate,
+                layer_norm_epsilon=config.layer_norm_epsilon,
+                initializer_stddev=config.initializer_stddev,
+                name=f"layer_{index}",
+            )
+            for index in range(config.num_layers)
+        ]
+        self.pooler = keras.layers.Dense(
+            config.hidden_size,
+            activation="tanh",
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=config.initializer_stddev),
+            name="pooler",
+        )
+
+    def build(self, input_shape=None):
+        self.embeddings.build()
+        for block in self.blocks:
+            block.build((None, None, self.config.hidden_size))
+        self.pooler.build((None, self.config.hidden_size))
+        self.built = True
+
+    def states(self, inputs: dict, training: bool = False) -> EncoderStates:
+        """Every layer's hidden states and attention maps, for analysis and feature-based use."""
+        bias_B11T = attention_bias(inputs["input_mask"], dtype=self.compute_dtype)
+        hidden_BTD = self.embeddings(inputs["input_ids"], inputs["segment_ids"], training=training)
+        hidden_states, attentions = [hidden_BTD], []
+        for block in self.blocks:
+            hidden_BTD, attention_BNTT = block(hidden_BTD, bias_B11T, training=training)
+            hidden_states.append(hidden_BTD)
+            attentions.append(attention_BNTT)
+        pooled_BD = self.pooler(hidden_BTD[:, 0])
+        return EncoderStates(tuple(hidden_states), tuple(attentions), pooled_BD)
+
+    def call(self, inputs, training=False):
+        states = self.states(inputs, training=training)
+        return {
+            "sequence_output": states.hidden_states[-1],
+            "pooled_output": states.pooled_output,
+        }
+
+    @property
+    def token_table(self):
+        """[V, D], the embedding that the masked-LM head shares."""
+        return self.embeddings.token_table
+
+    def get_config(self):
+        return {"name": self.name, "config": self.config.to_dict()}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(BertConfig.from_dict(config.pop("config")), **config)

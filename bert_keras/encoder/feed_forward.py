@@ -1,0 +1,57 @@
+"""Hidden states in, the position-wise feed-forward network's answer out."""
+
+import keras
+from keras import ops
+
+
+def activate(x, *, activation: str):
+    """The activations of `bert_keras.config.ACTIVATIONS`; Keras' own "gelu" name leaves open which."""
+    if activation == "gelu":
+        return ops.gelu(x, approximate=False)
+    if activation == "gelu_tanh":
+        return ops.gelu(x, approximate=True)
+    return keras.activations.get(activation)(x)
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class FeedForward(keras.layers.Layer):
+    """Dense to F = `intermediate_size`, activation, dense back to D. [..., D] -> [..., D]."""
+
+    def __init__(
+        self, intermediate_size: int, *, activation: str, initializer_stddev: float, **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.intermediate_size = intermediate_size
+        self.activation = activation
+        self.initializer_stddev = initializer_stddev
+
+    def build(self, input_shape):
+        def dense(name: str, units: int, inputs: int):
+            layer = keras.layers.Dense(
+                units,
+                kernel_initializer=keras.initializers.TruncatedNormal(
+                    stddev=self.initializer_stddev
+                ),
+                name=name,
+            )
+            layer.build((None, None, inputs))
+            return layer
+
+        self.intermediate_dense = dense("intermediate", self.intermediate_size, input_shape[-1])
+        self.output_dense = dense("output", input_shape[-1], self.intermediate_size)
+        self.built = True
+
+    def call(self, hidden_BTD):
+        hidden_BTF = self.intermediate_dense(hidden_BTD)
+        return self.output_dense(activate(hidden_BTF, activation=self.activation))
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "intermediate_size": self.intermediate_size,
+            "activation": self.activation,
+            "initializer_stddev": self.initializer_stddev,
+        }

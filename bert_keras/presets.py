@@ -1,0 +1,37 @@
+"""A size by its name: the 24 small ones (Turc et al. 2019), base and large (Devlin et al. 2018)."""
+
+import dataclasses
+
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+
+
+def _size(num_layers: int, hidden_size: int) -> BertConfig:
+    return BertConfig(
+        num_layers=num_layers, hidden_size=hidden_size, num_heads=hidden_size // 64
+    )
+
+
+PRESETS: dict[str, BertConfig] = {
+    f"L-{num_layers}_H-{hidden_size}": _size(num_layers, hidden_size)
+    for num_layers in (2, 4, 6, 8, 10, 12)
+    for hidden_size in (128, 256, 512, 768)
+}
+PRESETS |= {
+    "tiny": PRESETS["L-2_H-128"],
+    "mini": PRESETS["L-4_H-256"],
+    "small": PRESETS["L-4_H-512"],
+    "medium": PRESETS["L-8_H-512"],
+    "base": PRESETS["L-12_H-768"],
+    "large": _size(24, 1024),
+}
+
+
+def preset(name: str, **changes) -> BertConfig:
+    """The named size, with fields changed where asked: `preset("tiny", vocab_size=len(vocabulary))`.
+
+    Raises InputError for a name that is not in `PRESETS`.
+    """
+    if name not in PRESETS:
+        raise InputError(f"no size is called {name!r}; known: {', '.join(PRESETS)}")
+    return dataclasses.replace(PRESETS[name], **changes)

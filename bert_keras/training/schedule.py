@@ -1,0 +1,38 @@
+"""A step in, its learning rate out."""
+
+import keras
+from keras import ops
+
+from bert_keras.errors import InputError
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """peak x step / num_warmup_steps at first, then peak x (1 - step / num_steps).
+
+    As the original's optimization.py: the decay counts from step 0, so the rate steps down to
+    peak x (1 - num_warmup_steps / num_steps) where the warmup ends, and step 0 itself moves nothing
+    when there is a warmup.
+    """
+
+    def __init__(self, peak: float, *, num_steps: int, num_warmup_steps: int):
+        if not 0 <= num_warmup_steps < num_steps:
+            raise InputError(
+                f"num_warmup_steps is {num_warmup_steps} of num_steps {num_steps}; expected fewer"
+            )
+        self.peak = peak
+        self.num_steps = num_steps
+        self.num_warmup_steps = num_warmup_steps
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        warmup = self.peak * step / max(1, self.num_warmup_steps)
+        decay = self.peak * ops.maximum(0.0, 1.0 - step / self.num_steps)
+        return ops.where(step < self.num_warmup_steps, warmup, decay)
+
+    def get_config(self):
+        return {
+            "peak": self.peak,
+            "num_steps": self.num_steps,
+            "num_warmup_steps": self.num_warmup_steps,
+        }
