@@ -1,0 +1,152 @@
+"""Record files come in; shuffled batches for `fit` go out as a `tf.data.Dataset`, parsed whole."""
+
+import contextlib
+import glob
+import os
+from collections.abc import Iterator, Sequence
+
+from bert_keras.data.schema import (
+    LABEL_FEATURE,
+    PREDICTION_FEATURES,
+    SEQUENCE_FEATURES,
+    WEIGHTS_FEATURE,
+    PretrainingSchema,
+    schema_of,
+)
+from bert_keras.errors import InputError
+
+SHUFFLE_BUFFER = 50_000  # records; about 1 KB each at 128 positions
+FILES_AT_ONCE = 16
+
+
+def record_files(records: str | os.PathLike | Sequence[str | os.PathLike]) -> list[str]:
+    """The sorted record files of a folder, a pattern, or a list of these.
+
+    Of a folder it takes `train*.tfrecord`, and where there are none every `*.tfrecord`.
+    """
+    if isinstance(records, (str, os.PathLike)):
+        records = [records]
+    found = {file for each in records for file in _files_of(os.fspath(each))}
+    if not found:
+        raise InputError("no record files were named; expected a folder, a pattern or files")
+    return sorted(found)
+
+
+def _files_of(place: str) -> list[str]:
+    if os.path.isdir(place):
+        folder = glob.escape(place)
+        found = glob.glob(f"{folder}/train*.tfrecord") or glob.glob(f"{folder}/*.tfrecord")
+        if not found:
+            raise InputError(
+                f"{place} holds no *.tfrecord files; write some or name another folder"
+            )
+        return found
+    found = [place] if os.path.isfile(place) else [f for f in glob.glob(place) if os.path.isfile(f)]
+    if not found:
+        raise InputError(f"{place} matches no file; expected record files")
+    return found
+
+
+def common_schema(files: Sequence[str]) -> PretrainingSchema:
+    """The one schema of all files, read off their first records; InputError where they differ."""
+    schemas = {file: schema_of(file) for file in files}
+    first = files[0]
+    for file, schema in schemas.items():
+        if schema != schemas[first]:
+            raise InputError(
+                f"{file} holds records of {schema.max_length} positions and "
+                f"{schema.max_predictions} predictions, but {first} of "
+                f"{schemas[first].max_length} and {schemas[first].max_predictions}; give one kind"
+            )
+    return schemas[first]
+
+
+def pretraining_dataset(
+    files: str | os.PathLike | Sequence[str | os.PathLike],
+    *,
+    batch_size: int,
+    seed: int | None = None,
+    repeat: bool = False,
+    drop_remainder: bool = True,
+):
+    """A `tf.data.Dataset` of (x, y, w), checked on the first record of every file.
+
+    x: int32 `input_ids`, `input_mask`, `segment_ids` [B,L], `masked_lm_positions` [B,P];
+    y: int32 `masked_lm` [B,P], `next_sentence` [B]; w: float32, the same names and shapes as y.
+    With a seed files and records are shuffled, anew each epoch, and the same seed gives the same
+    batches, so a run resumes with `.skip(n)`; a seed given to `tf.random.set_seed` takes part in
+    this. Without a seed they come in the order of the files.
+    """
+    import tensorflow as tf
+
+    if batch_size < 1:
+        raise InputError(f"batch_size is {batch_size}; expected at least 1")
+    files = record_files(files)
+    spec = common_schema(files).parsing_spec()
+    if seed is None:
+        records = tf.data.TFRecordDataset(files)
+    else:
+        records = (
+            tf.data.Dataset.from_tensor_slices(files)
+            .shuffle(len(files), seed=seed)
+            .interleave(
+                tf.data.TFRecordDataset,
+                cycle_length=min(len(files), FILES_AT_ONCE),
+                block_length=16,
+                num_parallel_calls=tf.data.AUTOTUNE,
+            )
+            .shuffle(SHUFFLE_BUFFER, seed=seed)
+        )
+    if repeat:
+        records = records.repeat()
+
+    def parsed(serialized):
+        return inputs_targets_weights(tf.io.parse_example(serialized, spec))
+
+    return (
+        records.batch(batch_size, drop_remainder=drop_remainder)
+        .map(parsed, num_parallel_calls=tf.data.AUTOTUNE)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def inputs_targets_weights(features: dict) -> tuple[dict, dict, dict]:
+    """(x, y, w) as `fit` takes them, of a parsed batch of features."""
+    import tensorflow as tf
+
+    positions, answers = PREDICTION_FEATURES
+    inputs = {name: tf.cast(features[name], tf.int32) for name in (*SEQUENCE_FEATURES, positions)}
+    labels = tf.cast(features[LABEL_FEATURE][:, 0], tf.int32)
+    targets = {"masked_lm": tf.cast(features[answers], tf.int32), "next_sentence": labels}
+    weights = {
+        "masked_lm": features[WEIGHTS_FEATURE],
+        "next_sentence": tf.ones_like(labels, tf.float32),
+    }
+    return inputs, targets, weights
+
+
+@contextlib.contextmanager
+def readable_records() -> Iterator[None]:
+    """Turns what TensorFlow raises on a broken record in the middle of a run into InputError."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.DataLossError as error:
+        raise InputError(
+            f"a record file is truncated or corrupt ({_first_sentence(error)}); "
+            "find it with `bert-tfrecords check` and write it again"
+        ) from error
+    except tf.errors.InvalidArgumentError as error:
+        if "Key: " not in error.message and "parse" not in error.message.lower():
+            raise  # not about a record
+        raise InputError(
+            f"a record does not hold the features of its file's first one "
+            f"({_first_sentence(error)}); find it with `bert-tfrecords check`"
+        ) from error
+
+
+def _first_sentence(error) -> str:
+    lines = [line.strip() for line in error.message.splitlines() if line.strip()]
+    told = next((line for line in lines if "{{" not in line), lines[0])
+    return told.split(" [[")[0].split(" [Op")[0]

@@ -1,0 +1,163 @@
+"""`bert-tfrecords`: one verb a run, from text to pretraining records and back to text."""
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from bert_keras.errors import InputError, run_command
+
+_EXAMPLES = """\
+examples:
+  bert-tfrecords vocab corpus.txt --output vocab.txt --size 30000
+  bert-tfrecords build corpus.txt --vocab vocab.txt --output records --held-out 0.02
+  bert-tfrecords check records
+  bert-tfrecords show records --count 3
+
+A corpus is UTF-8 text, one paragraph or sentence a line; a blank line or the end of a file ends a
+document.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    arguments = _parser().parse_args(argv)
+    return run_command("bert-tfrecords", lambda: arguments.run(arguments))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bert-tfrecords",
+        description="Writes, checks and shows pretraining records (masked words, next sentence).",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(required=True, metavar="vocab | build | check | show")
+
+    def verb(name, run, help, example):
+        added = verbs.add_parser(
+            name,
+            help=help,
+            description=help[0].upper() + help[1:] + ".",
+            epilog=f"example: bert-tfrecords {name} {example}",
+        )
+        added.set_defaults(run=run)
+        return added
+
+    vocab = verb(
+        "vocab",
+        _vocab,
+        "train a WordPiece vocabulary, the same for the same text",
+        "wiki.txt books.txt --output vocab.txt --size 30000",
+    )
+    _add_corpus(vocab)
+    vocab.add_argument("--output", required=True, metavar="FILE", help="one piece a line")
+    vocab.add_argument("--size", type=int, default=30000, help="most pieces (default: 30000)")
+
+    build = verb(
+        "build",
+        _build,
+        "write a folder of records, with its vocabulary and a manifest",
+        "wiki.txt books.txt --vocab vocab.txt --output records --held-out 0.02",
+    )
+    _add_corpus(build)
+    build.add_argument("--vocab", required=True, metavar="FILE")
+    build.add_argument("--output", required=True, metavar="DIR", help="a folder not there yet")
+    number = {"type": int, "metavar": "N"}
+    rate = {"type": float, "metavar": "RATE"}
+    build.add_argument("--max-length", **number, default=128, help="positions a record (128)")
+    build.add_argument("--max-predictions", **number, default=20, help="masked at most (20)")
+    build.add_argument("--duplicates", **number, default=5, help="passes over the corpus (5)")
+    build.add_argument("--short-sequence-rate", **rate, default=0.1, help="kept short (0.1)")
+    build.add_argument("--shards", **number, default=4, help="training files (4)")
+    build.add_argument("--seed", **number, default=12345, help="same seed, same bytes (12345)")
+    build.add_argument(
+        "--held-out", **rate, default=0.0, help="share of the documents kept from training (0.0)"
+    )
+
+    check = verb("check", _check, "verify records against their vocabulary and count", "records")
+    _add_records(check)
+    show = verb("show", _show, "print a few records as text", "records --count 3")
+    _add_records(show)
+    show.add_argument("--count", **number, default=3, help="records to print (3)")
+    return parser
+
+
+def _add_corpus(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("files", nargs="+", metavar="FILE", help="UTF-8 text, one paragraph a line")
+    verb.add_argument("--cased", action="store_true", help="keep upper case and accents")
+
+
+def _add_records(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("records", nargs="+", metavar="RECORDS", help="a folder, or record files")
+    verb.add_argument("--vocab", metavar="FILE", help="default: vocab.txt beside the records")
+
+
+def _vocab(arguments: argparse.Namespace) -> None:
+    from tfrecords_tools.train_vocab import train_vocabulary
+
+    vocabulary = train_vocabulary(
+        arguments.files, size=arguments.size, lowercase=not arguments.cased
+    )
+    vocabulary.save(arguments.output)
+    fewer = "" if len(vocabulary) == arguments.size else ": the corpus gives no more"
+    print(f"{arguments.output}: {len(vocabulary):,} of {arguments.size:,} pieces{fewer}")
+
+
+def _build(arguments: argparse.Namespace) -> None:
+    from bert_keras.text.vocab import Vocabulary
+    from tfrecords_tools.build import BuildSettings, build
+
+    manifest = build(
+        arguments.files,
+        vocabulary=Vocabulary.from_file(arguments.vocab),
+        output=arguments.output,
+        settings=BuildSettings(
+            lowercase=not arguments.cased,
+            max_length=arguments.max_length,
+            max_predictions=arguments.max_predictions,
+            duplicates=arguments.duplicates,
+            short_sequence_rate=arguments.short_sequence_rate,
+            shards=arguments.shards,
+            seed=arguments.seed,
+            held_out_rate=arguments.held_out,
+        ),
+    )
+    for name, counts in manifest["splits"].items():
+        print(
+            f"{name}: {counts['records']:,} records of {counts['documents']:,} documents, "
+            f"{counts['pieces']:,} pieces; {counts['random_next'] / counts['records']:.1%} random "
+            "next"
+        )
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    from tfrecords_tools.check import check, report
+
+    print(report(check(arguments.records, vocabulary=_vocabulary(arguments))))
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    from tfrecords_tools.show import shown
+
+    vocabulary = _vocabulary(arguments)
+    print("\n\n".join(shown(arguments.records, vocabulary=vocabulary, count=arguments.count)))
+
+
+def _vocabulary(arguments: argparse.Namespace):
+    from pathlib import Path
+
+    from bert_keras.text.vocab import Vocabulary
+
+    if arguments.vocab:
+        return Vocabulary.from_file(arguments.vocab)
+    first = Path(arguments.records[0])
+    beside = (first if first.is_dir() else first.parent) / "vocab.txt"
+    if not beside.is_file():
+        raise InputError(
+            f"there is no vocab.txt beside the records at {first}; give one by --vocab"
+        )
+    return Vocabulary.from_file(beside)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
