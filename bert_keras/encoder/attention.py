@@ -15,9 +15,7 @@ class SelfAttention(keras.layers.Layer):
     (those after dropout are what weighs the values).
     """
 
-    def __init__(
-        self, num_heads: int, *, dropout_rate: float, initializer_stddev: float, **kwargs
-    ):
+    def __init__(self, num_heads: int, *, dropout_rate: float, initializer_stddev: float, **kwargs):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.dropout_rate = dropout_rate

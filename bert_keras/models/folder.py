@@ -1,8 +1,8 @@
 """A model on disk: one folder that holds config, vocabulary, weights and labels.
 
-    bert_keras.json      which model, its config, how text becomes its input, its labels
-    vocab.txt            one piece a line
-    weights.safetensors  every weight under its public name
+bert_keras.json      which model, its config, how text becomes its input, its labels
+vocab.txt            one piece a line
+weights.safetensors  every weight under its public name
 """
 
 import dataclasses
@@ -86,6 +86,7 @@ def save_model(
         vocabulary.save(beside / VOCABULARY)
         arrays = {name: np.asarray(weight.value) for name, weight in named_weights(model).items()}
         save_file(arrays, beside / WEIGHTS)
+        (beside / WEIGHTS).chmod(0o644)
     return Path(folder)
 
 

@@ -10,7 +10,7 @@ from bert_keras.progress import progress
 
 
 def tag(log_name: str) -> str:
-    """Keras' name of a number as a TensorBoard tag: "masked_lm_accuracy" -> "accuracy/masked_lm"."""
+    """Keras' name of a number as a tag: "masked_lm_accuracy" -> "accuracy/masked_lm"."""
     *head, kind = log_name.removeprefix("val_").split("_")
     return f"{kind}/{'_'.join(head) or 'total'}"
 
@@ -24,9 +24,7 @@ class TensorBoardLog(keras.callbacks.Callback):
     `tokens_per_example` is the mean count of real (unpadded) tokens.
     """
 
-    def __init__(
-        self, folder: str | os.PathLike, *, batch_size: int, tokens_per_example: float
-    ):
+    def __init__(self, folder: str | os.PathLike, *, batch_size: int, tokens_per_example: float):
         super().__init__()
         self.folder = os.fspath(folder)
         self.batch_size = batch_size

@@ -1,4 +1,4 @@
-"""A compiled model and its data in, a trained model out: `model.fit` that shows itself and resumes."""
+"""A compiled model and its data in, a trained model out: `model.fit`, shown and resumable."""
 
 import os
 from pathlib import Path
@@ -42,6 +42,9 @@ def fit_resumable(
     first_step = checkpoints.restore()
     if first_step >= num_steps:
         return first_step
+    if held_out is not None:
+        num_batches = sum(1 for _ in held_out)
+        held_out = held_out.apply(tf.data.experimental.assert_cardinality(num_batches))
     model.fit(
         dataset.skip(first_step),
         initial_epoch=first_step // steps_per_log,

@@ -1,0 +1,107 @@
+"""A model folder and labelled rows in, a fine-tuned classifier and its score out."""
+
+import dataclasses
+import os
+
+import keras
+import numpy as np
+
+from bert_keras.models.folder import ModelCard, load_weights, read_card, read_tokenizer, save_model
+from bert_keras.runs.outcome import claim_output, read_scores, write_scores
+from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.tasks.classification import ClassificationTask, labels_in, majority_accuracy
+from bert_keras.training.loop import fit_resumable
+from bert_keras.training.optimizer import BertAdamW
+from bert_keras.training.schedule import LinearWarmupDecay
+
+
+def finetune(
+    recipe: FinetuneRecipe,
+    *,
+    pretrained: str | os.PathLike,
+    train: str | os.PathLike,
+    dev: str | os.PathLike,
+    text_columns: tuple[str, ...],
+    label_column: str,
+    output: str | os.PathLike,
+) -> dict:
+    """Train on the rows of `train`, score on those of `dev`; leave `output`/model, logs, scores.json.
+
+    Both files are tables (see `bert_keras.tasks.table`); one text column makes a sentence task, two
+    a pair task. The labels are those of `train`. The same call continues an interrupted run.
+    Returns the scores: accuracy beside that of the majority label.
+    """
+    source, tokenizer = read_card(pretrained), read_tokenizer(pretrained)
+    card = ModelCard(
+        model="BertClassifier",
+        config=dataclasses.replace(
+            source.config,
+            hidden_dropout_rate=recipe.dropout_rate,
+            attention_dropout_rate=recipe.dropout_rate,
+        ),
+        lowercase=source.lowercase,
+        max_length=recipe.max_length,
+        text_columns=text_columns,
+        labels=labels_in(train, label_column=label_column),
+    )
+    task = ClassificationTask(
+        text_columns, label_column, card.labels, recipe.max_length, recipe.long_texts
+    )
+    train_rows, dev_rows = task.read(train, tokenizer), task.read(dev, tokenizer)
+    output = claim_output(
+        output,
+        recipe=recipe,
+        pretrained=os.path.abspath(pretrained),
+        train=os.path.abspath(train),
+        text_columns=", ".join(text_columns),
+        label_column=label_column,
+    )
+    if (scores := read_scores(output)) is not None:
+        return scores
+
+    keras.utils.set_random_seed(recipe.seed)
+    model = card.new_model()
+    if recipe.initial_weights == "pretrained":
+        print(f"{pretrained}: {load_weights(model, pretrained)}")
+    steps_per_log = -(-len(train_rows) // (recipe.batch_size * recipe.logs_per_epoch))
+    num_steps = steps_per_log * recipe.logs_per_epoch * recipe.num_epochs
+    model.compile(
+        optimizer=BertAdamW(
+            LinearWarmupDecay(
+                recipe.learning_rate,
+                num_steps=num_steps,
+                num_warmup_steps=int(recipe.warmup_rate * num_steps),
+            ),
+            weight_decay_rate=recipe.weight_decay_rate,
+        ),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    dev_batches = task.ordered_batches(dev_rows, tokenizer, batch_size=recipe.batch_size)
+    fit_resumable(
+        model,
+        task.training_batches(
+            train_rows, tokenizer, batch_size=recipe.batch_size, seed=recipe.seed
+        ),
+        stage="fine-tune",
+        output=output,
+        num_steps=num_steps,
+        steps_per_log=steps_per_log,
+        logs_per_checkpoint=recipe.logs_per_epoch,
+        keep_checkpoints=recipe.keep_checkpoints,
+        batch_size=recipe.batch_size,
+        tokens_per_example=float(np.minimum(train_rows.lengths, recipe.max_length).mean()),
+        held_out=dev_batches,
+    )
+    logits = model.predict(dev_batches, verbose=0)
+    save_model(model, output / "model", card=card, vocabulary=tokenizer.vocabulary)
+    return write_scores(
+        output,
+        {
+            "accuracy": float(np.mean(logits.argmax(-1) == dev_rows.label_ids)),
+            "majority_accuracy": majority_accuracy(train_rows, dev_rows),
+            "dev_rows": len(dev_rows),
+            "train_rows": len(train_rows),
+            "steps": num_steps,
+        },
+    )

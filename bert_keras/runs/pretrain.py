@@ -1,0 +1,168 @@
+"""A folder of records in, a pretrained model out, with its held-out losses beside the unigram's."""
+
+import json
+import os
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from bert_keras.data.records import (
+    common_schema,
+    pretraining_dataset,
+    readable_records,
+    record_files,
+)
+from bert_keras.errors import InputError
+from bert_keras.models.folder import ModelCard, save_model
+from bert_keras.models.pretrainer import BertPretrainer
+from bert_keras.presets import preset
+from bert_keras.progress import progress
+from bert_keras.runs.outcome import claim_output, read_scores, write_scores
+from bert_keras.runs.recipes import PretrainRecipe
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.training.loop import fit_resumable
+from bert_keras.training.losses import pretraining_losses, pretraining_metrics
+from bert_keras.training.optimizer import BertAdamW
+from bert_keras.training.schedule import LinearWarmupDecay
+
+
+def pretrain(
+    recipe: PretrainRecipe, *, records: str | os.PathLike, output: str | os.PathLike
+) -> dict:
+    """Train on `records`/train*.tfrecord and leave `output`/model, logs, checkpoints, scores.json.
+
+    `records` is what `bert-tfrecords build` wrote, or any folder of the original's record files
+    with their vocab.txt. Where it has held-out*.tfrecord they are scored on the way and at the end.
+    The same call continues a run that was interrupted. Returns the scores.
+    """
+    records = Path(records)
+    if not records.is_dir():
+        raise InputError(f"{records} is not a folder; expected one that bert-tfrecords build wrote")
+    vocabulary = Vocabulary.from_file(records / "vocab.txt")
+    files = record_files(records)
+    held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
+    schema = common_schema([*files, *held_out_files])
+    output = claim_output(output, recipe=recipe, records=str(records.resolve()))
+    if (scores := read_scores(output)) is not None:
+        return scores
+
+    keras.utils.set_random_seed(recipe.seed)
+    config = preset(
+        recipe.size,
+        vocab_size=len(vocabulary),
+        hidden_dropout_rate=recipe.dropout_rate,
+        attention_dropout_rate=recipe.dropout_rate,
+    )
+    card = ModelCard(
+        model="BertPretrainer",
+        config=config,
+        lowercase=_lowercase(records, vocabulary),
+        max_length=schema.max_length,
+    )
+    model = BertPretrainer(config)
+    model.compile(
+        optimizer=BertAdamW(
+            LinearWarmupDecay(
+                recipe.learning_rate,
+                num_steps=recipe.num_steps,
+                num_warmup_steps=recipe.num_warmup_steps,
+            ),
+            weight_decay_rate=recipe.weight_decay_rate,
+        ),
+        loss=pretraining_losses(),
+        weighted_metrics=pretraining_metrics(),
+    )
+    held_out = None
+    if held_out_files:
+        held_out = pretraining_dataset(
+            held_out_files, batch_size=recipe.batch_size, drop_remainder=False
+        )
+    with readable_records():
+        fit_resumable(
+            model,
+            pretraining_dataset(files, batch_size=recipe.batch_size, seed=recipe.seed, repeat=True),
+            stage="pretrain",
+            output=output,
+            num_steps=recipe.num_steps,
+            steps_per_log=recipe.steps_per_log,
+            logs_per_checkpoint=recipe.logs_per_checkpoint,
+            keep_checkpoints=recipe.keep_checkpoints,
+            batch_size=recipe.batch_size,
+            tokens_per_example=_tokens_per_example(files),
+            held_out=held_out,
+        )
+        scores = {"parameters": model.count_params(), "steps": recipe.num_steps}
+        if held_out is not None:
+            scores |= evaluate_pretrainer(model, held_out)
+            scores |= unigram_baseline(files, held_out_files, vocab_size=len(vocabulary))
+    save_model(model, output / "model", card=card, vocabulary=vocabulary)
+    return write_scores(output, scores)
+
+
+def evaluate_pretrainer(model: BertPretrainer, held_out) -> dict[str, float]:
+    """Losses in nats and accuracies over a whole data set; each prediction weighs the same."""
+    loss_sum = weight_sum = nsp_sum = examples = hits = nsp_hits = 0.0
+    for inputs, targets, weights in progress(held_out, stage="score held-out", unit="batch"):
+        logits = model.predict_on_batch(inputs)
+        answers, weight = targets["masked_lm"].numpy(), weights["masked_lm"].numpy()
+        labels = targets["next_sentence"].numpy()
+        loss_sum += float((_cross_entropy(logits["masked_lm"], answers) * weight).sum())
+        hits += float(((logits["masked_lm"].argmax(-1) == answers) * weight).sum())
+        weight_sum += float(weight.sum())
+        nsp_sum += float(_cross_entropy(logits["next_sentence"], labels).sum())
+        nsp_hits += float((logits["next_sentence"].argmax(-1) == labels).sum())
+        examples += len(labels)
+    return {
+        "held_out_masked_lm_loss": loss_sum / weight_sum,
+        "held_out_masked_lm_accuracy": hits / weight_sum,
+        "held_out_next_sentence_loss": nsp_sum / examples,
+        "held_out_next_sentence_accuracy": nsp_hits / examples,
+        "held_out_predictions": weight_sum,
+        "held_out_examples": examples,
+    }
+
+
+def unigram_baseline(
+    files: list[str], held_out_files: list[str], *, vocab_size: int
+) -> dict[str, float]:
+    """What a model without context reaches on the held-out predictions: it answers every gap with
+    the frequencies (plus one) of the training predictions, or with the most frequent piece.
+    """
+    counts = _answer_counts(files, vocab_size, stage="count training answers")
+    held_out = _answer_counts(held_out_files, vocab_size, stage="count held-out answers")
+    log_share = np.log((counts + 1) / (counts + 1).sum())
+    return {
+        "unigram_masked_lm_loss": float(-(held_out * log_share).sum() / held_out.sum()),
+        "unigram_masked_lm_accuracy": float(held_out[counts.argmax()] / held_out.sum()),
+    }
+
+
+def _answer_counts(files: list[str], vocab_size: int, *, stage: str) -> np.ndarray:
+    counts = np.zeros(vocab_size)
+    batches = pretraining_dataset(files, batch_size=1024, drop_remainder=False)
+    for _, targets, weights in progress(batches, stage=stage, unit="batch"):
+        real = weights["masked_lm"].numpy() > 0
+        counts += np.bincount(targets["masked_lm"].numpy()[real], minlength=vocab_size)
+    return counts
+
+
+def _cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """[..., V] and int [...] -> [...], in nats."""
+    largest = logits.max(-1)
+    log_total = largest + np.log(np.exp(logits - largest[..., None]).sum(-1))
+    return log_total - np.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+
+
+def _lowercase(records: Path, vocabulary: Vocabulary) -> bool:
+    """As the records' own manifest says; of foreign records, whether no piece has a capital."""
+    manifest = records / "records.json"
+    if manifest.is_file():
+        return json.loads(manifest.read_text(encoding="utf-8"))["settings"]["lowercase"]
+    return all(p in SPECIAL_PIECES or p == p.lower() for p in vocabulary.pieces)
+
+
+def _tokens_per_example(files: list[str]) -> float:
+    """Mean count of real tokens, over the first thousand records."""
+    inputs, _, _ = next(iter(pretraining_dataset(files, batch_size=1000, drop_remainder=False)))
+    return float(inputs["input_mask"].numpy().sum(axis=1).mean())

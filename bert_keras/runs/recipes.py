@@ -1,0 +1,132 @@
+"""Named, frozen, complete settings of a run: its numbers stand here and nowhere else."""
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bert_keras.errors import InputError
+from bert_keras.presets import PRESETS
+
+
+def _positive(recipe, *names: str) -> None:
+    for name in names:
+        if getattr(recipe, name) < 1:
+            raise InputError(f"{name} is {getattr(recipe, name)}; expected at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainRecipe:
+    """Pretraining of one size: `num_steps` batches, one point on the curves every `steps_per_log`
+    steps, the state saved and the held-out records scored every `logs_per_checkpoint` points.
+    """
+
+    size: str
+    batch_size: int
+    num_steps: int
+    num_warmup_steps: int
+    learning_rate: float
+    weight_decay_rate: float = 0.01
+    dropout_rate: float = 0.1
+    steps_per_log: int = 50
+    logs_per_checkpoint: int = 10
+    keep_checkpoints: int = 3
+    seed: int = 1
+
+    def __post_init__(self):
+        if self.size not in PRESETS:
+            raise InputError(f"no size is called {self.size!r}; known: {', '.join(PRESETS)}")
+        _positive(self, "batch_size", "num_steps", "steps_per_log", "logs_per_checkpoint")
+        if self.num_steps % self.steps_per_log:
+            raise InputError(
+                f"num_steps {self.num_steps} is not a multiple of steps_per_log "
+                f"{self.steps_per_log}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneRecipe:
+    """Fine-tuning a classifier. `initial_weights` "pretrained" takes the encoder from the given
+    folder, "random" only its config and vocabulary (the baseline that shows what pretraining gave).
+    """
+
+    batch_size: int
+    num_epochs: int
+    learning_rate: float
+    warmup_rate: float = 0.1
+    weight_decay_rate: float = 0.01
+    dropout_rate: float = 0.1
+    max_length: int = 128
+    long_texts: str = "error"
+    initial_weights: str = "pretrained"
+    logs_per_epoch: int = 10
+    keep_checkpoints: int = 1
+    seed: int = 1
+
+    def __post_init__(self):
+        _positive(self, "batch_size", "num_epochs", "logs_per_epoch")
+        for name, known in (
+            ("long_texts", ("error", "truncate")),
+            ("initial_weights", ("pretrained", "random")),
+        ):
+            if getattr(self, name) not in known:
+                raise InputError(f"{name} is {getattr(self, name)!r}; expected one of {known}")
+
+
+PRETRAIN: dict[str, PretrainRecipe] = {
+    # `bert-keras demo`: about a minute on 2 cores; a vocabulary of 4,000 pieces.
+    "demo": PretrainRecipe(
+        size="tiny",
+        batch_size=32,
+        num_steps=600,
+        num_warmup_steps=60,
+        learning_rate=2e-3,
+        steps_per_log=50,
+        logs_per_checkpoint=4,
+    ),
+    # docs/pretrain.md: 27 MB of text, 30,522 pieces, within an hour on 2 cores. No dropout: the run
+    # sees each sentence a few times only (Geiping and Goldstein 2022, "Cramming", section 4.3).
+    "tiny-hour": PretrainRecipe(
+        size="tiny",
+        batch_size=32,
+        num_steps=12_000,
+        num_warmup_steps=1_200,
+        learning_rate=2e-3,
+        dropout_rate=0.0,
+        steps_per_log=100,
+        logs_per_checkpoint=5,
+    ),
+}
+
+FINETUNE: dict[str, FinetuneRecipe] = {
+    # `bert-keras demo`: half a minute on 2 cores.
+    "demo": FinetuneRecipe(
+        batch_size=32, num_epochs=3, learning_rate=5e-4, long_texts="truncate", max_length=64
+    ),
+    # The small models' settings (google-research/bert README): 4 epochs, of its rates and batches
+    # the ones that suit the tiny size.
+    "small-models": FinetuneRecipe(batch_size=32, num_epochs=4, learning_rate=3e-4),
+    # Section 4.1: batch 32, 3 epochs, of 5e-5, 4e-5, 3e-5, 2e-5 the best on the dev set.
+    "paper": FinetuneRecipe(batch_size=32, num_epochs=3, learning_rate=3e-5),
+}
+
+
+def named_recipe(recipes: dict, name: str, *, changes: Iterable[str] = ()):
+    """A recipe by name with `field=value` changes. Raises InputError for unknown names and values
+    that cannot be read as the field's type.
+    """
+    if name not in recipes:
+        raise InputError(f"no recipe is called {name!r}; known: {', '.join(recipes)}")
+    recipe = recipes[name]
+    types = {field.name: field.type for field in dataclasses.fields(recipe)}
+    values = {}
+    for change in changes:
+        field, equals, text = change.partition("=")
+        if not equals or field not in types:
+            raise InputError(
+                f"{change!r} changes nothing; expected FIELD=VALUE with one of {', '.join(types)}"
+            )
+        try:
+            values[field] = types[field](text)
+        except ValueError as error:
+            raise InputError(f"{change!r}: expected {types[field].__name__}") from error
+    return dataclasses.replace(recipe, **values)
