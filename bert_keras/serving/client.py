@@ -13,8 +13,10 @@ def predict(url: str, instances: list, *, signature_name: str | None = None) -> 
 
     `url`: http://HOST:PORT/v1/models/NAME, with /versions/N where one version is meant. An instance
     is a value where the signature has one input, else {input name: value}.
-    Raises InputError with the server's sentence, or where no server answers.
+    Raises InputError with the server's sentence, or where no server answers at `url`.
     """
+    if not url.startswith(("http://", "https://")):
+        raise InputError(f"{url} is no URL; expected http://HOST:PORT/v1/models/NAME")
     body = {"instances": instances}
     if signature_name is not None:
         body["signature_name"] = signature_name

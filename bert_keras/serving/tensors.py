@@ -21,6 +21,7 @@ _INT_RANGES = {
     "uint32": (0, 2**32 - 1),
     "uint64": (0, 2**64 - 1),
 }
+_MOST_DIMENSIONS = 63  # numpy's 64 less the one of the batch; TF Serving takes 254
 _NUMPY_DTYPES = {"float": np.float32, "double": np.float64, "bool": np.bool_, "string": object}
 
 
@@ -64,6 +65,8 @@ def _dense_shape(value: object) -> list[int]:
     while isinstance(value, list):
         shape.append(len(value))
         value = value[0] if value else None
+    if len(shape) > _MOST_DIMENSIONS:
+        raise Refused(f"Tensor has {len(shape)} dimensions; at most {_MOST_DIMENSIONS} are taken")
     return shape
 
 

@@ -1,0 +1,410 @@
+"""Requests and the statuses and bodies that TF Serving answers them with (tf_serving_rest.jsonl;
+cases marked "source" follow tensorflow_serving/util/json_tensor.cc and http_rest_api_util.cc)."""
+
+import gzip
+import json
+
+import pytest
+
+MALFORMED = "Malformed request: "
+ROW_0 = "Failed to process element: 0 of 'instances' list. Error: INVALID_ARGUMENT: "
+ONE = '{"instances": [1.0]}'
+
+ANSWERED = [
+    # model, body, answer
+    ("half_plus_two", '{"instances": [1.0, 2.0, 5.0]}', {"predictions": [2.5, 3.0, 4.5]}),
+    ("half_plus_two", '{"instances": [{"x": 1.0}, {"x": 2}]}', {"predictions": [2.5, 3.0]}),
+    ("half_plus_two", '{"instances": [[[1]]], "other": {}} x', {"predictions": [[[2.5]]]}),
+    ("half_plus_two", '{"inputs": {"x": [[1.0]], "z": 1}}', {"outputs": [[2.5]]}),
+    ("half_plus_two", '{"inputs": []}', {"outputs": []}),
+    ("half_plus_two", '{"inputs": 3}', {"outputs": 3.5}),
+    ("half_plus_two", '{"instances":[1e60]}', {"predictions": [float("inf")]}),
+    ("half_plus_three", '{"signature_name": "", "instances": [1.0]}', {"predictions": [3.5]}),
+    ("keras_tiny", '{"inputs": [[1.5, 2, 3]]}', {"outputs": [[7.5, 7.5]]}),
+    (
+        "texty",
+        '{"instances": ["Hello worlds!", {"b64": "SGVsbG8"}, ""]}',
+        {
+            "predictions": [
+                {"input_ids": [4, 5, 6, 7, 0, 0, 0, 0], "len": 13},
+                {"input_ids": [4, 0, 0, 0, 0, 0, 0, 0], "len": 5},
+                {"input_ids": [0] * 8, "len": 0},
+            ]
+        },
+    ),
+    (
+        "texty",
+        '{"signature_name": "multi", "instances": [{"a": [1, 2], "b": 7}, {"b": -1, "a": [0, 0]}]}',
+        {
+            "predictions": [
+                {"sum": [8.0, 11.0], "b2": 14, "flag": True},
+                {"sum": [-1.0, -1.0], "b2": -2, "flag": False},
+            ]
+        },
+    ),
+    (
+        "texty",
+        '{"signature_name": "agg", "inputs": [[1, 2], [3, 4]]}',
+        {"outputs": {"mean": 2.5, "row": [3.0, 7.0]}},
+    ),
+    ("texty", '{"signature_name": "scalar", "instances": [3.5]}', {"predictions": [7.0]}),
+    (
+        "texty",
+        '{"signature_name": "bytes", "inputs": ["abcdef", {"b64": "/+7dzA=="}]}',
+        {
+            "outputs": {
+                "out_bytes": [{"b64": "YWJjZA=="}, {"b64": "/+7dzA=="}],
+                "out": ["ABCDEF", "\ufffd\ufffd\ufffd\ufffd"],
+            }
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("model", "body", "answer"), ANSWERED)
+def test_predictions(server_of, send, model, body, answer):
+    response = send(server_of(model), "POST", f"/v1/models/{model}:predict", body)
+    assert (response.status, response.json) == (200, answer)
+    assert response.headers["Content-Type"] == "application/json"
+
+
+def test_numbers_that_are_not_finite_go_in_and_out_as_bare_words(server_of, send):
+    body = '{"signature_name":"special","inputs":[NaN,Infinity,-Infinity, 0]}'
+    response = send(server_of("texty"), "POST", "/v1/models/texty:predict", body)
+    outputs = response.json["outputs"]
+    assert repr(outputs["third"]) == "[nan, inf, -inf, 0.0]"
+    assert repr(outputs["log"]) == "[nan, inf, nan, -inf]"
+    assert b"-Infinity" in response.body
+
+
+REFUSED = [
+    # model, body, status, sentence
+    ("half_plus_two", "", 400, "JSON Parse error: The document is empty"),
+    ("half_plus_two", "[1.0]", 400, "JSON Value: [1.0] Is not object"),
+    ("half_plus_two", "{}", 400, "Missing 'inputs' or 'instances' key"),
+    (
+        "half_plus_two",
+        '{"instances": [1.0], "inputs": 1}',  # source
+        400,
+        'JSON Value: {\n    "instances": [1.0],\n    "inputs": 1\n} Not formatted correctly '
+        "expecting only one of 'inputs' or 'instances' keys to exist ",
+    ),
+    (
+        "half_plus_two",
+        '{"instances": []}',
+        400,
+        "JSON Value: {\n    \"instances\": []\n} No values in 'instances' array",
+    ),
+    (
+        "half_plus_two",
+        '{"instances": null}',
+        400,
+        "JSON Value: {\n    \"instances\": null\n} Expecting 'instances' to be an list/array",
+    ),
+    (
+        "half_plus_two",
+        '{"signature_name": 3, "inputs": 1}',  # source
+        400,
+        'JSON Value: {\n    "signature_name": 3,\n    "inputs": 1\n} not formatted correctly. '
+        "'signature_name' key must be a string value.",
+    ),
+    (
+        "half_plus_two",
+        '{"signature_name": "nope", "instances": [1.0]}',
+        400,
+        'Serving signature name: "nope" not found in signature def',
+    ),
+    (
+        "texty",
+        '{"signature_name": "__saved_model_init_op", "inputs": 1}',  # source
+        400,
+        "Failed to get input map for signature: __saved_model_init_op",
+    ),
+    (
+        "half_plus_two",
+        '{"instances": ["abc"]}',
+        400,
+        ROW_0 + 'JSON Value: "abc" Type: String is not of expected type: float',
+    ),
+    (
+        "half_plus_two",
+        '{"instances": [true]}',
+        400,
+        ROW_0 + "JSON Value: true Type: True is not of expected type: float",
+    ),
+    (
+        "half_plus_two",
+        '{"inputs": [null]}',  # source
+        400,
+        "JSON Value: null Type: Null is not of expected type: float",
+    ),
+    (
+        "half_plus_two",
+        '{"instances": [{"x": 1.0, "z": 2.0}]}',
+        400,
+        "Failed to process element: 0 key: z of 'instances' list. Error: INVALID_ARGUMENT: JSON "
+        "object: does not have named input: z",
+    ),
+    (
+        "half_plus_two",
+        '{"instances": [{"x": 1}, 2]}',  # source
+        400,
+        "Expecting object but got list at item 1 of input list",
+    ),
+    (
+        "half_plus_two",
+        '{"instances": [2, {"x": 1}]}',  # source
+        400,
+        "Expecting value/list but got object at item 1 of input list",
+    ),
+    (
+        "half_plus_two",
+        '{"inputs": {"y": [1.0]}}',
+        400,
+        "Missing named input: x in 'inputs' object.",
+    ),
+    (
+        "half_plus_two",
+        '{"inputs": [[1], [1, 2]]}',  # source
+        400,
+        "Encountered list at unexpected size: 2 at level: 1 expected size: 1",
+    ),
+    (
+        "half_plus_two",
+        '{"inputs": [1, [2]]}',  # source
+        400,
+        "Encountered list at unexpected level: 1 expected < 1",
+    ),
+    (
+        "half_plus_two",
+        '{"inputs": [[1], 2]}',  # source
+        400,
+        "JSON Value: 2 found at incorrect level: 2 in the JSON DOM. Expected at level: 2",
+    ),
+    (
+        "keras_tiny",
+        '{"instances": [[1.0, 2.0, 3.0], [1.0]]}',
+        400,
+        "Failed to process element: 1 of 'instances' list. Error: INVALID_ARGUMENT: Expecting "
+        "tensor size: 3 but got: 1",
+    ),
+    (
+        "keras_tiny",
+        '{"instances": [[1, 2], [[1, 2]]]}',  # source
+        400,
+        "Failed to process element: 1 of 'instances' list. Error: INVALID_ARGUMENT: Expecting "
+        "shape [2] but got: [1,2]",
+    ),
+    (
+        "texty",
+        '{"signature_name": "multi", "instances": [{"a": [1, 2], "b": 1}, {"a": [1, 2]}]}',
+        400,
+        "Failed to process element: 1 of 'instances' list. JSON object: {\n    \"a\": [1, 2]\n} "
+        "keys must be equal to: a,b",
+    ),
+    (
+        "texty",
+        '{"signature_name": "multi", "instances": [[1, 2]]}',
+        400,
+        "instances is a plain list, but expecting list of objects as multiple input tensors "
+        "required as per tensorinfo_map",
+    ),
+    (
+        "texty",
+        '{"signature_name": "multi", "inputs": [[1, 2]]}',  # source
+        400,
+        "inputs is a plain value/list, but expecting an object as multiple input tensors required "
+        "as per tensorinfo_map",
+    ),
+    (
+        "texty",
+        '{"signature_name": "multi", "inputs": {"a": [[1, 2]], "b": [1.5]}}',
+        400,
+        "JSON Value: 1.5 Type: Number is not of expected type: int64",
+    ),
+    (
+        "texty",
+        '{"signature_name":"multi","inputs":{"a":[[1,2]],"b":[99999999999999999999]}}',
+        400,
+        "JSON Value: 100000000000000000000.0 Type: Number is not of expected type: int64",
+    ),
+    (
+        "texty",
+        '{"inputs": [{"b64": "a"}]}',  # source
+        400,
+        "Unable to base64 decode",
+    ),
+    (
+        "texty",
+        '{"inputs": [{"b64": 1}]}',  # source
+        400,
+        'JSON Value: {\n    "b64": 1\n} not formatted correctly for base64 data',
+    ),
+    (
+        "texty",
+        '{"signature_name": "agg", "instances": [[1, 2], [3, 4]]}',
+        400,
+        "Tensor name: mean has no shape information ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("model", "body", "status", "sentence"), REFUSED)
+def test_refused_bodies(server_of, send, model, body, status, sentence):
+    response = send(server_of(model), "POST", f"/v1/models/{model}:predict", body)
+    assert (response.status, response.json) == (status, {"error": sentence})
+
+
+def test_the_message_of_a_failing_op_is_the_answer(server_of, send):
+    path = "/v1/models/keras_tiny:predict"
+    response = send(server_of("keras_tiny"), "POST", path, '{"inputs": [[1.0, 2.0]]}')
+    assert response.status == 400
+    assert "Matrix size-incompatible: In[0]: [1,2], In[1]: [3,2]" in response.json["error"]
+
+
+def test_only_the_latest_version_is_served(server_of, send):
+    version = {
+        "version": "124",
+        "state": "AVAILABLE",
+        "status": {"error_code": "OK", "error_message": ""},
+    }
+    url, path = server_of("half_plus_two"), "/v1/models/half_plus_two"
+    for same in (path, f"{path}/versions/124", f"{path}/labels/canary", path.replace("_", "%5F")):
+        response = send(url, "GET", same)
+        assert (response.status, response.json) == (200, {"model_version_status": [version]})
+    assert send(url, "POST", f"{path}/versions/124:predict", ONE).json == {"predictions": [2.5]}
+    response = send(url, "POST", f"{path}/versions/123:predict", ONE)
+    sentence = "Servable not found for request: Specific(half_plus_two, 123)"
+    assert (response.status, response.json) == (404, {"error": sentence})
+
+
+def test_metadata(server_of, send):
+    response = send(server_of("texty"), "GET", "/v1/models/texty/versions/1/metadata")
+    assert response.status == 200
+    assert response.json["model_spec"] == {"name": "texty", "version": "1", "signature_name": ""}
+    signature = response.json["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    ids = signature["outputs"]["input_ids"]
+    assert (signature["method_name"], ids["dtype"]) == ("tensorflow/serving/predict", "DT_INT32")
+    assert ids["tensor_shape"] == {
+        "dim": [{"size": "-1", "name": ""}, {"size": "8", "name": ""}],
+        "unknown_rank": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "sentence"),
+    [
+        ("GET", "/v1/models/nope", 404, "Could not find any versions of model nope"),
+        ("GET", "/v1/models/nope/metadata", 404, "Servable not found for request: Latest(nope)"),
+        ("POST", "/v1/models/nope:predict", 404, "Servable not found for request: Latest(nope)"),
+        ("GET", "/v1/models/m/versions/7", 404, "Could not find version 7 of model m"),
+        (
+            "GET",
+            "/v1/models/m/versions/7/metadata",
+            404,
+            "Servable not found for request: Specific(m, 7)",
+        ),
+        (
+            "POST",
+            "/v1/models/m/labels/stable:predict",
+            400,
+            "Unrecognized servable version label: stable",
+        ),
+        ("GET", "/v1/models", 400, "Missing model name in request."),
+        ("GET", "/v1/models/", 400, MALFORMED + "GET /v1/models/"),
+        ("GET", "/v1/models/m/", 400, MALFORMED + "GET /v1/models/m/"),
+        ("POST", "/v1/models/m", 400, MALFORMED + "POST /v1/models/m"),
+        ("POST", "/v1/models/m:foo", 400, MALFORMED + "POST /v1/models/m:foo"),
+        ("POST", "/v1/models/m:Predict", 400, MALFORMED + "POST /v1/models/m:Predict"),
+        ("POST", "/v1/models/m:predict?x=1", 400, MALFORMED + "POST /v1/models/m:predict?x=1"),
+        ("PUT", "/v1/models/m:predict", 400, MALFORMED + "PUT /v1/models/m:predict"),
+        ("DELETE", "/v1/x", 400, MALFORMED + "DELETE /v1/x"),
+        (
+            "POST",
+            "/v1/models/m/versions/abc:predict",
+            400,
+            MALFORMED + "POST /v1/models/m/versions/abc:predict",
+        ),
+        ("POST", "/V1/Models/nope:predict", 404, "Servable not found for request: Latest(nope)"),
+    ],
+)
+def test_refused_paths(server_of, send, method, path, status, sentence):
+    body = ONE if method == "POST" else None
+    response = send(server_of("half_plus_two"), method, path, body)
+    assert (response.status, response.json) == (status, {"error": sentence})
+
+
+def test_paths_of_other_apis_are_not_found(server_of, send):
+    for method, path in (("GET", "/"), ("POST", "/v2/models/m:predict"), ("GET", "/favicon.ico")):
+        response = send(server_of("half_plus_two"), method, path)
+        assert (response.status, response.headers["Content-Type"].partition(";")[0]) == (
+            404,
+            "text/html",
+        )
+        assert b"<TITLE>404 Not Found</TITLE>" in response.body
+
+
+def test_options_and_a_version_beyond_64_bits_have_empty_bodies(server_of, send):
+    url = server_of("half_plus_two")
+    assert send(url, "OPTIONS", "/v1/models/m:predict").status == 400
+    preflight = send(url, "OPTIONS", "/v1/models/m:predict", headers={"Origin": "http://a"})
+    assert (preflight.status, preflight.body) == (200, b"")
+    for number in ("9223372036854775808", "9" * 5000):
+        response = send(url, "GET", f"/v1/models/half_plus_two/versions/{number}")
+        assert (response.status, response.body) == (400, b"")
+
+
+def test_gzipped_bodies(server_of, send):
+    url, path = server_of("half_plus_two"), "/v1/models/half_plus_two:predict"
+    headers = {"Content-Encoding": "gzip"}
+    zipped = gzip.compress(ONE.encode())
+    assert send(url, "POST", path, zipped, headers).json == {"predictions": [2.5]}
+    response = send(url, "POST", path, b"not gzip", headers)
+    assert (response.status, response.json) == (
+        400,
+        {"error": "JSON Parse error: The document is empty"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "status", "sentence"),
+    [
+        (
+            "classify",
+            {"examples": [{"x": 1.0}]},
+            400,
+            "Expected classification signature method_name to be tensorflow/serving/classify. Was: "
+            "tensorflow/serving/predict",
+        ),
+        (
+            "regress",
+            {"examples": [{"x": 1.0}], "signature_name": "classify_x_to_y"},
+            400,
+            "Expected regression signature method_name to be tensorflow/serving/regress. Was: "
+            "tensorflow/serving/classify",
+        ),
+        (
+            "classify",
+            {"examples": [{}], "signature_name": "nope"},
+            400,
+            "No signature was found with the name: nope",
+        ),
+        (
+            "regress",
+            {},
+            400,
+            "JSON Value: {} When method is classify, key 'examples' is expected and was not found",
+        ),
+        ("classify", {"examples": [1]}, 400, "Example must be JSON object but got JSON Number"),
+        (
+            "regress",
+            {"examples": [{"x": 1}], "signature_name": "regress_x_to_y"},
+            501,
+            "this server does not answer regress; TF Serving does",
+        ),
+    ],
+)
+def test_classify_and_regress_are_refused(server_of, send, verb, body, status, sentence):
+    path = f"/v1/models/half_plus_two:{verb}"
+    response = send(server_of("half_plus_two"), "POST", path, json.dumps(body))
+    assert (response.status, response.json) == (status, {"error": sentence})
