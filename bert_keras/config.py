@@ -1,4 +1,4 @@
-"""The numbers of one encoder, checked when made: everything that builds a layer takes them from here."""
+"""The numbers of one encoder, checked when made: every layer is built from them."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ class BertConfig:
     """BERT's encoder; the defaults are BERT-base, uncased (Devlin et al. 2018, section 3).
 
     `intermediate_size` is 4 x `hidden_size` unless given. `activation` "gelu" is the exact one
-    (erf), "gelu_tanh" its approximation. Raises InputError, naming the field, for impossible values.
+    (erf), "gelu_tanh" its approximation. Raises InputError, naming the field, for what cannot be.
     """
 
     vocab_size: int = 30_522
@@ -71,7 +71,9 @@ class BertConfig:
         """Raises InputError for names that are no fields: nothing is dropped in silence."""
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
-            raise InputError(f"unknown in a BertConfig: {', '.join(unknown)}; known: {sorted(known)}")
+            raise InputError(
+                f"unknown in a BertConfig: {', '.join(unknown)}; known: {sorted(known)}"
+            )
         return cls(**values)
 
     def save(self, path: str | os.PathLike) -> None:
@@ -83,5 +85,7 @@ class BertConfig:
         try:
             values = json.loads(existing_file(path).read_text(encoding="utf-8"))
         except ValueError as error:
-            raise InputError(f"{path} is not JSON ({error}); expected a saved BertConfig") from error
+            raise InputError(
+                f"{path} is not JSON ({error}); expected a saved BertConfig"
+            ) from error
         return cls.from_dict(values)

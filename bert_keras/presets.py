@@ -7,9 +7,7 @@ from bert_keras.errors import InputError
 
 
 def _size(num_layers: int, hidden_size: int) -> BertConfig:
-    return BertConfig(
-        num_layers=num_layers, hidden_size=hidden_size, num_heads=hidden_size // 64
-    )
+    return BertConfig(num_layers=num_layers, hidden_size=hidden_size, num_heads=hidden_size // 64)
 
 
 PRESETS: dict[str, BertConfig] = {

@@ -7,7 +7,6 @@ N attention heads, H size of a head, F intermediate size, P masked positions, V 
 from typing import NamedTuple
 
 import keras
-from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.encoder.block import EncoderBlock

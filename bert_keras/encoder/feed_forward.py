@@ -5,7 +5,7 @@ from keras import ops
 
 
 def activate(x, *, activation: str):
-    """The activations of `bert_keras.config.ACTIVATIONS`; Keras' own "gelu" name leaves open which."""
+    """One of `bert_keras.config.ACTIVATIONS`, applied to a tensor of any shape."""
     if activation == "gelu":
         return ops.gelu(x, approximate=False)
     if activation == "gelu_tanh":

@@ -25,7 +25,7 @@ def finetune(
     label_column: str,
     output: str | os.PathLike,
 ) -> dict:
-    """Train on the rows of `train`, score on those of `dev`; leave `output`/model, logs, scores.json.
+    """Train on the rows of `train`, score on those of `dev`; leave model, logs, scores in `output`.
 
     Both files are tables (see `bert_keras.tasks.table`); one text column makes a sentence task, two
     a pair task. The labels are those of `train`. The same call continues an interrupted run.

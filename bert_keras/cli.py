@@ -1,0 +1,184 @@
+"""`bert-keras`: one verb a run; parses, calls, prints."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from bert_keras.errors import run_command
+from bert_keras.quiet import import_tensorflow
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+
+    def run() -> None:
+        import_tensorflow()
+        arguments.run(arguments)
+
+    return run_command(f"{parser.prog} {arguments.verb}", run)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bert-keras",
+        description="BERT's whole life: pretrain on records, fine-tune, export, serve.",
+        epilog="Records are written with bert-tfrecords. Try `bert-keras demo` first.",
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    def verb(name: str, run, summary: str, example: str) -> argparse.ArgumentParser:
+        sub = verbs.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        sub.set_defaults(run=run)
+        return sub
+
+    sub = verb(
+        "demo",
+        _demo,
+        "Text in, a served answer out: every stage once, in minutes on two cores.",
+        "bert-keras demo --corpus wiki.txt books.txt --output demo",
+    )
+    sub.add_argument("--corpus", nargs="+", default=(), metavar="FILE", help="UTF-8 text, one "
+                     "paragraph a line, a blank line between documents (default: CPython's "
+                     "language reference)")  # fmt: skip
+    sub.add_argument("--output", default="demo", metavar="DIR", help="default: demo")
+    sub.add_argument("--seed", type=int, default=1, help="default: 1")
+
+    sub = verb(
+        "pretrain",
+        _pretrain,
+        "Train on records by a named recipe; the same command continues an interrupted run.",
+        "bert-keras pretrain tiny-hour --records records --output runs/tiny",
+    )
+    _add_recipe(sub, "PRETRAIN")
+    sub.add_argument("--records", required=True, metavar="DIR", help="record files and vocab.txt, "
+                     "as bert-tfrecords build writes them")  # fmt: skip
+    sub.add_argument("--output", required=True, metavar="DIR")
+
+    sub = verb(
+        "finetune",
+        _finetune,
+        "Fine-tune a classifier on a table by a named recipe; continues an interrupted run.",
+        "bert-keras finetune small-models --from runs/tiny/model --train SST-2/train.tsv "
+        "--dev SST-2/dev.tsv --text sentence --label label --output runs/sst2",
+    )
+    _add_recipe(sub, "FINETUNE")
+    sub.add_argument("--from", required=True, dest="pretrained", metavar="DIR",
+                     help="a model folder, such as OUTPUT/model of a pretraining run")  # fmt: skip
+    sub.add_argument("--train", required=True, metavar="FILE", help=".tsv, .csv or .jsonl")
+    sub.add_argument("--dev", required=True, metavar="FILE", help="held-out rows, to score on")
+    sub.add_argument("--text", required=True, nargs="+", metavar="COLUMN",
+                     help="the column of the text, or the two columns of a pair")  # fmt: skip
+    sub.add_argument("--label", required=True, metavar="COLUMN")
+    sub.add_argument("--output", required=True, metavar="DIR")
+
+    sub = verb(
+        "curves",
+        _curves,
+        "Draw the losses and accuracies of a run's TensorBoard logs into a picture.",
+        "bert-keras curves runs/tiny/logs curves.png",
+    )
+    sub.add_argument("logs", metavar="LOGS", help="OUTPUT/logs of a run")
+    sub.add_argument("picture", metavar="PICTURE", help=".png or .svg")
+
+    sub = verb(
+        "export",
+        _export,
+        "Write a classifier as saved_models/NAME/VERSION, verified through TF Serving's loader.",
+        "bert-keras export runs/sst2/model sst2",
+    )
+    sub.add_argument("model", metavar="MODEL_DIR", help="OUTPUT/model of a fine-tuning run")
+    sub.add_argument("name", metavar="NAME", help="what the server calls it")
+    sub.add_argument("--version", type=int, metavar="N", help="default: one more than the newest")
+    sub.add_argument("--to", default="saved_models", metavar="DIR", help="default: saved_models")
+
+    sub = verb(
+        "serve",
+        _serve,
+        "Answer TF Serving's REST API for saved_models/NAME on this machine.",
+        "bert-keras serve saved_models/sst2 --port 8501",
+    )
+    sub.add_argument("model", metavar="saved_models/NAME")
+    sub.add_argument("--port", type=int, default=8501, help="default: 8501")
+    sub.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
+    return parser
+
+
+def _add_recipe(sub: argparse.ArgumentParser, recipes: str) -> None:
+    sub.add_argument("recipe", metavar="RECIPE", help=f"see {recipes} in bert_keras/runs/recipes.py"
+                     "; a wrong name lists them")  # fmt: skip
+    sub.add_argument("--set", nargs="+", default=(), dest="changes", metavar="FIELD=VALUE",
+                     help="change numbers of the recipe, such as seed=2 num_steps=1000")  # fmt: skip
+
+
+def _demo(arguments) -> None:
+    from bert_keras.demo import demo
+
+    demo(corpus=arguments.corpus, output=arguments.output, seed=arguments.seed)
+
+
+def _pretrain(arguments) -> None:
+    from bert_keras.runs.pretrain import pretrain
+    from bert_keras.runs.recipes import PRETRAIN, named_recipe
+
+    recipe = named_recipe(PRETRAIN, arguments.recipe, changes=arguments.changes)
+    _print_scores(
+        pretrain(recipe, records=arguments.records, output=arguments.output), arguments.output
+    )
+
+
+def _finetune(arguments) -> None:
+    from bert_keras.runs.finetune import finetune
+    from bert_keras.runs.recipes import FINETUNE, named_recipe
+
+    scores = finetune(
+        named_recipe(FINETUNE, arguments.recipe, changes=arguments.changes),
+        pretrained=arguments.pretrained,
+        train=arguments.train,
+        dev=arguments.dev,
+        text_columns=tuple(arguments.text),
+        label_column=arguments.label,
+        output=arguments.output,
+    )
+    _print_scores(scores, arguments.output)
+
+
+def _curves(arguments) -> None:
+    from bert_keras.training.curves import plot_curves
+
+    plot_curves(arguments.logs, arguments.picture)
+    print(arguments.picture)
+
+
+def _export(arguments) -> None:
+    from bert_keras.export.saved_model import export_model, next_version
+
+    place = os.path.join(arguments.to, arguments.name)
+    version = next_version(place) if arguments.version is None else arguments.version
+    written = export_model(arguments.model, os.path.join(place, str(version)))
+    print(f"{written}\nserve it:  bert-keras serve {place} --port 8501")
+
+
+def _serve(arguments) -> None:
+    from bert_keras.serving.server import serve
+
+    serve(arguments.model, port=arguments.port, host=arguments.host)
+
+
+def _print_scores(scores: dict, output: str) -> None:
+    for name, value in scores.items():
+        print(
+            f"{name:<34}{value:>12,.4f}" if isinstance(value, float) else f"{name:<34}{value:>12,}"
+        )
+    print(f"model: {output}/model   curves: tensorboard --logdir {output}/logs")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""Text in, a served answer out: every room of the house once, in a few minutes on two cores."""
+
+import json
+import os
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bert_keras.errors import InputError
+from bert_keras.export.saved_model import export_model
+from bert_keras.progress import progress
+from bert_keras.runs.finetune import finetune
+from bert_keras.runs.pretrain import pretrain
+from bert_keras.runs.recipes import FINETUNE, PRETRAIN, named_recipe
+from bert_keras.serving.client import predict
+from bert_keras.serving.server import running_server
+from bert_keras.storage import whole_file
+from bert_keras.training.curves import read_curves
+from tfrecords_tools.build import BuildSettings, build
+from tfrecords_tools.corpus import documents
+from tfrecords_tools.sentences import sentences
+from tfrecords_tools.train_vocab import train_vocabulary
+
+VOCABULARY_SIZE = 4_000
+NUM_LABELS = 4  # the classifier tells the longest documents of the corpus apart
+MIN_WORDS = 6  # of a sentence that says enough to be told apart
+DEV_RATE = 0.2
+
+
+def demo(
+    *, corpus: Sequence[str | os.PathLike] = (), output: str | os.PathLike, seed: int = 1
+) -> Path:
+    """Run the whole life of BERT into a new numbered folder under `output`, and say what it left.
+
+    The default corpus is CPython's language reference. The classifier's task is made from the
+    corpus: of which of its longest documents is this sentence? Some sentences are held out.
+    """
+    folder = _new_folder(Path(output))
+    print(f"bert-keras demo: everything goes to {folder}\n")
+    files = list(corpus) or [_write_language_reference(folder / "corpus.txt")]
+
+    vocabulary = train_vocabulary(files, size=VOCABULARY_SIZE)
+    vocabulary.save(folder / "vocab.txt")
+    settings = BuildSettings(max_length=64, max_predictions=10, duplicates=10, seed=seed)
+    manifest = build(files, vocabulary=vocabulary, output=folder / "records", settings=settings)
+    _say(
+        f"{len(vocabulary):,} pieces; {manifest['splits']['train']['records']:,} records of "
+        f"{manifest['splits']['train']['documents']} documents"
+    )
+
+    scores = pretrain(
+        named_recipe(PRETRAIN, "demo", changes=[f"seed={seed}"]),
+        records=folder / "records",
+        output=folder / "pretrain",
+    )
+    losses = read_curves(folder / "pretrain" / "logs")["train"]["loss/total"]
+    _say(
+        f"{scores['parameters']:,} parameters, {scores['steps']} steps; loss (masked LM + next "
+        f"sentence) from {losses[0][1]:.3f} down to {losses[-1][1]:.3f}"
+    )
+
+    example = _write_rows(files, folder, seed=seed)
+    scores = finetune(
+        named_recipe(FINETUNE, "demo", changes=[f"seed={seed}"]),
+        pretrained=folder / "pretrain" / "model",
+        train=folder / "train.tsv",
+        dev=folder / "dev.tsv",
+        text_columns=("sentence",),
+        label_column="label",
+        output=folder / "finetune",
+    )
+    _say(
+        f"{scores['accuracy']:.1%} of {scores['dev_rows']} held-out sentences right; "
+        f"always saying the most frequent label: {scores['majority_accuracy']:.1%}"
+    )
+
+    saved_model = export_model(
+        folder / "finetune" / "model", folder / "saved_models" / "demo" / "1"
+    )
+    with running_server(saved_model.parent) as url:
+        path = "/v1/models/demo:predict"
+        body = {"instances": [example]}
+        answers = [
+            predict(f"{url}{path}", body["instances"])
+            for _ in progress(range(50), stage="ask the server", unit="request")
+        ]
+    print(f"\nPOST {path} {json.dumps(body)}\n{json.dumps(answers[-1][0], indent=2)}\n")
+    _print_ways_on(folder, path, body)
+    return folder
+
+
+def _new_folder(output: Path) -> Path:
+    """`output`/1, or the next number that is free: a demo never touches an older one."""
+    number = 1
+    while (output / str(number)).exists():
+        number += 1
+    (output / str(number)).mkdir(parents=True)
+    return output / str(number)
+
+
+def _write_language_reference(path: Path) -> Path:
+    """CPython's `pydoc_data.topics`, one topic a document, as a corpus file: prose, a paragraph a
+    line. Tables, rulers and code examples are left out.
+    """
+    try:
+        from pydoc_data.topics import topics
+    except ImportError as error:
+        raise InputError(
+            "this Python comes without pydoc_data.topics, the default corpus; "
+            "give text files with --corpus"
+        ) from error
+    with whole_file(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as file:
+        for name in progress(sorted(topics), stage="read corpus", unit="topic"):
+            paragraphs = list(_prose(topics[name]))
+            if paragraphs:
+                file.write("\n".join(paragraphs) + "\n\n")
+    return path
+
+
+def _prose(topic: str) -> Iterator[str]:
+    for paragraph in topic.split("\n\n"):
+        lines = paragraph.split("\n")
+        text = " ".join(line.strip() for line in lines if set(line.strip()) - set("*=-^~#."))
+        is_code = all(line.startswith("     ") for line in lines)
+        if not is_code and not text.startswith(("+-", "|", ">>>")) and len(text.split()) > 3:
+            yield text
+
+
+def _write_rows(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) -> str:
+    """Write train.tsv and dev.tsv of (sentence, label); returns one of the held-out sentences.
+
+    A sentence that stands in more than one place is left out: no held-out row was trained on.
+    """
+    named = []
+    for lines in documents(files, stage="label sentences"):
+        kept = [s for line in lines for s in sentences(line) if len(s.split()) >= MIN_WORDS]
+        label = " ".join(lines[0].split()[:4]).strip('"*:,. ')
+        named.append((label, [s for s in kept if "\t" not in s]))
+    longest = sorted(named, key=lambda each: -len(each[1]))[:NUM_LABELS]
+    times: dict[str, int] = {}
+    for _, texts in longest:
+        for text in texts:
+            times[text] = times.get(text, 0) + 1
+    rows = [
+        (text, f"{number}: {label}")
+        for number, (label, texts) in enumerate(longest, start=1)
+        for text in texts
+        if times[text] == 1
+    ]
+    random.Random(seed).shuffle(rows)
+    num_dev = round(DEV_RATE * len(rows))
+    if num_dev == 0:
+        raise InputError(
+            f"the corpus has {len(rows)} sentences of {MIN_WORDS} words that stand in one place "
+            "only, too few for a classifier; give a longer one"
+        )
+    for name, part in (("dev.tsv", rows[:num_dev]), ("train.tsv", rows[num_dev:])):
+        with whole_file(folder / name) as beside:
+            lines = ["sentence\tlabel", *("\t".join(row) for row in part)]
+            beside.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    return rows[0][0]
+
+
+def _say(sentence: str) -> None:
+    print(f"  {sentence}\n", flush=True)
+
+
+def _print_ways_on(folder: Path, path: str, body: dict) -> None:
+    payload = json.dumps(body).replace("'", "'\\''")
+    print(
+        f"""What it left in {folder}:
+  vocab.txt, records/             bert-tfrecords show {folder}/records
+  pretrain/model, finetune/model  BertClassifier and its like, from bert_keras.models.folder
+  saved_models/demo/1             what TF Serving loads
+
+Ask it again:
+  bert-keras serve {folder}/saved_models/demo --port 8501
+  curl -d '{payload}' http://localhost:8501{path}
+
+See the curves:
+  tensorboard --logdir {folder}"""
+    )

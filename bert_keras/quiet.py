@@ -1,0 +1,28 @@
+"""TensorFlow imported without the hardware notes that it prints straight to the terminal."""
+
+import os
+import sys
+import tempfile
+
+
+def import_tensorflow() -> None:
+    """`import tensorflow` and look for devices; what that prints is shown only if it fails.
+
+    The notes (CPU instructions, no CUDA driver found) come from C++ before any log level holds.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as notes:
+        os.dup2(notes.fileno(), 2)
+        try:
+            import tensorflow as tf
+
+            tf.config.list_logical_devices()
+        except BaseException:
+            notes.seek(0)
+            os.write(terminal, notes.read())
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
