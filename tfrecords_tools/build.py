@@ -62,6 +62,7 @@ def build(
     settings: BuildSettings,
 ) -> dict:
     """Writes `output` whole or not at all; returns the manifest it leaves in `records.json`."""
+    files = list(files)
     with whole_folder(output) as folder:
         vocabulary.save(folder / VOCABULARY)
         tokenizer = WordPieceTokenizer(vocabulary, lowercase=settings.lowercase)

@@ -46,9 +46,6 @@ class Pairs(NamedTuple):
     length_b: np.ndarray
     is_random: np.ndarray
 
-    def rows(self, numbers: np.ndarray) -> "Pairs":
-        return Pairs(*(column[numbers] for column in self))
-
 
 def pairs_of(
     documents: Documents, *, max_length: int, short_sequence_rate: float, random: Random

@@ -126,27 +126,20 @@ def inputs_targets_weights(features: dict) -> tuple[dict, dict, dict]:
 
 
 @contextlib.contextmanager
-def readable_records() -> Iterator[None]:
-    """Turns what TensorFlow raises on a broken record in the middle of a run into InputError."""
+def readable_records(
+    file: str = "a record file (`bert-tfrecords check` names it)",
+) -> Iterator[None]:
+    """Turns what TensorFlow raises on a broken record while it reads `file` into InputError."""
     import tensorflow as tf
 
     try:
         yield
     except tf.errors.DataLossError as error:
-        raise InputError(
-            f"a record file is truncated or corrupt ({_first_sentence(error)}); "
-            "find it with `bert-tfrecords check` and write it again"
-        ) from error
-    except tf.errors.InvalidArgumentError as error:
-        if "Key: " not in error.message and "parse" not in error.message.lower():
+        raise InputError(f"{file} is truncated or corrupt; write it again") from error
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+        # TensorFlow quotes the bytes of what it cannot parse, which Python then cannot decode.
+        if "ParseExample" not in str(error) and not isinstance(error, UnicodeDecodeError):
             raise  # not about a record
         raise InputError(
-            f"a record does not hold the features of its file's first one "
-            f"({_first_sentence(error)}); find it with `bert-tfrecords check`"
+            f"{file} holds a record without the features of the first one; write it again"
         ) from error
-
-
-def _first_sentence(error) -> str:
-    lines = [line.strip() for line in error.message.splitlines() if line.strip()]
-    told = next((line for line in lines if "{{" not in line), lines[0])
-    return told.split(" [[")[0].split(" [Op")[0]

@@ -1,12 +1,14 @@
 """Raw text comes in; WordPiece ids with their character offsets go out, as Google's BERT has them.
 
-The behaviour kept is that of google-research/bert `tokenization.py` (FullTokenizer). It differs in
+The behaviour kept is that of google-research/bert `tokenization.py` (FullTokenizer). Compared with
+it over every code point, under Python's Unicode 14, this differs in
 
-- characters without a meaning of their own (unassigned, private use): Google's keeps them and the
-  word becomes [UNK]; here they are dropped;
-- a capital sigma that ends a word: Google's lower-cases it to "ς", here it becomes "σ";
-- characters newer than the Unicode version of the Python that ran Google's code, for both use the
-  tables that they were built with.
+- private use characters, which are dropped; Google's keeps them;
+- the 256 CJK characters U+2B820 to U+2B91F, which are not set apart as words of their own;
+- about 560 characters, most of them rare marks and punctuation, that Unicode added or changed after
+  the tables inside `tokenizers` were made;
+
+and, between characters, in a capital sigma that ends a word: "σ" here, "ς" there.
 """
 
 from collections.abc import Sequence

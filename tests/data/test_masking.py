@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+
+from bert_keras.data.masking import MaskingPolicy, replacement_ids
+from bert_keras.errors import InputError
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+CLS, SEP, MASK = 2, 3, 4
+
+
+def masked(policy, *, generator, rows=2000, length=128, filled=128):
+    """Rows of one long text each: CLS, ids counting up from 1000, SEP, padding."""
+    input_ids = np.zeros((rows, length), np.int32)
+    input_ids[:, :filled] = 1000 + np.arange(filled)
+    input_ids[:, 0], input_ids[:, filled - 1] = CLS, SEP
+    before = input_ids.copy()
+    result = policy.mask(
+        input_ids,
+        candidates=(input_ids >= 1000),
+        lengths=np.full(rows, filled),
+        mask_id=MASK,
+        replacement_ids=np.arange(5, 900),
+        generator=generator,
+    )
+    assert (input_ids == before).all(), "the given ids were changed"
+    return before, result
+
+
+def test_counts_are_those_of_the_original():
+    lengths = np.array([3, 10, 17, 30, 50, 70, 128, 512])
+    expected = [min(20, max(1, round(length * 0.15))) for length in lengths.tolist()]
+    assert expected == [1, 2, 3, 4, 8, 10, 19, 20]  # 1.5 -> 2, 4.5 -> 4, 7.5 -> 8: half to even
+    assert MaskingPolicy().num_predictions(lengths).tolist() == expected
+
+
+def test_shares_of_mask_random_and_kept(generator):
+    before, result = masked(MaskingPolicy(), generator=generator)
+    assert result["masked_lm_weights"].sum() == 2000 * 19
+    rows, slots = np.nonzero(result["masked_lm_weights"])
+    positions, answers = result["masked_lm_positions"], result["masked_lm_ids"]
+    columns = positions[rows, slots]
+    shown = result["input_ids"][rows, columns]
+    assert (answers[rows, slots] == before[rows, columns]).all()
+    is_mask, is_kept = shown == MASK, shown == answers[rows, slots]
+    is_random = ~is_mask & ~is_kept
+    assert np.mean(is_mask) == pytest.approx(0.8, abs=0.01)
+    assert np.mean(is_random) == pytest.approx(0.1, abs=0.01)
+    assert np.mean(is_kept) == pytest.approx(0.1, abs=0.01)
+    assert shown[is_random].min() >= 5
+    assert shown[is_random].max() < 900
+    assert (result["input_ids"] != before).sum() == (~is_kept).sum(), "an unchosen position changed"
+
+
+def test_positions_ascend_never_repeat_and_spare_specials_and_padding(generator):
+    _, result = masked(MaskingPolicy(), generator=generator, filled=100)
+    counted = result["masked_lm_positions"][:, :15]
+    assert (result["masked_lm_weights"] == [1.0] * 15 + [0.0] * 5).all()
+    assert (np.diff(counted, axis=1) > 0).all()
+    assert counted.min() == 1
+    assert counted.max() == 98
+    assert not result["masked_lm_positions"][:, 15:].any()
+    assert not result["masked_lm_ids"][:, 15:].any()
+
+
+def test_every_candidate_is_equally_likely(generator):
+    _, result = masked(MaskingPolicy(), generator=generator, rows=20000, filled=20)
+    counts = np.bincount(result["masked_lm_positions"][:, :3].ravel(), minlength=20)
+    assert (counts[[0, 19]] == 0).all()
+    assert counts[1:19] == pytest.approx(60000 / 18, rel=0.07)
+
+
+def test_fewer_candidates_than_predictions(generator):
+    result = MaskingPolicy(mask_rate=1.0, max_predictions=20).mask(
+        np.array([[CLS, 1000, SEP, 0]]),
+        candidates=np.array([[False, True, False, False]]),
+        lengths=np.array([3]),
+        mask_id=MASK,
+        replacement_ids=np.array([5]),
+        generator=generator,
+    )
+    assert result["masked_lm_positions"].shape == (1, 20)
+    assert result["masked_lm_weights"].sum() == 1
+    assert result["masked_lm_ids"][0, 0] == 1000
+
+
+def test_same_seed_same_masks():
+    first, second = (
+        masked(MaskingPolicy(), generator=np.random.default_rng(5), rows=9)[1] for _ in range(2)
+    )
+    assert all((first[name] == second[name]).all() for name in first)
+    assert first["input_ids"].dtype == np.int32
+    assert first["masked_lm_weights"].dtype == np.float32
+
+
+def test_replacements_are_words_only():
+    vocabulary = Vocabulary((*SPECIAL_PIECES, "[unused0]", "a", "##b", "[unused993]", "["))
+    assert replacement_ids(vocabulary).tolist() == [6, 7, 9]
+    with pytest.raises(InputError, match="special pieces only"):
+        replacement_ids(Vocabulary(SPECIAL_PIECES))
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"mask_rate": 0}, "mask_rate is 0; expected more than 0, at most 1"),
+        ({"max_predictions": 0}, "max_predictions is 0; expected at least 1"),
+        ({"mask_share": 0.95}, "mask_share 0.95 and random_share 0.1 must"),
+        ({"random_share": -0.1}, "random_share -0.1 must be at least 0"),
+    ],
+)
+def test_impossible_policies(settings, told):
+    with pytest.raises(InputError, match=told):
+        MaskingPolicy(**settings)

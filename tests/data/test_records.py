@@ -1,0 +1,133 @@
+from itertools import chain
+
+import pytest
+
+from bert_keras.data.records import pretraining_dataset, readable_records, record_files
+from bert_keras.errors import InputError
+
+
+@pytest.fixture
+def files(write, make_example):
+    """Three files of ten records; record n holds n as its second id."""
+    return [
+        write(f"{file}.tfrecord", [make_example(file * 10 + row) for row in range(10)])
+        for file in range(1, 4)
+    ]
+
+
+def numbers(dataset):
+    return [inputs["input_ids"][:, 1].tolist() for inputs, _, _ in dataset.as_numpy_iterator()]
+
+
+def flat(batches):
+    return list(chain.from_iterable(batches))
+
+
+def test_batches_exactly(files):
+    dataset = pretraining_dataset(files, batch_size=2)
+    inputs, targets, weights = next(dataset.as_numpy_iterator())
+    assert {name: (x.dtype.name, x.tolist()) for name, x in inputs.items()} == {
+        "input_ids": ("int32", [[2, 10, 4, 3, 6, 3, 0, 0], [2, 11, 4, 3, 6, 3, 0, 0]]),
+        "input_mask": ("int32", [[1, 1, 1, 1, 1, 1, 0, 0]] * 2),
+        "segment_ids": ("int32", [[0, 0, 0, 0, 1, 1, 0, 0]] * 2),
+        "masked_lm_positions": ("int32", [[2, 0]] * 2),
+    }
+    assert {name: (y.dtype.name, y.tolist()) for name, y in targets.items()} == {
+        "masked_lm": ("int32", [[5, 0]] * 2),
+        "next_sentence": ("int32", [0, 1]),
+    }
+    assert {name: (w.dtype.name, w.tolist()) for name, w in weights.items()} == {
+        "masked_lm": ("float32", [[1, 0]] * 2),
+        "next_sentence": ("float32", [1, 1]),
+    }
+
+
+def test_without_a_seed_the_order_is_that_of_the_files(files):
+    batches = numbers(pretraining_dataset(reversed(files), batch_size=7, drop_remainder=False))
+    assert flat(batches) == list(range(10, 40))
+    assert [len(batch) for batch in batches] == [7, 7, 7, 7, 2]
+    assert len(numbers(pretraining_dataset(files, batch_size=7))) == 4
+
+
+def test_same_seed_same_batches(files):
+    first = numbers(pretraining_dataset(files, batch_size=5, seed=1))
+    assert first == numbers(pretraining_dataset(files, batch_size=5, seed=1))
+    assert first != numbers(pretraining_dataset(files, batch_size=5, seed=2))
+    assert sorted(flat(first)) == list(range(10, 40))
+    assert flat(first) != list(range(10, 40))
+
+
+def test_epochs_differ_and_a_run_resumes_by_skipping(files):
+    whole = numbers(pretraining_dataset(files, batch_size=6, seed=1, repeat=True).take(10))
+    assert sorted(flat(whole[:5])) == sorted(flat(whole[5:])) == list(range(10, 40))
+    assert whole[:5] != whole[5:]
+    rest = pretraining_dataset(files, batch_size=6, seed=1, repeat=True).skip(3).take(7)
+    assert numbers(rest) == whole[3:]
+
+
+def test_files_of_a_folder_a_pattern_a_list(tmp_path, files):
+    assert record_files(tmp_path) == files
+    assert record_files(f"{tmp_path}/[12].tfrecord") == files[:2]
+    assert record_files([files[2], files[0], files[0]]) == [files[0], files[2]]
+    for name in ("train-0.tfrecord", "held-out-0.tfrecord", "notes.txt"):
+        (tmp_path / name).touch()
+    assert record_files(str(tmp_path)) == [f"{tmp_path}/train-0.tfrecord"]
+
+
+def test_no_files(tmp_path):
+    for records, told in [
+        (tmp_path, r"holds no \*.tfrecord files"),
+        (f"{tmp_path}/*.record", "matches no file"),
+        ([], "no record files were named"),
+    ]:
+        with pytest.raises(InputError, match=told):
+            record_files(records)
+
+
+def test_batch_size(files):
+    with pytest.raises(InputError, match="batch_size is 0; expected at least 1"):
+        pretraining_dataset(files, batch_size=0)
+
+
+def test_unequal_files(files, write, make_example):
+    other = write("9.tfrecord", [make_example(1, masked_lm_ids=[1], masked_lm_positions=[1])])
+    with pytest.raises(InputError, match="masked_lm_weights holds 2 float_list values; expected 1"):
+        pretraining_dataset([*files, other], batch_size=2)
+    changes = {"masked_lm_ids": [1], "masked_lm_positions": [1], "masked_lm_weights": [1.0]}
+    other = write("9.tfrecord", [make_example(1, **changes)])
+    with pytest.raises(InputError, match=r"9\.tfrecord holds records of 8 positions and 1 predict"):
+        pretraining_dataset([*files, other], batch_size=2)
+
+
+def test_a_file_truncated_in_its_middle(files, tmp_path):
+    whole = (tmp_path / "1.tfrecord").read_bytes()
+    (tmp_path / "1.tfrecord").write_bytes(whole[: len(whole) // 3])
+    dataset = pretraining_dataset(files, batch_size=3)
+    with (
+        pytest.raises(
+            InputError, match=r"a record file .* is truncated or corrupt; write it again"
+        ),
+        readable_records(),
+    ):
+        numbers(dataset)
+
+
+def test_a_flipped_byte(files, tmp_path):
+    whole = bytearray((tmp_path / "1.tfrecord").read_bytes())
+    whole[-50] ^= 1
+    (tmp_path / "1.tfrecord").write_bytes(whole)
+    with pytest.raises(InputError, match="here is truncated"), readable_records("here"):
+        numbers(pretraining_dataset(files, batch_size=3))
+
+
+@pytest.mark.parametrize("changes", [{"input_mask": None}, {"segment_ids": [0]}])
+def test_a_foreign_record_in_the_middle(write, make_example, changes):
+    path = write("a.tfrecord", [make_example(1), make_example(2, **changes)])
+    with (
+        pytest.raises(InputError, match="here holds a record without the features of the first"),
+        readable_records("here"),
+    ):
+        numbers(pretraining_dataset(path, batch_size=2))
+    path = write("b.tfrecord", [make_example(1), b"\xff\xff"])
+    with pytest.raises(InputError, match="here holds a record"), readable_records("here"):
+        numbers(pretraining_dataset(path, batch_size=2))
