@@ -1,0 +1,45 @@
+"""A written SavedModel comes in; an error names every op that the oldest server in use lacks.
+
+The list beside this file holds the ops that TensorFlow 2.20 with tensorflow-text 2.20 registers,
+which is what TF Serving 2.20 is built from, without the three that call Python. In an environment
+with those two packages, this writes it:
+
+    python -c "
+    import tensorflow, tensorflow_text
+    from tensorflow.core.framework.op_def_pb2 import OpList
+    from tensorflow.python.client.pywrap_tf_session import TF_GetAllOpList, TF_GetBuffer
+    ops = OpList.FromString(TF_GetBuffer(TF_GetAllOpList())).op
+    print(*sorted(op.name for op in ops if 'PyFunc' not in op.name), sep='\\n')"
+"""
+
+import os
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from bert_keras.errors import InputError
+
+
+@cache
+def served_ops() -> frozenset[str]:
+    """Names of the ops that a graph may hold."""
+    return frozenset(files(__package__).joinpath("serving_ops_2_20.txt").read_text().split())
+
+
+def check_ops(folder: str | os.PathLike) -> None:
+    """Raises InputError where the graph or a function of it holds an op outside `served_ops`."""
+    saved_model = SavedModel.FromString((Path(folder) / "saved_model.pb").read_bytes())
+    used, defined = set(), set()
+    for meta_graph in saved_model.meta_graphs:
+        graph = meta_graph.graph_def
+        used.update(node.op for node in graph.node)
+        for function in graph.library.function:
+            defined.add(function.signature.name)
+            used.update(node.op for node in function.node_def)
+    if refused := sorted(used - defined - served_ops()):
+        raise InputError(
+            f"the graph holds {', '.join(refused)}, which TF Serving 2.20 does not have; "
+            "build the model without"
+        )

@@ -1,0 +1,115 @@
+"""Raw text, or pairs of it, comes in; padded ids, mask and segments go out, inside a TF graph."""
+
+import os
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
+from bert_keras.text.vocab import Vocabulary
+
+_MAX_BYTES_PER_CHARACTER = 4  # of UTF-8
+
+# What BertNormalizer drops: controls but tab and line ends, formats, private use, U+FFFD.
+_DROPPED = r"[\x{0}-\x{8}\x{B}\x{C}\x{E}-\x{1F}\x{7F}-\x{9F}\x{FFFD}\p{Cf}\p{Co}]"
+_SPACES = r"[\t\n\r\p{Z}]+"
+# Punctuation and CJK, each character a word. `tokenizers` starts Extension E at U+2B920, where
+# Google's ranges say U+2B820; the offline tokenizer is what the model was trained with.
+_ALONE = (
+    r"[!-/:-@\[-`{-~\p{P}"
+    r"\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B73F}"
+    r"\x{2B740}-\x{2B81F}\x{2B920}-\x{2CEAF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]"
+)
+
+
+class TextToInputs(tf.Module):
+    """`bert_keras.text` (WordPieceTokenizer, then `pack`) as TensorFlow ops, equal id for id.
+
+    `vocabulary_file`, as `Vocabulary.save` writes it, becomes an asset of a SavedModel.
+    `max_length` counts pieces, specials included, and must leave room for one more.
+
+    What still differs: 684 of Unicode's 1.1 million code points, U+166D and characters added since
+    Unicode 9 (2016), such as U+2E43 or U+10570, whose category, case or composition this TensorFlow
+    knows and `tokenizers` does not or the other way round. Bytes that are no UTF-8 are dropped.
+    """
+
+    def __init__(self, vocabulary_file: str | os.PathLike, *, lowercase: bool, max_length: int):
+        super().__init__()
+        self._vocabulary = Vocabulary.from_file(vocabulary_file)
+        self._lowercase = lowercase
+        self._max_length = max_length
+        self._table = tf.lookup.StaticHashTable(
+            tf.lookup.TextFileInitializer(
+                os.fspath(vocabulary_file),
+                key_dtype=tf.string,
+                key_index=tf.lookup.TextFileIndex.WHOLE_LINE,
+                value_dtype=tf.int64,
+                value_index=tf.lookup.TextFileIndex.LINE_NUMBER,
+            ),
+            default_value=self._vocabulary.unk_id,
+        )
+        self._wordpiece = tf_text.WordpieceTokenizer(
+            self._table,
+            max_bytes_per_word=MAX_WORD_CHARACTERS * _MAX_BYTES_PER_CHARACTER,
+            token_out_type=tf.int32,
+        )
+
+    def __call__(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+        """string [B], or two of them, to `input_ids`, `input_mask`, `segment_ids`, int32 [B,T].
+
+        T is the longest sequence of the batch, at most `max_length`; the ends are cut, a piece at
+        a time from the longer text, from the second where they are equally long.
+        """
+        first = self.pieces(text)
+        if text_pair is None:
+            first = _cut(first, tf.minimum(first.row_lengths(), self._max_length - 2))
+            second = None
+        else:
+            second = self.pieces(text_pair)
+            first, second = _cut_pair(first, second, limit=self._max_length - 3)
+        column = tf.ones([first.nrows(), 1], tf.int32)
+        cls, sep = column * self._vocabulary.cls_id, column * self._vocabulary.sep_id
+        head = tf.concat([cls, first, sep], axis=1)
+        rows = head if second is None else tf.concat([head, second, sep], axis=1)
+        input_ids = rows.to_tensor(self._vocabulary.pad_id)
+        length = tf.shape(input_ids)[1]
+        input_mask = tf.sequence_mask(rows.row_lengths(), length, dtype=tf.int32)
+        return {
+            "input_ids": input_ids,
+            "input_mask": input_mask,
+            "segment_ids": input_mask - tf.sequence_mask(head.row_lengths(), length, tf.int32),
+        }
+
+    def pieces(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """string [B] to the ids of its pieces, int32 [B,(pieces)]."""
+        words = self.words(text)
+        too_long = tf.strings.length(words.values, unit="UTF8_CHAR") > MAX_WORD_CHARACTERS
+        words = words.with_values(tf.where(too_long, "[UNK]", words.values))
+        return self._wordpiece.tokenize(words).merge_dims(1, 2)
+
+    def words(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """string [B] to normalised words, string [B,(words)]."""
+        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
+        text = tf.strings.regex_replace(text, _DROPPED, "")
+        if self._lowercase:
+            text = _lower_without_accents(text)
+        return tf_text.regex_split(text, f"{_SPACES}|{_ALONE}", _ALONE)
+
+
+def _lower_without_accents(text: tf.Tensor) -> tf.Tensor:
+    """Each character for itself: ICU alone would write a last Σ as ς, and I as ı in Turkey."""
+    text = tf.strings.regex_replace(tf_text.normalize_utf8(text, "NFD"), r"\p{Mn}", "")
+    text = tf.strings.regex_replace(tf.strings.lower(text), "Σ", "σ")
+    return tf.strings.lower(text, encoding="utf-8")
+
+
+def _cut_pair(first: tf.RaggedTensor, second: tf.RaggedTensor, *, limit: int):
+    """The beginnings that `text.packing.truncated_lengths` keeps."""
+    length, length_pair = first.row_lengths(), second.row_lengths()
+    kept = tf.minimum(length, tf.maximum(limit - length_pair, (limit + 1) // 2))
+    return _cut(first, kept), _cut(second, tf.minimum(length_pair, limit - kept))
+
+
+def _cut(pieces: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+    starts = pieces.row_starts()
+    return tf.gather(pieces.values, tf.ragged.range(starts, starts + lengths))

@@ -1,0 +1,68 @@
+"""A SavedModel and requests come in; its answers, got TF Serving's way in a fresh process, go out.
+
+A reload in the process that wrote a model proves nothing: TF Serving loads the TF1 session way, and
+that fails on some graphs that `tf.saved_model.load` reads well. As a program, `verify.py FOLDER`
+loads so, knows neither Keras nor this house, and turns JSON on stdin into JSON on stdout: a list of
+{"signature": name, "inputs": {name: nested list}} into a list of {output name: nested list}.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+
+def answers_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
+    """One dict of outputs a request, as nested lists. Runs on the CPU.
+
+    Raises RuntimeError, with the last words of the process, where it cannot load or answer.
+    """
+    done = subprocess.run(
+        [sys.executable, "-P", __file__, os.fspath(folder)],
+        input=json.dumps(list(requests)),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONUTF8": "1"},
+    )
+    if done.returncode:
+        raise RuntimeError(
+            f"the SavedModel does not answer in a fresh process: {done.stderr.strip()[-1000:]}"
+        )
+    return json.loads(done.stdout)
+
+
+def answer(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
+    """The same, in this process."""
+    import numpy as np
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  registers the ops that the graph holds
+
+    v1 = tf.compat.v1
+    with v1.Session(graph=v1.Graph()) as session:
+        loaded = v1.saved_model.loader.load(session, ["serve"], os.fspath(folder))
+
+        def run(request: dict) -> dict:
+            signature = loaded.signature_def[request["signature"]]
+            feeds = {
+                signature.inputs[name].name: np.array(
+                    values, tf.dtypes.as_dtype(signature.inputs[name].dtype).as_numpy_dtype
+                )
+                for name, values in request["inputs"].items()
+            }
+            fetches = {name: info.name for name, info in signature.outputs.items()}
+            outputs = session.run(fetches, feeds)
+            return {name: _plain(value.tolist()) for name, value in outputs.items()}
+
+        return [run(request) for request in requests]
+
+
+def _plain(value):
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value.decode("utf-8") if isinstance(value, bytes) else value
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(answer(sys.argv[1], json.load(sys.stdin))))
