@@ -21,7 +21,9 @@ def lines(files: Iterable[str | os.PathLike], *, stage: str) -> Iterator[str]:
     with progress(stage=stage, unit="B", total=total) as bar:
         for path in paths:
             for line in text_lines(path):
-                bar.update(len(line.encode()) + 1)
+                bar.update(
+                    min(len(line.encode()) + 1, total - bar.n)
+                )  # a file may lack its last "\n"
                 line = line.strip()
                 found = found or bool(line)
                 yield line

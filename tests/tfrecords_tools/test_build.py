@@ -1,0 +1,151 @@
+import json
+import subprocess
+import sys
+from hashlib import sha256
+
+import pytest
+
+from bert_keras.data.records import common_schema
+from bert_keras.errors import InputError
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.build import BuildSettings, build
+from tfrecords_tools.check import check, every_file, parsed_batches
+
+SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=8, shards=2, seed=7)
+
+
+def built(corpus, vocabulary, output, **changes):
+    settings = BuildSettings(**{**SMALL.__dict__, **changes})
+    return build(corpus, vocabulary=vocabulary, output=output, settings=settings)
+
+
+def records_of(files, vocabulary):
+    """(label, pieces of A, pieces of B) with the answers put back."""
+    files = every_file(files)
+    for file in files:
+        for batch in parsed_batches(file, schema=common_schema(files)):
+            for row in range(len(batch["input_ids"])):
+                ids = batch["input_ids"][row].copy()
+                counted = batch["masked_lm_weights"][row] > 0
+                positions = batch["masked_lm_positions"][row][counted]
+                ids[positions] = batch["masked_lm_ids"][row][counted]
+                pieces = [vocabulary.pieces[number] for number in ids]
+                first = pieces.index("[SEP]")
+                last = pieces.index("[SEP]", first + 1)
+                label = int(batch["next_sentence_labels"][row, 0])
+                yield label, pieces[1:first], pieces[first + 1 : last]
+
+
+def test_the_folder_is_complete(corpus, vocabulary, tmp_path):
+    manifest = built(corpus, vocabulary, tmp_path / "records", held_out_rate=0.3)
+    names = ["train-00000-of-00002", "train-00001-of-00002", "held-out-00000-of-00001"]
+    assert {path.name for path in (tmp_path / "records").iterdir()} == {
+        "records.json",
+        "vocab.txt",
+        *(f"{name}.tfrecord" for name in names),
+    }
+    folder = tmp_path / "records"
+    assert json.loads((folder / "records.json").read_text()) == manifest
+    assert manifest["settings"]["lowercase"] is True
+    assert manifest["settings"]["seed"] == 7
+    assert Vocabulary.from_file(folder / "vocab.txt") == vocabulary
+    shards = [shard for split in manifest["splits"].values() for shard in split["shards"]]
+    for entry in (*shards, manifest["vocabulary"]):
+        assert sha256((folder / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
+    train = manifest["splits"]["train"]
+    assert train["records"] == sum(shard["records"] for shard in train["shards"])
+    assert (train["documents"], manifest["splits"]["held-out"]["documents"]) == (4, 2)
+
+
+def test_same_seed_same_bytes(corpus, vocabulary, tmp_path):
+    first = built(corpus, vocabulary, tmp_path / "a", held_out_rate=0.3)
+    again = built(corpus, vocabulary, tmp_path / "b", held_out_rate=0.3)
+    other = built(corpus, vocabulary, tmp_path / "c", held_out_rate=0.3, seed=8)
+    assert first == again
+    shards = [each["splits"]["train"]["shards"] for each in (first, other)]
+    assert shards[0][0]["sha256"] != shards[1][0]["sha256"]
+
+
+def test_next_texts_masks_and_lengths(corpus, vocabulary, tmp_path):
+    manifest = built(corpus, vocabulary, tmp_path / "records")
+    counts = check(tmp_path / "records", vocabulary=vocabulary)
+    train = manifest["splits"]["train"]
+    assert counts["records"] == train["records"] > 300
+    assert counts["random_next"] == train["random_next"]
+    assert abs(2 * counts["random_next"] - counts["records"]) <= 8
+    assert counts["predicted"] / counts["tokens"] == pytest.approx(0.15, abs=0.01)
+    assert counts["masked"] / counts["predicted"] == pytest.approx(0.8, abs=0.03)
+    assert counts["unknown"] == 0
+    for label, first, second in records_of(tmp_path / "records", vocabulary):
+        documents_a = {piece for piece in first if piece.startswith("doc")}
+        documents_b = {piece for piece in second if piece.startswith("doc")}
+        assert len(documents_a) <= 1
+        assert len(documents_b) <= 1
+        if documents_a and documents_b:
+            assert (documents_a != documents_b) == bool(label)
+
+
+def test_training_never_sees_held_out_documents(corpus, vocabulary, tmp_path):
+    built(corpus, vocabulary, tmp_path / "records", held_out_rate=0.3)
+    seen = {}
+    for name in ("train", "held-out"):
+        records = records_of(f"{tmp_path}/records/{name}*", vocabulary)
+        pieces = {piece for _, first, second in records for piece in (*first, *second)}
+        seen[name] = {piece for piece in pieces if piece.startswith("doc")}
+    assert (len(seen["train"]), len(seen["held-out"])) == (4, 2)
+    assert not seen["train"] & seen["held-out"]
+
+
+@pytest.mark.parametrize("text", ["a b c\nd e f\ng h\n", "ada sees cats.\n\n\n"])
+def test_a_single_document(tmp_path, vocabulary, text):
+    (tmp_path / "one.txt").write_text(text)
+    with pytest.raises(InputError, match=r"needs at least two documents.*give more files"):
+        built([tmp_path / "one.txt"], vocabulary, tmp_path / "records")
+    assert [path.name for path in tmp_path.iterdir()] == ["one.txt"], "something was left behind"
+
+
+def test_too_few_documents_or_records(corpus, vocabulary, tmp_path):
+    (tmp_path / "three.txt").write_text("ada\n\nben\n\ncy\n")
+    with pytest.raises(InputError, match=r"has 3 documents, too few to hold some out"):
+        built([tmp_path / "three.txt"], vocabulary, tmp_path / "records", held_out_rate=0.5)
+    with pytest.raises(InputError, match=r"gives 24 records, too few for 99 shards"):
+        built([tmp_path / "three.txt"], vocabulary, tmp_path / "records", shards=99)
+    assert not (tmp_path / "records").exists()
+
+
+def test_an_output_that_is_there(corpus, vocabulary, tmp_path):
+    with pytest.raises(InputError, match="is already there; choose another name"):
+        built(corpus, vocabulary, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"max_length": 4}, "max_length is 4; expected at least 5"),
+        ({"max_predictions": 0}, "max_predictions is 0"),
+        ({"duplicates": 0}, "duplicates is 0; expected at least 1"),
+        ({"shards": 0}, "shards is 0; expected at least 1"),
+        ({"short_sequence_rate": 1.0}, "short_sequence_rate is 1.0; expected 0 or more, below 1"),
+        ({"held_out_rate": -0.1}, "held_out_rate is -0.1; expected 0 or more"),
+        ({"seed": -1}, "seed is -1; expected 0 or more"),
+    ],
+)
+def test_impossible_settings(settings, told):
+    with pytest.raises(InputError, match=told):
+        BuildSettings(**settings)
+
+
+def test_building_loads_neither_keras_nor_tensorflow(corpus, vocabulary, tmp_path):
+    vocabulary.save(tmp_path / "vocab.txt")
+    program = (
+        "import sys; from tfrecords_tools.cli import main; code = main(sys.argv[1:]);"
+        "loaded = {'keras', 'tensorflow'} & set(sys.modules); sys.exit(code or str(loaded or ''))"
+    )
+    arguments = ["build", *corpus, "--vocab", tmp_path / "vocab.txt"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments, "--output", tmp_path / "records"],
+        capture_output=True,
+        text=True,
+    )
+    assert "{" not in done.stderr, done.stderr
+    assert (tmp_path / "records/records.json").is_file()

@@ -1,0 +1,111 @@
+import pytest
+
+from tfrecords_tools.cli import main
+
+
+@pytest.fixture
+def vocab(vocabulary, tmp_path):
+    vocabulary.save(tmp_path / "vocab.txt")
+    return str(tmp_path / "vocab.txt")
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def test_from_text_to_records_and_back(corpus, tmp_path, capsys):
+    assert run("vocab", *corpus, "--output", tmp_path / "v.txt", "--size", 5000) == 0
+    told = capsys.readouterr().out
+    assert "of 5,000 pieces: the corpus gives no more" in told
+    build = ["build", *corpus, "--vocab", tmp_path / "v.txt", "--output", tmp_path / "records"]
+    assert run(*build, "--held-out", 0.3, "--max-length", 32, "--shards", 1, "--seed", 3) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in told] == ["train", "held-out"]
+    assert "random next" in told[0]
+    assert run("check", tmp_path / "records") == 0
+    assert "shown as [MASK]" in capsys.readouterr().out
+    assert run("show", tmp_path / "records", "--count", 2) == 0
+    assert capsys.readouterr().out.count("[CLS]") == 2
+
+
+def test_cased_records_keep_capitals(tmp_path, capsys):
+    (tmp_path / "a").write_text("Ada saw Ben.\n\nBen saw Ada.\n" * 20)
+    run("vocab", tmp_path / "a", "--cased", "--output", tmp_path / "v.txt", "--size", 60)
+    build = ["build", tmp_path / "a", "--cased", "--vocab", tmp_path / "v.txt"]
+    assert run(*build, "--output", tmp_path / "records") == 0
+    assert '"lowercase": false' in (tmp_path / "records/records.json").read_text()
+    capsys.readouterr()
+    run("show", tmp_path / "records", "--count", 1)
+    assert "Ada" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["vocab", "build", "check", "show"])
+def test_help_has_an_example(verb, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run(verb, "--help")
+    assert stop.value.code == 0
+    assert f"example: bert-tfrecords {verb} " in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.fixture
+def bad(tmp_path, corpus, vocab):
+    """Name -> path of every bad input, beside the good ones."""
+    contents = {
+        "empty.txt": b"",
+        "latin1.txt": b"fine\n\ncaf\xe9\n",
+        "single.txt": b"ada sees cats\nben likes dogs\n",
+        "no-mask.txt": b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nada\n",
+        "cut.tfrecord": b"\x10\0\0\0\0\0\0\0 some bytes of a record",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").touch()
+    return {path.name: path for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("vocab none.txt --output v", "none.txt does not exist; expected a file"),
+        ("vocab full --output v", "full is a folder; expected a file"),
+        ("vocab empty.txt --output v", "the corpus holds no text"),
+        ("vocab latin1.txt --output v", "latin1.txt, line 3 is not UTF-8"),
+        ("vocab one.txt --output one.txt/v", "exists"),
+        ("build none.txt --vocab vocab.txt --output new", "none.txt does not exist"),
+        ("build empty.txt --vocab vocab.txt --output new", "the corpus holds no text"),
+        ("build latin1.txt --vocab vocab.txt --output new", "latin1.txt, line 3 is not UTF-8"),
+        ("build single.txt --vocab vocab.txt --output new", "needs at least two documents"),
+        ("build one.txt --vocab no-mask.txt --output new", "no-mask.txt: the vocabulary lacks"),
+        ("build one.txt --vocab none.txt --output new", "none.txt does not exist"),
+        ("build one.txt --vocab vocab.txt --output full", "full is already there"),
+        ("build one.txt --vocab vocab.txt --output one.txt/new", "one.txt"),
+        ("build one.txt --vocab vocab.txt --output new --shards 0", "shards is 0"),
+        ("check none --vocab vocab.txt", "none matches no file"),
+        ("check full", "there is no vocab.txt beside the records"),
+        ("check full --vocab vocab.txt", "matches no file"),
+        ("check cut.tfrecord", "cut.tfrecord is not a whole TFRecord file"),
+        ("show empty.txt", "empty.txt holds no records"),
+        ("show cut.tfrecord", "cut.tfrecord is not a whole TFRecord file"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(
+    bad, tmp_path, monkeypatch, capsys, command, told
+):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    assert run(*command.split()) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bert-tf")]
+    assert len(errors) == 1
+    assert told in errors[0]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_disk_that_is_full(corpus, vocab, tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tfrecords_tools.build.write_records", full)
+    assert run("build", *corpus, "--vocab", vocab, "--output", tmp_path / "records") == 2
+    assert "bert-tfrecords: No space left on device" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*records*"))
