@@ -5,7 +5,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -16,12 +15,11 @@ from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from bert_keras.storage import whole_folder
-from bert_keras.text.packing import pack_spans
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.corpus import documents as corpus_documents
-from tfrecords_tools.pairs import Documents, Pairs, cut, pairs_of
-from tfrecords_tools.sentences import sentences
+from tfrecords_tools.documents import Documents, split, tokenized
+from tfrecords_tools.instances import cut, features
+from tfrecords_tools.pairs import pairs_of
 from tfrecords_tools.writer import serialized, write_records
 
 MANIFEST = "records.json"
@@ -66,7 +64,9 @@ def build(
     with whole_folder(output) as folder:
         vocabulary.save(folder / VOCABULARY)
         tokenizer = WordPieceTokenizer(vocabulary, lowercase=settings.lowercase)
-        splits = split(tokenized(files, tokenizer), settings=settings)
+        splits = split(
+            tokenized(files, tokenizer), held_out_rate=settings.held_out_rate, seed=settings.seed
+        )
         manifest = {
             "format": 1,
             "settings": asdict(settings),
@@ -91,38 +91,6 @@ def build(
         text = json.dumps(manifest, indent=2) + "\n"
         (folder / MANIFEST).write_text(text, encoding="utf-8")
     return manifest
-
-
-def tokenized(files: Iterable[str | os.PathLike], tokenizer: WordPieceTokenizer) -> Documents:
-    """The corpus as one array of ids with the places where sentences begin."""
-    parts, bounds, place = [np.empty(0, np.int32)], [], 0
-    for lines in corpus_documents(files, stage="tokenize"):
-        texts = [sentence for line in lines for sentence in sentences(line)]
-        ids = [each for each in tokenizer.ids_batch(texts) if each]
-        if not ids:
-            continue
-        ends = place + np.cumsum([len(each) for each in ids])
-        bounds.append([place, *ends.tolist()])
-        parts.append(np.fromiter(chain.from_iterable(ids), np.int32, bounds[-1][-1] - place))
-        place = bounds[-1][-1]
-    return Documents(np.concatenate(parts), bounds)
-
-
-def split(documents: Documents, *, settings: BuildSettings) -> dict[str, Documents]:
-    """`train`, and `held-out` where a rate asks for it: whole documents, chosen by the seed."""
-    if settings.held_out_rate == 0:
-        return {"train": documents}
-    order = np.random.default_rng(settings.seed).permutation(len(documents)).tolist()
-    num_held_out = max(2, round(settings.held_out_rate * len(documents)))
-    if len(documents) - num_held_out < 2:
-        raise InputError(
-            f"the corpus has {len(documents)} documents, too few to hold some out: each side needs "
-            "two; put blank lines between documents or give more files"
-        )
-    return {
-        "train": documents.part(sorted(order[num_held_out:])),
-        "held-out": documents.part(sorted(order[:num_held_out])),
-    }
 
 
 def _write_split(
@@ -224,39 +192,6 @@ def _records(
             )
         )
         bar.update(len(pairs.start_a))
-
-
-def features(
-    pairs: Pairs,
-    pieces: np.ndarray,
-    *,
-    vocabulary: Vocabulary,
-    length: int,
-    policy: MaskingPolicy,
-    replacements: np.ndarray,
-    generator: np.random.Generator,
-) -> dict[str, np.ndarray]:
-    """The seven features of a batch of pairs, packed and masked; see `bert_keras.data.schema`."""
-    packed = pack_spans(
-        pieces,
-        start_a=pairs.start_a,
-        length_a=pairs.length_a,
-        start_b=pairs.start_b,
-        length_b=pairs.length_b,
-        vocabulary=vocabulary,
-        length=length,
-    )
-    input_ids = packed["input_ids"]
-    is_special = (input_ids == vocabulary.cls_id) | (input_ids == vocabulary.sep_id)
-    masked = policy.mask(
-        input_ids,
-        candidates=(packed["input_mask"] == 1) & ~is_special,
-        lengths=packed["input_mask"].sum(axis=1),
-        mask_id=vocabulary.mask_id,
-        replacement_ids=replacements,
-        generator=generator,
-    )
-    return {**packed, **masked, "next_sentence_labels": pairs.is_random[:, None]}
 
 
 def _sha256(path: Path) -> str:

@@ -6,45 +6,12 @@ balanced exactly as far as the corpus allows; the random text is always of anoth
 single sentence may be followed by its true next one (in the original it never is).
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from random import Random
-from typing import NamedTuple
-
-import numpy as np
 
 from bert_keras.errors import InputError
-from bert_keras.text.packing import truncated_lengths
-
-NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
-
-
-@dataclass(frozen=True)
-class Documents:
-    """`pieces` int32 of all documents; each document's sentence bounds are places in it."""
-
-    pieces: np.ndarray
-    bounds: list[list[int]]  # per document: the start of each sentence, then the end of the last
-
-    def __len__(self) -> int:
-        return len(self.bounds)
-
-    def part(self, numbers: Iterable[int]) -> "Documents":
-        return Documents(self.pieces, [self.bounds[number] for number in numbers])
-
-    @property
-    def num_pieces(self) -> int:
-        return sum(bounds[-1] - bounds[0] for bounds in self.bounds)
-
-
-class Pairs(NamedTuple):
-    """One pair a row, int64 [N]: where A and B stand in the flat array, and B's label."""
-
-    start_a: np.ndarray
-    length_a: np.ndarray
-    start_b: np.ndarray
-    length_b: np.ndarray
-    is_random: np.ndarray
+from tfrecords_tools.documents import Documents
+from tfrecords_tools.instances import NUM_SPECIALS
 
 
 def pairs_of(
@@ -95,14 +62,3 @@ def _random_next(
     while last < len(bounds) - 1 and bounds[last] - bounds[first] < room:
         last += 1
     return bounds[first], bounds[last]
-
-
-def cut(rows: np.ndarray, *, max_length: int, generator: np.random.Generator) -> Pairs:
-    """Pairs that fit, of int64 [N,5] rows: the longer text loses tokens at both ends by chance."""
-    start_a, end_a, start_b, end_b, is_random = rows.T
-    length_a, length_b = truncated_lengths(
-        end_a - start_a, end_b - start_b, limit=max_length - NUM_SPECIALS
-    )
-    front_a = generator.binomial(end_a - start_a - length_a, 0.5)
-    front_b = generator.binomial(end_b - start_b - length_b, 0.5)
-    return Pairs(start_a + front_a, length_a, start_b + front_b, length_b, is_random)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
-from tfrecords_tools.pairs import Documents, cut, pairs_of
+from tfrecords_tools.documents import Documents
+from tfrecords_tools.pairs import pairs_of
 
 
 def documents(*sentence_lengths: list[int]) -> Documents:
@@ -101,14 +102,3 @@ def test_same_seed_same_pairs():
 def test_one_document_is_not_enough():
     with pytest.raises(InputError, match=r"at least two documents.*put blank lines between doc"):
         all_pairs(documents([5, 5, 5]))
-
-
-def test_cutting_takes_from_both_ends_of_the_longer():
-    rows = np.array([[100, 200, 500, 520, 1]] * 1000)
-    pairs = cut(rows, max_length=63, generator=np.random.default_rng(1))
-    assert (pairs.length_a == 40).all()
-    assert (pairs.length_b == 20).all()
-    assert (pairs.start_b == 500).all()
-    assert pairs.start_a.min() > 110
-    assert pairs.start_a.max() < 150
-    assert pairs.start_a.mean() == pytest.approx(130, abs=1)
