@@ -1,10 +1,10 @@
 """`bert-tfrecords`: one verb a run, from text to pretraining records and back to text."""
 
 import argparse
-import os
 from collections.abc import Sequence
 
 from bert_keras.errors import InputError, run_command
+from bert_keras.quiet import import_tensorflow
 
 _EXAMPLES = """\
 examples:
@@ -19,7 +19,6 @@ document.
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     arguments = _parser().parse_args(argv)
     return run_command("bert-tfrecords", lambda: arguments.run(arguments))
 
@@ -131,15 +130,18 @@ def _build(arguments: argparse.Namespace) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
+    vocabulary = _vocabulary(arguments)
+    import_tensorflow()
     from tfrecords_tools.check import check, report
 
-    print(report(check(arguments.records, vocabulary=_vocabulary(arguments))))
+    print(report(check(arguments.records, vocabulary=vocabulary)))
 
 
 def _show(arguments: argparse.Namespace) -> None:
+    vocabulary = _vocabulary(arguments)
+    import_tensorflow()
     from tfrecords_tools.show import shown
 
-    vocabulary = _vocabulary(arguments)
     print("\n\n".join(shown(arguments.records, vocabulary=vocabulary, count=arguments.count)))
 
 
