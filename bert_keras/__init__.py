@@ -1,4 +1,4 @@
-"""BERT's whole life in Keras 3 and TensorFlow. Names are resolved when asked for: importing is light."""
+"""BERT's whole life in Keras 3 and TensorFlow. Names resolve when asked for: importing is light."""
 
 from importlib import import_module
 

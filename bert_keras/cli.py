@@ -158,7 +158,7 @@ def _curves(arguments) -> None:
 
 
 def _export(arguments) -> None:
-    from bert_keras.export.saved_model import export_model, next_version
+    from bert_keras.export.model_folder import export_model, next_version
 
     place = os.path.join(arguments.to, arguments.name)
     version = next_version(place) if arguments.version is None else arguments.version

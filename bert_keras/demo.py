@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.export.saved_model import export_model
+from bert_keras.export.model_folder import export_model
 from bert_keras.progress import progress
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain

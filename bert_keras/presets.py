@@ -26,7 +26,7 @@ PRESETS |= {
 
 
 def preset(name: str, **changes) -> BertConfig:
-    """The named size, with fields changed where asked: `preset("tiny", vocab_size=len(vocabulary))`.
+    """The named size with fields changed where asked: `preset("tiny", vocab_size=4_000)`.
 
     Raises InputError for a name that is not in `PRESETS`.
     """

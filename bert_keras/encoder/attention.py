@@ -20,7 +20,7 @@ class SelfAttention(keras.layers.Layer):
         self.num_heads = num_heads
         self.dropout_rate = dropout_rate
         self.initializer_stddev = initializer_stddev
-        self.dropout = keras.layers.Dropout(dropout_rate, name="dropout")
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, hidden_shape, bias_shape=None):
         size = hidden_shape[-1]
@@ -30,27 +30,28 @@ class SelfAttention(keras.layers.Layer):
                 kernel_initializer=keras.initializers.TruncatedNormal(
                     stddev=self.initializer_stddev
                 ),
+                dtype=self.dtype_policy,
                 name=name,
             )
             dense.build((None, None, size))
             setattr(self, f"{name}_dense", dense)
         self.built = True
 
-    def call(self, hidden_BTD, bias_B11T, training=False):
-        length, size = ops.shape(hidden_BTD)[1], hidden_BTD.shape[-1]
+    def call(self, hidden, bias, training=False):
+        length, size = ops.shape(hidden)[1], hidden.shape[-1]
         head_size = size // self.num_heads
 
         def heads(x_BTD):
             x_BTNH = ops.reshape(x_BTD, (-1, length, self.num_heads, head_size))
             return ops.transpose(x_BTNH, (0, 2, 1, 3))
 
-        query_BNTH = heads(self.query_dense(hidden_BTD))
-        key_BNTH = heads(self.key_dense(hidden_BTD))
-        value_BNTH = heads(self.value_dense(hidden_BTD))
+        query_BNTH = heads(self.query_dense(hidden))
+        key_BNTH = heads(self.key_dense(hidden))
+        value_BNTH = heads(self.value_dense(hidden))
         scores_BNTT = ops.matmul(
             query_BNTH * (1.0 / math.sqrt(head_size)), ops.transpose(key_BNTH, (0, 1, 3, 2))
         )
-        attention_BNTT = ops.softmax(scores_BNTT + bias_B11T, axis=-1)
+        attention_BNTT = ops.softmax(scores_BNTT + bias, axis=-1)
         context_BNTH = ops.matmul(self.dropout(attention_BNTT, training=training), value_BNTH)
         context_BTD = ops.reshape(ops.transpose(context_BNTH, (0, 2, 1, 3)), (-1, length, size))
         return self.output_dense(context_BTD), attention_BNTT

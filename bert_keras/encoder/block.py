@@ -37,21 +37,25 @@ class EncoderBlock(keras.layers.Layer):
             num_heads,
             dropout_rate=attention_dropout_rate,
             initializer_stddev=initializer_stddev,
+            dtype=self.dtype_policy,
             name="attention",
         )
         self.attention_norm = keras.layers.LayerNormalization(
-            epsilon=layer_norm_epsilon, name="attention_norm"
+            epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="attention_norm"
         )
         self.feed_forward = FeedForward(
             intermediate_size,
             activation=activation,
             initializer_stddev=initializer_stddev,
+            dtype=self.dtype_policy,
             name="feed_forward",
         )
         self.feed_forward_norm = keras.layers.LayerNormalization(
-            epsilon=layer_norm_epsilon, name="feed_forward_norm"
+            epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="feed_forward_norm"
         )
-        self.dropout = keras.layers.Dropout(hidden_dropout_rate, name="dropout")
+        self.dropout = keras.layers.Dropout(
+            hidden_dropout_rate, dtype=self.dtype_policy, name="dropout"
+        )
 
     def build(self, hidden_shape, bias_shape=None):
         for layer in (
@@ -63,12 +67,11 @@ class EncoderBlock(keras.layers.Layer):
             layer.build(hidden_shape)
         self.built = True
 
-    def call(self, hidden_BTD, bias_B11T, training=False):
-        context_BTD, attention_BNTT = self.attention(hidden_BTD, bias_B11T, training=training)
-        context_BTD = self.dropout(context_BTD, training=training)
-        hidden_BTD = self.attention_norm(hidden_BTD + context_BTD)
-        thought_BTD = self.dropout(self.feed_forward(hidden_BTD), training=training)
-        return self.feed_forward_norm(hidden_BTD + thought_BTD), attention_BNTT
+    def call(self, hidden, bias, training=False):
+        context, attention = self.attention(hidden, bias, training=training)
+        hidden = self.attention_norm(hidden + self.dropout(context, training=training))
+        thought = self.dropout(self.feed_forward(hidden), training=training)
+        return self.feed_forward_norm(hidden + thought), attention
 
     def compute_output_shape(self, hidden_shape, bias_shape=None):
         return self.attention.compute_output_shape(hidden_shape)

@@ -34,10 +34,12 @@ class BertEmbeddings(keras.layers.Layer):
         self.dropout_rate = dropout_rate
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_stddev = initializer_stddev
-        self.norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="norm")
-        self.dropout = keras.layers.Dropout(dropout_rate, name="dropout")
+        self.norm = keras.layers.LayerNormalization(
+            epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm"
+        )
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, input_shape=None):
+    def build(self, input_ids_shape=None, segment_ids_shape=None):
         def table(name: str, rows: int):
             return self.add_weight(
                 name=name,

@@ -42,6 +42,7 @@ class BertEncoder(keras.Model):
             dropout_rate=config.hidden_dropout_rate,
             layer_norm_epsilon=config.layer_norm_epsilon,
             initializer_stddev=config.initializer_stddev,
+            dtype=self.dtype_policy,
             name="embeddings",
         )
         self.blocks = [
@@ -53,6 +54,7 @@ class BertEncoder(keras.Model):
                 attention_dropout_rate=config.attention_dropout_rate,
                 layer_norm_epsilon=config.layer_norm_epsilon,
                 initializer_stddev=config.initializer_stddev,
+                dtype=self.dtype_policy,
                 name=f"layer_{index}",
             )
             for index in range(config.num_layers)
@@ -61,6 +63,7 @@ class BertEncoder(keras.Model):
             config.hidden_size,
             activation="tanh",
             kernel_initializer=keras.initializers.TruncatedNormal(stddev=config.initializer_stddev),
+            dtype=self.dtype_policy,
             name="pooler",
         )
 

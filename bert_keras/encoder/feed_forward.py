@@ -25,28 +25,29 @@ class FeedForward(keras.layers.Layer):
         self.activation = activation
         self.initializer_stddev = initializer_stddev
 
-    def build(self, input_shape):
+    def build(self, hidden_shape):
         def dense(name: str, units: int, inputs: int):
             layer = keras.layers.Dense(
                 units,
                 kernel_initializer=keras.initializers.TruncatedNormal(
                     stddev=self.initializer_stddev
                 ),
+                dtype=self.dtype_policy,
                 name=name,
             )
             layer.build((None, None, inputs))
             return layer
 
-        self.intermediate_dense = dense("intermediate", self.intermediate_size, input_shape[-1])
-        self.output_dense = dense("output", input_shape[-1], self.intermediate_size)
+        self.intermediate_dense = dense("intermediate", self.intermediate_size, hidden_shape[-1])
+        self.output_dense = dense("output", hidden_shape[-1], self.intermediate_size)
         self.built = True
 
-    def call(self, hidden_BTD):
-        hidden_BTF = self.intermediate_dense(hidden_BTD)
+    def call(self, hidden):
+        hidden_BTF = self.intermediate_dense(hidden)
         return self.output_dense(activate(hidden_BTF, activation=self.activation))
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
+    def compute_output_shape(self, hidden_shape):
+        return hidden_shape
 
     def get_config(self):
         return {

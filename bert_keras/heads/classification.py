@@ -17,19 +17,20 @@ class ClassificationHead(keras.layers.Layer):
         self.num_labels = num_labels
         self.dropout_rate = dropout_rate
         self.initializer_stddev = initializer_stddev
-        self.dropout = keras.layers.Dropout(dropout_rate, name="dropout")
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, pooled_shape):
         self.dense = keras.layers.Dense(
             self.num_labels,
             kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
+            dtype=self.dtype_policy,
             name="dense",
         )
         self.dense.build(pooled_shape)
         self.built = True
 
-    def call(self, pooled_BD, training=False):
-        return self.dense(self.dropout(pooled_BD, training=training))
+    def call(self, pooled, training=False):
+        return self.dense(self.dropout(pooled, training=training))
 
     def compute_output_shape(self, pooled_shape):
         return (*pooled_shape[:-1], self.num_labels)

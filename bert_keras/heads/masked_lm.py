@@ -29,13 +29,16 @@ class MaskedLMHead(keras.layers.Layer):
         self.activation = activation
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_stddev = initializer_stddev
-        self.norm = keras.layers.LayerNormalization(epsilon=layer_norm_epsilon, name="norm")
+        self.norm = keras.layers.LayerNormalization(
+            epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm"
+        )
 
-    def build(self, hidden_shape, positions_shape=None, table_shape=None):
+    def build(self, hidden_shape, positions_shape=None, token_table_shape=None):
         size = hidden_shape[-1]
         self.transform = keras.layers.Dense(
             size,
             kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
+            dtype=self.dtype_policy,
             name="transform",
         )
         self.transform.build((None, size))
@@ -45,18 +48,17 @@ class MaskedLMHead(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, hidden_BTD, positions_BP, token_table_VD):
-        batch, length, _ = ops.shape(hidden_BTD)
-        size, num_positions = hidden_BTD.shape[-1], ops.shape(positions_BP)[1]
-        rows_B1 = ops.expand_dims(ops.arange(batch, dtype=positions_BP.dtype) * length, axis=1)
-        flat_XD = ops.take(
-            ops.reshape(hidden_BTD, (-1, size)), ops.reshape(positions_BP + rows_B1, (-1,)), axis=0
-        )
-        flat_XD = self.norm(activate(self.transform(flat_XD), activation=self.activation))
-        logits_XV = ops.matmul(flat_XD, ops.transpose(token_table_VD)) + self.output_bias
-        return ops.reshape(logits_XV, (-1, num_positions, self.vocab_size))
+    def call(self, hidden, positions, token_table):
+        batch, length, _ = ops.shape(hidden)
+        first_row_B1 = ops.expand_dims(ops.arange(batch, dtype="int32") * length, axis=1)
+        rows_X = ops.reshape(ops.cast(positions, "int32") + first_row_B1, (-1,))
+        masked_XD = ops.take(ops.reshape(hidden, (-1, hidden.shape[-1])), rows_X, axis=0)
+        masked_XD = self.norm(activate(self.transform(masked_XD), activation=self.activation))
+        table_VD = ops.cast(token_table, masked_XD.dtype)
+        logits_XV = ops.matmul(masked_XD, ops.transpose(table_VD)) + self.output_bias
+        return ops.reshape(logits_XV, (-1, ops.shape(positions)[1], self.vocab_size))
 
-    def compute_output_shape(self, hidden_shape, positions_shape, table_shape):
+    def compute_output_shape(self, hidden_shape, positions_shape, token_table_shape):
         return (*positions_shape, self.vocab_size)
 
     def get_config(self):

@@ -88,8 +88,8 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     "tiny-hour": PretrainRecipe(
         size="tiny",
         batch_size=32,
-        num_steps=12_000,
-        num_warmup_steps=1_200,
+        num_steps=10_000,
+        num_warmup_steps=1_000,
         learning_rate=2e-3,
         dropout_rate=0.0,
         steps_per_log=100,

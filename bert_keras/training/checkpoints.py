@@ -38,7 +38,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
             return 0
         try:
             self.checkpoint.restore(newest).assert_consumed()
-        except (tf.errors.OpError, AssertionError, ValueError) as error:
+        except (tf.errors.OpError, AssertionError, ValueError, IndexError) as error:
             raise InputError(
                 f"{newest} does not hold the state of this run ({str(error).splitlines()[0]}); "
                 "remove it to continue from an older one, or choose another output folder"

@@ -51,13 +51,15 @@ class BertAdamW(keras.optimizers.Optimizer):
         if not self.built:
             with keras.name_scope(self.name):
                 self.build(list(trainable_variables))
-        grads = [None if grad is None else ops.convert_to_tensor(grad) for grad in grads]
-        squares = [ops.sum(ops.square(ops.cast(g, "float32"))) for g in grads if g is not None]
+        variables = (
+            self._trainable_variables if trainable_variables is None else trainable_variables
+        )
+        pairs = [(_dense(g, v), v) for g, v in zip(grads, variables, strict=True) if g is not None]
+        squares = [ops.sum(ops.square(ops.cast(gradient, "float32"))) for gradient, _ in pairs]
         norm = ops.sqrt(ops.sum(ops.stack(squares)))
         self.gradient_norm.assign(norm)
         scale = self.max_gradient_norm / ops.maximum(norm, self.max_gradient_norm)
-        grads = [None if grad is None else grad * ops.cast(scale, grad.dtype) for grad in grads]
-        super().apply(grads, trainable_variables)
+        super().apply([g * ops.cast(scale, g.dtype) for g, _ in pairs], [v for _, v in pairs])
 
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
@@ -82,6 +84,13 @@ class BertAdamW(keras.optimizers.Optimizer):
             "epsilon": self.epsilon,
             "max_gradient_norm": self.max_gradient_norm,
         }
+
+
+def _dense(gradient, variable):
+    """TensorFlow gives a looked-up table's gradient as rows, some many times over: add them up."""
+    if not hasattr(gradient, "indices"):
+        return gradient
+    return ops.segment_sum(gradient.values, gradient.indices, num_segments=variable.shape[0])
 
 
 def _is_exempt(path: str) -> bool:

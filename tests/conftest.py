@@ -1,0 +1,18 @@
+"""What all tests share: quiet TensorFlow, a fixed seed, a small vocabulary, the shared data."""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import pytest
+
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """Real corpora and task files, where they lie beside the checkout."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip("needs ../shared/data, real corpora and task files beside the checkout")
+    return SHARED_DATA

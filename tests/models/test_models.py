@@ -1,0 +1,128 @@
+"""Pretrainer and classifier under plain Keras: compile, fit, predict, save, load."""
+
+import dataclasses
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras.config import BertConfig
+from bert_keras.models import BertClassifier, BertEncoder, BertPretrainer
+from bert_keras.models.task_model import named_weights
+from bert_keras.training.losses import pretraining_losses, pretraining_metrics
+from bert_keras.training.optimizer import BertAdamW
+
+CONFIG = BertConfig(vocab_size=40, hidden_size=16, num_layers=2, num_heads=2, max_positions=12)
+
+
+def examples(*, batch: int = 8, length: int = 10):
+    random = np.random.default_rng(0)
+    x = {
+        "input_ids": random.integers(5, 40, (batch, length), dtype="int32"),
+        "input_mask": np.ones((batch, length), "int32"),
+        "segment_ids": random.integers(0, 2, (batch, length), dtype="int32"),
+        "masked_lm_positions": random.integers(1, length, (batch, 3), dtype="int32"),
+    }
+    y = {
+        "masked_lm": random.integers(5, 40, (batch, 3), dtype="int32"),
+        "next_sentence": random.integers(0, 2, batch, dtype="int32"),
+    }
+    weights = {
+        "masked_lm": np.tile(np.array([1, 1, 0], "float32"), (batch, 1)),
+        "next_sentence": np.ones(batch, "float32"),
+    }
+    return x, y, weights
+
+
+def test_pretrainer_learns_a_batch_by_heart():
+    keras.utils.set_random_seed(1)
+    calm = dataclasses.replace(CONFIG, hidden_dropout_rate=0.0, attention_dropout_rate=0.0)
+    model = BertPretrainer(calm)
+    model.compile(
+        optimizer=BertAdamW(5e-3),
+        loss=pretraining_losses(),
+        weighted_metrics=pretraining_metrics(),
+    )
+    x, y, weights = examples()
+    before = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
+    model.fit(x, y, sample_weight=weights, epochs=150, batch_size=8, verbose=0)
+    after = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
+    assert before["masked_lm_loss"] == pytest.approx(np.log(40), rel=0.1)
+    assert after["masked_lm_accuracy"] == after["next_sentence_accuracy"] == 1.0
+    assert after["loss"] == pytest.approx(
+        after["masked_lm_loss"] + after["next_sentence_loss"], rel=1e-5
+    )
+    assert after["loss"] < 0.3
+
+
+def test_decoder_is_tied_to_the_token_table():
+    model = BertPretrainer(CONFIG)
+    x, _, _ = examples()
+    before = model.predict(x, verbose=0)["masked_lm"]
+    table = model.encoder.token_table
+    unused = next(row for row in range(5) if row not in x["input_ids"])
+    rows = keras.ops.convert_to_numpy(table).copy()
+    rows[unused] += np.arange(16)  # LayerNorm's output sums to 0: a constant would not show
+    table.assign(rows)
+    after = model.predict(x, verbose=0)["masked_lm"]
+    changed = np.abs(before - after).max(axis=(0, 1)) > 1e-6
+    assert changed.tolist() == [column == unused for column in range(40)]
+
+
+@pytest.mark.parametrize("cls", [BertPretrainer, BertClassifier, BertEncoder])
+def test_saved_models_load_in_a_fresh_process_without_custom_objects(tmp_path, cls):
+    keras.utils.set_random_seed(1)
+    model = cls(CONFIG, num_labels=3) if cls is BertClassifier else cls(CONFIG)
+    x, _, _ = examples()
+    outputs = model.predict(x, verbose=0)
+    model.save(tmp_path / "model.keras")
+    np.savez(tmp_path / "x.npz", **x)
+    code = (
+        "import sys, numpy as np, keras, bert_keras.models\n"
+        "x = dict(np.load(sys.argv[1] + '/x.npz'))\n"
+        "outputs = keras.models.load_model(sys.argv[1] + '/model.keras').predict(x, verbose=0)\n"
+        "outputs = outputs if isinstance(outputs, dict) else {'logits': outputs}\n"
+        "np.savez(sys.argv[1] + '/outputs.npz', **outputs)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True, capture_output=True)
+    again = np.load(tmp_path / "outputs.npz")
+    for name, ours in (outputs if isinstance(outputs, dict) else {"logits": outputs}).items():
+        np.testing.assert_array_equal(ours, again[name])
+
+
+def test_weight_names_are_public():
+    names = list(named_weights(BertClassifier(CONFIG, num_labels=3, name="mine")))
+    assert len(names) == len(set(names)) == 5 + 2 * 16 + 2 + 2
+    assert names[0] == "encoder/embeddings/token"
+    assert "encoder/layer_1/attention/query/kernel" in names
+    assert "encoder/layer_0/feed_forward/output/bias" in names
+    assert {"encoder/pooler/kernel", "classification/dense/kernel"} < set(names)
+    heads = {n for n in named_weights(BertPretrainer(CONFIG)) if not n.startswith("encoder/")}
+    assert heads == {
+        "masked_lm/transform/kernel",
+        "masked_lm/transform/bias",
+        "masked_lm/norm/gamma",
+        "masked_lm/norm/beta",
+        "masked_lm/output_bias",
+        "next_sentence/dense/kernel",
+        "next_sentence/dense/bias",
+    }
+
+
+def test_same_seed_same_weights():
+    def weights():
+        keras.utils.set_random_seed(7)
+        return BertPretrainer(CONFIG).get_weights()
+
+    for ours, theirs in zip(weights(), weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_any_length_up_to_the_positions():
+    model = BertClassifier(CONFIG, num_labels=3)
+    for length in (1, 7, 12):
+        x, _, _ = examples(length=max(length, 2))
+        x = {name: array[:, :length] for name, array in x.items()}
+        assert model.predict(x, verbose=0).shape == (8, 3)

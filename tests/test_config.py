@@ -1,0 +1,61 @@
+import json
+
+import pytest
+
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+
+
+def test_defaults_are_bert_base():
+    config = BertConfig()
+    assert (config.num_layers, config.hidden_size, config.num_heads) == (12, 768, 12)
+    assert (config.intermediate_size, config.vocab_size) == (3072, 30_522)
+    assert config.layer_norm_epsilon == 1e-12
+
+
+def test_intermediate_size_follows_hidden_size_unless_given():
+    assert BertConfig(hidden_size=144, num_heads=12).intermediate_size == 576
+    assert BertConfig(intermediate_size=100).intermediate_size == 100
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"hidden_size": 100, "num_heads": 3}, "hidden_size 100 is not a multiple of num_heads 3"),
+        ({"hidden_dropout_rate": 1.0}, "hidden_dropout_rate is 1.0; expected a rate in [0, 1)"),
+        ({"attention_dropout_rate": -0.1}, "attention_dropout_rate is -0.1"),
+        ({"vocab_size": 4}, "vocab_size is 4; expected at least 5"),
+        ({"num_layers": 0}, "num_layers is 0; expected at least 1"),
+        ({"num_layers": "2"}, "num_layers is '2'; expected int"),
+        ({"activation": "gelu_new"}, "activation is 'gelu_new'; expected one of"),
+        ({"layer_norm_epsilon": 0.0}, "layer_norm_epsilon is 0.0; expected more than 0"),
+    ],
+)
+def test_impossible_values_are_named(values, said):
+    with pytest.raises(InputError) as error:
+        BertConfig(**values)
+    assert said in str(error.value)
+
+
+def test_is_frozen():
+    with pytest.raises(AttributeError):
+        BertConfig().num_layers = 3
+
+
+def test_round_trip_through_json(tmp_path):
+    config = BertConfig(num_layers=3, hidden_dropout_rate=0)
+    config.save(tmp_path / "config.json")
+    assert BertConfig.load(tmp_path / "config.json") == config
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (json.dumps({"num_layer": 3}), "unknown in a BertConfig: num_layer"),
+        ("{", "is not JSON"),
+    ],
+)
+def test_bad_files_are_refused(tmp_path, text, said):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(InputError, match=said):
+        BertConfig.load(tmp_path / "config.json")

@@ -1,0 +1,37 @@
+import pytest
+
+from bert_keras.encoder.encoder import BertEncoder
+from bert_keras.errors import InputError
+from bert_keras.presets import PRESETS, preset
+
+# google-research/bert's checkpoints, encoder with pooler, 30,522 pieces.
+PARAMETERS = {
+    "tiny": 4_385_920,
+    "mini": 11_170_560,
+    "small": 28_763_648,
+    "medium": 41_373_184,
+    "base": 109_482_240,
+    "large": 335_141_888,
+}
+
+
+def test_the_grid_has_24_small_sizes_with_heads_of_64():
+    grid = {name: config for name, config in PRESETS.items() if name.startswith("L-")}
+    assert len(grid) == 24
+    for name, config in grid.items():
+        assert name == f"L-{config.num_layers}_H-{config.hidden_size}"
+        assert config.hidden_size == 64 * config.num_heads
+    assert PRESETS["base"] == PRESETS["L-12_H-768"]
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters(name):
+    encoder = BertEncoder(preset(name))
+    encoder.build()
+    assert encoder.count_params() == PARAMETERS[name]
+
+
+def test_fields_change_and_unknown_names_are_listed():
+    assert preset("tiny", vocab_size=4_000).vocab_size == 4_000
+    with pytest.raises(InputError, match="no size is called 'huge'; known: L-2_H-128, "):
+        preset("huge")

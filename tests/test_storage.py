@@ -1,0 +1,52 @@
+import pytest
+
+from bert_keras.errors import InputError
+from bert_keras.storage import existing_file, text_lines, whole_file, whole_folder
+
+
+def test_text_lines_drop_line_ends_and_the_byte_order_mark(tmp_path):
+    (tmp_path / "a").write_bytes("\ufeffeins\r\nzwei\n\ndrei \ufeff".encode())
+    assert list(text_lines(tmp_path / "a")) == ["eins", "zwei", "", "drei \ufeff"]
+
+
+def test_bytes_that_are_not_utf8_are_placed(tmp_path):
+    (tmp_path / "a").write_bytes(b"good\nb\xe4d\n")
+    with pytest.raises(InputError, match=r"a, line 2 is not UTF-8 \(byte 0xe4 at column 2\)"):
+        list(text_lines(tmp_path / "a"))
+
+
+def test_missing_files_and_folders_are_told_apart(tmp_path):
+    with pytest.raises(InputError, match="nothing does not exist; expected a file"):
+        existing_file(tmp_path / "nothing")
+    with pytest.raises(InputError, match="is a folder; expected a file"):
+        existing_file(tmp_path)
+
+
+def test_a_file_is_whole_or_what_it_was(tmp_path):
+    target = tmp_path / "deep" / "file"
+    with whole_file(target) as beside:
+        beside.write_text("new")
+        assert not target.exists()
+    with pytest.raises(RuntimeError), whole_file(target) as beside:
+        beside.write_text("half")
+        raise RuntimeError
+    assert target.read_text() == "new"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_folder_is_whole_or_absent(tmp_path):
+    with pytest.raises(RuntimeError), whole_folder(tmp_path / "out") as beside:
+        (beside / "file").write_text("half")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    with whole_folder(tmp_path / "out") as beside:
+        (beside / "file").write_text("whole")
+    assert (tmp_path / "out" / "file").read_text() == "whole"
+
+
+def test_a_folder_is_never_overwritten(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").touch()
+    with pytest.raises(InputError, match="out is already there"), whole_folder(tmp_path / "out"):
+        pass
+    assert (tmp_path / "out" / "mine").exists()

@@ -1,0 +1,123 @@
+"""A run that shows itself, is cut off and continues."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+from bert_keras.models.classifier import BertClassifier
+from bert_keras.training.callbacks import tag
+from bert_keras.training.checkpoints import TrainingCheckpoints
+from bert_keras.training.curves import plot_curves, read_curves
+from bert_keras.training.loop import fit_resumable
+from bert_keras.training.optimizer import BertAdamW
+
+CONFIG = BertConfig(vocab_size=20, hidden_size=8, num_layers=1, num_heads=2, max_positions=8)
+
+
+def compiled(*, seed: int = 1) -> BertClassifier:
+    keras.utils.set_random_seed(seed)
+    model = BertClassifier(CONFIG, num_labels=2)
+    model.compile(
+        optimizer=BertAdamW(0.01),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    return model
+
+
+def batches() -> tf.data.Dataset:
+    random = np.random.default_rng(0)
+    ids = random.integers(5, 20, (64, 6), dtype="int32")
+    x = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
+    labels = (ids[:, 1] > 12).astype("int32")
+    return tf.data.Dataset.from_tensor_slices((x, labels)).batch(8)
+
+
+def train(model, output, *, num_steps: int) -> int:
+    return fit_resumable(
+        model,
+        batches().repeat(),
+        stage="test",
+        output=output,
+        num_steps=num_steps,
+        steps_per_log=4,
+        logs_per_checkpoint=2,
+        keep_checkpoints=2,
+        batch_size=8,
+        tokens_per_example=6,
+        held_out=batches().take(2),
+    )
+
+
+def test_a_run_that_continues_ends_where_an_unbroken_one_does(tmp_path):
+    whole = compiled()
+    assert train(whole, tmp_path / "whole", num_steps=16) == 0
+
+    train(compiled(), tmp_path / "broken", num_steps=8)
+    rest = compiled(seed=99)  # what it starts with does not matter: all is restored
+    assert train(rest, tmp_path / "broken", num_steps=16) == 8
+    for ours, theirs in zip(rest.variables, whole.variables, strict=True):
+        np.testing.assert_array_equal(
+            keras.ops.convert_to_numpy(ours), keras.ops.convert_to_numpy(theirs), ours.path
+        )
+    assert train(compiled(), tmp_path / "broken", num_steps=16) == 16  # nothing left to do
+
+
+def test_the_newest_checkpoints_are_kept(tmp_path):
+    train(compiled(), tmp_path, num_steps=32)
+    kept = {path.name.split(".")[0] for path in (tmp_path / "checkpoints").glob("step-*")}
+    assert kept == {"step-24", "step-32"}
+
+
+def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path):
+    train(compiled(), tmp_path, num_steps=8)
+    data = next((tmp_path / "checkpoints").glob("step-8.data*"))
+    data.write_bytes(data.read_bytes()[:100])
+    with pytest.raises(InputError, match="step-8 does not hold the state of this run"):
+        train(compiled(), tmp_path, num_steps=16)
+
+
+def test_tensorboard_gets_every_curve_under_sensible_tags(tmp_path):
+    train(compiled(), tmp_path, num_steps=16)
+    runs = read_curves(tmp_path / "logs")
+    assert set(runs["train"]) == {
+        "loss/total",
+        "accuracy/total",
+        "optimizer/learning_rate",
+        "optimizer/gradient_norm",
+        "speed/examples_per_second",
+        "speed/tokens_per_second",
+    }
+    assert set(runs["held_out"]) == {"loss/total", "accuracy/total"}
+    assert [step for step, _ in runs["train"]["loss/total"]] == [4, 8, 12, 16]
+    assert [step for step, _ in runs["held_out"]["loss/total"]] == [8, 16]
+    rate = dict(runs["train"]["optimizer/learning_rate"])
+    assert rate[16] == pytest.approx(0.01)
+    speed = dict(runs["train"]["speed/examples_per_second"])
+    tokens = dict(runs["train"]["speed/tokens_per_second"])
+    assert tokens[16] == pytest.approx(6 * speed[16], rel=1e-5)
+    assert dict(runs["train"]["optimizer/gradient_norm"])[16] > 0
+
+
+def test_tags():
+    assert tag("val_masked_lm_accuracy") == "accuracy/masked_lm"
+    assert tag("next_sentence_loss") == "loss/next_sentence"
+    assert tag("loss") == "loss/total"
+
+
+def test_curves_become_a_picture(tmp_path):
+    pytest.importorskip("matplotlib", reason='needs matplotlib: pip install "bert-keras[plot]"')
+    train(compiled(), tmp_path, num_steps=8)
+    plot_curves(tmp_path / "logs", tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(InputError, match=r"nothing holds no TensorBoard event files"):
+        plot_curves(tmp_path / "nothing", tmp_path / "curves.png")
+
+
+def test_checkpoints_need_no_former_run(tmp_path):
+    model = compiled()
+    model.optimizer.build(model.trainable_variables)
+    assert TrainingCheckpoints(model, tmp_path, epochs_per_save=1, keep=1).restore() == 0

@@ -1,0 +1,64 @@
+"""BERT's AdamW against a statement of the original's formula in NumPy."""
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras.training.optimizer import BertAdamW
+
+
+def variables():
+    random = np.random.default_rng(0)
+    shapes = {"kernel": (4, 3), "bias": (3,), "gamma": (3,), "output_bias": (5,), "token": (5, 4)}
+    return [keras.Variable(random.normal(size=shape), name=name) for name, shape in shapes.items()]
+
+
+def reference_steps(weights, gradients, names, *, rate, decay=0.01, clip=1.0):
+    """optimization.py in float64, each gradient list clipped by its global norm first."""
+    weights = [np.asarray(weight, "float64") for weight in weights]
+    m = [np.zeros_like(weight) for weight in weights]
+    v = [np.zeros_like(weight) for weight in weights]
+    for step in gradients:
+        norm = np.sqrt(sum((gradient**2).sum() for gradient in step))
+        step = [gradient * clip / max(norm, clip) for gradient in step]
+        for index, gradient in enumerate(step):
+            m[index] = 0.9 * m[index] + 0.1 * gradient
+            v[index] = 0.999 * v[index] + 0.001 * gradient**2
+            update = m[index] / (np.sqrt(v[index]) + 1e-6)
+            if names[index] in ("kernel", "token"):
+                update = update + decay * weights[index]
+            weights[index] = weights[index] - rate * update
+    return weights
+
+
+@pytest.mark.parametrize("scale", [0.01, 3.0], ids=["under the clip", "over the clip"])
+def test_three_steps_equal_the_formula(scale):
+    ours = variables()
+    names = [variable.name for variable in ours]
+    random = np.random.default_rng(1)
+    gradients = [[random.normal(size=v.shape) * scale for v in ours] for _ in range(3)]
+    expected = reference_steps(ours, gradients, names, rate=0.05)
+    optimizer = BertAdamW(0.05)
+    for step in gradients:
+        optimizer.apply([keras.ops.convert_to_tensor(g, "float32") for g in step], ours)
+    for variable, theirs in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(variable, theirs, rtol=1e-6, atol=1e-6)
+    norm = np.sqrt(sum((gradient**2).sum() for gradient in gradients[-1]))
+    assert float(optimizer.gradient_norm) == pytest.approx(norm, rel=1e-5)
+
+
+def test_sparse_gradients_count_each_row_once():
+    import tensorflow as tf
+
+    table = keras.Variable(np.zeros((4, 2)), name="token")
+    twice = tf.IndexedSlices(tf.constant([[3.0, 0], [1, 0]]), tf.constant([2, 2]), (4, 2))
+    optimizer = BertAdamW(0.1)
+    optimizer.apply([twice], [table])
+    assert float(optimizer.gradient_norm) == pytest.approx(4.0)
+
+
+def test_config_round_trip():
+    optimizer = BertAdamW(0.1, weight_decay_rate=0.2, beta_1=0.8, max_gradient_norm=2.0)
+    twin = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert type(twin) is BertAdamW
+    assert twin.get_config() == optimizer.get_config()
