@@ -97,7 +97,7 @@ class ServedModel:
             raise Refused(f'Serving signature name: "{signature_name}" not found in signature def')
         return {
             name: types_pb2.DataType.Name(info.dtype).removeprefix("DT_").lower()
-            for name, info in self.signatures[signature_name].inputs.items()
+            for name, info in sorted(self.signatures[signature_name].inputs.items())
         }
 
     def predict(self, signature_name: str, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -110,9 +110,13 @@ class ServedModel:
         except errors.OpError as error:
             status = _HTTP_STATUS.get(error.error_code, 500)
             raise Refused(error.message, status=status) from error
+        # Sorted: a protobuf map has another order after every start, and answers should not.
+        outputs = dict(zip(signature.outputs, arrays, strict=True))
         return {
-            name: np.asarray(array, dtype=object if isinstance(array, bytes) else None)
-            for name, array in zip(signature.outputs, arrays, strict=True)
+            name: np.asarray(
+                outputs[name], dtype=object if isinstance(outputs[name], bytes) else None
+            )
+            for name in sorted(outputs)
         }
 
     def metadata(self) -> dict[str, object]:

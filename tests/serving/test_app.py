@@ -246,6 +246,12 @@ REFUSED = [
         400,
         "Tensor name: mean has no shape information ",
     ),
+    (
+        "texty",
+        '{"instances": [["a", "b"]]}',
+        400,
+        "Tensor name: len has inconsistent batch size: 1 expecting: 2",
+    ),
 ]
 
 

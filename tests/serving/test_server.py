@@ -1,12 +1,14 @@
 """The server starts with one clear sentence or not at all, and stays up whatever it is sent."""
 
 import contextlib
+import http.client
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
@@ -113,3 +115,15 @@ def test_a_port_that_is_not_permitted(models, monkeypatch):
 def test_a_host_that_is_not_this_machine(models):
     with pytest.raises(InputError, match=r"cannot listen on 192\.0\.2\.1, port 0: "):
         serve(models / "half_plus_two", port=0, host="192.0.2.1")
+
+
+def test_answers_on_an_open_connection_do_not_wait_for_acknowledgements(server_of):
+    connection = http.client.HTTPConnection(urlsplit(server_of("half_plus_two")).netloc)
+    seconds = []
+    with contextlib.closing(connection):
+        for _ in range(20):
+            start = time.perf_counter()
+            connection.request("POST", "/v1/models/half_plus_two:predict", BODIES[0])
+            connection.getresponse().read()
+            seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.03  # 0.04 and more when the kernel holds the second packet back
