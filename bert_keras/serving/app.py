@@ -45,8 +45,8 @@ def create_app(model_folder: str | os.PathLike) -> Starlette:
 
 
 async def _respond(model: ServedModel, request: Request) -> Response:
-    path = request.scope["raw_path"].decode("latin-1")
-    if query := request.scope["query_string"].decode("latin-1"):
+    path = request.scope["raw_path"].decode("utf-8", "surrogateescape")
+    if query := request.scope["query_string"].decode("utf-8", "surrogateescape"):
         path = f"{path}?{query}"
     if not path.lower().startswith("/v1/"):
         return HTMLResponse(NOT_FOUND_PAGE, status_code=404)

@@ -71,7 +71,7 @@ class ServedModel:
             raise InputError(
                 f"{folder} cannot be loaded as a SavedModel ({reason}); export it again"
             ) from error
-        self.signatures = meta_graph.signature_def
+        self.signatures = dict(meta_graph.signature_def)
         self._run = {
             name: self._callable(signature)
             for name, signature in self.signatures.items()

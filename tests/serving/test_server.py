@@ -26,7 +26,7 @@ BODIES = [
     b'{"instances": ' + b"[" * 700 + b"]" * 700 + b"}",
     b'{"inputs": ' + b"[" * 80 + b"1" + b"]" * 80 + b"}",
     bytes(range(256)),
-    b'{"instances": [1], "signature_name": "nope"}',
+    b'{"instances": [1], "signature_name": "no\xff"}',
     b'{"inputs": [' + b"1," * 20000 + b"1]}",
     b"\0",
 ]
