@@ -33,7 +33,8 @@ def signatures(
     Both answer `label` string [B], `labels` string [B,N], `probabilities` float32 [B,N].
     """
 
-    def answer(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    @tf.function
+    def from_tensors(**inputs):
         probabilities = tf.nn.softmax(model(inputs, training=False))
         names = tf.constant(list(labels))
         return {
@@ -42,19 +43,17 @@ def signatures(
             "probabilities": probabilities,
         }
 
+    # Traced once: the graph of the encoder is stored once and `from_text` calls it.
+    answer_tensors = from_tensors.get_concrete_function(
+        **{name: tf.TensorSpec([None, None], tf.int32, name) for name in TENSOR_INPUTS}
+    )
+
     @tf.function
     def from_text(**texts):
-        return answer(text_to_inputs(*(texts[name] for name in TEXT_INPUTS[:num_texts])))
+        inputs = text_to_inputs(*(texts[name] for name in TEXT_INPUTS[:num_texts]))
+        return answer_tensors(**inputs)
 
-    @tf.function
-    def from_tensors(**inputs):
-        return answer(inputs)
-
-    return {
-        "serving_default": from_text.get_concrete_function(
-            **{name: tf.TensorSpec([None], tf.string, name) for name in TEXT_INPUTS[:num_texts]}
-        ),
-        "tensors": from_tensors.get_concrete_function(
-            **{name: tf.TensorSpec([None, None], tf.int32, name) for name in TENSOR_INPUTS}
-        ),
-    }
+    answer_text = from_text.get_concrete_function(
+        **{name: tf.TensorSpec([None], tf.string, name) for name in TEXT_INPUTS[:num_texts]}
+    )
+    return {"serving_default": answer_text, "tensors": answer_tensors}

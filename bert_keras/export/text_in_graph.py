@@ -60,32 +60,36 @@ class TextToInputs(tf.Module):
         T is the longest sequence of the batch, at most `max_length`; the ends are cut, a piece at
         a time from the longer text, from the second where they are equally long.
         """
-        first = self.pieces(text)
-        if text_pair is None:
-            first = _cut(first, tf.minimum(first.row_lengths(), self._max_length - 2))
-            second = None
-        else:
-            second = self.pieces(text_pair)
-            first, second = _cut_pair(first, second, limit=self._max_length - 3)
-        column = tf.ones([first.nrows(), 1], tf.int32)
-        cls, sep = column * self._vocabulary.cls_id, column * self._vocabulary.sep_id
-        head = tf.concat([cls, first, sep], axis=1)
-        rows = head if second is None else tf.concat([head, second, sep], axis=1)
-        input_ids = rows.to_tensor(self._vocabulary.pad_id)
-        length = tf.shape(input_ids)[1]
-        input_mask = tf.sequence_mask(rows.row_lengths(), length, dtype=tf.int32)
+        texts = tf.stack([text] if text_pair is None else [text, text_pair])
+        pieces = self.pieces(tf.reshape(texts, [-1]))
+        starts = tf.unstack(tf.reshape(pieces.row_starts(), tf.shape(texts)))
+        lengths = tf.unstack(tf.reshape(pieces.row_lengths(), tf.shape(texts)))
+        lengths = _kept_lengths(*lengths, limit=self._max_length - 1 - len(lengths))
+        column = tf.range(1 + tf.reduce_max(tf.add_n(lengths) + len(lengths)))[None]
+        input_ids = tf.where(column > 0, self._vocabulary.pad_id, self._vocabulary.cls_id)
+        values = tf.concat([pieces.values, [0]], axis=0)  # never empty
+        end, ends = tf.zeros_like(lengths[0])[:, None], []
+        for first, length in zip(starts, lengths, strict=True):
+            start, end = end, end + length[:, None] + 1
+            inside = (column > start) & (column < end)
+            place = tf.where(inside, first[:, None] + column - start - 1, 0)
+            input_ids = tf.where(inside, tf.gather(values, place), input_ids)
+            input_ids = tf.where(column == end, self._vocabulary.sep_id, input_ids)
+            ends.append(end)
         return {
             "input_ids": input_ids,
-            "input_mask": input_mask,
-            "segment_ids": input_mask - tf.sequence_mask(head.row_lengths(), length, tf.int32),
+            "input_mask": tf.cast(column <= end, tf.int32),
+            "segment_ids": tf.cast((column > ends[0]) & (column <= end), tf.int32),
         }
 
     def pieces(self, text: tf.Tensor) -> tf.RaggedTensor:
         """string [B] to the ids of its pieces, int32 [B,(pieces)]."""
         words = self.words(text)
         too_long = tf.strings.length(words.values, unit="UTF8_CHAR") > MAX_WORD_CHARACTERS
-        words = words.with_values(tf.where(too_long, "[UNK]", words.values))
-        return self._wordpiece.tokenize(words).merge_dims(1, 2)
+        pieces = self._wordpiece.tokenize(tf.where(too_long, "[UNK]", words.values))
+        return tf.RaggedTensor.from_row_splits(
+            pieces.values, tf.gather(pieces.row_splits, words.row_splits), validate=False
+        )
 
     def words(self, text: tf.Tensor) -> tf.RaggedTensor:
         """string [B] to normalised words, string [B,(words)]."""
@@ -103,13 +107,9 @@ def _lower_without_accents(text: tf.Tensor) -> tf.Tensor:
     return tf.strings.lower(text, encoding="utf-8")
 
 
-def _cut_pair(first: tf.RaggedTensor, second: tf.RaggedTensor, *, limit: int):
-    """The beginnings that `text.packing.truncated_lengths` keeps."""
-    length, length_pair = first.row_lengths(), second.row_lengths()
+def _kept_lengths(length, length_pair=None, *, limit: int) -> list[tf.Tensor]:
+    """int64 [B] each; a pair as `text.packing.truncated_lengths` cuts it."""
+    if length_pair is None:
+        return [tf.minimum(length, limit)]
     kept = tf.minimum(length, tf.maximum(limit - length_pair, (limit + 1) // 2))
-    return _cut(first, kept), _cut(second, tf.minimum(length_pair, limit - kept))
-
-
-def _cut(pieces: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
-    starts = pieces.row_starts()
-    return tf.gather(pieces.values, tf.ragged.range(starts, starts + lengths))
+    return [kept, tf.minimum(length_pair, limit - kept)]

@@ -1,0 +1,203 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+from bert_keras.export import saved_model
+from bert_keras.export.saved_model import export_classifier
+from bert_keras.export.verify import answers_in_fresh_process
+from bert_keras.models.classifier import BertClassifier
+from bert_keras.text.packing import pack
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+WORDS = ("the", "cafe", "##s", ".", ",", "[", "]", "mask", "東", *SPECIAL_PIECES)
+VOCABULARY = Vocabulary((*WORDS, *(f"word{number}" for number in range(30_522 - len(WORDS)))))
+LABELS = ("no", "yes", "не знаю")
+TEXTS = ["The cafés.", "", "the, " * 200, "東[MASK] word7 a\u200bb", "x" * 250]
+PAIRS = ["word1 word2", "the " * 200, "cafe, " * 200, "", "\u00a0"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(7)
+    config = BertConfig(
+        vocab_size=30_522, hidden_size=32, num_layers=2, num_heads=2, max_positions=64
+    )
+    model = BertClassifier(config, num_labels=3)
+    for weight in model.weights:  # far from the start, where all answers are alike
+        weight.assign(weight + keras.random.normal(weight.shape, stddev=0.3))
+    return model
+
+
+def export(model, folder, **changes):
+    parts = {"vocabulary": VOCABULARY, "lowercase": True, "labels": LABELS, "max_length": 48}
+    return export_classifier(model, folder, **{**parts, **changes})
+
+
+@pytest.fixture(scope="module")
+def pair_folder(model, tmp_path_factory):
+    return export(model, tmp_path_factory.mktemp("saved_models") / "pairs" / "1", num_texts=2)
+
+
+def expected_probabilities(model, *columns):
+    tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=True)
+    ids = [tokenizer.ids_batch(column) for column in columns]
+    inputs = pack(*ids, vocabulary=VOCABULARY, max_length=48)
+    return inputs, tf.nn.softmax(model(inputs, training=False)).numpy()
+
+
+def read_signatures(folder):
+    (meta_graph,) = SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs
+
+    def told(infos):
+        return {
+            name: (
+                tf.dtypes.as_dtype(info.dtype).name,
+                [dim.size for dim in info.tensor_shape.dim],
+            )
+            for name, info in infos.items()
+        }
+
+    return {
+        name: (told(signature.inputs), told(signature.outputs))
+        for name, signature in meta_graph.signature_def.items()
+        if name != "__saved_model_init_op"
+    }
+
+
+OUTPUTS = {
+    "label": ("string", [-1]),
+    "labels": ("string", [-1, 3]),
+    "probabilities": ("float32", [-1, 3]),
+}
+TENSORS = (
+    {name: ("int32", [-1, -1]) for name in ("input_ids", "input_mask", "segment_ids")},
+    OUTPUTS,
+)
+
+
+def test_a_pair_model_answers_from_a_moved_folder_as_keras_does(model, pair_folder, tmp_path):
+    assert read_signatures(pair_folder) == {
+        "serving_default": ({"text": ("string", [-1]), "text_pair": ("string", [-1])}, OUTPUTS),
+        "tensors": TENSORS,
+    }
+    moved = pair_folder.parent.rename(tmp_path / "moved") / "1"
+    inputs, probabilities = expected_probabilities(model, TEXTS, PAIRS)
+    tensors = {name: array.tolist() for name, array in inputs.items()}
+    answers = answers_in_fresh_process(
+        moved,
+        [
+            {"signature": "serving_default", "inputs": {"text": TEXTS, "text_pair": PAIRS}},
+            {"signature": "tensors", "inputs": tensors},
+        ],
+    )
+    assert np.ptp(probabilities[:, 0]) > 0.01
+    for answer in answers:
+        np.testing.assert_allclose(answer["probabilities"], probabilities, atol=1e-5)
+        assert answer["label"] == [LABELS[index] for index in probabilities.argmax(axis=1)]
+        assert answer["labels"] == [list(LABELS)] * len(TEXTS)
+    moved.parent.rename(pair_folder.parent)
+
+
+def test_a_text_model_is_small_whole_and_alone(model, tmp_path):
+    folder = export(model, tmp_path / "texts" / "12")
+    assert folder == tmp_path / "texts" / "12"
+    assert read_signatures(folder) == {
+        "serving_default": ({"text": ("string", [-1])}, OUTPUTS),
+        "tensors": TENSORS,
+    }
+    assert [path.name for path in folder.parent.iterdir()] == ["12"]
+    assert (folder / "assets/vocab.txt").read_text("utf-8").split("\n")[:-1] == list(
+        VOCABULARY.pieces
+    )
+    weights = sum(weight.value.numpy().nbytes for weight in model.weights)
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= (
+        weights + 3 * 2**20
+    )
+
+
+def test_a_version_that_is_there_stays_as_it_is(model, pair_folder):
+    before = (pair_folder / "saved_model.pb").read_bytes()
+    with pytest.raises(InputError, match="pairs/1 is already there"):
+        export(model, pair_folder)
+    assert (pair_folder / "saved_model.pb").read_bytes() == before
+
+
+def test_the_loader_that_finds_no_variables_is_noticed(model, tmp_path, monkeypatch):
+    class Trap(tf.Module):
+        def __init__(self, model, *, text_to_inputs):
+            super().__init__()
+            self.model, self.text_to_inputs = model, text_to_inputs
+
+    monkeypatch.setattr(saved_model, "ServedClassifier", Trap)
+    with pytest.raises(RuntimeError, match=r"(?s)does not answer in a fresh process.*variable"):
+        export(model, tmp_path / "trap" / "1")
+    assert not any((tmp_path / "trap").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda answer: answer["probabilities"][0].__setitem__(0, 0.5), r"tensors answers .* off"),
+        (lambda answer: answer["probabilities"][0].__setitem__(0, float("nan")), "are nan off"),
+        (lambda answer: answer["label"].__setitem__(0, "maybe"), "labels that do not fit"),
+    ],
+)
+def test_answers_that_differ_leave_nothing(model, tmp_path, monkeypatch, spoil, message):
+    def answers(folder, requests):
+        answers = [
+            dict(zip(("probabilities", "label", "labels"), values, strict=True))
+            for values in map(keras_answer, requests)
+        ]
+        spoil(answers[1])
+        return answers
+
+    def keras_answer(request):
+        if "text" in request["inputs"]:
+            probabilities = expected_probabilities(model, request["inputs"]["text"])[1]
+        else:
+            arrays = {name: np.array(rows) for name, rows in request["inputs"].items()}
+            probabilities = tf.nn.softmax(model(arrays)).numpy()
+        names = [LABELS[index] for index in probabilities.argmax(axis=1)]
+        return probabilities.tolist(), names, [list(LABELS)] * len(names)
+
+    monkeypatch.setattr(saved_model, "answers_in_fresh_process", answers)
+    with pytest.raises(RuntimeError, match=message):
+        export(model, tmp_path / "spoiled" / "1")
+    assert not any((tmp_path / "spoiled").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": ["no", "yes"]}, "2 labels came with 3 logits"),
+        ({"max_length": 2}, "max_length is 2; expected more than the 2 special pieces"),
+        ({"max_length": 3, "num_texts": 2}, "max_length is 3; expected more than the 3"),
+        ({"max_length": 65}, "65 pieces; the encoder has 64 positions"),
+        ({"num_texts": 3}, "num_texts is 3; expected 1 or 2"),
+        (
+            {"vocabulary": Vocabulary((*VOCABULARY.pieces, "more"))},
+            "the vocabulary has 30523 pieces, the model 30522",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(model, tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        export(model, tmp_path / "name" / "1", **changes)
+    assert not list(tmp_path.rglob("*.pb")) and not list(tmp_path.glob("name/*"))
+
+
+def test_a_folder_without_a_version_number_is_refused(model, tmp_path):
+    with pytest.raises(InputError, match="name does not end in a version number"):
+        export(model, tmp_path / "name")
+
+
+def test_a_half_precision_model_is_refused(tmp_path):
+    config = BertConfig(vocab_size=30_522, hidden_size=8, num_layers=1, num_heads=1)
+    half = BertClassifier(config, num_labels=3, dtype="mixed_bfloat16")
+    with pytest.raises(InputError, match="computes in bfloat16; load its weights into a float32"):
+        export(half, tmp_path / "half" / "1")

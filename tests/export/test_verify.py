@@ -1,0 +1,30 @@
+import pytest
+import tensorflow as tf
+
+from bert_keras.export.verify import answer, answers_in_fresh_process
+
+
+@pytest.fixture
+def doubler(tmp_path):
+    module = tf.Module()
+    module.double = tf.function(
+        lambda x, name: {"y": 2 * x, "name": name},
+        input_signature=[tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.string)],
+    )
+    tf.saved_model.save(module, str(tmp_path), signatures={"double": module.double})
+    return tmp_path
+
+
+def test_each_request_gets_its_answer_as_plain_lists(doubler):
+    requests = [
+        {"signature": "double", "inputs": {"x": [1, 2], "name": ["é", ""]}},
+        {"signature": "double", "inputs": {"x": [], "name": []}},
+    ]
+    expected = [{"y": [2, 4], "name": ["é", ""]}, {"y": [], "name": []}]
+    assert answer(doubler, requests) == expected
+    assert answers_in_fresh_process(doubler, requests) == expected
+
+
+def test_a_folder_that_does_not_load_is_an_error(tmp_path):
+    with pytest.raises(RuntimeError, match=r"(?s)does not answer in a fresh process: .*SavedModel"):
+        answers_in_fresh_process(tmp_path, [])
