@@ -28,9 +28,9 @@ class TextToInputs(tf.Module):
     `vocabulary_file`, as `Vocabulary.save` writes it, becomes an asset of a SavedModel.
     `max_length` counts pieces, specials included, and must leave room for one more.
 
-    What still differs: 684 of Unicode's 1.1 million code points, U+166D and characters added since
-    Unicode 9 (2016), such as U+2E43 or U+10570, whose category, case or composition this TensorFlow
-    knows and `tokenizers` does not or the other way round. Bytes that are no UTF-8 are dropped.
+    What still differs: 684 of Unicode's 1.1 million code points (149 when cased), such as U+2E43,
+    U+10570 or U+166D. They were added or given another category since Unicode 8 (2015), and this
+    TensorFlow's tables are newer than those in `tokenizers`. Bytes that are no UTF-8 are dropped.
     """
 
     def __init__(self, vocabulary_file: str | os.PathLike, *, lowercase: bool, max_length: int):
