@@ -1,0 +1,35 @@
+import pytest
+
+from bert_keras.errors import InputError
+from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe, named_recipe
+
+
+def test_changes_take_the_fields_type():
+    recipe = named_recipe(PRETRAIN, "demo", changes=["num_steps=100", "learning_rate=1e-4"])
+    assert (recipe.num_steps, recipe.learning_rate) == (100, 1e-4)
+    assert recipe.batch_size == PRETRAIN["demo"].batch_size
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("dem", [], "no recipe is called 'dem'; known: demo, "),
+        ("demo", ["steps=3"], "'steps=3' changes nothing; expected FIELD=VALUE with one of size, "),
+        ("demo", ["num_steps"], "'num_steps' changes nothing"),
+        ("demo", ["num_steps=many"], "'num_steps=many': expected int"),
+        ("demo", ["num_steps=0"], "num_steps is 0; expected at least 1"),
+        ("demo", ["num_steps=7"], "num_steps 7 is not a multiple of steps_per_log 50"),
+        ("demo", ["size=huge"], "no size is called 'huge'"),
+    ],
+)
+def test_what_cannot_be_is_named(name, changes, said):
+    with pytest.raises(InputError) as error:
+        named_recipe(PRETRAIN, name, changes=changes)
+    assert said in str(error.value)
+
+
+def test_finetune_choices_are_checked():
+    with pytest.raises(InputError, match="long_texts is 'cut'; expected one of"):
+        named_recipe(FINETUNE, "paper", changes=["long_texts=cut"])
+    with pytest.raises(InputError, match="initial_weights is 'none'"):
+        FinetuneRecipe(batch_size=1, num_epochs=1, learning_rate=1.0, initial_weights="none")

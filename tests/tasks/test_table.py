@@ -1,0 +1,59 @@
+import pytest
+
+from bert_keras.errors import InputError
+from bert_keras.tasks.table import read_table
+
+
+def write(path, text: str):
+    path.write_bytes(text.encode())
+    return path
+
+
+def test_tsv_as_glue_writes_it(tmp_path):
+    path = write(tmp_path / "a.tsv", '\ufeffsentence\tlabel\nhe said "no\t0\nyes , \t1\n')
+    assert read_table(path, columns=("sentence", "label")) == {
+        "sentence": ['he said "no', "yes , "],
+        "label": ["0", "1"],
+    }
+
+
+def test_csv_with_quotes_and_line_ends_inside(tmp_path):
+    path = write(tmp_path / "a.csv", 'label,text\r\nx,"one, ""two""\nthree"\r\ny,four\r\n')
+    assert read_table(path, columns=("text",)) == {"text": ['one, "two"\nthree', "four"]}
+
+
+def test_json_lines(tmp_path):
+    path = write(tmp_path / "a.jsonl", '{"t": "café", "n": 1}\n{"t": "b", "n": true}\n')
+    assert read_table(path, columns=("t", "n")) == {"t": ["café", "b"], "n": ["1", "true"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.txt", "x", r"a.txt ends in '.txt'; expected one of .tsv, .csv, .jsonl"),
+        ("a.tsv", "", "a.tsv is empty; expected a header line"),
+        ("a.tsv", "t\tl\n", "a.tsv has no rows"),
+        ("a.tsv", "t\tl\na\tb\nc\n", "a.tsv, line 3 has 1 columns; the header has 2"),
+        ("a.tsv", "x\tl\na\tb\n", "a.tsv, line 2 has no column 't'; it has x, l"),
+        ("a.csv", 't,l\n"a,b\n', "a.csv, line 2 is not CSV"),
+        ("a.jsonl", '{"t": "a"}\n{"t": \n', "a.jsonl, line 2 is not JSON"),
+        ("a.jsonl", "[1]\n", "a.jsonl, line 1 is not a JSON object"),
+        ("a.jsonl", '{"t": null}\n', "a.jsonl, line 1 has no column 't'"),
+    ],
+)
+def test_bad_files_are_named_with_their_line(tmp_path, name, text, said):
+    with pytest.raises(InputError, match=said):
+        read_table(write(tmp_path / name, text), columns=("t",))
+
+
+def test_missing_file_and_wrong_encoding(tmp_path):
+    with pytest.raises(InputError, match="none.tsv does not exist"):
+        read_table(tmp_path / "none.tsv", columns=("t",))
+    (tmp_path / "a.tsv").write_bytes(b"t\tl\ncaf\xe9\tb\n")
+    with pytest.raises(InputError, match="a.tsv, line 2 is not UTF-8"):
+        read_table(tmp_path / "a.tsv", columns=("t",))
+
+
+def test_real_glue_files(shared_data):
+    table = read_table(shared_data / "glue" / "SST-2" / "dev.tsv", columns=("sentence", "label"))
+    assert len(table["label"]) == 872 and set(table["label"]) == {"0", "1"}
