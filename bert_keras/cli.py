@@ -115,7 +115,7 @@ def _add_recipe(sub: argparse.ArgumentParser, recipes: str) -> None:
     sub.add_argument("recipe", metavar="RECIPE", help=f"see {recipes} in bert_keras/runs/recipes.py"
                      "; a wrong name lists them")  # fmt: skip
     sub.add_argument("--set", nargs="+", default=(), dest="changes", metavar="FIELD=VALUE",
-                     help="change numbers of the recipe, such as seed=2 num_steps=1000")  # fmt: skip
+                     help="change the recipe, such as seed=2 num_steps=1000")  # fmt: skip
 
 
 def _demo(arguments) -> None:

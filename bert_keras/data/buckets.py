@@ -1,4 +1,4 @@
-"""Lengths of examples in, batches of examples of like length out: little padding, still shuffled."""
+"""Lengths of examples in, batches of like length out: little padding, still shuffled."""
 
 from collections.abc import Iterator
 

@@ -85,11 +85,11 @@ class ClassificationTask:
     ) -> tf.data.Dataset:
         """Every example once, in order."""
         rows = np.arange(len(examples))
-        return self._batches(
-            examples,
-            tokenizer,
-            lambda: (rows[at : at + batch_size] for at in range(0, len(rows), batch_size)),
+        starts = range(0, len(rows), batch_size)
+        batches = self._batches(
+            examples, tokenizer, lambda: (rows[at : at + batch_size] for at in starts)
         )
+        return batches.apply(tf.data.experimental.assert_cardinality(len(starts)))
 
     def _batches(self, examples, tokenizer, row_batches) -> tf.data.Dataset:
         def generate():

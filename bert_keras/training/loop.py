@@ -28,7 +28,8 @@ def fit_resumable(
 
     `dataset` must be endless and the same from run to run: what a former run has seen is skipped.
     Writes `output`/logs for TensorBoard every `steps_per_log` steps (a Keras epoch here is just
-    that) and scores `held_out` whenever the state is saved. Returns the step it began at.
+    that) and scores `held_out`, which must know its
+    number of batches, whenever the state is saved. Returns the step it began at.
     """
     if num_steps % steps_per_log:
         raise AssertionError(f"{num_steps=} is not a multiple of {steps_per_log=}")
@@ -42,9 +43,6 @@ def fit_resumable(
     first_step = checkpoints.restore()
     if first_step >= num_steps:
         return first_step
-    if held_out is not None:
-        num_batches = sum(1 for _ in held_out)
-        held_out = held_out.apply(tf.data.experimental.assert_cardinality(num_batches))
     model.fit(
         dataset.skip(first_step),
         initial_epoch=first_step // steps_per_log,

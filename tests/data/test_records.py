@@ -102,22 +102,22 @@ def test_unequal_files(files, write, make_example):
 def test_a_file_truncated_in_its_middle(files, tmp_path):
     whole = (tmp_path / "1.tfrecord").read_bytes()
     (tmp_path / "1.tfrecord").write_bytes(whole[: len(whole) // 3])
-    dataset = pretraining_dataset(files, batch_size=3)
+    with pytest.raises(InputError, match=r"1\.tfrecord is truncated or corrupt; write it again"):
+        pretraining_dataset(files, batch_size=3)
+    endless = pretraining_dataset(files, batch_size=3, repeat=True)
     with (
-        pytest.raises(
-            InputError, match=r"a record file .* is truncated or corrupt; write it again"
-        ),
+        pytest.raises(InputError, match=r"a record file .* is truncated or corrupt"),
         readable_records(),
     ):
-        numbers(dataset)
+        numbers(endless)
 
 
 def test_a_flipped_byte(files, tmp_path):
     whole = bytearray((tmp_path / "1.tfrecord").read_bytes())
     whole[-50] ^= 1
     (tmp_path / "1.tfrecord").write_bytes(whole)
-    with pytest.raises(InputError, match="here is truncated"), readable_records("here"):
-        numbers(pretraining_dataset(files, batch_size=3))
+    with pytest.raises(InputError, match=r"1\.tfrecord is truncated or corrupt"):
+        pretraining_dataset(files, batch_size=3)
 
 
 @pytest.mark.parametrize("changes", [{"input_mask": None}, {"segment_ids": [0]}])
@@ -131,3 +131,11 @@ def test_a_foreign_record_in_the_middle(write, make_example, changes):
     path = write("b.tfrecord", [make_example(1), b"\xff\xff"])
     with pytest.raises(InputError, match="here holds a record"), readable_records("here"):
         numbers(pretraining_dataset(path, batch_size=2))
+
+
+def test_a_finite_data_set_knows_its_number_of_batches(files):
+    total = len(list(pretraining_dataset(files, batch_size=1)))
+    assert pretraining_dataset(files, batch_size=1).cardinality() == total
+    for drop, count in ((True, total // 4), (False, -(-total // 4))):
+        dataset = pretraining_dataset(files, batch_size=4, drop_remainder=drop)
+        assert dataset.cardinality() == len(list(dataset)) == count

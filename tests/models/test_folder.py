@@ -80,21 +80,21 @@ def test_weights_that_do_not_fit_are_all_named_and_nothing_is_loaded(pretrained)
 
 
 def test_damaged_folders_are_told(pretrained, tmp_path):
-    with pytest.raises(InputError, match="nothing/bert_keras.json does not exist"):
+    with pytest.raises(InputError, match=r"nothing/bert_keras.json does not exist"):
         load_model(tmp_path / "nothing")
-    with pytest.raises(InputError, match="holds no bert_keras.json; expected a folder that"):
+    with pytest.raises(InputError, match=r"holds no bert_keras.json; expected a folder that"):
         load_model(tmp_path)
     weights = pretrained / WEIGHTS
     weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(InputError, match="weights.safetensors is damaged"):
+    with pytest.raises(InputError, match=r"weights.safetensors is damaged"):
         load_model(pretrained)
     (pretrained / "bert_keras.json").write_text('{"model": "BertPretrainer"}')
-    with pytest.raises(InputError, match="is not a model card"):
+    with pytest.raises(InputError, match=r"is not a model card"):
         load_model(pretrained)
 
 
 def test_cards_are_checked():
-    with pytest.raises(InputError, match="max_length is 17; expected 3 to 16"):
+    with pytest.raises(InputError, match=r"max_length is 17; expected 3 to 16"):
         ModelCard(model="BertPretrainer", config=CONFIG, lowercase=True, max_length=17)
-    with pytest.raises(InputError, match="no model is called 'Bert'"):
+    with pytest.raises(InputError, match=r"no model is called 'Bert'"):
         ModelCard(model="Bert", config=CONFIG, lowercase=True, max_length=12)

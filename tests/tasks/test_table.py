@@ -47,10 +47,10 @@ def test_bad_files_are_named_with_their_line(tmp_path, name, text, said):
 
 
 def test_missing_file_and_wrong_encoding(tmp_path):
-    with pytest.raises(InputError, match="none.tsv does not exist"):
+    with pytest.raises(InputError, match=r"none.tsv does not exist"):
         read_table(tmp_path / "none.tsv", columns=("t",))
     (tmp_path / "a.tsv").write_bytes(b"t\tl\ncaf\xe9\tb\n")
-    with pytest.raises(InputError, match="a.tsv, line 2 is not UTF-8"):
+    with pytest.raises(InputError, match=r"a.tsv, line 2 is not UTF-8"):
         read_table(tmp_path / "a.tsv", columns=("t",))
 
 
