@@ -53,6 +53,7 @@ def pretrain(
         vocab_size=len(vocabulary),
         hidden_dropout_rate=recipe.dropout_rate,
         attention_dropout_rate=recipe.dropout_rate,
+        initializer_stddev=recipe.initializer_stddev,
     )
     card = ModelCard(
         model="BertPretrainer",

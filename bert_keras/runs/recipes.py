@@ -27,6 +27,7 @@ class PretrainRecipe:
     learning_rate: float
     weight_decay_rate: float = 0.01
     dropout_rate: float = 0.1
+    initializer_stddev: float = 0.02
     steps_per_log: int = 50
     logs_per_checkpoint: int = 10
     keep_checkpoints: int = 3

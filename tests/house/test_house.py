@@ -1,0 +1,133 @@
+"""What keeps the house in order: floors, light imports, public names, words of the CLIs."""
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import bert_keras
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Lowest first; a module imports from its own floor and from lower ones only.
+FLOORS = [
+    {"errors", "storage", "progress", "quiet", "config", "presets", "text", "data"},
+    {"encoder", "heads"},
+    {"models", "convert"},
+    {"training", "tasks"},
+    {"runs"},
+    {"export"},
+    {"serving"},
+    {"demo", "cli"},
+]
+
+
+def room(module: str) -> str:
+    return module.split(".")[1]
+
+
+def floor(name: str) -> int:
+    return next(number for number, rooms in enumerate(FLOORS) if name in rooms)
+
+
+def imports_of(path: Path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def sources(package: str):
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", sources("bert_keras"), ids=lambda path: path.name)
+def test_imports_point_downwards(path):
+    own = path.relative_to(ROOT).with_suffix("").parts[1]
+    if own == "__init__":
+        return
+    for module in imports_of(path):
+        if module.startswith("bert_keras."):
+            assert floor(room(module)) <= floor(own), f"{path}: imports {module}"
+        if module.split(".")[0] == "tfrecords_tools":
+            assert own == "demo", f"{path}: only the demo stands on both packages"
+
+
+@pytest.mark.parametrize("path", sources("tfrecords_tools"), ids=lambda path: path.name)
+def test_the_writer_stands_on_text_and_data_alone(path):
+    for module in imports_of(path):
+        assert module.split(".")[0] != "keras"
+        if module.startswith("bert_keras."):
+            assert floor(room(module)) == 0, f"{path}: imports {module}"
+
+
+@pytest.mark.parametrize("path", [*sources("bert_keras"), *sources("tfrecords_tools")],
+                         ids=lambda path: path.name)  # fmt: skip
+def test_every_file_opens_with_a_sentence_and_fits_one_sitting(path):
+    text = path.read_text(encoding="utf-8")
+    assert ast.get_docstring(ast.parse(text)), f"{path} does not say what comes in and goes out"
+    assert text.count("\n") <= 300
+
+
+def test_layers_and_models_are_pure_keras():
+    for package in ("encoder", "heads", "models"):
+        for path in sources(f"bert_keras/{package}"):
+            assert not any(m.split(".")[0] == "tensorflow" for m in imports_of(path)), path
+
+
+def test_public_names_resolve():
+    for name in bert_keras.__all__:
+        assert getattr(bert_keras, name).__name__ == name
+    assert set(dir(bert_keras)) == set(bert_keras.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'Bert'"):
+        bert_keras.Bert  # noqa: B018
+
+
+def test_importing_and_asking_for_help_is_light():
+    code = (
+        "import sys, bert_keras, bert_keras.cli, tfrecords_tools.cli\n"
+        "from bert_keras import BertConfig, Vocabulary, preset\n"
+        "for cli in (bert_keras.cli, tfrecords_tools.cli):\n"
+        "    try: cli.main(['--help'])\n"
+        "    except SystemExit: pass\n"
+        "heavy = {'tensorflow', 'keras', 'jax', 'torch', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("program", "verbs"),
+    [
+        ("bert_keras", ["demo", "pretrain", "finetune", "curves", "export", "serve"]),
+        ("tfrecords_tools", ["vocab", "build", "check", "show"]),
+    ],
+)
+def test_the_words_of_the_command_lines(program, verbs, capsys):
+    main = import_module(f"{program}.cli").main
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    told = capsys.readouterr().out
+    for verb in verbs:
+        assert f"    {verb} " in told
+        with pytest.raises(SystemExit) as stop:
+            main([verb, "--help"])
+        assert stop.value.code == 0
+        assert "example" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stop:
+        main(["dance"])
+    assert stop.value.code == 2
+
+
+def test_the_readme_and_docs_name_what_exists():
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for page in pages:
+        for link in page.read_text(encoding="utf-8").split("](")[1:]:
+            target = link.split(")")[0].split("#")[0]
+            if target and "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -1,0 +1,93 @@
+"""The whole way once, shortened: text in, a served answer out, the same for a seed."""
+
+import dataclasses
+import json
+
+import pytest
+
+from bert_keras import demo as demo_module
+from bert_keras.cli import main
+from bert_keras.runs.recipes import FINETUNE, PRETRAIN
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    shorter = dataclasses.replace(PRETRAIN["demo"], num_steps=20, steps_per_log=10)
+    shorter = dataclasses.replace(shorter, num_warmup_steps=5)
+    monkeypatch.setitem(PRETRAIN, "demo", shorter)
+    monkeypatch.setitem(FINETUNE, "demo", dataclasses.replace(FINETUNE["demo"], num_epochs=1))
+
+
+def test_the_demo_runs_every_stage_and_repeats_itself(tmp_path, capsys):
+    told = []
+    for _ in range(2):
+        assert main(["demo", "--output", str(tmp_path)]) == 0
+        told.append(capsys.readouterr())
+    first, second = (tmp_path / "1", tmp_path / "2")
+    for folder in (first, second):
+        assert (folder / "corpus.txt").stat().st_size > 100_000
+        for left in (
+            "vocab.txt",
+            "records/records.json",
+            "pretrain/model/weights.safetensors",
+            "pretrain/logs/train",
+            "finetune/model/weights.safetensors",
+            "saved_models/demo/1/saved_model.pb",
+        ):
+            assert (folder / left).exists(), left
+    for same in (
+        "vocab.txt",
+        "records/train-00000-of-00004.tfrecord",
+        "pretrain/scores.json",
+        "pretrain/model/weights.safetensors",
+        "finetune/scores.json",
+        "finetune/model/weights.safetensors",
+    ):
+        assert (first / same).read_bytes() == (second / same).read_bytes(), same
+
+    out = told[0].out
+    assert out.replace(str(first), "") == told[1].out.replace(str(second), "")
+    assert "held-out sentences right; always saying the most frequent label:" in out
+    assert "POST /v1/models/demo:predict" in out
+    assert f"bert-keras serve {first}/saved_models/demo --port 8501" in out
+    assert 'curl -d \'{"instances": [' in out
+    assert f"tensorboard --logdir {first}" in out
+    answer = json.loads(out.split("demo:predict ")[1].split("\n", 1)[1].split("\n\n")[0])
+    assert answer["label"] in answer["labels"] and len(answer["probabilities"]) == 4
+    assert sum(answer["probabilities"]) == pytest.approx(1, abs=1e-5)
+    for stage in (
+        "read corpus",
+        "count words",
+        "learn pieces",
+        "tokenize",
+        "pair train",
+        "write train",
+        "pretrain",
+        "fine-tune",
+        "export",
+        "ask the server",
+    ):
+        assert f"{stage:<24}: " in told[0].err
+
+
+def test_a_corpus_of_ones_own(tmp_path, capsys):
+    lines = [
+        f"In {place} the {thing} of number {number} is kept with great care."
+        for place, thing in (("Rome", "coin"), ("Oslo", "ship"), ("Lima", "drum"), ("Cork", "harp"))
+        for number in range(40)
+    ]
+    documents = ["\n".join(lines[start : start + 40]) for start in range(0, 160, 40)]
+    (tmp_path / "mine.txt").write_text("\n\n".join(documents))
+    assert main(["demo", "--corpus", str(tmp_path / "mine.txt"), "--output", str(tmp_path)]) == 0
+    assert "of 4 documents" in capsys.readouterr().out
+    assert not (tmp_path / "1" / "corpus.txt").exists()
+
+
+def test_a_python_without_the_reference_is_told(tmp_path, monkeypatch):
+    import sys
+
+    from bert_keras.errors import InputError
+
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
+    with pytest.raises(InputError, match="give text files with --corpus"):
+        demo_module.demo(output=tmp_path)

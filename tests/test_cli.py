@@ -1,0 +1,149 @@
+"""`bert-keras` on bad input: one sentence, exit code 2, nothing half-written."""
+
+import keras
+import pytest
+
+from bert_keras.cli import main
+from bert_keras.config import BertConfig
+from bert_keras.models import BertClassifier, BertPretrainer
+from bert_keras.models.folder import ModelCard, save_model
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tfrecords_tools.build import BuildSettings, build
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """Good inputs, and every bad one, side by side."""
+    place = tmp_path_factory.mktemp("house")
+    vocabulary = Vocabulary((*SPECIAL_PIECES, "good", "bad", "film", "a"))
+    config = BertConfig(
+        vocab_size=len(vocabulary), hidden_size=8, num_layers=1, num_heads=1, max_positions=16
+    )
+    keras.utils.set_random_seed(1)
+    for name, model, labels in (
+        ("pretrainer", BertPretrainer(config), ()),
+        ("classifier", BertClassifier(config, num_labels=2), ("neg", "pos")),
+    ):
+        card = ModelCard(
+            model=type(model).__name__,
+            config=config,
+            lowercase=True,
+            max_length=12,
+            text_columns=("text",) if labels else (),
+            labels=labels,
+        )
+        save_model(model, place / name, card=card, vocabulary=vocabulary)
+
+    (place / "corpus.txt").write_text("\n\n".join(["good film\nbad film\na film\na bad film"] * 6))
+    settings = BuildSettings(max_length=12, max_predictions=2, shards=1)
+    for name in ("records", "truncated", "foreign", "no-mask", "no-vocabulary", "empty"):
+        build([place / "corpus.txt"], vocabulary=vocabulary, output=place / name, settings=settings)
+    shard = "train-00000-of-00001.tfrecord"
+    (place / "truncated" / shard).write_bytes((place / "records" / shard).read_bytes()[:-30])
+    (place / "foreign" / shard).write_bytes(b"no records, a text that someone has renamed")
+    (place / "empty" / shard).write_bytes(b"")
+    (place / "no-mask" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\ngood\n")
+    (place / "no-vocabulary" / "vocab.txt").unlink()
+
+    good = "text\tlabel\ngood film\tpos\nbad film\tneg\n"
+    for name, text in {
+        "train.tsv": good,
+        "unknown-label.tsv": good + "a film\tmixed\n",
+        "too-long.tsv": good + "a " * 20 + "film\tpos\n",
+        "one-label.tsv": "text\tlabel\ngood film\tpos\n",
+        "single.txt": "One document.\nIt has no other.\n",
+        "nothing.txt": "",
+    }.items():
+        (place / name).write_text(text)
+    (place / "latin1.tsv").write_bytes(b"text\tlabel\ncaf\xe9\tpos\n")
+    (place / "latin1.txt").write_bytes(b"caf\xe9\n\nthe\n")
+    (place / "file").touch()
+    (place / "full").mkdir()
+    (place / "full" / "mine").touch()
+    (place / "saved" / "NAME" / "1").mkdir(parents=True)
+    return place
+
+
+PRETRAIN = "pretrain demo --records {}/records --output {}/new"
+FINETUNE = (
+    "finetune demo --from {}/pretrainer --train {}/train.tsv --dev {}/train.tsv "
+    "--text text --label label --output {}/new --set max_length=12 long_texts=error"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (PRETRAIN.replace("/records ", "/none "), "none is not a folder; expected one that bert-"),
+        (PRETRAIN.replace("/records ", "/truncated "), "is truncated or corrupt"),
+        (PRETRAIN.replace("/records ", "/foreign "), "is not a whole TFRecord file"),
+        (PRETRAIN.replace("/records ", "/empty "), "holds no records"),
+        (PRETRAIN.replace("/records ", "/no-mask "), "vocab.txt: the vocabulary lacks [MASK]"),
+        (PRETRAIN.replace("/records ", "/no-vocabulary "), "vocab.txt does not exist"),
+        (PRETRAIN.replace("/new", "/full"), "full holds something else; choose a new or empty"),
+        (PRETRAIN.replace("/new", "/file"), "file holds something else"),
+        (PRETRAIN.replace("/new", "/file/new"), "Not a directory"),
+        (PRETRAIN + " --set num_steps=x", "'num_steps=x': expected int"),
+        (PRETRAIN.replace("demo", "dem"), "no recipe is called 'dem'; known: demo"),
+        (FINETUNE.replace("{}/pretrainer", "{}/none"), "does not exist"),
+        (FINETUNE.replace("{}/pretrainer", "{}/full"), "full holds no bert_keras.json"),
+        (FINETUNE.replace("--train {}/train.tsv", "--train {}/no.tsv"), "no.tsv does not exist"),
+        (FINETUNE.replace("--train {}/train.tsv", "--train {}/latin1.tsv"), "line 2 is not UTF-8"),
+        (FINETUNE.replace("--train {}/train.tsv", "--train {}/one-label.tsv"), "one label only"),
+        (
+            FINETUNE.replace("--dev {}/train.tsv", "--dev {}/unknown-label.tsv"),
+            "unknown-label.tsv, row 3 has the label 'mixed'; known: neg, pos",
+        ),
+        (
+            FINETUNE.replace("--dev {}/train.tsv", "--dev {}/too-long.tsv"),
+            "too-long.tsv, row 3 has 23 pieces, over the limit max_length=12",
+        ),
+        (FINETUNE.replace("--label label", "--label mood"), "has no column 'mood'"),
+        (FINETUNE.replace("max_length=12", "max_length=17"), "max_length is 17; expected 3 to 16"),
+        ("export {}/pretrainer x --to {}/saved", "holds a BertPretrainer; only a BertClassifier"),
+        ("export {}/none x --to {}/saved", "does not exist"),
+        ("export {}/classifier x --to {}/file", "Not a directory"),
+        ("serve {}/none", "none"),
+        ("serve {}/full", "full"),
+        ("serve {}/saved/NAME", "NAME"),
+        ("curves {}/none {}/picture.png", "holds no TensorBoard event files"),
+        ("demo --corpus {}/none.txt --output {}/demo", "none.txt does not exist"),
+        ("demo --corpus {}/nothing.txt --output {}/demo", "the corpus holds no text"),
+        ("demo --corpus {}/latin1.txt --output {}/demo", "latin1.txt, line 1 is not UTF-8"),
+        ("demo --corpus {}/single.txt --output {}/demo", "needs at least two documents"),
+        ("demo --output {}/file", "file"),
+    ],
+)
+def test_bad_input_is_one_sentence(house, capsys, command, said):
+    before = {path for path in house.rglob("*") if "demo" not in path.parts}
+    assert main(command.replace("{}", str(house)).split()) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith(f"bert-keras {command.split()[0]}: ")
+    assert said in error
+    assert "Traceback" not in error
+    assert not any(path.name.endswith(".part") for path in house.rglob("*"))
+    assert not (house / "new" / "model").exists()
+    after = {path for path in house.rglob("*") if "demo" not in path.parts}
+    assert after - before <= {house / "new", *(house / "new").rglob("*")}
+
+
+def test_a_port_in_use(house, capsys):
+    import socket
+
+    (house / "saved" / "NAME" / "1" / "saved_model.pb").touch()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", str(house / "saved" / "NAME"), "--port", str(port)]) == 2
+    assert str(port) in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_full_disk_is_one_sentence(house, capsys, monkeypatch):
+    def no_space(*arguments, **keywords):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("bert_keras.models.folder.save_file", no_space)
+    command = FINETUNE.replace("/new", "/crowded") + " num_epochs=1"
+    assert main(command.replace("{}", str(house)).split()) == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("No space left on device")
+    assert not (house / "crowded" / "model").exists()
+    assert not any(path.name.endswith(".part") for path in house.rglob("*"))
