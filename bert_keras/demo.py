@@ -84,8 +84,9 @@ def demo(
             predict(f"{url}{path}", body["instances"])
             for _ in progress(range(50), stage="ask the server", unit="request")
         ]
-    print(f"\nPOST {path} {json.dumps(body)}\n{json.dumps(answers[-1][0], indent=2)}\n")
-    _print_ways_on(folder, path, body)
+    request = json.dumps(body, ensure_ascii=False)
+    print(f"POST {path} {request}\n{json.dumps(answers[-1][0], indent=2, ensure_ascii=False)}\n")
+    _print_ways_on(folder, path, request)
     return folder
 
 
@@ -120,9 +121,12 @@ def _write_language_reference(path: Path) -> Path:
 def _prose(topic: str) -> Iterator[str]:
     for paragraph in topic.split("\n\n"):
         lines = paragraph.split("\n")
-        text = " ".join(line.strip() for line in lines if set(line.strip()) - set("*=-^~#."))
+        prose = [line.strip() for line in lines if set(line.strip()) - set("*=-^~#.")]
+        text, is_title = " ".join(prose), len(prose) < len(lines)
         is_code = all(line.startswith("     ") for line in lines)
-        if not is_code and not text.startswith(("+-", "|", ">>>")) and len(text.split()) > 3:
+        if is_code or text.startswith(("+-", "|", ">>>")):
+            continue
+        if is_title or len(text.split()) > 3:
             yield text
 
 
@@ -134,16 +138,18 @@ def _write_rows(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) 
     named = []
     for lines in documents(files, stage="label sentences"):
         kept = [s for line in lines for s in sentences(line) if len(s.split()) >= MIN_WORDS]
-        label = " ".join(lines[0].split()[:4]).strip('"*:,. ')
-        named.append((label, [s for s in kept if "\t" not in s]))
+        named.append((" ".join(lines[0].split()[:5]), [s for s in kept if "\t" not in s]))
     longest = sorted(named, key=lambda each: -len(each[1]))[:NUM_LABELS]
     times: dict[str, int] = {}
     for _, texts in longest:
         for text in texts:
             times[text] = times.get(text, 0) + 1
+    labels = [label for label, _ in longest]
+    if len(set(labels)) < len(labels):
+        labels = [f"{number}: {label}" for number, label in enumerate(labels, start=1)]
     rows = [
-        (text, f"{number}: {label}")
-        for number, (label, texts) in enumerate(longest, start=1)
+        (text, label)
+        for label, (_, texts) in zip(labels, longest, strict=True)
         for text in texts
         if times[text] == 1
     ]
@@ -165,13 +171,14 @@ def _say(sentence: str) -> None:
     print(f"  {sentence}\n", flush=True)
 
 
-def _print_ways_on(folder: Path, path: str, body: dict) -> None:
-    payload = json.dumps(body).replace("'", "'\\''")
+def _print_ways_on(folder: Path, path: str, request: str) -> None:
+    payload = request.replace("'", "'\\''")
     print(
         f"""What it left in {folder}:
-  vocab.txt, records/             bert-tfrecords show {folder}/records
-  pretrain/model, finetune/model  BertClassifier and its like, from bert_keras.models.folder
-  saved_models/demo/1             what TF Serving loads
+  vocab.txt, records/                look inside: bert-tfrecords show {folder}/records
+  pretrain/model/, finetune/model/   in Python: bert_keras.models.folder.load_model
+  train.tsv, dev.tsv                 what the classifier learnt from and was scored on
+  saved_models/demo/1/               what TF Serving loads
 
 Ask it again:
   bert-keras serve {folder}/saved_models/demo --port 8501
