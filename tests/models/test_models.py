@@ -47,7 +47,7 @@ def test_pretrainer_learns_a_batch_by_heart():
     )
     x, y, weights = examples()
     before = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
-    model.fit(x, y, sample_weight=weights, epochs=150, batch_size=8, verbose=0)
+    model.fit(x, y, sample_weight=weights, epochs=300, batch_size=8, verbose=0)
     after = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
     assert before["masked_lm_loss"] == pytest.approx(np.log(40), rel=0.1)
     assert after["masked_lm_accuracy"] == after["next_sentence_accuracy"] == 1.0
