@@ -23,7 +23,9 @@ def examples(*, batch: int = 8, length: int = 10):
         "input_ids": random.integers(5, 40, (batch, length), dtype="int32"),
         "input_mask": np.ones((batch, length), "int32"),
         "segment_ids": random.integers(0, 2, (batch, length), dtype="int32"),
-        "masked_lm_positions": random.integers(1, length, (batch, 3), dtype="int32"),
+        "masked_lm_positions": random.permuted(
+            np.tile(np.arange(length, dtype="int32"), (batch, 1)), axis=1
+        )[:, :3],
     }
     y = {
         "masked_lm": random.integers(5, 40, (batch, 3), dtype="int32"),
@@ -47,7 +49,7 @@ def test_pretrainer_learns_a_batch_by_heart():
     )
     x, y, weights = examples()
     before = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
-    model.fit(x, y, sample_weight=weights, epochs=300, batch_size=8, verbose=0)
+    model.fit(x, y, sample_weight=weights, epochs=150, batch_size=8, verbose=0)
     after = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
     assert before["masked_lm_loss"] == pytest.approx(np.log(40), rel=0.1)
     assert after["masked_lm_accuracy"] == after["next_sentence_accuracy"] == 1.0
@@ -122,7 +124,6 @@ def test_same_seed_same_weights():
 
 def test_any_length_up_to_the_positions():
     model = BertClassifier(CONFIG, num_labels=3)
-    for length in (1, 7, 12):
-        x, _, _ = examples(length=max(length, 2))
-        x = {name: array[:, :length] for name, array in x.items()}
+    for length in (3, 7, 12):
+        x, _, _ = examples(length=length)
         assert model.predict(x, verbose=0).shape == (8, 3)
