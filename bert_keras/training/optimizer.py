@@ -62,8 +62,8 @@ class BertAdamW(keras.optimizers.Optimizer):
         rate = tf.cast(learning_rate, variable.dtype)
         if self._decay_rates[index]:
             variable.assign_sub(rate * self._decay_rates[index] * variable)
-        # One pass over the weights, a third of the time of the same in single ops. Powers of 0 leave
-        # the bias correction out. The op takes 1 - beta_2 in float32: a step is 6e-6 of itself off.
+        # One pass over the weights: a third of the time of single ops. Powers of 0 leave
+        # the bias correction out; 1 - beta_2 in float32 makes a step 6e-6 of itself longer.
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=self._momentums[index].value.handle,
