@@ -1,11 +1,12 @@
 """What all tests share: quiet TensorFlow, a fixed seed, a small vocabulary, the shared data."""
 
-import os
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
 import pytest
+
+from bert_keras.quiet import import_tensorflow
+
+import_tensorflow()
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -27,11 +27,11 @@ def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:
 
 def plot_curves(logs: str | os.PathLike, picture: str | os.PathLike) -> None:
     """Losses and accuracies of all runs over steps, one panel a tag, into a .png or .svg file."""
+    runs = read_curves(logs)
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise InputError('plotting needs matplotlib: pip install "bert-keras[plot]"') from error
-    runs = read_curves(logs)
     tags = sorted(
         {tag for run in runs.values() for tag in run if tag.startswith(("accuracy/", "loss/"))},
         key=lambda tag: (not tag.startswith("loss"), tag),
