@@ -1,5 +1,6 @@
 """What a user gave and cannot be used: one exception, one way to report it from a command line."""
 
+import errno
 import sys
 from collections.abc import Callable
 
@@ -21,7 +22,8 @@ def run_command(program: str, command: Callable[[], None]) -> int:
         return 2
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        print(f"{program}: {place}{error.strerror or error}", file=sys.stderr)
+        remedy = "; free some and run the same again" if error.errno == errno.ENOSPC else ""
+        print(f"{program}: {place}{error.strerror or error}{remedy}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)

@@ -1,6 +1,7 @@
 """Files as the house touches them: text comes in checked, results go out whole or not at all."""
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -67,3 +68,16 @@ def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
         os.replace(beside, path)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def tensorflow_writes(place: str | os.PathLike) -> Iterator[None]:
+    """What TensorFlow raises when it cannot write to `place`, as the OSError that it stands for."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(place)) from error
+    except tf.errors.PermissionDeniedError as error:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(place)) from error

@@ -144,6 +144,10 @@ def test_a_full_disk_is_one_sentence(house, capsys, monkeypatch):
     monkeypatch.setattr("bert_keras.models.folder.save_file", no_space)
     command = FINETUNE.replace("/new", "/crowded") + " num_epochs=1"
     assert main(command.replace("{}", str(house)).split()) == 2
-    assert capsys.readouterr().err.splitlines()[-1].endswith("No space left on device")
+    assert (
+        capsys.readouterr()
+        .err.splitlines()[-1]
+        .endswith("No space left on device; free some and run the same again")
+    )
     assert not (house / "crowded" / "model").exists()
     assert not any(path.name.endswith(".part") for path in house.rglob("*"))

@@ -14,7 +14,12 @@ def raising(error):
     ("error", "code", "said"),
     [
         (InputError("this came; that was expected"), 2, "prog: this came; that was expected\n"),
-        (OSError(28, "No space left on device", "a/b"), 2, "prog: a/b: No space left on device\n"),
+        (OSError(13, "Permission denied", "a/b"), 2, "prog: a/b: Permission denied\n"),
+        (
+            OSError(28, "No space left on device"),
+            2,
+            "prog: No space left on device; free some and run the same again\n",
+        ),
         (KeyboardInterrupt(), 130, "prog: interrupted\n"),
     ],
 )

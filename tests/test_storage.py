@@ -1,7 +1,13 @@
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.storage import existing_file, text_lines, whole_file, whole_folder
+from bert_keras.storage import (
+    existing_file,
+    tensorflow_writes,
+    text_lines,
+    whole_file,
+    whole_folder,
+)
 
 
 def test_text_lines_drop_line_ends_and_the_byte_order_mark(tmp_path):
@@ -50,3 +56,15 @@ def test_a_folder_is_never_overwritten(tmp_path):
     with pytest.raises(InputError, match="out is already there"), whole_folder(tmp_path / "out"):
         pass
     assert (tmp_path / "out" / "mine").exists()
+
+
+def test_what_stops_tensorflow_from_writing_is_an_os_error(tmp_path):
+    import tensorflow as tf
+
+    for cause, number in (
+        (tf.errors.ResourceExhaustedError(None, None, "full"), 28),
+        (tf.errors.PermissionDeniedError(None, None, "closed"), 13),
+    ):
+        with pytest.raises(OSError) as raised, tensorflow_writes(tmp_path):
+            raise cause
+        assert raised.value.errno == number and raised.value.filename == str(tmp_path)

@@ -15,7 +15,7 @@ from bert_keras.export.signatures import TEXT_INPUTS, ServedClassifier, signatur
 from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.export.verify import answers_in_fresh_process
 from bert_keras.progress import progress
-from bert_keras.storage import whole_folder
+from bert_keras.storage import tensorflow_writes, whole_folder
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -62,11 +62,14 @@ def export_classifier(
         vocabulary_file = Path(scratch) / "vocab.txt"
         vocabulary.save(vocabulary_file)
         reader = TextToInputs(vocabulary_file, lowercase=lowercase, max_length=max_length)
-        tf.saved_model.save(
-            ServedClassifier(model, text_to_inputs=reader),
-            os.fspath(beside),
-            signatures=signatures(model, text_to_inputs=reader, labels=labels, num_texts=num_texts),
-        )
+        with tensorflow_writes(folder):
+            tf.saved_model.save(
+                ServedClassifier(model, text_to_inputs=reader),
+                os.fspath(beside),
+                signatures=signatures(
+                    model, text_to_inputs=reader, labels=labels, num_texts=num_texts
+                ),
+            )
         bar.update()
         check_ops(beside)
         bar.update()

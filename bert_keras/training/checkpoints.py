@@ -1,11 +1,14 @@
 """A run's whole state out and in: weights, optimizer, step and the random state of dropout."""
 
 import os
+import shutil
+from pathlib import Path
 
 import keras
 import tensorflow as tf
 
 from bert_keras.errors import InputError
+from bert_keras.storage import tensorflow_writes
 
 
 class TrainingCheckpoints(keras.callbacks.Callback):
@@ -46,7 +49,13 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         return int(self.optimizer.iterations)
 
     def save(self) -> None:
-        self.manager.save(checkpoint_number=int(self.optimizer.iterations))
+        """Raises OSError, with the older states as they were, where the disk is full."""
+        try:
+            with tensorflow_writes(self.manager.directory):
+                self.manager.save(checkpoint_number=int(self.optimizer.iterations))
+        finally:
+            for half_written in Path(self.manager.directory).glob("*_temp"):
+                shutil.rmtree(half_written)
 
     def on_epoch_end(self, epoch, logs=None):
         if (epoch + 1) % self.epochs_per_save == 0:

@@ -121,3 +121,18 @@ def test_checkpoints_need_no_former_run(tmp_path):
     model = compiled()
     model.optimizer.build(model.trainable_variables)
     assert TrainingCheckpoints(model, tmp_path, epochs_per_save=1, keep=1).restore() == 0
+
+
+def test_a_full_disk_leaves_the_older_states(tmp_path, monkeypatch):
+    train(compiled(), tmp_path, num_steps=8)
+
+    def full(self, checkpoint_number):
+        (tmp_path / "checkpoints" / f"step-{checkpoint_number}_temp").mkdir()
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(tf.train.CheckpointManager, "save", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        train(compiled(), tmp_path, num_steps=16)
+    assert not list((tmp_path / "checkpoints").glob("*_temp"))
+    monkeypatch.undo()
+    assert train(compiled(), tmp_path, num_steps=16) == 8
