@@ -126,7 +126,7 @@ def _prose(topic: str) -> Iterator[str]:
         is_code = all(line.startswith("     ") for line in lines)
         if is_code or text.startswith(("+-", "|", ">>>")):
             continue
-        if is_title or len(text.split()) > 3:
+        if text and (is_title or len(text.split()) > 3):
             yield text
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 
 import pytest
 
@@ -46,6 +47,7 @@ def test_the_demo_runs_every_stage_and_repeats_itself(tmp_path, capsys):
         assert (first / same).read_bytes() == (second / same).read_bytes(), same
 
     out = told[0].out
+    assert "records of 79 documents" in out or sys.version_info[:2] != (3, 11)
     assert out.replace(str(first), "") == told[1].out.replace(str(second), "")
     assert "held-out sentences right; always saying the most frequent label:" in out
     assert "POST /v1/models/demo:predict" in out
@@ -84,8 +86,6 @@ def test_a_corpus_of_ones_own(tmp_path, capsys):
 
 
 def test_a_python_without_the_reference_is_told(tmp_path, monkeypatch):
-    import sys
-
     from bert_keras.errors import InputError
 
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
