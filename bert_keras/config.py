@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_keras.errors import InputError
-from bert_keras.storage import existing_file, whole_file
+from bert_keras.storage import json_object, whole_file
 from bert_keras.text.vocab import SPECIAL_PIECES
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
@@ -82,10 +82,4 @@ class BertConfig:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "BertConfig":
-        try:
-            values = json.loads(existing_file(path).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise InputError(
-                f"{path} is not JSON ({error}); expected a saved BertConfig"
-            ) from error
-        return cls.from_dict(values)
+        return cls.from_dict(json_object(path))

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import os
 import shutil
 import tempfile
@@ -36,6 +37,19 @@ def existing_file(path: str | os.PathLike) -> Path:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise InputError(f"{path} {what}; expected a file")
     return path
+
+
+def json_object(path: str | os.PathLike) -> dict:
+    """What a JSON file holds; InputError where it is missing or is no JSON object."""
+    try:
+        values = json.loads(existing_file(path).read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError(f"it holds a {type(values).__name__}, not an object")
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{path} is not the JSON it was written as ({error})") from error
+    return values
 
 
 @contextlib.contextmanager

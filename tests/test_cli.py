@@ -36,7 +36,15 @@ def house(tmp_path_factory):
 
     (place / "corpus.txt").write_text("\n\n".join(["good film\nbad film\na film\na bad film"] * 6))
     settings = BuildSettings(max_length=12, max_predictions=2, shards=1)
-    for name in ("records", "truncated", "foreign", "no-mask", "no-vocabulary", "empty"):
+    for name in (
+        "records",
+        "truncated",
+        "foreign",
+        "no-mask",
+        "no-vocabulary",
+        "empty",
+        "bad-manifest",
+    ):
         build([place / "corpus.txt"], vocabulary=vocabulary, output=place / name, settings=settings)
     shard = "train-00000-of-00001.tfrecord"
     (place / "truncated" / shard).write_bytes((place / "records" / shard).read_bytes()[:-30])
@@ -44,6 +52,7 @@ def house(tmp_path_factory):
     (place / "empty" / shard).write_bytes(b"")
     (place / "no-mask" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\ngood\n")
     (place / "no-vocabulary" / "vocab.txt").unlink()
+    (place / "bad-manifest" / "records.json").write_text("{")
 
     good = "text\tlabel\ngood film\tpos\nbad film\tneg\n"
     for name, text in {
@@ -80,6 +89,7 @@ FINETUNE = (
         (PRETRAIN.replace("/records ", "/empty "), "holds no records"),
         (PRETRAIN.replace("/records ", "/no-mask "), "vocab.txt: the vocabulary lacks [MASK]"),
         (PRETRAIN.replace("/records ", "/no-vocabulary "), "vocab.txt does not exist"),
+        (PRETRAIN.replace("/records ", "/bad-manifest "), "records.json is not the JSON it was"),
         (PRETRAIN.replace("/new", "/full"), "full holds something else; choose a new or empty"),
         (PRETRAIN.replace("/new", "/file"), "file holds something else"),
         (PRETRAIN.replace("/new", "/file/new"), "Not a directory"),
@@ -98,6 +108,8 @@ FINETUNE = (
             FINETUNE.replace("--dev {}/train.tsv", "--dev {}/too-long.tsv"),
             "too-long.tsv, row 3 has 23 pieces, over the limit max_length=12",
         ),
+        (FINETUNE.replace("--text text", "--text text text text"), "3 text columns came; expected"),
+        (FINETUNE + " seed=-1", "seed is -1; expected at least 0"),
         (FINETUNE.replace("--label label", "--label mood"), "has no column 'mood'"),
         (FINETUNE.replace("max_length=12", "max_length=17"), "max_length is 17; expected 3 to 16"),
         ("export {}/pretrainer x --to {}/saved", "holds a BertPretrainer; only a BertClassifier"),

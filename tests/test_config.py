@@ -52,7 +52,7 @@ def test_round_trip_through_json(tmp_path):
     ("text", "said"),
     [
         (json.dumps({"num_layer": 3}), "unknown in a BertConfig: num_layer"),
-        ("{", "is not JSON"),
+        ("{", "is not the JSON it was written as"),
     ],
 )
 def test_bad_files_are_refused(tmp_path, text, said):

@@ -20,7 +20,7 @@ from bert_keras.errors import InputError
 from bert_keras.models.classifier import BertClassifier
 from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.models.task_model import TaskModel, named_weights
-from bert_keras.storage import existing_file, whole_folder
+from bert_keras.storage import existing_file, json_object, whole_folder
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 
@@ -94,15 +94,13 @@ def read_card(folder: str | os.PathLike) -> ModelCard:
     path = Path(folder) / CARD
     if Path(folder).is_dir() and not path.is_file():
         raise InputError(f"{folder} holds no {CARD}; expected a folder that bert-keras wrote")
+    values = json_object(path)
     try:
-        values = json.loads(existing_file(path).read_text(encoding="utf-8"))
         values["config"] = BertConfig.from_dict(values["config"])
         values["text_columns"] = tuple(values["text_columns"])
         values["labels"] = tuple(values["labels"])
         return ModelCard(**values)
-    except InputError:
-        raise
-    except (ValueError, TypeError, KeyError) as error:
+    except (TypeError, KeyError) as error:
         raise InputError(f"{path} is not a model card ({error}); write the model anew") from error
 
 

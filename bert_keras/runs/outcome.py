@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.storage import whole_file
+from bert_keras.storage import json_object, whole_file
 
 RECIPE, SCORES = "recipe.json", "scores.json"
 
@@ -21,7 +21,7 @@ def claim_output(output: str | os.PathLike, *, recipe, **inputs: str) -> Path:
     mine = {**dataclasses.asdict(recipe), **inputs}
     path = output / RECIPE
     if path.is_file():
-        theirs = json.loads(path.read_text(encoding="utf-8"))
+        theirs = json_object(path)
         other = [name for name in mine | theirs if mine.get(name) != theirs.get(name)]
         if other:
             told = "; ".join(
@@ -43,7 +43,7 @@ def write_scores(output: Path, scores: dict) -> dict:
 def read_scores(output: Path) -> dict | None:
     """The scores of a run that has ended; None where it has not."""
     path = output / SCORES
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return json_object(path) if path.is_file() else None
 
 
 def _write(path: Path, values: dict) -> None:

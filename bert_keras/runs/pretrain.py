@@ -1,6 +1,5 @@
 """A folder of records in, a pretrained model out, with its held-out losses beside the unigram's."""
 
-import json
 import os
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from bert_keras.presets import preset
 from bert_keras.progress import progress
 from bert_keras.runs.outcome import claim_output, read_scores, write_scores
 from bert_keras.runs.recipes import PretrainRecipe
+from bert_keras.storage import json_object
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
@@ -43,6 +43,7 @@ def pretrain(
     files = record_files(records)
     held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
     schema = common_schema([*files, *held_out_files])
+    lowercase = _lowercase(records, vocabulary)
     output = claim_output(output, recipe=recipe, records=str(records.resolve()))
     if (scores := read_scores(output)) is not None:
         return scores
@@ -58,7 +59,7 @@ def pretrain(
     card = ModelCard(
         model="BertPretrainer",
         config=config,
-        lowercase=_lowercase(records, vocabulary),
+        lowercase=lowercase,
         max_length=schema.max_length,
     )
     model = BertPretrainer(config)
@@ -159,7 +160,10 @@ def _lowercase(records: Path, vocabulary: Vocabulary) -> bool:
     """As the records' own manifest says; of foreign records, whether no piece has a capital."""
     manifest = records / "records.json"
     if manifest.is_file():
-        return json.loads(manifest.read_text(encoding="utf-8"))["settings"]["lowercase"]
+        try:
+            return json_object(manifest)["settings"]["lowercase"]
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{manifest} is not what bert-tfrecords build wrote") from error
     return all(p in SPECIAL_PIECES or p == p.lower() for p in vocabulary.pieces)
 
 

@@ -8,10 +8,10 @@ from bert_keras.errors import InputError
 from bert_keras.presets import PRESETS
 
 
-def _positive(recipe, *names: str) -> None:
-    for name in names:
-        if getattr(recipe, name) < 1:
-            raise InputError(f"{name} is {getattr(recipe, name)}; expected at least 1")
+def _check_counts(recipe, *names: str) -> None:
+    for name, least in (*((name, 1) for name in names), ("seed", 0)):
+        if getattr(recipe, name) < least:
+            raise InputError(f"{name} is {getattr(recipe, name)}; expected at least {least}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class PretrainRecipe:
     def __post_init__(self):
         if self.size not in PRESETS:
             raise InputError(f"no size is called {self.size!r}; known: {', '.join(PRESETS)}")
-        _positive(self, "batch_size", "num_steps", "steps_per_log", "logs_per_checkpoint")
+        _check_counts(self, "batch_size", "num_steps", "steps_per_log", "logs_per_checkpoint")
         if self.num_steps % self.steps_per_log:
             raise InputError(
                 f"num_steps {self.num_steps} is not a multiple of steps_per_log "
@@ -64,7 +64,7 @@ class FinetuneRecipe:
     seed: int = 1
 
     def __post_init__(self):
-        _positive(self, "batch_size", "num_epochs", "logs_per_epoch")
+        _check_counts(self, "batch_size", "num_epochs", "logs_per_epoch")
         for name, known in (
             ("long_texts", ("error", "truncate")),
             ("initial_weights", ("pretrained", "random")),

@@ -48,6 +48,13 @@ class ClassificationTask:
     max_length: int
     long_texts: str = "error"
 
+    def __post_init__(self):
+        if len(self.text_columns) not in (1, 2):
+            raise InputError(f"{len(self.text_columns)} text columns came; expected one or two")
+        least = 2 + len(self.text_columns)
+        if self.max_length < least:
+            raise InputError(f"max_length is {self.max_length}; expected at least {least}")
+
     def read(self, path: str | os.PathLike, tokenizer: WordPieceTokenizer) -> LabeledTexts:
         """Raises InputError for a label that is not among `labels` and for a text too long."""
         table = read_table(path, columns=(*self.text_columns, self.label_column))

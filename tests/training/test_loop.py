@@ -108,6 +108,7 @@ def test_tags():
     assert tag("loss") == "loss/total"
 
 
+@pytest.mark.extra
 def test_curves_become_a_picture(tmp_path):
     pytest.importorskip("matplotlib", reason='needs matplotlib: pip install "bert-keras[plot]"')
     train(compiled(), tmp_path, num_steps=8)
