@@ -3,7 +3,6 @@
 TensorFlow's own reader is used on purpose: what passes here, it can read.
 """
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from bert_keras.data.records import common_schema, readable_records, record_file
 from bert_keras.data.schema import LABEL_FEATURE, PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
+from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
 
 BATCH = 1024
@@ -45,7 +45,7 @@ def _compare_with_manifest(file: str, num_records: int) -> None:
     manifest = Path(file).with_name(MANIFEST)
     if not manifest.is_file():
         return
-    for split in json.loads(manifest.read_text(encoding="utf-8"))["splits"].values():
+    for split in json_object(manifest).get("splits", {}).values():
         for shard in split["shards"]:
             if shard["file"] == os.path.basename(file) and shard["records"] != num_records:
                 raise InputError(

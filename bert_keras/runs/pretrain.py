@@ -44,6 +44,7 @@ def pretrain(
     held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
     schema = common_schema([*files, *held_out_files])
     lowercase = _lowercase(records, vocabulary)
+    tokens_per_example = _look_at_records(files, vocabulary)
     output = claim_output(output, recipe=recipe, records=str(records.resolve()))
     if (scores := read_scores(output)) is not None:
         return scores
@@ -91,7 +92,7 @@ def pretrain(
             logs_per_checkpoint=recipe.logs_per_checkpoint,
             keep_checkpoints=recipe.keep_checkpoints,
             batch_size=recipe.batch_size,
-            tokens_per_example=_tokens_per_example(files),
+            tokens_per_example=tokens_per_example,
             held_out=held_out,
         )
         scores = {"parameters": model.count_params(), "steps": recipe.num_steps}
@@ -167,7 +168,13 @@ def _lowercase(records: Path, vocabulary: Vocabulary) -> bool:
     return all(p in SPECIAL_PIECES or p == p.lower() for p in vocabulary.pieces)
 
 
-def _tokens_per_example(files: list[str]) -> float:
-    """Mean count of real tokens, over the first thousand records."""
+def _look_at_records(files: list[str], vocabulary: Vocabulary) -> float:
+    """Mean count of real tokens in the first thousand records, whose ids must be pieces."""
     inputs, _, _ = next(iter(pretraining_dataset(files, batch_size=1000, drop_remainder=False)))
+    largest = int(inputs["input_ids"].numpy().max())
+    if largest >= len(vocabulary):
+        raise InputError(
+            f"{files[0]} holds the id {largest}, but vocab.txt beside it has {len(vocabulary)} "
+            "pieces; put the vocabulary there that the records were written with"
+        )
     return float(inputs["input_mask"].numpy().sum(axis=1).mean())
