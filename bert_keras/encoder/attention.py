@@ -33,7 +33,7 @@ class SelfAttention(keras.layers.Layer):
                 dtype=self.dtype_policy,
                 name=name,
             )
-            dense.build((None, None, size))
+            dense.build((None, size))
             setattr(self, f"{name}_dense", dense)
         self.built = True
 
@@ -41,20 +41,24 @@ class SelfAttention(keras.layers.Layer):
         length, size = ops.shape(hidden)[1], hidden.shape[-1]
         head_size = size // self.num_heads
 
-        def heads(x_BTD):
-            x_BTNH = ops.reshape(x_BTD, (-1, length, self.num_heads, head_size))
+        def heads(x_XD):
+            x_BTNH = ops.reshape(x_XD, (-1, length, self.num_heads, head_size))
             return ops.transpose(x_BTNH, (0, 2, 1, 3))
 
-        query_BNTH = heads(self.query_dense(hidden))
-        key_BNTH = heads(self.key_dense(hidden))
-        value_BNTH = heads(self.value_dense(hidden))
+        # Two dimensions (X = B x T) make each projection one plain matrix product with its bias.
+        hidden_XD = ops.reshape(hidden, (-1, size))
+
+        query_BNTH = heads(self.query_dense(hidden_XD))
+        key_BNTH = heads(self.key_dense(hidden_XD))
+        value_BNTH = heads(self.value_dense(hidden_XD))
         scores_BNTT = ops.matmul(
             query_BNTH * (1.0 / math.sqrt(head_size)), ops.transpose(key_BNTH, (0, 1, 3, 2))
         )
         attention_BNTT = ops.softmax(scores_BNTT + bias, axis=-1)
         context_BNTH = ops.matmul(self.dropout(attention_BNTT, training=training), value_BNTH)
-        context_BTD = ops.reshape(ops.transpose(context_BNTH, (0, 2, 1, 3)), (-1, length, size))
-        return self.output_dense(context_BTD), attention_BNTT
+        context_XD = ops.reshape(ops.transpose(context_BNTH, (0, 2, 1, 3)), (-1, size))
+        output_BTD = ops.reshape(self.output_dense(context_XD), (-1, length, size))
+        return output_BTD, attention_BNTT
 
     def compute_output_shape(self, hidden_shape, bias_shape=None):
         batch, length, _ = hidden_shape

@@ -15,7 +15,7 @@ def activate(x, *, activation: str):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class FeedForward(keras.layers.Layer):
-    """Dense to F = `intermediate_size`, activation, dense back to D. [..., D] -> [..., D]."""
+    """Dense to F = `intermediate_size`, activation, dense back to D. [B, T, D] -> [B, T, D]."""
 
     def __init__(
         self, intermediate_size: int, *, activation: str, initializer_stddev: float, **kwargs
@@ -35,7 +35,7 @@ class FeedForward(keras.layers.Layer):
                 dtype=self.dtype_policy,
                 name=name,
             )
-            layer.build((None, None, inputs))
+            layer.build((None, inputs))
             return layer
 
         self.intermediate_dense = dense("intermediate", self.intermediate_size, hidden_shape[-1])
@@ -43,8 +43,10 @@ class FeedForward(keras.layers.Layer):
         self.built = True
 
     def call(self, hidden):
-        hidden_BTF = self.intermediate_dense(hidden)
-        return self.output_dense(activate(hidden_BTF, activation=self.activation))
+        size = hidden.shape[-1]
+        hidden_XF = self.intermediate_dense(ops.reshape(hidden, (-1, size)))
+        output_XD = self.output_dense(activate(hidden_XF, activation=self.activation))
+        return ops.reshape(output_XD, (-1, ops.shape(hidden)[1], size))
 
     def compute_output_shape(self, hidden_shape):
         return hidden_shape
