@@ -5,6 +5,8 @@ import math
 import keras
 from keras import ops
 
+from bert_keras.encoder.projection import projection
+
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class SelfAttention(keras.layers.Layer):
@@ -25,11 +27,9 @@ class SelfAttention(keras.layers.Layer):
     def build(self, hidden_shape, bias_shape=None):
         size = hidden_shape[-1]
         for name in ("query", "key", "value", "output"):
-            dense = keras.layers.Dense(
+            dense = projection(
                 size,
-                kernel_initializer=keras.initializers.TruncatedNormal(
-                    stddev=self.initializer_stddev
-                ),
+                initializer_stddev=self.initializer_stddev,
                 dtype=self.dtype_policy,
                 name=name,
             )

@@ -12,6 +12,7 @@ from bert_keras.config import BertConfig
 from bert_keras.encoder.block import EncoderBlock
 from bert_keras.encoder.embeddings import BertEmbeddings
 from bert_keras.encoder.masks import attention_bias
+from bert_keras.encoder.projection import projection
 
 
 class EncoderStates(NamedTuple):
@@ -59,10 +60,10 @@ class BertEncoder(keras.Model):
             )
             for index in range(config.num_layers)
         ]
-        self.pooler = keras.layers.Dense(
+        self.pooler = projection(
             config.hidden_size,
             activation="tanh",
-            kernel_initializer=keras.initializers.TruncatedNormal(stddev=config.initializer_stddev),
+            initializer_stddev=config.initializer_stddev,
             dtype=self.dtype_policy,
             name="pooler",
         )

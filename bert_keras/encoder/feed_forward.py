@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from bert_keras.encoder.projection import projection
+
 
 def activate(x, *, activation: str):
     """One of `bert_keras.config.ACTIVATIONS`, applied to a tensor of any shape."""
@@ -27,11 +29,9 @@ class FeedForward(keras.layers.Layer):
 
     def build(self, hidden_shape):
         def dense(name: str, units: int, inputs: int):
-            layer = keras.layers.Dense(
+            layer = projection(
                 units,
-                kernel_initializer=keras.initializers.TruncatedNormal(
-                    stddev=self.initializer_stddev
-                ),
+                initializer_stddev=self.initializer_stddev,
                 dtype=self.dtype_policy,
                 name=name,
             )

@@ -2,6 +2,8 @@
 
 import keras
 
+from bert_keras.encoder.projection import projection
+
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class ClassificationHead(keras.layers.Layer):
@@ -20,9 +22,9 @@ class ClassificationHead(keras.layers.Layer):
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, pooled_shape):
-        self.dense = keras.layers.Dense(
+        self.dense = projection(
             self.num_labels,
-            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
+            initializer_stddev=self.initializer_stddev,
             dtype=self.dtype_policy,
             name="dense",
         )

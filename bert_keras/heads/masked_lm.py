@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from bert_keras.encoder.feed_forward import activate
+from bert_keras.encoder.projection import projection
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -35,9 +36,9 @@ class MaskedLMHead(keras.layers.Layer):
 
     def build(self, hidden_shape, positions_shape=None, token_table_shape=None):
         size = hidden_shape[-1]
-        self.transform = keras.layers.Dense(
+        self.transform = projection(
             size,
-            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
+            initializer_stddev=self.initializer_stddev,
             dtype=self.dtype_policy,
             name="transform",
         )

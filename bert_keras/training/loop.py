@@ -64,8 +64,6 @@ def fit_resumable(
             checkpoints,
         ],
     )
-    if checkpoints.manager.latest_checkpoint is None or num_steps % (
-        steps_per_log * logs_per_checkpoint
-    ):
+    if num_steps % (steps_per_log * logs_per_checkpoint):
         checkpoints.save()
     return first_step
