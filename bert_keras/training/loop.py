@@ -28,8 +28,8 @@ def fit_resumable(
 
     `dataset` must be endless and the same from run to run: what a former run has seen is skipped.
     Writes `output`/logs for TensorBoard every `steps_per_log` steps (a Keras epoch here is just
-    that) and scores `held_out`, which must know its
-    number of batches, whenever the state is saved. Returns the step it began at.
+    that) and scores `held_out`, which must know its number of batches, whenever the state is saved.
+    Returns the step it began at.
     """
     if num_steps % steps_per_log:
         raise AssertionError(f"{num_steps=} is not a multiple of {steps_per_log=}")
