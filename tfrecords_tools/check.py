@@ -16,9 +16,9 @@ from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.build import MANIFEST
 
 BATCH = 1024
-MANIFEST = "records.json"  # as tfrecords_tools.build writes it
 
 
 def check(
