@@ -170,7 +170,7 @@ def _lowercase(records: Path, vocabulary: Vocabulary) -> bool:
 
 def _look_at_records(files: list[str], vocabulary: Vocabulary) -> float:
     """Mean count of real tokens in the first thousand records, whose ids must be pieces."""
-    # A data set that ends reads all files once, to count: what is truncated is found before training.
+    # A data set that ends reads all files once, to count: a truncated one shows before training.
     inputs, _, _ = next(iter(pretraining_dataset(files, batch_size=1000, drop_remainder=False)))
     largest = int(inputs["input_ids"].numpy().max())
     if largest >= len(vocabulary):
