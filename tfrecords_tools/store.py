@@ -1,0 +1,134 @@
+"""Documents as ids go to plain files on disk; spans of them come back, never the whole.
+
+A store is a folder: `pieces` (uint16, or uint32 where the ids need it), `sentences` (int64, the
+piece where each begins, and the end) and `documents` (int64, the sentence where each begins, and
+the end). Reading is by place alone (`pread`), so its memory is that of what was asked for.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bert_keras.storage import whole_folder
+
+FILES = ("pieces", "sentences", "documents")
+PLACE = np.dtype("<i8")
+_COPIED_AT_ONCE = 1 << 20  # bytes, or places
+
+
+def piece_dtype(num_ids: int) -> np.dtype:
+    """The smallest type that holds ids below `num_ids`."""
+    return np.dtype("<u2" if num_ids <= 1 << 16 else "<u4")
+
+
+class TokenWriter:
+    """Writes a store as a stream: sentences of a document, its end, and so on; then `close`.
+
+    A document without pieces leaves nothing behind.
+    """
+
+    def __init__(self, folder: str | os.PathLike, *, dtype: np.dtype):
+        self._files = {name: open(Path(folder) / name, "wb") for name in FILES}
+        self._dtype = dtype
+        self._num_pieces = self._num_sentences = 0
+        self._document_is_open = False
+
+    def add(self, ids: np.ndarray, lengths: np.ndarray) -> None:
+        """Sentences of the current document: ids int [M] and how many each has, int [N], sum M.
+
+        Sentences of length 0 are dropped.
+        """
+        lengths = np.asarray(lengths)[np.asarray(lengths) > 0]
+        if not len(lengths):
+            return
+        if not self._document_is_open:
+            self._places("documents", np.array([self._num_sentences]))
+            self._document_is_open = True
+        self._files["pieces"].write(np.asarray(ids, self._dtype).tobytes())
+        self._places("sentences", self._num_pieces + np.cumsum(lengths) - lengths)
+        self._num_pieces += int(lengths.sum())
+        self._num_sentences += len(lengths)
+
+    def end_document(self) -> None:
+        self._document_is_open = False
+
+    def close(self) -> None:
+        """Writes the ends, and everything to the disk."""
+        self._places("sentences", np.array([self._num_pieces]))
+        self._places("documents", np.array([self._num_sentences]))
+        for file in self._files.values():
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+
+    def _places(self, name: str, places: np.ndarray) -> None:
+        self._files[name].write(places.astype(PLACE).tobytes())
+
+
+class TokenStore:
+    """Reads a store. Documents, sentences and pieces are numbered from 0 over the whole of it."""
+
+    def __init__(self, folder: str | os.PathLike, *, dtype: np.dtype):
+        self.dtype = dtype
+        self._descriptors = {}
+        for name in FILES:
+            self._descriptors[name] = os.open(Path(folder) / name, os.O_RDONLY)
+        sizes = {name: os.fstat(number).st_size for name, number in self._descriptors.items()}
+        self.num_pieces = sizes["pieces"] // dtype.itemsize
+        self.num_sentences = sizes["sentences"] // PLACE.itemsize - 1
+        self.num_documents = sizes["documents"] // PLACE.itemsize - 1
+
+    def documents(self, first: int, last: int) -> memoryview:
+        """Where the documents `first` to `last - 1` begin, and where the last one ends: sentences."""
+        return self._read("documents", first, last)
+
+    def sentences(self, first: int, last: int) -> memoryview:
+        """Where the sentences `first` to `last - 1` begin, and where the last one ends: pieces."""
+        return self._read("sentences", first, last)
+
+    def pieces(self, start: int, end: int) -> bytes:
+        """The ids from `start` to `end - 1`, as bytes of `dtype`."""
+        size = self.dtype.itemsize
+        return os.pread(self._descriptors["pieces"], (end - start) * size, start * size)
+
+    def close(self) -> None:
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+
+    def _read(self, name: str, first: int, last: int) -> memoryview:
+        size = PLACE.itemsize
+        places = os.pread(self._descriptors[name], (last - first + 1) * size, first * size)
+        return memoryview(places).cast("q")
+
+
+def joined(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> None:
+    """One store of many, in their order, written whole or not at all."""
+    with whole_folder(output) as whole:
+        for name in FILES:
+            with open(whole / name, "wb") as out:
+                parts = [Path(folder) / name for folder in folders]
+                if name == "pieces":
+                    for part in parts:
+                        with part.open("rb") as file:
+                            shutil.copyfileobj(file, out, _COPIED_AT_ONCE)
+                else:
+                    end = 0
+                    for part in parts:
+                        end += _append_places(part, out, shift=end)
+                    out.write(np.array([end], PLACE).tobytes())
+                out.flush()
+                os.fsync(out.fileno())
+
+
+def _append_places(part: Path, out, *, shift: int) -> int:
+    """Copies the places of one part behind the others, all but its end, which it returns."""
+    left = part.stat().st_size // PLACE.itemsize - 1
+    with part.open("rb") as file:
+        while left:
+            places = np.fromfile(file, PLACE, min(left, _COPIED_AT_ONCE))
+            out.write((places + shift).tobytes())
+            left -= len(places)
+        return int(np.fromfile(file, PLACE, 1)[0])
