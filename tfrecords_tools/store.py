@@ -31,7 +31,7 @@ class TokenWriter:
     """
 
     def __init__(self, folder: str | os.PathLike, *, dtype: np.dtype):
-        self._files = {name: open(Path(folder) / name, "wb") for name in FILES}
+        self._files = {name: (Path(folder) / name).open("wb") for name in FILES}
         self._dtype = dtype
         self._num_pieces = self._num_sentences = 0
         self._document_is_open = False
@@ -82,11 +82,11 @@ class TokenStore:
         self.num_documents = sizes["documents"] // PLACE.itemsize - 1
 
     def documents(self, first: int, last: int) -> memoryview:
-        """Where the documents `first` to `last - 1` begin, and where the last one ends: sentences."""
+        """The sentences at which documents `first` to `last - 1` begin, and where the last ends."""
         return self._read("documents", first, last)
 
     def sentences(self, first: int, last: int) -> memoryview:
-        """Where the sentences `first` to `last - 1` begin, and where the last one ends: pieces."""
+        """The pieces at which sentences `first` to `last - 1` begin, and where the last ends."""
         return self._read("sentences", first, last)
 
     def pieces(self, start: int, end: int) -> bytes:

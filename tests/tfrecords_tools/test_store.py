@@ -1,10 +1,14 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from tfrecords_tools.store import TokenStore, TokenWriter, joined, piece_dtype
 
+DTYPE = piece_dtype(1000)
 
-def written(folder, documents, dtype=piece_dtype(1000)):
+
+def written(folder, documents, dtype=DTYPE):
     folder.mkdir()
     writer = TokenWriter(folder, dtype=dtype)
     for sentences in documents:
@@ -15,7 +19,7 @@ def written(folder, documents, dtype=piece_dtype(1000)):
     return folder
 
 
-def read(folder, dtype=piece_dtype(1000)):
+def read(folder, dtype=DTYPE):
     store = TokenStore(folder, dtype=dtype)
     documents = []
     for number in range(store.num_documents):
@@ -24,7 +28,7 @@ def read(folder, dtype=piece_dtype(1000)):
         documents.append(
             [
                 np.frombuffer(store.pieces(start, end), dtype).tolist()
-                for start, end in zip(bounds, bounds[1:], strict=False)
+                for start, end in pairwise(bounds)
             ]
         )
     counts = (store.num_documents, store.num_sentences, store.num_pieces)
