@@ -14,11 +14,13 @@ and, between characters, in a capital sigma that ends a word: "σ" here, "ς" th
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from bert_keras.text.chunks import ChunkMemory
 from bert_keras.text.vocab import Vocabulary
 
 MAX_WORD_CHARACTERS = 200  # google-research/bert WordpieceTokenizer: longer words are [UNK]
@@ -56,6 +58,7 @@ class WordPieceTokenizer:
         )
         self._tokenizer.normalizer = normalizer(lowercase=lowercase)
         self._tokenizer.pre_tokenizer = BertPreTokenizer()
+        self._memory = ChunkMemory(self.ids_batch)
 
     def encode(self, text: str) -> TokenizedText:
         encoding = self._tokenizer.encode(text)
@@ -65,8 +68,16 @@ class WordPieceTokenizer:
         encodings = self._tokenizer.encode_batch(list(texts))
         return [TokenizedText(each.ids, each.tokens, each.offsets) for each in encodings]
 
+    def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of long corpora: int32 [M] of all texts, and how many each has, int64 [N].
+
+        Equal to those of `encode`, at several times its speed. It remembers words: one instance is
+        not for several threads at once.
+        """
+        return self._memory.flat_ids(texts)
+
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids alone, for long corpora."""
+        """The ids alone, text by text."""
         return [each.ids for each in self._tokenizer.encode_batch_fast(list(texts))]
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -1,0 +1,62 @@
+import sys
+
+import numpy as np
+import pytest
+
+from bert_keras.text import chunks
+from bert_keras.text.chunks import ChunkMemory
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+VOCABULARY = Vocabulary(
+    (*SPECIAL_PIECES, *"abcxyz.,'", *(f"##{each}" for each in "abcxyz'."), "中")
+)
+
+
+def assert_equal(tokenizer, texts):
+    ids, lengths = tokenizer.flat_ids(texts)
+    expected = tokenizer.ids_batch(texts)
+    assert lengths.tolist() == [len(each) for each in expected]
+    assert ids.tolist() == [number for each in expected for number in each]
+    assert ids.dtype == np.int32
+    assert lengths.dtype == np.int64
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_every_character_beside_letters_spaces_and_marks(lowercase):
+    tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=lowercase)
+    characters = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+    rare = [each for each in characters if ord(each) < 0x3000 or ord(each) % 41 == 0]
+    assert_equal(tokenizer, [f"a{each}b {each},c'{each} ,{each}.{each}" for each in rare])
+
+
+def test_odd_texts():
+    tokenizer = WordPieceTokenizer(VOCABULARY)
+    long = "a" * 250
+    assert_equal(
+        tokenizer, ["", " ", "  a  ", "\ta\nb\r", f"{long} {long[:200]}.{long}", "[CLS] a"]
+    )
+    assert_equal(tokenizer, [])
+    assert_equal(tokenizer, [""])
+
+
+def test_a_memory_that_is_full_starts_anew(monkeypatch):
+    monkeypatch.setattr(chunks, "MOST_CHUNKS", 4)
+    asked = []
+
+    def tokenize(texts):
+        asked.extend(texts)
+        return [[len(text)] for text in texts]
+
+    memory = ChunkMemory(tokenize)
+    for number in range(5):
+        ids, _ = memory.flat_ids([f"{'b' * (number + 1)} a"])
+        assert ids.tolist() == [number + 1, 1]
+    assert asked.count("bb") == 1
+    assert asked.count("a") == 2
+
+
+def test_real_text(shared_data):
+    vocabulary = Vocabulary.from_file(shared_data / "vocab/bert-base-uncased-vocab.txt")
+    lines = (shared_data / "corpus/wiki.txt").read_text("utf-8").split("\n")[::40]
+    assert_equal(WordPieceTokenizer(vocabulary), lines)
