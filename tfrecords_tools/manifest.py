@@ -1,0 +1,91 @@
+"""The manifest beside record files: its name, and what it says about shards, read and checked.
+
+`build` writes it last; a folder that has one is complete. `check` holds the files against it.
+"""
+
+import hashlib
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bert_keras.data.schema import PretrainingSchema
+from bert_keras.errors import InputError
+from bert_keras.storage import json_object
+from bert_keras.text.vocab import Vocabulary
+
+MANIFEST = "manifest.json"
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What the manifest promises of one record file."""
+
+    split: str
+    file: str
+    records: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The part of a manifest that record files are held against."""
+
+    path: Path
+    shards: dict[str, Shard]  # by the name of the file
+    schema: dict[str, int | bool]
+    vocabulary_sha256: str
+
+    @classmethod
+    def of_folder(cls, folder: str | os.PathLike) -> "Manifest | None":
+        """None where the folder has none; InputError where it is not what `build` writes."""
+        path = Path(folder) / MANIFEST
+        if not path.is_file():
+            return None
+        values = json_object(path)
+        if values.get("format") != FORMAT:
+            raise InputError(
+                f"{path} has the format {values.get('format')}; expected {FORMAT}: another version "
+                "of bert-tfrecords wrote it"
+            )
+        try:
+            shards = [
+                Shard(split=split, **{name: shard[name] for name in _PROMISED})
+                for split, counts in values["splits"].items()
+                for shard in counts["shards"]
+            ]
+            return cls(
+                path=path,
+                shards={shard.file: shard for shard in shards},
+                schema=dict(values["schema"]),
+                vocabulary_sha256=values["vocabulary"]["sha256"],
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path} is not what bert-tfrecords build wrote") from error
+
+    def other_schema(self, schema: PretrainingSchema) -> list[str]:
+        """Where the records are of another kind than the manifest says, in words."""
+        return [
+            f"{name} is {value}, not {self.schema[name]}"
+            for name, value in asdict(schema).items()
+            if name in self.schema and value != self.schema[name]
+        ]
+
+    def is_vocabulary(self, vocabulary: Vocabulary) -> bool:
+        """Whether the records were written with this one."""
+        return self.vocabulary_sha256 == vocabulary_sha256(vocabulary)
+
+
+_PROMISED = ("file", "records", "bytes", "sha256")
+
+
+def vocabulary_sha256(vocabulary: Vocabulary) -> str:
+    """The digest of the file that `Vocabulary.save` writes."""
+    return hashlib.sha256("".join(f"{p}\n" for p in vocabulary.pieces).encode()).hexdigest()
+
+
+def file_sha256(path: str | os.PathLike) -> str:
+    """The digest of a file, read in blocks."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
