@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_keras.data.masking import MaskingPolicy
-from bert_keras.text.packing import pack_spans, truncated_lengths
+from bert_keras.text.packing import packed, sequence_spans, truncated_lengths
 from bert_keras.text.vocab import Vocabulary
 
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
@@ -43,23 +43,19 @@ def features(
     generator: np.random.Generator,
 ) -> dict[str, np.ndarray]:
     """The seven features of a batch of pairs, packed and masked; see `bert_keras.data.schema`."""
-    packed = pack_spans(
-        pieces,
-        start_a=pairs.start_a,
-        length_a=pairs.length_a,
-        start_b=pairs.start_b,
-        length_b=pairs.length_b,
-        vocabulary=vocabulary,
-        length=length,
+    spans = sequence_spans(
+        np.stack([pairs.start_a, pairs.start_b], axis=1),
+        np.stack([pairs.length_a, pairs.length_b], axis=1),
     )
-    input_ids = packed["input_ids"]
+    rows = packed(pieces, spans, num_rows=len(pairs.start_a), length=length, vocabulary=vocabulary)
+    input_ids = rows["input_ids"]
     is_special = (input_ids == vocabulary.cls_id) | (input_ids == vocabulary.sep_id)
     masked = policy.mask(
         input_ids,
-        candidates=(packed["input_mask"] == 1) & ~is_special,
-        lengths=packed["input_mask"].sum(axis=1),
+        candidates=(rows["input_mask"] == 1) & ~is_special,
+        lengths=rows["input_mask"].sum(axis=1),
         mask_id=vocabulary.mask_id,
         replacement_ids=replacements,
         generator=generator,
     )
-    return {**packed, **masked, "next_sentence_labels": pairs.is_random[:, None]}
+    return {**rows, **masked, "next_sentence_labels": pairs.is_random[:, None]}

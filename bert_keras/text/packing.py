@@ -1,12 +1,29 @@
-"""Ids of one or two texts come in; padded `[CLS] A [SEP] B [SEP]` batches go out."""
+"""Ids of texts come in; padded rows of `[CLS] A [SEP] B [SEP]`, one or more in each, go out."""
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
+
+
+class Spans(NamedTuple):
+    """Texts and where they stand, int [M] each, in the order of rows and columns.
+
+    A text is `pieces[starts : starts + lengths]` of one flat array and begins at (`rows`,
+    `columns`) behind a [CLS], if it is the first of its sequence, or behind the [SEP] of the text
+    before it. `segments` is its segment id; `sequences` numbers the sequences of a row from 1.
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+    segments: np.ndarray
+    sequences: np.ndarray
 
 
 def truncated_lengths(length_a, length_b, *, limit: int):
@@ -30,65 +47,132 @@ def pack(
     T is the longest sequence of the batch, at most `max_length`. Segment 0 reaches through the
     first [SEP]; padding is [PAD] with mask 0 and segment 0.
     """
-    num_specials = 2 if seconds is None else 3
-    if max_length <= num_specials:
+    num_texts = 1 if seconds is None else 2
+    if max_length <= num_texts + 1:
         raise InputError(
-            f"max_length is {max_length}; expected more than the {num_specials} special pieces"
+            f"max_length is {max_length}; expected more than the {num_texts + 1} special pieces"
         )
     if seconds is not None and len(firsts) != len(seconds):
         raise InputError(f"{len(firsts)} first texts came with {len(seconds)} second texts")
-    pairs = [*firsts, *(seconds or ())]
-    lengths = np.fromiter(map(len, pairs), np.int64, len(pairs))
+    texts = [*firsts, *(seconds or ())]
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     starts = np.cumsum(lengths) - lengths
-    pieces = np.fromiter(chain.from_iterable(pairs), np.int32, int(lengths.sum()))
-    start_a, length_a = starts[: len(firsts)], lengths[: len(firsts)]
-    limit = max_length - num_specials
+    pieces = np.fromiter(chain.from_iterable(texts), np.int32, int(lengths.sum()))
+    starts_NK = starts.reshape(num_texts, -1).T
+    lengths_NK = lengths.reshape(num_texts, -1).T
+    limit = max_length - num_texts - 1
     if seconds is None:
-        length_a = np.minimum(length_a, limit)
-        start_b = length_b = None
+        lengths_NK = np.minimum(lengths_NK, limit)
     else:
-        start_b = starts[len(firsts) :]
-        length_a, length_b = truncated_lengths(length_a, lengths[len(firsts) :], limit=limit)
-    total = length_a + (0 if length_b is None else length_b) + num_specials
-    return pack_spans(
+        lengths_NK = np.stack(truncated_lengths(*lengths_NK.T, limit=limit), axis=1)
+    length = int((lengths_NK.sum(axis=1) + num_texts + 1).max(initial=0))
+    return packed(
         pieces,
-        start_a=start_a,
-        length_a=length_a,
-        start_b=start_b,
-        length_b=length_b,
+        sequence_spans(starts_NK, lengths_NK),
+        num_rows=len(firsts),
+        length=length,
         vocabulary=vocabulary,
-        length=int(total.max(initial=0)),
     )
 
 
-def pack_spans(
-    pieces: np.ndarray,
+def sequence_spans(
+    starts_NK: np.ndarray,
+    lengths_NK: np.ndarray,
     *,
-    start_a: np.ndarray,
-    length_a: np.ndarray,
-    start_b: np.ndarray | None,
-    length_b: np.ndarray | None,
-    vocabulary: Vocabulary,
-    length: int,
+    rows: np.ndarray | None = None,
+    columns: np.ndarray | int = 0,
+    sequences: np.ndarray | int = 1,
+) -> Spans:
+    """Spans of N sequences of K texts each, whose segments are 0 to K-1.
+
+    The [CLS] of a sequence stands at (`rows`, `columns`), int [N], ascending; by default each
+    sequence has its own row. `sequences` numbers those of a row from 1.
+    """
+    num_sequences, num_texts = starts_NK.shape
+    rows = np.arange(num_sequences) if rows is None else rows
+
+    def each(values):
+        values = np.broadcast_to(np.asarray(values), num_sequences)
+        return np.repeat(values, num_texts)
+
+    spaces = lengths_NK + 1  # a text and what stands before it: [CLS] or [SEP]
+    return Spans(
+        rows=each(rows),
+        columns=each(columns) + (np.cumsum(spaces, axis=1) - lengths_NK).ravel(),
+        starts=starts_NK.ravel(),
+        lengths=lengths_NK.ravel(),
+        segments=np.tile(np.arange(num_texts), num_sequences),
+        sequences=each(sequences),
+    )
+
+
+def packed(
+    pieces: np.ndarray, spans: Spans, *, num_rows: int, length: int, vocabulary: Vocabulary
 ) -> dict[str, np.ndarray]:
-    """The same batches, int32 [B,length], from spans of one flat int array `pieces` that fit."""
-    column = np.arange(length)[None]
-    first_sep = 1 + np.asarray(length_a)[:, None]
-    input_ids = np.full((len(start_a), length), vocabulary.pad_id, np.int32)
-    input_ids[:, :1] = vocabulary.cls_id
+    """`input_ids`, `input_mask`, `segment_ids`, int32 [num_rows,length], of spans that fit.
 
-    def place(start, after, end):
-        row, place_in_row = np.nonzero((column > after) & (column < end))
-        input_ids[row, place_in_row] = pieces[start[row] + place_in_row - after[row, 0] - 1]
-        np.put_along_axis(input_ids, end, vocabulary.sep_id, axis=1)
-
-    place(np.asarray(start_a), np.zeros_like(first_sep), first_sep)
-    last_sep = first_sep
-    if start_b is not None:
-        last_sep = first_sep + 1 + np.asarray(length_b)[:, None]
-        place(np.asarray(start_b), first_sep, last_sep)
+    `pieces` is one flat array of ids, of any integer type.
+    """
+    runs = _Runs.of(spans, num_rows=num_rows, length=length)
+    places = runs.spread(spans.starts - runs.text_begins, np.int64)
+    places += np.arange(num_rows * length)
+    is_text = runs.spread(np.ones(len(spans.rows)), np.int32)
+    # A [CLS] or [SEP] reads the piece beside its text, or the nearest, before it is overwritten.
+    input_ids = np.take(pieces, places, mode="clip") if len(pieces) else np.zeros_like(places)
+    input_ids = input_ids.astype(np.int32)
+    np.copyto(input_ids, vocabulary.pad_id, where=is_text == 0)
+    input_ids[runs.text_begins[runs.opens] - 1] = vocabulary.cls_id
+    input_ids[runs.ends - 1] = vocabulary.sep_id
+    shape = (num_rows, length)
     return {
-        "input_ids": input_ids,
-        "input_mask": (column <= last_sep).astype(np.int32),
-        "segment_ids": ((column > first_sep) & (column <= last_sep)).astype(np.int32),
+        "input_ids": input_ids.reshape(shape),
+        "input_mask": is_text.reshape(shape),
+        "segment_ids": runs.spread(spans.segments, np.int32).reshape(shape),
     }
+
+
+def kept_apart(spans: Spans, *, num_rows: int, length: int) -> dict[str, np.ndarray]:
+    """What tells the sequences of a row apart, int32 [num_rows,length], 0 where padded.
+
+    `position_ids` begin at 0 with each [CLS]; `sequence_ids` are the numbers of the sequences.
+    """
+    runs = _Runs.of(spans, num_rows=num_rows, length=length)
+    first_text = np.maximum.accumulate(np.where(runs.opens, np.arange(len(runs.opens)), 0))
+    begins = runs.begins[first_text]
+    sequence_ids = runs.spread(spans.sequences, np.int32)
+    position_ids = np.arange(num_rows * length, dtype=np.int32) - runs.spread(begins, np.int32)
+    position_ids[sequence_ids == 0] = 0
+    shape = (num_rows, length)
+    return {
+        "position_ids": position_ids.reshape(shape),
+        "sequence_ids": sequence_ids.reshape(shape),
+    }
+
+
+class _Runs(NamedTuple):
+    """Rows laid end to end as runs: a text with its [SEP] and, where it opens a sequence, its
+    [CLS]; then what is empty before the next; and so on."""
+
+    opens: np.ndarray  # bool [M]: the text is the first of its sequence
+    text_begins: np.ndarray  # int [M]
+    begins: np.ndarray  # int [M], with the [CLS]
+    ends: np.ndarray  # int [M], with the [SEP]
+    lengths: np.ndarray  # int [2M+1]: empty, text, empty, ..., text, empty
+
+    @classmethod
+    def of(cls, spans: Spans, *, num_rows: int, length: int) -> "_Runs":
+        opens = np.ones(len(spans.rows), bool)
+        opens[1:] = np.diff(spans.rows).astype(bool) | np.diff(spans.sequences).astype(bool)
+        text_begins = np.asarray(spans.rows, np.int64) * length + spans.columns
+        begins, ends = text_begins - opens, text_begins + spans.lengths + 1
+        bounds = np.stack([begins, ends], axis=1).ravel()
+        lengths = np.diff(bounds, prepend=0, append=num_rows * length)
+        if lengths.min() < 0:
+            raise AssertionError("texts overlap, or are not in the order of rows and columns")
+        return cls(opens, text_begins, begins, ends, lengths)
+
+    def spread(self, values: np.ndarray, dtype) -> np.ndarray:
+        """One value a text to one a place, 0 where empty."""
+        of_runs = np.zeros(len(self.lengths), dtype)
+        of_runs[1::2] = values
+        return np.repeat(of_runs, self.lengths)

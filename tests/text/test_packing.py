@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.text.packing import pack, truncated_lengths
+from bert_keras.text.packing import (
+    Spans,
+    kept_apart,
+    pack,
+    packed,
+    sequence_spans,
+    truncated_lengths,
+)
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
 VOCABULARY = Vocabulary((*SPECIAL_PIECES, *map(str, range(5, 100))))
@@ -73,3 +80,87 @@ def test_bad_input():
         pack([[5]], [[6]], vocabulary=VOCABULARY, max_length=3)
     with pytest.raises(InputError, match="2 first texts came with 1 second texts"):
         pack([[5], [6]], [[6]], vocabulary=VOCABULARY, max_length=9)
+
+
+PIECES = np.arange(5, 60, dtype=np.uint16)  # the piece 5 + n stands at place n
+
+
+def spans(*rows_of_spans):
+    """(row, column, start, length, segment, sequence) each."""
+    return Spans(*np.array(rows_of_spans).reshape(-1, 6).T)
+
+
+def test_several_sequences_of_any_shape_in_a_row_exactly():
+    laid = spans(
+        (0, 1, 0, 2, 0, 1),
+        (0, 4, 10, 1, 1, 1),
+        (0, 7, 20, 1, 0, 2),
+        (2, 1, 30, 1, 0, 1),
+        (2, 3, 40, 2, 0, 1),
+        (2, 6, 50, 1, 0, 1),
+    )
+    rows = packed(PIECES, laid, num_rows=3, length=10, vocabulary=VOCABULARY)
+    assert rows["input_ids"].tolist() == [
+        [CLS, 5, 6, SEP, 15, SEP, CLS, 25, SEP, 0],
+        [0] * 10,
+        [CLS, 35, SEP, 45, 46, SEP, 55, SEP, 0, 0],
+    ]
+    assert rows["input_mask"].tolist() == [[1] * 9 + [0], [0] * 10, [1] * 8 + [0, 0]]
+    assert rows["segment_ids"].tolist() == [[0, 0, 0, 0, 1, 1, 0, 0, 0, 0], [0] * 10, [0] * 10]
+    apart = kept_apart(laid, num_rows=3, length=10)
+    assert apart["sequence_ids"].tolist() == [
+        [1, 1, 1, 1, 1, 1, 2, 2, 2, 0],
+        [0] * 10,
+        [1] * 8 + [0, 0],
+    ]
+    assert apart["position_ids"].tolist() == [
+        [0, 1, 2, 3, 4, 5, 0, 1, 2, 0],
+        [0] * 10,
+        [0, 1, 2, 3, 4, 5, 6, 7, 0, 0],
+    ]
+    assert {values.dtype for values in (rows | apart).values()} == {np.dtype(np.int32)}
+
+
+def test_sequences_laid_out_by_rows_and_columns():
+    """Sequence n packed into a shared row equals sequence n packed alone."""
+    starts, lengths = np.array([[0, 9], [20, 30], [3, 40]]), np.array([[2, 3], [0, 1], [4, 4]])
+    alone = packed(
+        PIECES, sequence_spans(starts, lengths), num_rows=3, length=11, vocabulary=VOCABULARY
+    )
+    laid = sequence_spans(
+        starts,
+        lengths,
+        rows=np.array([0, 0, 1]),
+        columns=np.array([0, 8, 1]),
+        sequences=np.array([1, 2, 1]),
+    )
+    shared = packed(PIECES, laid, num_rows=2, length=12, vocabulary=VOCABULARY)
+    for name, (first, second, third) in alone.items():
+        assert shared[name][0].tolist() == [*first[:8], *second[:4]], name
+        assert shared[name][1].tolist() == [0, *third], name
+
+
+def test_random_batches_equal_row_by_row_packing():
+    random = np.random.default_rng(1)
+    pieces = random.integers(5, 99, 500).astype(np.uint32)
+    starts, lengths = random.integers(0, 480, (50, 2)), random.integers(0, 14, (50, 2))
+    rows = packed(
+        pieces, sequence_spans(starts, lengths), num_rows=50, length=32, vocabulary=VOCABULARY
+    )
+    for row in range(50):
+        (a, b), (m, n) = starts[row], lengths[row]
+        ids = [CLS, *pieces[a : a + m], SEP, *pieces[b : b + n], SEP]
+        padding = [0] * (32 - len(ids))
+        assert rows["input_ids"][row].tolist() == [*ids, *padding]
+        assert rows["input_mask"][row].tolist() == [1] * len(ids) + padding
+        assert rows["segment_ids"][row].tolist() == [0] * (m + 2) + [1] * (n + 1) + padding
+
+
+def test_spans_that_overlap_are_refused():
+    for laid in (
+        spans((0, 1, 0, 3, 0, 1), (0, 4, 0, 1, 1, 1)),
+        spans((1, 1, 0, 3, 0, 1), (0, 1, 0, 1, 0, 1)),
+        spans((0, 1, 0, 10, 0, 1)),
+    ):
+        with pytest.raises(AssertionError, match="texts overlap"):
+            packed(PIECES, laid, num_rows=1, length=10, vocabulary=VOCABULARY)
