@@ -6,12 +6,14 @@ tensorflow/core/lib/io/record_writer.h.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 
+import google_crc32c
 import numpy as np
 
-_LONGEST_VARINT = 5  # bytes: 32 bits in groups of 7
+# How a batch is encoded: bytes uint8 [B,n] of which those count that a bool [B,n] says, row by row.
+Block = tuple[np.ndarray, np.ndarray]
 
 
 def write_records(path: str | os.PathLike, records: Iterable[list[bytes]]) -> int:
@@ -25,22 +27,51 @@ def write_records(path: str | os.PathLike, records: Iterable[list[bytes]]) -> in
 
 
 def serialized(features: dict[str, np.ndarray]) -> list[bytes]:
-    """One `tf.train.Example` a row of features: int [B,n] of values from 0, or float32 [B,n]."""
-    columns = [_entries(name, features[name]) for name in sorted(features)]
-    examples = []
-    for entries in zip(*columns, strict=True):
-        body = b"".join(part for entry in entries for part in entry)
-        examples.append(b"\x0a" + _varint(len(body)) + body)
-    return examples
+    """One `tf.train.Example` a row of features: int [B,n] from 0 below 2^32, or float32 [B,n]."""
+    blocks, sizes = [], 0
+    for name in sorted(features):
+        kind, (data, used) = _payload(features[name])
+        length = np.count_nonzero(used, axis=1)
+        head, head_used = _by_length(lambda n, name=name, kind=kind: _head(name, kind, n), length)
+        blocks += [(head, head_used), (data, used)]
+        sizes = sizes + np.count_nonzero(head_used, axis=1) + length
+    blocks.insert(0, _by_length(lambda n: b"\x0a" + _varint(n), sizes))
+    data, used = (np.concatenate(each, axis=1) for each in zip(*blocks, strict=True))
+    ends = (sizes + np.count_nonzero(blocks[0][1], axis=1)).cumsum().tolist()
+    flat = np.compress(used.ravel(), data.ravel()).tobytes()
+    return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _entries(name: str, values: np.ndarray) -> Iterable[tuple[bytes, bytes]]:
-    """Head and payload of a feature's map entry, row by row."""
+def _payload(values: np.ndarray) -> tuple[int, Block]:
+    """The packed values, and the number of their field in `tf.train.Feature`."""
     if np.issubdtype(values.dtype, np.floating):
-        kind, payloads = 2, [row.tobytes() for row in np.ascontiguousarray(values, "<f4")]
-    else:
-        kind, payloads = 3, packed_varints(values)
-    return [(_head(name, kind, len(payload)), payload) for payload in payloads]
+        data = np.ascontiguousarray(values, "<f4").view(np.uint8)
+        return 2, (data, np.ones(data.shape, bool))
+    return 3, varints(values)
+
+
+def varints(values: np.ndarray) -> Block:
+    """Each row of int [B,n], values from 0 below 2^32, as varints one after the other."""
+    rest = np.asarray(values).astype(np.uint32)
+    size = max(1, -(-int(rest.max(initial=0)).bit_length() // 7))
+    data, used = np.empty((*rest.shape, size), np.uint8), np.ones((*rest.shape, size), bool)
+    for place in range(size):
+        if place:
+            used[..., place] = rest > 0
+        data[..., place] = rest & 127
+        rest >>= 7
+        data[..., place] |= (rest > 0).view(np.uint8) << 7
+    return data.reshape(len(data), -1), used.reshape(len(used), -1)
+
+
+def _by_length(encode: Callable[[int], bytes], lengths: np.ndarray) -> Block:
+    """What `encode` makes of each row's length."""
+    distinct, rows = np.unique(lengths, return_inverse=True)
+    encoded = [encode(length) for length in distinct.tolist()]
+    width = max(map(len, encoded))
+    data = np.frombuffer(b"".join(each.ljust(width, b"\0") for each in encoded), np.uint8)
+    used = np.arange(width) < np.array([[len(each)] for each in encoded])
+    return data.reshape(-1, width)[rows], used[rows]
 
 
 @cache
@@ -62,59 +93,20 @@ def _varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-def packed_varints(values: np.ndarray) -> list[bytes]:
-    """Each row of int [B,n], values from 0 below 2^32, as varints one after the other."""
-    rest = np.asarray(values).astype(np.uint32)
-    groups = []
-    more = np.ones(rest.shape, bool)
-    for _ in range(_LONGEST_VARINT):
-        used = more
-        more = rest > 127
-        groups.append((rest.astype(np.uint8) & 127 | more.astype(np.uint8) << 7, used))
-        rest = rest >> 7
-        if not more.any():
-            break
-    used = np.stack([used for _, used in groups], axis=-1)
-    flat = np.stack([group for group, _ in groups], axis=-1)[used].tobytes()
-    ends = used.sum(axis=(1, 2)).cumsum().tolist()
-    return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
-
 def framed(records: list[bytes]) -> bytes:
     """Records as they stand in a TFRecord file: length, its checksum, data, its checksum."""
-    lengths = np.array([len(record) for record in records], "<u8")
-    heads = [row.tobytes() for row in lengths]
-    frames = zip(heads, masked_crc32c(heads), records, masked_crc32c(records), strict=True)
+    frames = zip(map(_framed_length, map(len, records)), records, _checksums(records), strict=True)
     return b"".join(part for frame in frames for part in frame)
 
 
-def masked_crc32c(messages: list[bytes]) -> list[bytes]:
-    """TFRecord's checksum of each message of at least four bytes, as four bytes.
-
-    All messages advance together, aligned at their ends: a checksum of 0 stays 0 over leading zero
-    bytes, and starting at 0xffffffff is the same as inverting the first four bytes.
-    """
-    longest = max(map(len, messages), default=0)
-    longest += longest % 2
-    data = np.frombuffer(b"".join(m.rjust(longest, b"\0") for m in messages), np.uint8)
-    data = data.reshape(len(messages), longest).copy()
-    starts = longest - np.array([[len(message)] for message in messages])
-    np.put_along_axis(
-        data, starts + np.arange(4), ~np.take_along_axis(data, starts + np.arange(4), 1), 1
-    )
-    table = _crc_table()
-    crc = np.zeros(len(messages), np.uint32)
-    for two_bytes in np.ascontiguousarray(data.view("<u2").T):
-        crc = table[(crc ^ two_bytes) & 0xFFFF] ^ (crc >> 16)
-    crc = ~crc
-    masked = ((crc >> 15) | (crc << 17)) + np.uint32(0xA282EAD8)
-    return [row.tobytes() for row in masked.astype("<u4")]
-
-
 @cache
-def _crc_table() -> np.ndarray:
-    """uint32 [65536]: what two bytes do to a CRC-32C (Castagnoli, reflected 0x82F63B78)."""
-    table = np.arange(65536, dtype=np.uint32)
-    for _ in range(16):
-        table = (table >> 1) ^ np.where(table & 1, np.uint32(0x82F63B78), np.uint32(0))
-    return table
+def _framed_length(length: int) -> bytes:
+    message = length.to_bytes(8, "little")
+    return message + _checksums([message])[0]
+
+
+def _checksums(messages: list[bytes]) -> list[bytes]:
+    """TFRecord's masked CRC-32C of each message, four bytes."""
+    sums = np.fromiter(map(google_crc32c.value, messages), np.uint32, len(messages))
+    masked = (((sums >> 15) | (sums << 17)) + np.uint32(0xA282EAD8)).astype("<u4").tobytes()
+    return [masked[place : place + 4] for place in range(0, len(masked), 4)]
