@@ -5,17 +5,42 @@ from collections.abc import Iterable
 
 from tqdm import tqdm
 
+_LOG_SECONDS = 10
+
 
 def progress(
-    items: Iterable | None = None, *, stage: str, unit: str, total: float | None = None
+    items: Iterable | None = None,
+    *,
+    stage: str,
+    unit: str,
+    total: float | None = None,
+    initial: float = 0,
 ) -> tqdm:
-    """A bar that wraps `items`, or counts by hand with `.update(n)`. Quiet logs get few lines."""
+    """A bar that wraps `items`, or counts by hand with `.update(n)`.
+
+    Where stderr is no terminal it becomes a line every ten seconds and one at the end.
+    """
+    on_terminal = sys.stderr.isatty()
     return tqdm(
         items,
         desc=f"{stage:<24}",
         unit=f" {unit}",
         total=total,
+        initial=initial,
         unit_scale=True,
         dynamic_ncols=True,
-        mininterval=0.2 if sys.stderr.isatty() else 10,
+        mininterval=0.2 if on_terminal else _LOG_SECONDS,
+        delay=0 if on_terminal else _LOG_SECONDS,
+        file=sys.stderr if on_terminal else _LogLines(),
     )
+
+
+class _LogLines:
+    """A stream on which what would overwrite the last line of stderr is a line of its own."""
+
+    def write(self, text: str) -> None:
+        if line := text.strip():
+            print(line, file=sys.stderr)
+
+    def flush(self) -> None:
+        sys.stderr.flush()

@@ -2,14 +2,19 @@
 
 import contextlib
 import errno
+import fcntl
+import io
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from bert_keras.errors import InputError
+
+_REMOTE_BUFFER = 1 << 20  # bytes; a remote read costs a round trip
 
 
 def text_lines(path: str | os.PathLike) -> Iterator[str]:
@@ -37,6 +42,48 @@ def existing_file(path: str | os.PathLike) -> Path:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise InputError(f"{path} {what}; expected a file")
     return path
+
+
+def is_remote(path: str | os.PathLike) -> bool:
+    """Whether a path such as gs://bucket/file is TensorFlow's to open."""
+    return "://" in os.fspath(path)
+
+
+def open_file(path: str | os.PathLike) -> BinaryIO:
+    """A file to read bytes from, local or remote, that can be read from any place."""
+    if is_remote(path):
+        return io.BufferedReader(_RemoteFile(os.fspath(path)), _REMOTE_BUFFER)
+    return open(path, "rb")
+
+
+class _RemoteFile(io.RawIOBase):
+    """TensorFlow's file under Python's own contract of files."""
+
+    def __init__(self, path: str):
+        import tensorflow as tf
+
+        self._file = tf.io.gfile.GFile(path, "rb")
+        self._size = self._file.size()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._file.tell(), os.SEEK_END: self._size}[whence]
+        self._file.seek(base + offset)
+        return base + offset
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def json_object(path: str | os.PathLike) -> dict:
@@ -82,6 +129,35 @@ def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
         os.replace(beside, path)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def resumed_folder(path: str | os.PathLike) -> Iterator[Path]:
+    """The folder `NAME.partial` beside `path`, which takes its name when the block ends well.
+
+    After any other end it stays, for the same run to go on with what it holds; an InputError of a
+    run that began it takes it away. Raises InputError where `path` already holds something, and
+    while another process is at it.
+    """
+    path = Path(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{path} is already there; choose another name or remove it first")
+    beside = path.with_name(f"{path.name}.partial")
+    was_there = beside.exists()
+    beside.mkdir(parents=True, exist_ok=True)
+    with (beside / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"another run is writing {path}; wait for it or end it") from error
+        try:
+            yield beside
+        except InputError:
+            if not was_there:
+                shutil.rmtree(beside)
+            raise
+        (beside / ".lock").unlink()
+        os.replace(beside, path)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.storage import (
     existing_file,
+    resumed_folder,
     tensorflow_writes,
     text_lines,
     whole_file,
@@ -68,3 +69,34 @@ def test_what_stops_tensorflow_from_writing_is_an_os_error(tmp_path):
         with pytest.raises(OSError) as raised, tensorflow_writes(tmp_path):
             raise cause
         assert raised.value.errno == number and raised.value.filename == str(tmp_path)
+
+
+def test_a_resumed_folder_is_found_again_until_it_is_whole(tmp_path):
+    with pytest.raises(KeyboardInterrupt), resumed_folder(tmp_path / "a") as folder:
+        (folder / "done").write_text("1")
+        raise KeyboardInterrupt
+    assert not (tmp_path / "a").exists()
+    with pytest.raises(InputError, match="wrong"), resumed_folder(tmp_path / "a"):
+        raise InputError("wrong")
+    with resumed_folder(tmp_path / "a") as folder:
+        assert (folder / "done").read_text() == "1"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["done"]
+    with pytest.raises(InputError, match="a is already there"), resumed_folder(tmp_path / "a"):
+        pass
+
+
+def test_what_was_begun_with_wrong_input_goes(tmp_path):
+    with pytest.raises(InputError, match="wrong"), resumed_folder(tmp_path / "a"):
+        raise InputError("wrong")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path):
+    with resumed_folder(tmp_path / "a"):
+        with (
+            pytest.raises(InputError, match=r"another run is writing .*a; wait"),
+            resumed_folder(tmp_path / "a"),
+        ):
+            pass
+        assert (tmp_path / "a.partial").is_dir()

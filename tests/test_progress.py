@@ -1,0 +1,15 @@
+from bert_keras.progress import progress
+
+
+def test_a_log_gets_lines(capsys, monkeypatch):
+    monkeypatch.setattr("bert_keras.progress._LOG_SECONDS", 0)
+    with progress(stage="count", unit="B", total=2000, initial=500) as bar:
+        bar.update(500)
+        bar.update(1000)
+    told = capsys.readouterr().err
+    assert "\r" not in told
+    lines = told.splitlines()
+    assert lines[0].startswith("count")
+    assert "500/2.00k" in lines[0]
+    assert "2.00k/2.00k" in lines[-1]
+    assert all(line.strip() for line in lines)

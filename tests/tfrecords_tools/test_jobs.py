@@ -1,0 +1,104 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bert_keras.errors import InputError
+from bert_keras.storage import whole_file
+from tfrecords_tools.jobs import Workers
+
+
+@pytest.fixture(autouse=True)
+def new_processes_find_this_file(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+
+
+@dataclass(frozen=True)
+class Write:
+    output: Path
+    size: int = 2
+    trouble: str = ""
+
+    def __call__(self, advance):
+        if self.trouble == "input":
+            raise InputError(f"{self.output.name} is wrong")
+        if self.trouble == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.trouble == "slow":
+            time.sleep(60)
+        with whole_file(self.output) as part:
+            part.write_text(str(os.getpid()))
+        advance(self.size)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_only_what_is_missing_is_made(tmp_path, number):
+    jobs = [Write(tmp_path / str(each)) for each in range(5)]
+    (tmp_path / "3").write_text("kept")
+    with Workers(number) as workers:
+        workers.run(jobs, stage="write", unit="file")
+        workers.run([Write(tmp_path / "later")], stage="write", unit="file")
+    made = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert sorted(made) == ["0", "1", "2", "3", "4", "later"]
+    assert made.pop("3") == "kept"
+    assert (set(made.values()) == {str(os.getpid())}) == (number == 1)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_error_ends_the_run(tmp_path, number):
+    jobs = [Write(tmp_path / "a"), Write(tmp_path / "b", trouble="input")]
+    with pytest.raises(InputError, match="b is wrong"), Workers(number) as workers:
+        workers.run(jobs, stage="write", unit="file")
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_killed_worker_is_told(tmp_path):
+    jobs = [Write(tmp_path / "a", trouble="killed")]
+    told = pytest.raises(ChildProcessError, match="run the same command again")
+    with told, Workers(2) as workers:
+        workers.run(jobs, stage="write", unit="file")
+
+
+def test_workers_end_with_their_parent(tmp_path):
+    program = (
+        "import sys; from pathlib import Path; from tfrecords_tools.jobs import Workers\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r}); from test_jobs import Write\n"
+        "if __name__ == '__main__':\n"
+        "    with Workers(2) as workers:\n"
+        f"        jobs = [Write(Path({str(tmp_path)!r}, n), trouble=t)\n"
+        "                for n, t in (('a', ''), ('b', 'slow'), ('c', 'slow'))]\n"
+        "        workers.run(jobs, stage='write', unit='file')\n"
+    )
+    (tmp_path / "main.py").write_text(program)
+    parent = subprocess.Popen([sys.executable, tmp_path / "main.py"], stderr=subprocess.DEVNULL)
+    try:
+        wait_until((tmp_path / "a").exists)
+        worker = int((tmp_path / "a").read_text())
+    finally:
+        parent.kill()
+        parent.wait()
+    wait_until(lambda: not is_running(worker))
+
+
+def is_running(process: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(happened, seconds: float = 30):
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
+def test_no_workers():
+    with pytest.raises(InputError, match="workers is 0; expected at least 1"):
+        Workers(0)
