@@ -1,4 +1,4 @@
-"""Record files and their vocabulary come in; counts go out, or an error at the first wrong record.
+"""Record files and their vocabulary come in; counts go out, or an error that names what is wrong.
 
 TensorFlow's own reader is used on purpose: what passes here, it can read.
 """
@@ -11,47 +11,123 @@ from pathlib import Path
 import numpy as np
 
 from bert_keras.data.records import common_schema, readable_records, record_files
-from bert_keras.data.schema import LABEL_FEATURE, PretrainingSchema
+from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
-from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.build import MANIFEST
+from tfrecords_tools.counts import counted
+from tfrecords_tools.manifest import MANIFEST
+from tfrecords_tools.repeats import Repeats, text_numbers
+from tfrecords_tools.shards import Shards
+from tfrecords_tools.verify import verify
 
 BATCH = 1024
+MOST_FAULTS = 20  # that are listed
+HELD_OUT = "held-out"
 
 
 def check(
     records: str | os.PathLike | Sequence[str | os.PathLike], *, vocabulary: Vocabulary
 ) -> dict[str, int]:
-    """Counts over all records; InputError at the first record that cannot be right."""
-    files = every_file(records)
-    schema = common_schema(files)
-    counts: Counter[str] = Counter(files=len(files))
-    with progress(stage="check", unit="record") as bar:
-        for file in files:
-            first = 0
-            for features in parsed_batches(file, schema=schema):
-                verify(features, file=file, first=first, vocabulary=vocabulary)
-                counts.update(counted(features, vocabulary=vocabulary))
-                first += len(features["input_ids"])
-                bar.update(len(features["input_ids"]))
-            _compare_with_manifest(file, first)
+    """Counts over all records; InputError where a file, a record or a manifest is not right.
+
+    Every file is read, and of each the first wrong record is named.
+    """
+    places = [records] if isinstance(records, (str, os.PathLike)) else records
+    files = every_file(places)
+    with Shards(files, whole_folders=[p for p in places if os.path.isdir(p)]) as shards:
+        faults = {file: fault for file in files if (fault := shards.size_fault(file))}
+        whole = [file for file in files if file not in faults]
+        told = list(faults.values())
+        counts: Counter[str] = Counter(files=len(files), manifests=len(shards.manifests))
+        if whole:
+            schema = common_schema(whole)
+            told += shards.faults_of_folders(schema=schema, vocabulary=vocabulary)
+            told += _read(whole, shards, counts, schema=schema, vocabulary=vocabulary)
+            told += shards.faults_of_contents()
+    if told:
+        raise InputError(_listed(told))
     return dict(counts)
 
 
-def _compare_with_manifest(file: str, num_records: int) -> None:
-    """A file cut between two records shows only in the counts of the manifest beside it."""
-    manifest = Path(file).with_name(MANIFEST)
-    if not manifest.is_file():
-        return
-    for split in json_object(manifest).get("splits", {}).values():
-        for shard in split["shards"]:
-            if shard["file"] == os.path.basename(file) and shard["records"] != num_records:
-                raise InputError(
+def _read(
+    files: list[str],
+    shards: Shards,
+    counts: Counter[str],
+    *,
+    schema: PretrainingSchema,
+    vocabulary: Vocabulary,
+) -> list[str]:
+    """Reads all records, adds up `counts`, and returns what is wrong with files."""
+    faults, texts = [], {True: Repeats(), False: Repeats()}  # by whether they are held out
+    with progress(stage="check", unit="record", total=shards.num_records(files)) as bar:
+        for file in files:
+            shards.start(file)
+            is_held_out, num_records = Path(file).name.startswith(HELD_OUT), 0
+            try:
+                for features in parsed_batches(file, schema=schema):
+                    verify(features, file=file, first=num_records, vocabulary=vocabulary)
+                    counts.update(counted(features, vocabulary=vocabulary))
+                    texts[is_held_out].add(text_numbers(features))
+                    num_records += len(features["input_ids"])
+                    bar.update(len(features["input_ids"]))
+            except InputError as error:
+                faults.append(str(error))
+                continue
+            shard = shards.promised(file)
+            if shard and shard.records != num_records:
+                faults.append(
                     f"{file} holds {num_records} records, but {MANIFEST} beside it says "
-                    f"{shard['records']}; write it again"
+                    f"{shard.records}; write it again"
                 )
+    for repeats in texts.values():
+        repeated, compared = repeats.counts()
+        counts.update(repeated=repeated, compared=compared)
+    leaked, compared = texts[True].shared_with(texts[False])
+    counts.update(held_out_trained=leaked, held_out_compared=compared)
+    return faults
+
+
+def _listed(faults: list[str]) -> str:
+    """One fault as a sentence, several a line each."""
+    if len(faults) == 1:
+        return faults[0]
+    lines = [f"\n  {fault}" for fault in faults[:MOST_FAULTS]]
+    if len(faults) > MOST_FAULTS:
+        lines.append(f"\n  and {len(faults) - MOST_FAULTS} more")
+    return f"{len(faults)} faults:{''.join(lines)}"
+
+
+def report(counts: dict[str, int]) -> str:
+    """The counts as lines."""
+    agrees = "agrees" if counts["manifests"] else "none"
+    lines = [
+        f"{'files':<24}{counts['files']:>12,}",
+        f"{'manifest':<24}{agrees:>12}",
+        f"{'records':<24}{counts['records']:>12,}",
+    ]
+    if "sequences" in counts:
+        lines.append(f"{'sequences a record':<24}{counts['sequences'] / counts['records']:>12.2f}")
+    shares = {}
+    if counts.get("labels"):
+        shares["random next"] = counts["labels_one"] / counts["labels"]
+    shares["padding"] = 1 - counts["tokens"] / counts["positions"]
+    if "predicted" in counts:
+        replaced = counts["predicted"] - counts["masked"] - counts["kept"]
+        shares |= {
+            "predicted": counts["predicted"] / counts["tokens"],
+            "  shown as [MASK]": counts["masked"] / counts["predicted"],
+            "  shown as another": replaced / counts["predicted"],
+            "  shown as it is": counts["kept"] / counts["predicted"],
+        }
+    shares["[UNK] in the text"] = counts["unknown"] / max(counts["text"], 1)
+    shares["repeated texts"] = counts["repeated"] / counts["compared"]
+    if counts["held_out_compared"]:
+        shares["held out, yet trained"] = counts["held_out_trained"] / counts["held_out_compared"]
+    lines += [f"{name:<24}{share:>12.2%}" for name, share in shares.items()]
+    if counts["compared"] < counts["records"]:
+        lines.append(f"(repeated: of a sample of {counts['compared']:,} records)")
+    return "\n".join(lines)
 
 
 def every_file(records: str | os.PathLike | Sequence[str | os.PathLike]) -> list[str]:
@@ -69,75 +145,8 @@ def parsed_batches(file: str, *, schema: PretrainingSchema) -> Iterator[dict[str
     spec = schema.parsing_spec()
     records = tf.data.TFRecordDataset([file]).batch(BATCH)
     with readable_records(file):
-        yield from records.map(lambda batch: tf.io.parse_example(batch, spec)).as_numpy_iterator()
-
-
-def verify(
-    features: dict[str, np.ndarray], *, file: str, first: int, vocabulary: Vocabulary
-) -> None:
-    """Raises InputError naming the first record of the batch that breaks the contract, and how.
-
-    `first` is the number of records that stand before this batch in `file`.
-    """
-    ids, answers = features["input_ids"], features["masked_lm_ids"]
-    positions, is_counted = features["masked_lm_positions"], features["masked_lm_weights"] > 0
-    lengths = features["input_mask"].sum(axis=1, keepdims=True)
-    size = len(vocabulary)
-    column, slot = np.arange(ids.shape[1]), np.arange(positions.shape[1])
-    distinct = np.sort(np.where(is_counted, positions, -1 - slot), axis=1)
-    faults = {
-        f"an id is outside the vocabulary of {size} pieces": np.concatenate(
-            [(ids < 0) | (ids >= size), (answers < 0) | (answers >= size)], axis=1
-        ),
-        "input_mask is not ones and then zeros": features["input_mask"] != (column < lengths),
-        "a segment is neither 0 nor 1": ~np.isin(features["segment_ids"], (0, 1)),
-        "a masked position is outside the sequence": (
-            is_counted & ((positions < 0) | (positions >= lengths))
-        ),
-        "a position is masked twice": np.diff(distinct, axis=1) == 0,
-        "nothing is to be predicted": ~is_counted.any(axis=1, keepdims=True),
-        "the sequence does not begin with [CLS]": ids[:, :1] != vocabulary.cls_id,
-        "the next sentence label is neither 0 nor 1": ~np.isin(features[LABEL_FEATURE], (0, 1)),
-    }
-    for fault, places in faults.items():
-        if places.any():
-            number = first + int(places.any(axis=1).argmax()) + 1
-            raise InputError(f"{file}, record {number}: {fault}; is this the right vocabulary?")
-
-
-def counted(features: dict[str, np.ndarray], *, vocabulary: Vocabulary) -> dict[str, int]:
-    """What a batch adds to the counts."""
-    ids, answers = features["input_ids"], features["masked_lm_ids"]
-    is_counted = features["masked_lm_weights"] > 0
-    shown = np.take_along_axis(ids, features["masked_lm_positions"], axis=1)
-    is_text = (
-        (features["input_mask"] == 1) & (ids != vocabulary.cls_id) & (ids != vocabulary.sep_id)
-    )
-    counts = {
-        "records": len(ids),
-        "positions": ids.size,
-        "tokens": features["input_mask"].sum(),
-        "text": is_text.sum(),
-        "unknown": (is_text & (ids == vocabulary.unk_id)).sum(),
-        "random_next": features[LABEL_FEATURE].sum(),
-        "predicted": is_counted.sum(),
-        "masked": (is_counted & (shown == vocabulary.mask_id)).sum(),
-        "kept": (is_counted & (shown == answers)).sum(),
-    }
-    return {name: int(count) for name, count in counts.items()}
-
-
-def report(counts: dict[str, int]) -> str:
-    """The counts as lines a person reads."""
-    replaced = counts["predicted"] - counts["masked"] - counts["kept"]
-    shares = {
-        "random next": counts["random_next"] / counts["records"],
-        "padding": 1 - counts["tokens"] / counts["positions"],
-        "predicted": counts["predicted"] / counts["tokens"],
-        "  shown as [MASK]": counts["masked"] / counts["predicted"],
-        "  shown as another": replaced / counts["predicted"],
-        "  shown as it is": counts["kept"] / counts["predicted"],
-        "[UNK] in the text": counts["unknown"] / counts["text"],
-    }
-    lines = [f"{'files':<20}{counts['files']:>12,}", f"{'records':<20}{counts['records']:>12,}"]
-    return "\n".join([*lines, *(f"{name:<20}{share:>12.2%}" for name, share in shares.items())])
+        yield from (
+            records.map(lambda batch: tf.io.parse_example(batch, spec))
+            .prefetch(2)
+            .as_numpy_iterator()
+        )

@@ -1,0 +1,88 @@
+"""Batches of records come in; how many hold a text that another holds goes out, in little memory.
+
+A record's text is its pieces with the answers put back, so other masks over the same words count as
+the same. It is remembered as a number of 64 bits. When more than `MOST_TEXTS` are known, only those
+whose number ends in a zero bit are kept, then two zero bits, and so on: a text is kept with all its
+copies or not at all, so the share stays right, of a sample that is stated.
+"""
+
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+from bert_keras.data.schema import WEIGHTS_FEATURE
+
+MOST_TEXTS = 1 << 20  # 16 bytes each
+
+
+@dataclass
+class Repeats:
+    """Counts texts over batches; the memory holds `MOST_TEXTS`, and as many that wait."""
+
+    most_texts: int = MOST_TEXTS
+    sampled_bits: int = 0  # one text in 2 to this power is looked at
+    _texts: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
+    _counts: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    _waiting: list[np.ndarray] = field(default_factory=list)
+    _num_waiting: int = 0
+
+    def add(self, texts: np.ndarray) -> None:
+        """uint64 [B] of `text_numbers`."""
+        texts = texts[_ends_in_zeros(texts, self.sampled_bits)]
+        self._waiting.append(texts)
+        self._num_waiting += len(texts)
+        if self._num_waiting >= self.most_texts:
+            self._merge()
+
+    def counts(self) -> tuple[int, int]:
+        """(records whose text came before, records looked at)."""
+        self._merge()
+        return int((self._counts - 1).sum()), int(self._counts.sum())
+
+    def shared_with(self, other: "Repeats") -> tuple[int, int]:
+        """(own records whose text `other` holds too, own looked at) in the common sample."""
+        self._merge()
+        other._merge()
+        bits = max(self.sampled_bits, other.sampled_bits)
+        own = _ends_in_zeros(self._texts, bits)
+        shared = own & np.isin(self._texts, other._texts, assume_unique=True)
+        return int(self._counts[shared].sum()), int(self._counts[own].sum())
+
+    def _merge(self) -> None:
+        texts = np.concatenate([self._texts, *self._waiting])
+        counts = np.ones(len(texts), np.int64)
+        counts[: len(self._counts)] = self._counts
+        self._waiting, self._num_waiting = [], 0
+        self._texts, places = np.unique(texts, return_inverse=True)
+        self._counts = np.bincount(places, counts, len(self._texts)).astype(np.int64)
+        while len(self._texts) > self.most_texts:
+            self.sampled_bits += 1
+            kept = _ends_in_zeros(self._texts, self.sampled_bits)
+            self._texts, self._counts = self._texts[kept], self._counts[kept]
+
+
+def text_numbers(features: dict[str, np.ndarray]) -> np.ndarray:
+    """uint64 [B]: the same for records of the same text, whatever is masked in it."""
+    ids = features["input_ids"]
+    if WEIGHTS_FEATURE in features:
+        rows, slots = np.nonzero(features[WEIGHTS_FEATURE] > 0)
+        ids = ids.copy()
+        ids[rows, features["masked_lm_positions"][rows, slots]] = features["masked_lm_ids"][
+            rows, slots
+        ]
+    numbers = ids.astype(np.uint64) @ _factors(ids.shape[1])
+    # Spreads what the sum leaves in the high bits over the low ones, which choose the sample.
+    numbers ^= numbers >> np.uint64(32)
+    numbers *= np.uint64(0xD6E8FEB86659FD93)
+    return numbers ^ (numbers >> np.uint64(32))
+
+
+@cache
+def _factors(length: int) -> np.ndarray:
+    """One odd 64-bit factor a position, always the same."""
+    return np.random.default_rng(0).integers(2**64, size=length, dtype=np.uint64) | np.uint64(1)
+
+
+def _ends_in_zeros(numbers: np.ndarray, bits: int) -> np.ndarray:
+    return (numbers & np.uint64((1 << bits) - 1)) == 0

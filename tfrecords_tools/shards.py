@@ -1,0 +1,105 @@
+"""Record files and the manifests beside them come in; what became of the files goes out, in words.
+
+Only names, sizes and digests are looked at here; what the records hold is the business of `verify`.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from bert_keras.data.schema import PretrainingSchema
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.manifest import MANIFEST, Manifest, Shard, file_sha256
+
+
+class Shards:
+    """The files that were named, and what the manifests of their folders promise of them.
+
+    Digests are computed beside other work, a file at a time: `start` one, and ask `faults` later.
+    """
+
+    def __init__(self, files: Sequence[str], *, whole_folders: Iterable[str | os.PathLike]):
+        self.files = list(files)
+        self.manifests = {
+            folder: manifest
+            for folder in sorted({Path(file).parent for file in files})
+            if (manifest := Manifest.of_folder(folder))
+        }
+        self._whole_folders = {Path(folder) for folder in whole_folders}
+        self._sizes = {file: os.path.getsize(file) for file in files}
+        self._digests: dict[str, Future[str]] = {}
+        self._pool = ThreadPoolExecutor(1)
+
+    def promised(self, file: str) -> Shard | None:
+        """What a manifest says of this file."""
+        manifest = self.manifests.get(Path(file).parent)
+        return manifest.shards.get(os.path.basename(file)) if manifest else None
+
+    def start(self, file: str) -> None:
+        """Begins to read the file for its digest, where that is needed."""
+        has_twin = list(self._sizes.values()).count(self._sizes[file]) > 1
+        if self.promised(file) or has_twin:
+            self._digests[file] = self._pool.submit(file_sha256, file)
+
+    def faults_of_folders(self, *, schema: PretrainingSchema, vocabulary: Vocabulary) -> list[str]:
+        """Shards that are missing or unknown, another vocabulary, another kind of records."""
+        faults = []
+        for folder, manifest in self.manifests.items():
+            if not manifest.is_vocabulary(vocabulary):
+                faults.append(
+                    f"{manifest.path} names another vocabulary than this one of {len(vocabulary)} "
+                    "pieces; give the one that the records were written with"
+                )
+            if other := manifest.other_schema(schema):
+                faults.append(
+                    f"the records in {folder} are of another kind than {MANIFEST} says: "
+                    + ", ".join(other)
+                )
+            if folder in self._whole_folders:
+                here = {Path(file).name for file in self.files if Path(file).parent == folder}
+                faults += [
+                    f"{folder / name} is missing; write these records again"
+                    for name in manifest.shards.keys() - here
+                ]
+                faults += [
+                    f"{folder / name} is not one of the shards that {MANIFEST} beside it names"
+                    for name in here - manifest.shards.keys()
+                ]
+        return sorted(faults)
+
+    def size_fault(self, file: str) -> str | None:
+        """Whether the file is shorter or longer than what was written."""
+        shard, size = self.promised(file), self._sizes[file]
+        if shard is None or size == shard.bytes:
+            return None
+        what = "truncated" if size < shard.bytes else "longer than it was written"
+        return (
+            f"{file} is {what}: it has {size:,} bytes, {MANIFEST} says {shard.bytes:,}; write it "
+            "again"
+        )
+
+    def faults_of_contents(self) -> list[str]:
+        """Files that were altered, and files that hold the same bytes as another."""
+        faults, first_with = [], {}
+        for file, digest in self._digests.items():
+            sha256, shard = digest.result(), self.promised(file)
+            twin = first_with.setdefault(sha256, file)
+            if twin != file:
+                faults.append(f"{file} holds the same records as {twin}; remove one of them")
+            if shard and sha256 != shard.sha256 and self._sizes[file] == shard.bytes:
+                faults.append(
+                    f"{file} was altered: its SHA-256 is not the one in {MANIFEST}; write it again"
+                )
+        return faults
+
+    def num_records(self, files: Sequence[str]) -> int | None:
+        """How many records these files hold together, where manifests say it of all."""
+        shards = [self.promised(file) for file in files]
+        return sum(shard.records for shard in shards) if all(shards) else None
+
+    def __enter__(self) -> "Shards":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._pool.shutdown(cancel_futures=True)

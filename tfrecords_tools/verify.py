@@ -1,0 +1,104 @@
+"""A batch of parsed records comes in; an error names the first one that is wrong, and how."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
+from bert_keras.errors import InputError
+from bert_keras.text.vocab import Vocabulary
+
+Fault = tuple[str, np.ndarray]  # in words; bool [B,n], where it is found
+
+
+def verify(
+    features: dict[str, np.ndarray], *, file: str, first: int, vocabulary: Vocabulary
+) -> None:
+    """Raises InputError for the first wrong record; `first` records of `file` stand before these.
+
+    Any kind of records of `bert_keras.data.schema`: features that are absent are not looked at.
+    """
+    for fault, places in _faults(features, vocabulary):
+        if places.any():
+            number = first + int(places.any(axis=1).argmax()) + 1
+            raise InputError(f"{file}, record {number}: {fault}")
+
+
+def _faults(features: dict[str, np.ndarray], vocabulary: Vocabulary) -> Iterator[Fault]:
+    yield from _sequence_faults(features, vocabulary)
+    if WEIGHTS_FEATURE in features:
+        yield from _prediction_faults(features, vocabulary)
+    if LABEL_FEATURE in features:
+        labels = features[LABEL_FEATURE]
+        yield "a label is neither 0 nor 1", (labels != 0) & (labels != 1)
+    if "sequence_ids" in features:
+        yield from _packing_faults(features, vocabulary)
+
+
+def _sequence_faults(features: dict[str, np.ndarray], vocabulary: Vocabulary) -> Iterator[Fault]:
+    ids, mask, segments = (features[n] for n in ("input_ids", "input_mask", "segment_ids"))
+    yield _outside(vocabulary), _not_ids(ids, vocabulary)
+    is_real = np.arange(ids.shape[1]) < mask.sum(axis=1, keepdims=True)
+    yield "input_mask is not ones and then zeros", mask != is_real
+    yield "a segment is neither 0 nor 1", (segments != 0) & (segments != 1)
+    yield (
+        "the sequence does not begin with [CLS]; is this the right vocabulary?",
+        ids[:, :1] != vocabulary.cls_id,
+    )
+
+
+def _prediction_faults(features: dict[str, np.ndarray], vocabulary: Vocabulary) -> Iterator[Fault]:
+    positions, answers = features["masked_lm_positions"], features["masked_lm_ids"]
+    is_counted = features[WEIGHTS_FEATURE] > 0
+    lengths = features["input_mask"].sum(axis=1, keepdims=True)
+    slot = np.arange(positions.shape[1])
+    distinct = np.sort(np.where(is_counted, positions, -1 - slot), axis=1)
+    yield _outside(vocabulary), _not_ids(answers, vocabulary)
+    yield (
+        "a masked position is outside the sequence",
+        is_counted & ((positions < 0) | (positions >= lengths)),
+    )
+    yield "a position is masked twice", np.diff(distinct, axis=1) == 0
+    yield "nothing is to be predicted", ~is_counted.any(axis=1, keepdims=True)
+
+
+def _packing_faults(features: dict[str, np.ndarray], vocabulary: Vocabulary) -> Iterator[Fault]:
+    sequences, is_real = features["sequence_ids"], features["input_mask"] == 1
+    steps = np.diff(sequences, axis=1, prepend=0)
+    yield "sequence_ids are not 0 exactly where padding is", (sequences > 0) != is_real
+    yield (
+        "sequence_ids do not count 1, 2, 3 without a gap",
+        is_real & ((steps < 0) | (steps > 1)),
+    )
+    begins = is_real & (steps != 0)
+    column = np.arange(sequences.shape[1])
+    starts = np.maximum.accumulate(np.where(begins, column, 0), axis=1)
+    yield (
+        "position_ids do not begin anew at 0 with every sequence",
+        is_real & (features["position_ids"] != column - starts),
+    )
+    yield (
+        "a sequence does not begin with [CLS]",
+        begins & (features["input_ids"] != vocabulary.cls_id),
+    )
+    if "next_sentence_positions" in features:
+        is_counted = features["next_sentence_weights"] > 0
+        number = 1 + np.arange(is_counted.shape[1])
+        yield (
+            "not every sequence has its label",
+            is_counted != (number <= sequences.max(1)[:, None]),
+        )
+        places = np.clip(features["next_sentence_positions"], 0, column[-1])
+        own = np.where(begins, sequences, 0)
+        yield (
+            "a label does not stand at the [CLS] of its sequence",
+            is_counted & (np.take_along_axis(own, places, axis=1) != number),
+        )
+
+
+def _outside(vocabulary: Vocabulary) -> str:
+    return f"an id is outside the vocabulary of {len(vocabulary)} pieces; is it the right one?"
+
+
+def _not_ids(ids: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
+    return (ids < 0) | (ids >= len(vocabulary))
