@@ -25,35 +25,43 @@ def piece_dtype(num_ids: int) -> np.dtype:
 
 
 class TokenWriter:
-    """Writes a store as a stream: sentences of a document, its end, and so on; then `close`.
+    """Writes a store as a stream: sentences of documents, and at the end `close`.
 
-    A document without pieces leaves nothing behind.
+    Sentences without pieces are dropped, and documents without sentences.
     """
 
     def __init__(self, folder: str | os.PathLike, *, dtype: np.dtype):
         self._files = {name: (Path(folder) / name).open("wb") for name in FILES}
         self._dtype = dtype
         self._num_pieces = self._num_sentences = 0
-        self._document_is_open = False
+        self._document = 0  # counts those without sentences too
+        self._last_document = -1  # the last one that has a sentence
 
-    def add(self, ids: np.ndarray, lengths: np.ndarray) -> None:
-        """Sentences of the current document: ids int [M] and how many each has, int [N], sum M.
+    def add(self, ids: np.ndarray, lengths: np.ndarray, opens: np.ndarray | None = None) -> None:
+        """Ids int [M] of sentences, and how many each has, int [N], sum M.
 
-        Sentences of length 0 are dropped.
+        `opens` bool [N] says which are the first of a document; by default none is, all go on with
+        the one that is open.
         """
-        lengths = np.asarray(lengths)[np.asarray(lengths) > 0]
+        lengths = np.asarray(lengths)
+        documents = np.full(len(lengths), self._document)
+        if opens is not None:
+            documents += np.cumsum(opens)
+            self._document = int(documents[-1]) if len(documents) else self._document
+        lengths, documents = lengths[lengths > 0], documents[lengths > 0]
         if not len(lengths):
             return
-        if not self._document_is_open:
-            self._places("documents", np.array([self._num_sentences]))
-            self._document_is_open = True
-        self._files["pieces"].write(np.asarray(ids, self._dtype).tobytes())
+        begins = np.flatnonzero(np.diff(documents, prepend=self._last_document))
+        self._last_document = documents[-1]
+        self._places("documents", self._num_sentences + begins)
         self._places("sentences", self._num_pieces + np.cumsum(lengths) - lengths)
+        self._files["pieces"].write(np.asarray(ids, self._dtype).tobytes())
         self._num_pieces += int(lengths.sum())
         self._num_sentences += len(lengths)
 
     def end_document(self) -> None:
-        self._document_is_open = False
+        """What is added from here on belongs to another document."""
+        self._document += 1
 
     def close(self) -> None:
         """Writes the ends, and everything to the disk."""

@@ -68,3 +68,17 @@ def test_many_sentences_join_in_blocks(tmp_path, monkeypatch):
 def test_the_smallest_type_that_holds_the_ids():
     assert piece_dtype(65_536) == np.uint16
     assert piece_dtype(65_537) == np.uint32
+
+
+@pytest.mark.parametrize("together", [1, 2, 3, 8])
+def test_many_documents_at_once(tmp_path, together):
+    sentences = [[1, 2], [], [3], [], [], [4, 5, 6], [7]]
+    opens = np.array([True, False, False, True, True, False, True])
+    (tmp_path / "a").mkdir()
+    writer = TokenWriter(tmp_path / "a", dtype=DTYPE)
+    for start in range(0, len(sentences), together):
+        part = sentences[start : start + together]
+        ids = np.array([number for sentence in part for number in sentence], np.int32)
+        writer.add(ids, np.array([len(each) for each in part]), opens[start : start + together])
+    writer.close()
+    assert read(tmp_path / "a") == ([[[1, 2], [3]], [[4, 5, 6]], [[7]]], (3, 4, 7))
