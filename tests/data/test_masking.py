@@ -1,11 +1,23 @@
 import numpy as np
 import pytest
 
-from bert_keras.data.masking import MaskingPolicy, replacement_ids
+from bert_keras.data.masking import (
+    REPLACEMENTS,
+    Masker,
+    MaskingPolicy,
+    replacement_ids,
+    replacement_shares,
+)
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
 CLS, SEP, MASK = 2, 3, 4
+
+
+def assert_share(count, *, of, expected):
+    """Within five standard deviations of a binomial count: chance breaks it once in 1.7 million."""
+    bound = 5 * np.sqrt(of * expected * (1 - expected))
+    assert abs(count - of * expected) <= bound, f"{count / of:.4%} of {of}, expected {expected:.4%}"
 
 
 def masked(policy, *, generator, rows=2000, length=128, filled=128):
@@ -33,8 +45,10 @@ def test_counts_are_those_of_the_original():
     assert MaskingPolicy().num_predictions(lengths).tolist() == expected
 
 
-def test_shares_of_mask_random_and_kept(generator):
-    before, result = masked(MaskingPolicy(), generator=generator)
+@pytest.mark.parametrize("name", REPLACEMENTS)
+def test_shares_of_mask_random_and_kept(generator, name):
+    policy = MaskingPolicy(**replacement_shares(name))
+    before, result = masked(policy, generator=generator)
     assert result["masked_lm_weights"].sum() == 2000 * 19
     rows, slots = np.nonzero(result["masked_lm_weights"])
     positions, answers = result["masked_lm_positions"], result["masked_lm_ids"]
@@ -43,11 +57,15 @@ def test_shares_of_mask_random_and_kept(generator):
     assert (answers[rows, slots] == before[rows, columns]).all()
     is_mask, is_kept = shown == MASK, shown == answers[rows, slots]
     is_random = ~is_mask & ~is_kept
-    assert np.mean(is_mask) == pytest.approx(0.8, abs=0.01)
-    assert np.mean(is_random) == pytest.approx(0.1, abs=0.01)
-    assert np.mean(is_kept) == pytest.approx(0.1, abs=0.01)
-    assert shown[is_random].min() >= 5
-    assert shown[is_random].max() < 900
+    percents = [int(percent) / 100 for percent in name.split("-")]
+    for kind, expected in zip((is_mask, is_kept, is_random), percents, strict=True):
+        assert_share(kind.sum(), of=len(rows), expected=expected)
+    if is_random.any():
+        counts = np.bincount(shown[is_random], minlength=900)
+        assert not counts[:5].any() and len(counts) == 900
+        # chi-squared of 894 degrees of freedom: mean 894, deviation sqrt(2 * 894)
+        even = is_random.sum() / 895
+        assert abs(((counts[5:] - even) ** 2 / even).sum() - 894) <= 5 * np.sqrt(2 * 894)
     assert (result["input_ids"] != before).sum() == (~is_kept).sum(), "an unchosen position changed"
 
 
@@ -66,7 +84,17 @@ def test_every_candidate_is_equally_likely(generator):
     _, result = masked(MaskingPolicy(), generator=generator, rows=20000, filled=20)
     counts = np.bincount(result["masked_lm_positions"][:, :3].ravel(), minlength=20)
     assert (counts[[0, 19]] == 0).all()
-    assert counts[1:19] == pytest.approx(60000 / 18, rel=0.07)
+    for count in counts[1:19]:
+        assert_share(count, of=20000, expected=3 / 18)
+
+
+def test_pairs_of_candidates_are_equally_likely(generator):
+    _, result = masked(MaskingPolicy(mask_rate=0.25), generator=generator, rows=20000, filled=8)
+    first, second = result["masked_lm_positions"][:, :2].T
+    pairs, counts = np.unique(first * 8 + second, return_counts=True)
+    assert len(pairs) == 15
+    for count in counts:
+        assert_share(count, of=20000, expected=1 / 15)
 
 
 def test_fewer_candidates_than_predictions(generator):
@@ -92,6 +120,33 @@ def test_same_seed_same_masks():
     assert first["masked_lm_weights"].dtype == np.float32
 
 
+def test_unknown_replacement():
+    with pytest.raises(InputError, match="no replacement is called '80-10'; known, in percent"):
+        replacement_shares("80-10")
+
+
+def test_a_masker_knows_its_vocabulary(generator):
+    """Of `[CLS] bright ##ness light [SEP] ##ing [SEP]`, whole words over three pieces."""
+    vocabulary = Vocabulary((*SPECIAL_PIECES, "bright", "##ness", "light", "##ing"))
+    input_ids = np.repeat([[2, 5, 6, 7, 3, 8, 3, 0, 0]], 500, axis=0)
+    masker = Masker(MaskingPolicy(mask_rate=0.4, unit="word"), vocabulary)
+    result = masker.mask(input_ids, generator=generator)
+    chosen = {tuple(row[:3].tolist()) for row in result["masked_lm_positions"]}
+    assert chosen == {(1, 2, 3), (1, 2, 5), (3, 5, 0)}, "three at most, of words whole"
+    continues = np.repeat([[0, 0, 0, 1, 0, 0, 0, 0, 0]], 500, axis=0).astype(bool)
+    result = masker.mask(input_ids, generator=generator, continues=continues)
+    chosen = {tuple(row[:3].tolist()) for row in result["masked_lm_positions"]}
+    assert chosen == {(1, 2, 3), (1, 5, 0), (2, 3, 5)}, "words as they were handed in"
+    pieces = Masker(MaskingPolicy(mask_rate=0.4), vocabulary).mask(input_ids, generator=generator)
+    assert set(pieces["masked_lm_positions"].ravel().tolist()) == {0, 1, 2, 3, 5}
+    assert (pieces["masked_lm_weights"].sum(axis=1) == 3).all()
+
+
+def test_words_must_be_told(generator):
+    with pytest.raises(AssertionError, match="`continues` tells their pieces"):
+        masked(MaskingPolicy(unit="word"), generator=generator)
+
+
 def test_replacements_are_words_only():
     vocabulary = Vocabulary((*SPECIAL_PIECES, "[unused0]", "a", "##b", "[unused993]", "["))
     assert replacement_ids(vocabulary).tolist() == [6, 7, 9]
@@ -106,6 +161,8 @@ def test_replacements_are_words_only():
         ({"max_predictions": 0}, "max_predictions is 0; expected at least 1"),
         ({"mask_share": 0.95}, "mask_share 0.95 and random_share 0.1 must"),
         ({"random_share": -0.1}, "random_share -0.1 must be at least 0"),
+        ({"max_ngram": 0}, "max_ngram is 0; expected at least 1"),
+        ({"unit": "letter"}, "unit is 'letter'; expected one of piece, word"),
     ],
 )
 def test_impossible_policies(settings, told):
