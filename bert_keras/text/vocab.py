@@ -1,7 +1,7 @@
 """A vocabulary file, one piece a line, comes in; pieces with ids and five specials go out."""
 
 import os
-from collections import Counter
+import string
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,6 +9,7 @@ from bert_keras.errors import InputError
 from bert_keras.storage import text_lines, whole_file
 
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_ASCII_SPACES = frozenset(string.whitespace)  # others are pieces: Google's Chinese one has U+2028
 
 
 @dataclass(frozen=True)
@@ -21,14 +22,33 @@ class Vocabulary:
         object.__setattr__(self, "pieces", tuple(self.pieces))
         if not self.pieces:
             raise InputError("the vocabulary is empty; expected one piece a line")
+        self._refuse_unusable_pieces()
         missing = [piece for piece in SPECIAL_PIECES if piece not in self.ids]
         if missing:
             raise InputError(
                 f"the vocabulary lacks {', '.join(missing)}; BERT needs {' '.join(SPECIAL_PIECES)}"
             )
-        if len(self.ids) < len(self.pieces):
-            piece, count = Counter(self.pieces).most_common(1)[0]
-            raise InputError(f"the vocabulary holds {piece!r} {count} times; expected it once")
+
+    def _refuse_unusable_pieces(self) -> None:
+        """A line that is no piece of its own would shift or hide the ids of others."""
+        first_lines: dict[str, int] = {}
+        for line, piece in enumerate(self.pieces, start=1):
+            first = first_lines.setdefault(piece, line)
+            if not piece.strip(string.whitespace):
+                raise InputError(
+                    f"line {line} of the vocabulary is blank; a piece's id is its line number, so "
+                    "put the piece there that belongs there, or [unusedN]"
+                )
+            if not _ASCII_SPACES.isdisjoint(piece):
+                raise InputError(
+                    f"line {line} of the vocabulary, {piece!r}, holds white space; expected one "
+                    "piece a line and nothing else"
+                )
+            if first != line:
+                raise InputError(
+                    f"lines {first} and {line} of the vocabulary are both {piece!r}; expected each "
+                    "piece once: name the second [unusedN] to keep the ids of the others"
+                )
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "Vocabulary":

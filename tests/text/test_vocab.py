@@ -3,6 +3,8 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
+SPECIALS = "".join(f"{piece}\n" for piece in SPECIAL_PIECES).encode()
+
 
 def test_ids_are_line_numbers(tmp_path):
     path = tmp_path / "vocab.txt"
@@ -27,8 +29,17 @@ def test_saved_file_is_read_back(tmp_path):
     [
         (b"", "the vocabulary is empty; expected one piece a line"),
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", r"the vocabulary lacks \[MASK\]; BERT needs"),
-        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\na\n", "holds 'a' 2 times; expected it once"),
+        (SPECIALS + b"a\nb\na\na\n", "lines 6 and 8 of the vocabulary are both 'a'; expected each"),
+        (SPECIALS + b"a\n\nb\n", "line 7 of the vocabulary is blank; a piece's id is its line"),
+        (SPECIALS + b"a\n \t\r\nb\n", "line 7 of the vocabulary is blank"),
+        (SPECIALS + b"a\n\n", "line 7 of the vocabulary is blank"),
+        (SPECIALS + b"the\t17\n", r"line 6 of the vocabulary, 'the\\t17', holds white space"),
+        (
+            SPECIALS.replace(b"\n", b"\r"),
+            r"line 1 of the vocabulary, '\[PAD\]\\r.*holds white space",
+        ),
         (b"[PAD]\n\xff\n", "line 2 is not UTF-8"),
+        ("[PAD]\n".encode("utf-16"), "line 1 is not UTF-8"),
     ],
 )
 def test_unusable_files_are_named(tmp_path, content, told):
@@ -36,6 +47,22 @@ def test_unusable_files_are_named(tmp_path, content, told):
     path.write_bytes(content)
     with pytest.raises(InputError, match=f"^{path}.*{told}"):
         Vocabulary.from_file(path)
+
+
+def test_white_space_beyond_ascii_is_a_piece_as_in_the_chinese_vocabulary_of_google(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(SPECIALS + "\u2028\n##\u2028\n\u00a0\n\u3000\n\u200b\n日\n".encode())
+    vocabulary = Vocabulary.from_file(path)
+    assert vocabulary.pieces[5:] == ("\u2028", "##\u2028", "\u00a0", "\u3000", "\u200b", "日")
+    vocabulary.save(tmp_path / "again.txt")
+    assert (tmp_path / "again.txt").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(("name", "size"), [("uncased", 30522), ("cased", 28996)])
+def test_published_vocabularies_load(shared_data, name, size):
+    vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{name}-vocab.txt")
+    assert len(vocabulary) == size
+    assert vocabulary.mask_id == 103
 
 
 def test_missing_file(tmp_path):
