@@ -62,6 +62,7 @@ class _RemoteFile(io.RawIOBase):
     def __init__(self, path: str):
         import tensorflow as tf
 
+        self.name = path
         self._file = tf.io.gfile.GFile(path, "rb")
         self._size = self._file.size()
 

@@ -1,11 +1,75 @@
-"""Text files come in; documents, each a list of lines, go out one after the other."""
+"""Files, folders, globs and TFDS names come in; units of work, then lines of text, go out.
+
+A unit is a piece of the corpus that one job reads. What all units give, in their order, is the
+corpus, wherever it was cut: a document is never divided between two of them.
+"""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from bert_keras.storage import existing_file, text_lines
+from tfrecords_tools.formats import recognised
+from tfrecords_tools.parts import Part, Unit, grouped
+from tfrecords_tools.places import files, fingerprint
+from tfrecords_tools.repairs import Place, Repairs
+from tfrecords_tools.text_formats import articles, json_lines, plain
+
+READERS: dict[str, Callable[..., Iterator[list[str]]]] = {
+    "text": plain,
+    "wikiextractor": articles,
+    "jsonl": json_lines,
+}
+
+
+def units(
+    places: Sequence[str | os.PathLike], *, unit_bytes: int, text_field: str = "text"
+) -> list[Unit]:
+    """The corpus cut into pieces of about `unit_bytes`, in a fixed order.
+
+    Raises InputError where a place does not exist or a file is no text.
+    """
+    parts = (
+        part
+        for path in files(places)
+        for part in _parts(path, unit_bytes=unit_bytes, text_field=text_field)
+    )
+    return grouped(parts, unit_bytes=unit_bytes)
+
+
+def lines_of(unit: Unit, *, repairs: Repairs, errors: str = "fail") -> Iterator[str]:
+    """The lines of text, stripped; "" once behind every document, as at the end of every file.
+
+    What is dropped or mended is counted in `repairs`. Raises InputError for what cannot be read,
+    and, with `errors` "fail" (not "skip", "replace"), for a line that is not UTF-8.
+    """
+    for part in unit:
+        if not part.num_bytes:
+            repairs.note("empty_files", Place(part.path, 1))
+            continue
+        num_lines, is_open = 0, False
+        for texts in READERS[part.format](part, repairs=repairs, errors=errors):
+            for text in texts:
+                if text:
+                    yield text
+                    num_lines += 1
+                    is_open = True
+                elif is_open:
+                    yield ""
+                    is_open = False
+        if is_open:
+            yield ""
+        repairs.note_text(part.path, num_lines)
+
+
+def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Part]:
+    size = fingerprint(path)["bytes"]
+    kind = recognised(path)
+    step = unit_bytes if "." not in kind else size
+    for start in range(0, size, step) if size else [0]:
+        end = min(size, start + step)
+        yield Part(path, kind, start, end, end - start, text_field)
 
 
 def lines(files: Iterable[str | os.PathLike], *, stage: str) -> Iterator[str]:

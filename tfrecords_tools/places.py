@@ -1,0 +1,109 @@
+"""What a user names as a corpus comes in; its files, in a fixed order, and their digests go out."""
+
+import glob
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from bert_keras.errors import InputError
+from bert_keras.storage import is_remote, open_file
+
+TFDS = "tfds:"
+
+
+@dataclass(frozen=True)
+class _FileSystem:
+    exists: Callable[[str], bool]
+    isdir: Callable[[str], bool]
+    walk: Callable[[str], Iterable]
+    glob: Callable[[str], list[str]]
+
+
+def files(places: Sequence[str | os.PathLike]) -> list[str]:
+    """Every file meant by files, folders, globs and remote paths; tfds: names stay as they are.
+
+    Places keep their order; what a folder or a glob holds is sorted by path. In folders, names
+    that begin with "." or "_" are left out, as the notes of other programs. Raises InputError for
+    what does not exist or holds no files.
+    """
+    found: list[str] = []
+    for place in map(os.fspath, places):
+        found += [place] if place.startswith(TFDS) else _files_of(place)
+    if not found:
+        raise InputError("the corpus is empty: no files were named; name files, folders or globs")
+    return found
+
+
+def _files_of(place: str) -> list[str]:
+    system = _file_system(place)
+    try:
+        if system.isdir(place):
+            return _files_below(place, system)
+        if system.exists(place):
+            return [_regular(place)]
+        matches = sorted(system.glob(place)) if glob.has_magic(place) else []
+        if not matches:
+            kind = "matches no file" if glob.has_magic(place) else "does not exist"
+            raise InputError(f"{place} {kind}; expected a file, a folder or a glob of text")
+        return [
+            path
+            for match in matches
+            for path in (_files_below(match, system) if system.isdir(match) else [_regular(match)])
+        ]
+    except Exception as error:
+        if not is_remote(place) or isinstance(error, InputError):
+            raise
+        raise InputError(f"{place} cannot be reached through TensorFlow ({error})") from error
+
+
+def _file_system(place: str) -> _FileSystem:
+    if is_remote(place):
+        import tensorflow as tf
+
+        own = tf.io.gfile
+        return _FileSystem(own.exists, own.isdir, own.walk, own.glob)
+    return _FileSystem(os.path.exists, os.path.isdir, os.walk, partial(glob.glob, recursive=True))
+
+
+def _files_below(folder: str, system: _FileSystem) -> list[str]:
+    found = sorted(_seen(folder, system))
+    if not found:
+        raise InputError(f"{folder} is a folder without files; expected text files in it")
+    return found
+
+
+def _seen(folder: str, system: _FileSystem) -> Iterator[str]:
+    for inside, folders, names in system.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for name in names:
+            if not name.startswith((".", "_")):
+                yield _regular(os.path.join(inside, name))
+
+
+def _regular(path: str) -> str:
+    if not is_remote(path) and not stat.S_ISREG(os.stat(path).st_mode):
+        raise InputError(
+            f"{path} is a pipe or a device, which cannot be read twice; write it to a file first"
+        )
+    return path
+
+
+def fingerprint(path: str) -> dict:
+    """What tells without reading that a file was changed: its "bytes" and "modified" (ns)."""
+    if is_remote(path):
+        import tensorflow as tf
+
+        status = tf.io.gfile.stat(path)
+        return {"path": path, "bytes": status.length, "modified": status.mtime_nsec}
+    status = os.stat(path)
+    return {"path": path, "bytes": status.st_size, "modified": status.st_mtime_ns}
+
+
+def digest(path: str) -> dict:
+    """What the manifest says of a file: its "path", "bytes" and "sha256"."""
+    with open_file(path) as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"path": path, "bytes": file.tell(), "sha256": sha256}

@@ -1,0 +1,105 @@
+"""What was dropped or repaired while a corpus was read: counted by name, the first places kept."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from bert_keras.errors import InputError
+from bert_keras.storage import open_file
+
+NUM_PLACES = 5  # remembered of each kind
+REMARKS = {  # name in the manifest: what it says to a person
+    "empty_files": "files are empty",
+    "files_without_text": "files hold no text",
+    "lines_not_utf8_dropped": "lines were not UTF-8 and were dropped",
+    "lines_not_utf8_replaced": "lines were not UTF-8; their bad bytes became U+FFFD",
+    "long_lines_cut": "lines were too long to hold in memory and were cut at white space",
+    "records_damaged_dropped": "records could not be read and were dropped",
+    "records_without_text": "records have no text",
+    "control_characters": "control characters, which the tokenizer leaves out",
+    "lone_carriage_returns": "carriage returns inside lines, read as white space",
+}
+_READ_AT_ONCE = 1 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line, row or example of a file; `number` counts from 1, lines from byte `start` on."""
+
+    path: str
+    number: int
+    noun: str = "line"
+    start: int = 0
+
+    def described(self) -> str:
+        """In words, counted from the top of the file: what stands before `start` is read for it."""
+        return f"{self.path}, {self.noun} {self.number + self._lines_before():,}"
+
+    def _lines_before(self) -> int:
+        count, left = 0, self.start
+        if left:
+            with open_file(self.path) as file:
+                while data := file.read(min(left, _READ_AT_ONCE)):
+                    count += data.count(b"\n")
+                    left -= len(data)
+        return count
+
+
+@dataclass
+class Repairs:
+    """Adds up: the repairs of all units are those of the corpus, however it was cut."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    places: dict[str, tuple[Place, ...]] = field(default_factory=dict)
+    text_lines: Counter[str] = field(default_factory=Counter)  # by file; those of no bytes apart
+
+    def note(self, name: str, place: Place, *, count: int = 1) -> None:
+        self.counts[name] += count
+        places = self.places.get(name, ())
+        if len(places) < NUM_PLACES:
+            self.places[name] = (*places, place)
+
+    def note_text(self, path: str, num_lines: int) -> None:
+        self.text_lines[path] = self.text_lines.get(path, 0) + num_lines
+
+    def __add__(self, other: "Repairs") -> "Repairs":
+        total = Repairs(Counter(self.counts), dict(self.places), Counter(self.text_lines))
+        total.counts.update(other.counts)
+        total.text_lines.update(other.text_lines)
+        for name, places in other.places.items():
+            total.places[name] = (*total.places.get(name, ()), *places)[:NUM_PLACES]
+        return total
+
+    def summary(self) -> dict[str, int]:
+        """Counts by name for the manifest; a name that is absent stands for none."""
+        counts = {**self.counts, "files_without_text": len(self._silent_files())}
+        return {name: counts[name] for name in REMARKS if counts.get(name)}
+
+    def remarks(self) -> list[str]:
+        """One sentence for each name, with the first places."""
+        return [
+            f"{count:,} {REMARKS[name]} ({self._where(name, count)})"
+            for name, count in self.summary().items()
+        ]
+
+    def expect_text(self) -> None:
+        """InputError where not one line of text was read."""
+        if not any(self.text_lines.values()):
+            count = self.counts["empty_files"] + len(self._silent_files())
+            paths = [place.path for place in self.places.get("empty_files", ())]
+            names = _first([*paths, *self._silent_files()], count) if count else "no files"
+            raise InputError(f"the corpus holds no text ({names}); expected one paragraph a line")
+
+    def _silent_files(self) -> list[str]:
+        return [path for path, count in self.text_lines.items() if not count]
+
+    def _where(self, name: str, count: int) -> str:
+        if name == "files_without_text":
+            return _first(self._silent_files(), count)
+        places = self.places[name]
+        if name == "empty_files":
+            return _first([place.path for place in places], count)
+        return _first([place.described() for place in places], count)
+
+
+def _first(names: list[str], count: int) -> str:
+    return "; ".join(names[:NUM_PLACES]) + ("; ..." if count > NUM_PLACES else "")
