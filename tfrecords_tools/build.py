@@ -42,6 +42,7 @@ class BuildSettings:
 
     def __post_init__(self):
         PretrainingSchema(self.max_length, self.max_predictions)
+        MaskingPolicy(max_predictions=self.max_predictions)
         for name in ("duplicates", "shards"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; expected at least 1")

@@ -54,9 +54,7 @@ def common_schema(files: Sequence[str]) -> PretrainingSchema:
     for file, schema in schemas.items():
         if schema != schemas[first]:
             raise InputError(
-                f"{file} holds records of {schema.max_length} positions and "
-                f"{schema.max_predictions} predictions, but {first} of "
-                f"{schemas[first].max_length} and {schemas[first].max_predictions}; give one kind"
+                f"{file} holds records of {schema}, but {first} of {schemas[first]}; give one kind"
             )
     return schemas[first]
 

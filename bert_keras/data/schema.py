@@ -12,33 +12,67 @@ from bert_keras.errors import InputError
 SEQUENCE_FEATURES = ("input_ids", "input_mask", "segment_ids")  # int64 [L]
 PREDICTION_FEATURES = ("masked_lm_positions", "masked_lm_ids")  # int64 [P], padded with 0
 WEIGHTS_FEATURE = "masked_lm_weights"  # float32 [P], 0 where padded
-LABEL_FEATURE = "next_sentence_labels"  # int64 [1]
+LABEL_FEATURE = "next_sentence_labels"  # int64 [S]
+# Where several sequences share a record: attention stays within equal `sequence_ids`, which count
+# from 1 and are 0 where padded; `position_ids` begin at 0 with each [CLS].
+PACKING_FEATURES = ("position_ids", "sequence_ids")  # int64 [L]
+LABEL_POSITIONS_FEATURE = "next_sentence_positions"  # int64 [S], of each [CLS], padded with 0
+LABEL_WEIGHTS_FEATURE = "next_sentence_weights"  # float32 [S], 0 where padded
+_FLOATS = (WEIGHTS_FEATURE, LABEL_WEIGHTS_FEATURE)
 
 
 @dataclass(frozen=True)
 class PretrainingSchema:
-    """Records of `max_length` positions (L) with room for `max_predictions` answers (P)."""
+    """Records of `max_length` positions (L) with room for `max_predictions` answers (P).
+
+    Without room for answers they hold plain ids, to be masked when they are read. `has_labels`
+    tells whether each sequence has a label. Up to `max_sequences` (S) share a record; without
+    labels nothing in a record depends on their number, and any over 1 reads L // 3, the most there
+    can be.
+    """
 
     max_length: int = 128
     max_predictions: int = 20
+    has_labels: bool = True
+    max_sequences: int = 1
 
     def __post_init__(self):
         if self.max_length < 5:
             raise InputError(
                 f"max_length is {self.max_length}; expected at least 5: [CLS] A [SEP] B [SEP]"
             )
-        if self.max_predictions < 1:
-            raise InputError(f"max_predictions is {self.max_predictions}; expected at least 1")
+        for name, least in (("max_predictions", 0), ("max_sequences", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"{name} is {getattr(self, name)}; expected at least {least}")
+        if self.max_sequences > 1 and not self.has_labels:
+            object.__setattr__(self, "max_sequences", max(2, self.max_length // 3))
 
     @property
     def lengths(self) -> dict[str, int]:
         """How many values each feature holds, in the order in which records are written."""
-        return dict(
-            sorted(
-                [(name, self.max_length) for name in SEQUENCE_FEATURES]
-                + [(name, self.max_predictions) for name in PREDICTION_FEATURES]
-                + [(WEIGHTS_FEATURE, self.max_predictions), (LABEL_FEATURE, 1)]
+        lengths = dict.fromkeys(SEQUENCE_FEATURES, self.max_length)
+        if self.max_predictions:
+            lengths |= dict.fromkeys((*PREDICTION_FEATURES, WEIGHTS_FEATURE), self.max_predictions)
+        if self.is_packed:
+            lengths |= dict.fromkeys(PACKING_FEATURES, self.max_length)
+        if self.has_labels:
+            lengths[LABEL_FEATURE] = self.max_sequences
+        if self.has_labels and self.is_packed:
+            lengths |= dict.fromkeys(
+                (LABEL_POSITIONS_FEATURE, LABEL_WEIGHTS_FEATURE), self.max_sequences
             )
+        return dict(sorted(lengths.items()))
+
+    @property
+    def is_packed(self) -> bool:
+        return self.max_sequences > 1
+
+    def __str__(self) -> str:
+        labels = "with" if self.has_labels else "without"
+        packed = f", up to {self.max_sequences} sequences each" if self.is_packed else ""
+        return (
+            f"{self.max_length} positions and {self.max_predictions} predictions, {labels} "
+            f"next sentence labels{packed}"
         )
 
     def parsing_spec(self) -> dict:
@@ -81,7 +115,7 @@ def schema_of(path: str | os.PathLike) -> PretrainingSchema:
 
 def _checked(path: str, features) -> PretrainingSchema:
     """The schema that the features of one parsed record fit, or an InputError."""
-    needed = PretrainingSchema().lengths
+    needed = _kind(features).lengths
     missing = [name for name in needed if name not in features]
     if missing:
         found = ", ".join(sorted(features)) or "no features"
@@ -90,7 +124,12 @@ def _checked(path: str, features) -> PretrainingSchema:
             f"(it has {found})"
         )
     values = {name: getattr(features[name], _field(name)).value for name in needed}
-    schema = PretrainingSchema(len(values["input_ids"]), len(values["masked_lm_positions"]))
+    schema = PretrainingSchema(
+        len(values["input_ids"]),
+        len(values.get("masked_lm_positions", ())),
+        has_labels=LABEL_FEATURE in values,
+        max_sequences=max(2, len(values.get(LABEL_FEATURE, ()))) if "sequence_ids" in values else 1,
+    )
     for name, length in schema.lengths.items():
         if len(values[name]) != length:
             raise InputError(
@@ -99,11 +138,25 @@ def _checked(path: str, features) -> PretrainingSchema:
     return schema
 
 
+def _kind(names) -> PretrainingSchema:
+    """A schema with the features that belong with those of `names`, whatever their lengths."""
+
+    def has_any(*features):
+        return any(name in names for name in features)
+
+    of_packed_labels = (LABEL_POSITIONS_FEATURE, LABEL_WEIGHTS_FEATURE)
+    return PretrainingSchema(
+        max_predictions=int(has_any(*PREDICTION_FEATURES, WEIGHTS_FEATURE)),
+        has_labels=has_any(LABEL_FEATURE, *of_packed_labels),
+        max_sequences=1 + has_any(*PACKING_FEATURES, *of_packed_labels),
+    )
+
+
 def _field(name: str) -> str:
-    return "float_list" if name == WEIGHTS_FEATURE else "int64_list"
+    return "float_list" if name in _FLOATS else "int64_list"
 
 
 def _dtype(name: str):
     import tensorflow as tf
 
-    return tf.float32 if name == WEIGHTS_FEATURE else tf.int64
+    return tf.float32 if name in _FLOATS else tf.int64

@@ -16,12 +16,16 @@ def example(number: int, **changes) -> bytes:
         "masked_lm_weights": [1.0, 0.0],
         "next_sentence_labels": [number % 2],
     } | changes
+    return serialized(**{name: value for name, value in values.items() if value is not None})
+
+
+def serialized(**values) -> bytes:
+    """A record of these features; floats make a list of floats."""
     features = {
         name: tf.train.Feature(float_list=tf.train.FloatList(value=value))
         if any(isinstance(each, float) for each in value)
         else tf.train.Feature(int64_list=tf.train.Int64List(value=value))
         for name, value in values.items()
-        if value is not None
     }
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
@@ -42,6 +46,11 @@ def write(tmp_path):
 @pytest.fixture
 def make_example():
     return example
+
+
+@pytest.fixture
+def record():
+    return serialized
 
 
 @pytest.fixture

@@ -25,13 +25,86 @@ def test_parsing_spec_types():
     assert spec["segment_ids"].shape == [64]
 
 
+KINDS = {
+    "pairs": PretrainingSchema(8, 2),
+    "no labels": PretrainingSchema(8, 2, has_labels=False),
+    "plain ids": PretrainingSchema(8, 0),
+    "plain ids, no labels": PretrainingSchema(8, 0, has_labels=False),
+    "packed": PretrainingSchema(8, 2, max_sequences=3),
+    "packed, no labels": PretrainingSchema(8, 2, has_labels=False, max_sequences=2),
+    "packed plain ids": PretrainingSchema(8, 0, has_labels=False, max_sequences=2),
+}
+
+
+def test_features_of_each_kind():
+    lengths = {kind: schema.lengths for kind, schema in KINDS.items()}
+    assert lengths["plain ids, no labels"] == {"input_ids": 8, "input_mask": 8, "segment_ids": 8}
+    assert lengths["plain ids"] == {"next_sentence_labels": 1} | lengths["plain ids, no labels"]
+    masks = {"masked_lm_positions": 2, "masked_lm_ids": 2, "masked_lm_weights": 2}
+    assert lengths["no labels"] == masks | lengths["plain ids, no labels"]
+    packing = {"position_ids": 8, "sequence_ids": 8}
+    assert lengths["packed plain ids"] == packing | lengths["plain ids, no labels"]
+    assert lengths["packed, no labels"] == packing | lengths["no labels"]
+    assert lengths["packed"] == lengths["packed, no labels"] | {
+        "next_sentence_labels": 3,
+        "next_sentence_positions": 3,
+        "next_sentence_weights": 3,
+    }
+    assert all(list(each) == sorted(each) for each in lengths.values())
+
+
+def zeros(schema):
+    """A record of this kind."""
+    return {
+        name: [0.0 if "weights" in name else 0] * length for name, length in schema.lengths.items()
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_read_off_its_first_record(write, record, kind):
+    assert schema_of(write("a.tfrecord", [record(**zeros(KINDS[kind]))])) == KINDS[kind]
+
+
+def test_without_labels_the_number_of_sequences_leaves_no_trace():
+    schemas = {PretrainingSchema(128, 0, has_labels=False, max_sequences=n) for n in (2, 8, 42)}
+    assert [schema.max_sequences for schema in schemas] == [42]
+
+
+@pytest.mark.parametrize(
+    ("kind", "dropped", "told"),
+    [
+        ("packed", "position_ids", "lacks position_ids"),
+        ("packed", "next_sentence_labels", "lacks next_sentence_labels"),
+        ("packed", "next_sentence_weights", "lacks next_sentence_weights"),
+        ("packed, no labels", "sequence_ids", "lacks sequence_ids"),
+        ("no labels", "masked_lm_positions", "lacks masked_lm_positions"),
+        ("plain ids", "input_mask", "lacks input_mask"),
+    ],
+)
+def test_half_a_kind(write, record, kind, dropped, told):
+    features = zeros(KINDS[kind])
+    del features[dropped]
+    with pytest.raises(InputError, match=told):
+        schema_of(write("half.tfrecord", [record(**features)]))
+
+
+def test_packed_records_have_a_label_for_each_sequence(write, record):
+    features = zeros(KINDS["packed"]) | {"next_sentence_labels": [1]}
+    with pytest.raises(InputError, match="next_sentence_labels holds 1 int64_list values; exp"):
+        schema_of(write("a.tfrecord", [record(**features)]))
+
+
 def test_schema_is_read_off_a_file_of_the_original_kind(write, make_example):
     assert schema_of(write("a.tfrecord", [make_example(7)])) == PretrainingSchema(8, 2)
 
 
 @pytest.mark.parametrize(
     ("settings", "told"),
-    [({"max_length": 4}, "max_length is 4; expected at least 5"), ({"max_predictions": 0}, "is 0")],
+    [
+        ({"max_length": 4}, "max_length is 4; expected at least 5"),
+        ({"max_predictions": -1}, "max_predictions is -1; expected at least 0"),
+        ({"max_sequences": 0}, "max_sequences is 0; expected at least 1"),
+    ],
 )
 def test_impossible_schemas(settings, told):
     with pytest.raises(InputError, match=told):
