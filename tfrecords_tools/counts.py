@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
+from bert_keras.data.schema import LABEL_FEATURE, LABEL_WEIGHTS_FEATURE, WEIGHTS_FEATURE
 from bert_keras.text.vocab import Vocabulary
 
 
@@ -38,4 +38,4 @@ def counted(features: dict[str, np.ndarray], *, vocabulary: Vocabulary) -> dict[
 def is_labelled(features: dict[str, np.ndarray]) -> np.ndarray:
     """bool [B,S]: which labels count; without packing every one."""
     labels = features[LABEL_FEATURE]
-    return features.get("next_sentence_weights", np.ones_like(labels)) > 0
+    return features.get(LABEL_WEIGHTS_FEATURE, np.ones_like(labels)) > 0

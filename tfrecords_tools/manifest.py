@@ -5,7 +5,7 @@
 
 import hashlib
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.data.schema import PretrainingSchema
@@ -34,7 +34,7 @@ class Manifest:
 
     path: Path
     shards: dict[str, Shard]  # by the name of the file
-    schema: dict[str, int | bool]
+    schema: PretrainingSchema
     vocabulary_sha256: str
 
     @classmethod
@@ -58,19 +58,11 @@ class Manifest:
             return cls(
                 path=path,
                 shards={shard.file: shard for shard in shards},
-                schema=dict(values["schema"]),
+                schema=PretrainingSchema(**values["schema"]),
                 vocabulary_sha256=values["vocabulary"]["sha256"],
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is not what bert-tfrecords build wrote") from error
-
-    def other_schema(self, schema: PretrainingSchema) -> list[str]:
-        """Where the records are of another kind than the manifest says, in words."""
-        return [
-            f"{name} is {value}, not {self.schema[name]}"
-            for name, value in asdict(schema).items()
-            if name in self.schema and value != self.schema[name]
-        ]
 
     def is_vocabulary(self, vocabulary: Vocabulary) -> bool:
         """Whether the records were written with this one."""
@@ -83,9 +75,3 @@ _PROMISED = ("file", "records", "bytes", "sha256")
 def vocabulary_sha256(vocabulary: Vocabulary) -> str:
     """The digest of the file that `Vocabulary.save` writes."""
     return hashlib.sha256("".join(f"{p}\n" for p in vocabulary.pieces).encode()).hexdigest()
-
-
-def file_sha256(path: str | os.PathLike) -> str:
-    """The digest of a file, read in blocks."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

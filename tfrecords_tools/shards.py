@@ -10,7 +10,8 @@ from pathlib import Path
 
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.manifest import MANIFEST, Manifest, Shard, file_sha256
+from tfrecords_tools.manifest import MANIFEST, Manifest, Shard
+from tfrecords_tools.places import digest
 
 
 class Shards:
@@ -28,7 +29,7 @@ class Shards:
         }
         self._whole_folders = {Path(folder) for folder in whole_folders}
         self._sizes = {file: os.path.getsize(file) for file in files}
-        self._digests: dict[str, Future[str]] = {}
+        self._digests: dict[str, Future[dict]] = {}
         self._pool = ThreadPoolExecutor(1)
 
     def promised(self, file: str) -> Shard | None:
@@ -40,7 +41,7 @@ class Shards:
         """Begins to read the file for its digest, where that is needed."""
         has_twin = list(self._sizes.values()).count(self._sizes[file]) > 1
         if self.promised(file) or has_twin:
-            self._digests[file] = self._pool.submit(file_sha256, file)
+            self._digests[file] = self._pool.submit(digest, file)
 
     def faults_of_folders(self, *, schema: PretrainingSchema, vocabulary: Vocabulary) -> list[str]:
         """Shards that are missing or unknown, another vocabulary, another kind of records."""
@@ -51,10 +52,10 @@ class Shards:
                     f"{manifest.path} names another vocabulary than this one of {len(vocabulary)} "
                     "pieces; give the one that the records were written with"
                 )
-            if other := manifest.other_schema(schema):
+            if manifest.schema != schema:
                 faults.append(
-                    f"the records in {folder} are of another kind than {MANIFEST} says: "
-                    + ", ".join(other)
+                    f"the records in {folder} are of {schema}, but {MANIFEST} beside them says "
+                    f"{manifest.schema}"
                 )
             if folder in self._whole_folders:
                 here = {Path(file).name for file in self.files if Path(file).parent == folder}
@@ -82,8 +83,8 @@ class Shards:
     def faults_of_contents(self) -> list[str]:
         """Files that were altered, and files that hold the same bytes as another."""
         faults, first_with = [], {}
-        for file, digest in self._digests.items():
-            sha256, shard = digest.result(), self.promised(file)
+        for file, found in self._digests.items():
+            sha256, shard = found.result()["sha256"], self.promised(file)
             twin = first_with.setdefault(sha256, file)
             if twin != file:
                 faults.append(f"{file} holds the same records as {twin}; remove one of them")

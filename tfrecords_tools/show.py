@@ -1,18 +1,34 @@
 """Record files and their vocabulary come in; a few records go out as text with their answers."""
 
 import os
-import textwrap
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple, TextIO
 
 import numpy as np
 
 from bert_keras.data.records import common_schema
-from bert_keras.data.schema import LABEL_FEATURE
+from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
+from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.check import every_file, parsed_batches, verify
+from tfrecords_tools.check import every_file, parsed_batches
+from tfrecords_tools.counts import is_labelled
+from tfrecords_tools.verify import verify
 
 WIDTH = 100
+LABELS = ("true next", "random next")
+# What a predicted piece shows: SGR codes of bold and a colour that reads on dark and on light.
+MASKED, REPLACED, KEPT = "1;36", "1;31", "1;32"
+SPECIAL, UNKNOWN = "2", "1;35"
+
+
+class Part(NamedTuple):
+    """A piece as it is printed, its colour ("" for none), and whether it goes on with a word."""
+
+    text: str
+    colour: str = ""
+    is_continued: bool = False
 
 
 def shown(
@@ -20,37 +36,129 @@ def shown(
     *,
     vocabulary: Vocabulary,
     count: int,
+    start: int = 1,
+    is_coloured: bool = False,
 ) -> Iterator[str]:
-    """The first `count` records, one text each; a predicted piece reads `{shown=answer}`."""
+    """`count` records from number `start` on, one text each; a predicted piece is {shown=answer}.
+
+    Records are numbered from 1 through all files.
+    """
+    if start < 1:
+        raise InputError(f"record {start} was asked for; expected 1 or more")
     files = every_file(records)
-    return islice(_texts(files, vocabulary), count)
-
-
-def _texts(files: list[str], vocabulary: Vocabulary) -> Iterator[str]:
     schema = common_schema(files)
-    for file in files:
-        first = 0
-        for features in parsed_batches(file, schema=schema):
-            verify(features, file=file, first=first, vocabulary=vocabulary)
-            for row in range(len(features["input_ids"])):
-                record = {name: values[row] for name, values in features.items()}
-                name = f"{os.path.basename(file)}, record {first + row + 1}"
-                yield f"{name}: {text_of(record, vocabulary=vocabulary)}"
-            first += len(features["input_ids"])
+
+    def texts() -> Iterator[str]:
+        before = 0
+        for file in files:
+            first = 0
+            for features in parsed_batches(file, schema=schema):
+                size = len(features["input_ids"])
+                verify(features, file=file, first=first, vocabulary=vocabulary)
+                for row in range(max(start - 1 - before, 0), size):
+                    record = {name: values[row] for name, values in features.items()}
+                    text = text_of(record, vocabulary=vocabulary, is_coloured=is_coloured)
+                    yield f"{os.path.basename(file)}, record {first + row + 1}: {text}"
+                first += size
+                before += size
+        if before < start:
+            raise InputError(f"record {start} was asked for; there are {before:,}")
+
+    return islice(texts(), count)
 
 
-def text_of(record: dict[str, np.ndarray], *, vocabulary: Vocabulary) -> str:
-    """One record, features [n], wrapped: label, then pieces joined to words."""
-    words = [vocabulary.pieces[number] for number in record["input_ids"]]
-    for position, answer, weight in zip(
-        record["masked_lm_positions"],
-        record["masked_lm_ids"],
-        record["masked_lm_weights"],
-        strict=True,
-    ):
-        if weight > 0:
-            words[position] = f"{{{words[position]}={vocabulary.pieces[answer]}}}"
-    label = "random next" if record[LABEL_FEATURE][0] else "true next"
-    text = " ".join(words[: int(record["input_mask"].sum())]).replace(" ##", "")
-    wrapped = textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
-    return f"{label}\n{textwrap.indent(wrapped, '  ')}"
+def legend(*, is_coloured: bool) -> str:
+    """What the marks of a predicted piece mean."""
+    marks = [
+        Part("{[MASK]=answer} masked", MASKED),
+        Part("{other=answer} replaced", REPLACED),
+        Part("{answer=answer} kept", KEPT),
+    ]
+    return ", ".join(_printed(mark, is_coloured=is_coloured) for mark in marks)
+
+
+def takes_colour(stream: TextIO = sys.stdout) -> bool:
+    """Whether colours belong on this stream: a terminal that can, and nobody said NO_COLOR."""
+    return (
+        stream.isatty()
+        and not os.environ.get("NO_COLOR")  # no-color.org: any text but the empty one
+        and os.environ.get("TERM") != "dumb"
+    )
+
+
+def text_of(
+    record: dict[str, np.ndarray], *, vocabulary: Vocabulary, is_coloured: bool = False
+) -> str:
+    """One record, features [n], wrapped: its label, then pieces joined to words.
+
+    Packed sequences stand one under the other.
+    """
+    length = int(record["input_mask"].sum())
+    parts = _parts(record, length, vocabulary)
+    labels = _labels(record)
+    if "sequence_ids" not in record:
+        head = labels[0] if labels else f"{length} pieces"
+        return "\n".join([head, *_lines(parts, indent="  ", is_coloured=is_coloured)])
+    sequence_ids = record["sequence_ids"][:length]
+    num_sequences = int(sequence_ids.max(initial=0))
+    text = [f"{num_sequences} sequences"]
+    for number in range(1, num_sequences + 1):
+        own = np.nonzero(sequence_ids == number)[0]
+        label = f", {labels[number - 1]}" if labels else ""
+        text.append(f"  sequence {number}: {len(own)} pieces{label}")
+        text += _lines([parts[place] for place in own], indent="    ", is_coloured=is_coloured)
+    return "\n".join(text)
+
+
+def _labels(record: dict[str, np.ndarray]) -> list[str]:
+    """The labels that count, in words."""
+    if LABEL_FEATURE not in record:
+        return []
+    return [LABELS[label] for label in record[LABEL_FEATURE][is_labelled(record)]]
+
+
+def _parts(record: dict[str, np.ndarray], length: int, vocabulary: Vocabulary) -> list[Part]:
+    """Every piece as it is printed."""
+    specials = {vocabulary.cls_id: SPECIAL, vocabulary.sep_id: SPECIAL, vocabulary.unk_id: UNKNOWN}
+    ids = record["input_ids"][:length].tolist()
+    answers = {}
+    if WEIGHTS_FEATURE in record:
+        is_counted = record[WEIGHTS_FEATURE] > 0
+        positions = record["masked_lm_positions"][is_counted].tolist()
+        answers = dict(zip(positions, record["masked_lm_ids"][is_counted].tolist(), strict=True))
+    parts, can_continue = [], False
+    for position, number in enumerate(ids):
+        piece = vocabulary.pieces[number]
+        answer = vocabulary.pieces[answers.get(position, number)]
+        is_continued = can_continue and answer.startswith("##")
+        if position in answers:
+            colour = {vocabulary.mask_id: MASKED, answers[position]: KEPT}.get(number, REPLACED)
+            parts.append(Part(f"{{{piece}={answer}}}", colour, is_continued))
+        else:
+            text = piece.removeprefix("##") if is_continued else piece
+            parts.append(Part(text, specials.get(number, ""), is_continued))
+        can_continue = specials.get(number) != SPECIAL
+    return parts
+
+
+def _lines(parts: Sequence[Part], *, indent: str, is_coloured: bool) -> list[str]:
+    """Pieces joined to words and words to lines of at most `WIDTH`."""
+    words: list[list[Part]] = []
+    for part in parts:
+        if part.is_continued:
+            words[-1].append(part)
+        else:
+            words.append([part])
+    lines, room = [], 0
+    for word in words:
+        size = sum(len(part.text) for part in word)
+        if size > room:
+            lines.append([])
+            room = WIDTH - len(indent)
+        lines[-1].append("".join(_printed(part, is_coloured=is_coloured) for part in word))
+        room -= size + 1
+    return [indent + " ".join(line) for line in lines]
+
+
+def _printed(part: Part, *, is_coloured: bool) -> str:
+    return f"\x1b[{part.colour}m{part.text}\x1b[0m" if is_coloured and part.colour else part.text

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
+from bert_keras.data.schema import (
+    LABEL_FEATURE,
+    LABEL_POSITIONS_FEATURE,
+    LABEL_WEIGHTS_FEATURE,
+    WEIGHTS_FEATURE,
+)
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 
@@ -81,14 +86,14 @@ def _packing_faults(features: dict[str, np.ndarray], vocabulary: Vocabulary) -> 
         "a sequence does not begin with [CLS]",
         begins & (features["input_ids"] != vocabulary.cls_id),
     )
-    if "next_sentence_positions" in features:
-        is_counted = features["next_sentence_weights"] > 0
+    if LABEL_POSITIONS_FEATURE in features:
+        is_counted = features[LABEL_WEIGHTS_FEATURE] > 0
         number = 1 + np.arange(is_counted.shape[1])
         yield (
             "not every sequence has its label",
             is_counted != (number <= sequences.max(1)[:, None]),
         )
-        places = np.clip(features["next_sentence_positions"], 0, column[-1])
+        places = np.clip(features[LABEL_POSITIONS_FEATURE], 0, column[-1])
         own = np.where(begins, sequences, 0)
         yield (
             "a label does not stand at the [CLS] of its sequence",

@@ -30,6 +30,34 @@ def features(**changes):
     return {name: np.atleast_2d(values) for name, values in one.items()}
 
 
+def plain(**changes):
+    """ "[CLS] a cat [SEP] sat [SEP] [PAD]": no masks, no label."""
+    one = {
+        "input_ids": [2, 5, 6, 3, 8, 3, 0],
+        "input_mask": [1, 1, 1, 1, 1, 1, 0],
+        "segment_ids": [0, 0, 0, 0, 1, 1, 0],
+    } | changes
+    return {name: np.atleast_2d(values) for name, values in one.items()}
+
+
+def packed(**changes):
+    """ "[CLS] a [MASK] [SEP] | [CLS] sat [SEP] [PAD]", the first label random; room for three."""
+    one = {
+        "input_ids": [2, 5, 4, 3, 2, 8, 3, 0],
+        "input_mask": [1, 1, 1, 1, 1, 1, 1, 0],
+        "segment_ids": [0] * 8,
+        "position_ids": [0, 1, 2, 3, 0, 1, 2, 0],
+        "sequence_ids": [1, 1, 1, 1, 2, 2, 2, 0],
+        "masked_lm_positions": [2],
+        "masked_lm_ids": [6],
+        "masked_lm_weights": np.ones((1, 1), np.float32),
+        "next_sentence_positions": [0, 4, 0],
+        "next_sentence_labels": [1, 0, 0],
+        "next_sentence_weights": np.array([[1, 1, 0]], np.float32),
+    } | changes
+    return {name: np.atleast_2d(values) for name, values in one.items()}
+
+
 @pytest.fixture
 def write(tmp_path):
     def written(*records, name="a.tfrecord"):
@@ -130,6 +158,47 @@ def test_wrong_records_are_named(write, changes, told):
         check(path, vocabulary=VOCABULARY)
 
 
+def test_plain_ids_are_counted_without_masks_and_labels(write):
+    counts = check(write(plain(), plain(input_ids=[2, 8, 6, 3, 8, 3, 0])), vocabulary=VOCABULARY)
+    assert (counts["records"], counts["tokens"], counts["repeated"]) == (2, 12, 0)
+    names = [line[:24].strip() for line in report(counts).splitlines()]
+    assert names == [
+        *("files", "manifest", "records", "padding", "[UNK] in the text", "repeated texts")
+    ]
+
+
+def test_packed_records_are_counted_by_sequence(write):
+    counts = check(write(packed(), packed()), vocabulary=VOCABULARY)
+    assert (counts["records"], counts["sequences"]) == (2, 4)
+    assert (counts["labels"], counts["labels_one"]) == (4, 2)
+    told = report(counts)
+    assert "sequences a record              2.00" in told
+    assert "random next                   50.00%" in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"sequence_ids": [1, 1, 1, 1, 2, 2, 2, 2]}, "not 0 exactly where padding is"),
+        ({"sequence_ids": [1, 1, 1, 1, 3, 3, 3, 0]}, "do not count 1, 2, 3 without a gap"),
+        ({"sequence_ids": [2, 2, 2, 2, 1, 1, 1, 0]}, "do not count 1, 2, 3 without a gap"),
+        ({"position_ids": [0, 1, 2, 3, 4, 5, 6, 0]}, "do not begin anew at 0"),
+        ({"position_ids": [0, 1, 2, 3, 0, 2, 1, 0]}, "do not begin anew at 0"),
+        ({"input_ids": [2, 5, 4, 3, 8, 8, 3, 0]}, r"a sequence does not begin with \[CLS\]"),
+        ({"next_sentence_positions": [0, 5, 0]}, r"a label does not stand at the \[CLS\]"),
+        ({"next_sentence_positions": [4, 0, 0]}, r"a label does not stand at the \[CLS\]"),
+        ({"next_sentence_positions": [0, 99, 0]}, r"a label does not stand at the \[CLS\]"),
+        (
+            {"next_sentence_weights": np.array([[1, 0, 0]], np.float32)},
+            "not every sequence has its label",
+        ),
+    ],
+)
+def test_wrong_packing_is_named(write, changes, told):
+    with pytest.raises(InputError, match=rf"a\.tfrecord, record 2: .*{told}"):
+        check(write(packed(), packed(**changes)), vocabulary=VOCABULARY)
+
+
 def test_truncated_files_are_named_without_a_manifest(write):
     path = write(features(), features())
     path.write_bytes(path.read_bytes()[:-5])
@@ -172,7 +241,7 @@ def lose_count(folder):
 
 
 def change_schema(folder):
-    write_manifest(folder, schema={"max_length": 10, "max_predictions": 3})
+    write_manifest(folder, schema=asdict(PretrainingSchema(10, 3)))
 
 
 def change_vocabulary(folder):
@@ -197,7 +266,7 @@ def damage(folder):
         (copy, r"train-2\.tfrecord holds the same records as .*train-0\.tfrecord; remove one"),
         (lose, r"train-1\.tfrecord is missing"),
         (lose_count, r"train-0\.tfrecord holds 2 records, but manifest\.json beside it says 3"),
-        (change_schema, r"of another kind than manifest\.json says: max_length is 9, not 10"),
+        (change_schema, r"of 9 positions .*, but manifest\.json beside them says 10 positions"),
         (change_vocabulary, r"manifest\.json names another vocabulary than this one of 9 pieces"),
         (change_format, r"manifest\.json has the format 3; expected 2"),
         (damage, r"manifest\.json is not what bert-tfrecords build wrote"),
