@@ -154,7 +154,7 @@ class Masker:
         Words are as `continues` (bool [B,T]) has it, by default as "##" pieces have it.
         """
         if self.policy.unit == "word" and continues is None:
-            continues = self._continues[input_ids]
+            continues = self.continues[input_ids]
         return self.policy.mask(
             input_ids,
             candidates=self._is_candidate[input_ids],
@@ -173,7 +173,8 @@ class Masker:
         return is_candidate
 
     @cached_property
-    def _continues(self) -> np.ndarray:
+    def continues(self) -> np.ndarray:
+        """bool [V]: the pieces that go on with a word."""
         return np.array([piece.startswith("##") for piece in self.vocabulary.pieces])
 
     @cached_property

@@ -5,14 +5,8 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 
-from bert_keras.data.schema import (
-    LABEL_FEATURE,
-    PREDICTION_FEATURES,
-    SEQUENCE_FEATURES,
-    WEIGHTS_FEATURE,
-    PretrainingSchema,
-    schema_of,
-)
+from bert_keras.data.objectives import DynamicMasking, masked_and_labelled, next_pieces
+from bert_keras.data.schema import PretrainingSchema, schema_of
 from bert_keras.errors import InputError
 
 SHUFFLE_BUFFER = 50_000  # records; about 1 KB each at 128 positions
@@ -66,11 +60,71 @@ def pretraining_dataset(
     seed: int | None = None,
     repeat: bool = False,
     drop_remainder: bool = True,
+    masking: DynamicMasking | None = None,
 ):
     """A `tf.data.Dataset` of (x, y, w), checked on the first record of every file.
 
     x: int32 `input_ids`, `input_mask`, `segment_ids` [B,L], `masked_lm_positions` [B,P];
     y: int32 `masked_lm` [B,P], `next_sentence` [B]; w: float32, the same names and shapes as y.
+    Where several sequences share a record, x holds `position_ids` and `sequence_ids` [B,L] and
+    `next_sentence_positions` [B,S] too, and `next_sentence` is [B,S]. Records without labels give
+    no `next_sentence`. Records of plain ids need `masking`, which masks them anew each epoch; where
+    the data set does not repeat, each pass over it is masked alike.
+    Order and end are those of `feature_batches`.
+    """
+    import tensorflow as tf
+
+    files = record_files(files)
+    schema = common_schema(files)
+    if schema.max_predictions and masking:
+        raise InputError(f"{files[0]} holds records that are masked already; leave out `masking`")
+    if not schema.max_predictions and not masking:
+        raise InputError(
+            f"{files[0]} holds records of plain ids; give `masking`, a policy, the vocabulary and "
+            "a seed, with which to mask them"
+        )
+    batches = feature_batches(
+        files, batch_size=batch_size, seed=seed, repeat=repeat, drop_remainder=drop_remainder
+    )
+    if masking:
+        batches = batches.enumerate().map(masking.masked)
+    return batches.map(masked_and_labelled).prefetch(tf.data.AUTOTUNE)
+
+
+def left_to_right_dataset(
+    files: str | os.PathLike | Sequence[str | os.PathLike],
+    *,
+    batch_size: int,
+    seed: int | None = None,
+    repeat: bool = False,
+    drop_remainder: bool = True,
+):
+    """A `tf.data.Dataset` of (x, y, w) for left-to-right prediction, from records of plain ids.
+
+    x is as in `pretraining_dataset`, less `masked_lm_positions`; y: int32 `next_piece` [B,L], the
+    piece after each position; w: float32, 0 where none follows in the same sequence.
+    """
+    import tensorflow as tf
+
+    files = record_files(files)
+    if common_schema(files).max_predictions:
+        raise InputError(f"{files[0]} holds masked records; left to right needs plain ids")
+    batches = feature_batches(
+        files, batch_size=batch_size, seed=seed, repeat=repeat, drop_remainder=drop_remainder
+    )
+    return batches.map(next_pieces).prefetch(tf.data.AUTOTUNE)
+
+
+def feature_batches(
+    files: Sequence[str],
+    *,
+    batch_size: int,
+    seed: int | None = None,
+    repeat: bool = False,
+    drop_remainder: bool = True,
+):
+    """A `tf.data.Dataset` of the features as they stand in the records, parsed a batch at a time.
+
     With a seed files and records are shuffled, anew each epoch, and the same seed gives the same
     batches, so a run resumes with `.skip(n)`; a seed given to `tf.random.set_seed` takes part in
     this. Without a seed they come in the order of the files. Unless it repeats, the data set knows
@@ -80,7 +134,6 @@ def pretraining_dataset(
 
     if batch_size < 1:
         raise InputError(f"batch_size is {batch_size}; expected at least 1")
-    files = record_files(files)
     spec = common_schema(files).parsing_spec()
     if seed is None:
         records = tf.data.TFRecordDataset(files)
@@ -98,12 +151,9 @@ def pretraining_dataset(
         )
     if repeat:
         records = records.repeat()
-
-    def parsed(serialized):
-        return inputs_targets_weights(tf.io.parse_example(serialized, spec))
-
     batches = records.batch(batch_size, drop_remainder=drop_remainder).map(
-        parsed, num_parallel_calls=tf.data.AUTOTUNE
+        lambda serialized: tf.io.parse_example(serialized, spec),
+        num_parallel_calls=tf.data.AUTOTUNE,
     )
     if not repeat:
         # Where Keras does not know the number of batches, it runs a step more than there are and
@@ -111,7 +161,7 @@ def pretraining_dataset(
         num_records = _num_records(files)
         num_batches = num_records // batch_size if drop_remainder else -(-num_records // batch_size)
         batches = batches.apply(tf.data.experimental.assert_cardinality(num_batches))
-    return batches.prefetch(tf.data.AUTOTUNE)
+    return batches
 
 
 def _num_records(files: list[str]) -> int:
@@ -123,21 +173,6 @@ def _num_records(files: list[str]) -> int:
         with readable_records(file):
             count += sum(len(batch) for batch in tf.data.TFRecordDataset(file).batch(1024))
     return count
-
-
-def inputs_targets_weights(features: dict) -> tuple[dict, dict, dict]:
-    """(x, y, w) as `fit` takes them, of a parsed batch of features."""
-    import tensorflow as tf
-
-    positions, answers = PREDICTION_FEATURES
-    inputs = {name: tf.cast(features[name], tf.int32) for name in (*SEQUENCE_FEATURES, positions)}
-    labels = tf.cast(features[LABEL_FEATURE][:, 0], tf.int32)
-    targets = {"masked_lm": tf.cast(features[answers], tf.int32), "next_sentence": labels}
-    weights = {
-        "masked_lm": features[WEIGHTS_FEATURE],
-        "next_sentence": tf.ones_like(labels, tf.float32),
-    }
-    return inputs, targets, weights
 
 
 @contextlib.contextmanager

@@ -1,0 +1,89 @@
+"""Batches of parsed features come in; inputs, targets and weights, as `fit` takes them, go out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_keras.data.masking import Masker
+from bert_keras.data.schema import (
+    LABEL_FEATURE,
+    LABEL_POSITIONS_FEATURE,
+    LABEL_WEIGHTS_FEATURE,
+    PACKING_FEATURES,
+    PREDICTION_FEATURES,
+    SEQUENCE_FEATURES,
+    WEIGHTS_FEATURE,
+)
+
+_CHANGED = {"input_ids": np.int32, **dict.fromkeys(PREDICTION_FEATURES, np.int32)}
+_CHANGED[WEIGHTS_FEATURE] = np.float32
+
+
+@dataclass(frozen=True)
+class DynamicMasking:
+    """Masks drawn while records of plain ids are read, so that each epoch has its own.
+
+    Batch n is drawn from (`seed`, n) alone: a run that skips batches sees the same ones.
+    """
+
+    masker: Masker
+    seed: int
+
+    def masked(self, number, features: dict) -> dict:
+        """Features with masks, of batch `number` (a scalar tensor) of plain ones."""
+        import tensorflow as tf
+
+        def draw(number, input_ids):
+            generator = np.random.default_rng((self.seed, int(number)))
+            masked = self.masker.mask(input_ids, generator=generator)
+            return [masked[name] for name in _CHANGED]
+
+        ids = features["input_ids"]
+        values = tf.numpy_function(draw, [number, ids], [*_CHANGED.values()])
+        width = self.masker.policy.max_predictions
+        for name, value in zip(_CHANGED, values, strict=True):
+            value.set_shape(ids.shape if name == "input_ids" else (ids.shape[0], width))
+        return features | dict(zip(_CHANGED, values, strict=True))
+
+
+def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
+    """(x, y, w) of masked words and, where there are labels, of next sentences."""
+    import tensorflow as tf
+
+    positions, answers = PREDICTION_FEATURES
+    inputs = _inputs(features) | {positions: tf.cast(features[positions], tf.int32)}
+    targets = {"masked_lm": tf.cast(features[answers], tf.int32)}
+    weights = {"masked_lm": features[WEIGHTS_FEATURE]}
+    if LABEL_POSITIONS_FEATURE in features:
+        inputs[LABEL_POSITIONS_FEATURE] = tf.cast(features[LABEL_POSITIONS_FEATURE], tf.int32)
+        targets["next_sentence"] = tf.cast(features[LABEL_FEATURE], tf.int32)
+        weights["next_sentence"] = features[LABEL_WEIGHTS_FEATURE]
+    elif LABEL_FEATURE in features:
+        targets["next_sentence"] = tf.cast(features[LABEL_FEATURE][:, 0], tf.int32)
+        weights["next_sentence"] = tf.ones_like(targets["next_sentence"], tf.float32)
+    return inputs, targets, weights
+
+
+def next_pieces(features: dict) -> tuple[dict, dict, dict]:
+    """(x, y, w) of left-to-right prediction: every real position but a sequence's last counts."""
+    import tensorflow as tf
+
+    inputs = _inputs(features)
+
+    def shifted(values):
+        return tf.pad(values[:, 1:], [[0, 0], [0, 1]])
+
+    sequence = inputs.get("sequence_ids", inputs["input_mask"])
+    counts = (sequence > 0) & (sequence == shifted(sequence))
+    return (
+        inputs,
+        {"next_piece": shifted(inputs["input_ids"])},
+        {"next_piece": tf.cast(counts, tf.float32)},
+    )
+
+
+def _inputs(features: dict) -> dict:
+    import tensorflow as tf
+
+    names = [n for n in (*SEQUENCE_FEATURES, *PACKING_FEATURES) if n in features]
+    return {name: tf.cast(features[name], tf.int32) for name in names}

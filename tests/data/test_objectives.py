@@ -1,0 +1,154 @@
+"""Every kind of record as `fit` takes it."""
+
+import numpy as np
+import pytest
+
+from bert_keras.data.masking import Masker, MaskingPolicy
+from bert_keras.data.objectives import DynamicMasking
+from bert_keras.data.records import left_to_right_dataset, pretraining_dataset
+from bert_keras.errors import InputError
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+VOCABULARY = Vocabulary((*SPECIAL_PIECES, *"abcdefghijklmnopqrstuvwxyz"))
+PLAIN = {
+    "input_ids": [2, 5, 6, 3, 7, 8, 3, 0],
+    "input_mask": [1, 1, 1, 1, 1, 1, 1, 0],
+    "segment_ids": [0, 0, 0, 0, 1, 1, 1, 0],
+}
+MASKS = {
+    "masked_lm_positions": [2, 0],
+    "masked_lm_ids": [9, 0],
+    "masked_lm_weights": [1.0, 0.0],
+}
+PACKED = {
+    "input_ids": [2, 5, 6, 3, 2, 8, 3, 0],
+    "position_ids": [0, 1, 2, 3, 0, 1, 2, 0],
+    "sequence_ids": [1, 1, 1, 1, 2, 2, 2, 0],
+}
+LABELS = {
+    "next_sentence_positions": [0, 4, 0],
+    "next_sentence_labels": [0, 1, 0],
+    "next_sentence_weights": [1.0, 1.0, 0.0],
+}
+
+
+@pytest.fixture
+def plain(write, record):
+    """Two files of 20 records of plain ids; the second id tells them apart."""
+    return [
+        write(
+            f"{file}.tfrecord",
+            [record(**PLAIN | {"input_ids": [2, 10 + row, *range(6, 10), 3, 0]}) for row in rows],
+        )
+        for file, rows in enumerate((range(10), range(10, 20)))
+    ]
+
+
+def masking(seed=1, **policy):
+    policy = MaskingPolicy(**{"mask_rate": 0.3, "max_predictions": 3, **policy})
+    return DynamicMasking(Masker(policy, VOCABULARY), seed)
+
+
+def first(dataset):
+    return [
+        {name: (values.dtype.name, values[0].tolist()) for name, values in part.items()}
+        for part in next(dataset.as_numpy_iterator())
+    ]
+
+
+def test_records_without_labels(write, record):
+    inputs, targets, weights = first(
+        pretraining_dataset(write("a.tfrecord", [record(**PLAIN, **MASKS)]), batch_size=1)
+    )
+    assert sorted(inputs) == ["input_ids", "input_mask", "masked_lm_positions", "segment_ids"]
+    assert targets == {"masked_lm": ("int32", [9, 0])}
+    assert weights == {"masked_lm": ("float32", [1, 0])}
+
+
+def test_packed_records_exactly(write, record):
+    path = write("a.tfrecord", [record(**PLAIN | PACKED, **MASKS, **LABELS)])
+    inputs, targets, weights = first(pretraining_dataset(path, batch_size=1))
+    expected = {**PLAIN, **PACKED}
+    expected |= {name: MASKS[name] for name in ("masked_lm_positions",)}
+    expected |= {name: LABELS[name] for name in ("next_sentence_positions",)}
+    assert inputs == {name: ("int32", values) for name, values in expected.items()}
+    assert targets["next_sentence"] == ("int32", [0, 1, 0])
+    assert weights["next_sentence"] == ("float32", [1, 1, 0])
+
+
+def test_packed_records_without_labels(write, record):
+    path = write("a.tfrecord", [record(**PLAIN | PACKED, **MASKS)])
+    inputs, targets, _ = first(pretraining_dataset(path, batch_size=1))
+    assert inputs["sequence_ids"] == ("int32", PACKED["sequence_ids"])
+    assert list(targets) == ["masked_lm"]
+
+
+def batches(dataset):
+    return [
+        {name: values.tolist() for part in batch for name, values in part.items()}
+        for batch in dataset.as_numpy_iterator()
+    ]
+
+
+def test_masks_are_those_of_the_policy(plain):
+    dataset = pretraining_dataset(
+        plain, batch_size=5, masking=masking(mask_share=1.0, random_share=0.0)
+    )
+    static = {name: spec.shape.as_list() for name, spec in dataset.element_spec[0].items()}
+    assert static["masked_lm_positions"] == [5, 3]
+    for number, (inputs, targets, weights) in enumerate(dataset.as_numpy_iterator()):
+        answers, positions = targets["masked_lm"], inputs["masked_lm_positions"]
+        assert weights["masked_lm"].tolist() == [[1, 1, 0]] * 5  # 0.3 of 7 tokens
+        original = inputs["input_ids"].copy()
+        assert (np.take_along_axis(original, positions, 1)[:, :2] == VOCABULARY.mask_id).all()
+        np.put_along_axis(original, positions[:, :2], answers[:, :2], 1)
+        assert original[:, 1].tolist() == list(range(10 + 5 * number, 15 + 5 * number))
+        assert (original[:, 2:] == [6, 7, 8, 9, 3, 0]).all()
+
+
+def test_epochs_are_masked_anew_and_a_run_resumes_by_skipping(plain):
+    def endless(seed):
+        return pretraining_dataset(
+            plain, batch_size=4, seed=1, repeat=True, masking=masking(seed=seed)
+        )
+
+    whole = batches(endless(1).take(10))
+    assert batches(endless(1).skip(3).take(7)) == whole[3:]
+    assert batches(endless(2).take(10)) != whole
+    masks = [sorted(batch["masked_lm_positions"]) for batch in whole]
+    assert masks[:5] != masks[5:]
+
+
+def test_records_that_do_not_repeat_are_masked_alike_each_time(plain):
+    dataset = pretraining_dataset(plain, batch_size=8, drop_remainder=False, masking=masking())
+    assert dataset.cardinality() == 3
+    assert batches(dataset) == batches(dataset)
+
+
+def test_plain_ids_and_masks_are_told_apart(plain, write, record):
+    with pytest.raises(InputError, match=r"0\.tfrecord holds records of plain ids; give `masking`"):
+        pretraining_dataset(plain, batch_size=2)
+    path = write("masked.tfrecord", [record(**PLAIN, **MASKS)])
+    with pytest.raises(InputError, match="records that are masked already; leave out `masking`"):
+        pretraining_dataset(path, batch_size=1, masking=masking())
+    with pytest.raises(InputError, match="holds masked records; left to right needs plain ids"):
+        left_to_right_dataset(path, batch_size=1)
+    with pytest.raises(
+        InputError, match=r"masked\.tfrecord holds records of 8 positions and 2 pred"
+    ):
+        pretraining_dataset([*plain, path], batch_size=2)
+
+
+def test_left_to_right_exactly(write, record):
+    inputs, targets, weights = first(
+        left_to_right_dataset(write("a.tfrecord", [record(**PLAIN)]), batch_size=1)
+    )
+    assert inputs == {name: ("int32", values) for name, values in PLAIN.items()}
+    assert targets == {"next_piece": ("int32", [5, 6, 3, 7, 8, 3, 0, 0])}
+    assert weights == {"next_piece": ("float32", [1, 1, 1, 1, 1, 1, 0, 0])}
+
+
+def test_left_to_right_ends_with_each_sequence(write, record):
+    path = write("a.tfrecord", [record(**PLAIN | PACKED)])
+    _, _, weights = first(left_to_right_dataset(path, batch_size=1))
+    assert weights == {"next_piece": ("float32", [1, 1, 1, 0, 1, 1, 0, 0])}
