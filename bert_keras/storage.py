@@ -64,7 +64,8 @@ class _RemoteFile(io.RawIOBase):
 
         self.name = path
         self._file = tf.io.gfile.GFile(path, "rb")
-        self._size = self._file.size()
+        with _remote_errors(path):
+            self._size = self._file.size()
 
     def readable(self) -> bool:
         return True
@@ -73,18 +74,33 @@ class _RemoteFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer) -> int:
-        data = self._file.read(len(buffer))
+        with _remote_errors(self.name):
+            data = self._file.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._file.tell(), os.SEEK_END: self._size}[whence]
-        self._file.seek(base + offset)
-        return base + offset
+        with _remote_errors(self.name):
+            base = {os.SEEK_SET: 0, os.SEEK_CUR: self._file.tell(), os.SEEK_END: self._size}
+            self._file.seek(base[whence] + offset)
+        return base[whence] + offset
 
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+@contextlib.contextmanager
+def _remote_errors(path: str) -> Iterator[None]:
+    """What TensorFlow raises, as the OSError that it stands for."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.NotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+    except tf.errors.OpError as error:
+        raise OSError(errno.EIO, error.message, path) from error
 
 
 def json_object(path: str | os.PathLike) -> dict:

@@ -6,20 +6,27 @@ corpus, wherever it was cut: a document is never divided between two of them.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import ModuleType
 
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from bert_keras.storage import existing_file, text_lines
+from tfrecords_tools import places as named
+from tfrecords_tools import tfds_examples
+from tfrecords_tools.decoding import ERRORS
 from tfrecords_tools.formats import recognised
+from tfrecords_tools.parquet_rows import row_group_parts, rows
 from tfrecords_tools.parts import Part, Unit, grouped
-from tfrecords_tools.places import files, fingerprint
 from tfrecords_tools.repairs import Place, Repairs
 from tfrecords_tools.text_formats import articles, json_lines, plain
+from tfrecords_tools.text_ranges import CUTS
 
 READERS: dict[str, Callable[..., Iterator[list[str]]]] = {
     "text": plain,
     "wikiextractor": articles,
     "jsonl": json_lines,
+    "parquet": rows,
+    "tfds": tfds_examples.examples,
 }
 
 
@@ -32,7 +39,7 @@ def units(
     """
     parts = (
         part
-        for path in files(places)
+        for path in named.files(places)
         for part in _parts(path, unit_bytes=unit_bytes, text_field=text_field)
     )
     return grouped(parts, unit_bytes=unit_bytes)
@@ -44,6 +51,8 @@ def lines_of(unit: Unit, *, repairs: Repairs, errors: str = "fail") -> Iterator[
     What is dropped or mended is counted in `repairs`. Raises InputError for what cannot be read,
     and, with `errors` "fail" (not "skip", "replace"), for a line that is not UTF-8.
     """
+    if errors not in ERRORS:
+        raise InputError(f'errors="{errors}" is unknown; expected one of {", ".join(ERRORS)}')
     for part in unit:
         if not part.num_bytes:
             repairs.note("empty_files", Place(part.path, 1))
@@ -63,13 +72,38 @@ def lines_of(unit: Unit, *, repairs: Repairs, errors: str = "fail") -> Iterator[
         repairs.note_text(part.path, num_lines)
 
 
+def inputs(units: Iterable[Unit]) -> list[str]:
+    """The files and splits that units are of, each once, in their order."""
+    return list(dict.fromkeys(part.path for unit in units for part in unit))
+
+
+def fingerprint(path: str) -> dict:
+    """What tells without reading that an input was changed: `path`, `bytes`, `modified` (ns)."""
+    return _home(path).fingerprint(path)
+
+
+def digest(path: str) -> dict:
+    """What the manifest says of an input: `path`, `bytes`, `sha256`."""
+    return _home(path).digest(path)
+
+
+def _home(path: str) -> ModuleType:
+    return tfds_examples if path.startswith(named.TFDS) else named
+
+
 def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Part]:
-    size = fingerprint(path)["bytes"]
+    """The parts of one file; an empty one, too, has a part, which says so when it is read."""
+    if path.startswith(named.TFDS):
+        return tfds_examples.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
+    size = named.fingerprint(path)["bytes"]
     kind = recognised(path)
-    step = unit_bytes if "." not in kind else size
-    for start in range(0, size, step) if size else [0]:
-        end = min(size, start + step)
-        yield Part(path, kind, start, end, end - start, text_field)
+    if kind == "parquet":
+        return row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
+    step = unit_bytes if kind in CUTS else max(1, size)
+    return (
+        Part(path, kind, start, min(start + step, size), min(step, size - start), text_field)
+        for start in range(0, max(1, size), step)
+    )
 
 
 def lines(files: Iterable[str | os.PathLike], *, stage: str) -> Iterator[str]:

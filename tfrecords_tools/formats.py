@@ -20,10 +20,12 @@ _REFUSED = [  # what a file begins with, what it is then, what to do
     (rb"%PDF-", "a PDF", "extract its text first (pdftotext)"),
     (rb"PK\x03\x04", "a ZIP archive or an office document", "unpack it, or save it as text"),
     (rb".{257}ustar", "a tar archive", "unpack it and name the folder"),
+    (rb"ARROW1|\xff{4}", "an Arrow file", "save it as parquet (Dataset.to_parquet)"),
     (rb"7z\xbc\xaf|\x04\x22\x4d\x18", "compressed in a way not read here", "use gz, bz2, xz, zst"),
     (rb"\s*<(!doctype\s+html|html\b|head\b|body\b)", "a web page", "extract its text first"),
     (rb"\s*<mediawiki\b", "a Wikipedia dump", "extract its text first (wikiextractor)"),
     (rb"\s*<\?xml\b", "XML", "extract its text first"),
+    (rb"version https://git-lfs", "a note of Git LFS", "fetch the file itself (git lfs pull)"),
 ]
 _REFUSALS = [(re.compile(bytes_, re.I | re.S), what, todo) for bytes_, what, todo in _REFUSED]
 
@@ -47,6 +49,8 @@ def recognised(path: str) -> str:
 
 def _text_format(path: str, head: bytes) -> str:
     _refuse(path, head)
+    if path.endswith(".parquet") and head:
+        raise InputError(f"{path} is no parquet file, whatever its name says; fetch it again")
     start = head.removeprefix(BYTE_ORDER_MARK).lstrip()
     suffixes = [each for each in PurePosixPath(path).suffixes if each[1:] not in OPENERS]
     is_named_json = bool(suffixes) and suffixes[-1].lower() in _JSON_NAMES

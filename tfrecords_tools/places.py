@@ -11,7 +11,7 @@ from functools import partial
 from bert_keras.errors import InputError
 from bert_keras.storage import is_remote, open_file
 
-TFDS = "tfds:"
+TFDS = "tfds:"  # begins the name of a TensorFlow dataset
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from bert_keras.storage import open_file
 
 NUM_PLACES = 5  # remembered of each kind
 REMARKS = {  # name in the manifest: what it says to a person
-    "empty_files": "files are empty",
-    "files_without_text": "files hold no text",
-    "lines_not_utf8_dropped": "lines were not UTF-8 and were dropped",
-    "lines_not_utf8_replaced": "lines were not UTF-8; their bad bytes became U+FFFD",
-    "long_lines_cut": "lines were too long to hold in memory and were cut at white space",
-    "records_damaged_dropped": "records could not be read and were dropped",
-    "records_without_text": "records have no text",
+    "empty_files": "empty files",
+    "files_without_text": "files without text",
+    "lines_not_utf8_dropped": "lines that are not UTF-8, dropped",
+    "lines_not_utf8_replaced": "lines that are not UTF-8, kept with U+FFFD for what is wrong",
+    "long_lines_cut": "lines too long to be held in memory, cut at white space",
+    "records_damaged_dropped": "records that cannot be read, dropped",
+    "records_without_text": "records without text",
     "control_characters": "control characters, which the tokenizer leaves out",
     "lone_carriage_returns": "carriage returns inside lines, read as white space",
 }
@@ -77,7 +77,7 @@ class Repairs:
     def remarks(self) -> list[str]:
         """One sentence for each name, with the first places."""
         return [
-            f"{count:,} {REMARKS[name]} ({self._where(name, count)})"
+            f"{REMARKS[name]}: {count:,} ({self._where(name, count)})"
             for name, count in self.summary().items()
         ]
 

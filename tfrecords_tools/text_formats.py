@@ -72,7 +72,7 @@ def _record(line: bytes, number: int, decoder: Decoder, text_field: str) -> Iter
     try:
         record = json.loads(source)
     except (ValueError, RecursionError) as error:
-        decoder.drop(number, f"is not JSON ({error})")
+        decoder.drop(number, f"is not a JSON object ({error})")
         return
     if not isinstance(record, dict):
         decoder.drop(number, "is not a JSON object")
@@ -90,7 +90,7 @@ def _record(line: bytes, number: int, decoder: Decoder, text_field: str) -> Iter
 
 def _bytes(part: Part) -> range:
     """What to read of the file: from the part's first document to the next part's."""
-    if part.compression or not part.num_bytes:
+    if part.compression:
         return range(0)
     with open_file(part.path) as file:
         size = file.seek(0, 2)
@@ -101,13 +101,11 @@ def _numbered_blocks(part: Part, held: range, *, longest: int) -> Iterator[tuple
     """Blocks of lines with the number of their first line, counted from the first of the part."""
     if not part.compression and not held:
         return
-    number = 1
+    num_bytes = None if part.compression else len(held)
+    number, mark = 1, b"" if held.start else BYTE_ORDER_MARK
     with opened(part.path, part.compression) as file:
         file.seek(held.start)
-        num_bytes = None if part.compression else len(held)
         for block, line_part in blocks(file, num_bytes=num_bytes, longest=longest):
-            lines = block.count(b"\n")
-            if held.start == 0 and number == 1:
-                block = block.removeprefix(BYTE_ORDER_MARK)
-            yield block, line_part, number
-            number += lines
+            yield block.removeprefix(mark), line_part, number
+            number += block.count(b"\n")
+            mark = b""

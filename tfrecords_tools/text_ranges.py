@@ -25,6 +25,8 @@ _REACH = 80  # bytes, at least, that a match and what it looks at span
 
 def snapped(file: BinaryIO, start: int, end: int, *, size: int, cuts: re.Pattern) -> range:
     """The bytes from the first document that begins in [start, end) to the first behind it."""
+    if size < end:
+        raise _shorter(file, end - size)
     begin = first_cut(file, start, end, cuts=cuts) if start else 0
     if begin == end:
         return range(0)
@@ -86,10 +88,7 @@ def _reads(file: BinaryIO, num_bytes: int | None) -> Iterator[bytes]:
     while left is None or left:
         data = file.read(BLOCK if left is None else min(BLOCK, left))
         if not data and left:
-            raise InputError(
-                f"{file.name} became {left:,} bytes shorter while it was read; leave the corpus as "
-                "it is until the records are written"
-            )
+            raise _shorter(file, left)
         if not data:
             return
         yield data
@@ -104,3 +103,10 @@ def _end_of_part(line: bytes, longest: int) -> int:
     while end > longest - 3 and line[end] & 0xC0 == 0x80:  # inside a character
         end -= 1
     return end
+
+
+def _shorter(file: BinaryIO, num_bytes: int) -> InputError:
+    return InputError(
+        f"{file.name} became {num_bytes:,} bytes shorter while it was read; leave the corpus as it "
+        "is until the records are written"
+    )
