@@ -10,7 +10,6 @@ from types import ModuleType
 
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
-from bert_keras.storage import existing_file, text_lines
 from tfrecords_tools import places as named
 from tfrecords_tools import tfds_examples
 from tfrecords_tools.decoding import ERRORS
@@ -21,6 +20,7 @@ from tfrecords_tools.repairs import Place, Repairs
 from tfrecords_tools.text_formats import articles, json_lines, plain
 from tfrecords_tools.text_ranges import CUTS
 
+_UNIT_BYTES = 1 << 20  # of a corpus that is read by one process: how often its bar moves
 READERS: dict[str, Callable[..., Iterator[list[str]]]] = {
     "text": plain,
     "wikiextractor": articles,
@@ -106,37 +106,23 @@ def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Part]:
     )
 
 
-def lines(files: Iterable[str | os.PathLike], *, stage: str) -> Iterator[str]:
-    """Every line, stripped, behind a progress bar of bytes; "" stands between documents.
-
-    A blank line ends a document, and so does the end of a file (in the original it does not).
-    Raises InputError for a missing file, for bytes that are not UTF-8, and for a corpus without
-    text.
-    """
-    paths = [existing_file(path) for path in files]
-    total = sum(path.stat().st_size for path in paths)
-    found = False
+def lines(places: Sequence[str | os.PathLike], *, stage: str) -> Iterator[str]:
+    """The lines of a whole corpus behind a progress bar; InputError where it holds no text."""
+    repairs, found = Repairs(), units(places, unit_bytes=_UNIT_BYTES)
+    total = sum(part.num_bytes for unit in found for part in unit)
     with progress(stage=stage, unit="B", total=total) as bar:
-        for path in paths:
-            for line in text_lines(path):
-                bar.update(
-                    min(len(line.encode()) + 1, total - bar.n)
-                )  # a file may lack its last "\n"
-                line = line.strip()
-                found = found or bool(line)
-                yield line
-            yield ""
-    if not found:
-        names = ", ".join(map(str, paths)) or "no files"
-        raise InputError(f"the corpus holds no text ({names}); expected one paragraph a line")
+        for unit in found:
+            yield from lines_of(unit, repairs=repairs)
+            bar.update(sum(part.num_bytes for part in unit))
+    repairs.expect_text()
 
 
-def documents(files: Iterable[str | os.PathLike], *, stage: str) -> Iterator[list[str]]:
-    """The lines of each document that has any."""
+def documents(places: Sequence[str | os.PathLike], *, stage: str) -> Iterator[list[str]]:
+    """The lines of each document."""
     document: list[str] = []
-    for line in lines(files, stage=stage):
+    for line in lines(places, stage=stage):
         if line:
             document.append(line)
-        elif document:
+        else:
             yield document
             document = []

@@ -54,7 +54,7 @@ def _text_format(path: str, head: bytes) -> str:
     start = head.removeprefix(BYTE_ORDER_MARK).lstrip()
     suffixes = [each for each in PurePosixPath(path).suffixes if each[1:] not in OPENERS]
     is_named_json = bool(suffixes) and suffixes[-1].lower() in _JSON_NAMES
-    if start.startswith(b"<doc "):
+    if start.startswith(b"<doc id="):
         return "wikiextractor"
     if is_named_json and start.startswith(b"["):
         raise InputError(

@@ -39,7 +39,7 @@ def articles(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]
     for lines in plain(part, repairs=repairs, errors=errors):
         texts = []
         for line in lines:
-            if line.startswith("<doc ") and line.endswith(">"):
+            if line.startswith("<doc id="):
                 found = _TITLE.search(line)
                 title = html.unescape(found[1]) if found else None
                 texts.append("")

@@ -17,7 +17,7 @@ BLOCK = 1 << 18  # bytes read at once: what fits a processor's cache is read fas
 # every document begins at one: a line of more than 64 blanks separates documents all the same.
 CUTS = {
     "text": re.compile(rb"\n(?=([ \t\r]{0,64}\n))"),
-    "wikiextractor": re.compile(rb"\n()(?=<doc )"),
+    "wikiextractor": re.compile(rb"\n()(?=<doc id=)"),
     "jsonl": re.compile(rb"\n()"),
 }
 _REACH = 80  # bytes, at least, that a match and what it looks at span

@@ -79,7 +79,7 @@ def digest(place: str) -> dict:
     described = places.digest(os.path.join(builder.data_dir, "dataset_info.json"))
     return {
         "path": place,
-        "bytes": int(info.num_bytes),
+        "bytes": fingerprint(place)["bytes"],
         "sha256": described["sha256"],
         "examples": info.num_examples,
     }
