@@ -9,6 +9,7 @@ _HOMES = {
     "WordPieceTokenizer": "bert_keras.text.tokenizer",
     "pretraining_dataset": "bert_keras.data.records",
     "BertEncoder": "bert_keras.encoder.encoder",
+    "BertMaskedLM": "bert_keras.models.pretrainer",
     "BertPretrainer": "bert_keras.models.pretrainer",
     "BertClassifier": "bert_keras.models.classifier",
     "BertAdamW": "bert_keras.training.optimizer",

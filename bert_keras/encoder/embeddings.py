@@ -10,8 +10,9 @@ from bert_keras.errors import InputError
 class BertEmbeddings(keras.layers.Layer):
     """Section 3, "Input/Output Representations": three learned tables, LayerNorm, dropout.
 
-    Call with `input_ids` and `segment_ids`, int [B, T]; returns [B, T, D]. Raises InputError for
-    a T that is known to be over `max_positions`.
+    Call with `input_ids` and `segment_ids`, int [B, T]; returns [B, T, D]. Positions count from 0,
+    and a T that is known to be over `max_positions` raises InputError, unless `position_ids`, int
+    [B, T] below `max_positions`, are given.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class BertEmbeddings(keras.layers.Layer):
         )
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, input_ids_shape=None, segment_ids_shape=None):
+    def build(self, input_ids_shape=None, segment_ids_shape=None, position_ids_shape=None):
         def table(name: str, rows: int):
             return self.add_weight(
                 name=name,
@@ -53,21 +54,28 @@ class BertEmbeddings(keras.layers.Layer):
         self.norm.build((None, None, self.hidden_size))
         self.built = True
 
-    def call(self, input_ids, segment_ids, training=False):
+    def call(self, input_ids, segment_ids, position_ids=None, training=False):
+        hidden_BTD = (
+            ops.take(self.token_table, input_ids, axis=0)
+            + self._positions(input_ids, position_ids)
+            + ops.take(self.segment_table, segment_ids, axis=0)
+        )
+        return self.dropout(self.norm(hidden_BTD), training=training)
+
+    def _positions(self, input_ids, position_ids):
+        if position_ids is not None:
+            return ops.take(self.position_table, position_ids, axis=0)
         length = ops.shape(input_ids)[1]
         if isinstance(length, int) and length > self.max_positions:
             raise InputError(
                 f"a sequence has {length} pieces; the encoder has {self.max_positions} positions: "
                 "shorten the text (max_length) or build it with more"
             )
-        hidden_BTD = (
-            ops.take(self.token_table, input_ids, axis=0)
-            + self.position_table[:length]
-            + ops.take(self.segment_table, segment_ids, axis=0)
-        )
-        return self.dropout(self.norm(hidden_BTD), training=training)
+        return self.position_table[:length]
 
-    def compute_output_shape(self, input_ids_shape, segment_ids_shape=None):
+    def compute_output_shape(
+        self, input_ids_shape, segment_ids_shape=None, position_ids_shape=None
+    ):
         return (*input_ids_shape, self.hidden_size)
 
     def get_config(self):

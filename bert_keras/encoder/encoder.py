@@ -11,7 +11,7 @@ import keras
 from bert_keras.config import BertConfig
 from bert_keras.encoder.block import EncoderBlock
 from bert_keras.encoder.embeddings import BertEmbeddings
-from bert_keras.encoder.masks import attention_bias
+from bert_keras.encoder.masks import apart_bias, attention_bias
 from bert_keras.encoder.projection import projection
 
 
@@ -28,8 +28,10 @@ class BertEncoder(keras.Model):
     """The encoder of Devlin et al. 2018, section 3, with its tanh pooler on [CLS].
 
     Call with a dict of int arrays [B, T], `input_ids`, `input_mask` (1 = real, 0 = padding) and
-    `segment_ids`; other keys are left alone. Returns a dict: `sequence_output` [B, T, D] and
-    `pooled_output` [B, D]. `states` takes the same and returns every layer.
+    `segment_ids`; other keys are left alone. Where several sequences share a row, `position_ids`
+    begin at 0 with each and `sequence_ids` (from 1, 0 = padding) keep them apart. Returns a dict:
+    `sequence_output` [B, T, D] and `pooled_output` [B, D]. `states` takes the same and returns
+    every layer.
     """
 
     def __init__(self, config: BertConfig, *, name: str = "encoder", **kwargs):
@@ -77,11 +79,19 @@ class BertEncoder(keras.Model):
 
     def states(self, inputs: dict, training: bool = False) -> EncoderStates:
         """Every layer's hidden states and attention maps, for analysis and feature-based use."""
-        bias_B11T = attention_bias(inputs["input_mask"], dtype=self.compute_dtype)
-        hidden_BTD = self.embeddings(inputs["input_ids"], inputs["segment_ids"], training=training)
+        if "sequence_ids" in inputs:
+            bias = apart_bias(inputs["sequence_ids"], dtype=self.compute_dtype)
+        else:
+            bias = attention_bias(inputs["input_mask"], dtype=self.compute_dtype)
+        hidden_BTD = self.embeddings(
+            inputs["input_ids"],
+            inputs["segment_ids"],
+            position_ids=inputs.get("position_ids"),
+            training=training,
+        )
         hidden_states, attentions = [hidden_BTD], []
         for block in self.blocks:
-            hidden_BTD, attention_BNTT = block(hidden_BTD, bias_B11T, training=training)
+            hidden_BTD, attention_BNTT = block(hidden_BTD, bias, training=training)
             hidden_states.append(hidden_BTD)
             attentions.append(attention_BNTT)
         pooled_BD = self.pooler(hidden_BTD[:, 0])

@@ -1,4 +1,4 @@
-"""input_mask in, the term that keeps attention away from padding out."""
+"""input_mask or sequence_ids in, the term that keeps attention where it belongs out."""
 
 from keras import ops
 
@@ -10,3 +10,12 @@ def attention_bias(input_mask_BT, *, dtype: str):
     """[B, T], 1 = real and 0 = padding  ->  [B, 1, 1, T] to add to attention scores."""
     real = ops.cast(input_mask_BT, dtype)[:, None, None, :]
     return (1.0 - real) * PADDING_SCORE
+
+
+def apart_bias(sequence_ids_BT, *, dtype: str):
+    """[B, T], numbers of the sequences that share a row  ->  [B, 1, T, T]: each sees itself alone.
+
+    Padding, numbered 0, sees padding, so that every row of probabilities sums to 1.
+    """
+    same = ops.equal(sequence_ids_BT[:, None, :, None], sequence_ids_BT[:, None, None, :])
+    return (1.0 - ops.cast(same, dtype)) * PADDING_SCORE

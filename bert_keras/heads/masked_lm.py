@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from bert_keras.encoder.feed_forward import activate
+from bert_keras.encoder.places import states_at
 from bert_keras.encoder.projection import projection
 
 
@@ -50,11 +51,8 @@ class MaskedLMHead(keras.layers.Layer):
         self.built = True
 
     def call(self, hidden, positions, token_table):
-        batch, length, _ = ops.shape(hidden)
-        first_row_B1 = ops.expand_dims(ops.arange(batch, dtype="int32") * length, axis=1)
-        rows_X = ops.reshape(ops.cast(positions, "int32") + first_row_B1, (-1,))
-        masked_XD = ops.take(ops.reshape(hidden, (-1, hidden.shape[-1])), rows_X, axis=0)
-        masked_XD = self.norm(activate(self.transform(masked_XD), activation=self.activation))
+        masked_XD = self.transform(states_at(hidden, positions))
+        masked_XD = self.norm(activate(masked_XD, activation=self.activation))
         table_VD = ops.cast(token_table, masked_XD.dtype)
         logits_XV = ops.matmul(masked_XD, ops.transpose(table_VD)) + self.output_bias
         return ops.reshape(logits_XV, (-1, ops.shape(positions)[1], self.vocab_size))

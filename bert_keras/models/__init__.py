@@ -2,6 +2,6 @@
 
 from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.models.classifier import BertClassifier
-from bert_keras.models.pretrainer import BertPretrainer
+from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 
-__all__ = ["BertClassifier", "BertEncoder", "BertPretrainer"]
+__all__ = ["BertClassifier", "BertEncoder", "BertMaskedLM", "BertPretrainer"]

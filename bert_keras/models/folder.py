@@ -18,14 +18,14 @@ from safetensors.numpy import load_file, save_file
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.classifier import BertClassifier
-from bert_keras.models.pretrainer import BertPretrainer
+from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.models.task_model import TaskModel, named_weights
 from bert_keras.storage import existing_file, json_object, whole_folder
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 CARD, VOCABULARY, WEIGHTS = "bert_keras.json", "vocab.txt", "weights.safetensors"
-MODELS = {cls.__name__: cls for cls in (BertPretrainer, BertClassifier)}
+MODELS = {cls.__name__: cls for cls in (BertPretrainer, BertMaskedLM, BertClassifier)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,29 +1,47 @@
-"""Encoder, masked-LM head and next-sentence head: the model of pretraining."""
+"""Encoder and masked-LM head, with or without a next-sentence head: the models of pretraining."""
 
 import keras
+from keras import ops
 
 from bert_keras.config import BertConfig
+from bert_keras.encoder.places import states_at
 from bert_keras.heads.classification import ClassificationHead
 from bert_keras.heads.masked_lm import MaskedLMHead
 from bert_keras.models.task_model import TaskModel
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
+class BertMaskedLM(TaskModel):
+    """Masked words alone (RoBERTa, section 4.2), for records without labels. Call with a dict of
+    `input_ids`, `input_mask`, `segment_ids` [B, T] and `masked_lm_positions` [B, P]; returns logits
+    `masked_lm` [B, P, V]. Rows that several sequences share: see BertEncoder.
+    """
+
+    def __init__(self, config: BertConfig, *, name: str = "masked_lm_model", **kwargs):
+        super().__init__(config, name=name, **kwargs)
+        self.masked_lm = _masked_lm_head(config)
+        self.encoder.pooler.trainable = False  # masked words never reach it
+        self.build()
+
+    def build_heads(self):
+        self.masked_lm.build((None, None, self.config.hidden_size))
+
+    def call(self, inputs, training=False):
+        hidden_BTD = self.encoder(inputs, training=training)["sequence_output"]
+        positions, table = inputs["masked_lm_positions"], self.encoder.token_table
+        return {"masked_lm": self.masked_lm(hidden_BTD, positions, table)}
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
 class BertPretrainer(TaskModel):
-    """Section 3.1. Call with a dict of `input_ids`, `input_mask`, `segment_ids` [B, T] and
-    `masked_lm_positions` [B, P]; returns logits `masked_lm` [B, P, V] and `next_sentence` [B, 2]
-    (index 1: B is a random sentence, as in the records).
+    """Section 3.1. Call as BertMaskedLM; returns logits `next_sentence` [B, 2] too (index 1: B is a
+    random sentence, as in the records). With `next_sentence_positions` int [B, S], where the [CLS]
+    of each sequence of a shared row stands, these are [B, S, 2].
     """
 
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
         super().__init__(config, name=name, **kwargs)
-        self.masked_lm = MaskedLMHead(
-            config.vocab_size,
-            activation=config.activation,
-            layer_norm_epsilon=config.layer_norm_epsilon,
-            initializer_stddev=config.initializer_stddev,
-            name="masked_lm",
-        )
+        self.masked_lm = _masked_lm_head(config)
         self.next_sentence = ClassificationHead(
             2, dropout_rate=0.0, initializer_stddev=config.initializer_stddev, name="next_sentence"
         )
@@ -36,11 +54,25 @@ class BertPretrainer(TaskModel):
 
     def call(self, inputs, training=False):
         encoded = self.encoder(inputs, training=training)
+        hidden_BTD, table = encoded["sequence_output"], self.encoder.token_table
+        if "next_sentence_positions" in inputs:
+            positions = inputs["next_sentence_positions"]
+            pooled_XD = self.encoder.pooler(states_at(hidden_BTD, positions))
+            labels_X2 = self.next_sentence(pooled_XD, training=training)
+            next_sentence = ops.reshape(labels_X2, (-1, ops.shape(positions)[1], 2))
+        else:
+            next_sentence = self.next_sentence(encoded["pooled_output"], training=training)
         return {
-            "masked_lm": self.masked_lm(
-                encoded["sequence_output"],
-                inputs["masked_lm_positions"],
-                self.encoder.token_table,
-            ),
-            "next_sentence": self.next_sentence(encoded["pooled_output"], training=training),
+            "masked_lm": self.masked_lm(hidden_BTD, inputs["masked_lm_positions"], table),
+            "next_sentence": next_sentence,
         }
+
+
+def _masked_lm_head(config: BertConfig) -> MaskedLMHead:
+    return MaskedLMHead(
+        config.vocab_size,
+        activation=config.activation,
+        layer_norm_epsilon=config.layer_norm_epsilon,
+        initializer_stddev=config.initializer_stddev,
+        name="masked_lm",
+    )

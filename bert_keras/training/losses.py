@@ -1,7 +1,11 @@
 """Logits and labels in, the losses of pretraining out, as the original computes them."""
 
+from collections.abc import Sequence
+
 import keras
 from keras import ops
+
+OUTPUTS = ("masked_lm", "next_sentence")
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -22,17 +26,28 @@ class MaskedLMLoss(keras.losses.Loss):
         return ops.sum(loss_BP * weight_BP) / (ops.sum(weight_BP) + 1e-5)
 
 
-def pretraining_losses() -> dict[str, keras.losses.Loss]:
-    """For `compile(loss=...)`: masked LM plus next sentence, summed with equal weight."""
-    return {
+def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.losses.Loss]:
+    """For `compile(loss=...)`: of masked LM and next sentence those that the model puts out, summed
+    with equal weight. Next sentences are averaged over those that count.
+    """
+    losses = {
         "masked_lm": MaskedLMLoss(),
-        "next_sentence": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        "next_sentence": keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        ),
     }
+    return {name: losses[name] for name in outputs}
 
 
-def pretraining_metrics() -> dict[str, list[keras.metrics.Metric]]:
-    """For `compile(weighted_metrics=...)`: filled slots weigh nothing."""
+def pretraining_metrics(
+    outputs: Sequence[str] = OUTPUTS,
+) -> dict[str, list[keras.metrics.Metric]]:
+    """For `compile(weighted_metrics=...)`: filled slots weigh nothing. In the logs they are
+    `masked_lm_accuracy` and `next_sentence_accuracy`.
+    """
+    # Keras puts an output's name before its metrics only where there are several outputs.
+    prefix = f"{outputs[0]}_" if len(outputs) == 1 else ""
     return {
-        name: [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
-        for name in ("masked_lm", "next_sentence")
+        name: [keras.metrics.SparseCategoricalAccuracy(name=f"{prefix}accuracy")]
+        for name in outputs
     }

@@ -112,6 +112,61 @@ def test_padding_changes_nothing(encoder):
     )
 
 
+def packed(batch: dict[str, np.ndarray], *, per_row: int, padding: int) -> dict[str, np.ndarray]:
+    """The sequences of a batch, `per_row` of them one behind the other in a row, then padding."""
+    lengths = batch["input_mask"].sum(axis=1)
+    rows = []
+    for first in range(0, len(lengths), per_row):
+        numbers = range(first, first + per_row)
+        row = {
+            name: np.concatenate([array[n, : lengths[n]] for n in numbers])
+            for name, array in batch.items()
+        }
+        row["position_ids"] = np.concatenate([np.arange(lengths[n]) for n in numbers])
+        row["sequence_ids"] = np.repeat(range(1, per_row + 1), lengths[first : first + per_row])
+        rows.append(row)
+    length = max(len(row["input_ids"]) for row in rows) + padding
+    return {
+        name: np.stack([np.pad(row[name], (0, length - len(row[name]))) for row in rows])
+        for name in rows[0]
+    }
+
+
+def test_packed_sequences_are_as_each_alone(encoder):
+    batch = inputs(batch=6)
+    lengths = batch["input_mask"].sum(axis=1)
+    alone = encoder(batch)["sequence_output"]
+    together = encoder(packed(batch, per_row=3, padding=2))["sequence_output"]
+    assert together.shape[1] > CONFIG.max_positions, "positions begin anew, so rows may be longer"
+    for number, length in enumerate(lengths):
+        row, begin = number // 3, lengths[number // 3 * 3 : number].sum()
+        np.testing.assert_allclose(
+            together[row, begin : begin + length], alone[number, :length], atol=1e-5
+        )
+
+
+def test_padding_of_a_packed_row_changes_nothing(encoder):
+    batch = inputs(batch=6)
+    row = packed(batch, per_row=2, padding=0)
+    longer = packed(batch, per_row=2, padding=3)
+    longer["input_ids"][:, -3:] = 7
+    ours, theirs = encoder(row)["sequence_output"], encoder(longer)["sequence_output"]
+    real = row["input_mask"] == 1
+    assert np.isfinite(theirs).all()
+    np.testing.assert_allclose(
+        np.asarray(ours)[real], np.asarray(theirs)[:, : real.shape[1]][real], atol=1e-6
+    )
+
+
+def test_attention_of_a_packed_row_stays_within_each_sequence(encoder):
+    batch = packed(inputs(batch=6), per_row=3, padding=2)
+    same = batch["sequence_ids"][:, None, :, None] == batch["sequence_ids"][:, None, None, :]
+    for attention in encoder.states(batch).attentions:
+        attention = np.asarray(attention)
+        assert (attention[~np.broadcast_to(same, attention.shape)] == 0).all()
+        np.testing.assert_allclose(attention.sum(-1), 1, rtol=1e-5)
+
+
 def test_initial_weights_are_truncated_normal():
     encoder = BertEncoder(BertConfig(vocab_size=500, hidden_size=64, num_layers=1, num_heads=1))
     encoder.build()

@@ -15,6 +15,7 @@ B, T, D, N, P, V = 3, 5, 8, 2, 4, 20
 HIDDEN = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")
 BIAS = np.zeros((B, 1, 1, T), "float32")
 IDS = np.random.default_rng(1).integers(0, V, (B, T), dtype="int32")
+POSITION_IDS = np.tile(np.array([0, 1, 2, 3, 0], "int32"), (B, 1))
 POSITIONS = np.random.default_rng(2).integers(0, T, (B, P), dtype="int32")
 TABLE = np.random.default_rng(3).normal(size=(V, D)).astype("float32")
 
@@ -30,6 +31,20 @@ CASES = {
             initializer_stddev=0.5,
         ),
         (IDS, IDS % 2),
+        (B, T, D),
+        5,
+    ),
+    "embeddings_at_positions": (
+        BertEmbeddings(
+            V,
+            D,
+            max_positions=4,
+            num_segments=2,
+            dropout_rate=0.2,
+            layer_norm_epsilon=1e-12,
+            initializer_stddev=0.5,
+        ),
+        (IDS, IDS % 2, POSITION_IDS),
         (B, T, D),
         5,
     ),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_keras.config import BertConfig
-from bert_keras.models import BertClassifier, BertEncoder, BertPretrainer
+from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
 from bert_keras.models.task_model import named_weights
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
@@ -59,6 +59,64 @@ def test_pretrainer_learns_a_batch_by_heart():
     assert after["loss"] < 0.3
 
 
+def test_masked_words_alone_are_learnt_by_heart():
+    keras.utils.set_random_seed(1)
+    model = BertMaskedLM(
+        dataclasses.replace(CONFIG, hidden_dropout_rate=0.0, attention_dropout_rate=0.0)
+    )
+    outputs = ["masked_lm"]
+    model.compile(
+        optimizer=BertAdamW(5e-3),
+        loss=pretraining_losses(outputs),
+        weighted_metrics=pretraining_metrics(outputs),
+    )
+    x, y, weights = ({k: v for k, v in part.items() if k != "next_sentence"} for part in examples())
+    pooler = model.encoder.pooler.get_weights()
+    model.fit(x, y, sample_weight=weights, epochs=150, batch_size=8, verbose=0)
+    scores = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
+    assert sorted(scores) == ["loss", "masked_lm_accuracy"]
+    assert scores["masked_lm_accuracy"] == 1.0
+    for before, after in zip(pooler, model.encoder.pooler.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_packed_rows_score_as_their_sequences_alone():
+    """Two sequences share each row, the last row holds one: losses and accuracies agree."""
+    keras.utils.set_random_seed(1)
+    model = BertPretrainer(CONFIG)
+    model.compile(loss=pretraining_losses(), weighted_metrics=pretraining_metrics())
+    x, y, weights = examples(batch=5, length=6)
+    alone = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
+
+    def shared(values, filler=0):
+        values = np.concatenate([values, np.full_like(values[:1], filler)])
+        return values.reshape(3, -1)
+
+    numbers = np.repeat([[1, 2], [1, 2], [1, 0]], 6, axis=1).astype("int32")
+    real = (numbers > 0).astype("int32")
+    masked_at = np.concatenate([x["masked_lm_positions"], x["masked_lm_positions"][:1]])
+    masked_at = (masked_at.reshape(3, 2, 3) + np.array([[0], [6]])).reshape(3, 6).astype("int32")
+    packed = {
+        "input_ids": shared(x["input_ids"]),
+        "input_mask": real,
+        "segment_ids": shared(x["segment_ids"]),
+        "position_ids": np.tile(np.arange(6, dtype="int32"), (3, 2)) * real,
+        "sequence_ids": numbers,
+        "masked_lm_positions": masked_at,
+        "next_sentence_positions": np.array([[0, 6], [0, 6], [0, 0]], "int32"),
+    }
+    together = model.evaluate(
+        packed,
+        {name: shared(values) for name, values in y.items()},
+        sample_weight={name: shared(values) for name, values in weights.items()},
+        batch_size=3,
+        verbose=0,
+        return_dict=True,
+    )
+    assert together == pytest.approx(alone, rel=1e-5)
+    assert model(packed)["next_sentence"].shape == (3, 2, 2)
+
+
 def test_decoder_is_tied_to_the_token_table():
     model = BertPretrainer(CONFIG)
     x, _, _ = examples()
@@ -73,7 +131,7 @@ def test_decoder_is_tied_to_the_token_table():
     assert changed.tolist() == [column == unused for column in range(40)]
 
 
-@pytest.mark.parametrize("cls", [BertPretrainer, BertClassifier, BertEncoder])
+@pytest.mark.parametrize("cls", [BertPretrainer, BertMaskedLM, BertClassifier, BertEncoder])
 def test_saved_models_load_in_a_fresh_process_without_custom_objects(tmp_path, cls):
     keras.utils.set_random_seed(1)
     model = cls(CONFIG, num_labels=3) if cls is BertClassifier else cls(CONFIG)
