@@ -1,20 +1,26 @@
 """A folder of records in, a pretrained model out, with its held-out losses beside the unigram's."""
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import keras
 import numpy as np
 
+from bert_keras.data.masking import Masker
+from bert_keras.data.objectives import DynamicMasking
 from bert_keras.data.records import (
     common_schema,
+    feature_batches,
     pretraining_dataset,
     readable_records,
     record_files,
 )
+from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.models.folder import ModelCard, save_model
-from bert_keras.models.pretrainer import BertPretrainer
+from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.presets import preset
 from bert_keras.progress import progress
 from bert_keras.runs.outcome import claim_output, read_scores, write_scores
@@ -22,7 +28,7 @@ from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.storage import json_object
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from bert_keras.training.loop import fit_resumable
-from bert_keras.training.losses import pretraining_losses, pretraining_metrics
+from bert_keras.training.losses import OUTPUTS, pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 
@@ -33,8 +39,10 @@ def pretrain(
     """Train on `records`/train*.tfrecord and leave `output`/model, logs, checkpoints, scores.json.
 
     `records` is what `bert-tfrecords build` wrote, or any folder of the original's record files
-    with their vocab.txt. Where it has held-out*.tfrecord they are scored on the way and at the end.
-    The same call continues a run that was interrupted. Returns the scores.
+    with their vocab.txt. Records of plain ids are masked as the recipe says, anew each epoch;
+    records without labels train masked words alone. Where there are held-out*.tfrecord they are
+    scored on the way and at the end. The same call continues a run that was interrupted. Returns
+    the scores.
     """
     records = Path(records)
     if not records.is_dir():
@@ -44,6 +52,8 @@ def pretrain(
     held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
     schema = common_schema([*files, *held_out_files])
     lowercase = _lowercase(records, vocabulary)
+    masking = _masking(recipe, schema, vocabulary)
+    dataset = partial(pretraining_dataset, masking=masking)
     tokens_per_example = _look_at_records(files, vocabulary)
     output = claim_output(output, recipe=recipe, records=str(records.resolve()))
     if (scores := read_scores(output)) is not None:
@@ -57,13 +67,15 @@ def pretrain(
         attention_dropout_rate=recipe.dropout_rate,
         initializer_stddev=recipe.initializer_stddev,
     )
+    Model = BertPretrainer if schema.has_labels else BertMaskedLM
+    outputs = OUTPUTS if schema.has_labels else OUTPUTS[:1]
     card = ModelCard(
-        model="BertPretrainer",
+        model=Model.__name__,
         config=config,
         lowercase=lowercase,
         max_length=schema.max_length,
     )
-    model = BertPretrainer(config)
+    model = Model(config)
     model.compile(
         optimizer=BertAdamW(
             LinearWarmupDecay(
@@ -73,18 +85,16 @@ def pretrain(
             ),
             weight_decay_rate=recipe.weight_decay_rate,
         ),
-        loss=pretraining_losses(),
-        weighted_metrics=pretraining_metrics(),
+        loss=pretraining_losses(outputs),
+        weighted_metrics=pretraining_metrics(outputs),
     )
     held_out = None
     if held_out_files:
-        held_out = pretraining_dataset(
-            held_out_files, batch_size=recipe.batch_size, drop_remainder=False
-        )
+        held_out = dataset(held_out_files, batch_size=recipe.batch_size, drop_remainder=False)
     with readable_records():
         fit_resumable(
             model,
-            pretraining_dataset(files, batch_size=recipe.batch_size, seed=recipe.seed, repeat=True),
+            dataset(files, batch_size=recipe.batch_size, seed=recipe.seed, repeat=True),
             stage="pretrain",
             output=output,
             num_steps=recipe.num_steps,
@@ -98,42 +108,65 @@ def pretrain(
         scores = {"parameters": model.count_params(), "steps": recipe.num_steps}
         if held_out is not None:
             scores |= evaluate_pretrainer(model, held_out)
-            scores |= unigram_baseline(files, held_out_files, vocab_size=len(vocabulary))
+            scores |= unigram_baseline(
+                files, held_out_files, vocab_size=len(vocabulary), dataset=dataset
+            )
     save_model(model, output / "model", card=card, vocabulary=vocabulary)
     return write_scores(output, scores)
 
 
-def evaluate_pretrainer(model: BertPretrainer, held_out) -> dict[str, float]:
+def _masking(
+    recipe: PretrainRecipe, schema: PretrainingSchema, vocabulary: Vocabulary
+) -> DynamicMasking | None:
+    """What masks records of plain ids; None where the records hold masks."""
+    if schema.max_predictions:
+        if changes := recipe.masking_changes():
+            raise InputError(
+                f"the recipe changes {', '.join(changes)}, but the records are masked already; "
+                "leave them out, or write records of plain ids"
+            )
+        return None
+    policy = recipe.masking_policy(max_length=schema.max_length)
+    return DynamicMasking(Masker(policy, vocabulary), seed=recipe.seed)
+
+
+def evaluate_pretrainer(model: BertPretrainer | BertMaskedLM, held_out) -> dict[str, float]:
     """Losses in nats and accuracies over a whole data set; each prediction weighs the same."""
-    loss_sum = weight_sum = nsp_sum = examples = hits = nsp_hits = 0.0
+    names = list(held_out.element_spec[1])
+    sums = {name: np.zeros(3) for name in names}  # of losses, hits, weights
+    examples = 0
     for inputs, targets, weights in progress(held_out, stage="score held-out", unit="batch"):
         logits = model.predict_on_batch(inputs)
-        answers, weight = targets["masked_lm"].numpy(), weights["masked_lm"].numpy()
-        labels = targets["next_sentence"].numpy()
-        loss_sum += float((_cross_entropy(logits["masked_lm"], answers) * weight).sum())
-        hits += float(((logits["masked_lm"].argmax(-1) == answers) * weight).sum())
-        weight_sum += float(weight.sum())
-        nsp_sum += float(_cross_entropy(logits["next_sentence"], labels).sum())
-        nsp_hits += float((logits["next_sentence"].argmax(-1) == labels).sum())
-        examples += len(labels)
-    return {
-        "held_out_masked_lm_loss": loss_sum / weight_sum,
-        "held_out_masked_lm_accuracy": hits / weight_sum,
-        "held_out_next_sentence_loss": nsp_sum / examples,
-        "held_out_next_sentence_accuracy": nsp_hits / examples,
-        "held_out_predictions": weight_sum,
-        "held_out_examples": examples,
+        for name in names:
+            answers, weight = targets[name].numpy(), weights[name].numpy()
+            losses = _cross_entropy(logits[name], answers)
+            hits = logits[name].argmax(-1) == answers
+            sums[name] += [(losses * weight).sum(), (hits * weight).sum(), weight.sum()]
+        examples += len(inputs["input_ids"])
+    scores = {}
+    for name, (loss, hits, weight) in sums.items():
+        scores[f"held_out_{name}_loss"] = float(loss / weight)
+        scores[f"held_out_{name}_accuracy"] = float(hits / weight)
+    return scores | {
+        "held_out_predictions": float(sums["masked_lm"][2]),
+        "held_out_examples": float(examples),
     }
 
 
 def unigram_baseline(
-    files: list[str], held_out_files: list[str], *, vocab_size: int
+    files: list[str], held_out_files: list[str], *, vocab_size: int, dataset: Callable
 ) -> dict[str, float]:
     """What a model without context reaches on the held-out predictions: it answers every gap with
     the frequencies (plus one) of the training predictions, or with the most frequent piece.
+    `dataset` reads files as `pretraining_dataset` does.
     """
-    counts = _answer_counts(files, vocab_size, stage="count training answers")
-    held_out = _answer_counts(held_out_files, vocab_size, stage="count held-out answers")
+
+    def answers(part, batches):
+        return _answer_counts(batches, vocab_size, stage=f"count {part} answers")
+
+    once = {"batch_size": 1024, "drop_remainder": False}
+    counts = answers("training", dataset(files, **once))
+    held_out = answers("held-out", dataset(held_out_files, **once))
     log_share = np.log((counts + 1) / (counts + 1).sum())
     return {
         "unigram_masked_lm_loss": float(-(held_out * log_share).sum() / held_out.sum()),
@@ -141,9 +174,8 @@ def unigram_baseline(
     }
 
 
-def _answer_counts(files: list[str], vocab_size: int, *, stage: str) -> np.ndarray:
+def _answer_counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
     counts = np.zeros(vocab_size)
-    batches = pretraining_dataset(files, batch_size=1024, drop_remainder=False)
     for _, targets, weights in progress(batches, stage=stage, unit="batch"):
         real = weights["masked_lm"].numpy() > 0
         counts += np.bincount(targets["masked_lm"].numpy()[real], minlength=vocab_size)
@@ -159,7 +191,7 @@ def _cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def _lowercase(records: Path, vocabulary: Vocabulary) -> bool:
     """As the records' own manifest says; of foreign records, whether no piece has a capital."""
-    manifest = records / "records.json"
+    manifest = records / "manifest.json"
     if manifest.is_file():
         try:
             return json_object(manifest)["settings"]["lowercase"]
@@ -170,12 +202,12 @@ def _lowercase(records: Path, vocabulary: Vocabulary) -> bool:
 
 def _look_at_records(files: list[str], vocabulary: Vocabulary) -> float:
     """Mean count of real tokens in the first thousand records, whose ids must be pieces."""
-    # A data set that ends reads all files once, to count: a truncated one shows before training.
-    inputs, _, _ = next(iter(pretraining_dataset(files, batch_size=1000, drop_remainder=False)))
-    largest = int(inputs["input_ids"].numpy().max())
+    # Batches that end read all files once, to count: a truncated one shows before training.
+    features = next(iter(feature_batches(files, batch_size=1000, drop_remainder=False)))
+    largest = int(features["input_ids"].numpy().max())
     if largest >= len(vocabulary):
         raise InputError(
             f"{files[0]} holds the id {largest}, but vocab.txt beside it has {len(vocabulary)} "
             "pieces; put the vocabulary there that the records were written with"
         )
-    return float(inputs["input_mask"].numpy().sum(axis=1).mean())
+    return float(features["input_mask"].numpy().sum(axis=1).mean())

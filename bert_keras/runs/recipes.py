@@ -1,9 +1,11 @@
 """Named, frozen, complete settings of a run: its numbers stand here and nowhere else."""
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from bert_keras.data.masking import MaskingPolicy, replacement_shares
 from bert_keras.errors import InputError
 from bert_keras.presets import PRESETS
 
@@ -18,6 +20,8 @@ def _check_counts(recipe, *names: str) -> None:
 class PretrainRecipe:
     """Pretraining of one size: `num_steps` batches, one point on the curves every `steps_per_log`
     steps, the state saved and the held-out records scored every `logs_per_checkpoint` points.
+    `mask_rate`, `mask_unit`, `max_ngram` and `replacement` say how records of plain ids are masked
+    while they are read (bert_keras/data/masking.py).
     """
 
     size: str
@@ -31,6 +35,10 @@ class PretrainRecipe:
     steps_per_log: int = 50
     logs_per_checkpoint: int = 10
     keep_checkpoints: int = 3
+    mask_rate: float = 0.15
+    mask_unit: str = "piece"
+    max_ngram: int = 1
+    replacement: str = "80-10-10"
     seed: int = 1
 
     def __post_init__(self):
@@ -42,6 +50,23 @@ class PretrainRecipe:
                 f"num_steps {self.num_steps} is not a multiple of steps_per_log "
                 f"{self.steps_per_log}"
             )
+        self.masking_policy(max_length=1)
+
+    def masking_policy(self, *, max_length: int) -> MaskingPolicy:
+        """For records of plain ids; with room for all predictions of the longest sequence."""
+        return MaskingPolicy(
+            mask_rate=self.mask_rate,
+            max_predictions=max(1, math.ceil(self.mask_rate * max_length)),
+            unit=self.mask_unit,
+            max_ngram=self.max_ngram,
+            **replacement_shares(self.replacement),
+        )
+
+    def masking_changes(self) -> list[str]:
+        """The fields of the masking policy that are not as they stand above."""
+        masking = ("mask_rate", "mask_unit", "max_ngram", "replacement")
+        usual = {field.name: field.default for field in dataclasses.fields(self)}
+        return [name for name in masking if getattr(self, name) != usual[name]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,12 +24,24 @@ def test_changes_take_the_fields_type():
             "num_steps 7 is not a multiple of steps_per_log",
         ),
         ("demo", ["size=huge"], "no size is called 'huge'"),
+        ("demo", ["mask_unit=letter"], "unit is 'letter'; expected one of piece, word"),
+        ("demo", ["replacement=all"], "no replacement is called 'all'; known, in percent"),
     ],
 )
 def test_what_cannot_be_is_named(name, changes, said):
     with pytest.raises(InputError) as error:
         named_recipe(PRETRAIN, name, changes=changes)
     assert said in str(error.value)
+
+
+def test_room_for_every_prediction():
+    recipe = PRETRAIN["demo"]
+    lengths = {64: 10, 128: 20, 512: 77}
+    for length, most in lengths.items():
+        policy = recipe.masking_policy(max_length=length)
+        assert policy.max_predictions == most
+        assert policy.num_predictions([length]) == round(0.15 * length) <= most
+    assert recipe.masking_changes() == []
 
 
 def test_finetune_choices_are_checked():

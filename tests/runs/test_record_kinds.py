@@ -1,0 +1,113 @@
+"""Records of every kind train as their schema says."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_keras.data.masking import Masker, MaskingPolicy
+from bert_keras.errors import InputError
+from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer
+from bert_keras.models.folder import load_model, load_weights
+from bert_keras.runs.pretrain import pretrain
+from bert_keras.runs.recipes import PRETRAIN, named_recipe
+from bert_keras.text.packing import kept_apart, packed, sequence_spans
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+VOCABULARY = Vocabulary((*SPECIAL_PIECES, *(f"w{number}" for number in range(60))))
+LENGTH, PER_ROW = 24, 2
+CHANGES = ["batch_size=8", "num_steps=4", "steps_per_log=2", "num_warmup_steps=1"]
+
+
+def rows(random, *, num_rows: int, per_row: int):
+    """Packed pairs, `per_row` sequences of 8 to 12 tokens each in a row."""
+    count = num_rows * per_row
+    lengths = random.integers(3, 5, (count, 2))
+    pieces = random.integers(5, len(VOCABULARY), 500)
+    number = np.tile(np.arange(per_row), num_rows)
+    spans = sequence_spans(
+        random.integers(0, 490, (count, 2)),
+        lengths,
+        rows=np.repeat(np.arange(num_rows), per_row),
+        columns=number * LENGTH // per_row,
+        sequences=number + 1,
+    )
+    place = {"num_rows": num_rows, "length": LENGTH}
+    return packed(pieces, spans, vocabulary=VOCABULARY, **place), kept_apart(spans, **place)
+
+
+def write(path, features):
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for row in range(len(features["input_ids"])):
+            record = {
+                name: tf.train.Feature(float_list=tf.train.FloatList(value=values[row]))
+                if "weights" in name
+                else tf.train.Feature(int64_list=tf.train.Int64List(value=values[row]))
+                for name, values in features.items()
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=record))
+            writer.write(example.SerializeToString())
+
+
+@pytest.fixture
+def plain(tmp_path):
+    """Plain ids without labels, one sequence a record."""
+    folder = tmp_path / "records"
+    folder.mkdir()
+    VOCABULARY.save(folder / "vocab.txt")
+    for name, seed in (("train", 1), ("held-out", 2)):
+        features, _ = rows(np.random.default_rng(seed), num_rows=40, per_row=1)
+        write(folder / f"{name}.tfrecord", features)
+    return folder
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """Masked pairs with labels, two in a record."""
+    folder = tmp_path / "records"
+    folder.mkdir()
+    VOCABULARY.save(folder / "vocab.txt")
+    masker = Masker(MaskingPolicy(max_predictions=4), VOCABULARY)
+    for name, seed in (("train", 1), ("held-out", 2)):
+        random = np.random.default_rng(seed)
+        features, apart = rows(random, num_rows=20, per_row=PER_ROW)
+        labels = {
+            "next_sentence_positions": np.tile([0, LENGTH // 2, 0], (20, 1)),
+            "next_sentence_labels": random.integers(0, 2, (20, 3)) * [1, 1, 0],
+            "next_sentence_weights": np.tile([1.0, 1.0, 0.0], (20, 1)),
+        }
+        masked = masker.mask(features["input_ids"], generator=random)
+        write(folder / f"{name}.tfrecord", features | apart | masked | labels)
+    return folder
+
+
+def test_plain_ids_without_labels_train_masked_words(plain, tmp_path):
+    recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, "mask_rate=0.3", "max_ngram=2"])
+    scores = pretrain(recipe, records=plain, output=tmp_path / "run")
+    assert not [name for name in scores if "next_sentence" in name]
+    assert scores["held_out_examples"] == 40
+    assert 40 * 2 <= scores["held_out_predictions"] <= 40 * 8  # 0.3 of 9 to 11 tokens: about 3
+    assert 0 < scores["held_out_masked_lm_loss"] < 2 * np.log(len(VOCABULARY))
+    assert scores["unigram_masked_lm_loss"] > 0
+    model = load_model(tmp_path / "run" / "model")
+    assert type(model) is BertMaskedLM
+    classifier = BertClassifier(model.config, num_labels=2)
+    report = load_weights(classifier, tmp_path / "run" / "model")
+    assert str(report).endswith("(encoder); new: classification; left over: masked_lm")
+
+
+def test_several_labelled_pairs_in_a_record_train_both(shared, tmp_path):
+    recipe = named_recipe(PRETRAIN, "demo", changes=CHANGES)
+    scores = pretrain(recipe, records=shared, output=tmp_path / "run")
+    assert 0 <= scores["held_out_next_sentence_accuracy"] <= 1
+    assert 0 < scores["held_out_next_sentence_loss"] < 3
+    assert scores["held_out_examples"] == 20
+    assert type(load_model(tmp_path / "run" / "model")) is BertPretrainer
+
+
+def test_a_recipe_cannot_mask_anew_what_is_masked(shared, tmp_path):
+    recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, "mask_rate=0.3"])
+    with pytest.raises(
+        InputError, match="the recipe changes mask_rate, but the records are masked"
+    ):
+        pretrain(recipe, records=shared, output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
