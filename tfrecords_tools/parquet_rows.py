@@ -11,7 +11,8 @@ from tfrecords_tools.parts import Part
 from tfrecords_tools.repairs import Repairs
 
 _BUFFER = 1 << 20  # bytes; a column is read through it instead of whole
-_BATCH = 1 << 20  # bytes of text decoded at once, about
+_BATCH = 1 << 20  # bytes of text decoded at once, about ...
+_MOST_ROWS = 128  # ... of rows like most; where texts repeat, they are stored once and look small
 
 
 def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Part]:
@@ -50,7 +51,7 @@ def rows(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
             group.column(column).total_uncompressed_size for group in groups[part.start :]
         )
         for batch in file.iter_batches(
-            batch_size=max(1, min(1024, _BATCH * num_rows // max(1, num_bytes))),
+            batch_size=max(1, min(_MOST_ROWS, _BATCH * num_rows // max(1, num_bytes))),
             row_groups=range(part.start, part.end),
             columns=[part.text_field],
             use_threads=False,

@@ -150,7 +150,7 @@ def _expect_text(place: str, builder, text_field: str) -> None:
     features = dict(builder.info.features or {})
     if text_field not in features:
         raise InputError(
-            f'{place} has no feature "{text_field}", only {", ".join(features)}; say which one '
+            f'{place} has no feature "{text_field}", only {", ".join(sorted(features))}; say which one '
             "holds the text with --text-field"
         )
     feature = features[text_field]
