@@ -33,8 +33,8 @@ def example_parts(place: str, *, unit_bytes: int, text_field: str) -> Iterator[P
             shard_start, shard_end = shard_end, shard_end + shard
             step = max(1, int(unit_bytes / max(1, mean)), -(-shard // _PARTS_OF_SHARD))
             for start in range(shard_start, shard_end, step):
-                begin = max(start, chosen.from_ or 0)
-                end = min(start + step, shard_end, chosen.to or info.num_examples)
+                begin = max(start, chosen.from_)
+                end = min(start + step, shard_end, chosen.to)
                 if begin < end:
                     size = max(1, round(mean * (end - begin)))
                     yield Part(path, "tfds", begin, end, size, text_field)
@@ -150,8 +150,8 @@ def _expect_text(place: str, builder, text_field: str) -> None:
     features = dict(builder.info.features or {})
     if text_field not in features:
         raise InputError(
-            f'{place} has no feature "{text_field}", only {", ".join(sorted(features))}; say which one '
-            "holds the text with --text-field"
+            f'{place} has no feature "{text_field}", only {", ".join(sorted(features))}; say which '
+            "one holds the text with --text-field"
         )
     feature = features[text_field]
     if feature.shape != () or feature.tf_dtype.name != "string":

@@ -64,7 +64,8 @@ def test_examples_are_documents(folder):
 
 def test_splits_and_their_parts():
     assert read("tfds:two_splits?split=test")[0] == documents(*range(7))
-    assert read("tfds:two_splits?split=train[10%:12]+test[-1:]")[0] == documents(10, 11, 6)
+    assert read("tfds:two_splits?split=train[:0]+test[:1]")[0] == []
+    assert read("tfds:two_splits?split=train[10:12]+test[-1:]")[0] == documents(10, 11, 6)
 
 
 def test_the_corpus_is_the_same_however_it_is_cut():
