@@ -27,14 +27,15 @@ def example_parts(place: str, *, unit_bytes: int, text_field: str) -> Iterator[P
     for chosen in _slices(place, builder, split):
         info = builder.info.splits[chosen.splitname]
         path = f"{name}?split={chosen.splitname}"
+        last = info.num_examples if chosen.to is None else chosen.to
         mean = info.num_bytes / max(1, info.num_examples)
         shard_end = 0
         for shard in info.shard_lengths:
             shard_start, shard_end = shard_end, shard_end + shard
             step = max(1, int(unit_bytes / max(1, mean)), -(-shard // _PARTS_OF_SHARD))
             for start in range(shard_start, shard_end, step):
-                begin = max(start, chosen.from_)
-                end = min(start + step, shard_end, chosen.to)
+                begin = max(start, chosen.from_ or 0)
+                end = min(start + step, shard_end, last)
                 if begin < end:
                     size = max(1, round(mean * (end - begin)))
                     yield Part(path, "tfds", begin, end, size, text_field)
