@@ -3,15 +3,44 @@
 Only names, sizes and digests are looked at here; what the records hold is the business of `verify`.
 """
 
+import glob
 import os
+import struct
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+
+import google_crc32c
 
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.manifest import MANIFEST, Manifest, Shard
 from tfrecords_tools.places import digest
+
+SUFFIX = ".tfrecord"
+
+
+def holds_records(place: str | os.PathLike) -> bool:
+    """Whether a file, folder or pattern is of records and not of text: by name, or by content.
+
+    A TFRecord file begins with the length of a record, 8 bytes, and its masked CRC-32C
+    (tensorflow/core/lib/io/record_writer.h).
+    """
+    place = os.fspath(place)
+    if os.path.isdir(place):
+        return any(name.endswith(SUFFIX) for name in os.listdir(place))
+    if SUFFIX in os.path.basename(place):
+        return True
+    files = [place] if os.path.isfile(place) else sorted(filter(os.path.isfile, glob.glob(place)))
+    if not files:
+        return False
+    with open(files[0], "rb") as file:
+        head = file.read(12)
+    if len(head) < 12:
+        return False
+    checksum = google_crc32c.value(head[:8])
+    masked = ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return struct.unpack("<I", head[8:])[0] == masked
 
 
 class Shards:
