@@ -1,0 +1,244 @@
+"""Records one for one as the original writer makes them.
+
+The digests below were taken when every record here was equal to the original's. To hold against it
+again, name a folder with google-research/bert: BERT_ORIGINAL=/path/to/bert pytest <this file>.
+"""
+
+import os
+import random
+import subprocess
+import sys
+from hashlib import sha256
+
+import pytest
+
+from bert_keras.errors import InputError
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tfrecords_tools.google import GoogleSettings, write_google
+from tfrecords_tools.google.draws import Draws
+from tfrecords_tools.jobs import Workers
+
+WORDS = ["ada", "sees", "maps", "un", "##aff", "##able", "##s", "the", "a", ",", ".", "!", "(", ")"]
+WORDS += ["東", "cafe", "3", "#", "[", "]", "cls", "sep"]
+TEXTS = ["Ada sees the maps.", "unaffable Café (3)!", "東 adas unaffables, [SEP] ##", "\u200b", "a"]
+TEXTS += ["The maps the maps, unaffables!", "Ada " * 40, "ada\tsees\u00a0maps\u2028a", "x y z"]
+
+# Settings, how many outputs, and how the SHA-256 of all of them, one behind the other, begins.
+CASES = {
+    "as it comes": ({}, 1, "4a48022fb8ec131d"),
+    "words": ({"mask_unit": "word"}, 3, "b0e836a3d9570fb3"),
+    "cased": ({"lowercase": False, "max_length": 64, "seed": 1}, 2, "e59e87b1300042ce"),
+    "short": (
+        {"short_sequence_rate": 0.5, "max_length": 32, "max_predictions": 5},
+        5,
+        "9edece5d61a94f41",
+    ),
+    "always short": (
+        {"short_sequence_rate": 1.0, "mask_unit": "word", "seed": 2**40},
+        1,
+        "2655c36a3701b1fd",
+    ),
+    "least": (
+        {"max_length": 5, "max_predictions": 1, "short_sequence_rate": 0.5},
+        2,
+        "bff5b95167a5dc5d",
+    ),
+    "all masked": (
+        {"mask_rate": 1.0, "max_predictions": 200, "max_length": 16},
+        1,
+        "dfe664d7148e79af",
+    ),
+    "few masked": ({"mask_rate": 0.0, "duplicates": 1}, 9, "bc43e57d6a24dd68"),
+    "one document": ({"mask_unit": "word", "max_length": 16}, 1, "391757da566e727a"),
+}
+
+
+@pytest.fixture
+def vocabulary(tmp_path):
+    path = tmp_path / "vocab.txt"
+    Vocabulary((*SPECIAL_PIECES, "[unused0]", *WORDS)).save(path)
+    return path
+
+
+@pytest.fixture
+def files(request, tmp_path):
+    """Documents of 1 to 12 lines; one goes on from the first file into the second."""
+    lines = []
+    for document in range(14):
+        count = 1 + document * 5 % 12
+        lines += [TEXTS[(document + line * (1 + document % 3)) % 9] for line in range(count)]
+        lines += [" "] * (1 + document % 2)
+    parts = {
+        "1": "\n".join(lines[:37]),
+        "2": "\r\n".join(lines[37:60]) + "\n\r",
+        "3": "\ufeff\nada\rsees\n" + "\n".join(lines[60:]),
+    }
+    if "one document" in request.node.name:
+        parts = {"1": "the maps\nAda sees\nunaffables!\na\n" * 3}
+    paths = [tmp_path / f"{name}.txt" for name in parts]
+    for path, text in zip(paths, parts.values(), strict=True):
+        path.write_bytes(text.encode())
+    return [str(path) for path in paths]
+
+
+def written(files, vocabulary, folder, *, num_outputs=1, workers=1, **settings):
+    folder.mkdir(exist_ok=True)
+    outputs = [folder / f"{number}.tfrecord" for number in range(num_outputs)]
+    with Workers(workers) as pool:
+        counts = write_google(
+            files,
+            vocabulary=vocabulary,
+            settings=GoogleSettings(**settings),
+            outputs=outputs,
+            work=folder,
+            workers=pool,
+        )
+    return outputs, counts
+
+
+def records_of(path):
+    import tensorflow as tf
+
+    for record in tf.data.TFRecordDataset([str(path)]).as_numpy_iterator():
+        features = tf.train.Example.FromString(record).features.feature
+        yield {
+            name: list(feature.int64_list.value or feature.float_list.value)
+            for name, feature in features.items()
+        }
+
+
+def digest(paths):
+    return sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_known_records(case, files, vocabulary, tmp_path):
+    changes, num_outputs, known = CASES[case]
+    outputs, counts = written(files, vocabulary, tmp_path / "o", num_outputs=num_outputs, **changes)
+    assert digest(outputs)[:16] == known
+    for shard, path in zip(counts["shards"], outputs, strict=True):
+        assert shard["file"] == path.name
+        assert (shard["bytes"], shard["sha256"]) == (path.stat().st_size, digest([path]))
+    records = [record for path in outputs for record in records_of(path)]
+    assert counts["records"] == counts["sequences"] == len(records)
+    assert counts["tokens"] == sum(sum(record["input_mask"]) for record in records)
+    assert counts["labels_one"] == sum(record["next_sentence_labels"][0] for record in records)
+
+
+ORIGINAL = """
+import os, runpy, sys
+import tensorflow
+sys.modules["tensorflow"] = tensorflow.compat.v1  # it was written for TensorFlow 1
+folder, *sys.argv[1:] = sys.argv[1:]
+sys.path.insert(0, folder)
+sys.argv[0] = os.path.join(folder, "create_pretraining_data.py")
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.skipif("BERT_ORIGINAL" not in os.environ, reason="needs BERT_ORIGINAL, a folder")
+@pytest.mark.parametrize("case", CASES)
+def test_the_originals_records(case, files, vocabulary, tmp_path):
+    changes, num_outputs, _ = CASES[case]
+    settings = GoogleSettings(**changes)
+    theirs = [tmp_path / f"theirs-{number}" for number in range(num_outputs)]
+    flags = {
+        "input_file": ",".join(files),
+        "output_file": ",".join(map(str, theirs)),
+        "vocab_file": vocabulary,
+        "do_lower_case": settings.lowercase,
+        "do_whole_word_mask": settings.mask_unit == "word",
+        "max_seq_length": settings.max_length,
+        "max_predictions_per_seq": settings.max_predictions,
+        "random_seed": settings.seed,
+        "dupe_factor": settings.duplicates,
+        "masked_lm_prob": settings.mask_rate,
+        "short_seq_prob": settings.short_sequence_rate,
+    }
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+    command = [sys.executable, "-c", ORIGINAL, os.environ["BERT_ORIGINAL"], *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+    ours, _ = written(files, vocabulary, tmp_path / "o", num_outputs=num_outputs, **changes)
+    for own, their in zip(ours, theirs, strict=True):
+        assert list(records_of(own)) == list(records_of(their))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 64, 65, 127, 128, 129, 1000])
+def test_draws_are_those_of_random(count):
+    ours, theirs = Draws(9), random.Random(9)
+    expected = list(range(count))
+    theirs.shuffle(expected)
+    assert ours.shuffled(count).tolist() == expected
+    if count:
+        assert [ours.below(count) for _ in range(20)] == [
+            theirs.randint(0, count - 1) for _ in range(20)
+        ]
+    assert ours.random() == theirs.random()
+
+
+def test_nothing_depends_on_how_much_is_read_at_once(files, vocabulary, tmp_path, monkeypatch):
+    whole, _ = written(files, vocabulary, tmp_path / "a", mask_unit="word")
+    for name in ("tokens.TOGETHER", "draws.WINDOW", "instances._ROWS_TOGETHER"):
+        monkeypatch.setattr(f"tfrecords_tools.google.{name}", 3)
+    monkeypatch.setattr("tfrecords_tools.google.records._RECORDS_TOGETHER", 7)
+    parts, _ = written(files, vocabulary, tmp_path / "b", mask_unit="word")
+    assert digest(parts) == digest(whole)
+
+
+def test_processes_and_a_second_run(files, vocabulary, tmp_path):
+    alone, counts = written(files, vocabulary, tmp_path / "a", num_outputs=3)
+    outputs, same = written(files, vocabulary, tmp_path / "b", num_outputs=3, workers=2)
+    assert digest(outputs) == digest(alone)
+    assert same == counts
+    before = [path.stat().st_mtime_ns for path in outputs]
+    outputs[1].unlink()
+    again, same = written(files, vocabulary, tmp_path / "b", num_outputs=3)
+    assert digest(again) == digest(alone)
+    assert same == counts
+    after = [path.stat().st_mtime_ns for path in outputs]
+    assert (after[0], after[2]) == (before[0], before[2])
+    assert after[1] != before[1]
+
+
+def test_only_a_blank_line_ends_a_document(vocabulary, tmp_path):
+    def documents(*texts):
+        paths = [tmp_path / f"{number}.txt" for number in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_bytes(text)
+        folder = tmp_path / sha256(repr(texts).encode()).hexdigest()
+        return written(list(map(str, paths)), vocabulary, folder)[1]["documents"]
+
+    assert documents(b"ada\n", b"maps\n") == 1
+    assert documents(b"ada\n\r", b"maps\n") == 1
+    assert documents(b"ada\n\xef\xbb\xbf\n", b"maps\n") == 1
+    assert documents(b"ada\n \r\n", b"maps\n") == 2
+    assert documents(b"\n\nada\n", b"\nmaps") == 2
+
+
+def test_bad_text(vocabulary, tmp_path):
+    path = tmp_path / "text.txt"
+    for text, told in (
+        (b"ada\nsees \xff maps\n", r"text.txt, line 2 is not UTF-8 \(byte 0xff at column 6\)"),
+        (b"\n \n\xe2\x80\x8b\n", r"holds no text \(.*text.txt\); expected a sentence a line"),
+        (b"", "holds no text"),
+    ):
+        path.write_bytes(text)
+        with pytest.raises(InputError, match=told):
+            written([str(path)], vocabulary, tmp_path / "o")
+    assert not list((tmp_path / "o").iterdir()), "something was left behind"
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"max_length": 4}, "max_length is 4; expected at least 5"),
+        ({"max_predictions": 0}, "max_predictions is 0; expected at least 1"),
+        ({"duplicates": 0}, "duplicates is 0; expected at least 1"),
+        ({"short_sequence_rate": 1.1}, "short_sequence_rate is 1.1; expected a share from 0 to 1"),
+        ({"mask_rate": -0.1}, "mask_rate is -0.1; expected a share from 0 to 1"),
+        ({"mask_unit": "line"}, "mask_unit is 'line'; expected piece or word"),
+    ],
+)
+def test_impossible_settings(settings, told):
+    with pytest.raises(InputError, match=told):
+        GoogleSettings(**settings)

@@ -1,0 +1,217 @@
+"""A token store and a seed come in; the instances of the original writer go out, draw for draw.
+
+What is kept is the order in which google-research/bert `create_pretraining_data.py` asks Python's
+random.Random for numbers, and what it does with each. Only places in the store are handled here:
+a document may be longer than memory.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from functools import lru_cache
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+
+from tfrecords_tools.store import TokenStore
+
+MASK_SHARE = 0.8
+KEPT_SHARE = 0.5  # of what is not masked
+TRIES = 10  # to draw another document than A's
+WINDOW = 4096  # sentences whose places are read at once
+
+
+class Pair(NamedTuple):
+    """Where A and B stand in the store, cut to length."""
+
+    start_a: int
+    length_a: int
+    start_b: int
+    length_b: int
+    is_random: bool
+
+
+class Draws:
+    """The draws of `Random(seed)`: `random`, and the same as its randint and shuffle, but faster.
+
+    `randrange(n)` takes as many bits as n has, again until they make a number below n; `shuffle`
+    takes a number below the length, then one below the length less one, and so on down to 2.
+    """
+
+    def __init__(self, seed: int):
+        generator = Random(seed)
+        self.random, self._bits = generator.random, generator.getrandbits
+
+    def below(self, limit: int) -> int:
+        size = limit.bit_length()
+        number = self._bits(size)
+        while number >= limit:
+            number = self._bits(size)
+        return number
+
+    def shuffle(self, items: MutableSequence) -> None:
+        bits = self._bits
+        for size, places in _sizes(len(items)):
+            for place in places:
+                other = bits(size)
+                while other > place:
+                    other = bits(size)
+                items[place], items[other] = items[other], items[place]
+
+    def shuffled(self, count: int) -> array:
+        """The numbers below `count`, of 4 bytes each."""
+        numbers = array("I", range(count))
+        self.shuffle(numbers)
+        return numbers
+
+
+@lru_cache(4096)
+def _sizes(count: int) -> list[tuple[int, range]]:
+    """The places count-1 down to 1, by how many bits a number up to the place takes."""
+    sizes, place = [], count - 1
+    while place > 0:
+        size = (place + 1).bit_length()
+        last = max(0, (1 << size - 1) - 2)
+        sizes.append((size, range(place, last, -1)))
+        place = last
+    return sizes
+
+
+def pairs_of(
+    store: TokenStore,
+    order: Sequence[int],
+    place: int,
+    *,
+    limit: int,
+    short_sequence_rate: float,
+    draws: Draws,
+    advance: Callable[[int], object],
+) -> Iterator[Pair]:
+    """The pairs of document `order[place]`, each of at most `limit` pieces.
+
+    Whoever takes a pair makes its masks before taking the next: both use the same draws.
+    """
+    target = limit
+    if draws.random() < short_sequence_rate:
+        target = 2 + draws.below(limit - 1)
+    sentence, end = store.documents(order[place], order[place] + 1)
+    while sentence < end:
+        starts = store.sentences(sentence, min(end, sentence + WINDOW + target)).tolist()
+        first, last = 0, len(starts) - 1
+        # Every sentence has a piece, so no chunk has more sentences than `target`.
+        whole = last if sentence + last == end else last - target
+        while first < whole:
+            after = min(bisect_left(starts, starts[first] + target, first + 1), last)
+            end_a = first + 1
+            if after - first > 1:
+                end_a += draws.below(after - first - 1)
+            start_a, length_a = starts[first], starts[end_a] - starts[first]
+            if after - first == 1 or draws.random() < 0.5:
+                is_random, after = True, end_a  # sentences that were not used are put back
+                start_b, end_b = _random_next(store, order, place, target - length_a, draws)
+            else:
+                is_random, start_b, end_b = False, starts[end_a], starts[after]
+            yield _cut(start_a, length_a, start_b, end_b - start_b, is_random, limit, draws)
+            first = after
+        sentence += first
+        advance(first)
+
+
+def _random_next(
+    store: TokenStore, order: Sequence[int], place: int, room: int, draws: Draws
+) -> tuple[int, int]:
+    """Whole sentences, at least one, until they fill `room`; after ten tries of any document."""
+    for _ in range(TRIES):
+        other = draws.below(len(order))
+        if other != place:
+            break
+    first, end = store.documents(order[other], order[other] + 1)
+    first += draws.below(end - first)
+    room = max(room, 1)
+    starts = store.sentences(first, min(end, first + room))
+    after = min(bisect_left(starts, starts[0] + room, 1), len(starts) - 1)
+    return starts[0], starts[after]
+
+
+def _cut(
+    start_a: int,
+    length_a: int,
+    start_b: int,
+    length_b: int,
+    is_random: bool,
+    limit: int,
+    draws: Draws,
+) -> Pair:
+    """The longer text, or B, loses a piece at its front or at its end until both fit."""
+    random = draws.random
+    while length_a + length_b > limit:
+        is_front = random() < 0.5
+        if length_a > length_b:
+            length_a -= 1
+            start_a += is_front
+        else:
+            length_b -= 1
+            start_b += is_front
+    return Pair(start_a, length_a, start_b, length_b, is_random)
+
+
+# Which pieces of a pair are predicted, as numbers into A and B laid end to end: (pair, wanted).
+Choice = Callable[[Pair, int], Sequence[int]]
+
+
+def piece_choice(draws: Draws) -> Choice:
+    """Every piece for itself."""
+
+    def choose(pair: Pair, wanted: int) -> list[int]:
+        pieces = list(range(pair.length_a + pair.length_b))
+        draws.shuffle(pieces)
+        return pieces[:wanted]
+
+    return choose
+
+
+def word_choice(draws: Draws, store: TokenStore, *, opens_word: np.ndarray) -> Choice:
+    """Whole words; one that is too long for what is left is passed over.
+
+    `opens_word` bool [V] is false for "##" pieces. Words go on across the [SEP]: where B was cut
+    inside a word, its rest belongs to the last word of A.
+    """
+
+    def choose(pair: Pair, wanted: int) -> list[int]:
+        opens = opens_word[np.frombuffer(_pieces(store, pair), store.dtype)]
+        opens[0] = True
+        starts = [*np.flatnonzero(opens).tolist(), len(opens)]
+        words = list(range(len(starts) - 1))
+        draws.shuffle(words)
+        chosen: list[int] = []
+        for word in words:
+            if len(chosen) >= wanted:
+                break
+            start, end = starts[word], starts[word + 1]
+            if len(chosen) + end - start <= wanted:
+                chosen += range(start, end)
+        return chosen
+
+    return choose
+
+
+def _pieces(store: TokenStore, pair: Pair) -> bytes:
+    start_a, length_a, start_b, length_b, _ = pair
+    return store.pieces(start_a, start_a + length_a) + store.pieces(start_b, start_b + length_b)
+
+
+def shown_instead(count: int, draws: Draws, mask_id: int, num_ids: int) -> list[int]:
+    """What stands in place of each chosen piece: an id, or -1 for the piece itself.
+
+    A random id is any of the vocabulary, special or not.
+    """
+    random, shown = draws.random, []
+    for _ in range(count):
+        if random() < MASK_SHARE:
+            shown.append(mask_id)
+        elif random() < KEPT_SHARE:
+            shown.append(-1)
+        else:
+            shown.append(draws.below(num_ids))
+    return shown

@@ -1,0 +1,165 @@
+"""A token store comes in; all instances, as rows on disk, and the order to write them in go out."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from bert_keras.storage import whole_folder
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.google.draws import (
+    Choice,
+    Draws,
+    Pair,
+    pairs_of,
+    piece_choice,
+    shown_instead,
+    word_choice,
+)
+from tfrecords_tools.google.settings import NUM_SPECIALS, GoogleSettings
+from tfrecords_tools.store import TokenStore, piece_dtype
+
+ROWS, ORDER = "rows", "order"
+NUMBER = np.dtype("<u4")  # of an instance
+_ROWS_TOGETHER = 4096
+
+
+@dataclass(frozen=True)
+class DrawInstances:
+    """A job: a folder with all instances as rows, and the order in which they are written."""
+
+    output: Path
+    store: Path
+    vocabulary: Path
+    settings: GoogleSettings
+
+    @property
+    def size(self) -> int:
+        with opened(self.store, Vocabulary.from_file(self.vocabulary)) as store:
+            return store.num_sentences * self.settings.duplicates
+
+    def __call__(self, advance: Callable[[int], object]) -> None:
+        vocabulary, draws = Vocabulary.from_file(self.vocabulary), Draws(self.settings.seed)
+        with (
+            whole_folder(self.output) as folder,
+            opened(self.store, vocabulary) as store,
+            (folder / ROWS).open("wb") as file,
+            (folder / ORDER).open("wb") as order,
+        ):
+            rows = _Rows(file, row_dtype(self.settings))
+            self._draw(store, vocabulary, draws, rows, _Seldom(advance))
+            rows.flush()
+            draws.shuffled(rows.count).tofile(order)
+
+    def _draw(
+        self,
+        store: TokenStore,
+        vocabulary: Vocabulary,
+        draws: Draws,
+        rows: "_Rows",
+        progress: "_Seldom",
+    ) -> None:
+        settings, choose = self.settings, self._choice(store, vocabulary, draws)
+        mask_id, num_ids = vocabulary.mask_id, len(vocabulary)
+        order = draws.shuffled(store.num_documents)
+        for _ in range(settings.duplicates):
+            for place in range(len(order)):
+                pairs = pairs_of(
+                    store,
+                    order,
+                    place,
+                    limit=settings.max_length - NUM_SPECIALS,
+                    short_sequence_rate=settings.short_sequence_rate,
+                    draws=draws,
+                    advance=progress.advance,
+                )
+                for pair in pairs:
+                    chosen = choose(pair, settings.num_predictions(pair.length_a + pair.length_b))
+                    rows.add(pair, chosen, shown_instead(len(chosen), draws, mask_id, num_ids))
+        progress.tell()
+
+    def _choice(self, store: TokenStore, vocabulary: Vocabulary, draws: Draws) -> Choice:
+        if self.settings.mask_unit == "piece":
+            return piece_choice(draws)
+        opens_word = np.array([not piece.startswith("##") for piece in vocabulary.pieces])
+        return word_choice(draws, store, opens_word=opens_word)
+
+
+def row_dtype(settings: GoogleSettings) -> np.dtype:
+    """How an instance lies on disk: its spans, the pieces chosen, what is shown for them."""
+    return np.dtype(
+        [
+            ("starts", "<i8", 2),
+            ("lengths", "<u4", 2),
+            ("is_random", "<u4"),
+            ("num_chosen", "<u4"),
+            ("chosen", piece_dtype(settings.max_length), settings.max_predictions),
+            ("shown", "<i4", settings.max_predictions),
+        ]
+    )
+
+
+def filled(rows: np.ndarray) -> np.ndarray:
+    """bool [B,P]: which places for predictions hold one."""
+    return np.arange(rows["chosen"].shape[1]) < rows["num_chosen"][:, None]
+
+
+@contextlib.contextmanager
+def opened(folder: Path, vocabulary: Vocabulary) -> Iterator[TokenStore]:
+    store = TokenStore(folder, dtype=piece_dtype(len(vocabulary)))
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+class _Rows:
+    """Instances go to a file in batches of rows; `count` is of those written."""
+
+    def __init__(self, file: BinaryIO, dtype: np.dtype):
+        self._file, self._dtype = file, dtype
+        self.count = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pairs, self._chosen, self._shown, self._num_chosen = [], [], [], []
+
+    def add(self, pair: Pair, chosen: Sequence[int], shown: Sequence[int]) -> None:
+        self._pairs.append(pair)
+        self._chosen += chosen
+        self._shown += shown
+        self._num_chosen.append(len(chosen))
+        if len(self._pairs) == _ROWS_TOGETHER:
+            self.flush()
+
+    def flush(self) -> None:
+        pairs = np.array(self._pairs, np.int64).reshape(-1, len(Pair._fields))
+        rows = np.zeros(len(pairs), self._dtype)
+        rows["starts"], rows["lengths"] = pairs[:, 0:4:2], pairs[:, 1:4:2]
+        rows["is_random"] = pairs[:, 4]
+        rows["num_chosen"] = self._num_chosen
+        is_filled = filled(rows)
+        rows["chosen"][is_filled] = self._chosen
+        rows["shown"][is_filled] = self._shown
+        self._file.write(rows.tobytes())
+        self.count += len(rows)
+        self._begin()
+
+
+class _Seldom:
+    """Adds up what was done and tells of it now and then: a call may go to another process."""
+
+    def __init__(self, advance: Callable[[int], object]):
+        self._advance, self._done = advance, 0
+
+    def advance(self, done: int) -> None:
+        self._done += done
+        if self._done >= _ROWS_TOGETHER:
+            self.tell()
+
+    def tell(self) -> None:
+        self._advance(self._done)
+        self._done = 0
