@@ -3,6 +3,7 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.storage import (
     existing_file,
+    open_file,
     resumed_folder,
     tensorflow_writes,
     text_lines,
@@ -100,3 +101,17 @@ def test_two_runs_do_not_share_a_folder(tmp_path):
         ):
             pass
         assert (tmp_path / "a.partial").is_dir()
+
+
+def test_remote_files_open_as_local_ones(tmp_path):
+    tf.io.gfile.makedirs("ram://storage")
+    with tf.io.gfile.GFile("ram://storage/a", "w") as file:
+        file.write("0123456789")
+    (tmp_path / "a").write_text("0123456789")
+    for path in ("ram://storage/a", tmp_path / "a"):
+        with open_file(path) as file:
+            assert (file.read(3), file.tell()) == (b"012", 3)
+            assert (file.seek(-2, 2), file.read()) == (8, b"89")
+            assert (file.seek(1), file.seek(2, 1), file.read(1)) == (1, 3, b"3")
+    with pytest.raises(FileNotFoundError, match="ram://storage/none"):
+        open_file("ram://storage/none")

@@ -61,12 +61,17 @@ class Repairs:
     def note_text(self, path: str, num_lines: int) -> None:
         self.text_lines[path] = self.text_lines.get(path, 0) + num_lines
 
-    def __add__(self, other: "Repairs") -> "Repairs":
-        total = Repairs(Counter(self.counts), dict(self.places), Counter(self.text_lines))
-        total.counts.update(other.counts)
-        total.text_lines.update(other.text_lines)
+    def __iadd__(self, other: "Repairs") -> "Repairs":
+        self.counts.update(other.counts)
+        self.text_lines.update(other.text_lines)
         for name, places in other.places.items():
-            total.places[name] = (*total.places.get(name, ()), *places)[:NUM_PLACES]
+            self.places[name] = (*self.places.get(name, ()), *places)[:NUM_PLACES]
+        return self
+
+    def __add__(self, other: "Repairs") -> "Repairs":
+        total = Repairs()
+        total += self
+        total += other
         return total
 
     def summary(self) -> dict[str, int]:
