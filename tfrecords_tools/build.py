@@ -1,200 +1,202 @@
-"""Corpus files and a vocabulary come in; a whole folder of pretraining records goes out."""
+"""Text files and a vocabulary come in; a whole folder of pretraining records goes out.
 
-import hashlib
+Each stage is a set of jobs that leave files in the folder OUTPUT.partial. What is there is not made
+again: a run that was killed goes on where it stopped, and its records are the same bytes.
+"""
+
 import json
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from random import Random
 
 import numpy as np
 
-from bert_keras.data.masking import MaskingPolicy, replacement_ids
-from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
-from bert_keras.progress import progress
-from bert_keras.storage import whole_folder
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.storage import json_object, resumed_folder, whole_file
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.documents import Documents, split, tokenized
-from tfrecords_tools.instances import cut, features
-from tfrecords_tools.pairs import pairs_of
-from tfrecords_tools.writer import serialized, write_records
+from tfrecords_tools.buckets import bucket_sizes
+from tfrecords_tools.corpus import fingerprint, units
+from tfrecords_tools.examples import FindInstances
+from tfrecords_tools.jobs import Workers
+from tfrecords_tools.manifest import FORMAT, MANIFEST, vocabulary_sha256
+from tfrecords_tools.places import files
+from tfrecords_tools.plan import planned, unchanged, versions
+from tfrecords_tools.records import WriteShard
+from tfrecords_tools.repairs import Repairs
+from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.splits import TRAIN, Split, ranges_of, split_size, splits_of
+from tfrecords_tools.store import TokenStore, joined
+from tfrecords_tools.tokens import TextSettings, TokenizeUnit, counts_of
 
-MANIFEST = "records.json"
 VOCABULARY = "vocab.txt"
-BATCH = 4096  # records that are masked and encoded together
-
-
-@dataclass(frozen=True)
-class BuildSettings:
-    """What decides the bytes of the records, besides corpus and vocabulary."""
-
-    lowercase: bool = True
-    max_length: int = 128
-    max_predictions: int = 20
-    duplicates: int = 5  # passes over the training documents, each paired and masked anew
-    short_sequence_rate: float = 0.1
-    shards: int = 4
-    seed: int = 12345
-    held_out_rate: float = 0.0  # share of the documents, seen once, in records of their own
-
-    def __post_init__(self):
-        PretrainingSchema(self.max_length, self.max_predictions)
-        MaskingPolicy(max_predictions=self.max_predictions)
-        for name in ("duplicates", "shards"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; expected at least 1")
-        for name in ("short_sequence_rate", "held_out_rate"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; expected 0 or more, below 1")
-        if self.seed < 0:
-            raise InputError(f"seed is {self.seed}; expected 0 or more")
+COUNTS = "counts.json"
+SHARD_COUNTS = ("file", "records", "bytes", "sha256")
+UNIT_BYTES = 2 << 20  # at least; a corpus becomes about MOST_UNITS units at most
+MOST_UNITS = 1000
+RECORDS_PER_BUCKET = 100_000
+RECORDS_PER_SHARD_AT_LEAST = 250  # where the number of shards is not given
 
 
 def build(
-    files: Iterable[str | os.PathLike],
+    places: Iterable[str | os.PathLike],
     *,
     vocabulary: Vocabulary,
     output: str | os.PathLike,
     settings: BuildSettings,
+    workers: int = 1,
 ) -> dict:
-    """Writes `output` whole or not at all; returns the manifest it leaves in `records.json`."""
-    files = list(files)
-    with whole_folder(output) as folder:
-        vocabulary.save(folder / VOCABULARY)
-        tokenizer = WordPieceTokenizer(vocabulary, lowercase=settings.lowercase)
-        splits = split(
-            tokenized(files, tokenizer), held_out_rate=settings.held_out_rate, seed=settings.seed
-        )
-        manifest = {
-            "format": 1,
-            "settings": asdict(settings),
-            "corpus": [os.path.basename(file) for file in files],
-            "vocabulary": {
-                "file": VOCABULARY,
-                "size": len(vocabulary),
-                "sha256": _sha256(folder / VOCABULARY),
-            },
-            "splits": {
-                name: _write_split(
-                    documents,
-                    name=name,
-                    folder=folder,
-                    vocabulary=vocabulary,
-                    settings=settings,
-                    generator=np.random.default_rng([settings.seed, number]),
-                )
-                for number, (name, documents) in enumerate(splits.items())
-            },
-        }
-        text = json.dumps(manifest, indent=2) + "\n"
-        (folder / MANIFEST).write_text(text, encoding="utf-8")
-    return manifest
+    """Writes `output` whole, by `workers` processes; returns the manifest that it leaves there."""
+    paths = files(list(places))
+    with resumed_folder(output) as folder, Workers(workers) as pool:
+        if not (folder / MANIFEST).exists():
+            vocabulary.save(folder / VOCABULARY)
+            manifest = _built(folder, paths, settings, pool)
+            with whole_file(folder / MANIFEST) as part:
+                part.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        shutil.rmtree(folder / "work", ignore_errors=True)
+        return json_object(folder / MANIFEST)
 
 
-def _write_split(
-    documents: Documents,
-    *,
-    name: str,
-    folder: Path,
-    vocabulary: Vocabulary,
-    settings: BuildSettings,
-    generator: np.random.Generator,
-) -> dict:
-    """Writes one split's shards; returns its counts and checksums."""
-    is_training = name == "train"
-    rows = _paired(
-        documents,
-        passes=settings.duplicates if is_training else 1,
-        name=name,
-        settings=settings,
-        random=Random(int(generator.integers(2**62))),
+def _built(folder: Path, paths: Sequence[str], settings: BuildSettings, pool: Workers) -> dict:
+    """Everything but the manifest, which it returns."""
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    vocabulary = Vocabulary.from_file(folder / VOCABULARY)
+    inputs = planned(work, files=paths, settings=settings, vocabulary=vocabulary)
+    text = TextSettings(
+        vocabulary=folder / VOCABULARY,
+        lowercase=settings.lowercase,
+        splitter=settings.splitter,
+        segmenter=settings.segmenter,
+        errors=settings.errors,
+        longest=settings.max_length - 3,
     )
-    num_shards = settings.shards if is_training else 1
-    if len(rows) < num_shards:
-        raise InputError(f"the corpus gives {len(rows)} records, too few for {num_shards} shards")
-    rows = rows[generator.permutation(len(rows))]
-    shards = []
-    with progress(stage=f"write {name}", unit="record", total=len(rows)) as bar:
-        for number, shard_rows in enumerate(np.array_split(rows, num_shards)):
-            path = folder / f"{name}-{number:05d}-of-{num_shards:05d}.tfrecord"
-            records = _records(
-                shard_rows,
-                documents.pieces,
-                vocabulary=vocabulary,
-                settings=settings,
-                generator=generator,
-                bar=bar,
-            )
-            shards.append(
-                {
-                    "file": path.name,
-                    "records": write_records(path, records),
-                    "sha256": _sha256(path),
-                }
-            )
+    if not (work / "store").exists():
+        _tokenize(work, paths, text, pool, text_field=settings.text_field)
+    store = TokenStore(work / "store", dtype=text.dtype)
+    splits = splits_of(
+        store.num_documents, held_out_rate=settings.held_out_rate, seed=settings.seed
+    )
     return {
-        "documents": len(documents),
-        "sentences": sum(len(bounds) - 1 for bounds in documents.bounds),
-        "pieces": documents.num_pieces,
-        "records": len(rows),
-        "random_next": int(rows[:, 4].sum()),
-        "shards": shards,
+        "format": FORMAT,
+        "settings": asdict(settings),
+        "versions": versions(),
+        "inputs": inputs,
+        "vocabulary": {
+            "file": VOCABULARY,
+            "size": len(vocabulary),
+            "sha256": vocabulary_sha256(vocabulary),
+        },
+        "schema": asdict(settings.schema),
+        **json_object(work / COUNTS),
+        "splits": {split.name: _written(split, folder, store, settings, pool) for split in splits},
     }
 
 
-def _paired(
-    documents: Documents, *, passes: int, name: str, settings: BuildSettings, random: Random
-) -> np.ndarray:
-    """The pairs of all passes, int64 [N,5]."""
-    rows = []
-    with progress(stage=f"pair {name}", unit="pair") as bar:
-        for _ in range(passes):
-            before = len(rows)
-            rows.extend(
-                pairs_of(
-                    documents,
-                    max_length=settings.max_length,
-                    short_sequence_rate=settings.short_sequence_rate,
-                    random=random,
-                )
-            )
-            bar.update(len(rows) - before)
-    return np.array(rows, np.int64)
+def _tokenize(
+    work: Path, paths: Sequence[str], text: TextSettings, pool: Workers, *, text_field: str
+) -> None:
+    """Leaves the token store of the corpus, and what was counted and repaired."""
+    num_bytes = sum(fingerprint(path)["bytes"] for path in paths)
+    unit_bytes = max(UNIT_BYTES, num_bytes // MOST_UNITS)
+    jobs = [
+        TokenizeUnit(unit, work / f"tokens-{number:05d}", text)
+        for number, unit in enumerate(units(paths, unit_bytes=unit_bytes, text_field=text_field))
+    ]
+    pool.run(jobs, stage="tokenize", unit="B")
+    unchanged(work)
+    counts, repairs = Counter(), Repairs()
+    for job in jobs:
+        unit_counts, unit_repairs = counts_of(job.output)
+        counts.update(unit_counts)
+        repairs = repairs + unit_repairs
+    repairs.expect_text()
+    told = {"counts": counts, "repairs": repairs.summary(), "remarks": repairs.remarks()}
+    with whole_file(work / COUNTS) as part:
+        part.write_text(json.dumps(told), encoding="utf-8")
+    joined([job.output for job in jobs], work / "store")
+    for job in jobs:
+        shutil.rmtree(job.output)
 
 
-def _records(
-    rows: np.ndarray,
-    pieces: np.ndarray,
-    *,
-    vocabulary: Vocabulary,
-    settings: BuildSettings,
-    generator: np.random.Generator,
-    bar,
-) -> Iterator[list[bytes]]:
-    """Batches of serialised records of these pairs."""
-    policy = MaskingPolicy(max_predictions=settings.max_predictions)
-    replacements = replacement_ids(vocabulary)
-    for start in range(0, len(rows), BATCH):
-        pairs = cut(
-            rows[start : start + BATCH], max_length=settings.max_length, generator=generator
+def _written(
+    split: Split, folder: Path, store: TokenStore, settings: BuildSettings, pool: Workers
+) -> dict:
+    """Writes the shards of a split; returns what the manifest says of it."""
+    work, is_training = folder / "work", split.name == TRAIN
+    if settings.objective == "nsp" and split.num_documents < 2:
+        raise InputError(
+            "next sentence prediction needs at least two documents, for a random next text comes "
+            "from another one; put blank lines between documents or give more files"
         )
-        yield serialized(
-            features(
-                pairs,
-                pieces,
-                vocabulary=vocabulary,
-                length=settings.max_length,
-                policy=policy,
-                replacements=replacements,
-                generator=generator,
-            )
+    num_sentences, num_pieces = split_size(split, store)
+    passes = settings.passes if is_training else 1
+    # An instance holds a record's pieces at most: there are this many at least.
+    expected = passes * num_pieces // settings.max_length + 1
+    num_shards = settings.shards if is_training else 1
+    num_buckets = _num_buckets(expected, num_shards)
+    number = 0 if is_training else 1
+    found = [
+        FindInstances(
+            documents=documents,
+            split=split,
+            output=work / f"instances-{split.name}-{place:05d}",
+            store=work / "store",
+            dtype=store.dtype,
+            objective=settings.objective,
+            passes=passes,
+            max_length=settings.max_length,
+            short_rate=settings.short_sequence_rate,
+            fills_records=settings.schema.is_packed,
+            num_buckets=num_buckets,
+            seeds=(settings.seed, number, 0, place),
         )
-        bar.update(len(pairs.start_a))
+        for place, documents in enumerate(ranges_of(store))
+    ]
+    pool.run(found, stage=f"find {split.name}", unit="sentence")
+    instances = tuple(job.output for job in found)
+    sizes = bucket_sizes(instances, num_buckets=num_buckets)
+    shards = np.array_split(np.arange(num_buckets), num_shards or num_buckets)
+    if not all(sizes[buckets].any() for buckets in shards):
+        raise InputError(
+            f"the corpus gives too few records ({split.name}) for {len(shards)} shards; give more "
+            "text or ask for fewer"
+        )
+    jobs = [
+        WriteShard(
+            output=folder / f"{split.name}-{place:05d}-of-{len(shards):05d}.tfrecord",
+            counts=work / f"{split.name}-{place:05d}.json",
+            instances=instances,
+            num_buckets=num_buckets,
+            buckets=range(buckets[0], buckets[-1] + 1),
+            store=work / "store",
+            dtype=store.dtype,
+            vocabulary=folder / VOCABULARY,
+            schema=settings.schema,
+            policy=settings.policy,
+            seeds=(settings.seed, number, 1, place),
+            size=int(sizes[buckets].sum()) // (2 if settings.schema.has_labels else 1),
+        )
+        for place, buckets in enumerate(shards)
+    ]
+    pool.run(jobs, stage=f"write {split.name}", unit="record")
+    counts = [json_object(job.counts) for job in jobs]
+    summed = ["records", "sequences", "tokens", *["labels_one"] * settings.schema.has_labels]
+    return {
+        "documents": split.num_documents,
+        "sentences": num_sentences,
+        "pieces": num_pieces,
+        **{name: sum(each[name] for each in counts) for name in summed},
+        "shards": [{name: each[name] for name in SHARD_COUNTS} for each in counts],
+    }
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _num_buckets(expected_records: int, num_shards: int | None) -> int:
+    """Buckets small enough for memory, as many in each shard."""
+    if num_shards is None:
+        fewest = min(4, max(1, expected_records // RECORDS_PER_SHARD_AT_LEAST))
+        return max(fewest, -(-expected_records // RECORDS_PER_BUCKET))
+    return num_shards * max(1, -(-expected_records // (num_shards * RECORDS_PER_BUCKET)))

@@ -1,10 +1,13 @@
 """`bert-tfrecords`: one verb a run, from text to pretraining records and back to text."""
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
 
 from bert_keras.errors import InputError, run_command
 from bert_keras.quiet import import_tensorflow
+from tfrecords_tools.options import add_settings, add_text_settings, settings_of
 
 _EXAMPLES = """\
 examples:
@@ -61,29 +64,33 @@ def _parser() -> argparse.ArgumentParser:
     _add_corpus(build)
     build.add_argument("--vocab", required=True, metavar="FILE")
     build.add_argument("--output", required=True, metavar="DIR", help="a folder not there yet")
-    number = {"type": int, "metavar": "N"}
-    rate = {"type": float, "metavar": "RATE"}
-    build.add_argument("--max-length", **number, default=128, help="positions a record (128)")
-    build.add_argument("--max-predictions", **number, default=20, help="masked at most (20)")
-    build.add_argument("--duplicates", **number, default=5, help="passes over the corpus (5)")
-    build.add_argument("--short-sequence-rate", **rate, default=0.1, help="kept short (0.1)")
-    build.add_argument("--shards", **number, default=4, help="training files (4)")
-    build.add_argument("--seed", **number, default=12345, help="same seed, same bytes (12345)")
     build.add_argument(
-        "--held-out", **rate, default=0.0, help="share of the documents kept from training (0.0)"
+        "--workers",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="processes; the bytes do not depend on it (default: the cores, %(default)s)",
     )
+    build.add_argument(
+        "--compat",
+        choices=["google"],
+        help="the records of google-research/bert, one for one; one sentence a line",
+    )
+    add_settings(build)
 
     check = verb("check", _check, "verify records against their vocabulary and count", "records")
     _add_records(check)
     show = verb("show", _show, "print a few records as text", "records --count 3")
     _add_records(show)
-    show.add_argument("--count", **number, default=3, help="records to print (3)")
+    show.add_argument("--count", type=int, metavar="N", default=3, help="records to print (3)")
     return parser
 
 
 def _add_corpus(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("files", nargs="+", metavar="FILE", help="UTF-8 text, one paragraph a line")
-    verb.add_argument("--cased", action="store_true", help="keep upper case and accents")
+    verb.add_argument(
+        "files", nargs="+", metavar="CORPUS", help="files, folders, globs, or tfds:NAME; see above"
+    )
+    add_text_settings(verb)
 
 
 def _add_records(verb: argparse.ArgumentParser) -> None:
@@ -95,7 +102,7 @@ def _vocab(arguments: argparse.Namespace) -> None:
     from tfrecords_tools.train_vocab import train_vocabulary
 
     vocabulary = train_vocabulary(
-        arguments.files, size=arguments.size, lowercase=not arguments.cased
+        arguments.files, size=arguments.size, lowercase=getattr(arguments, "lowercase", True)
     )
     vocabulary.save(arguments.output)
     fewer = "" if len(vocabulary) == arguments.size else ": the corpus gives no more"
@@ -104,29 +111,28 @@ def _vocab(arguments: argparse.Namespace) -> None:
 
 def _build(arguments: argparse.Namespace) -> None:
     from bert_keras.text.vocab import Vocabulary
-    from tfrecords_tools.build import BuildSettings, build
+    from tfrecords_tools.build import build
+    from tfrecords_tools.objectives import OBJECTIVES
 
     manifest = build(
         arguments.files,
         vocabulary=Vocabulary.from_file(arguments.vocab),
         output=arguments.output,
-        settings=BuildSettings(
-            lowercase=not arguments.cased,
-            max_length=arguments.max_length,
-            max_predictions=arguments.max_predictions,
-            duplicates=arguments.duplicates,
-            short_sequence_rate=arguments.short_sequence_rate,
-            shards=arguments.shards,
-            seed=arguments.seed,
-            held_out_rate=arguments.held_out,
-        ),
+        settings=settings_of(arguments),
+        workers=arguments.workers,
     )
+    for remark in manifest["remarks"]:
+        print(f"note: {remark}", file=sys.stderr)
     for name, counts in manifest["splits"].items():
-        print(
+        told = (
             f"{name}: {counts['records']:,} records of {counts['documents']:,} documents, "
-            f"{counts['pieces']:,} pieces; {counts['random_next'] / counts['records']:.1%} random "
-            "next"
+            f"{counts['pieces']:,} pieces"
         )
+        if "labels_one" in counts:
+            label = OBJECTIVES[manifest["settings"].get("objective", "nsp")].label
+            told += f"; {counts['labels_one'] / counts['sequences']:.1%} {label}"
+        padding = 1 - counts["tokens"] / (counts["records"] * manifest["schema"]["max_length"])
+        print(f"{told}; {padding:.1%} padding")
 
 
 def _check(arguments: argparse.Namespace) -> None:

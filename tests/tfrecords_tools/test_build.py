@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from hashlib import sha256
 
 import pytest
@@ -8,15 +9,16 @@ import pytest
 from bert_keras.data.records import common_schema
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.build import BuildSettings, build
+from tfrecords_tools.build import build
 from tfrecords_tools.check import check, every_file, parsed_batches
+from tfrecords_tools.settings import BuildSettings
 
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=8, shards=2, seed=7)
 
 
-def built(corpus, vocabulary, output, **changes):
-    settings = BuildSettings(**{**SMALL.__dict__, **changes})
-    return build(corpus, vocabulary=vocabulary, output=output, settings=settings)
+def built(corpus, vocabulary, output, *, workers=1, **changes):
+    settings = replace(SMALL, **changes)
+    return build(corpus, vocabulary=vocabulary, output=output, settings=settings, workers=workers)
 
 
 def records_of(files, vocabulary):
@@ -40,12 +42,12 @@ def test_the_folder_is_complete(corpus, vocabulary, tmp_path):
     manifest = built(corpus, vocabulary, tmp_path / "records", held_out_rate=0.3)
     names = ["train-00000-of-00002", "train-00001-of-00002", "held-out-00000-of-00001"]
     assert {path.name for path in (tmp_path / "records").iterdir()} == {
-        "records.json",
+        "manifest.json",
         "vocab.txt",
         *(f"{name}.tfrecord" for name in names),
     }
     folder = tmp_path / "records"
-    assert json.loads((folder / "records.json").read_text()) == manifest
+    assert json.loads((folder / "manifest.json").read_text()) == manifest
     assert manifest["settings"]["lowercase"] is True
     assert manifest["settings"]["seed"] == 7
     assert Vocabulary.from_file(folder / "vocab.txt") == vocabulary
@@ -71,8 +73,8 @@ def test_next_texts_masks_and_lengths(corpus, vocabulary, tmp_path):
     counts = check(tmp_path / "records", vocabulary=vocabulary)
     train = manifest["splits"]["train"]
     assert counts["records"] == train["records"] > 300
-    assert counts["random_next"] == train["random_next"]
-    assert abs(2 * counts["random_next"] - counts["records"]) <= 8
+    assert counts["labels_one"] == train["labels_one"]
+    assert 2 * counts["labels_one"] == counts["records"]
     assert counts["predicted"] / counts["tokens"] == pytest.approx(0.15, abs=0.01)
     assert counts["masked"] / counts["predicted"] == pytest.approx(0.8, abs=0.03)
     assert counts["unknown"] == 0
@@ -108,7 +110,7 @@ def test_too_few_documents_or_records(corpus, vocabulary, tmp_path):
     (tmp_path / "three.txt").write_text("ada\n\nben\n\ncy\n")
     with pytest.raises(InputError, match=r"has 3 documents, too few to hold some out"):
         built([tmp_path / "three.txt"], vocabulary, tmp_path / "records", held_out_rate=0.5)
-    with pytest.raises(InputError, match=r"gives 24 records, too few for 99 shards"):
+    with pytest.raises(InputError, match=r"too few records \(train\) for 99 shards"):
         built([tmp_path / "three.txt"], vocabulary, tmp_path / "records", shards=99)
     assert not (tmp_path / "records").exists()
 
@@ -118,11 +120,24 @@ def test_an_output_that_is_there(corpus, vocabulary, tmp_path):
         built(corpus, vocabulary, tmp_path)
 
 
+@pytest.mark.parametrize("workers", [2, 4])
+def test_any_number_of_workers_writes_the_same_bytes(
+    corpus, vocabulary, tmp_path, monkeypatch, workers
+):
+    monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
+    monkeypatch.setattr("tfrecords_tools.splits.SENTENCES_PER_RANGE", 20)
+    first = built(corpus, vocabulary, tmp_path / "a", held_out_rate=0.3, shards=5)
+    again = built(corpus, vocabulary, tmp_path / "b", held_out_rate=0.3, shards=5, workers=workers)
+    assert first == again
+    for path in (tmp_path / "a").iterdir():
+        assert (tmp_path / "b" / path.name).read_bytes() == path.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
         ({"max_length": 4}, "max_length is 4; expected at least 5"),
-        ({"max_predictions": 0}, "max_predictions is 0"),
+        ({"max_predictions": -1}, "max_predictions is -1; expected 0 or more"),
         ({"duplicates": 0}, "duplicates is 0; expected at least 1"),
         ({"shards": 0}, "shards is 0; expected at least 1"),
         ({"short_sequence_rate": 1.0}, "short_sequence_rate is 1.0; expected 0 or more, below 1"),
@@ -148,4 +163,4 @@ def test_building_loads_neither_keras_nor_tensorflow(corpus, vocabulary, tmp_pat
         text=True,
     )
     assert "{" not in done.stderr, done.stderr
-    assert (tmp_path / "records/records.json").is_file()
+    assert (tmp_path / "records/manifest.json").is_file()

@@ -33,7 +33,7 @@ def test_cased_records_keep_capitals(tmp_path, capsys):
     run("vocab", tmp_path / "a", "--cased", "--output", tmp_path / "v.txt", "--size", 60)
     build = ["build", tmp_path / "a", "--cased", "--vocab", tmp_path / "v.txt"]
     assert run(*build, "--output", tmp_path / "records") == 0
-    assert '"lowercase": false' in (tmp_path / "records/records.json").read_text()
+    assert '"lowercase": false' in (tmp_path / "records/manifest.json").read_text()
     capsys.readouterr()
     run("show", tmp_path / "records", "--count", 1)
     assert "Ada" in capsys.readouterr().out
@@ -68,7 +68,7 @@ def bad(tmp_path, corpus, vocab):
     ("command", "told"),
     [
         ("vocab none.txt --output v", "none.txt does not exist; expected a file"),
-        ("vocab full --output v", "full is a folder; expected a file"),
+        ("vocab full --output v", "the corpus holds no text (full/file)"),
         ("vocab empty.txt --output v", "the corpus holds no text"),
         ("vocab latin1.txt --output v", "latin1.txt, line 3 is not UTF-8"),
         ("vocab one.txt --output one.txt/v", "exists"),
@@ -105,7 +105,13 @@ def test_a_disk_that_is_full(corpus, vocab, tmp_path, monkeypatch, capsys):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tfrecords_tools.build.write_records", full)
-    assert run("build", *corpus, "--vocab", vocab, "--output", tmp_path / "records") == 2
-    assert "bert-tfrecords: No space left on device" in capsys.readouterr().err
-    assert not list(tmp_path.glob("*records*"))
+    build = ["build", *corpus, "--vocab", vocab, "--output", tmp_path / "records", "--workers", 1]
+    with monkeypatch.context() as patch:
+        patch.setattr("tfrecords_tools.records.framed", full)
+        assert run(*build) == 2
+    told = capsys.readouterr().err
+    assert "No space left on device; free some and run the same again" in told
+    assert not (tmp_path / "records").exists()
+    assert run(*build) == 0
+    assert (tmp_path / "records/manifest.json").is_file()
+    assert not (tmp_path / "records.partial").exists()

@@ -1,0 +1,81 @@
+"""A range of documents comes in; the instances of all passes over it go to buckets on disk."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+from tfrecords_tools.buckets import write_buckets
+from tfrecords_tools.objectives import OBJECTIVES, Draws, Instance, Span
+from tfrecords_tools.splits import Range, Split, documents_of
+from tfrecords_tools.store import TokenStore
+
+_SENTENCES_AT_ONCE = 32  # looked up together for a text of another document
+
+
+@dataclass(frozen=True)
+class FindInstances:
+    """A job: the instances of the documents of a range that are of the split."""
+
+    documents: Range
+    split: Split
+    output: Path
+    store: Path
+    dtype: np.dtype
+    objective: str
+    passes: int
+    max_length: int
+    short_rate: float
+    fills_records: bool
+    num_buckets: int
+    seeds: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return self.documents.end - self.documents.start
+
+    def __call__(self, advance: Callable[[int], object]) -> None:
+        store = TokenStore(self.store, dtype=self.dtype)
+        generator = np.random.default_rng(self.seeds)
+        write_buckets(
+            self.output,
+            self._instances(store, generator),
+            num_buckets=self.num_buckets,
+            generator=generator,
+        )
+        store.close()
+        advance(self.size)
+
+    def _instances(self, store: TokenStore, generator: np.random.Generator) -> Iterator[Instance]:
+        documents = [
+            (number, bounds)
+            for document, bounds in documents_of(store, self.documents)
+            if (number := self.split.number(document)) is not None
+        ]
+        random = Random(int(generator.integers(2**62)))
+        draws = Draws(
+            random,
+            self.max_length,
+            self.short_rate,
+            lambda number, room: other_text(store, self.split, number, room, random),
+            self.fills_records,
+        )
+        for _ in range(self.passes):
+            yield from OBJECTIVES[self.objective].instances(documents, draws)
+
+
+def other_text(store: TokenStore, split: Split, number: int, room: int, random: Random) -> Span:
+    """Whole sentences of another document of the split, at least one, until they fill `room`."""
+    other = random.randrange(split.num_documents - 1)
+    other = split.document(other + (other >= number))
+    start, end = store.documents(other, other + 1)
+    first = random.randrange(start, end)
+    last = first + 1
+    places = store.sentences(first, min(end, first + _SENTENCES_AT_ONCE))
+    while last < end and places[last - first] - places[0] < room:
+        last += 1
+        if last - first == len(places):
+            places = store.sentences(first, min(end, first + 2 * len(places)))
+    return places[0], places[last - first]

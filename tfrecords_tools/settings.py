@@ -1,0 +1,89 @@
+"""Every option of the writer, checked; what follows from them for the other rooms."""
+
+from dataclasses import dataclass
+
+from bert_keras.data.masking import MaskingPolicy, replacement_shares
+from bert_keras.data.schema import PretrainingSchema
+from bert_keras.errors import InputError
+from tfrecords_tools.objectives import OBJECTIVES
+
+ERRORS = ("fail", "skip", "replace")
+_USUAL_PASSES = 5
+
+
+@dataclass(frozen=True)
+class BuildSettings:
+    """What decides the bytes of the records, besides corpus and vocabulary."""
+
+    lowercase: bool = True
+    text_field: str = "text"  # of JSON lines, parquet and TFDS
+    splitter: str = "en"  # a language, "lines", or "module:function"
+    segmenter: str | None = None  # "module:function" that gives the words of a text
+    errors: str = "fail"  # for bytes that are not UTF-8
+    objective: str = "nsp"
+    max_length: int = 128
+    max_predictions: int = 20  # 0: plain ids, to be masked while they are read
+    mask_rate: float = 0.15
+    mask_unit: str = "piece"
+    max_ngram: int = 1
+    replacement: str = "80-10-10"
+    sequences_per_record: int = 1  # at most
+    duplicates: int | None = None  # passes over the training documents; None: 5, or 1 if all equal
+    short_sequence_rate: float = 0.1  # of pairs
+    held_out_rate: float = 0.0  # share of the documents, seen once, in records of their own
+    shards: int | None = None  # None: about 100,000 records each
+    seed: int = 12345
+
+    def __post_init__(self):
+        if self.objective not in OBJECTIVES:
+            raise InputError(
+                f"no objective is called {self.objective!r}; known: {', '.join(OBJECTIVES)}"
+            )
+        if self.errors not in ERRORS:
+            raise InputError(f"errors is {self.errors!r}; expected one of {', '.join(ERRORS)}")
+        if self.max_predictions < 0:
+            raise InputError(f"max_predictions is {self.max_predictions}; expected 0 or more")
+        _ = self.schema, self.policy  # they check what is theirs
+        for name in ("duplicates", "shards"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} is {value}; expected at least 1")
+        for name in ("short_sequence_rate", "held_out_rate"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; expected 0 or more, below 1")
+        if self.seed < 0:
+            raise InputError(f"seed is {self.seed}; expected 0 or more")
+        if self.segmenter and (self.mask_unit != "word" or not self.max_predictions):
+            raise InputError(
+                f"segmenter {self.segmenter} finds words to mask whole; it needs mask_unit 'word' "
+                "and masks that are written (max_predictions over 0)"
+            )
+
+    @property
+    def schema(self) -> PretrainingSchema:
+        return PretrainingSchema(
+            self.max_length,
+            self.max_predictions,
+            OBJECTIVES[self.objective].has_labels,
+            self.sequences_per_record,
+        )
+
+    @property
+    def policy(self) -> MaskingPolicy | None:
+        """None where the records hold plain ids."""
+        if not self.max_predictions:
+            return None
+        return MaskingPolicy(
+            mask_rate=self.mask_rate,
+            max_predictions=self.max_predictions,
+            unit=self.mask_unit,
+            max_ngram=self.max_ngram,
+            **replacement_shares(self.replacement),
+        )
+
+    @property
+    def passes(self) -> int:
+        """Over the training documents, each with pairs and masks of its own."""
+        if self.duplicates is not None:
+            return self.duplicates
+        return _USUAL_PASSES if self.max_predictions or self.schema.has_labels else 1
