@@ -1,4 +1,5 @@
 import pytest
+import tensorflow as tf
 
 from bert_keras.errors import InputError
 from bert_keras.storage import (
@@ -61,8 +62,6 @@ def test_a_folder_is_never_overwritten(tmp_path):
 
 
 def test_what_stops_tensorflow_from_writing_is_an_os_error(tmp_path):
-    import tensorflow as tf
-
     for cause, number in (
         (tf.errors.ResourceExhaustedError(None, None, "full"), 28),
         (tf.errors.PermissionDeniedError(None, None, "closed"), 13),
