@@ -16,7 +16,7 @@ from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.counts import counted
-from tfrecords_tools.manifest import MANIFEST
+from tfrecords_tools.manifest import MANIFEST, NEXT_SENTENCE
 from tfrecords_tools.repeats import Repeats, text_numbers
 from tfrecords_tools.shards import Shards
 from tfrecords_tools.verify import verify
@@ -98,8 +98,8 @@ def _listed(faults: list[str]) -> str:
     return f"{len(faults)} faults:{''.join(lines)}"
 
 
-def report(counts: dict[str, int]) -> str:
-    """The counts as lines."""
+def report(counts: dict[str, int], *, labels: tuple[str, str] = NEXT_SENTENCE) -> str:
+    """The counts as lines; `labels` say what 0 and 1 stand for."""
     agrees = "agrees" if counts["manifests"] else "none"
     lines = [
         f"{'files':<24}{counts['files']:>12,}",
@@ -110,7 +110,7 @@ def report(counts: dict[str, int]) -> str:
         lines.append(f"{'sequences a record':<24}{counts['sequences'] / counts['records']:>12.2f}")
     shares = {}
     if counts.get("labels"):
-        shares["random next"] = counts["labels_one"] / counts["labels"]
+        shares[labels[1]] = counts["labels_one"] / counts["labels"]
     shares["padding"] = 1 - counts["tokens"] / counts["positions"]
     if "predicted" in counts:
         replaced = counts["predicted"] - counts["masked"] - counts["kept"]

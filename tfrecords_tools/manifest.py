@@ -15,6 +15,7 @@ from bert_keras.text.vocab import Vocabulary
 
 MANIFEST = "manifest.json"
 FORMAT = 2
+NEXT_SENTENCE = ("true next", "random next")  # labels 0 and 1
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Manifest:
     shards: dict[str, Shard]  # by the name of the file
     schema: PretrainingSchema
     vocabulary_sha256: str
+    objective: str
 
     @classmethod
     def of_folder(cls, folder: str | os.PathLike) -> "Manifest | None":
@@ -60,6 +62,7 @@ class Manifest:
                 shards={shard.file: shard for shard in shards},
                 schema=PretrainingSchema(**values["schema"]),
                 vocabulary_sha256=values["vocabulary"]["sha256"],
+                objective=values["settings"].get("objective", "nsp"),  # the original has no other
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is not what bert-tfrecords build wrote") from error
@@ -69,7 +72,15 @@ class Manifest:
         return self.vocabulary_sha256 == vocabulary_sha256(vocabulary)
 
 
+_LABELS = {"nsp": NEXT_SENTENCE, "sop": ("true order", "changed order")}
 _PROMISED = ("file", "records", "bytes", "sha256")
+
+
+def label_words(file: str | os.PathLike) -> tuple[str, str]:
+    """What the labels 0 and 1 of this record file stand for; without a manifest as in BERT's."""
+    manifest = Manifest.of_folder(Path(file).parent)
+    objective = manifest.objective if manifest else "nsp"
+    return _LABELS.get(objective, NEXT_SENTENCE)
 
 
 def vocabulary_sha256(vocabulary: Vocabulary) -> str:

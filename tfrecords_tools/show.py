@@ -14,10 +14,10 @@ from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.check import every_file, parsed_batches
 from tfrecords_tools.counts import is_labelled
+from tfrecords_tools.manifest import NEXT_SENTENCE, label_words
 from tfrecords_tools.verify import verify
 
 WIDTH = 100
-LABELS = ("true next", "random next")
 # What a predicted piece shows: SGR codes of bold and a colour that reads on dark and on light.
 MASKED, REPLACED, KEPT = "1;36", "1;31", "1;32"
 SPECIAL, UNKNOWN = "2", "1;35"
@@ -46,7 +46,7 @@ def shown(
     if start < 1:
         raise InputError(f"record {start} was asked for; expected 1 or more")
     files = every_file(records)
-    schema = common_schema(files)
+    schema, labels = common_schema(files), label_words(files[0])
 
     def texts() -> Iterator[str]:
         before = 0
@@ -57,7 +57,9 @@ def shown(
                 verify(features, file=file, first=first, vocabulary=vocabulary)
                 for row in range(max(start - 1 - before, 0), size):
                     record = {name: values[row] for name, values in features.items()}
-                    text = text_of(record, vocabulary=vocabulary, is_coloured=is_coloured)
+                    text = text_of(
+                        record, vocabulary=vocabulary, labels=labels, is_coloured=is_coloured
+                    )
                     yield f"{os.path.basename(file)}, record {first + row + 1}: {text}"
                 first += size
                 before += size
@@ -87,7 +89,11 @@ def takes_colour(stream: TextIO = sys.stdout) -> bool:
 
 
 def text_of(
-    record: dict[str, np.ndarray], *, vocabulary: Vocabulary, is_coloured: bool = False
+    record: dict[str, np.ndarray],
+    *,
+    vocabulary: Vocabulary,
+    labels: tuple[str, str] = NEXT_SENTENCE,
+    is_coloured: bool = False,
 ) -> str:
     """One record, features [n], wrapped: its label, then pieces joined to words.
 
@@ -95,26 +101,26 @@ def text_of(
     """
     length = int(record["input_mask"].sum())
     parts = _parts(record, length, vocabulary)
-    labels = _labels(record)
+    own_labels = _labels(record, labels)
     if "sequence_ids" not in record:
-        head = labels[0] if labels else f"{length} pieces"
+        head = own_labels[0] if own_labels else f"{length} pieces"
         return "\n".join([head, *_lines(parts, indent="  ", is_coloured=is_coloured)])
     sequence_ids = record["sequence_ids"][:length]
     num_sequences = int(sequence_ids.max(initial=0))
     text = [f"{num_sequences} sequences"]
     for number in range(1, num_sequences + 1):
         own = np.nonzero(sequence_ids == number)[0]
-        label = f", {labels[number - 1]}" if labels else ""
+        label = f", {own_labels[number - 1]}" if own_labels else ""
         text.append(f"  sequence {number}: {len(own)} pieces{label}")
         text += _lines([parts[place] for place in own], indent="    ", is_coloured=is_coloured)
     return "\n".join(text)
 
 
-def _labels(record: dict[str, np.ndarray]) -> list[str]:
+def _labels(record: dict[str, np.ndarray], words: tuple[str, str]) -> list[str]:
     """The labels that count, in words."""
     if LABEL_FEATURE not in record:
         return []
-    return [LABELS[label] for label in record[LABEL_FEATURE][is_labelled(record)]]
+    return [words[label] for label in record[LABEL_FEATURE][is_labelled(record)]]
 
 
 def _parts(record: dict[str, np.ndarray], length: int, vocabulary: Vocabulary) -> list[Part]:

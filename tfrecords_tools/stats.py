@@ -12,11 +12,19 @@ from bert_keras.progress import progress
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.check import every_file, parsed_batches
 from tfrecords_tools.counts import is_labelled
-from tfrecords_tools.show import LABELS
+from tfrecords_tools.manifest import label_words
 from tfrecords_tools.verify import verify
 
 BAR_WIDTH = 40
 MOST_BARS = 14
+LABELS, SHOWN = "labels", "a predicted piece is shown as"
+POSITIONS, SEQUENCE_LENGTHS = "position of predictions", "pieces in a sequence"
+_OF = {
+    LABELS: "sequences",
+    SHOWN: "predictions",
+    POSITIONS: "predictions",
+    SEQUENCE_LENGTHS: "sequences",
+}
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -85,21 +93,16 @@ def record_histograms(
                     )
                 first += len(features["input_ids"])
                 bar.update(len(features["input_ids"]))
-    return [_histogram(name, counts) for name, counts in totals.items()]
-
-
-_NAMES = {
-    "next sentence": ("labels", LABELS),
-    "a predicted piece is shown as": ("predictions", ("[MASK]", "another", "itself")),
-}
-_OF = {"position of predictions": "predictions", "pieces in a sequence": "sequences"}
-
-
-def _histogram(title: str, counts: np.ndarray) -> Histogram:
-    if title in _NAMES:
-        of, names = _NAMES[title]
-        return Histogram(title, of, np.pad(counts, (0, len(names) - len(counts))), names)
-    return Histogram(title, _OF.get(title, "records"), counts)
+    names = {LABELS: label_words(files[0]), SHOWN: ("[MASK]", "another", "itself")}
+    return [
+        Histogram(
+            title,
+            _OF.get(title, "records"),
+            np.pad(counts, (0, max(0, len(names.get(title, ())) - len(counts)))),
+            names.get(title, ()),
+        )
+        for title, counts in totals.items()
+    ]
 
 
 def _values(features: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict[str, np.ndarray]:
@@ -111,17 +114,17 @@ def _values(features: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict[str
         values["sequences in a record"] = sequences.max(axis=1)
         rows = np.arange(len(ids))[:, None] * (ids.shape[1] + 1)
         lengths = np.bincount((rows + sequences)[sequences > 0])
-        values["pieces in a sequence"] = lengths[lengths > 0]
+        values[SEQUENCE_LENGTHS] = lengths[lengths > 0]
     if WEIGHTS_FEATURE in features:
         is_counted, positions = features[WEIGHTS_FEATURE] > 0, features["masked_lm_positions"]
         shown = np.take_along_axis(ids, positions, axis=1)
         is_kept = shown == features["masked_lm_ids"]
         manner = np.where(shown == vocabulary.mask_id, 0, np.where(is_kept, 2, 1))
         values["predictions in a record"] = is_counted.sum(axis=1)
-        values["position of predictions"] = positions[is_counted]
-        values["a predicted piece is shown as"] = manner[is_counted]
+        values[POSITIONS] = positions[is_counted]
+        values[SHOWN] = manner[is_counted]
     if LABEL_FEATURE in features:
-        values["next sentence"] = features[LABEL_FEATURE][is_labelled(features)]
+        values[LABELS] = features[LABEL_FEATURE][is_labelled(features)]
     return values
 
 

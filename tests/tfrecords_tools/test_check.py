@@ -94,6 +94,7 @@ def write_manifest(folder, **changes):
     ]
     manifest = {
         "format": FORMAT,
+        "settings": {"objective": "nsp"},
         "schema": asdict(PretrainingSchema(9, 3)),
         "vocabulary": {"sha256": vocabulary_sha256(VOCABULARY)},
         "splits": {"train": {"shards": shards}},

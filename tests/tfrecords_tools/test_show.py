@@ -1,11 +1,15 @@
 import io
+import json
 import re
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
+from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tfrecords_tools.manifest import FORMAT, MANIFEST
 from tfrecords_tools.show import WIDTH, legend, shown, takes_colour, text_of
 from tfrecords_tools.writer import serialized, write_records
 
@@ -69,6 +73,23 @@ def test_a_start_counts_through_all_files(files):
 def test_a_start_that_is_not_there(files, start, told):
     with pytest.raises(InputError, match=f"record {start} was asked for; {told}"):
         list(shown(files, vocabulary=VOCABULARY, count=1, start=start))
+
+
+def test_labels_are_called_by_the_objective_of_the_manifest(files):
+    schema = asdict(PretrainingSchema(10, 4))
+    (files / MANIFEST).write_text(
+        json.dumps(
+            {
+                "format": FORMAT,
+                "settings": {"objective": "sop"},
+                "schema": schema,
+                "vocabulary": {"sha256": ""},
+                "splits": {},
+            }
+        )
+    )
+    heads = [text.splitlines()[0] for text in shown(files, vocabulary=VOCABULARY, count=2)]
+    assert heads == ["a.tfrecord, record 1: changed order", "a.tfrecord, record 2: true order"]
 
 
 def test_colours_tell_masked_replaced_and_kept_apart(files):

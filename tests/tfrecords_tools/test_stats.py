@@ -79,9 +79,9 @@ def test_histograms_of_records(records):
         "predictions in a record": [("1", 1), ("2", 1)],
         "position of predictions": [("1", 2), ("2", 1)],
         "a predicted piece is shown as": [("[MASK]", 1), ("another", 1), ("itself", 1)],
-        "next sentence": [("true next", 2)],
+        "labels": [("true next", 2)],
     }
-    assert found["next sentence"].bars()[1] == ("random next", 0)
+    assert found["labels"].bars()[1] == ("random next", 0)
 
 
 def test_histograms_of_packed_plain_ids(tmp_path):
