@@ -18,6 +18,7 @@ _REFUSED = [  # what a file begins with, what it is then, what to do
     (rb"\xff\xfe\0\0|\0\0\xfe\xff", "UTF-32 text", _TO_UTF8.format("UTF-32")),
     (rb"\xff\xfe|\xfe\xff", "UTF-16 text", _TO_UTF8.format("UTF-16")),
     (rb"%PDF-", "a PDF", "extract its text first (pdftotext)"),
+    (rb"\{\\rtf", "RTF", "save it as text"),
     (rb"PK\x03\x04", "a ZIP archive or an office document", "unpack it, or save it as text"),
     (rb".{257}ustar", "a tar archive", "unpack it and name the folder"),
     (rb"ARROW1|\xff{4}", "an Arrow file", "save it as parquet (Dataset.to_parquet)"),

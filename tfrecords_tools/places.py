@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NoReturn
 
 from bert_keras.errors import InputError
 from bert_keras.storage import is_remote, open_file
@@ -64,8 +65,18 @@ def _file_system(place: str) -> _FileSystem:
         import tensorflow as tf
 
         own = tf.io.gfile
-        return _FileSystem(own.exists, own.isdir, own.walk, own.glob)
-    return _FileSystem(os.path.exists, os.path.isdir, os.walk, partial(glob.glob, recursive=True))
+        return _FileSystem(own.exists, own.isdir, partial(own.walk, onerror=_raised), own.glob)
+    return _FileSystem(
+        os.path.exists,
+        os.path.isdir,
+        partial(os.walk, onerror=_raised, followlinks=True),
+        partial(glob.glob, recursive=True),
+    )
+
+
+def _raised(error: Exception) -> NoReturn:
+    """A folder that cannot be read is not passed over."""
+    raise error
 
 
 def _files_below(folder: str, system: _FileSystem) -> list[str]:
@@ -76,7 +87,14 @@ def _files_below(folder: str, system: _FileSystem) -> list[str]:
 
 
 def _seen(folder: str, system: _FileSystem) -> Iterator[str]:
+    entered = set()
     for inside, folders, names in system.walk(folder):
+        real = inside if is_remote(inside) else os.path.realpath(inside)
+        if real in entered:
+            raise InputError(
+                f"{inside} leads to {real}, which {folder} holds already; take one out"
+            )
+        entered.add(real)
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         for name in names:
             if not name.startswith((".", "_")):

@@ -57,6 +57,7 @@ def test_content_tells_the_format(file, content, name, kind):
         ("text".encode("utf-32"), r"is UTF-32 text; .*iconv -f UTF-32 -t UTF-8"),
         ("a longer text".encode("utf-16-be"), r"is UTF-16 text or no text; .*iconv"),
         (b"%PDF-1.7\n", r"is a PDF; expected UTF-8 text: extract its text first \(pdftotext\)"),
+        (b"{\\rtf1", r"is RTF; .*save it as text"),
         (b"PK\x03\x04....", r"is a ZIP archive or an office document; .*unpack it"),
         (b"\n<!DOCTYPE html>\n<html>", r"is a web page; .*extract its text"),
         (b"<html lang=en>", r"is a web page"),

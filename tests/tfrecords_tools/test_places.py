@@ -46,6 +46,25 @@ def test_places_without_files(tree):
         files([tree / "pipe"])
 
 
+def test_links_to_folders_are_followed_once(tree, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "4.txt").write_text("text")
+    (tree / "a" / "link").symlink_to(elsewhere)
+    assert names(tree, "a") == ["a/link/4.txt", "a/x/3.txt"]
+    (tree / "a" / "x" / "back").symlink_to(tree / "a")
+    with pytest.raises(InputError, match=r"back leads to .*a, which .*a holds already; take one"):
+        names(tree, "a")
+
+
+def test_folders_that_cannot_be_read_are_not_passed_over(tree, monkeypatch):
+    def scandir(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(PermissionError):
+        names(tree, "a")
+
+
 @pytest.fixture
 def remote():
     """A folder of TensorFlow's file system in memory, which stands for gs:// and the like."""
