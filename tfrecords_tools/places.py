@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import NoReturn
 
 from bert_keras.errors import InputError
@@ -49,11 +50,11 @@ def _files_of(place: str) -> list[str]:
         if not matches:
             kind = "matches no file" if glob.has_magic(place) else "does not exist"
             raise InputError(f"{place} {kind}; expected a file, a folder or a glob of text")
-        return [
-            path
+        below = (
+            _files_below(match, system) if system.isdir(match) else [_regular(match)]
             for match in matches
-            for path in (_files_below(match, system) if system.isdir(match) else [_regular(match)])
-        ]
+        )
+        return list(dict.fromkeys(chain.from_iterable(below)))  # ** matches folders and files
     except Exception as error:
         if not is_remote(place) or isinstance(error, InputError):
             raise

@@ -79,7 +79,7 @@ def digest(place: str) -> dict:
     info = builder.info.splits[split]
     described = places.digest(os.path.join(builder.data_dir, "dataset_info.json"))
     return {
-        "path": place,
+        "path": f"{_full_name(place, builder)}?split={split}",
         "bytes": fingerprint(place)["bytes"],
         "sha256": described["sha256"],
         "examples": info.num_examples,

@@ -26,6 +26,7 @@ def test_folders_and_globs_are_sorted_and_places_keep_their_order(tree):
     assert names(tree, "b", "a") == ["b/1.txt", "b/2.txt", "a/x/3.txt"]
     assert names(tree, "b/2.txt", "b/*.txt") == ["b/2.txt", "b/1.txt", "b/2.txt"]
     assert names(tree, "**/*.txt") == ["[z].txt", "a/x/3.txt", "b/1.txt", "b/2.txt"]
+    assert names(tree, "b/**") == ["b/1.txt", "b/2.txt"]  # which matches b/ and what is in it
     assert names(tree, "[ab]") == ["a/x/3.txt", "b/1.txt", "b/2.txt"]
     assert names(tree, "[z].txt") == ["[z].txt"]
     assert files(["tfds:wikipedia/20230601.en"]) == ["tfds:wikipedia/20230601.en"]

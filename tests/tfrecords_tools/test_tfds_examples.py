@@ -102,6 +102,8 @@ def test_features_that_hold_no_text():
 def test_digest_and_fingerprint(folder):
     (place,) = inputs(units(["tfds:two_splits?split=test"], unit_bytes=1 << 20))
     found = digest(place)
+    assert found == digest("tfds:two_splits?split=test")
+    assert found["path"] == place == "tfds:two_splits:1.2.0?split=test"
     assert found["examples"] == 7 and len(found["sha256"]) == 64
     before = fingerprint(place)
     assert before["bytes"] == found["bytes"] > 0
