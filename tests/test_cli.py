@@ -54,7 +54,7 @@ def house(tmp_path_factory):
     (place / "no-mask" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\ngood\n")
     (place / "no-vocabulary" / "vocab.txt").unlink()
     (place / "other-words" / "vocab.txt").write_text("\n".join((*SPECIAL_PIECES, "good")))
-    (place / "bad-manifest" / "records.json").write_text("{")
+    (place / "bad-manifest" / "manifest.json").write_text("{")
 
     good = "text\tlabel\ngood film\tpos\nbad film\tneg\n"
     for name, text in {
@@ -92,7 +92,7 @@ FINETUNE = (
         (PRETRAIN.replace("/records ", "/no-mask "), "vocab.txt: the vocabulary lacks [MASK]"),
         (PRETRAIN.replace("/records ", "/no-vocabulary "), "vocab.txt does not exist"),
         (PRETRAIN.replace("/records ", "/other-words "), "holds the id 8, but vocab.txt beside it"),
-        (PRETRAIN.replace("/records ", "/bad-manifest "), "records.json is not the JSON it was"),
+        (PRETRAIN.replace("/records ", "/bad-manifest "), "manifest.json is not the JSON it was"),
         (PRETRAIN.replace("/new", "/full"), "full holds something else; choose a new or empty"),
         (PRETRAIN.replace("/new", "/file"), "file holds something else"),
         (PRETRAIN.replace("/new", "/file/new"), "Not a directory"),
