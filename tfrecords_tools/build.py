@@ -91,7 +91,7 @@ def _built(folder: Path, paths: Sequence[str], settings: BuildSettings, pool: Wo
             "sha256": vocabulary_sha256(vocabulary),
         },
         "schema": asdict(settings.schema),
-        **json_object(work / COUNTS),
+        **json_object(work / COUNTS)["manifest"],
         "splits": {split.name: _written(split, folder, store, settings, pool) for split in splits},
     }
 
@@ -114,7 +114,14 @@ def _tokenize(
         counts.update(unit_counts)
         repairs = repairs + unit_repairs
     repairs.expect_text()
-    told = {"counts": counts, "repairs": repairs.summary(), "remarks": repairs.remarks()}
+    told = {
+        "unit_documents": [counts_of(job.output)[0]["documents"] for job in jobs],
+        "manifest": {
+            "counts": {name: counts[name] for name in ("unknown", "long_sentences_cut")},
+            "repairs": repairs.summary(),
+            "remarks": repairs.remarks(),
+        },
+    }
     with whole_file(work / COUNTS) as part:
         part.write_text(json.dumps(told), encoding="utf-8")
     joined([job.output for job in jobs], work / "store")
@@ -143,7 +150,7 @@ def _written(
         FindInstances(
             documents=documents,
             split=split,
-            output=work / f"instances-{split.name}-{place:05d}",
+            output=work / f"instances-{split.name}-{documents.unit:05d}-{documents.part:05d}",
             store=work / "store",
             dtype=store.dtype,
             objective=settings.objective,
@@ -152,9 +159,9 @@ def _written(
             short_rate=settings.short_sequence_rate,
             fills_records=settings.schema.is_packed,
             num_buckets=num_buckets,
-            seeds=(settings.seed, number, 0, place),
+            seeds=(settings.seed, number, 0, documents.unit, documents.part),
         )
-        for place, documents in enumerate(ranges_of(store))
+        for documents in ranges_of(store, json_object(work / COUNTS)["unit_documents"])
     ]
     pool.run(found, stage=f"find {split.name}", unit="sentence")
     instances = tuple(job.output for job in found)

@@ -69,9 +69,13 @@ class FindInstances:
 def other_text(store: TokenStore, split: Split, number: int, room: int, random: Random) -> Span:
     """Whole sentences of another document of the split, at least one, until they fill `room`."""
     other = random.randrange(split.num_documents - 1)
-    other = split.document(other + (other >= number))
-    start, end = store.documents(other, other + 1)
-    first = random.randrange(start, end)
+    return text_of(store, split.document(other + (other >= number)), random.random(), room)
+
+
+def text_of(store: TokenStore, document: int, share: float, room: int) -> Span:
+    """Whole sentences, at least one, until they fill `room`, from that share of a document on."""
+    start, end = store.documents(document, document + 1)
+    first = start + int(share * (end - start))
     last = first + 1
     places = store.sentences(first, min(end, first + _SENTENCES_AT_ONCE))
     while last < end and places[last - first] - places[0] < room:

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,8 +18,13 @@ _READ_AT_ONCE = 1 << 16  # documents
 
 @dataclass(frozen=True)
 class Range:
-    """Neighbouring documents [first, last), or sentences [start, end) of a single one."""
+    """Neighbouring documents [first, last) of one unit, or sentences [start, end) of one document.
 
+    `part` numbers the ranges of a unit.
+    """
+
+    unit: int
+    part: int
     first: int
     last: int
     start: int
@@ -82,20 +87,31 @@ def split_size(split: Split, store: TokenStore) -> tuple[int, int]:
     return store.num_sentences - num_sentences, store.num_pieces - num_pieces
 
 
-def ranges_of(store: TokenStore) -> Iterator[Range]:
-    """All documents, some at a time; one of very many sentences by itself and in parts."""
-    first = opened = 0  # document and its first sentence
-    for number, start, end in _documents(store):
+def ranges_of(store: TokenStore, unit_documents: Iterable[int]) -> Iterator[Range]:
+    """All documents; `unit_documents` says how many of them each unit of the corpus gave."""
+    first = 0
+    for unit, count in enumerate(unit_documents):
+        for part, bounds in enumerate(_ranges(store, first, first + count)):
+            yield Range(unit, part, *bounds)
+        first += count
+
+
+def _ranges(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
+    """Documents in groups of not many sentences; one of very many by itself and in parts."""
+    opened = None
+    for number, start, end in _documents(store, first, last):
+        if opened is None:
+            first, opened = number, start
         if start - opened >= SENTENCES_PER_RANGE or end - start > SENTENCES_PER_RANGE:
             if number > first:
-                yield Range(first, number, opened, start)
+                yield first, number, opened, start
             first, opened = number, start
         if end - start > SENTENCES_PER_RANGE:
             for part in range(start, end, SENTENCES_PER_RANGE):
-                yield Range(number, number + 1, part, min(part + SENTENCES_PER_RANGE, end))
-            first, opened = number + 1, end
-    if store.num_documents > first:
-        yield Range(first, store.num_documents, opened, store.num_sentences)
+                yield number, number + 1, part, min(part + SENTENCES_PER_RANGE, end)
+            opened = None
+    if opened is not None:
+        yield first, last, opened, end
 
 
 def documents_of(store: TokenStore, documents: Range) -> Iterator[tuple[int, list[int]]]:
@@ -107,10 +123,10 @@ def documents_of(store: TokenStore, documents: Range) -> Iterator[tuple[int, lis
         yield number, places[start - documents.start : end - documents.start + 1]
 
 
-def _documents(store: TokenStore) -> Iterator[tuple[int, int, int]]:
+def _documents(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int, int]]:
     """Number, first sentence and end of each, read in blocks."""
-    for first in range(0, store.num_documents, _READ_AT_ONCE):
-        last = min(first + _READ_AT_ONCE, store.num_documents)
-        starts = store.documents(first, last)
-        for number in range(first, last):
-            yield number, starts[number - first], starts[number - first + 1]
+    for begin in range(first, last, _READ_AT_ONCE):
+        end = min(begin + _READ_AT_ONCE, last)
+        starts = store.documents(begin, end)
+        for number in range(begin, end):
+            yield number, starts[number - begin], starts[number - begin + 1]

@@ -33,7 +33,7 @@ class TokenWriter:
     def __init__(self, folder: str | os.PathLike, *, dtype: np.dtype):
         self._files = {name: (Path(folder) / name).open("wb") for name in FILES}
         self._dtype = dtype
-        self._num_pieces = self._num_sentences = 0
+        self._num_pieces = self._num_sentences = self.num_documents = 0
         self._document = 0  # counts those without sentences too
         self._last_document = -1  # the last one that has a sentence
 
@@ -58,6 +58,7 @@ class TokenWriter:
         self._files["pieces"].write(np.asarray(ids, self._dtype).tobytes())
         self._num_pieces += int(lengths.sum())
         self._num_sentences += len(lengths)
+        self.num_documents += len(begins)
 
     def end_document(self) -> None:
         """What is added from here on belongs to another document."""

@@ -73,6 +73,7 @@ class TokenizeUnit:
                 advance(read)
                 left -= read
             writer.close()
+            counts["documents"] = writer.num_documents
             (folder / COUNTS).write_bytes(pickle.dumps((counts, repairs)))
         advance(left)
 

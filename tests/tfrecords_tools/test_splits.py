@@ -53,7 +53,10 @@ def test_too_few_documents():
 def test_ranges_hold_every_sentence_once_in_order(store, monkeypatch, sentences, block):
     monkeypatch.setattr(splits, "SENTENCES_PER_RANGE", sentences)
     monkeypatch.setattr(splits, "_READ_AT_ONCE", block)
-    ranges = list(ranges_of(store))
+    ranges = list(ranges_of(store, [5, 0, 20, 14]))
+    assert len({(each.unit, each.part) for each in ranges}) == len(ranges)
+    assert {each.unit for each in ranges} == {0, 2, 3}
+    assert {5, 25} < {each.last for each in ranges}
     assert ranges[0].start == 0
     assert ranges[-1].end == store.num_sentences
     assert all(before.end == behind.start for before, behind in pairwise(ranges))

@@ -50,7 +50,7 @@ def test_documents_sentences_and_pieces(vocabulary, tmp_path):
         ["ada sees cats .", "and ben too !", "cy ."],
         ["dora likes [UNK] ."],
     ]
-    assert counts == {"unknown": 1, "long_sentences_cut": 0}
+    assert counts == {"unknown": 1, "long_sentences_cut": 0, "documents": 2}
     assert repairs.summary() == {}
 
 
