@@ -20,6 +20,7 @@ from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.buckets import bucket_sizes
 from tfrecords_tools.corpus import fingerprint, units
 from tfrecords_tools.examples import FindInstances
+from tfrecords_tools.google import GoogleSettings, write_google
 from tfrecords_tools.jobs import Workers
 from tfrecords_tools.manifest import FORMAT, MANIFEST, vocabulary_sha256
 from tfrecords_tools.places import files
@@ -31,6 +32,7 @@ from tfrecords_tools.splits import TRAIN, Split, ranges_of, split_size, splits_o
 from tfrecords_tools.store import TokenStore, joined
 from tfrecords_tools.tokens import TextSettings, TokenizeUnit, counts_of
 
+Settings = BuildSettings | GoogleSettings
 VOCABULARY = "vocab.txt"
 COUNTS = "counts.json"
 SHARD_COUNTS = ("file", "records", "bytes", "sha256")
@@ -45,7 +47,7 @@ def build(
     *,
     vocabulary: Vocabulary,
     output: str | os.PathLike,
-    settings: BuildSettings,
+    settings: Settings,
     workers: int = 1,
 ) -> dict:
     """Writes `output` whole, by `workers` processes; returns the manifest that it leaves there."""
@@ -60,12 +62,46 @@ def build(
         return json_object(folder / MANIFEST)
 
 
-def _built(folder: Path, paths: Sequence[str], settings: BuildSettings, pool: Workers) -> dict:
+def _built(folder: Path, paths: Sequence[str], settings: Settings, pool: Workers) -> dict:
     """Everything but the manifest, which it returns."""
     work = folder / "work"
     work.mkdir(exist_ok=True)
     vocabulary = Vocabulary.from_file(folder / VOCABULARY)
     inputs = planned(work, files=paths, settings=settings, vocabulary=vocabulary)
+    is_google = isinstance(settings, GoogleSettings)
+    return {
+        "format": FORMAT,
+        "compat": "google" if is_google else None,
+        "settings": asdict(settings),
+        "versions": versions(),
+        "inputs": inputs,
+        "vocabulary": {
+            "file": VOCABULARY,
+            "size": len(vocabulary),
+            "sha256": vocabulary_sha256(vocabulary),
+        },
+        "schema": asdict(settings.schema),
+        **(_google if is_google else _corrected)(folder, paths, settings, pool),
+    }
+
+
+def _google(folder: Path, paths: Sequence[str], settings: GoogleSettings, pool: Workers) -> dict:
+    """The records of the original writer, and what the manifest says of them."""
+    written = write_google(
+        paths,
+        vocabulary=folder / VOCABULARY,
+        settings=settings,
+        outputs=[_shard(folder, TRAIN, n, settings.shards) for n in range(settings.shards)],
+        work=folder / "work",
+        workers=pool,
+    )
+    unchanged(folder / "work")
+    return {"remarks": [], "splits": {TRAIN: written}}
+
+
+def _corrected(folder: Path, paths: Sequence[str], settings: BuildSettings, pool: Workers) -> dict:
+    """The records of this writer's own ways, and what the manifest says of them."""
+    work = folder / "work"
     text = TextSettings(
         vocabulary=folder / VOCABULARY,
         lowercase=settings.lowercase,
@@ -81,19 +117,13 @@ def _built(folder: Path, paths: Sequence[str], settings: BuildSettings, pool: Wo
         store.num_documents, held_out_rate=settings.held_out_rate, seed=settings.seed
     )
     return {
-        "format": FORMAT,
-        "settings": asdict(settings),
-        "versions": versions(),
-        "inputs": inputs,
-        "vocabulary": {
-            "file": VOCABULARY,
-            "size": len(vocabulary),
-            "sha256": vocabulary_sha256(vocabulary),
-        },
-        "schema": asdict(settings.schema),
         **json_object(work / COUNTS)["manifest"],
         "splits": {split.name: _written(split, folder, store, settings, pool) for split in splits},
     }
+
+
+def _shard(folder: Path, split: str, number: int, num_shards: int) -> Path:
+    return folder / f"{split}-{number:05d}-of-{num_shards:05d}.tfrecord"
 
 
 def _tokenize(
@@ -112,7 +142,7 @@ def _tokenize(
     for job in jobs:
         unit_counts, unit_repairs = counts_of(job.output)
         counts.update(unit_counts)
-        repairs = repairs + unit_repairs
+        repairs += unit_repairs
     repairs.expect_text()
     told = {
         "unit_documents": [counts_of(job.output)[0]["documents"] for job in jobs],
@@ -174,7 +204,7 @@ def _written(
         )
     jobs = [
         WriteShard(
-            output=folder / f"{split.name}-{place:05d}-of-{len(shards):05d}.tfrecord",
+            output=_shard(folder, split.name, place, len(shards)),
             counts=work / f"{split.name}-{place:05d}.json",
             instances=instances,
             num_buckets=num_buckets,

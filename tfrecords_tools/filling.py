@@ -1,4 +1,4 @@
-"""Sizes of sequences come in; the records that several of them share go out, with little padding."""
+"""Sizes of sequences come in; the records that several of them share, nearly full, go out."""
 
 import numpy as np
 

@@ -21,10 +21,11 @@ class GoogleSettings:
     mask_rate: float = 0.15
     mask_unit: str = "piece"  # or "word": whole-word masking
     seed: int = 12345
+    shards: int = 1
 
     def __post_init__(self):
-        PretrainingSchema(self.max_length, self.max_predictions)
-        for name in ("max_predictions", "duplicates"):
+        _ = self.schema  # it checks what is its own
+        for name in ("max_predictions", "duplicates", "shards"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; expected at least 1")
         for name in ("short_sequence_rate", "mask_rate"):
@@ -32,6 +33,10 @@ class GoogleSettings:
                 raise InputError(f"{name} is {getattr(self, name)}; expected a share from 0 to 1")
         if self.mask_unit not in UNITS:
             raise InputError(f"mask_unit is {self.mask_unit!r}; expected {' or '.join(UNITS)}")
+
+    @property
+    def schema(self) -> PretrainingSchema:
+        return PretrainingSchema(self.max_length, self.max_predictions)
 
     def num_predictions(self, num_pieces: int) -> int:
         """How many of the pieces of A and B are predicted; the rate counts the specials too."""
