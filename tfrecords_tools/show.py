@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, TextIO
 
 import numpy as np
@@ -38,10 +38,11 @@ def shown(
     count: int,
     start: int = 1,
     is_coloured: bool = False,
+    width: int = WIDTH,
 ) -> Iterator[str]:
     """`count` records from number `start` on, one text each; a predicted piece is {shown=answer}.
 
-    Records are numbered from 1 through all files.
+    Records are numbered from 1 through all files. Before masked ones stands what the marks mean.
     """
     if start < 1:
         raise InputError(f"record {start} was asked for; expected 1 or more")
@@ -58,7 +59,11 @@ def shown(
                 for row in range(max(start - 1 - before, 0), size):
                     record = {name: values[row] for name, values in features.items()}
                     text = text_of(
-                        record, vocabulary=vocabulary, labels=labels, is_coloured=is_coloured
+                        record,
+                        vocabulary=vocabulary,
+                        labels=labels,
+                        is_coloured=is_coloured,
+                        width=width,
                     )
                     yield f"{os.path.basename(file)}, record {first + row + 1}: {text}"
                 first += size
@@ -66,10 +71,11 @@ def shown(
         if before < start:
             raise InputError(f"record {start} was asked for; there are {before:,}")
 
-    return islice(texts(), count)
+    marks = [_legend(is_coloured=is_coloured)] if schema.max_predictions else []
+    return chain(marks, islice(texts(), count))
 
 
-def legend(*, is_coloured: bool) -> str:
+def _legend(*, is_coloured: bool) -> str:
     """What the marks of a predicted piece mean."""
     marks = [
         Part("{[MASK]=answer} masked", MASKED),
@@ -94,6 +100,7 @@ def text_of(
     vocabulary: Vocabulary,
     labels: tuple[str, str] = NEXT_SENTENCE,
     is_coloured: bool = False,
+    width: int = WIDTH,
 ) -> str:
     """One record, features [n], wrapped: its label, then pieces joined to words.
 
@@ -104,15 +111,17 @@ def text_of(
     own_labels = _labels(record, labels)
     if "sequence_ids" not in record:
         head = own_labels[0] if own_labels else f"{length} pieces"
-        return "\n".join([head, *_lines(parts, indent="  ", is_coloured=is_coloured)])
+        return "\n".join([head, *_lines(parts, indent="  ", width=width, is_coloured=is_coloured)])
     sequence_ids = record["sequence_ids"][:length]
     num_sequences = int(sequence_ids.max(initial=0))
-    text = [f"{num_sequences} sequences"]
+    text = [f"{num_sequences} sequence{'s' * (num_sequences != 1)}"]
     for number in range(1, num_sequences + 1):
         own = np.nonzero(sequence_ids == number)[0]
         label = f", {own_labels[number - 1]}" if own_labels else ""
         text.append(f"  sequence {number}: {len(own)} pieces{label}")
-        text += _lines([parts[place] for place in own], indent="    ", is_coloured=is_coloured)
+        text += _lines(
+            [parts[place] for place in own], indent="    ", width=width, is_coloured=is_coloured
+        )
     return "\n".join(text)
 
 
@@ -147,8 +156,8 @@ def _parts(record: dict[str, np.ndarray], length: int, vocabulary: Vocabulary) -
     return parts
 
 
-def _lines(parts: Sequence[Part], *, indent: str, is_coloured: bool) -> list[str]:
-    """Pieces joined to words and words to lines of at most `WIDTH`."""
+def _lines(parts: Sequence[Part], *, indent: str, width: int, is_coloured: bool) -> list[str]:
+    """Pieces joined to words and words to lines of at most `width`."""
     words: list[list[Part]] = []
     for part in parts:
         if part.is_continued:
@@ -160,7 +169,7 @@ def _lines(parts: Sequence[Part], *, indent: str, is_coloured: bool) -> list[str
         size = sum(len(part.text) for part in word)
         if size > room:
             lines.append([])
-            room = WIDTH - len(indent)
+            room = width - len(indent)
         lines[-1].append("".join(_printed(part, is_coloured=is_coloured) for part in word))
         room -= size + 1
     return [indent + " ".join(line) for line in lines]

@@ -10,7 +10,7 @@ from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from tfrecords_tools.manifest import FORMAT, MANIFEST
-from tfrecords_tools.show import WIDTH, legend, shown, takes_colour, text_of
+from tfrecords_tools.show import shown, takes_colour, text_of
 from tfrecords_tools.writer import serialized, write_records
 
 VOCABULARY = Vocabulary((*SPECIAL_PIECES, "a", "cat", "##s", "sat"))
@@ -51,7 +51,9 @@ def files(tmp_path):
 
 
 def test_records_read_as_words_with_their_answers(files):
-    assert list(shown(files, vocabulary=VOCABULARY, count=3)) == [
+    marks, *texts = shown(files, vocabulary=VOCABULARY, count=3)
+    assert marks == "{[MASK]=answer} masked, {other=answer} replaced, {answer=answer} kept"
+    assert texts == [
         f"{name}: {label} next\n  [CLS] {first} {{[MASK]=cat}}s [SEP] {{sat=sat}} {{a=cat}} [UNK] "
         "[SEP]"
         for name, label, first in [
@@ -63,9 +65,9 @@ def test_records_read_as_words_with_their_answers(files):
 
 
 def test_a_start_counts_through_all_files(files):
-    (text,) = shown(files, vocabulary=VOCABULARY, count=1, start=3)
+    _, text = shown(files, vocabulary=VOCABULARY, count=1, start=3)
     assert text.startswith("b.tfrecord, record 1: random next\n  [CLS] cat")
-    (text,) = shown(files, vocabulary=VOCABULARY, count=9, start=4)
+    _, text = shown(files, vocabulary=VOCABULARY, count=9, start=4)
     assert text.startswith("b.tfrecord, record 2: true next")
 
 
@@ -88,20 +90,23 @@ def test_labels_are_called_by_the_objective_of_the_manifest(files):
             }
         )
     )
-    heads = [text.splitlines()[0] for text in shown(files, vocabulary=VOCABULARY, count=2)]
-    assert heads == ["a.tfrecord, record 1: changed order", "a.tfrecord, record 2: true order"]
+    _, *texts = shown(files, vocabulary=VOCABULARY, count=2)
+    assert [text.splitlines()[0] for text in texts] == [
+        "a.tfrecord, record 1: changed order",
+        "a.tfrecord, record 2: true order",
+    ]
 
 
 def test_colours_tell_masked_replaced_and_kept_apart(files):
-    (plain,) = shown(files, vocabulary=VOCABULARY, count=1)
-    (coloured,) = shown(files, vocabulary=VOCABULARY, count=1, is_coloured=True)
+    legend, plain = shown(files, vocabulary=VOCABULARY, count=1)
+    coloured_legend, coloured = shown(files, vocabulary=VOCABULARY, count=1, is_coloured=True)
     assert COLOURS.sub("", coloured) == plain
     colour = {text: code for code, text in re.findall(r"\x1b\[([0-9;]+)m(.*?)\x1b\[0m", coloured)}
     assert colour.keys() == {"[CLS]", "[SEP]", "{[MASK]=cat}", "{sat=sat}", "{a=cat}", "[UNK]"}
     assert len(set(colour.values())) == 5  # [CLS] and [SEP] alike
     for mark, text in [("masked", "{[MASK]=cat}"), ("replaced", "{a=cat}"), ("kept", "{sat=sat}")]:
-        assert re.search(rf"\x1b\[{colour[text]}m[^\x1b]* {mark}\x1b", legend(is_coloured=True))
-    assert COLOURS.sub("", legend(is_coloured=True)) == legend(is_coloured=False)
+        assert re.search(rf"\x1b\[{colour[text]}m[^\x1b]* {mark}\x1b", coloured_legend)
+    assert COLOURS.sub("", coloured_legend) == legend
 
 
 def test_words_cut_by_masks_and_borders_stay_readable():
@@ -138,12 +143,14 @@ def test_packed_sequences_stand_one_under_the_other():
     ]
 
 
-def test_lines_wrap_by_what_is_seen():
+@pytest.mark.parametrize("width", [40, 100])
+def test_lines_wrap_by_what_is_seen(width):
     long = record(input_ids=[2, *[8] * 100, 3])
-    lines = text_of(long, vocabulary=VOCABULARY, is_coloured=True).splitlines()[1:]
+    text = text_of(long, vocabulary=VOCABULARY, is_coloured=True, width=width)
+    lines = text.splitlines()[1:]
     seen = [COLOURS.sub("", line) for line in lines]
-    assert all(len(line) <= WIDTH for line in seen)
-    assert all(len(line) > WIDTH - 4 for line in seen[:-1])
+    assert all(len(line) <= width for line in seen)
+    assert all(len(line) > width - 4 for line in seen[:-1])
     assert " ".join(" ".join(seen).split()) == "[CLS] " + "sat " * 100 + "[SEP]"
 
 
