@@ -7,18 +7,9 @@ import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES
-from tfrecords_tools.train_vocab import characters, count_words, train_vocabulary, trained
-
-
-def test_words_are_counted_as_the_tokenizer_sees_them(tmp_path):
-    (tmp_path / "a").write_text(
-        "The café, the CAFE\u0301!\n\n[MASK] 日本 a\u200bb", encoding="utf-8"
-    )
-    counts = {"the": 2, "cafe": 2, ",": 1, "!": 1, "[": 1, "]": 1, "mask": 1, "日": 1, "本": 1}
-    assert count_words([tmp_path / "a"], lowercase=True) == {**counts, "ab": 1}
-    cased = count_words([tmp_path / "a"], lowercase=False)
-    assert cased["The"] == cased["café"] == cased["MASK"] == 1
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tfrecords_tools import train_vocab
+from tfrecords_tools.train_vocab import characters, reserved, train_vocabulary, trained
 
 
 def test_pieces_exactly():
@@ -56,9 +47,58 @@ def test_a_trained_vocabulary_leaves_nothing_unknown(corpus):
     assert "doc" in vocabulary.ids
 
 
-def test_too_small_a_size(corpus):
-    with pytest.raises(InputError, match="a vocabulary of 6 pieces is too small"):
-        train_vocabulary(corpus, size=6)
+def test_slots_stand_where_published_vocabularies_have_them(shared_data):
+    published = Vocabulary.from_file(shared_data / "vocab/bert-base-uncased-vocab.txt").pieces
+    assert tuple(reserved(994, size=30522)) == published[:999]
+    assert reserved(2, size=30) == ["[PAD]", "[unused0]", "[unused1]", *SPECIAL_PIECES[1:]]
+
+
+def test_slots_take_the_place_of_the_last_pieces():
+    words = Counter({"low": 5, "lower": 2, "newest": 6, "widest": 3})
+    pieces = trained(words, size=33).pieces
+    with_slots = trained(words, size=35, unused=2).pieces
+    assert with_slots == (*reserved(2, size=35), *pieces[5:])
+
+
+@pytest.mark.parametrize(
+    ("size", "unused", "told"),
+    [
+        (6, 0, "a vocabulary of 6 pieces is too small; expected at least 7"),
+        (
+            50,
+            44,
+            "a vocabulary of 50 pieces with 44 unused slots is too small; expected at le.* 51",
+        ),
+        (50, -1, "no negative number of slots"),
+    ],
+)
+def test_too_small_a_size(corpus, size, unused, told):
+    with pytest.raises(InputError, match=told):
+        train_vocabulary(corpus, size=size, unused=unused)
+
+
+def test_chinese_text_gives_characters_of_their_own(tmp_path):
+    (tmp_path / "a").write_text("他走了。 你好，世界！\n" * 9, encoding="utf-8")
+    pieces = train_vocabulary([tmp_path / "a"], size=60).pieces
+    assert set("他走了。你好，世界！") <= set(pieces)
+    assert not any(piece.startswith("##") for piece in pieces)
+
+
+def test_too_many_words_leave_the_most_frequent(monkeypatch):
+    monkeypatch.setattr(train_vocab, "MOST_LEARNT", 2)
+    words = Counter({"abab": 5, "caca": 4, "dbdb": 4})
+    pieces = trained(words, size=60).pieces
+    assert "abab" in pieces
+    assert "caca" in pieces
+    assert "dbdb" not in pieces
+
+
+def test_what_was_left_out_is_told(tmp_path):
+    (tmp_path / "a").write_bytes(b"some text\xff here\n" * 3)
+    told = []
+    train_vocabulary([tmp_path / "a"], size=60, errors="replace", tell=told.append)
+    (remark,) = told
+    assert "UTF-8" in remark
 
 
 def test_fresh_processes_and_any_number_of_threads_give_the_same_bytes(tmp_path):
