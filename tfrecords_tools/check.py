@@ -39,6 +39,8 @@ def check(
         faults = {file: fault for file in files if (fault := shards.size_fault(file))}
         whole = [file for file in files if file not in faults]
         told = list(faults.values())
+        for file in faults:
+            shards.start(file)  # it may be a copy of another
         counts: Counter[str] = Counter(files=len(files), manifests=len(shards.manifests))
         if whole:
             schema = common_schema(whole)

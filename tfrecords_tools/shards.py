@@ -103,7 +103,7 @@ class Shards:
         shard, size = self.promised(file), self._sizes[file]
         if shard is None or size == shard.bytes:
             return None
-        what = "truncated" if size < shard.bytes else "longer than it was written"
+        what = "truncated, or another file" if size < shard.bytes else "longer than it was written"
         return (
             f"{file} is {what}: it has {size:,} bytes, {MANIFEST} says {shard.bytes:,}; write it "
             "again"

@@ -232,6 +232,11 @@ def copy(folder):
     (folder / "train-2.tfrecord").write_bytes((folder / "train-0.tfrecord").read_bytes())
 
 
+def copy_over(folder):
+    cut(folder)
+    (folder / "train-0.tfrecord").write_bytes((folder / "train-1.tfrecord").read_bytes())
+
+
 def lose(folder):
     (folder / "train-1.tfrecord").unlink()
 
@@ -260,11 +265,15 @@ def damage(folder):
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
-        (cut, r"train-1\.tfrecord is truncated: it has \d+ bytes, manifest\.json says \d+"),
+        (
+            cut,
+            r"train-1\.tfrecord is truncated, or another file: it has \d+ bytes, manifest\.json says \d+",
+        ),
         (grow, r"train-1\.tfrecord is longer than it was written: it has"),
         (alter, r"train-1\.tfrecord was altered: its SHA-256 is not the one in manifest"),
         (copy, r"train-2\.tfrecord is not one of the shards that manifest"),
         (copy, r"train-2\.tfrecord holds the same records as .*train-0\.tfrecord; remove one"),
+        (copy_over, r"train-1\.tfrecord holds the same records as .*train-0\.tfrecord"),
         (lose, r"train-1\.tfrecord is missing"),
         (lose_count, r"train-0\.tfrecord holds 2 records, but manifest\.json beside it says 3"),
         (change_schema, r"of 9 positions .*, but manifest\.json beside them says 10 positions"),
