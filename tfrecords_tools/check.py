@@ -46,7 +46,7 @@ def check(
             schema = common_schema(whole)
             told += shards.faults_of_folders(schema=schema, vocabulary=vocabulary)
             told += _read(whole, shards, counts, schema=schema, vocabulary=vocabulary)
-            told += shards.faults_of_contents()
+        told += shards.faults_of_contents()
     if told:
         raise InputError(_listed(told))
     return dict(counts)
