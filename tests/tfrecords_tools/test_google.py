@@ -19,37 +19,42 @@ from tfrecords_tools.google.draws import Draws
 from tfrecords_tools.jobs import Workers
 
 WORDS = ["ada", "sees", "maps", "un", "##aff", "##able", "##s", "the", "a", ",", ".", "!", "(", ")"]
-WORDS += ["東", "cafe", "3", "#", "[", "]", "cls", "sep"]
+WORDS += ["東", "α", "σ", "##α", "##σ", "##ς", "cafe", "3", "#", "[", "]", "cls", "sep"]
 TEXTS = ["Ada sees the maps.", "unaffable Café (3)!", "東 adas unaffables, [SEP] ##", "\u200b", "a"]
-TEXTS += ["The maps the maps, unaffables!", "Ada " * 40, "ada\tsees\u00a0maps\u2028a", "x y z"]
+TEXTS += [
+    "The maps the maps, unaffables!",
+    "Ada " * 40,
+    "ada\tsees\u00a0maps\u2028a",
+    "ΑΣ (ΣΑ) ΑΣ.Α",
+]
 
 # Settings, how many outputs, and how the SHA-256 of all of them, one behind the other, begins.
 CASES = {
-    "as it comes": ({}, 1, "4a48022fb8ec131d"),
-    "words": ({"mask_unit": "word"}, 3, "b0e836a3d9570fb3"),
-    "cased": ({"lowercase": False, "max_length": 64, "seed": 1}, 2, "e59e87b1300042ce"),
+    "as it comes": ({}, 1, "8eb0f4b7af3f908b"),
+    "words": ({"mask_unit": "word"}, 3, "c57a79d4958ebc0c"),
+    "cased": ({"lowercase": False, "max_length": 64, "seed": 1}, 2, "1c13062ea2077360"),
     "short": (
         {"short_sequence_rate": 0.5, "max_length": 32, "max_predictions": 5},
         5,
-        "9edece5d61a94f41",
+        "5addaef35930657b",
     ),
     "always short": (
         {"short_sequence_rate": 1.0, "mask_unit": "word", "seed": 2**40},
         1,
-        "2655c36a3701b1fd",
+        "68b10ecd6eb134b4",
     ),
     "least": (
         {"max_length": 5, "max_predictions": 1, "short_sequence_rate": 0.5},
         2,
-        "bff5b95167a5dc5d",
+        "de8bc8c3800ded52",
     ),
     "all masked": (
         {"mask_rate": 1.0, "max_predictions": 200, "max_length": 16},
         1,
-        "dfe664d7148e79af",
+        "ef27ee493cebb35c",
     ),
-    "few masked": ({"mask_rate": 0.0, "duplicates": 1}, 9, "bc43e57d6a24dd68"),
-    "one document": ({"mask_unit": "word", "max_length": 16}, 1, "391757da566e727a"),
+    "few masked": ({"mask_rate": 0.0, "duplicates": 1}, 9, "25e8c0ce1c9f5048"),
+    "one document": ({"mask_unit": "word", "max_length": 16}, 1, "88a41e85f88a198b"),
 }
 
 
