@@ -42,7 +42,11 @@ def forecast(store: TokenStore, settings: BuildSettings, *, objective: str) -> F
         lambda number, room: other_text(store, split, number, room, random),
         settings.schema.is_packed,
     )
-    documents = (each for part in ranges_of(store) for each in documents_of(store, part))
+    documents = (
+        each
+        for part in ranges_of(store, [store.num_documents])
+        for each in documents_of(store, part)
+    )
     instances = OBJECTIVES[objective].instances(documents, draws)
     return _counted(instances, max_length=settings.max_length, most=settings.sequences_per_record)
 

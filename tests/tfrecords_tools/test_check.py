@@ -267,7 +267,7 @@ def damage(folder):
     [
         (
             cut,
-            r"train-1\.tfrecord is truncated, or another file: it has \d+ bytes, manifest\.json says",
+            r"train-1\.tfrecord is truncated, or another file: it has \d+ bytes, manifest",
         ),
         (grow, r"train-1\.tfrecord is longer than it was written: it has"),
         (alter, r"train-1\.tfrecord was altered: its SHA-256 is not the one in manifest"),
