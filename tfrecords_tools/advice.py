@@ -37,8 +37,8 @@ def report(survey: Survey) -> str:
 
 
 def _facts(survey: Survey) -> Iterator[str]:
-    where = "" if survey.is_whole else f" of {survey.num_bytes / 1e6:,.1f} MB, spread evenly"
-    yield f"{'text read':<24}{survey.text_bytes / 1e6:>12,.1f} MB{where}"
+    where = "" if survey.is_whole else f" of {survey.num_bytes / 1e6:,.2f} MB, spread evenly"
+    yield f"{'text read':<24}{survey.text_bytes / 1e6:>12,.2f} MB{where}"
     counts = {
         "documents": len(survey.document_sentences),
         "lines": survey.lines,

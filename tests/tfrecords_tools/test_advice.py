@@ -158,5 +158,5 @@ def test_a_sample_is_called_one(look):
     found = look(good_text())
     found.is_whole, found.num_bytes = False, 50 * found.text_bytes
     lines = report(found).splitlines()
-    assert re.fullmatch(r"text read +0\.\d MB of \d\.\d MB, spread evenly", lines[0])
+    assert re.fullmatch(r"text read +0\.\d\d MB of \d\.\d\d MB, spread evenly", lines[0])
     assert lines[1].split() == ["documents", "30,", "about", "1,500", "in", "all"]
