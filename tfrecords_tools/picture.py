@@ -61,13 +61,14 @@ def _figure(histogram: Histogram) -> str:
     total = max(sum(count for _, count in bars), 1)
     largest = max((count for _, count in bars), default=1)
     step = _WIDTH / max(len(bars), 1)
+    gap = 4 if histogram.names else 0
     labelled = range(0, len(bars), -(-len(bars) // 8) or 1)  # eight fit below the line
     drawn = [f'<line x1="0" x2="{_WIDTH}" y1="{_BASE}" y2="{_BASE}"/>']
     for number, (name, count) in enumerate(bars):
         height = (_BASE - 20) * count / largest
         told = escape(f"{name}: {count:,} ({count / total:.2%})")
         drawn.append(
-            f'<rect x="{number * step:.2f}" y="{_BASE - height:.1f}" width="{step:.2f}" '
+            f'<rect x="{number * step:.2f}" y="{_BASE - height:.1f}" width="{step - gap:.2f}" '
             f'height="{height:.1f}"><title>{told}</title></rect>'
         )
         if number in labelled:
