@@ -1,0 +1,236 @@
+"""Text to record files: ours beside the original writer and TensorFlow Model Garden's.
+
+Every writer runs in a process of its own, bound to as many cores as it is given, on the same text,
+one sentence a line: 128 positions, 20 predictions, five passes. `--original` is a folder with
+google-research/bert, `--tf-models` one that holds `official/`; neither script is changed, only
+what they import: TensorFlow 1 names, and packages that they do not use.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import resource
+import runpy
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+MAX_LENGTH, MAX_PREDICTIONS, PASSES = 128, 20, 5
+ORIGINAL = Path("create_pretraining_data.py")
+TF_MODELS = Path("official/nlp/data/create_pretraining_data.py")
+IMPORTED_IN_VAIN = ("sentencepiece", "tf_keras")  # by TF_MODELS
+
+
+def ours(text: str, vocabulary: str, output: str, workers: int, started: Callable) -> None:
+    from bert_keras.text.vocab import Vocabulary
+    from tfrecords_tools.build import build
+    from tfrecords_tools.settings import BuildSettings
+
+    started()
+    settings = BuildSettings(
+        splitter="lines",
+        max_length=MAX_LENGTH,
+        max_predictions=MAX_PREDICTIONS,
+        duplicates=PASSES,
+    )
+    build(
+        [text],
+        vocabulary=Vocabulary.from_file(vocabulary),
+        output=output,
+        settings=settings,
+        workers=workers,
+    )
+
+
+def compatible(text: str, vocabulary: str, output: str, workers: int, started: Callable) -> None:
+    from tfrecords_tools.google import GoogleSettings, write_google
+    from tfrecords_tools.jobs import Workers
+
+    started()
+    folder = Path(output)
+    settings = GoogleSettings(
+        max_length=MAX_LENGTH, max_predictions=MAX_PREDICTIONS, duplicates=PASSES
+    )
+    with Workers(workers) as pool:
+        write_google(
+            [text],
+            vocabulary=Path(vocabulary),
+            settings=settings,
+            outputs=[folder / f"{number}.tfrecord" for number in range(workers)],
+            work=folder,
+            workers=pool,
+        )
+
+
+def original(
+    text: str, vocabulary: str, output: str, workers: int, started: Callable, place: str
+) -> None:
+    import tensorflow
+
+    sys.modules["tensorflow"] = tensorflow.compat.v1
+    sys.path.insert(0, place)
+    started()
+    _run_script(Path(place) / ORIGINAL, text, vocabulary, output)
+
+
+def tf_models(
+    text: str, vocabulary: str, output: str, workers: int, started: Callable, place: str
+) -> None:
+    import tensorflow  # noqa: F401  its time is told apart
+
+    for name in IMPORTED_IN_VAIN:
+        if importlib.util.find_spec(name) is None:
+            sys.modules[name] = types.ModuleType(name)
+    sys.path.insert(0, place)
+    started()
+    _run_script(Path(place) / TF_MODELS, text, vocabulary, output)
+
+
+def _run_script(script: Path, text: str, vocabulary: str, output: str) -> None:
+    flags = {
+        "input_file": text,
+        "output_file": f"{output}/records",
+        "vocab_file": vocabulary,
+        "max_seq_length": MAX_LENGTH,
+        "max_predictions_per_seq": MAX_PREDICTIONS,
+        "dupe_factor": PASSES,
+    }
+    Path(output).mkdir(exist_ok=True)
+    sys.argv = [str(script), *(f"--{name}={value}" for name, value in flags.items())]
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as end:
+        if end.code:
+            raise
+
+
+WRITERS = {"ours": ours, "compatible": compatible, "original": original, "tf_models": tf_models}
+
+
+def run_alone(name: str, workers: int, arguments: list[str]) -> None:
+    """In a process of its own: prints its measures as the last line."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-workers:])
+    text, vocabulary, output, *place = arguments
+    begin, marks = time.perf_counter(), []
+    WRITERS[name](
+        text, vocabulary, output, workers, lambda: marks.append(time.perf_counter()), *place
+    )
+    end = time.perf_counter()
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    measures = {
+        "start": marks[0] - begin,
+        "run": end - marks[0],
+        "processor": sum(each.ru_utime + each.ru_stime for each in used),
+        "memory": max(each.ru_maxrss for each in used) * 1024,
+    }
+    print(json.dumps(measures))
+
+
+def measured(name: str, workers: int, text: str, vocabulary: str, place: str | None) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "records")
+        command = [sys.executable, __file__, "--alone", name, str(workers), text, vocabulary]
+        command += [output, *([place] if place else [])]
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        if done.returncode:
+            sys.exit(f"{name} failed:\n{done.stderr[-2000:]}")
+        files = [path for path in Path(output).rglob("*") if path.name.startswith(("train", "rec"))]
+        files = files or list(Path(output).glob("*.tfrecord"))
+        return {**json.loads(done.stdout.splitlines()[-1]), "records": count_records(files)}
+
+
+def count_records(files: list[Path]) -> int:
+    count = 0
+    for path in files:
+        with path.open("rb") as file:
+            while length := file.read(8):
+                file.seek(4 + int.from_bytes(length, "little") + 4, os.SEEK_CUR)
+                count += 1
+    return count
+
+
+def one_sentence_a_line(places: list[str], path: Path, *, megabytes: float | None) -> None:
+    """The corpus, up to the end of the document in which it reaches its size."""
+    from tfrecords_tools.corpus import documents
+    from tfrecords_tools.sentences import splitter
+
+    split, size = splitter("en"), 0
+    with path.open("w", encoding="utf-8") as file:
+        for document in documents(places, stage="split sentences"):
+            lines = [sentence for line in document for sentence in split(line)]
+            size += file.write("\n".join(lines) + "\n\n")
+            if megabytes and size >= megabytes * 1e6:
+                return
+
+
+def compare(text: str, vocabulary: str, runs: dict, *, rounds: int) -> None:
+    """Takes turns; prints the median of each writer's rounds."""
+    measures: dict[str, list[dict]] = {title: [] for title in runs}
+    for _ in range(rounds):
+        for title, (name, workers, place) in runs.items():
+            measures[title].append(measured(name, workers, text, vocabulary, place))
+    rates = {
+        title: statistics.median(each["records"] / each["run"] for each in rounds_of)
+        for title, rounds_of in measures.items()
+    }
+    print(f"\n{'':<28}{'records':>9}{'seconds':>9}{'records/s':>11}{'ratio':>7}", end="")
+    print(f"{'processor s':>13}{'start s':>9}{'peak MB':>9}")
+    last = list(rates)[-1]
+    for title, rounds_of in measures.items():
+        middle = sorted(rounds_of, key=lambda each: each["run"])[len(rounds_of) // 2]
+        print(
+            f"{title:<28}{middle['records']:>9,}{middle['run']:>9.2f}{rates[title]:>11,.0f}"
+            f"{rates[title] / rates[last]:>7.1f}{middle['processor']:>13.2f}"
+            f"{middle['start']:>9.2f}{middle['memory'] / 1e6:>9.0f}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--alone"]:
+        name, workers, *arguments = sys.argv[2:]
+        run_alone(name, int(workers), arguments)
+        return
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("text", nargs="+", help="files, a blank line between documents")
+    parser.add_argument("--vocab", required=True)
+    parser.add_argument("--original", help="a folder with google-research/bert")
+    parser.add_argument("--tf-models", help="a folder that holds official/")
+    parser.add_argument("--megabytes", type=float, help="of the text; default: all of it")
+    parser.add_argument("--workers", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    runs = {f"ours, {n} worker{'s' * (n > 1)}": ("ours", n, None) for n in arguments.workers}
+    runs["ours, --compat google"] = ("compatible", 1, None)
+    peers = {
+        "tf_models": (arguments.tf_models, TF_MODELS),
+        "original": (arguments.original, ORIGINAL),
+    }
+    for name, (place, script) in peers.items():
+        if place and (Path(place) / script).is_file():
+            runs[name] = (name, 1, os.path.abspath(place))
+        else:
+            why = f"{place} holds no {script}" if place else "its folder was not given"
+            print(f"{name} is left out: {why}")
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder) / "text.txt"
+        one_sentence_a_line(arguments.text, text, megabytes=arguments.megabytes)
+        size = text.stat().st_size / 1e6
+        print(
+            f"{size:.1f} MB, one sentence a line; {MAX_LENGTH} positions, {MAX_PREDICTIONS} "
+            f"predictions, {PASSES} passes; medians of {arguments.rounds} turns"
+        )
+        compare(str(text), arguments.vocab, runs, rounds=arguments.rounds)
+        stages = Path(__file__).with_name("stages.py")
+        subprocess.run([sys.executable, stages, text, "--vocab", arguments.vocab], check=True)
+
+
+if __name__ == "__main__":
+    main()
