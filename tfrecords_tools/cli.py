@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 
@@ -78,11 +79,34 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_settings(build)
 
-    check = verb("check", _check, "verify records against their vocabulary and count", "records")
-    _add_records(check)
-    show = verb("show", _show, "print a few records as text", "records --count 3")
-    _add_records(show)
+    check = verb(
+        "check",
+        _check,
+        "verify records against their manifest, or look at a corpus before the long run",
+        "records   or   bert-tfrecords check corpus.txt --vocab vocab.txt",
+    )
+    check.add_argument(
+        "places", nargs="+", metavar="RECORDS|CORPUS", help="told apart by their content"
+    )
+    check.add_argument("--vocab", metavar="FILE", help="default: vocab.txt beside the records")
+    check.add_argument(
+        "--sample",
+        type=float,
+        default=32,
+        metavar="MB",
+        help="of a larger corpus so much is read, spread evenly (default: %(default)s)",
+    )
+    add_text_settings(check)
+    add_settings(check)
+    show = verb(
+        "show", _show, "print a few records as text, or histograms of all", "records --count 3"
+    )
+    show.add_argument("records", nargs="+", metavar="RECORDS", help="a folder, or record files")
+    show.add_argument("--vocab", metavar="FILE", help="default: vocab.txt beside the records")
     show.add_argument("--count", type=int, metavar="N", default=3, help="records to print (3)")
+    show.add_argument("--start", type=int, metavar="N", default=1, help="the first of them (1)")
+    show.add_argument("--stats", action="store_true", help="print histograms of all records")
+    show.add_argument("--plot", metavar="FILE", help="draw them into FILE.png or FILE.html")
     return parser
 
 
@@ -91,11 +115,6 @@ def _add_corpus(verb: argparse.ArgumentParser) -> None:
         "files", nargs="+", metavar="CORPUS", help="files, folders, globs, or tfds:NAME; see above"
     )
     add_text_settings(verb)
-
-
-def _add_records(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("records", nargs="+", metavar="RECORDS", help="a folder, or record files")
-    verb.add_argument("--vocab", metavar="FILE", help="default: vocab.txt beside the records")
 
 
 def _vocab(arguments: argparse.Namespace) -> None:
@@ -136,29 +155,84 @@ def _build(arguments: argparse.Namespace) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    vocabulary = _vocabulary(arguments)
-    import_tensorflow()
-    from tfrecords_tools.check import check, report
+    from tfrecords_tools.shards import holds_records
 
-    print(report(check(arguments.records, vocabulary=vocabulary)))
+    kinds = {holds_records(place) for place in arguments.places}
+    if len(kinds) > 1:
+        raise InputError("records and text were named together; check one kind at a time")
+    (_check_records if kinds == {True} else _check_corpus)(arguments)
+
+
+def _check_records(arguments: argparse.Namespace) -> None:
+    vocabulary = _vocabulary(arguments.places, arguments.vocab)
+    import_tensorflow()
+    from tfrecords_tools.check import check, every_file, report
+    from tfrecords_tools.manifest import label_words
+
+    counts = check(arguments.places, vocabulary=vocabulary)
+    print(report(counts, labels=label_words(every_file(arguments.places)[0])))
+
+
+def _check_corpus(arguments: argparse.Namespace) -> None:
+    from bert_keras.text.vocab import Vocabulary
+    from tfrecords_tools.advice import report
+    from tfrecords_tools.survey import survey
+
+    found = survey(
+        arguments.places,
+        vocabulary=Vocabulary.from_file(arguments.vocab) if arguments.vocab else None,
+        settings=settings_of(arguments),
+        sample_bytes=int(arguments.sample * 1e6),
+    )
+    print(report(found))
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    vocabulary = _vocabulary(arguments)
+    from tfrecords_tools.picture import check_picture
+
+    if arguments.plot:
+        check_picture(arguments.plot)
+    vocabulary = _vocabulary(arguments.records, arguments.vocab)
     import_tensorflow()
-    from tfrecords_tools.show import shown
+    if arguments.stats or arguments.plot:
+        _show_histograms(arguments, vocabulary)
+    else:
+        _show_records(arguments, vocabulary)
 
-    print("\n\n".join(shown(arguments.records, vocabulary=vocabulary, count=arguments.count)))
+
+def _show_records(arguments: argparse.Namespace, vocabulary) -> None:
+    from tfrecords_tools.show import WIDTH, shown, takes_colour
+
+    texts = shown(
+        arguments.records,
+        vocabulary=vocabulary,
+        count=arguments.count,
+        start=arguments.start,
+        is_coloured=takes_colour(),
+        width=min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns),
+    )
+    print("\n\n".join(texts))
 
 
-def _vocabulary(arguments: argparse.Namespace):
+def _show_histograms(arguments: argparse.Namespace, vocabulary) -> None:
+    from tfrecords_tools.picture import plot
+    from tfrecords_tools.stats import record_histograms, text_bars
+
+    histograms = record_histograms(arguments.records, vocabulary=vocabulary)
+    if arguments.stats:
+        print("\n\n".join(map(text_bars, histograms)))
+    if arguments.plot:
+        plot(histograms, arguments.plot, title=" ".join(arguments.records))
+
+
+def _vocabulary(records: Sequence[str], named: str | None):
     from pathlib import Path
 
     from bert_keras.text.vocab import Vocabulary
 
-    if arguments.vocab:
-        return Vocabulary.from_file(arguments.vocab)
-    first = Path(arguments.records[0])
+    if named:
+        return Vocabulary.from_file(named)
+    first = Path(records[0])
     beside = (first if first.is_dir() else first.parent) / "vocab.txt"
     if not beside.is_file():
         raise InputError(

@@ -1,0 +1,56 @@
+"""Memory does not grow with the corpus: a hard limit on every process, a corpus several times it."""
+
+import json
+import subprocess
+import sys
+from random import Random
+
+import pytest
+
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+LIMIT = 512 << 20  # bytes of address space, libraries and all, for each process
+CORPUS_BYTES = 4 * LIMIT
+DOCUMENT_BYTES = 1 << 20
+SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """The corpus, of some hundred megabyte-long documents, and a vocabulary for it."""
+    folder = tmp_path_factory.mktemp("large")
+    Vocabulary((*SPECIAL_PIECES, ".", *SYLLABLES, *(f"##{each}" for each in SYLLABLES))).save(
+        folder / "vocab.txt"
+    )
+    random = Random(1)
+    words = ["".join(random.choices(SYLLABLES, k=random.randint(1, 4))) for _ in range(20_000)]
+    lines = [
+        " ".join(random.choices(words, k=random.randint(4, 30))) + ".\n" for _ in range(20_000)
+    ]
+    with (folder / "corpus.txt").open("w") as file:
+        while file.tell() < CORPUS_BYTES:
+            begin = file.tell()
+            while file.tell() - begin < DOCUMENT_BYTES:
+                file.writelines(random.choices(lines, k=1000))
+            file.write("\n")
+    yield folder
+    (folder / "corpus.txt").unlink()
+
+
+@pytest.mark.slow
+def test_a_corpus_four_times_the_memory(large, tmp_path):
+    command = [
+        *("build", large / "corpus.txt", "--vocab", large / "vocab.txt"),
+        *("--output", tmp_path / "records", "--splitter", "lines", "--duplicates", 1),
+        *("--max-predictions", 0, "--workers", 2, "--held-out", 0.1),
+    ]
+    limited = f'ulimit -v {LIMIT >> 10}; exec "$@"'
+    program = ["bash", "-c", limited, "bash", sys.executable, "-m", "tfrecords_tools.cli"]
+    done = subprocess.run([*program, *map(str, command)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    manifest = json.loads((tmp_path / "records/manifest.json").read_text())
+    assert manifest["inputs"][0]["bytes"] >= CORPUS_BYTES
+    for split in manifest["splits"].values():
+        assert 2 * split["labels_one"] == split["records"] > 0
+    for path in (tmp_path / "records").iterdir():
+        path.unlink()
