@@ -137,7 +137,7 @@ class CountJob:
         text_bytes = 0
         for block in _blocks(lines):
             found.add(words_of(block, lowercase=self.lowercase))
-            text_bytes += len(block.encode())
+            text_bytes += sum(len(line.encode()) + 1 for line in block)
             advance(min(text_bytes, self.size) - found.bytes_read)
             found.bytes_read = min(text_bytes, self.size)
             if self.size > self.most_bytes <= text_bytes:
@@ -149,16 +149,16 @@ class CountJob:
             part.write_bytes(pickle.dumps(found))
 
 
-def _blocks(lines: Iterable[str]) -> Iterator[str]:
-    """Lines joined by spaces to texts of about `UNIT_BYTES` characters."""
+def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Lines in lists of about `UNIT_BYTES` characters."""
     block, size = [], 0
     for line in lines:
         block.append(line)
         size += len(line) + 1
         if size >= UNIT_BYTES:
-            yield " ".join(block)
+            yield block
             block, size = [], 0
-    yield " ".join(block)
+    yield block
 
 
 def _num_bytes(unit: Unit) -> int:
