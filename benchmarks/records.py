@@ -12,7 +12,6 @@ import json
 import os
 import resource
 import runpy
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,10 +19,12 @@ import time
 import types
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 MAX_LENGTH, MAX_PREDICTIONS, PASSES = 128, 20, 5
 ORIGINAL = Path("create_pretraining_data.py")
 TF_MODELS = Path("official/nlp/data/create_pretraining_data.py")
+PROCESSES = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 IMPORTED_IN_VAIN = ("sentencepiece", "tf_keras")  # by TF_MODELS
 
 
@@ -113,21 +114,25 @@ def _run_script(script: Path, text: str, vocabulary: str, output: str) -> None:
 WRITERS = {"ours": ours, "compatible": compatible, "original": original, "tf_models": tf_models}
 
 
+def used_so_far() -> tuple[float, float]:
+    """Seconds of the clock, and of the processors that this process and its children used."""
+    used = [resource.getrusage(who) for who in PROCESSES]
+    return time.perf_counter(), sum(each.ru_utime + each.ru_stime for each in used)
+
+
 def run_alone(name: str, workers: int, arguments: list[str]) -> None:
     """In a process of its own: prints its measures as the last line."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-workers:])
     text, vocabulary, output, *place = arguments
-    begin, marks = time.perf_counter(), []
-    WRITERS[name](
-        text, vocabulary, output, workers, lambda: marks.append(time.perf_counter()), *place
-    )
-    end = time.perf_counter()
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    begin, started = time.perf_counter(), []
+    WRITERS[name](text, vocabulary, output, workers, lambda: started.extend(used_so_far()), *place)
+    end, processor = used_so_far()
+    memory = [resource.getrusage(who).ru_maxrss for who in PROCESSES]
     measures = {
-        "start": marks[0] - begin,
-        "run": end - marks[0],
-        "processor": sum(each.ru_utime + each.ru_stime for each in used),
-        "memory": max(each.ru_maxrss for each in used) * 1024,
+        "start": started[0] - begin,
+        "run": end - started[0],
+        "processor": processor - started[1],
+        "memory": max(memory) * 1024,
     }
     print(json.dumps(measures))
 
@@ -177,20 +182,19 @@ def compare(text: str, vocabulary: str, runs: dict, *, rounds: int) -> None:
         for title, (name, workers, place) in runs.items():
             measures[title].append(measured(name, workers, text, vocabulary, place))
     rates = {
-        title: statistics.median(each["records"] / each["run"] for each in rounds_of)
-        for title, rounds_of in measures.items()
+        title: [median(each["records"] / each[of] for each in turns) for of in ("run", "processor")]
+        for title, turns in measures.items()
     }
-    print(f"\n{'':<28}{'records':>9}{'seconds':>9}{'records/s':>11}{'ratio':>7}", end="")
-    print(f"{'processor s':>13}{'start s':>9}{'peak MB':>9}")
-    last = list(rates)[-1]
-    for title, rounds_of in measures.items():
-        middle = sorted(rounds_of, key=lambda each: each["run"])[len(rounds_of) // 2]
-        print(
-            f"{title:<28}{middle['records']:>9,}{middle['run']:>9.2f}{rates[title]:>11,.0f}"
-            f"{rates[title] / rates[last]:>7.1f}{middle['processor']:>13.2f}"
-            f"{middle['start']:>9.2f}{middle['memory'] / 1e6:>9.0f}",
-            flush=True,
-        )
+    print(f"\n{'':<24}{'records':>9}{'seconds':>9}{'records/s':>11}{'ratio':>7}", end="")
+    print(f"{'/processor s':>14}{'ratio':>7}{'start s':>9}{'peak MB':>9}")
+    last_rates = list(rates.values())[-1]
+    for title, turns in measures.items():
+        print(f"{title:<24}{turns[0]['records']:>9,}", end="")
+        print(f"{median(each['run'] for each in turns):>9.2f}", end="")
+        for rate, last, width in zip(rates[title], last_rates, (11, 14), strict=True):
+            print(f"{rate:>{width},.0f}{rate / last:>7.1f}", end="")
+        print(f"{median(each['start'] for each in turns):>9.2f}", end="")
+        print(f"{max(each['memory'] for each in turns) / 1e6:>9.0f}", flush=True)
 
 
 def main() -> None:
