@@ -17,7 +17,7 @@ from bert_keras.storage import whole_file
 from tfrecords_tools.objectives import Instance
 from tfrecords_tools.store import PLACE
 
-_COLUMNS = 4
+COLUMNS = 4
 
 
 class SpanTable(NamedTuple):
@@ -42,24 +42,37 @@ def write_buckets(
         for number, instance in enumerate(instances)
         for start, end in instance.spans
     ]
-    table = np.array(rows, PLACE).reshape(-1, _COLUMNS)
+    table = np.array(rows, PLACE).reshape(-1, COLUMNS)
     num_instances = int(table[-1, 0]) + 1 if len(table) else 0
     buckets = generator.integers(num_buckets, size=num_instances)[table[:, 0]]
     order = np.argsort(buckets, kind="stable")
-    begins = np.searchsorted(buckets[order], np.arange(num_buckets + 1)).astype(PLACE)
-    with whole_file(path) as part:
-        part.write_bytes(begins.tobytes() + table[order].tobytes())
+    ends = np.searchsorted(buckets[order], np.arange(1, num_buckets))
+    write_tables(path, np.split(table[order], ends), num_buckets=num_buckets)
+
+
+def write_tables(
+    path: str | os.PathLike, tables: Iterable[np.ndarray], *, num_buckets: int
+) -> None:
+    """The file, whole or not at all, of the spans of each bucket as they stand in it."""
+    begins = np.zeros(num_buckets + 1, PLACE)
+    with whole_file(path) as part, part.open("wb") as file:
+        file.write(begins.tobytes())
+        for bucket, table in enumerate(tables, start=1):
+            file.write(table.astype(PLACE).tobytes())
+            begins[bucket] = begins[bucket - 1] + len(table)
+        file.seek(0)
+        file.write(begins.tobytes())
 
 
 def read_bucket(paths: Iterable[Path], *, num_buckets: int, bucket: int) -> SpanTable:
     """The instances of one bucket, of all files in their order."""
-    tables, num_before = [np.empty((0, _COLUMNS), PLACE)], 0
+    tables, num_before = [np.empty((0, COLUMNS), PLACE)], 0
     for path in paths:
         with path.open("rb") as file:
             file.seek(bucket * PLACE.itemsize)
             begin, end = np.fromfile(file, PLACE, 2).tolist()
-            file.seek(((num_buckets + 1) + begin * _COLUMNS) * PLACE.itemsize)
-            table = np.fromfile(file, PLACE, (end - begin) * _COLUMNS).reshape(-1, _COLUMNS)
+            file.seek(((num_buckets + 1) + begin * COLUMNS) * PLACE.itemsize)
+            table = np.fromfile(file, PLACE, (end - begin) * COLUMNS).reshape(-1, COLUMNS)
         if len(table):
             is_next = np.diff(table[:, 0], prepend=table[0, 0]) != 0
             table[:, 0] = num_before + np.cumsum(is_next)

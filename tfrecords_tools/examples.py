@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -16,19 +17,51 @@ _SENTENCES_AT_ONCE = 32  # looked up together for a text of another document
 
 
 @dataclass(frozen=True)
-class FindInstances:
-    """A job: the instances of the documents of a range that are of the split."""
+class Search:
+    """What is looked for in the documents of a split."""
 
-    documents: Range
     split: Split
-    output: Path
-    store: Path
-    dtype: np.dtype
     objective: str
     passes: int
     max_length: int
     short_rate: float
     fills_records: bool
+
+    def instances(
+        self,
+        store: TokenStore,
+        documents: Range,
+        *,
+        generator: np.random.Generator,
+        text_of: Callable[[int, float, int], Span],
+    ) -> Iterator[Instance]:
+        """Those of a range; `text_of(document, share, room)` gives a text of another document."""
+        own = [
+            (number, bounds)
+            for document, bounds in documents_of(store, documents)
+            if (number := self.split.number(document)) is not None
+        ]
+        random = Random(int(generator.integers(2**62)))
+        draws = Draws(
+            random,
+            self.max_length,
+            self.short_rate,
+            lambda number, room: text_of(*other_place(self.split, number, random), room),
+            self.fills_records,
+        )
+        for _ in range(self.passes):
+            yield from OBJECTIVES[self.objective].instances(own, draws)
+
+
+@dataclass(frozen=True)
+class FindInstances:
+    """A job: the instances of the documents of a range that are of the split."""
+
+    documents: Range
+    search: Search
+    output: Path
+    store: Path
+    dtype: np.dtype
     num_buckets: int
     seeds: tuple[int, ...]
 
@@ -41,35 +74,25 @@ class FindInstances:
         generator = np.random.default_rng(self.seeds)
         write_buckets(
             self.output,
-            self._instances(store, generator),
+            self.search.instances(
+                store, self.documents, generator=generator, text_of=partial(text_of, store)
+            ),
             num_buckets=self.num_buckets,
             generator=generator,
         )
         store.close()
         advance(self.size)
 
-    def _instances(self, store: TokenStore, generator: np.random.Generator) -> Iterator[Instance]:
-        documents = [
-            (number, bounds)
-            for document, bounds in documents_of(store, self.documents)
-            if (number := self.split.number(document)) is not None
-        ]
-        random = Random(int(generator.integers(2**62)))
-        draws = Draws(
-            random,
-            self.max_length,
-            self.short_rate,
-            lambda number, room: other_text(store, self.split, number, room, random),
-            self.fills_records,
-        )
-        for _ in range(self.passes):
-            yield from OBJECTIVES[self.objective].instances(documents, draws)
-
 
 def other_text(store: TokenStore, split: Split, number: int, room: int, random: Random) -> Span:
     """Whole sentences of another document of the split, at least one, until they fill `room`."""
+    return text_of(store, *other_place(split, number, random), room)
+
+
+def other_place(split: Split, number: int, random: Random) -> tuple[int, float]:
+    """Another document of the split, as the store numbers it, and where in it: a share of it."""
     other = random.randrange(split.num_documents - 1)
-    return text_of(store, split.document(other + (other >= number)), random.random(), room)
+    return split.document(other + (other >= number)), random.random()
 
 
 def text_of(store: TokenStore, document: int, share: float, room: int) -> Span:
