@@ -28,7 +28,7 @@ from tfrecords_tools.repairs import Repairs
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.splits import TRAIN, ranges_of, split_size, splits_of
 from tfrecords_tools.store import TokenStore, joined
-from tfrecords_tools.tokens import TextSettings, TokenizeUnit, counts_of
+from tfrecords_tools.tokens import TextSettings, TokenizeUnit, counts_of, text_settings
 
 Settings = BuildSettings | GoogleSettings
 VOCABULARY = "vocab.txt"
@@ -102,14 +102,7 @@ def _google(folder: Path, paths: Sequence[str], settings: GoogleSettings, pool: 
 def _corrected(folder: Path, paths: Sequence[str], settings: BuildSettings, pool: Workers) -> dict:
     """The records of this writer's own ways, and what the manifest says of them."""
     work = folder / "work"
-    text = TextSettings(
-        vocabulary=folder / VOCABULARY,
-        lowercase=settings.lowercase,
-        splitter=settings.splitter,
-        segmenter=settings.segmenter,
-        errors=settings.errors,
-        longest=settings.max_length - 3,
-    )
+    text = text_settings(settings, vocabulary=folder / VOCABULARY)
     if not (work / "store").exists():
         _tokenize(work, paths, text, pool, text_field=settings.text_field)
     store = TokenStore(work / "store", dtype=text.dtype)

@@ -21,6 +21,7 @@ from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.corpus import Unit, lines_of
 from tfrecords_tools.repairs import Repairs
 from tfrecords_tools.sentences import splitter
+from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.store import TokenWriter, piece_dtype
 
 COUNTS = "counts.pickle"
@@ -43,6 +44,17 @@ class TextSettings:
         """Of the ids in the store."""
         size = len(_vocabulary(self.vocabulary))
         return piece_dtype(2 * size if self.segmenter else size)
+
+
+def text_settings(settings: BuildSettings, *, vocabulary: Path) -> TextSettings:
+    return TextSettings(
+        vocabulary=vocabulary,
+        lowercase=settings.lowercase,
+        splitter=settings.splitter,
+        segmenter=settings.segmenter,
+        errors=settings.errors,
+        longest=settings.max_length - 3,
+    )
 
 
 @dataclass(frozen=True)
