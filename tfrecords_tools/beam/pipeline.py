@@ -1,0 +1,192 @@
+"""Units of the corpus come in; a Beam pipeline that leaves a folder of records goes out.
+
+units -> ranges of documents as ids -> spans of instances, and requests for texts of other ranges
+-> the texts that answer them -> shards -> the manifest, and the folder's name. On the way counts
+alone are brought together: how documents are numbered and split, how the records are spread.
+
+What a user can cause is no error in a step, which a runner would try again and again, but a value,
+(order, sentence): the job comes to an early end and leaves the first of them as FAILURE.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import apache_beam as beam
+from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
+
+from bert_keras.errors import InputError
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.beam import output
+from tfrecords_tools.beam.plan import Corpus, Plan, corpus_of, held_out_size, plan_of
+from tfrecords_tools.beam.shard import written
+from tfrecords_tools.beam.spans import Key, Spans, answered, found
+from tfrecords_tools.beam.tokens import RangeTokens, UnitTold, tokens_of
+from tfrecords_tools.build import VOCABULARY, made_from
+from tfrecords_tools.corpus import Unit, digest, fingerprint
+from tfrecords_tools.manifest import MANIFEST
+from tfrecords_tools.settings import BuildSettings
+
+FAILURE = "failure.json"
+_FAILURES, _UNITS, _REQUESTS = "failures", "units", "requests"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every step may know. `partial` is the folder beside `output` that it works in."""
+
+    fingerprints: tuple[dict, ...]  # of the inputs
+    vocabulary: tuple[str, ...]
+    settings: BuildSettings
+    partial: str
+    output: str
+
+
+def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], job: Job) -> None:
+    """All steps from the units to the folder `job.output`."""
+    ranges, told, unreadable = (
+        pipeline
+        | "units" >> beam.Create(list(enumerate(units)))
+        | "spread units" >> beam.Reshuffle()
+        | "tokenise" >> beam.FlatMap(_tokenize, job).with_outputs(_UNITS, _FAILURES, main="ranges")
+    )
+    ranges |= "keep ranges" >> beam.Reshuffle()  # four steps read them: they are made once
+    corpus, no_corpus = (
+        told
+        | "all units" >> beam.combiners.ToList()
+        | "number documents"
+        >> beam.FlatMap(_number, AsList(unreadable), job).with_outputs(_FAILURES, main="corpus")
+    )
+    plan, no_plan = (
+        ranges
+        | "size splits" >> beam.Map(_size, AsSingleton(corpus, None))
+        | "sum sizes" >> beam.CombineGlobally(_summed)
+        | "plan"
+        >> beam.FlatMap(_plan, AsSingleton(corpus, None), job).with_outputs(_FAILURES, main="plan")
+    )
+    plan_given = AsSingleton(plan, None)
+    spans, requests = ranges | "find" >> beam.FlatMap(_find, plan_given).with_outputs(
+        _REQUESTS, main="spans"
+    )
+    answers = (
+        {"ranges": ranges, _REQUESTS: requests}
+        | "bring requests" >> beam.CoGroupByKey()
+        | "answer" >> beam.FlatMap(_answer, plan_given)
+    )
+    shards = (
+        (spans, answers)
+        | "all spans" >> beam.Flatten()
+        | "bring spans" >> beam.GroupByKey()
+        | "write" >> beam.Map(_write, plan_given, job)
+    )
+    inputs = (
+        pipeline
+        | "inputs" >> beam.Create(list({each["path"] for each in job.fingerprints}))
+        | "spread inputs" >> beam.Reshuffle()
+        | "digest" >> beam.Map(digest)
+    )
+    failures = (unreadable, no_corpus, no_plan) | "all failures" >> beam.Flatten()
+    _ = (
+        pipeline
+        | "end" >> beam.Create([job])
+        | "finish"
+        >> beam.Map(_finish, plan_given, AsList(shards), AsList(inputs), AsList(failures))
+    )
+
+
+def _tokenize(numbered: tuple[int, Unit], job: Job) -> Iterator:
+    number, unit = numbered
+    try:
+        for told in tokens_of(number, unit, vocabulary=job.vocabulary, settings=job.settings):
+            if isinstance(told, UnitTold):
+                yield TaggedOutput(_UNITS, told)
+            else:
+                yield (told.range.unit, told.range.part), told
+    except InputError as error:
+        yield TaggedOutput(_FAILURES, (number, str(error)))
+
+
+def _number(units: Sequence[UnitTold], failures: Sequence, job: Job) -> Iterator:
+    if failures:
+        return
+    try:
+        yield corpus_of(units, settings=job.settings)
+    except InputError as error:
+        yield TaggedOutput(_FAILURES, (0, str(error)))
+
+
+def _size(keyed: tuple[Key, RangeTokens], corpus: Corpus | None) -> tuple[int, int]:
+    return held_out_size(keyed[1], corpus) if corpus else (0, 0)
+
+
+def _summed(sizes: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    num_sentences, num_pieces = zip((0, 0), *sizes, strict=True)
+    return sum(num_sentences), sum(num_pieces)
+
+
+def _plan(held_out: tuple[int, int], corpus: Corpus | None, job: Job) -> Iterator:
+    if corpus is None:
+        return
+    try:
+        yield plan_of(corpus, held_out, settings=job.settings)
+    except InputError as error:
+        yield TaggedOutput(_FAILURES, (0, str(error)))
+
+
+def _find(keyed: tuple[Key, RangeTokens], plan: Plan | None) -> Iterator:
+    for what, key, data in found(keyed[1], plan) if plan else ():
+        yield TaggedOutput(_REQUESTS, (key, data)) if what == _REQUESTS else (key, data)
+
+
+def _answer(grouped: tuple[Key, dict], plan: Plan | None) -> Iterator[tuple[Key, Spans]]:
+    for tokens in grouped[1]["ranges"] if plan else ():
+        yield from answered(tokens, grouped[1][_REQUESTS], plan)
+
+
+def _write(grouped: tuple[Key, Iterable[Spans]], plan: Plan, job: Job) -> tuple[Key, dict]:
+    (split, place), spans = grouped
+    layout = plan.layouts[split]
+    told = written(place, spans, layout=layout, vocabulary=job.vocabulary, folder=job.partial)
+    return (split, place), told
+
+
+def _finish(
+    job: Job,
+    plan: Plan | None,
+    shards: Sequence[tuple[Key, dict]],
+    inputs: Sequence[dict],
+    failures: Sequence[tuple[int, str]],
+) -> None:
+    """Leaves the folder under its name, or the first failure."""
+    if output.exists(output.join(job.output, MANIFEST)):
+        return  # a runner may take the step again after its end
+    try:
+        if failures:
+            raise InputError(min(failures)[1])
+        manifest = _manifest(job, plan, dict(shards), inputs)
+    except InputError as error:
+        failure = json.dumps({"told": str(error)})
+        output.write(output.join(job.partial, FAILURE), failure.encode())
+        return
+    vocabulary = "".join(f"{piece}\n" for piece in job.vocabulary)
+    told = json.dumps(manifest, indent=2) + "\n"
+    output.write(output.join(job.partial, VOCABULARY), vocabulary.encode())
+    output.write(output.join(job.partial, MANIFEST), told.encode())
+    files = [each["file"] for split in manifest["splits"].values() for each in split["shards"]]
+    output.publish(job.partial, job.output, [*files, VOCABULARY, MANIFEST])
+
+
+def _manifest(job: Job, plan: Plan, shards: dict[Key, dict], inputs: Sequence[dict]) -> dict:
+    for then in job.fingerprints:
+        if fingerprint(then["path"]) != then:
+            raise InputError(f"{then['path']} changed while it was read; run again")
+    splits = {}
+    for split, layout in enumerate(plan.layouts):
+        keys = [(split, place) for place in range(len(layout.shards))]
+        layout.expect_records(key in shards for key in keys)
+        splits[layout.split.name] = layout.summary([shards[key] for key in keys])
+    digests = {each["path"]: each for each in inputs}
+    in_order = [digests[each["path"]] for each in job.fingerprints]
+    made = made_from(job.settings, Vocabulary(job.vocabulary), in_order)
+    made["versions"]["apache-beam"] = beam.__version__
+    return {**made, **plan.corpus.told, "splits": splits}

@@ -1,0 +1,141 @@
+"""A range's documents and requests come in; spans with their pieces go out, to the shards.
+
+An instance that takes a text of another document requests it: by chance it is drawn which document
+and from which share of it on, and the range that holds it answers. What is found in any order is
+put in the one that the local path has: by unit, part, instance and span.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tfrecords_tools.beam.plan import Plan
+from tfrecords_tools.beam.tokens import RangeTokens
+from tfrecords_tools.examples import text_of
+from tfrecords_tools.layout import Layout
+
+Key = tuple[int, int]  # of a range: unit and part; of a shard: split and place
+Spans = tuple[bytes, bytes]  # rows of SPAN, and their pieces one after the other
+
+_PLACE = [  # of a span among all of its split
+    ("bucket", "<i4"),
+    ("unit", "<i4"),
+    ("part", "<i4"),
+    ("instance", "<i4"),
+    ("span", "<i4"),
+    ("label", "<i4"),
+]
+SPAN = np.dtype([*_PLACE, ("length", "<i4")])
+REQUEST = np.dtype(
+    [*_PLACE, ("split", "<i4"), ("document", "<i8"), ("share", "<f8"), ("room", "<i4")]
+)
+_PLACE_NAMES = [name for name, _ in _PLACE]
+_PIECES_TOGETHER = 1 << 20  # about; of one element that goes to a shard
+_REQUESTS_TOGETHER = 1 << 16
+
+
+class _Request(NamedTuple):
+    """Stands for a span of another document."""
+
+    document: int
+    share: float
+    room: int
+
+
+def found(
+    tokens: RangeTokens, plan: Plan
+) -> Iterator[tuple[str, Key, Spans] | tuple[str, Key, bytes]]:
+    """What a range gives: ("spans", shard, Spans) and ("requests", range, rows of REQUEST)."""
+    tokens = plan.corpus.placed(tokens)
+    for split, layout in enumerate(plan.layouts):
+        generator = np.random.default_rng(layout.seeds_of_range(tokens.range))
+        instances = layout.search.instances(
+            tokens, tokens.range, generator=generator, text_of=_Request
+        )
+        places, spans, labels = [], [], []
+        for number, instance in enumerate(instances):
+            for place, span in enumerate(instance.spans):
+                places.append((number, place))
+                spans.append(span)
+            labels.append(instance.label)
+        buckets = generator.integers(layout.num_buckets, size=len(labels))
+        rows = np.zeros(len(spans), REQUEST)
+        rows["instance"], rows["span"] = np.array(places, np.int64).reshape(-1, 2).T
+        rows["bucket"] = buckets[rows["instance"]]
+        rows["label"] = np.array(labels, np.int64)[rows["instance"]]
+        rows["unit"], rows["part"], rows["split"] = tokens.range.unit, tokens.range.part, split
+        asked = np.array([isinstance(span, _Request) for span in spans], bool)
+        own = np.array([s for s in spans if not isinstance(s, _Request)], np.int64).reshape(-1, 2)
+        for shard, data in _by_shard(rows[~asked], own, tokens, layout):
+            yield "spans", (split, shard), data
+        others = [span for span in spans if isinstance(span, _Request)]
+        for key, data in _by_range(rows[asked], others, plan):
+            yield "requests", key, data
+
+
+def answered(
+    tokens: RangeTokens, requests: Iterable[bytes], plan: Plan
+) -> Iterator[tuple[Key, Spans]]:
+    """The texts that instances of other ranges take from this one, for their shards."""
+    tokens = plan.corpus.placed(tokens)
+    for together in _together(requests):
+        rows = np.frombuffer(together, REQUEST)
+        asked = zip(
+            rows["document"].tolist(), rows["share"].tolist(), rows["room"].tolist(), strict=True
+        )
+        spans = np.array([text_of(tokens, *each) for each in asked], np.int64)
+        for split, layout in enumerate(plan.layouts):
+            own = rows["split"] == split
+            for shard, data in _by_shard(rows[own], spans[own], tokens, layout):
+                yield (split, shard), data
+
+
+def _by_range(
+    rows: np.ndarray, spans: Sequence[_Request], plan: Plan
+) -> Iterator[tuple[Key, bytes]]:
+    """Requests for each range that holds some of what is asked for."""
+    if not spans:
+        return
+    rows["document"], rows["share"], rows["room"] = zip(*spans, strict=True)
+    table = plan.corpus.ranges
+    ranges = table.holding(rows["document"], rows["share"])
+    order = np.argsort(ranges, kind="stable")
+    begins = np.flatnonzero(np.diff(ranges[order], prepend=-1))
+    for together in np.split(order, begins[1:]):
+        number = ranges[together[0]]
+        yield (int(table.units[number]), int(table.parts[number])), rows[together].tobytes()
+
+
+def _by_shard(
+    rows: np.ndarray, spans: np.ndarray, tokens: RangeTokens, layout: Layout
+) -> Iterator[tuple[int, Spans]]:
+    """Spans int64 [n,2] of these rows for each shard, not too many pieces at a time."""
+    if not len(rows):
+        return
+    ends = np.array([buckets.stop for buckets in layout.shards])
+    shards = np.searchsorted(ends, rows["bucket"], side="right")
+    order = np.argsort(shards, kind="stable")
+    rows, shards, (starts, ends) = rows[order], shards[order], spans[order].T
+    blocks = np.cumsum(ends - starts) // _PIECES_TOGETHER
+    begins = np.flatnonzero((np.diff(shards, prepend=-1) != 0) | np.diff(blocks, prepend=-1))
+    for together in np.split(np.arange(len(rows)), begins[1:]):
+        data = np.empty(len(together), SPAN)
+        data[_PLACE_NAMES] = rows[together][_PLACE_NAMES]
+        data["length"] = ends[together] - starts[together]
+        places = zip(starts[together].tolist(), ends[together].tolist(), strict=True)
+        pieces = b"".join([tokens.pieces(start, end) for start, end in places])
+        yield int(shards[together[0]]), (data.tobytes(), pieces)
+
+
+def _together(requests: Iterable[bytes]) -> Iterator[bytes]:
+    """Many small ones as fewer large ones."""
+    gathered, size = [], 0
+    for rows in requests:
+        gathered.append(rows)
+        size += len(rows)
+        if size > _REQUESTS_TOGETHER * REQUEST.itemsize:
+            yield b"".join(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield b"".join(gathered)
