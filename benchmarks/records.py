@@ -63,7 +63,7 @@ def compatible(text: str, vocabulary: str, output: str, workers: int, started: C
             [text],
             vocabulary=Path(vocabulary),
             settings=settings,
-            outputs=[folder / f"{number}.tfrecord" for number in range(workers)],
+            outputs=[folder / f"train-{number}.tfrecord" for number in range(workers)],
             work=folder,
             workers=pool,
         )
@@ -96,7 +96,7 @@ def tf_models(
 def _run_script(script: Path, text: str, vocabulary: str, output: str) -> None:
     flags = {
         "input_file": text,
-        "output_file": f"{output}/records",
+        "output_file": f"{output}/train.tfrecord",
         "vocab_file": vocabulary,
         "max_seq_length": MAX_LENGTH,
         "max_predictions_per_seq": MAX_PREDICTIONS,
@@ -146,14 +146,13 @@ def measured(name: str, workers: int, text: str, vocabulary: str, place: str | N
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode:
             sys.exit(f"{name} failed:\n{done.stderr[-2000:]}")
-        files = [path for path in Path(output).rglob("*") if path.name.startswith(("train", "rec"))]
-        files = files or list(Path(output).glob("*.tfrecord"))
-        return {**json.loads(done.stdout.splitlines()[-1]), "records": count_records(files)}
+        measures = json.loads(done.stdout.splitlines()[-1])
+        return {**measures, "records": count_records(Path(output))}
 
 
-def count_records(files: list[Path]) -> int:
+def count_records(folder: Path) -> int:
     count = 0
-    for path in files:
+    for path in folder.glob("train*.tfrecord"):
         with path.open("rb") as file:
             while length := file.read(8):
                 file.seek(4 + int.from_bytes(length, "little") + 4, os.SEEK_CUR)
