@@ -167,6 +167,8 @@ def resumed_folder(path: str | os.PathLike) -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise InputError(f"another run is writing {path}; wait for it or end it") from error
+        for part in [*beside.rglob(".*.part")]:  # what a killed run had only begun
+            shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
         try:
             yield beside
         except InputError:

@@ -74,12 +74,15 @@ def test_what_stops_tensorflow_from_writing_is_an_os_error(tmp_path):
 def test_a_resumed_folder_is_found_again_until_it_is_whole(tmp_path):
     with pytest.raises(KeyboardInterrupt), resumed_folder(tmp_path / "a") as folder:
         (folder / "done").write_text("1")
+        (folder / ".half.1.part").write_text("2")
+        (folder / "deep/.half.part/er").mkdir(parents=True)
         raise KeyboardInterrupt
     assert not (tmp_path / "a").exists()
     with pytest.raises(InputError, match="wrong"), resumed_folder(tmp_path / "a"):
         raise InputError("wrong")
     with resumed_folder(tmp_path / "a") as folder:
         assert (folder / "done").read_text() == "1"
+        (folder / "deep").rmdir()
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["done"]
     with pytest.raises(InputError, match="a is already there"), resumed_folder(tmp_path / "a"):

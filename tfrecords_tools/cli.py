@@ -13,12 +13,14 @@ from tfrecords_tools.options import add_settings, add_text_settings, settings_of
 _EXAMPLES = """\
 examples:
   bert-tfrecords vocab corpus.txt --output vocab.txt --size 30000
+  bert-tfrecords check corpus.txt --vocab vocab.txt
   bert-tfrecords build corpus.txt --vocab vocab.txt --output records --held-out 0.02
   bert-tfrecords check records
   bert-tfrecords show records --count 3
 
-A corpus is UTF-8 text, one paragraph or sentence a line; a blank line or the end of a file ends a
-document.
+A corpus is files, folders or globs of text: a paragraph or sentence a line; a blank line or the end
+of a file ends a document. Or wikiextractor output, JSON lines, parquet, each compressed or not, or
+tfds:NAME. docs/write-records.md tells more.
 """
 
 
@@ -54,7 +56,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_corpus(vocab)
     vocab.add_argument("--output", required=True, metavar="FILE", help="one piece a line")
-    vocab.add_argument("--size", type=int, default=30000, help="most pieces (default: 30000)")
+    vocab.add_argument(
+        "--size", type=int, metavar="N", default=30000, help="most pieces (default: %(default)s)"
+    )
+    vocab.add_argument(
+        "--unused",
+        type=int,
+        metavar="N",
+        default=100,
+        help="slots [unused0] and on, for words of one's own later (default: %(default)s)",
+    )
+    vocab.add_argument(
+        "--sample",
+        type=float,
+        metavar="MB",
+        default=512,
+        help="of a larger corpus so much is read, spread evenly (default: %(default)s)",
+    )
+    _add_workers(vocab)
 
     build = verb(
         "build",
@@ -65,13 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_corpus(build)
     build.add_argument("--vocab", required=True, metavar="FILE")
     build.add_argument("--output", required=True, metavar="DIR", help="a folder not there yet")
-    build.add_argument(
-        "--workers",
-        type=int,
-        default=len(os.sched_getaffinity(0)),
-        metavar="N",
-        help="processes; the bytes do not depend on it (default: the cores, %(default)s)",
-    )
+    _add_workers(build)
     build.add_argument(
         "--compat",
         choices=["google"],
@@ -117,11 +130,29 @@ def _add_corpus(verb: argparse.ArgumentParser) -> None:
     add_text_settings(verb)
 
 
+def _add_workers(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--workers",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="processes; the result does not depend on it (default: the cores, %(default)s)",
+    )
+
+
 def _vocab(arguments: argparse.Namespace) -> None:
     from tfrecords_tools.train_vocab import train_vocabulary
 
     vocabulary = train_vocabulary(
-        arguments.files, size=arguments.size, lowercase=getattr(arguments, "lowercase", True)
+        arguments.files,
+        size=arguments.size,
+        lowercase=getattr(arguments, "lowercase", True),
+        unused=arguments.unused,
+        sample_bytes=int(arguments.sample * 1e6),
+        workers=arguments.workers,
+        errors=getattr(arguments, "errors", "fail"),
+        text_field=getattr(arguments, "text_field", "text"),
+        tell=lambda remark: print(f"note: {remark}", file=sys.stderr),
     )
     vocabulary.save(arguments.output)
     fewer = "" if len(vocabulary) == arguments.size else ": the corpus gives no more"

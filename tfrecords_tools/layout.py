@@ -97,7 +97,7 @@ def layout_of(
 
 def _passes(split: Split, settings: BuildSettings) -> int:
     """What is held out is seen once."""
-    return settings.passes if split.name == TRAIN else 1
+    return settings.duplicates if split.name == TRAIN else 1
 
 
 def _num_buckets(expected_records: int, num_shards: int | None) -> int:

@@ -35,7 +35,9 @@ def planned(
     if path.exists():
         begun = json_object(path)
         _compare(begun, plan, folder)
-        return begun["inputs"]
+        plan["inputs"] = begun["inputs"]
+        _write(plan, path)
+        return plan["inputs"]
     plan["inputs"] = []
     with progress(
         stage="read inputs", unit="B", total=sum(file["bytes"] for file in plan["files"])
@@ -43,8 +45,7 @@ def planned(
         for file in files:
             plan["inputs"].append(digest(file))
             bar.update(plan["inputs"][-1]["bytes"])
-    with whole_file(path) as part:
-        part.write_text(json.dumps(plan), encoding="utf-8")
+    _write(plan, path)
     return plan["inputs"]
 
 
@@ -61,6 +62,11 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
 
 
+def _write(plan: dict, path: Path) -> None:
+    with whole_file(path) as part:
+        part.write_text(json.dumps(plan), encoding="utf-8")
+
+
 def _compare(begun: dict, plan: dict, folder: Path) -> None:
     remedy = f"give what {folder.parent} was begun with, or remove it to begin anew"
     for name in ("settings", "versions"):
@@ -70,10 +76,15 @@ def _compare(begun: dict, plan: dict, folder: Path) -> None:
                 raise InputError(f"{key} is {value}, but was {then} before the stop; {remedy}")
     if begun["vocabulary"] != plan["vocabulary"]:
         raise InputError(f"the vocabulary is another than before the stop; {remedy}")
-    before = {then["path"]: then for then in begun["files"]}
-    after = {now["path"]: now for now in plan["files"]}
+    before, after = ({file["path"]: file for file in each["files"]} for each in (begun, plan))
+    digests = {then["path"]: then for then in begun["inputs"]}
     for path in [*before, *after]:
-        if before.get(path) != after.get(path):
+        was_touched = path in before and path in after and before[path] != after[path]
+        if (
+            path not in before
+            or path not in after
+            or (was_touched and digest(path) != digests[path])
+        ):
             raise InputError(f"{path} is not as it was before the stop; {remedy}")
     if list(before) != list(after):
         raise InputError(f"the files stand in another order than before the stop; {remedy}")

@@ -39,6 +39,9 @@ class BuildSettings:
             raise InputError(
                 f"no objective is called {self.objective!r}; known: {', '.join(OBJECTIVES)}"
             )
+        if self.duplicates is None:
+            is_new = self.max_predictions or OBJECTIVES[self.objective].has_labels
+            object.__setattr__(self, "duplicates", _USUAL_PASSES if is_new else 1)
         if self.errors not in ERRORS:
             raise InputError(f"errors is {self.errors!r}; expected one of {', '.join(ERRORS)}")
         if self.max_predictions < 0:
@@ -80,10 +83,3 @@ class BuildSettings:
             max_ngram=self.max_ngram,
             **replacement_shares(self.replacement),
         )
-
-    @property
-    def passes(self) -> int:
-        """Over the training documents, each with pairs and masks of its own."""
-        if self.duplicates is not None:
-            return self.duplicates
-        return _USUAL_PASSES if self.max_predictions or self.schema.has_labels else 1

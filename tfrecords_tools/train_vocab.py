@@ -35,6 +35,7 @@ def train_vocabulary(
     sample_bytes: int = SAMPLE_BYTES,
     workers: int = 1,
     errors: str = "fail",
+    text_field: str = "text",
     tell: Callable[[str], object] = lambda remark: None,
 ) -> Vocabulary:
     """The vocabulary that is learnt from the words of a corpus, counted and then `trained`.
@@ -43,7 +44,12 @@ def train_vocabulary(
     """
     reserved(unused, size=size)
     counted = count_words(
-        places, lowercase=lowercase, sample_bytes=sample_bytes, workers=workers, errors=errors
+        places,
+        lowercase=lowercase,
+        sample_bytes=sample_bytes,
+        workers=workers,
+        errors=errors,
+        text_field=text_field,
     )
     for remark in counted.remarks():
         tell(remark)

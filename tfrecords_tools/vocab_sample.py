@@ -81,9 +81,10 @@ def count_words(
     sample_bytes: int = SAMPLE_BYTES,
     workers: int = 1,
     errors: str = "fail",
+    text_field: str = "text",
 ) -> WordCounts:
     """How often each normalised word stands in the corpus, or in the sample that is read of it."""
-    corpus = units(places, unit_bytes=UNIT_BYTES)
+    corpus = units(places, unit_bytes=UNIT_BYTES, text_field=text_field)
     chosen = sample(corpus, sample_bytes=sample_bytes)
     with tempfile.TemporaryDirectory() as folder, Workers(workers) as processes:
         jobs = [

@@ -1,0 +1,151 @@
+"""A build that is stopped, at any moment and for any reason, goes on; or says why it cannot."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from bert_keras.errors import InputError
+from tfrecords_tools.build import build
+from tfrecords_tools.google import GoogleSettings
+from tfrecords_tools.settings import BuildSettings
+
+SETTINGS = BuildSettings(
+    max_length=40, max_predictions=6, duplicates=2, shards=3, held_out_rate=0.3, seed=7
+)
+
+# Builds, and ends itself by SIGKILL when the given number of files are about to get their names.
+PROGRAM = """
+import json, os, signal, sys
+import tfrecords_tools.build, tfrecords_tools.splits
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.google import GoogleSettings
+from tfrecords_tools.settings import BuildSettings
+
+tfrecords_tools.build.UNIT_BYTES = 1000
+tfrecords_tools.splits.SENTENCES_PER_RANGE = 60
+rename, left = os.replace, int(sys.argv[1])
+
+def rename_or_die(*paths):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(*paths)
+
+os.replace = rename_or_die
+kind = {"build": BuildSettings, "google": GoogleSettings}[sys.argv[2]]
+tfrecords_tools.build.build(
+    sys.argv[5:],
+    vocabulary=Vocabulary.from_file(sys.argv[4]),
+    output=sys.argv[3],
+    settings=kind(**json.loads(sys.stdin.read())),
+)
+"""
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("build", SETTINGS),
+        ("google", GoogleSettings(max_length=40, max_predictions=6, duplicates=2, shards=3)),
+    ],
+)
+def test_killed_at_every_step_it_ends_with_the_same_bytes(
+    corpus, vocabulary, tmp_path, monkeypatch, kind, settings
+):
+    monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 1000)
+    monkeypatch.setattr("tfrecords_tools.splits.SENTENCES_PER_RANGE", 60)
+    build(corpus, vocabulary=vocabulary, output=tmp_path / "whole", settings=settings)
+    vocabulary.save(tmp_path / "vocab.txt")
+    command = [kind, tmp_path / "killed", tmp_path / "vocab.txt", *corpus]
+    partial, kept, num_kills = tmp_path / "killed.partial", {}, 0
+    while num_kills < 100:
+        # Vocabulary and plan are written anew each time; then two more at most: a shard and its counts.
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, "5", *map(str, command)],
+            input=json.dumps(settings.__dict__),
+            text=True,
+            capture_output=True,
+        )
+        if done.returncode != -signal.SIGKILL:
+            break
+        num_kills += 1
+        assert not (tmp_path / "killed").exists()
+        shards = {path: os.stat(path) for path in partial.glob("*.tfrecord")}
+        for path, status in kept.items():
+            assert shards[path] == status, "a finished shard was written again"
+        kept = shards
+    assert done.returncode == 0, done.stderr
+    assert num_kills >= 4
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+    assert not partial.exists()
+
+
+@pytest.fixture
+def stopped(corpus, vocabulary, tmp_path, monkeypatch):
+    """Stops a build before its shards are written; gives what goes on with it."""
+
+    def going_on(*, files=corpus, vocabulary=vocabulary, **changes):
+        settings = replace(SETTINGS, **changes)
+        return build(files, vocabulary=vocabulary, output=tmp_path / "records", settings=settings)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("tfrecords_tools.records.framed", interrupted)
+        going_on()
+    assert (tmp_path / "records.partial").is_dir()
+    return going_on
+
+
+def test_a_changed_input_is_named_and_nothing_is_lost(stopped, corpus, tmp_path):
+    text = corpus[1].read_text()
+    corpus[1].write_text(text.replace("ada", "ben"))
+    before = sorted((tmp_path / "records.partial").rglob("*"))
+    with pytest.raises(InputError, match=r"two\.txt is not as it was before the stop; give what"):
+        stopped()
+    assert sorted((tmp_path / "records.partial").rglob("*")) == before
+    corpus[1].write_text(text)
+    stopped()
+
+
+def test_the_same_text_written_again_is_the_same(stopped, corpus):
+    corpus[0].write_bytes(corpus[0].read_bytes())
+    assert stopped()["splits"]["train"]["records"]
+
+
+def test_other_settings_files_or_vocabulary_are_named(stopped, corpus, vocabulary):
+    with pytest.raises(InputError, match=r"seed is 8, but was 7 before the stop; give what"):
+        stopped(seed=8)
+    with pytest.raises(InputError, match=r"two\.txt is not as it was before the stop"):
+        stopped(files=corpus[:1])
+    with pytest.raises(InputError, match="stand in another order than before the stop"):
+        stopped(files=corpus[::-1])
+    other = type(vocabulary)((*vocabulary.pieces, "more"))
+    with pytest.raises(InputError, match="the vocabulary is another than before the stop"):
+        stopped(vocabulary=other)
+    stopped()
+
+
+def test_an_input_that_changes_while_it_is_read(corpus, vocabulary, tmp_path, monkeypatch):
+    from tfrecords_tools import build as module
+
+    def tokenized(jobs, **told):
+        real(jobs, **told)
+        if told["stage"] == "tokenize":
+            corpus[0].write_text("ada\n")
+
+    real = module.Workers(1).run
+    monkeypatch.setattr(module.Workers, "run", lambda _, jobs, **told: tokenized(jobs, **told))
+    with pytest.raises(InputError, match=r"one\.txt changed while it was read; remove .*partial"):
+        build(corpus, vocabulary=vocabulary, output=tmp_path / "records", settings=SETTINGS)
