@@ -35,11 +35,11 @@ def begun(output: str) -> str:
                 f"{partial} is already there: another job is writing {output}, or one was "
                 "stopped; wait for it, or remove the folder and run again"
             )
-    except ValueError as error:  # Beam's, where it has no file system for the scheme
-        if isinstance(error, InputError):
+        write(join(partial, _RUNNING), b"")
+    except Exception as error:
+        if not is_remote(output) or isinstance(error, InputError):
             raise
         raise InputError(f"{output} cannot be written through Apache Beam ({error})") from error
-    write(join(partial, _RUNNING), b"")
     return partial
 
 

@@ -1,0 +1,252 @@
+"""Records of the Beam job are those of the local path, byte for byte; its errors are sentences."""
+
+import io
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bert_keras.errors import InputError
+from tfrecords_tools import build as local
+from tfrecords_tools.beam import build_on_beam
+from tfrecords_tools.google import GoogleSettings
+from tfrecords_tools.settings import BuildSettings
+
+# DirectRunner may fetch another runner from the net and then heeds no mode; this one is at hand.
+IN_MEMORY = ["--runner=FnApiRunner"]
+TWO_PROCESSES = [*IN_MEMORY, "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=3, seed=7)
+KINDS = {
+    "pairs": {"held_out_rate": 0.3, "shards": 5},
+    "plain ids": {"objective": "full-sentences", "max_predictions": 0, "shards": 2},
+    "several in a record": {"objective": "sop", "sequences_per_record": 3, "shards": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def beam():
+    return pytest.importorskip("apache_beam", reason="needs the extra beam")
+
+
+@pytest.fixture(scope="module")
+def elsewhere(beam):
+    """The files of a file system of Beam's that knows names alone, as gs:// and s3:// do."""
+    from apache_beam.io.filesystem import FileMetadata, FileSystem
+
+    files = {}
+
+    class Written(io.BytesIO):
+        def __init__(self, path):
+            super().__init__()
+            self.path = path
+
+        def close(self):
+            if not self.closed:
+                files[self.path] = self.getvalue()
+            super().close()
+
+    class Elsewhere(FileSystem):
+        @classmethod
+        def scheme(cls):
+            return "elsewhere"
+
+        def join(self, basepath, *paths):
+            return "/".join([basepath.rstrip("/"), *paths])
+
+        def split(self, path):
+            return tuple(path.rsplit("/", 1))
+
+        def has_dirs(self):
+            return False
+
+        def mkdirs(self, path):
+            pass
+
+        def _list(self, prefix):
+            for path, data in files.items():
+                if path.startswith(prefix):
+                    yield FileMetadata(path, len(data))
+
+        def create(self, path, mime_type=None, compression_type=None):
+            return Written(path)
+
+        def open(self, path, mime_type=None, compression_type=None):
+            return io.BytesIO(files[path])
+
+        def rename(self, sources, destinations):
+            for source, destination in zip(sources, destinations, strict=True):
+                files[destination] = files.pop(source)
+
+        def exists(self, path):
+            return path in files
+
+        def delete(self, paths):
+            for path in paths:
+                del files[path]
+
+        copy = size = last_updated = checksum = metadata = None
+
+    yield files  # the class lives as long as this fixture does
+
+
+def contents(folder):
+    """What stands in each file; the manifest without the versions."""
+    files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+    manifest = json.loads(files.pop("manifest.json"))
+    manifest.pop("versions")
+    return files, manifest
+
+
+def built_twice(corpus, vocabulary, folder, settings, options):
+    local.build(corpus, vocabulary=vocabulary, output=folder / "local", settings=settings)
+    manifest = build_on_beam(
+        corpus,
+        vocabulary=vocabulary,
+        output=folder / "beam",
+        settings=settings,
+        pipeline_options=options,
+    )
+    assert manifest == json.loads((folder / "beam/manifest.json").read_text())
+    return contents(folder / "local"), contents(folder / "beam")
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_records_of_the_local_path(beam, corpus, vocabulary, tmp_path, monkeypatch, kind):
+    monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
+    settings = replace(SMALL, **KINDS[kind])
+    here, there = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)
+    assert there == here
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize("sentences", [3, 17])
+def test_a_document_in_several_ranges_answers(
+    beam, corpus, vocabulary, tmp_path, monkeypatch, sentences
+):
+    monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
+    monkeypatch.setattr("tfrecords_tools.splits.SENTENCES_PER_RANGE", sentences)
+    monkeypatch.setattr("tfrecords_tools.layout.RECORDS_PER_BUCKET", 30)
+    settings = replace(SMALL, held_out_rate=0.3, shards=2)
+    here, there = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)
+    assert there == here
+
+
+@pytest.mark.extra
+def test_files_of_other_systems(elsewhere, corpus, vocabulary, tmp_path):
+    """Inputs through TensorFlow, output through Beam, whose folders are prefixes of names."""
+    tf = pytest.importorskip("tensorflow")
+    for path in corpus:
+        tf.io.gfile.copy(path, f"ram://corpus/{path.name}")
+    settings = replace(SMALL, held_out_rate=0.3)
+    given = {"vocabulary": vocabulary, "settings": settings}
+    manifest = local.build(["ram://corpus/*.txt"], output=tmp_path / "local", **given)
+    there = build_on_beam(
+        ["ram://corpus/*.txt"], output="elsewhere://records", pipeline_options=IN_MEMORY, **given
+    )
+    for each in (manifest, there):
+        each.pop("versions")
+    assert there == manifest
+    assert set(elsewhere) == {
+        f"elsewhere://records/{path.name}" for path in (tmp_path / "local").iterdir()
+    }
+    for path in (tmp_path / "local").glob("*.tfrecord"):
+        assert elsewhere[f"elsewhere://records/{path.name}"] == path.read_bytes()
+    with pytest.raises(InputError, match="records is already there; choose another name"):
+        build_on_beam(corpus, output="elsewhere://records", **given)
+    with pytest.raises(InputError, match=r"nowhere://records cannot be written .*get filesystem"):
+        build_on_beam(corpus, output="nowhere://records", **given)
+
+
+@pytest.mark.extra
+def test_several_processes_write_the_same_bytes(beam, corpus, vocabulary, tmp_path, monkeypatch):
+    monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
+    settings = replace(SMALL, held_out_rate=0.3, shards=3)
+    here, there = built_twice(corpus, vocabulary, tmp_path, settings, TWO_PROCESSES)
+    assert there == here
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize(
+    ("text", "settings", "told"),
+    [
+        (b"a\n\nb\n\n\xff\n", {}, r"bad.txt, line 5 .*UTF-8"),
+        (b"\n", {}, r"holds no text .*bad.txt"),
+        (b"ada sees\nben likes\n", {}, "needs at least two documents"),
+        (b"ada\n\nben\n", {"held_out_rate": 0.5}, "has 2 documents, too few to hold some out"),
+        (b"ada\n\nben\n", {"shards": 99}, r"too few records \(train\) for 99 shards"),
+        (b"ada\n\nben\n", {"splitter": "no_such:thing"}, "no_such"),
+    ],
+)
+def test_a_failed_job_says_why_and_leaves_nothing(beam, vocabulary, tmp_path, text, settings, told):
+    (tmp_path / "bad.txt").write_bytes(text)
+    with pytest.raises(InputError, match=told):
+        build_on_beam(
+            [tmp_path / "bad.txt"],
+            vocabulary=vocabulary,
+            output=tmp_path / "records",
+            settings=replace(SMALL, **settings),
+            pipeline_options=IN_MEMORY,
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"], "something was left behind"
+
+
+@pytest.mark.extra
+def test_an_error_in_another_process_is_one_sentence(beam, vocabulary, tmp_path, monkeypatch):
+    monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 10)
+    (tmp_path / "bad.txt").write_bytes(b"ada sees\n\n" * 9 + b"\xff\n\n" * 9)
+    with pytest.raises(InputError, match=r"bad.txt, line 19 is not .*UTF-8"):
+        build_on_beam(
+            [tmp_path / "bad.txt"],
+            vocabulary=vocabulary,
+            output=tmp_path / "records",
+            settings=SMALL,
+            pipeline_options=TWO_PROCESSES,
+        )
+
+
+@pytest.mark.extra
+def test_what_stands_there_already(beam, corpus, vocabulary, tmp_path):
+    given = {"vocabulary": vocabulary, "settings": SMALL}
+    with pytest.raises(InputError, match="is already there; choose another name"):
+        build_on_beam(corpus, output=tmp_path, **given)
+    (tmp_path / "records.beam-partial").mkdir()
+    (tmp_path / "records.beam-partial/running").touch()
+    with pytest.raises(InputError, match=r"beam-partial is already there: another job"):
+        build_on_beam(corpus, output=tmp_path / "records", **given)
+
+
+@pytest.mark.extra
+def test_an_input_that_changes(beam, corpus, vocabulary, tmp_path, monkeypatch):
+    from tfrecords_tools.beam import pipeline
+
+    def longer_then_digest(path):
+        with open(path, "a") as file:
+            file.write("more\n")
+        return {"path": path}
+
+    monkeypatch.setattr(pipeline, "digest", longer_then_digest)
+    with pytest.raises(InputError, match=r"txt changed while it was read; run again"):
+        build_on_beam(
+            corpus,
+            vocabulary=vocabulary,
+            output=tmp_path / "records",
+            settings=SMALL,
+            pipeline_options=IN_MEMORY,
+        )
+    assert not (tmp_path / "records").exists()
+
+
+def test_without_apache_beam(corpus, vocabulary, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(InputError, match=r'pip install "bert-keras\[beam\]"'):
+        build_on_beam(corpus, vocabulary=vocabulary, output=tmp_path / "records", settings=SMALL)
+
+
+def test_the_original_writer_needs_one_machine(corpus, vocabulary, tmp_path):
+    with pytest.raises(InputError, match=r"--compat google .* leave out --beam"):
+        build_on_beam(
+            corpus, vocabulary=vocabulary, output=tmp_path / "records", settings=GoogleSettings()
+        )
