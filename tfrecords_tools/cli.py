@@ -239,7 +239,7 @@ def _show_records(arguments: argparse.Namespace, vocabulary) -> None:
         vocabulary=vocabulary,
         count=arguments.count,
         start=arguments.start,
-        is_coloured=takes_colour(),
+        is_coloured=takes_colour(sys.stdout),
         width=min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns),
     )
     print("\n\n".join(texts))

@@ -1,7 +1,6 @@
 """Record files and their vocabulary come in; a few records go out as text with their answers."""
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import NamedTuple, TextIO
@@ -85,7 +84,7 @@ def _legend(*, is_coloured: bool) -> str:
     return ", ".join(_printed(mark, is_coloured=is_coloured) for mark in marks)
 
 
-def takes_colour(stream: TextIO = sys.stdout) -> bool:
+def takes_colour(stream: TextIO) -> bool:
     """Whether colours belong on this stream: a terminal that can, and nobody said NO_COLOR."""
     return (
         stream.isatty()

@@ -27,6 +27,8 @@ def piece_dtype(num_ids: int) -> np.dtype:
 class TokenWriter:
     """Writes a store as a stream: sentences of documents, and at the end `close`.
 
+    As a context manager it lets go of its files whatever happens; only `close` makes them whole.
+
     Sentences without pieces are dropped, and documents without sentences.
     """
 
@@ -36,6 +38,13 @@ class TokenWriter:
         self._num_pieces = self._num_sentences = self.num_documents = 0
         self._document = 0  # counts those without sentences too
         self._last_document = -1  # the last one that has a sentence
+
+    def __enter__(self) -> "TokenWriter":
+        return self
+
+    def __exit__(self, *error) -> None:
+        for file in self._files.values():
+            file.close()
 
     def add(self, ids: np.ndarray, lengths: np.ndarray, opens: np.ndarray | None = None) -> None:
         """Ids int [M] of sentences, and how many each has, int [N], sum M.
@@ -71,7 +80,7 @@ class TokenWriter:
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
-            file.close()
+        self.__exit__()
 
     def _places(self, name: str, places: np.ndarray) -> None:
         self._files[name].write(places.astype(PLACE).tobytes())

@@ -1,5 +1,6 @@
 """A corpus comes in; what a look at it, or at an even sample of it, finds goes out as numbers."""
 
+import contextlib
 import os
 import re
 import tempfile
@@ -99,8 +100,9 @@ def survey(
     with (
         tempfile.TemporaryDirectory(prefix="bert-tfrecords-") as folder,
         progress(stage="look", unit="B", total=min(num_bytes, sample_bytes)) as bar,
+        contextlib.ExitStack() as stack,
     ):
-        reader = _Reader(found, folder)
+        reader = _Reader(found, folder, stack)
         for unit in chosen:
             lines = lines_of(unit, repairs=found.repairs, errors="replace")
             reader.read(
@@ -135,7 +137,7 @@ def _forecasts(folder: str, settings: BuildSettings, *, dtype: np.dtype) -> dict
 class _Reader:
     """Lines go in; what they are goes to a survey, and their pieces to a token store."""
 
-    def __init__(self, found: Survey, folder: str):
+    def __init__(self, found: Survey, folder: str, stack: contextlib.ExitStack):
         self._found, self._split = found, splitter(found.settings.splitter)
         self._texts: list[str] = []
         self._opens: list[bool] = []
@@ -146,7 +148,8 @@ class _Reader:
             lowercase = found.settings.lowercase
             self._tokenizer = WordPieceTokenizer(found.vocabulary, lowercase=lowercase)
             self._other_case = WordPieceTokenizer(found.vocabulary, lowercase=not lowercase)
-            self._writer = TokenWriter(folder, dtype=piece_dtype(len(found.vocabulary)))
+            dtype = piece_dtype(len(found.vocabulary))
+            self._writer = stack.enter_context(TokenWriter(folder, dtype=dtype))
 
     def read(self, lines: Iterable[str], *, most: int | None, bar) -> None:
         """Whole documents, until `most` characters were read; one longer than that is cut there."""

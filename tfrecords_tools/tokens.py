@@ -74,8 +74,10 @@ class TokenizeUnit:
         counts, repairs = Counter(), Repairs()
         unknown = _vocabulary(settings.vocabulary).unk_id
         lines = lines_of(self.unit, repairs=repairs, errors=settings.errors)
-        with whole_folder(self.output) as folder:
-            writer = TokenWriter(folder, dtype=settings.dtype)
+        with (
+            whole_folder(self.output) as folder,
+            TokenWriter(folder, dtype=settings.dtype) as writer,
+        ):
             for texts, opens in _batches(lines, splitter(settings.splitter)):
                 ids, lengths = _encoded(texts, settings)
                 counts["unknown"] += int(np.count_nonzero(ids == unknown))

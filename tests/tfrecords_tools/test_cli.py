@@ -30,7 +30,7 @@ def test_from_text_to_records_and_back(corpus, tmp_path, capsys):
 
 def test_cased_records_keep_capitals(tmp_path, capsys):
     (tmp_path / "a").write_text("Ada saw Ben.\n\nBen saw Ada.\n" * 20)
-    run("vocab", tmp_path / "a", "--cased", "--output", tmp_path / "v.txt", "--size", 60)
+    run("vocab", tmp_path / "a", "--cased", "--output", tmp_path / "v.txt", "--size", 160)
     build = ["build", tmp_path / "a", "--cased", "--vocab", tmp_path / "v.txt"]
     assert run(*build, "--output", tmp_path / "records") == 0
     assert '"lowercase": false' in (tmp_path / "records/manifest.json").read_text()
@@ -81,9 +81,12 @@ def bad(tmp_path, corpus, vocab):
         ("build one.txt --vocab vocab.txt --output full", "full is already there"),
         ("build one.txt --vocab vocab.txt --output one.txt/new", "one.txt"),
         ("build one.txt --vocab vocab.txt --output new --shards 0", "shards is 0"),
-        ("check none --vocab vocab.txt", "none matches no file"),
-        ("check full", "there is no vocab.txt beside the records"),
-        ("check full --vocab vocab.txt", "matches no file"),
+        (
+            "check none --vocab vocab.txt",
+            "none does not exist; expected a file, a folder or a glob",
+        ),
+        ("check full", "the corpus holds no text (full/file)"),
+        ("check cut.tfrecord one.txt", "records and text were named together"),
         ("check cut.tfrecord", "cut.tfrecord is not a whole TFRecord file"),
         ("show empty.txt", "empty.txt holds no records"),
         ("show cut.tfrecord", "cut.tfrecord is not a whole TFRecord file"),

@@ -1,4 +1,4 @@
-"""Memory does not grow with the corpus: a hard limit on every process, a corpus several times it."""
+"""Memory does not grow with the corpus: every process has a hard limit, the corpus is larger."""
 
 import json
 import subprocess

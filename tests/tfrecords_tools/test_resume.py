@@ -69,7 +69,7 @@ def test_killed_at_every_step_it_ends_with_the_same_bytes(
     command = [kind, tmp_path / "killed", tmp_path / "vocab.txt", *corpus]
     partial, kept, num_kills = tmp_path / "killed.partial", {}, 0
     while num_kills < 100:
-        # Vocabulary and plan are written anew each time; then two more at most: a shard and its counts.
+        # Vocabulary and plan are written each time, then two more: a shard and its counts.
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, "5", *map(str, command)],
             input=json.dumps(settings.__dict__),

@@ -58,19 +58,20 @@ def written(
 
 def _keep(spans: Iterable[Spans], store: Path, work: Path, *, dtype: np.dtype) -> None:
     """All pieces go to a store, a span a sentence; the rows of each bucket go to a file."""
-    writer, num_pieces = TokenWriter(store, dtype=dtype), 0
-    for data, pieces in spans:
-        given = np.frombuffer(data, SPAN)
-        lengths = given["length"].astype(np.int64)
-        writer.add(np.frombuffer(pieces, dtype), lengths)
-        rows = np.empty(len(given), _ROW)
-        rows[list(SPAN.names)] = given
-        rows["start"] = num_pieces + np.cumsum(lengths) - lengths
-        num_pieces += int(lengths.sum())
-        for bucket in np.unique(given["bucket"]).tolist():
-            with (work / f"bucket-{bucket}").open("ab") as file:
-                file.write(rows[given["bucket"] == bucket].tobytes())
-    writer.close()
+    num_pieces = 0
+    with TokenWriter(store, dtype=dtype) as writer:
+        for data, pieces in spans:
+            given = np.frombuffer(data, SPAN)
+            lengths = given["length"].astype(np.int64)
+            writer.add(np.frombuffer(pieces, dtype), lengths)
+            rows = np.empty(len(given), _ROW)
+            rows[list(SPAN.names)] = given
+            rows["start"] = num_pieces + np.cumsum(lengths) - lengths
+            num_pieces += int(lengths.sum())
+            for bucket in np.unique(given["bucket"]).tolist():
+                with (work / f"bucket-{bucket}").open("ab") as file:
+                    file.write(rows[given["bucket"] == bucket].tobytes())
+        writer.close()
 
 
 def _table(path: Path) -> np.ndarray:

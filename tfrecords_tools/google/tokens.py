@@ -39,8 +39,10 @@ class TokenizeFiles:
     def __call__(self, advance: Callable[[int], object]) -> None:
         vocabulary, left, num_pieces = Vocabulary.from_file(self.vocabulary), self.size, 0
         tokenizer = WordPieceTokenizer(vocabulary, lowercase=self.lowercase)
-        with whole_folder(self.output) as folder:
-            writer = TokenWriter(folder, dtype=piece_dtype(len(vocabulary)))
+        with (
+            whole_folder(self.output) as folder,
+            TokenWriter(folder, dtype=piece_dtype(len(vocabulary))) as writer,
+        ):
             lines = chain.from_iterable(map(_lines, self.files))
             for texts in _batches(map(_lowered_sigma, lines) if self.lowercase else lines):
                 ids, lengths = _flat_ids(texts, tokenizer)
