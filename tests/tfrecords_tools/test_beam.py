@@ -16,8 +16,10 @@ from tfrecords_tools.settings import BuildSettings
 
 # DirectRunner may fetch another runner from the net and then heeds no mode; this one is at hand.
 IN_MEMORY = ["--runner=FnApiRunner"]
+REPEATED = [*IN_MEMORY, "--direct_runner_bundle_repeat=1"]  # as where a step is done again
 TWO_PROCESSES = [*IN_MEMORY, "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=3, seed=7)
+SUBMITTED = ["--runner=PortableRunner", "--environment_type=LOOPBACK", "--job_endpoint=embed"]
 KINDS = {
     "pairs": {"held_out_rate": 0.3, "shards": 5},
     "plain ids": {"objective": "full-sentences", "max_predictions": 0, "shards": 2},
@@ -161,10 +163,11 @@ def test_files_of_other_systems(elsewhere, corpus, vocabulary, tmp_path):
 
 
 @pytest.mark.extra
-def test_several_processes_write_the_same_bytes(beam, corpus, vocabulary, tmp_path, monkeypatch):
+@pytest.mark.parametrize("options", [TWO_PROCESSES, SUBMITTED, REPEATED], ids=lambda each: each[-1])
+def test_any_way_of_running(beam, corpus, vocabulary, tmp_path, monkeypatch, options):
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
     settings = replace(SMALL, held_out_rate=0.3, shards=3)
-    here, there = built_twice(corpus, vocabulary, tmp_path, settings, TWO_PROCESSES)
+    here, there = built_twice(corpus, vocabulary, tmp_path, settings, options)
     assert there == here
 
 
@@ -216,6 +219,18 @@ def test_what_stands_there_already(beam, corpus, vocabulary, tmp_path):
     (tmp_path / "records.beam-partial/running").touch()
     with pytest.raises(InputError, match=r"beam-partial is already there: another job"):
         build_on_beam(corpus, output=tmp_path / "records", **given)
+
+
+@pytest.mark.extra
+def test_options_that_beam_refuses(beam, corpus, vocabulary, tmp_path):
+    with pytest.raises(InputError, match=r"options --runner=Tortoise .*Valid values are"):
+        build_on_beam(
+            corpus,
+            vocabulary=vocabulary,
+            output=tmp_path / "records",
+            settings=SMALL,
+            pipeline_options=["--runner=Tortoise"],
+        )
 
 
 @pytest.mark.extra
