@@ -101,10 +101,9 @@ class TextToInputs(tf.Module):
 
 
 def _lower_without_accents(text: tf.Tensor) -> tf.Tensor:
-    """Each character for itself: ICU alone would write a last Σ as ς, and I as ı in Turkey."""
+    """ASCII letters first: the other way of lowering, ICU's, would write I as ı in Turkey."""
     text = tf.strings.regex_replace(tf_text.normalize_utf8(text, "NFD"), r"\p{Mn}", "")
-    text = tf.strings.regex_replace(tf.strings.lower(text), "Σ", "σ")
-    return tf.strings.lower(text, encoding="utf-8")
+    return tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
 
 
 def _kept_lengths(length, length_pair=None, *, limit: int) -> list[tf.Tensor]:

@@ -11,51 +11,87 @@ from itertools import chain
 import numpy as np
 
 MOST_CHUNKS = 400_000  # then the memory starts anew; about 150 bytes each
-_PARTS = re.compile(r"[!-/:-@\[-`{-~]|[^!-/:-@\[-`{-~]+")
+_END = "\n"
+_PARTS = re.compile(r"[!-/:-@\[-`{-~\n]|[^!-/:-@\[-`{-~\n]+")
 
 
 class ChunkMemory:
-    """Remembers the ids of chunks; `tokenize` gives those of texts that it has not seen."""
+    """Remembers the ids of chunks; `tokenize` gives those of parts that it has not seen.
 
-    def __init__(self, tokenize: Callable[[Sequence[str]], list[list[int]]]):
+    A part is a single ASCII punctuation mark, or text without any and without spaces.
+    """
+
+    def __init__(self, tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]):
         self._tokenize = tokenize
         self._forget()
 
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """All ids one after the other, int32 [M], and how many each text has, int64 [N]."""
-        chunks = [text.split(" ") for text in texts]
-        num_chunks = np.fromiter(map(len, chunks), np.int64, len(chunks))
-        chunks = list(chain.from_iterable(chunks))
-        if len(self._numbers) > MOST_CHUNKS:
+        if len(self._chunks) > MOST_CHUNKS:
             self._forget()
-        new = set(chunks).difference(self._numbers)
+        chunks = [text.replace(_END, " ").split(" ") for text in texts]
+        num_chunks = np.fromiter(map(len, chunks), np.int64, len(chunks))
+        numbers, new = self._chunks.numbers(list(chain.from_iterable(chunks)))
         if new:
-            self._learn(sorted(new))
-        numbers = np.fromiter(map(self._numbers.__getitem__, chunks), np.int64, len(chunks))
-        lengths = self._lengths[numbers]
-        ends = np.cumsum(lengths)
-        places = np.repeat(self._starts[numbers] - (ends - lengths), lengths)
-        ids = self._ids[places + np.arange(len(places))]
-        text_ends = np.concatenate([[0], ends])[np.cumsum(num_chunks)]
-        return ids, np.diff(text_ends, prepend=0)
+            self._learn(new)
+        ids, lengths = self._chunks.flat_ids(numbers)
+        ends = np.concatenate([[0], np.cumsum(lengths)])[np.cumsum(num_chunks)]
+        return ids, np.diff(ends, prepend=0)
 
     def _forget(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._parts: dict[str, list[int]] = {}
+        self._chunks, self._parts = _Ids(), _Ids()
+
+    def _learn(self, chunks: list[str]) -> None:
+        """All are cut into parts at once; an end, which has no ids, stands behind each."""
+        parts = _PARTS.findall(_END.join([*chunks, ""]))
+        numbers, new = self._parts.numbers(parts)
+        ids = self._tokenize(new)
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        self._parts.add(np.fromiter(chain.from_iterable(ids), np.int32, lengths.sum()), lengths)
+        flat, lengths = self._parts.flat_ids(numbers)
+        is_end = numbers == self._parts.numbers([_END])[0]
+        self._chunks.add(flat, np.diff(np.cumsum(lengths)[is_end], prepend=0))
+
+
+class _Ids:
+    """Ids of texts that are numbered as they come."""
+
+    def __init__(self):
+        self._numbers = _Numbers()
         self._ids = np.empty(0, np.int32)
         self._starts = self._lengths = np.empty(0, np.int64)
 
-    def _learn(self, chunks: list[str]) -> None:
-        parts = [_PARTS.findall(chunk) for chunk in chunks]
-        known = self._parts
-        new = list(set(chain.from_iterable(parts)).difference(known))
-        known.update(zip(new, self._tokenize(new), strict=True))
-        ids = [list(chain.from_iterable(map(known.__getitem__, each))) for each in parts]
-        first = len(self._numbers)
-        self._numbers.update(zip(chunks, range(first, first + len(chunks)), strict=True))
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def numbers(self, texts: Sequence[str]) -> tuple[np.ndarray, list[str]]:
+        """The number of each, int64 [N], and those texts that are new, to be added next."""
+        numbers = np.fromiter(map(self._numbers.__getitem__, texts), np.int64, len(texts))
+        new, self._numbers.new = self._numbers.new, []
+        return numbers, new
+
+    def add(self, ids: np.ndarray, lengths: np.ndarray) -> None:
+        """The ids of the new texts, one after the other, and how many each has."""
         starts = len(self._ids) + np.cumsum(lengths) - lengths
-        flat = np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum()))
-        self._ids = np.concatenate([self._ids, flat])
+        self._ids = np.concatenate([self._ids, ids])
         self._starts = np.concatenate([self._starts, starts])
         self._lengths = np.concatenate([self._lengths, lengths])
+
+    def flat_ids(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of these texts, one after the other, and how many each has."""
+        lengths = self._lengths[numbers]
+        places = np.repeat(self._starts[numbers] - (np.cumsum(lengths) - lengths), lengths)
+        places += np.arange(len(places))
+        return self._ids[places], lengths
+
+
+class _Numbers(dict):
+    """Whatever is looked up has a number; what had none before is in `new`, in order."""
+
+    def __init__(self):
+        self.new: list[str] = []
+
+    def __missing__(self, text: str) -> int:
+        number = self[text] = len(self)
+        self.new.append(text)
+        return number

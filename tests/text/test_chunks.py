@@ -46,7 +46,7 @@ def test_a_memory_that_is_full_starts_anew(monkeypatch):
 
     def tokenize(texts):
         asked.extend(texts)
-        return [[len(text)] for text in texts]
+        return [[len(text)] if text != "\n" else [] for text in texts]
 
     memory = ChunkMemory(tokenize)
     for number in range(5):

@@ -4,7 +4,6 @@ Only a blank line ends a document, the end of a file does not, and carriage retu
 they stand: so TensorFlow's GFile hands lines to google-research/bert `create_pretraining_data.py`.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -20,7 +19,6 @@ from tfrecords_tools.places import fingerprint
 from tfrecords_tools.store import TokenWriter, piece_dtype
 
 TOGETHER = 1 << 17  # characters that are tokenised at once
-_WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class TokenizeFiles:
             TokenWriter(folder, dtype=piece_dtype(len(vocabulary))) as writer,
         ):
             lines = chain.from_iterable(map(_lines, self.files))
-            for texts in _batches(map(_lowered_sigma, lines) if self.lowercase else lines):
+            for texts in _batches(lines):
                 ids, lengths = _flat_ids(texts, tokenizer)
                 # A blank line is the empty sentence that a document begins with.
                 writer.add(ids, lengths, np.array([not text for text in texts]))
@@ -72,14 +70,6 @@ def _lines(file: str) -> Iterator[str]:
                     f"{file}, line {number} is not UTF-8 (byte {line[error.start]:#04x} at column "
                     f"{error.start + 1}); convert the file to UTF-8 first"
                 ) from error
-
-
-def _lowered_sigma(text: str) -> str:
-    """Words with a capital sigma in lower case: at their end it is not the letter that it is within
-    them, which the tokenizer, going by single characters, does not see."""
-    if "Σ" not in text:
-        return text
-    return _WORD.sub(lambda word: word[0].lower() if "Σ" in word[0] else word[0], text)
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
