@@ -37,12 +37,11 @@ def write_buckets(
     generator: np.random.Generator,
 ) -> None:
     """Writes the file whole or not at all."""
-    rows = [
-        (number, instance.label, start, end)
-        for number, instance in enumerate(instances)
-        for start, end in instance.spans
-    ]
-    table = np.array(rows, PLACE).reshape(-1, COLUMNS)
+    flat: list[int] = []
+    for number, (spans, label) in enumerate(instances):
+        for span in spans:
+            flat += (number, label, *span)
+    table = np.array(flat, PLACE).reshape(-1, COLUMNS)
     num_instances = int(table[-1, 0]) + 1 if len(table) else 0
     buckets = generator.integers(num_buckets, size=num_instances)[table[:, 0]]
     order = np.argsort(buckets, kind="stable")

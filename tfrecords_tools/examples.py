@@ -1,5 +1,6 @@
 """A range of documents comes in; the instances of all passes over it go to buckets on disk."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -91,18 +92,19 @@ def other_text(store: TokenStore, split: Split, number: int, room: int, random: 
 
 def other_place(split: Split, number: int, random: Random) -> tuple[int, float]:
     """Another document of the split, as the store numbers it, and where in it: a share of it."""
-    other = random.randrange(split.num_documents - 1)
+    other = int(random.random() * (split.num_documents - 1))
     return split.document(other + (other >= number)), random.random()
 
 
 def text_of(store: TokenStore, document: int, share: float, room: int) -> Span:
     """Whole sentences, at least one, until they fill `room`, from that share of a document on."""
     start, end = store.documents(document, document + 1)
-    first = start + int(share * (end - start))
-    last = first + 1
-    places = store.sentences(first, min(end, first + _SENTENCES_AT_ONCE))
-    while last < end and places[last - first] - places[0] < room:
-        last += 1
-        if last - first == len(places):
-            places = store.sentences(first, min(end, first + 2 * len(places)))
-    return places[0], places[last - first]
+    first, count = start + int(share * (end - start)), _SENTENCES_AT_ONCE
+    while True:
+        places = store.sentences(first, min(end, first + count))
+        last = bisect_left(places, places[0] + room, 1)
+        if last < len(places):
+            return places[0], places[last]
+        if first + count >= end:
+            return places[0], places[-1]
+        count *= 2

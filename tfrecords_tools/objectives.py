@@ -64,7 +64,7 @@ def next_sentence(documents: Iterable[Document], draws: Draws) -> Iterator[Insta
             if last - first == 1:
                 is_random = True
             balance += 1 if is_random else -1
-            end_a = first + (random.randint(1, last - first - 1) if last - first > 1 else 1)
+            end_a = first + 1 + int(random.random() * (last - first - 1))
             text_a = bounds[first], bounds[end_a]
             if is_random:
                 text_b = draws.other_text(number, target - (text_a[1] - text_a[0]))
@@ -88,7 +88,7 @@ def sentence_order(documents: Iterable[Document], draws: Draws) -> Iterator[Inst
             last = max(_filled(bounds, first, draws.target()), first + 2)
             if last == num_sentences - 1:
                 last = num_sentences  # a sentence that would be left alone comes along
-            middle = first + draws.random.randint(1, last - first - 1)
+            middle = first + 1 + int(draws.random.random() * (last - first - 1))
             changed = draws.random.random() < 0.5 if balance == 0 else balance < 0
             balance += 1 if changed else -1
             texts = (bounds[first], bounds[middle]), (bounds[middle], bounds[last])

@@ -52,15 +52,21 @@ def _payload(values: np.ndarray) -> tuple[int, Block]:
 
 def varints(values: np.ndarray) -> Block:
     """Each row of int [B,n], values from 0 below 2^32, as varints one after the other."""
-    rest = np.asarray(values).astype(np.uint32)
-    size = max(1, -(-int(rest.max(initial=0)).bit_length() // 7))
-    data, used = np.empty((*rest.shape, size), np.uint8), np.ones((*rest.shape, size), bool)
+    most = int(values.max(initial=0))
+    if most < 128:
+        data = values.astype(np.uint8)
+        return data, np.ones(data.shape, bool)
+    size = -(-most.bit_length() // 7)
+    rest = values.astype(np.uint32)
+    data, used = np.empty((*rest.shape, size), np.uint8), np.empty((*rest.shape, size), bool)
+    used[..., 0] = True
     for place in range(size):
-        if place:
-            used[..., place] = rest > 0
-        data[..., place] = rest & 127
-        rest >>= 7
-        data[..., place] |= (rest > 0).view(np.uint8) << 7
+        data[..., place] = rest
+        if place + 1 < size:
+            rest >>= 7
+            np.greater(rest, 0, out=used[..., place + 1])
+            data[..., place] |= 128
+            data[..., place] ^= (~used[..., place + 1]).view(np.uint8) << 7
     return data.reshape(len(data), -1), used.reshape(len(used), -1)
 
 

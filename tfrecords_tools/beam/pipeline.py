@@ -50,15 +50,16 @@ def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], job: Job) -> None:
         | "spread units" >> beam.Reshuffle()
         | "tokenise" >> beam.FlatMap(_tokenize, job).with_outputs(_UNITS, _FAILURES, main="ranges")
     )
-    ranges |= "keep ranges" >> beam.Reshuffle()  # four steps read them: they are made once
+    ranges |= "keep ranges" >> beam.Reshuffle()  # several steps read them: made once
     corpus, no_corpus = (
         told
         | "all units" >> beam.combiners.ToList()
         | "number documents"
         >> beam.FlatMap(_number, AsList(unreadable), job).with_outputs(_FAILURES, main="corpus")
     )
+    is_split = job.settings.held_out_rate > 0
     plan, no_plan = (
-        ranges
+        (ranges if is_split else pipeline | "nothing held out" >> beam.Create([]))
         | "size splits" >> beam.Map(_size, AsSingleton(corpus, None))
         | "sum sizes" >> beam.CombineGlobally(_summed)
         | "plan"
