@@ -33,7 +33,7 @@ from tfrecords_tools.tokens import TextSettings, TokenizeUnit, counts_of, text_s
 Settings = BuildSettings | GoogleSettings
 VOCABULARY = "vocab.txt"
 COUNTS = "counts.json"
-UNIT_BYTES = 2 << 20  # at least; a corpus becomes about MOST_UNITS units at most
+UNIT_BYTES = 1 << 20  # at least; a corpus becomes about MOST_UNITS units at most
 MOST_UNITS = 1000
 
 

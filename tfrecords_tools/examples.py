@@ -81,7 +81,6 @@ class FindInstances:
             num_buckets=self.num_buckets,
             generator=generator,
         )
-        store.close()
         advance(self.size)
 
 

@@ -60,10 +60,10 @@ class WriteShard:
                 written = min(left, batch.num_rows)
                 advance(written)
                 left -= written
+                store.release()
             told = {"file": self.output.name, **counts, "sha256": digest.hexdigest()}
             with whole_file(self.counts) as counts_part:
                 counts_part.write_text(json.dumps(told), encoding="utf-8")
-        store.close()
         advance(left)
 
     def _batches(self, generator: np.random.Generator) -> Iterator[Sequences]:

@@ -12,7 +12,7 @@ from bert_keras.errors import InputError
 from tfrecords_tools.store import TokenStore
 
 TRAIN, HELD_OUT = "train", "held-out"
-SENTENCES_PER_RANGE = 40_000
+SENTENCES_PER_RANGE = 20_000
 _READ_AT_ONCE = 1 << 16  # documents
 
 

@@ -2,12 +2,13 @@
 
 A store is a folder: `pieces` (uint16, or uint32 where the ids need it), `sentences` (int64, the
 piece where each begins, and the end) and `documents` (int64, the sentence where each begins, and
-the end). Reading is by place alone (`pread`), so its memory is that of what was asked for.
+the end).
 """
 
 import os
 import shutil
 from collections.abc import Sequence
+from mmap import MADV_DONTNEED, MADV_RANDOM, PROT_READ, mmap
 from pathlib import Path
 
 import numpy as np
@@ -87,39 +88,48 @@ class TokenWriter:
 
 
 class TokenStore:
-    """Reads a store. Documents, sentences and pieces are numbered from 0 over the whole of it."""
+    """Reads a store. Documents, sentences and pieces are numbered from 0 over the whole of it.
+
+    Its files are mapped, not read: what was looked at is the system's to keep or drop, and no
+    longer this process's after `release`.
+    """
 
     def __init__(self, folder: str | os.PathLike, *, dtype: np.dtype):
         self.dtype = dtype
-        self._descriptors = {}
-        for name in FILES:
-            self._descriptors[name] = os.open(Path(folder) / name, os.O_RDONLY)
-        sizes = {name: os.fstat(number).st_size for name, number in self._descriptors.items()}
-        self.num_pieces = sizes["pieces"] // dtype.itemsize
-        self.num_sentences = sizes["sentences"] // PLACE.itemsize - 1
-        self.num_documents = sizes["documents"] // PLACE.itemsize - 1
+        self._maps = {name: _mapped(Path(folder) / name) for name in FILES}
+        self._pieces = self._maps["pieces"]
+        self.num_pieces = len(self._pieces) // dtype.itemsize
+        self._sentences = memoryview(self._maps["sentences"]).cast("q")
+        self._documents = memoryview(self._maps["documents"]).cast("q")
+        self.num_sentences = len(self._sentences) - 1
+        self.num_documents = len(self._documents) - 1
+        if self.num_pieces:
+            self._pieces.madvise(MADV_RANDOM)  # what stands beside a span is not read too
 
     def documents(self, first: int, last: int) -> memoryview:
         """The sentences at which documents `first` to `last - 1` begin, and where the last ends."""
-        return self._read("documents", first, last)
+        return self._documents[first : last + 1]
 
     def sentences(self, first: int, last: int) -> memoryview:
         """The pieces at which sentences `first` to `last - 1` begin, and where the last ends."""
-        return self._read("sentences", first, last)
+        return self._sentences[first : last + 1]
 
     def pieces(self, start: int, end: int) -> bytes:
         """The ids from `start` to `end - 1`, as bytes of `dtype`."""
         size = self.dtype.itemsize
-        return os.pread(self._descriptors["pieces"], (end - start) * size, start * size)
+        return self._pieces[start * size : end * size]
 
-    def close(self) -> None:
-        for descriptor in self._descriptors.values():
-            os.close(descriptor)
+    def release(self) -> None:
+        """Lets go of the memory that what was looked at took."""
+        for each in self._maps.values():
+            if isinstance(each, mmap):
+                each.madvise(MADV_DONTNEED)
 
-    def _read(self, name: str, first: int, last: int) -> memoryview:
-        size = PLACE.itemsize
-        places = os.pread(self._descriptors[name], (last - first + 1) * size, first * size)
-        return memoryview(places).cast("q")
+
+def _mapped(path: Path) -> mmap | bytes:
+    with path.open("rb") as file:
+        is_empty = not os.fstat(file.fileno()).st_size
+        return b"" if is_empty else mmap(file.fileno(), 0, prot=PROT_READ)
 
 
 def joined(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> None:

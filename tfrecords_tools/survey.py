@@ -130,7 +130,6 @@ def _forecasts(folder: str, settings: BuildSettings, *, dtype: np.dtype) -> dict
     for name in OBJECTIVES:
         if store.num_documents > (name == "nsp"):
             forecasts[name] = forecast(store, settings, objective=name)
-    store.close()
     return forecasts
 
 

@@ -11,7 +11,6 @@ DTYPE = piece_dtype(100)
 @pytest.fixture
 def store(tmp_path):
     """Makes a store of documents, each given by how many pieces its sentences have."""
-    stores = []
 
     def made(documents):
         writer = TokenWriter(tmp_path, dtype=DTYPE)
@@ -19,12 +18,9 @@ def store(tmp_path):
             writer.add(np.zeros(sum(lengths), int), np.array(lengths))
             writer.end_document()
         writer.close()
-        stores.append(TokenStore(tmp_path, dtype=DTYPE))
-        return stores[-1]
+        return TokenStore(tmp_path, dtype=DTYPE)
 
-    yield made
-    for each in stores:
-        each.close()
+    return made
 
 
 def settings(max_length=128, **changes):

@@ -21,7 +21,6 @@ def store(tmp_path):
     writer.close()
     opened = TokenStore(tmp_path, dtype=piece_dtype(1000))
     yield opened
-    opened.close()
 
 
 def test_every_document_is_in_one_split_under_its_own_number():

@@ -32,7 +32,6 @@ def read(folder, dtype=DTYPE):
             ]
         )
     counts = (store.num_documents, store.num_sentences, store.num_pieces)
-    store.close()
     return documents, counts
 
 

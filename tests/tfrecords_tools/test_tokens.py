@@ -32,7 +32,6 @@ def tokenized(place, vocabulary, tmp_path, **changes):
         ids = np.frombuffer(store.pieces(places[0], places[-1]), store.dtype)
         sentences = np.split(ids, np.array(places[1:-1], int) - places[0])
         documents.append([each.tolist() for each in sentences])
-    store.close()
     return documents, counts_of(job.output)
 
 

@@ -107,7 +107,6 @@ def tokens_of(
         yield UnitTold(
             number, counts, repairs, store.num_sentences, store.num_pieces, tuple(ranges)
         )
-        store.close()
 
 
 @cache

@@ -1,7 +1,6 @@
 """A token store comes in; all instances, as rows on disk, and the order to write them in go out."""
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -38,19 +37,24 @@ class DrawInstances:
 
     @property
     def size(self) -> int:
-        with opened(self.store, Vocabulary.from_file(self.vocabulary)) as store:
-            return store.num_sentences * self.settings.duplicates
+        store = opened(self.store, Vocabulary.from_file(self.vocabulary))
+        return store.num_sentences * self.settings.duplicates
 
     def __call__(self, advance: Callable[[int], object]) -> None:
         vocabulary, draws = Vocabulary.from_file(self.vocabulary), Draws(self.settings.seed)
+        store = opened(self.store, vocabulary)
+
+        def tell(done: int) -> None:
+            advance(done)
+            store.release()
+
         with (
             whole_folder(self.output) as folder,
-            opened(self.store, vocabulary) as store,
             (folder / ROWS).open("wb") as file,
             (folder / ORDER).open("wb") as order,
         ):
             rows = _Rows(file, row_dtype(self.settings))
-            self._draw(store, vocabulary, draws, rows, _Seldom(advance))
+            self._draw(store, vocabulary, draws, rows, _Seldom(tell))
             rows.flush()
             draws.shuffled(rows.count).tofile(order)
 
@@ -107,13 +111,8 @@ def filled(rows: np.ndarray) -> np.ndarray:
     return np.arange(rows["chosen"].shape[1]) < rows["num_chosen"][:, None]
 
 
-@contextlib.contextmanager
-def opened(folder: Path, vocabulary: Vocabulary) -> Iterator[TokenStore]:
-    store = TokenStore(folder, dtype=piece_dtype(len(vocabulary)))
-    try:
-        yield store
-    finally:
-        store.close()
+def opened(folder: Path, vocabulary: Vocabulary) -> TokenStore:
+    return TokenStore(folder, dtype=piece_dtype(len(vocabulary)))
 
 
 class _Rows:

@@ -39,9 +39,9 @@ class WriteRecords:
 
     def __call__(self, advance: Callable[[int], object]) -> None:
         vocabulary = Vocabulary.from_file(self.vocabulary)
+        store = opened(self.store, vocabulary)
         counts, digest = Counter(bytes=0, records=0, tokens=0, labels_one=0), hashlib.sha256()
         with (
-            opened(self.store, vocabulary) as store,
             whole_file(self.output) as part,
             part.open("wb") as file,
         ):
@@ -51,6 +51,7 @@ class WriteRecords:
                 digest.update(records)
                 counts.update(_counted(rows, records))
                 advance(len(rows))
+                store.release()
             told = {"file": self.output.name, **counts, "sha256": digest.hexdigest()}
             with whole_file(self.counts) as counts_part:
                 counts_part.write_text(json.dumps(told), encoding="utf-8")

@@ -64,18 +64,15 @@ def write_google(
 
 def _told(jobs: Sequence[WriteRecords]) -> dict:
     """What the manifest says of a split."""
-    with opened(jobs[0].store, Vocabulary.from_file(jobs[0].vocabulary)) as store:
-        sizes = {
-            "documents": store.num_documents,
-            "sentences": store.num_sentences,
-            "pieces": store.num_pieces,
-        }
+    store = opened(jobs[0].store, Vocabulary.from_file(jobs[0].vocabulary))
     counts = [json_object(job.counts) for job in jobs]
     sums = {
         name: sum(each[name] for each in counts) for name in ("records", "tokens", "labels_one")
     }
     return {
-        **sizes,
+        "documents": store.num_documents,
+        "sentences": store.num_sentences,
+        "pieces": store.num_pieces,
         **sums,
         "sequences": sums["records"],
         "shards": [{name: each[name] for name in SHARD_COUNTS} for each in counts],
