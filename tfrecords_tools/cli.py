@@ -91,6 +91,12 @@ def _parser() -> argparse.ArgumentParser:
         help="the records of google-research/bert, one for one; one sentence a line",
     )
     add_settings(build)
+    build.add_argument(
+        "--beam",
+        nargs=argparse.REMAINDER,
+        metavar="OPTION",
+        help="as an Apache Beam job; all that follows are Beam's options",
+    )
 
     check = verb(
         "check",
@@ -161,15 +167,19 @@ def _vocab(arguments: argparse.Namespace) -> None:
 
 def _build(arguments: argparse.Namespace) -> None:
     from bert_keras.text.vocab import Vocabulary
+    from tfrecords_tools.beam import build_on_beam
     from tfrecords_tools.build import build
     from tfrecords_tools.objectives import OBJECTIVES
 
-    manifest = build(
+    write, how = build, {"workers": arguments.workers}
+    if arguments.beam is not None:
+        write, how = build_on_beam, {"pipeline_options": arguments.beam}
+    manifest = write(
         arguments.files,
         vocabulary=Vocabulary.from_file(arguments.vocab),
         output=arguments.output,
         settings=settings_of(arguments),
-        workers=arguments.workers,
+        **how,
     )
     for remark in manifest["remarks"]:
         print(f"note: {remark}", file=sys.stderr)
