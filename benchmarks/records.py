@@ -162,8 +162,8 @@ def count_records(folder: Path) -> int:
 
 def one_sentence_a_line(places: list[str], path: Path, *, megabytes: float | None) -> None:
     """The corpus, up to the end of the document in which it reaches its size."""
-    from tfrecords_tools.corpus import documents
-    from tfrecords_tools.sentences import splitter
+    from tfrecords_tools.inputs.corpus import documents
+    from tfrecords_tools.text.sentences import splitter
 
     split, size = splitter("en"), 0
     with path.open("w", encoding="utf-8") as file:

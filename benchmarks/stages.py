@@ -13,8 +13,9 @@ from pathlib import Path
 
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools import build as building
-from tfrecords_tools import examples, instances, records, tokens
+from tfrecords_tools.records import examples, instances, write_shard
 from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.text import tokens
 
 CLOCKS = [  # (what is called, its name, stage)
     (building, "planned", "digest of the input"),
@@ -23,14 +24,14 @@ CLOCKS = [  # (what is called, its name, stage)
     (tokens.TokenWriter, "add", "store ids"),
     (building, "joined", "store ids"),
     (examples.FindInstances, "__call__", "find pairs"),
-    (records, "read_bucket", "shuffle, cut"),
-    (records, "sequences_of", "shuffle, cut"),
-    (records, "pieces_of", "fetch ids"),
-    (records, "features", "pack"),
+    (write_shard, "read_bucket", "shuffle, cut"),
+    (write_shard, "sequences_of", "shuffle, cut"),
+    (write_shard, "pieces_of", "fetch ids"),
+    (write_shard, "features", "pack"),
     (instances.Masker, "mask", "mask"),
-    (records, "serialized", "serialise"),
-    (records, "framed", "frame, checksums"),
-    (records.WriteShard, "__call__", "digest, write"),
+    (write_shard, "serialized", "serialise"),
+    (write_shard, "framed", "frame, checksums"),
+    (write_shard.WriteShard, "__call__", "digest, write"),
 ]
 
 

@@ -27,9 +27,9 @@ from tokenizers.trainers import WordPieceTrainer
 
 from bert_keras.text.tokenizer import WordPieceTokenizer, normalizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
-from tfrecords_tools.corpus import lines
-from tfrecords_tools.places import files
-from tfrecords_tools.train_vocab import train_vocabulary
+from tfrecords_tools.inputs.corpus import lines
+from tfrecords_tools.inputs.places import files
+from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 TOGETHER = 1000  # lines
 VOCABULARY_SIZE = 30_522

@@ -17,9 +17,9 @@ from bert_keras.serving.server import running_server
 from bert_keras.storage import whole_file
 from bert_keras.training.curves import read_curves
 from tfrecords_tools.build import BuildSettings, build
-from tfrecords_tools.corpus import documents
-from tfrecords_tools.sentences import sentences
-from tfrecords_tools.train_vocab import train_vocabulary
+from tfrecords_tools.inputs.corpus import documents
+from tfrecords_tools.text.sentences import sentences
+from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 VOCABULARY_SIZE = 4_000
 NUM_LABELS = 4  # the classifier tells the longest documents of the corpus apart

@@ -14,21 +14,21 @@ from pathlib import Path
 
 from bert_keras.storage import json_object, resumed_folder, whole_file
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.buckets import bucket_sizes
-from tfrecords_tools.corpus import Unit, fingerprint, units
-from tfrecords_tools.examples import FindInstances
 from tfrecords_tools.google import GoogleSettings, write_google
+from tfrecords_tools.inputs.corpus import Unit, fingerprint, units
+from tfrecords_tools.inputs.places import files
+from tfrecords_tools.inputs.repairs import Repairs
 from tfrecords_tools.jobs import Workers
-from tfrecords_tools.layout import Layout, layout_of, shard_file
 from tfrecords_tools.manifest import FORMAT, MANIFEST, vocabulary_sha256
-from tfrecords_tools.places import files
 from tfrecords_tools.plan import planned, unchanged, versions
-from tfrecords_tools.records import WriteShard
-from tfrecords_tools.repairs import Repairs
+from tfrecords_tools.records.buckets import bucket_sizes
+from tfrecords_tools.records.examples import FindInstances
+from tfrecords_tools.records.layout import Layout, layout_of, shard_file
+from tfrecords_tools.records.splits import TRAIN, ranges_of, split_size, splits_of
+from tfrecords_tools.records.write_shard import WriteShard
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.splits import TRAIN, ranges_of, split_size, splits_of
-from tfrecords_tools.store import TokenStore, joined
-from tfrecords_tools.tokens import TextSettings, TokenizeUnit, counts_of, text_settings
+from tfrecords_tools.text.store import TokenStore, joined
+from tfrecords_tools.text.tokens import TextSettings, TokenizeUnit, counts_of, text_settings
 
 Settings = BuildSettings | GoogleSettings
 VOCABULARY = "vocab.txt"

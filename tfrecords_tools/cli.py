@@ -147,7 +147,7 @@ def _add_workers(verb: argparse.ArgumentParser) -> None:
 
 
 def _vocab(arguments: argparse.Namespace) -> None:
-    from tfrecords_tools.train_vocab import train_vocabulary
+    from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
     vocabulary = train_vocabulary(
         arguments.files,
@@ -169,7 +169,7 @@ def _build(arguments: argparse.Namespace) -> None:
     from bert_keras.text.vocab import Vocabulary
     from tfrecords_tools.beam import build_on_beam
     from tfrecords_tools.build import build
-    from tfrecords_tools.objectives import OBJECTIVES
+    from tfrecords_tools.records.objectives import OBJECTIVES
 
     write, how = build, {"workers": arguments.workers}
     if arguments.beam is not None:
@@ -196,7 +196,7 @@ def _build(arguments: argparse.Namespace) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    from tfrecords_tools.shards import holds_records
+    from tfrecords_tools.look.shards import holds_records
 
     kinds = {holds_records(place) for place in arguments.places}
     if len(kinds) > 1:
@@ -207,7 +207,7 @@ def _check(arguments: argparse.Namespace) -> None:
 def _check_records(arguments: argparse.Namespace) -> None:
     vocabulary = _vocabulary(arguments.places, arguments.vocab)
     import_tensorflow()
-    from tfrecords_tools.check import check, every_file, report
+    from tfrecords_tools.look.check import check, every_file, report
     from tfrecords_tools.manifest import label_words
 
     counts = check(arguments.places, vocabulary=vocabulary)
@@ -216,8 +216,8 @@ def _check_records(arguments: argparse.Namespace) -> None:
 
 def _check_corpus(arguments: argparse.Namespace) -> None:
     from bert_keras.text.vocab import Vocabulary
-    from tfrecords_tools.advice import report
-    from tfrecords_tools.survey import survey
+    from tfrecords_tools.look.advice import report
+    from tfrecords_tools.look.survey import survey
 
     found = survey(
         arguments.places,
@@ -229,7 +229,7 @@ def _check_corpus(arguments: argparse.Namespace) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    from tfrecords_tools.picture import check_picture
+    from tfrecords_tools.look.picture import check_picture
 
     if arguments.plot:
         check_picture(arguments.plot)
@@ -242,7 +242,7 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def _show_records(arguments: argparse.Namespace, vocabulary) -> None:
-    from tfrecords_tools.show import WIDTH, shown, takes_colour
+    from tfrecords_tools.look.show import WIDTH, shown, takes_colour
 
     texts = shown(
         arguments.records,
@@ -256,8 +256,8 @@ def _show_records(arguments: argparse.Namespace, vocabulary) -> None:
 
 
 def _show_histograms(arguments: argparse.Namespace, vocabulary) -> None:
-    from tfrecords_tools.picture import plot
-    from tfrecords_tools.stats import record_histograms, text_bars
+    from tfrecords_tools.look.picture import plot
+    from tfrecords_tools.look.stats import record_histograms, text_bars
 
     histograms = record_histograms(arguments.records, vocabulary=vocabulary)
     if arguments.stats:

@@ -6,7 +6,7 @@ from dataclasses import fields
 from bert_keras.data.masking import REPLACEMENTS, UNITS
 from bert_keras.errors import InputError
 from tfrecords_tools.google.settings import GoogleSettings
-from tfrecords_tools.objectives import OBJECTIVES
+from tfrecords_tools.records.objectives import OBJECTIVES
 from tfrecords_tools.settings import ERRORS, BuildSettings
 
 # field of the settings: what argparse needs to know of it

@@ -11,7 +11,7 @@ from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from bert_keras.storage import json_object, whole_file
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.corpus import digest, fingerprint
+from tfrecords_tools.inputs.corpus import digest, fingerprint
 from tfrecords_tools.manifest import vocabulary_sha256
 from tfrecords_tools.settings import BuildSettings
 

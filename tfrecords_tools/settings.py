@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bert_keras.data.masking import MaskingPolicy, replacement_shares
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
-from tfrecords_tools.objectives import OBJECTIVES
+from tfrecords_tools.records.objectives import OBJECTIVES
 
 ERRORS = ("fail", "skip", "replace")
 _USUAL_PASSES = 5

@@ -113,7 +113,7 @@ class WordPieceTokenizer:
 
 
 def _lowered_sigmas(word: re.Match) -> str:
-    """Python's `lower` knows final sigmas but lengthens other letters: it is asked of each alone."""
+    """Python's `lower` knows final sigmas but lengthens other letters, so each is asked alone."""
     text = word[0]
     return "".join(
         letter if letter != "Σ" else _lowered_sigma(text[:place], text[place + 1 :])

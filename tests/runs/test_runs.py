@@ -11,7 +11,7 @@ from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
 from tfrecords_tools.build import BuildSettings, build
-from tfrecords_tools.train_vocab import train_vocabulary
+from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 PRETRAIN = PretrainRecipe(
     size="tiny",

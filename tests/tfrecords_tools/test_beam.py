@@ -129,8 +129,8 @@ def test_a_document_in_several_ranges_answers(
     beam, corpus, vocabulary, tmp_path, monkeypatch, sentences
 ):
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
-    monkeypatch.setattr("tfrecords_tools.splits.SENTENCES_PER_RANGE", sentences)
-    monkeypatch.setattr("tfrecords_tools.layout.RECORDS_PER_BUCKET", 30)
+    monkeypatch.setattr("tfrecords_tools.records.splits.SENTENCES_PER_RANGE", sentences)
+    monkeypatch.setattr("tfrecords_tools.records.layout.RECORDS_PER_BUCKET", 30)
     # Short records: a range holds only a few sentences of the next one.
     settings = replace(SMALL, held_out_rate=0.3, shards=2, max_length=12, max_predictions=2)
     here, there = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)

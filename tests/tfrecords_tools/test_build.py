@@ -10,7 +10,7 @@ from bert_keras.data.records import common_schema
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import build
-from tfrecords_tools.check import check, every_file, parsed_batches
+from tfrecords_tools.look.check import check, every_file, parsed_batches
 from tfrecords_tools.settings import BuildSettings
 
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=8, shards=2, seed=7)
@@ -125,7 +125,7 @@ def test_any_number_of_workers_writes_the_same_bytes(
     corpus, vocabulary, tmp_path, monkeypatch, workers
 ):
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
-    monkeypatch.setattr("tfrecords_tools.splits.SENTENCES_PER_RANGE", 20)
+    monkeypatch.setattr("tfrecords_tools.records.splits.SENTENCES_PER_RANGE", 20)
     first = built(corpus, vocabulary, tmp_path / "a", held_out_rate=0.3, shards=5)
     again = built(corpus, vocabulary, tmp_path / "b", held_out_rate=0.3, shards=5, workers=workers)
     assert first == again

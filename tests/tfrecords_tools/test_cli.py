@@ -110,7 +110,7 @@ def test_a_disk_that_is_full(corpus, vocab, tmp_path, monkeypatch, capsys):
 
     build = ["build", *corpus, "--vocab", vocab, "--output", tmp_path / "records", "--workers", 1]
     with monkeypatch.context() as patch:
-        patch.setattr("tfrecords_tools.records.framed", full)
+        patch.setattr("tfrecords_tools.records.write_shard.framed", full)
         assert run(*build) == 2
     told = capsys.readouterr().err
     assert "No space left on device; free some and run the same again" in told

@@ -21,13 +21,13 @@ SETTINGS = BuildSettings(
 # Builds, and ends itself by SIGKILL when the given number of files are about to get their names.
 PROGRAM = """
 import json, os, signal, sys
-import tfrecords_tools.build, tfrecords_tools.splits
+import tfrecords_tools.build, tfrecords_tools.records.splits
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.google import GoogleSettings
 from tfrecords_tools.settings import BuildSettings
 
 tfrecords_tools.build.UNIT_BYTES = 1000
-tfrecords_tools.splits.SENTENCES_PER_RANGE = 60
+tfrecords_tools.records.splits.SENTENCES_PER_RANGE = 60
 rename, left = os.replace, int(sys.argv[1])
 
 def rename_or_die(*paths):
@@ -63,7 +63,7 @@ def test_killed_at_every_step_it_ends_with_the_same_bytes(
     corpus, vocabulary, tmp_path, monkeypatch, kind, settings
 ):
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 1000)
-    monkeypatch.setattr("tfrecords_tools.splits.SENTENCES_PER_RANGE", 60)
+    monkeypatch.setattr("tfrecords_tools.records.splits.SENTENCES_PER_RANGE", 60)
     build(corpus, vocabulary=vocabulary, output=tmp_path / "whole", settings=settings)
     vocabulary.save(tmp_path / "vocab.txt")
     command = [kind, tmp_path / "killed", tmp_path / "vocab.txt", *corpus]
@@ -102,7 +102,7 @@ def stopped(corpus, vocabulary, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("tfrecords_tools.records.framed", interrupted)
+        patch.setattr("tfrecords_tools.records.write_shard.framed", interrupted)
         going_on()
     assert (tmp_path / "records.partial").is_dir()
     return going_on

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import Settings, units_of
-from tfrecords_tools.corpus import fingerprint
+from tfrecords_tools.inputs.corpus import fingerprint
+from tfrecords_tools.inputs.places import files
 from tfrecords_tools.manifest import MANIFEST
-from tfrecords_tools.places import files
 from tfrecords_tools.settings import BuildSettings
 
 

@@ -23,7 +23,7 @@ from tfrecords_tools.beam.shard import written
 from tfrecords_tools.beam.spans import Key, Spans, answered, found
 from tfrecords_tools.beam.tokens import RangeTokens, UnitTold, tokens_of
 from tfrecords_tools.build import VOCABULARY, made_from
-from tfrecords_tools.corpus import Unit, digest, fingerprint
+from tfrecords_tools.inputs.corpus import Unit, digest, fingerprint
 from tfrecords_tools.manifest import MANIFEST
 from tfrecords_tools.settings import BuildSettings
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from tfrecords_tools.beam.tokens import RangeTokens, UnitTold
 from tfrecords_tools.build import told_of
-from tfrecords_tools.layout import Layout, layout_of
+from tfrecords_tools.records.layout import Layout, layout_of
+from tfrecords_tools.records.splits import Split, documents_of, splits_of
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.splits import Split, documents_of, splits_of
 
 
 class RangeTable(NamedTuple):

@@ -14,11 +14,11 @@ from bert_keras.storage import json_object
 from tfrecords_tools.beam.output import upload
 from tfrecords_tools.beam.spans import SPAN, Spans
 from tfrecords_tools.beam.tokens import vocabulary_file
-from tfrecords_tools.buckets import write_tables
-from tfrecords_tools.layout import Layout
-from tfrecords_tools.records import WriteShard
-from tfrecords_tools.store import PLACE, TokenWriter
-from tfrecords_tools.tokens import text_settings
+from tfrecords_tools.records.buckets import write_tables
+from tfrecords_tools.records.layout import Layout
+from tfrecords_tools.records.write_shard import WriteShard
+from tfrecords_tools.text.store import PLACE, TokenWriter
+from tfrecords_tools.text.tokens import text_settings
 
 _ROW = np.dtype([*[(name, "<i4") for name in SPAN.names], ("start", PLACE)])
 

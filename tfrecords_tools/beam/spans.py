@@ -12,8 +12,8 @@ import numpy as np
 
 from tfrecords_tools.beam.plan import Plan
 from tfrecords_tools.beam.tokens import RangeTokens
-from tfrecords_tools.examples import text_of
-from tfrecords_tools.layout import Layout
+from tfrecords_tools.records.examples import text_of
+from tfrecords_tools.records.layout import Layout
 
 Key = tuple[int, int]  # of a range: unit and part; of a shard: split and place
 Spans = tuple[bytes, bytes]  # rows of SPAN, and their pieces one after the other

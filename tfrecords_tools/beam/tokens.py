@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.corpus import Unit
-from tfrecords_tools.repairs import Repairs
+from tfrecords_tools.inputs.corpus import Unit
+from tfrecords_tools.inputs.repairs import Repairs
+from tfrecords_tools.records.splits import Range, ranges_of
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.splits import Range, ranges_of
-from tfrecords_tools.store import TokenStore
-from tfrecords_tools.tokens import TokenizeUnit, counts_of, text_settings
+from tfrecords_tools.text.store import TokenStore
+from tfrecords_tools.text.tokens import TokenizeUnit, counts_of, text_settings
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfrecords_tools.store import TokenStore
+from tfrecords_tools.text.store import TokenStore
 
 MASK_SHARE = 0.8
 KEPT_SHARE = 0.5  # of what is not masked

@@ -19,7 +19,7 @@ from tfrecords_tools.google.draws import (
     word_choice,
 )
 from tfrecords_tools.google.settings import NUM_SPECIALS, GoogleSettings
-from tfrecords_tools.store import TokenStore, piece_dtype
+from tfrecords_tools.text.store import TokenStore, piece_dtype
 
 ROWS, ORDER = "rows", "order"
 NUMBER = np.dtype("<u4")  # of an instance

@@ -15,8 +15,8 @@ from bert_keras.text.packing import packed, sequence_spans
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.google.instances import NUMBER, ORDER, ROWS, filled, opened, row_dtype
 from tfrecords_tools.google.settings import NUM_SPECIALS, GoogleSettings
-from tfrecords_tools.store import TokenStore
-from tfrecords_tools.writer import framed, serialized
+from tfrecords_tools.records.writer import framed, serialized
+from tfrecords_tools.text.store import TokenStore
 
 _RECORDS_TOGETHER = 1024  # encoded at once; their arrays fit a processor's cache
 

@@ -15,8 +15,8 @@ from bert_keras.errors import InputError
 from bert_keras.storage import open_file, whole_folder
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.places import fingerprint
-from tfrecords_tools.store import TokenWriter, piece_dtype
+from tfrecords_tools.inputs.places import fingerprint
+from tfrecords_tools.text.store import TokenWriter, piece_dtype
 
 TOGETHER = 1 << 17  # characters that are tokenised at once
 

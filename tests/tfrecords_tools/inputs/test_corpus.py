@@ -1,0 +1,292 @@
+import bz2
+import gzip
+import json
+import lzma
+import pickle
+import random
+import tracemalloc
+
+import pytest
+from backports import zstd
+
+from bert_keras.errors import InputError
+from tfrecords_tools.inputs import text_formats, text_ranges
+from tfrecords_tools.inputs.corpus import (
+    digest,
+    documents,
+    fingerprint,
+    inputs,
+    lines_of,
+    units,
+)
+from tfrecords_tools.inputs.repairs import Repairs
+
+
+def read(*places, unit_bytes=1 << 20, errors="fail", text_field="text"):
+    """All lines of all units, and what had to be repaired."""
+    repairs, lines = Repairs(), []
+    for unit in units(places, unit_bytes=unit_bytes, text_field=text_field):
+        own = Repairs()  # as in a job of its own
+        lines += lines_of(unit, repairs=own, errors=errors)
+        repairs += own
+    return lines, repairs
+
+
+@pytest.fixture
+def file(tmp_path):
+    """file(bytes or text) -> path"""
+
+    def written(content, name="file"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return written
+
+
+def test_blank_lines_and_file_ends_end_documents(file):
+    one = file("\ufeff\n a \nb\n\n \t\n\nc", "one")
+    two = file(b"d\r\n\r\ne\r\n", "two")
+    assert read(one, two)[0] == ["a", "b", "", "c", "", "d", "", "e", ""]
+    assert list(documents([one, two], stage="read")) == [["a", "b"], ["c"], ["d"], ["e"]]
+
+
+def test_only_line_feeds_end_lines(file):
+    path = file("a\u2028b\x0cc\u0085d\re\n")
+    assert read(path)[0] == ["a\u2028b\x0cc\u0085d\re", ""]
+
+
+def text_of(generator, *, begin="", blank="\n"):
+    """Lines and blank lines of all kinds, some of more than a block or the longest line."""
+    words = [
+        "a",
+        "bc",
+        "d\u00e9f",
+        "\u4e2d\u6587",
+        "<doc",
+        "<doc id=",
+        "\U0001f600",
+        "x" * 30,
+        " ",
+        "\t",
+        "\r",
+    ]
+    parts = [begin]
+    for _ in range(generator.randrange(1, 40)):
+        parts.append("".join(generator.choices(words, k=generator.randrange(0, 9))))
+        parts.append(generator.choice(["\n", "\r\n", blank, " \n \t\r\n", "\n" * 4]))
+    return "".join(parts)
+
+
+def articles_of(generator):
+    parts = []
+    for number in range(generator.randrange(1, 6)):
+        parts += [f'<doc id="{number}" url="u" title="T">\nT\n\n', text_of(generator), "\n</doc>\n"]
+    return "".join(parts)
+
+
+def json_of(generator):
+    records = [{"text": text_of(generator)} for _ in range(generator.randrange(1, 6))]
+    return "\n".join(json.dumps(record, ensure_ascii=False) for record in records)
+
+
+@pytest.mark.parametrize("made", [text_of, articles_of, json_of])
+@pytest.mark.parametrize("block", [5, 64])
+def test_the_corpus_is_the_same_however_it_is_cut(file, monkeypatch, made, block):
+    monkeypatch.setattr(text_ranges, "BLOCK", block)
+    monkeypatch.setattr(text_formats, "LONGEST_LINE", 64)
+    for seed in range(12):
+        content = made(random.Random(seed)).encode()
+        path = file(content)
+        whole, repairs = read(path, unit_bytes=len(content) + 1)
+        for unit_bytes in {1, 2, 3, 7, 50, *range(1, len(content), len(content) // 9 + 1)}:
+            lines, own = read(path, unit_bytes=unit_bytes)
+            assert lines == whole
+            assert own.summary() == repairs.summary()
+
+
+def test_one_document_of_many_units_is_read_once_and_by_one(file):
+    path = file("a line without a blank line\n" * 1000)
+    found = [list(lines_of(u, repairs=Repairs())) for u in units([path], unit_bytes=100)]
+    assert len(found) == 280
+    assert [len(lines) for lines in found] == [1001, *[0] * 279]
+
+
+def test_a_range_reads_what_it_hands_out_and_little_more(tmp_path, monkeypatch):
+    """Units behind the first of one endless document stop at their own end."""
+    path = tmp_path / "endless"
+    path.write_bytes(b"words and words\n" * 500_000)
+    read_bytes = []
+    kept = text_ranges._reads
+    monkeypatch.setattr(text_ranges, "_reads", lambda *args: read_bytes.append(1) or kept(*args))
+    unit = units([path], unit_bytes=1 << 20)[3]
+    tracemalloc.start()
+    assert list(lines_of(unit, repairs=Repairs())) == []
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert not read_bytes
+    assert peak < 8 * text_ranges.BLOCK
+
+
+def test_small_files_stand_together_in_their_order(tmp_path):
+    for number in range(10):
+        (tmp_path / f"{number}.txt").write_text(f"document {number}\n")  # 11 bytes
+    found = units([tmp_path], unit_bytes=35)
+    assert [len(unit) for unit in found] == [3, 3, 3, 1]
+    assert read(tmp_path, unit_bytes=35)[0][::2] == [f"document {number}" for number in range(10)]
+    assert inputs(found) == [str(tmp_path / f"{number}.txt") for number in range(10)]
+
+
+def test_units_and_repairs_travel_between_processes(file):
+    path = file(b"a\xe9\n\nb")
+    found = units([path], unit_bytes=2)
+    repairs = Repairs()
+    lines = [x for u in found for x in lines_of(u, repairs=repairs, errors="skip")]
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert pickle.loads(pickle.dumps(repairs)) == repairs
+    assert lines == ["b", ""]
+
+
+COMPRESSED = {
+    "gz": lambda content: gzip.compress(content[:40]) + gzip.compress(content[40:]),
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda content: zstd.compress(content[:40]) + zstd.compress(content[40:]),
+}
+
+
+@pytest.mark.parametrize("kind", COMPRESSED)
+@pytest.mark.parametrize("made", [text_of, articles_of, json_of])
+def test_compressed_files_read_as_what_is_in_them(file, kind, made):
+    content = made(random.Random(5)).encode()
+    packed = file(COMPRESSED[kind](content), "packed")
+    assert read(packed, unit_bytes=3)[0] == read(file(content))[0] != []
+
+
+@pytest.mark.parametrize("kind", COMPRESSED)
+def test_compressed_files_that_are_cut_short(file, kind):
+    content = b"".join(b"%d words\n" % random.Random(n).randrange(10**9) for n in range(60_000))
+    packed = COMPRESSED[kind](content)
+    with pytest.raises(InputError, match=r"packed is damaged or cut short .*fetch or compress"):
+        read(file(packed[: len(packed) * 3 // 4], "packed"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "\n \n\t\n", "\ufeff", '{"text": null}\n', '<doc id="1" title="T">\nT\n\n</doc>'],
+)
+def test_a_corpus_without_text(file, content):
+    path = file(content)
+    lines, repairs = read(path)
+    assert lines == []
+    with pytest.raises(InputError, match=r"the corpus holds no text .*file\); expected one para"):
+        repairs.expect_text()
+    with pytest.raises(InputError, match=r"the corpus holds no text"):
+        list(documents([path], stage="read"))
+
+
+def test_files_without_text_are_named(file):
+    paths = [file("", "empty"), file(" \n\n", "blank"), file("text", "full")]
+    lines, repairs = read(*paths, unit_bytes=1)
+    assert lines == ["text", ""]
+    assert repairs.summary() == {"empty_files": 1, "files_without_text": 1}
+    assert repairs.remarks() == [
+        f"empty files: 1 ({paths[0]})",
+        f"files without text: 1 ({paths[1]})",
+    ]
+    repairs.expect_text()
+
+
+@pytest.mark.parametrize("unit_bytes", [1 << 20, 7])
+def test_bytes_that_are_not_utf8(file, unit_bytes):
+    path = file(b"fine\n\n\ncaf\xe9 au lait\nmore\n\n\xff\n")
+    with pytest.raises(
+        InputError, match=r"file, line 4 is not UTF-8 \(byte 0xe9 at column 4\); .* --errors skip"
+    ):
+        read(path, unit_bytes=unit_bytes)
+    lines, repairs = read(path, unit_bytes=unit_bytes, errors="skip")
+    assert lines == ["fine", "", "more", ""]
+    assert repairs.remarks() == [
+        f"lines that are not UTF-8, dropped: 2 ({path}, line 4; {path}, line 7)"
+    ]
+    lines, repairs = read(path, unit_bytes=unit_bytes, errors="replace")
+    assert lines == ["fine", "", "caf\ufffd au lait", "more", "", "\ufffd", ""]
+    assert repairs.summary() == {"lines_not_utf8_replaced": 2}
+    with pytest.raises(InputError, match=r'errors="ignore" is unknown; expected one of fail, skip'):
+        read(path, errors="ignore")
+
+
+def test_the_first_places_are_kept_and_all_are_counted(file):
+    path = file(b"\xff\n" * 99)
+    remarks = read(path, unit_bytes=9, errors="skip")[1].remarks()
+    assert remarks[1].startswith("lines that are not UTF-8, dropped: 99 (")
+    assert remarks[1].endswith("line 5; ...)")
+
+
+def test_control_characters_and_lone_returns_are_counted(file):
+    path = file("a\x00b\x0c\n\n\nc\td\r\ne\rf\n")
+    lines, repairs = read(path)
+    assert lines == ["a\x00b", "", "c\td", "e\rf", ""]
+    assert repairs.remarks() == [
+        f"control characters, which the tokenizer leaves out: 2 ({path}, line 1)",
+        f"carriage returns inside lines, read as white space: 1 ({path}, line 5)",
+    ]
+
+
+def test_a_line_without_end_is_read_in_parts(tmp_path):
+    path = tmp_path / "endless"
+    with path.open("wb") as file:
+        for _ in range(40):
+            file.write(b"word " * (1 << 18))  # 52 MB in one line
+    repairs = Repairs()
+    lengths = []
+    tracemalloc.start()
+    for unit in units([path], unit_bytes=1 << 22):
+        lengths += [len(line) for line in lines_of(unit, repairs=repairs)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6 * text_ranges.LONGEST_LINE
+    assert max(lengths) < text_ranges.LONGEST_LINE
+    assert sum(lengths) == 40 * 5 * (1 << 18) - (len(lengths) - 1)  # but for what it was cut at
+    assert repairs.remarks() == [
+        f"lines too long to be held in memory, cut at white space: 1 ({path}, line 1)"
+    ]
+
+
+def test_long_lines_are_cut_between_characters(file, monkeypatch):
+    monkeypatch.setattr(text_formats, "LONGEST_LINE", 32)
+    monkeypatch.setattr(text_ranges, "BLOCK", 8)
+    text = "\u4e2d\u6587" * 20
+    lines, repairs = read(file(f"short\n{text}\nnext{' ' * 100}blank\n"))
+    assert "".join(lines) == f"short{text}nextblank"
+    assert lines[-1] == "" and "" not in lines[:-1]
+    assert repairs.summary() == {"long_lines_cut": 2}
+
+
+def test_a_file_that_became_shorter(file):
+    found = units([file("a\n\n" * 100)], unit_bytes=100)
+    file("a\n\n" * 60)
+    with pytest.raises(InputError, match=r"file became \d+ bytes shorter while it was read"):
+        [list(lines_of(unit, repairs=Repairs())) for unit in found]
+
+
+def test_digest_and_fingerprint(file):
+    path = str(file("abc"))
+    assert digest(path) == {
+        "path": path,
+        "bytes": 3,
+        "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+    }
+    before = fingerprint(path)
+    assert before["bytes"] == 3 and fingerprint(path) == before
+    file("abcd")
+    assert fingerprint(path) != before
+
+
+def test_real_text(shared_data):
+    corpus = shared_data / "corpus"
+    for name, num_documents in {"wiki.txt": 599, "books.txt": 25, "wikiextractor": 37}.items():
+        whole, repairs = read(corpus / name)
+        assert whole.count("") == num_documents
+        assert repairs.summary() == {}
+        assert read(corpus / name, unit_bytes=30_000)[0] == whole

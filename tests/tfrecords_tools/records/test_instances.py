@@ -1,0 +1,128 @@
+import numpy as np
+import pytest
+
+from bert_keras.data.masking import Masker, MaskingPolicy
+from bert_keras.data.schema import PretrainingSchema
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tfrecords_tools.records.buckets import SpanTable
+from tfrecords_tools.records.instances import batches, cut, features, sequences_of
+
+VOCABULARY = Vocabulary((*SPECIAL_PIECES, *map(str, range(5, 50)), "##s"))
+PIECES = np.arange(100, dtype=np.uint16) % 45 + 5
+
+
+def table(*instances):
+    """Of (label, spans)."""
+    rows = [
+        (number, label, *span) for number, (label, spans) in enumerate(instances) for span in spans
+    ]
+    return SpanTable(*np.array(rows, np.int64).T)
+
+
+def laid_out(instances, *, masker=None, seed=1, **schema):
+    """The features of all records in one batch."""
+    schema = PretrainingSchema(10, masker.policy.max_predictions if masker else 0, **schema)
+    generator = np.random.default_rng(seed)
+    sequences = sequences_of(table(*instances), schema=schema, generator=generator)
+    pieces = np.concatenate(
+        [PIECES[s : s + n] for s, n in zip(sequences.starts, sequences.lengths, strict=True)]
+    )
+    return features(
+        sequences, pieces, schema=schema, vocabulary=VOCABULARY, masker=masker, generator=generator
+    )
+
+
+def test_cutting_takes_from_both_ends_of_the_longer():
+    pairs = 1000
+    starts, lengths = cut(
+        np.array([100, 500] * pairs),
+        np.array([100, 20] * pairs),
+        np.arange(0, 2 * pairs + 1, 2),
+        max_length=63,
+        generator=np.random.default_rng(1),
+    )
+    assert (lengths.reshape(-1, 2) == [40, 20]).all()
+    assert (starts[1::2] == 500).all()
+    assert 110 < starts[::2].min() < starts[::2].max() < 150
+    # 60 pieces are cut, each from the front with p = 1/2: five standard errors of the mean
+    assert starts[::2].mean() == pytest.approx(130, abs=5 * (60 / 4 / pairs) ** 0.5)
+
+
+def test_a_pair():
+    policy = MaskingPolicy(max_predictions=4, mask_share=1.0, random_share=0.0)
+    record = laid_out([(1, [(2, 5), (10, 12)])], masker=Masker(policy, VOCABULARY))
+    position = int(record["masked_lm_positions"][0, 0])
+    answer = int(record["masked_lm_ids"][0, 0])
+    whole = [2, 7, 8, 9, 3, 15, 16, 3, 0, 0]
+    assert record["masked_lm_weights"].tolist() == [[1, 0, 0, 0]]  # round(8 * .15)
+    assert answer == whole[position]
+    assert position in (1, 2, 3, 5, 6)
+    whole[position] = VOCABULARY.mask_id
+    assert record["input_ids"].tolist() == [whole]
+    assert record["segment_ids"].tolist() == [[0, 0, 0, 0, 0, 1, 1, 1, 0, 0]]
+    assert record["next_sentence_labels"].tolist() == [[1]]
+
+
+def test_documents_in_one_text_have_one_segment():
+    record = laid_out([(0, [(2, 5), (10, 12), (20, 21)])], has_labels=False)
+    assert record["input_ids"].tolist() == [[2, 7, 8, 9, 3, 15, 16, 3, 25, 3]]
+    assert record["segment_ids"].tolist() == [[0] * 10]
+    assert set(record) == {"input_ids", "input_mask", "segment_ids"}
+
+
+def test_several_pairs_in_a_record():
+    record = laid_out([(1, [(0, 1), (5, 6)]), (0, [(10, 11), (11, 12)])], max_sequences=3)
+    first = [2, 5, 3, 10, 3]
+    second = [2, 15, 3, 16, 3]
+    is_turned = record["input_ids"][0, 1] == 15
+    both = second + first if is_turned else first + second
+    assert record["input_ids"].tolist() == [both]
+    assert record["segment_ids"].tolist() == [[0, 0, 0, 1, 1] * 2]
+    assert record["position_ids"].tolist() == [[0, 1, 2, 3, 4] * 2]
+    assert record["sequence_ids"].tolist() == [[1] * 5 + [2] * 5]
+    assert record["next_sentence_positions"].tolist() == [[0, 5, 0]]
+    assert record["next_sentence_weights"].tolist() == [[1, 1, 0]]
+    assert record["next_sentence_labels"].tolist() == [[0, 1, 0] if is_turned else [1, 0, 0]]
+
+
+def test_pieces_that_a_segmenter_joined_are_masked_together():
+    policy = MaskingPolicy(
+        mask_rate=0.4, max_predictions=4, mask_share=1.0, random_share=0.0, unit="word"
+    )
+    schema = PretrainingSchema(10, 4, has_labels=False)
+    generator = np.random.default_rng(1)
+    size = len(VOCABULARY)
+    pieces = np.array([5, 6, 7 + size, 8 + size, 9, 10, 50], np.uint16)  # 5, 6-7-8, 9, 10-##s
+    words = {(1,), (2, 3, 4), (5,), (6, 7)}
+    seen = set()
+    for _ in range(50):
+        sequences = sequences_of(table((0, [(0, 7)])), schema=schema, generator=generator)
+        record = features(
+            sequences,
+            pieces,
+            schema=schema,
+            vocabulary=VOCABULARY,
+            masker=Masker(policy, VOCABULARY),
+            generator=generator,
+        )
+        chosen = record["masked_lm_positions"][0][record["masked_lm_weights"][0] > 0].tolist()
+        whole = [word for word in words if set(word) <= set(chosen)]
+        assert sorted(place for word in whole for place in word) == chosen
+        seen.update(whole)
+        ids = record["input_ids"][0].copy()
+        ids[chosen] = record["masked_lm_ids"][0][: len(chosen)]
+        assert ids.tolist() == [2, 5, 6, 7, 8, 9, 10, 50, 3, 0]
+    assert seen == words
+
+
+def test_batches_hold_every_record_once():
+    instances = [(n % 2, [(n, n + 2), (n + 2, n + 2 + n % 4)]) for n in range(1, 41) if n % 4]
+    schema = PretrainingSchema(20, 0, max_sequences=3)
+    sequences = sequences_of(table(*instances), schema=schema, generator=np.random.default_rng(1))
+    parts = list(batches(sequences, num_rows=4))
+    assert {part.num_rows for part in parts[:-1]} == {4}
+    assert sum(part.num_rows for part in parts) == sequences.num_rows
+    for name in ("starts", "lengths", "labels", "columns"):
+        whole = np.concatenate([getattr(part, name) for part in parts])
+        assert whole.tolist() == getattr(sequences, name).tolist()
+    assert np.concatenate([part.sizes for part in parts]).tolist() == sequences.sizes.tolist()

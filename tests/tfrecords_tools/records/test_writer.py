@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfrecords_tools.records.writer import framed, serialized, varints, write_records
+
+
+def features(generator, rows=50):
+    return {
+        "input_ids": generator.integers(0, 200_000, (rows, 40)),
+        "a_rather_long_name_of_a_feature": generator.integers(0, 2**32, (rows, 300)),
+        "weights": generator.random((rows, 7), np.float32),
+        "label": generator.integers(0, 2, (rows, 1)).astype(bool),
+        "small": np.zeros((rows, 3), np.int32),
+    }
+
+
+def test_bytes_equal_protobufs_own():
+    values = features(np.random.default_rng(1))
+    for row, given in enumerate(serialized(values)):
+        example = tf.train.Example()
+        for name in sorted(values):
+            feature = example.features.feature[name]
+            kind = feature.float_list if name == "weights" else feature.int64_list
+            kind.value.extend((values[name][row] + 0).tolist())
+        assert tf.train.Example.FromString(given) == example
+        assert given == example.SerializeToString(deterministic=True)
+
+
+def test_varints():
+    data, used = varints(np.array([[0, 127, 128], [300, 2**32 - 1, 1]]))
+    assert [row[counts].tobytes() for row, counts in zip(data, used, strict=True)] == [
+        b"\x00\x7f\x80\x01",
+        b"\xac\x02\xff\xff\xff\xff\x0f\x01",
+    ]
+
+
+def test_files_equal_tensorflows_own(tmp_path):
+    records = serialized(features(np.random.default_rng(2)))
+    records += [b"four", b"five5", bytes(range(256)) * 9]
+    with tf.io.TFRecordWriter(str(tmp_path / "theirs")) as writer:
+        for record in records:
+            writer.write(record)
+    assert write_records(tmp_path / "ours", [records[:20], records[20:]]) == len(records)
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+
+
+def test_checksum_of_a_known_message():
+    head = framed([b"123456789"])
+    crc = 0xE3069283  # the published check value of CRC-32C
+    masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) % 2**32
+    assert head[-4:] == masked.to_bytes(4, "little")
+
+
+def test_a_batch_of_nothing(tmp_path):
+    assert write_records(tmp_path / "none", []) == 0
+    with pytest.raises(StopIteration):
+        next(tf.data.TFRecordDataset([str(tmp_path / "none")]).as_numpy_iterator())

@@ -1,0 +1,137 @@
+import pickle
+import time
+
+import pytest
+
+from bert_keras.errors import InputError
+from tfrecords_tools.text import sentences as module
+from tfrecords_tools.text.sentences import sentences, splitter
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ["One sentence without an end"],
+        ["It ends.", "It begins!", "Does it?", "Yes...", "So it does."],
+        ["He said “No.”", "“Why?” she asked.", "(Nobody knew.)"],
+        ['"Stop!" he cried.', '"No. Never. Go away." she said.', "He went."],
+        ["Mr. Smith met Dr. Jones on Jan. 5 at St. Paul's.", "End."],
+        ["J. R. R. Tolkien wrote.", "It was I.", "Then he slept."],
+        ["He works at U.S. Steel in the U.S.", "He likes it.", "At 5 p.m. Mr. Jones left."],
+        ["It cost 3.50 dollars, e.g. this.", "É was next.", "See https://a.b/c.d?e=f.", "So."],
+        ["A ... pause, and more."],
+        ["So it was.[1][2]", "Then it was not."],
+        ["Olaf (born c. 995 in Oslo) was king.", "He died."],
+    ],
+    ids=lambda sentences: sentences[0],
+)
+def test_english(expected):
+    assert splitter("en")(" ".join(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        ("zh", ["他走了。", "「好。」", "终"]),
+        ("ja", ["日本です。", "東京！", "「はい。」", "終"]),
+        ("hi", ["यह एक वाक्य है।", "यह दूसरा है।", "क्या?"]),
+        ("ar", ["هل هذا سؤال؟", "نعم.", "هذه جملة!", "وهذه؟"]),
+        ("de", ["Am 5. Mai kam z.B. Herr Dr. Müller.", "Er ging."]),
+    ],
+)
+def test_other_languages(language, expected):
+    joined = ("" if language in ("zh", "ja") else " ").join(expected)
+    assert splitter(language)(joined) == expected
+
+
+def test_a_long_quotation_is_split_and_its_marks_stay_with_their_sentences():
+    expected = [
+        "He rose.",
+        "“Now hear me well.",
+        *(f"Word {n} of the many words in it." for n in range(12)),
+        "She said: ‘No.’",
+        "‘Never?’ he asked.",
+        "Am I heard?” he cried.",
+        "“Yes!” they said.",
+    ]
+    assert sentences(" ".join(expected)) == expected
+    assert sentences(" ".join(expected).translate(str.maketrans("“”‘’", "\"\"''"))) == [
+        each.translate(str.maketrans("“”‘’", "\"\"''")) for each in expected
+    ]
+
+
+def test_a_short_quotation_stays_whole():
+    line = "“Go. Run. Hide.” He went."
+    assert sentences(line) == ["“Go. Run. Hide.”", "He went."]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "  A b.  C d?\u3000E   f. g. H.”  ",
+        "A\u00a0b.\u00a0C d.\u2028E\u0085f. \x1cG.\tH",
+        "So said I\u00a0. And no more.",  # sentencex alone panics here
+        "\x00. A b. \x00 \u200b. \ufeff C",
+        "... !!! ??? . . . 。。",
+        "1. One. 2. Two. * a * b a) c b) d",
+        "(A b. (C d. [E f. {G h. “I j. ‘K l. «M n. 「O p.",
+        "🙂. É. ß! ﬁ? 日。\u0301. A",
+    ],
+)
+def test_nothing_is_lost(line, monkeypatch):
+    for window, long in [(2000, 300), (7, 3), (1, 1)]:
+        monkeypatch.setattr(module, "WINDOW", window)
+        monkeypatch.setattr(module, "LONG_QUOTATION", long)
+        found = sentences(line)
+        assert "".join("".join(found).split()) == "".join(line.split())
+        assert all(each == each.strip() != "" for each in found)
+
+
+def test_windows_change_nothing_where_sentences_are_short(monkeypatch):
+    expected = [f"Sentence {n} of Mr. Smith cost {n}.50 dollars." for n in range(40)]
+    monkeypatch.setattr(module, "WINDOW", 120)
+    assert sentences(" ".join(expected)) == expected
+
+
+def test_a_window_without_an_end_is_cut_between_words(monkeypatch):
+    monkeypatch.setattr(module, "WINDOW", 20)
+    assert sentences("one two three four five six seven") == [
+        "one two three four",
+        "five six seven",
+    ]
+    assert sentences("a" * 50 + " so. Then no.") == ["a" * 50, "so.", "Then no."]
+
+
+@pytest.mark.parametrize(
+    "unit", ["日本です。", "“No. Yes. ", "word ", "a", "Mr. X. ", "「日。」", "?!", ". ", "(A b. "]
+)
+def test_time_grows_with_the_length_alone(unit):
+    def seconds(size):
+        start = time.process_time()
+        sentences(unit * (size // len(unit)))
+        return time.process_time() - start
+
+    seconds(20_000)
+    assert seconds(400_000) < 3  # a line without windows takes minutes
+
+
+def test_lines_as_they_are():
+    assert splitter("lines")(" A b. C d. ") == ["A b. C d."]
+    assert splitter("lines")("  ") == []
+    assert splitter("en")("  ") == splitter("en")("") == []
+
+
+def test_splitters_travel_to_other_processes():
+    for name in ("en", "lines"):
+        assert pickle.loads(pickle.dumps(splitter(name)))("A.") == ["A."]
+
+
+def test_a_function_of_ones_own(tmp_path, monkeypatch):
+    (tmp_path / "own_rules.py").write_text("def halves(line): return line.split('|')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert splitter("own_rules:halves")("a.b|c") == ["a.b", "c"]
+
+
+def test_an_unknown_language_is_not_taken_for_english():
+    with pytest.raises(InputError, match=r"no sentence rules for 'jp'; expected lines, module:"):
+        splitter("jp")

@@ -1,0 +1,83 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tfrecords_tools.text.store import TokenStore, TokenWriter, joined, piece_dtype
+
+DTYPE = piece_dtype(1000)
+
+
+def written(folder, documents, dtype=DTYPE):
+    folder.mkdir()
+    writer = TokenWriter(folder, dtype=dtype)
+    for sentences in documents:
+        for sentence in sentences:
+            writer.add(np.array(sentence, np.int32), np.array([len(sentence)]))
+        writer.end_document()
+    writer.close()
+    return folder
+
+
+def read(folder, dtype=DTYPE):
+    store = TokenStore(folder, dtype=dtype)
+    documents = []
+    for number in range(store.num_documents):
+        first, last = store.documents(number, number + 1)
+        bounds = store.sentences(first, last).tolist()
+        documents.append(
+            [
+                np.frombuffer(store.pieces(start, end), dtype).tolist()
+                for start, end in pairwise(bounds)
+            ]
+        )
+    counts = (store.num_documents, store.num_sentences, store.num_pieces)
+    return documents, counts
+
+
+CORPUS = [[[1, 2, 3], [4]], [[5, 6]], [[7], [8, 9], [999]]]
+
+
+def test_what_was_written_is_read(tmp_path):
+    assert read(written(tmp_path / "a", CORPUS)) == (CORPUS, (3, 6, 10))
+
+
+def test_empty_sentences_and_documents_leave_nothing(tmp_path):
+    given = [[], [[], [1], []], [[]], [[2]]]
+    assert read(written(tmp_path / "a", given)) == ([[[1]], [[2]]], (2, 2, 2))
+    assert read(written(tmp_path / "b", [])) == ([], (0, 0, 0))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3])
+def test_parts_join_to_the_whole(tmp_path, cut):
+    parts = [CORPUS[:cut], [], CORPUS[cut:]]
+    folders = [written(tmp_path / str(n), part) for n, part in enumerate(parts)]
+    joined(folders, tmp_path / "whole")
+    assert read(tmp_path / "whole") == (CORPUS, (3, 6, 10))
+
+
+def test_many_sentences_join_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("tfrecords_tools.text.store._COPIED_AT_ONCE", 3)
+    documents = [[[number]] * (number % 5 + 1) for number in range(40)]
+    folders = [written(tmp_path / "0", documents[:7]), written(tmp_path / "1", documents[7:])]
+    joined(folders, tmp_path / "whole")
+    assert read(tmp_path / "whole")[0] == documents
+
+
+def test_the_smallest_type_that_holds_the_ids():
+    assert piece_dtype(65_536) == np.uint16
+    assert piece_dtype(65_537) == np.uint32
+
+
+@pytest.mark.parametrize("together", [1, 2, 3, 8])
+def test_many_documents_at_once(tmp_path, together):
+    sentences = [[1, 2], [], [3], [], [], [4, 5, 6], [7]]
+    opens = np.array([True, False, False, True, True, False, True])
+    (tmp_path / "a").mkdir()
+    writer = TokenWriter(tmp_path / "a", dtype=DTYPE)
+    for start in range(0, len(sentences), together):
+        part = sentences[start : start + together]
+        ids = np.array([number for sentence in part for number in sentence], np.int32)
+        writer.add(ids, np.array([len(each) for each in part]), opens[start : start + together])
+    writer.close()
+    assert read(tmp_path / "a") == ([[[1, 2], [3]], [[4, 5, 6]], [[7]]], (3, 4, 7))

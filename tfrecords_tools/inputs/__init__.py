@@ -1,0 +1,1 @@
+"""Files, folders, TFDS names in; units of work and lines of text out."""

@@ -1,0 +1,128 @@
+"""Files, folders, globs and TFDS names come in; units of work, then lines of text, go out.
+
+A unit is a piece of the corpus that one job reads. What all units give, in their order, is the
+corpus, wherever it was cut: a document is never divided between two of them.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import ModuleType
+
+from bert_keras.errors import InputError
+from bert_keras.progress import progress
+from tfrecords_tools.inputs import places as named
+from tfrecords_tools.inputs import tfds_examples
+from tfrecords_tools.inputs.decoding import ERRORS
+from tfrecords_tools.inputs.formats import recognised
+from tfrecords_tools.inputs.parquet_rows import row_group_parts, rows
+from tfrecords_tools.inputs.parts import Part, Unit, grouped
+from tfrecords_tools.inputs.repairs import Place, Repairs
+from tfrecords_tools.inputs.text_formats import articles, json_lines, plain
+from tfrecords_tools.inputs.text_ranges import CUTS
+
+_UNIT_BYTES = 1 << 20  # of a corpus that is read by one process: how often its bar moves
+READERS: dict[str, Callable[..., Iterator[list[str]]]] = {
+    "text": plain,
+    "wikiextractor": articles,
+    "jsonl": json_lines,
+    "parquet": rows,
+    "tfds": tfds_examples.examples,
+}
+
+
+def units(
+    places: Sequence[str | os.PathLike], *, unit_bytes: int, text_field: str = "text"
+) -> list[Unit]:
+    """The corpus cut into pieces of about `unit_bytes`, in a fixed order.
+
+    Raises InputError where a place does not exist or a file is no text.
+    """
+    parts = (
+        part
+        for path in named.files(places)
+        for part in _parts(path, unit_bytes=unit_bytes, text_field=text_field)
+    )
+    return grouped(parts, unit_bytes=unit_bytes)
+
+
+def lines_of(unit: Unit, *, repairs: Repairs, errors: str = "fail") -> Iterator[str]:
+    """The lines of text, stripped; "" once behind every document, as at the end of every file.
+
+    What is dropped or mended is counted in `repairs`. Raises InputError for what cannot be read,
+    and, with `errors` "fail" (not "skip", "replace"), for a line that is not UTF-8.
+    """
+    if errors not in ERRORS:
+        raise InputError(f'errors="{errors}" is unknown; expected one of {", ".join(ERRORS)}')
+    for part in unit:
+        if not part.num_bytes:
+            repairs.note("empty_files", Place(part.path, 1))
+            continue
+        num_lines, is_open = 0, False
+        for texts in READERS[part.format](part, repairs=repairs, errors=errors):
+            for text in texts:
+                if text:
+                    yield text
+                    num_lines += 1
+                    is_open = True
+                elif is_open:
+                    yield ""
+                    is_open = False
+        if is_open:
+            yield ""
+        repairs.note_text(part.path, num_lines)
+
+
+def inputs(units: Iterable[Unit]) -> list[str]:
+    """The files and splits that units are of, each once, in their order."""
+    return list(dict.fromkeys(part.path for unit in units for part in unit))
+
+
+def fingerprint(path: str) -> dict:
+    """What tells without reading that an input was changed: `path`, `bytes`, `modified` (ns)."""
+    return _home(path).fingerprint(path)
+
+
+def digest(path: str) -> dict:
+    """What the manifest says of an input: `path`, `bytes`, `sha256`."""
+    return _home(path).digest(path)
+
+
+def _home(path: str) -> ModuleType:
+    return tfds_examples if path.startswith(named.TFDS) else named
+
+
+def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Part]:
+    """The parts of one file; an empty one, too, has a part, which says so when it is read."""
+    if path.startswith(named.TFDS):
+        return tfds_examples.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
+    size = named.fingerprint(path)["bytes"]
+    kind = recognised(path)
+    if kind == "parquet":
+        return row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
+    step = unit_bytes if kind in CUTS else max(1, size)
+    return (
+        Part(path, kind, start, min(start + step, size), min(step, size - start), text_field)
+        for start in range(0, max(1, size), step)
+    )
+
+
+def lines(places: Sequence[str | os.PathLike], *, stage: str) -> Iterator[str]:
+    """The lines of a whole corpus behind a progress bar; InputError where it holds no text."""
+    repairs, found = Repairs(), units(places, unit_bytes=_UNIT_BYTES)
+    total = sum(part.num_bytes for unit in found for part in unit)
+    with progress(stage=stage, unit="B", total=total) as bar:
+        for unit in found:
+            yield from lines_of(unit, repairs=repairs)
+            bar.update(sum(part.num_bytes for part in unit))
+    repairs.expect_text()
+
+
+def documents(places: Sequence[str | os.PathLike], *, stage: str) -> Iterator[list[str]]:
+    """The lines of each document."""
+    document: list[str] = []
+    for line in lines(places, stage=stage):
+        if line:
+            document.append(line)
+        else:
+            yield document
+            document = []

@@ -1,0 +1,93 @@
+"""The first bytes of a file come in; the name of its format goes out, or what to do about it."""
+
+import json
+import re
+from pathlib import PurePosixPath
+
+from bert_keras.errors import InputError
+from bert_keras.storage import open_file
+from tfrecords_tools.inputs.compression import OPENERS, compression_of, opened
+
+HEAD = 1 << 16  # bytes that a format is recognised by
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_JSON_NAMES = {".json", ".jsonl", ".ndjson", ".jsonlines"}
+_CONTROLS = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
+_TO_UTF8 = "convert it first (iconv -f {} -t UTF-8 FILE > NEW)"
+
+_REFUSED = [  # what a file begins with, what it is then, what to do
+    (rb"\xff\xfe\0\0|\0\0\xfe\xff", "UTF-32 text", _TO_UTF8.format("UTF-32")),
+    (rb"\xff\xfe|\xfe\xff", "UTF-16 text", _TO_UTF8.format("UTF-16")),
+    (rb"%PDF-", "a PDF", "extract its text first (pdftotext)"),
+    (rb"\{\\rtf", "RTF", "save it as text"),
+    (rb"PK\x03\x04", "a ZIP archive or an office document", "unpack it, or save it as text"),
+    (rb".{257}ustar", "a tar archive", "unpack it and name the folder"),
+    (rb"ARROW1|\xff{4}", "an Arrow file", "save it as parquet (Dataset.to_parquet)"),
+    (rb"7z\xbc\xaf|\x04\x22\x4d\x18", "compressed in a way not read here", "use gz, bz2, xz, zst"),
+    (rb"\s*<(!doctype\s+html|html\b|head\b|body\b)", "a web page", "extract its text first"),
+    (rb"\s*<mediawiki\b", "a Wikipedia dump", "extract its text first (wikiextractor)"),
+    (rb"\s*<\?xml\b", "XML", "extract its text first"),
+    (rb"version https://git-lfs", "a note of Git LFS", "fetch the file itself (git lfs pull)"),
+]
+_REFUSALS = [(re.compile(bytes_, re.I | re.S), what, todo) for bytes_, what, todo in _REFUSED]
+
+
+def recognised(path: str) -> str:
+    """`parquet`, `text`, `jsonl` or `wikiextractor`; the last three with `.gz`, `.zst` and so on.
+
+    Content decides; the name only where a file of JSON lines is damaged from its first line on.
+    Raises InputError for what is no text.
+    """
+    with open_file(path) as file:
+        head = file.read(HEAD)
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    compression = compression_of(head)
+    if compression:
+        with opened(path, compression) as file:
+            head = file.read(HEAD)
+    return ".".join(filter(None, (_text_format(path, head), compression)))
+
+
+def _text_format(path: str, head: bytes) -> str:
+    _refuse(path, head)
+    if path.endswith(".parquet") and head:
+        raise InputError(f"{path} is no parquet file, whatever its name says; fetch it again")
+    start = head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    suffixes = [each for each in PurePosixPath(path).suffixes if each[1:] not in OPENERS]
+    is_named_json = bool(suffixes) and suffixes[-1].lower() in _JSON_NAMES
+    if start.startswith(b"<doc id="):
+        return "wikiextractor"
+    if is_named_json and start.startswith(b"["):
+        raise InputError(
+            f"{path} holds one JSON list; expected an object on each line (jq -c '.[]' FILE > NEW)"
+        )
+    if is_named_json or _is_json_object(start):
+        return "jsonl"
+    return "text"
+
+
+def _is_json_object(start: bytes) -> bool:
+    line, end, _ = start.partition(b"\n")
+    if not line.startswith(b"{"):
+        return False
+    if not end and len(start) > HEAD // 2:  # the first object is longer than what was read
+        return re.match(rb'\{\s*"[^"]*"\s*:', line) is not None
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _refuse(path: str, head: bytes) -> None:
+    for pattern, what, todo in _REFUSALS:
+        if pattern.match(head):
+            raise InputError(f"{path} is {what}; expected UTF-8 text: {todo}")
+    nulls = head.count(b"\0")
+    if nulls > len(head) // 4:
+        raise InputError(
+            f"{path} is UTF-16 text or no text; expected UTF-8 text: {_TO_UTF8.format('UTF-16')}"
+        )
+    controls = len(head) - len(head.translate(None, _CONTROLS))
+    if controls > max(8, len(head) // 20):
+        raise InputError(f"{path} is no text: {controls:,} of its first {len(head):,} bytes are "
+                         "control characters; expected UTF-8 text")  # fmt: skip

@@ -1,0 +1,107 @@
+"""A parquet file comes in; parts of its row groups, and the text of their rows, go out."""
+
+import contextlib
+from collections.abc import Iterator
+from itertools import pairwise
+
+from bert_keras.errors import InputError
+from bert_keras.storage import open_file
+from tfrecords_tools.inputs.decoding import Decoder
+from tfrecords_tools.inputs.parts import Part
+from tfrecords_tools.inputs.repairs import Repairs
+
+_BUFFER = 1 << 20  # bytes; a column is read through it instead of whole
+_BATCH = 1 << 20  # bytes of text decoded at once, about ...
+_MOST_ROWS = 128  # ... of rows like most; where texts repeat, they are stored once and look small
+
+
+def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Part]:
+    """Row groups that stand together, up to `unit_bytes` of text as it is stored.
+
+    Raises InputError where the file is damaged or has no column of text named `text_field`.
+    """
+    with _opened(path) as file:
+        column = _text_column(path, file, text_field)
+        metadata = file.metadata
+        sizes = [
+            metadata.row_group(number).column(column).total_compressed_size
+            for number in range(metadata.num_row_groups)
+        ]
+    starts, size = [0], 0
+    for number, more in enumerate(sizes):
+        if number > starts[-1] and size + more > unit_bytes:
+            starts.append(number)
+            size = 0
+        size += more
+    for start, end in pairwise([*starts, len(sizes)]):
+        yield Part(path, "parquet", start, end, sum(sizes[start:end]), text_field)
+
+
+def rows(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
+    """The text of a row is a document; a blank line in it is none of its ends."""
+    import pyarrow as pa
+
+    decoder = Decoder(part.path, repairs, errors, noun="row")
+    with _opened(part.path) as file:
+        groups = [file.metadata.row_group(number) for number in range(part.end)]
+        number = 1 + sum(group.num_rows for group in groups[: part.start])
+        num_rows = max(1, sum(group.num_rows for group in groups[part.start :]))
+        column = _text_column(part.path, file, part.text_field)
+        num_bytes = sum(
+            group.column(column).total_uncompressed_size for group in groups[part.start :]
+        )
+        for batch in file.iter_batches(
+            batch_size=max(1, min(_MOST_ROWS, _BATCH * num_rows // max(1, num_bytes))),
+            row_groups=range(part.start, part.end),
+            columns=[part.text_field],
+            use_threads=False,
+        ):
+            texts = batch.column(0)
+            if pa.types.is_dictionary(texts.type):
+                texts = texts.dictionary_decode()
+            for text in texts.cast(pa.large_binary()).to_pylist():
+                yield from decoder.document(text or b"", number)
+                number += 1
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator:
+    """The file as pyarrow's; what pyarrow cannot read is an InputError."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise InputError(
+            f'{path} is parquet, read by pyarrow; install it: pip install "bert-keras[parquet]"'
+        ) from error
+    try:
+        with (
+            open_file(path) as file,
+            parquet.ParquetFile(
+                file, buffer_size=_BUFFER, pre_buffer=False, page_checksum_verification=True
+            ) as table,
+        ):
+            yield table
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise InputError(f"{path} is damaged or cut short ({error}); fetch it again") from error
+
+
+def _text_column(path: str, file, text_field: str) -> int:
+    """The number of the column among those stored."""
+    import pyarrow as pa
+
+    schema = file.schema_arrow
+    if schema.names.count(text_field) != 1:
+        raise InputError(
+            f'{path} has no column "{text_field}", only {", ".join(schema.names)}; say which one '
+            "holds the text with --text-field"
+        )
+    kind = schema.field(text_field).type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if not pa.types.is_binary(kind) and "string" not in str(kind) and "binary" not in str(kind):
+        raise InputError(f'{path}: the column "{text_field}" holds {kind}, not text')
+    stored = [file.schema.column(number).path for number in range(len(file.schema))]
+    return stored.index(text_field)

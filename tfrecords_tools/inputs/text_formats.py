@@ -1,0 +1,111 @@
+"""A part of a text file comes in; its stripped lines go out in lists, "" where a document ends."""
+
+import html
+import json
+import re
+from collections.abc import Iterator
+
+from bert_keras.storage import open_file
+from tfrecords_tools.inputs.compression import opened
+from tfrecords_tools.inputs.decoding import Decoder
+from tfrecords_tools.inputs.formats import BYTE_ORDER_MARK
+from tfrecords_tools.inputs.parts import Part
+from tfrecords_tools.inputs.repairs import Repairs
+from tfrecords_tools.inputs.text_ranges import CUTS, LONGEST_LINE, blocks, snapped
+
+LONGEST_RECORD = 1 << 25  # bytes; a line of JSON cannot be read in parts
+_TITLE = re.compile(r'title="(.*)"')
+
+
+def plain(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
+    """A line is a paragraph or a sentence, a blank line ends a document."""
+    held = _bytes(part)
+    decoder = Decoder(part.path, repairs, errors, start=held.start)
+    for block, line_part, number in _numbered_blocks(part, held, longest=LONGEST_LINE):
+        if line_part == 1:
+            repairs.note("long_lines_cut", decoder.place(number))
+        lines = decoder.lines(block, number)
+        # white space inside a line that was cut is no blank line
+        yield [line for line in lines if line] if line_part else lines
+
+
+def articles(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
+    """wikiextractor's text: `<doc id= url= title=>`, the title, paragraphs, `</doc>`.
+
+    An article is a document and a blank line in it is none of its ends. The line that repeats the
+    title is left out: it is no sentence, and wikiextractor's JSON does not have it either.
+    """
+    title = None
+    for lines in plain(part, repairs=repairs, errors=errors):
+        texts = []
+        for line in lines:
+            if line.startswith("<doc id="):
+                found = _TITLE.search(line)
+                title = html.unescape(found[1]) if found else None
+                texts.append("")
+            elif line == "</doc>":
+                texts.append("")
+            elif line:
+                if line != title:
+                    texts.append(line)
+                title = None
+        yield texts
+
+
+def json_lines(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
+    """An object on each line, whose text is a document; a blank line in it is none of its ends."""
+    held = _bytes(part)
+    decoder = Decoder(part.path, repairs, errors, start=held.start)
+    for block, line_part, number in _numbered_blocks(part, held, longest=LONGEST_RECORD):
+        if line_part == 1:
+            decoder.drop(number, f"is longer than {LONGEST_RECORD:,} bytes")
+        if not line_part:
+            for place, line in enumerate(block.removesuffix(b"\n").split(b"\n"), number):
+                if line.strip():
+                    yield from _record(line, place, decoder, part.text_field)
+
+
+def _record(line: bytes, number: int, decoder: Decoder, text_field: str) -> Iterator[list[str]]:
+    source = decoder.text(line, number)
+    if source is None:
+        return
+    try:
+        record = json.loads(source)
+    except (ValueError, RecursionError) as error:
+        decoder.drop(number, f"is not a JSON object ({error})")
+        return
+    if not isinstance(record, dict):
+        decoder.drop(number, "is not a JSON object")
+    elif text_field not in record:
+        fields = ", ".join(record) or "none"
+        decoder.drop(number, f'has no field "{text_field}", only {fields} (see --text-field)')
+    elif not isinstance(record[text_field], str | None):
+        kind = type(record[text_field]).__name__
+        decoder.drop(number, f'has a "{text_field}" that is no text but a {kind}')
+    else:
+        # JSON can spell half of a surrogate pair; as bytes it is treated as any other bad UTF-8
+        text = (record[text_field] or "").encode("utf-8", "surrogatepass")
+        yield from decoder.document(text, number)
+
+
+def _bytes(part: Part) -> range:
+    """What to read of the file: from the part's first document to the next part's."""
+    if part.compression:
+        return range(0)
+    with open_file(part.path) as file:
+        size = file.seek(0, 2)
+        return snapped(file, part.start, part.end, size=size, cuts=CUTS[part.format])
+
+
+def _numbered_blocks(part: Part, held: range, *, longest: int) -> Iterator[tuple[bytes, int, int]]:
+    """Blocks of lines with the number of their first line, counted from the first of the part."""
+    if not part.compression and not held:
+        return
+    num_bytes = None if part.compression else len(held)
+    number, mark = 1, b"" if held.start else BYTE_ORDER_MARK
+    with opened(part.path, part.compression) as file:
+        file.seek(held.start)
+        for block, line_part in blocks(file, num_bytes=num_bytes, longest=longest):
+            yield block.removeprefix(mark), line_part, number
+            number += block.count(b"\n")
+            mark = b""

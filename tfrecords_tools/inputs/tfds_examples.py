@@ -1,0 +1,159 @@
+"""The name of a TensorFlow dataset comes in; parts of its splits, and their texts, go out.
+
+A name is `tfds:NAME[/CONFIG][:VERSION][?split=SPLIT]`, as in `tfds:wikipedia/20230601.en`; or
+`tfds:FOLDER`, a prepared dataset's own. A split is written as TFDS writes it: `train[:10%]`.
+"""
+
+import os
+from collections.abc import Iterator
+
+from bert_keras.errors import InputError
+from bert_keras.quiet import import_tensorflow
+from bert_keras.storage import is_remote
+from tfrecords_tools.inputs import places
+from tfrecords_tools.inputs.decoding import Decoder
+from tfrecords_tools.inputs.parts import Part
+from tfrecords_tools.inputs.repairs import Repairs
+
+_PARTS_OF_SHARD = 8  # at most: to begin inside a shard, what stands before is read and left
+_BATCH = 64  # examples
+
+
+def example_parts(place: str, *, unit_bytes: int, text_field: str) -> Iterator[Part]:
+    """Examples that stand together, up to `unit_bytes` as they are stored."""
+    builder, split = _opened(place)
+    _expect_text(place, builder, text_field)
+    name = _full_name(place, builder)
+    for chosen in _slices(place, builder, split):
+        info = builder.info.splits[chosen.splitname]
+        path = f"{name}?split={chosen.splitname}"
+        last = info.num_examples if chosen.to is None else chosen.to
+        mean = info.num_bytes / max(1, info.num_examples)
+        shard_end = 0
+        for shard in info.shard_lengths:
+            shard_start, shard_end = shard_end, shard_end + shard
+            step = max(1, int(unit_bytes / max(1, mean)), -(-shard // _PARTS_OF_SHARD))
+            for start in range(shard_start, shard_end, step):
+                begin = max(start, chosen.from_ or 0)
+                end = min(start + step, shard_end, last)
+                if begin < end:
+                    size = max(1, round(mean * (end - begin)))
+                    yield Part(path, "tfds", begin, end, size, text_field)
+
+
+def examples(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
+    """The text of an example is a document; a blank line in it is none of its ends."""
+    builder, split = _opened(part.path)
+    import tensorflow_datasets as tfds
+
+    texts = builder.as_dataset(
+        split=tfds.core.ReadInstruction(split, from_=part.start, to=part.end, unit="abs"),
+        decoders=tfds.decode.PartialDecoding({part.text_field: True}),
+        read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
+    )
+    decoder = Decoder(part.path, repairs, errors, noun="example")
+    number = part.start + 1
+    for batch in texts.map(lambda example: example[part.text_field]).batch(_BATCH):
+        for text in batch.numpy():
+            yield from decoder.document(text, number)
+            number += 1
+
+
+def fingerprint(place: str) -> dict:
+    """The `bytes` of a split's files, and when the latest of them was `modified` (ns)."""
+    builder, split = _opened(place)
+    found = [places.fingerprint(str(path)) for path in builder.info.splits[split].filepaths]
+    return {
+        "path": place,
+        "bytes": sum(each["bytes"] for each in found),
+        "modified": max(each["modified"] for each in found),
+    }
+
+
+def digest(place: str) -> dict:
+    """`sha256` is that of TFDS's own description: name, version, shards, their lengths and sizes.
+
+    Not of the examples: TFDS writes a version once and never changes it.
+    """
+    builder, split = _opened(place)
+    info = builder.info.splits[split]
+    described = places.digest(os.path.join(builder.data_dir, "dataset_info.json"))
+    return {
+        "path": f"{_full_name(place, builder)}?split={split}",
+        "bytes": fingerprint(place)["bytes"],
+        "sha256": described["sha256"],
+        "examples": info.num_examples,
+    }
+
+
+def _opened(place: str):
+    """The builder of a prepared dataset, and the split that the name asks for."""
+    try:
+        import_tensorflow()
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise InputError(
+            f'{place} is read by tensorflow-datasets; install it: pip install "bert-keras[tfds]"'
+        ) from error
+    name, _, query = place.removeprefix(places.TFDS).partition("?")
+    option, _, split = query.partition("=")
+    if query and (option != "split" or not split):
+        raise InputError(f"{place} is no name of a dataset; expected tfds:{name}?split=SPLIT")
+    try:
+        if _is_folder(name):
+            builder = tfds.builder_from_directory(name)
+        else:
+            builder = tfds.builder(name, data_dir=os.environ.get("TFDS_DATA_DIR"))
+    except (ValueError, AssertionError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(
+            f"{place} is not known to TFDS ({reason}); expected tfds:NAME/CONFIG:VERSION with "
+            "TFDS_DATA_DIR set, or tfds:FOLDER of a prepared dataset"
+        ) from error
+    if not builder.info.splits:
+        raise InputError(
+            f"{place} is not prepared in {builder.data_dir}; run `tfds build {name}`, or set "
+            "TFDS_DATA_DIR to where it is"
+        )
+    if not split and len(builder.info.splits) > 1:
+        names = ", ".join(builder.info.splits)
+        raise InputError(f"{place} has the splits {names}; say which: tfds:{name}?split=SPLIT")
+    return builder, split or next(iter(builder.info.splits))
+
+
+def _is_folder(name: str) -> bool:
+    return is_remote(name) or os.path.isfile(os.path.join(name, "dataset_info.json"))
+
+
+def _full_name(place: str, builder) -> str:
+    """With config and version, so that every job opens the same."""
+    name = place.removeprefix(places.TFDS).partition("?")[0]
+    if not _is_folder(name):
+        name = ":".join(builder.info.full_name.rsplit("/", 1))
+    return f"{places.TFDS}{name}"
+
+
+def _slices(place: str, builder, split: str) -> list:
+    """What `split` means: splits by name, each from one example to another."""
+    import tensorflow_datasets as tfds
+
+    try:
+        return tfds.core.ReadInstruction.from_spec(split).to_absolute(builder.info.splits)
+    except (ValueError, AssertionError, KeyError) as error:
+        names = ", ".join(builder.info.splits)
+        raise InputError(
+            f"{place} asks for the split {split}; expected one of {names}, or a part of one such "
+            "as train[:10%]"
+        ) from error
+
+
+def _expect_text(place: str, builder, text_field: str) -> None:
+    features = dict(builder.info.features or {})
+    if text_field not in features:
+        raise InputError(
+            f'{place} has no feature "{text_field}", only {", ".join(sorted(features))}; say which '
+            "one holds the text with --text-field"
+        )
+    feature = features[text_field]
+    if feature.shape != () or feature.tf_dtype.name != "string":
+        raise InputError(f'{place}: the feature "{text_field}" holds {feature}, not text')

@@ -1,0 +1,1 @@
+"""A corpus or records in; what is in them, and what is wrong, out."""

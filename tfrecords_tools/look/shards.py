@@ -1,0 +1,135 @@
+"""Record files and the manifests beside them come in; what became of the files goes out, in words.
+
+Only names, sizes and digests are looked at here; what the records hold is the business of `verify`.
+"""
+
+import glob
+import os
+import struct
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import google_crc32c
+
+from bert_keras.data.schema import PretrainingSchema
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.inputs.places import digest
+from tfrecords_tools.manifest import MANIFEST, Manifest, Shard
+
+SUFFIX = ".tfrecord"
+
+
+def holds_records(place: str | os.PathLike) -> bool:
+    """Whether a file, folder or pattern is of records and not of text: by name, or by content.
+
+    A TFRecord file begins with the length of a record, 8 bytes, and its masked CRC-32C
+    (tensorflow/core/lib/io/record_writer.h).
+    """
+    place = os.fspath(place)
+    if os.path.isdir(place):
+        return any(name.endswith(SUFFIX) for name in os.listdir(place))
+    if SUFFIX in os.path.basename(place):
+        return True
+    files = [place] if os.path.isfile(place) else sorted(filter(os.path.isfile, glob.glob(place)))
+    if not files:
+        return False
+    with open(files[0], "rb") as file:
+        head = file.read(12)
+    if len(head) < 12:
+        return False
+    checksum = google_crc32c.value(head[:8])
+    masked = ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return struct.unpack("<I", head[8:])[0] == masked
+
+
+class Shards:
+    """The files that were named, and what the manifests of their folders promise of them.
+
+    Digests are computed beside other work, a file at a time: `start` one, and ask `faults` later.
+    """
+
+    def __init__(self, files: Sequence[str], *, whole_folders: Iterable[str | os.PathLike]):
+        self.files = list(files)
+        self.manifests = {
+            folder: manifest
+            for folder in sorted({Path(file).parent for file in files})
+            if (manifest := Manifest.of_folder(folder))
+        }
+        self._whole_folders = {Path(folder) for folder in whole_folders}
+        self._sizes = {file: os.path.getsize(file) for file in files}
+        self._digests: dict[str, Future[dict]] = {}
+        self._pool = ThreadPoolExecutor(1)
+
+    def promised(self, file: str) -> Shard | None:
+        """What a manifest says of this file."""
+        manifest = self.manifests.get(Path(file).parent)
+        return manifest.shards.get(os.path.basename(file)) if manifest else None
+
+    def start(self, file: str) -> None:
+        """Begins to read the file for its digest, where that is needed."""
+        has_twin = list(self._sizes.values()).count(self._sizes[file]) > 1
+        if self.promised(file) or has_twin:
+            self._digests[file] = self._pool.submit(digest, file)
+
+    def faults_of_folders(self, *, schema: PretrainingSchema, vocabulary: Vocabulary) -> list[str]:
+        """Shards that are missing or unknown, another vocabulary, another kind of records."""
+        faults = []
+        for folder, manifest in self.manifests.items():
+            if not manifest.is_vocabulary(vocabulary):
+                faults.append(
+                    f"{manifest.path} names another vocabulary than this one of {len(vocabulary)} "
+                    "pieces; give the one that the records were written with"
+                )
+            if manifest.schema != schema:
+                faults.append(
+                    f"the records in {folder} are of {schema}, but {MANIFEST} beside them says "
+                    f"{manifest.schema}"
+                )
+            if folder in self._whole_folders:
+                here = {Path(file).name for file in self.files if Path(file).parent == folder}
+                faults += [
+                    f"{folder / name} is missing; write these records again"
+                    for name in manifest.shards.keys() - here
+                ]
+                faults += [
+                    f"{folder / name} is not one of the shards that {MANIFEST} beside it names"
+                    for name in here - manifest.shards.keys()
+                ]
+        return sorted(faults)
+
+    def size_fault(self, file: str) -> str | None:
+        """Whether the file is shorter or longer than what was written."""
+        shard, size = self.promised(file), self._sizes[file]
+        if shard is None or size == shard.bytes:
+            return None
+        what = "truncated, or another file" if size < shard.bytes else "longer than it was written"
+        return (
+            f"{file} is {what}: it has {size:,} bytes, {MANIFEST} says {shard.bytes:,}; write it "
+            "again"
+        )
+
+    def faults_of_contents(self) -> list[str]:
+        """Files that were altered, and files that hold the same bytes as another."""
+        faults, first_with = [], {}
+        for file, found in self._digests.items():
+            sha256, shard = found.result()["sha256"], self.promised(file)
+            twin = first_with.setdefault(sha256, file)
+            if twin != file:
+                faults.append(f"{file} holds the same records as {twin}; remove one of them")
+            if shard and sha256 != shard.sha256 and self._sizes[file] == shard.bytes:
+                faults.append(
+                    f"{file} was altered: its SHA-256 is not the one in {MANIFEST}; write it again"
+                )
+        return faults
+
+    def num_records(self, files: Sequence[str]) -> int | None:
+        """How many records these files hold together, where manifests say it of all."""
+        shards = [self.promised(file) for file in files]
+        return sum(shard.records for shard in shards) if all(shards) else None
+
+    def __enter__(self) -> "Shards":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._pool.shutdown(cancel_futures=True)

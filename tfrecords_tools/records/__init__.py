@@ -1,0 +1,1 @@
+"""The token store in; record files out."""

@@ -1,0 +1,184 @@
+"""The spans of a bucket's instances come in; cut, shuffled and laid into records they go out."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_keras.data.masking import Masker
+from bert_keras.data.schema import PretrainingSchema
+from bert_keras.text.packing import Spans, kept_apart, packed, truncated_lengths
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.records.buckets import SpanTable
+from tfrecords_tools.records.filling import filled_rows
+
+
+class Sequences(NamedTuple):
+    """Sequences in the order in which they are written; the spans of each stand together."""
+
+    starts: np.ndarray  # int64 [M], in the store
+    lengths: np.ndarray  # int64 [M]
+    first: np.ndarray  # int64 [N+1]: each sequence's first span, and M
+    labels: np.ndarray  # int64 [N]
+    rows: np.ndarray  # int64 [N], ascending: the record of each
+    columns: np.ndarray  # int64 [N]: where in its record it begins
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.rows[-1]) + 1 if len(self.rows) else 0
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """int64 [N]: the places each takes, specials counted."""
+        return sizes_of(self.lengths, self.first)
+
+
+def sizes_of(lengths: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """[CLS], and each text with its [SEP]."""
+    return 1 + np.add.reduceat(lengths + 1, first[:-1])
+
+
+def sequences_of(
+    table: SpanTable, *, schema: PretrainingSchema, generator: np.random.Generator
+) -> Sequences:
+    """All instances of a bucket, in an order drawn by chance, each cut until it fits.
+
+    Where several share a record, which ones do is decided by their sizes.
+    """
+    begins = np.flatnonzero(np.diff(table.instances, prepend=-1))
+    first = np.append(begins, len(table.instances))
+    order = generator.permutation(len(begins))
+    spans, first = _reordered(first, order)
+    starts, lengths = cut(
+        table.starts[spans],
+        table.ends[spans] - table.starts[spans],
+        first,
+        max_length=schema.max_length,
+        generator=generator,
+    )
+    labels = table.labels[begins[order]]
+    if schema.max_sequences == 1:
+        rows = np.arange(len(order))
+        return Sequences(starts, lengths, first, labels, rows, np.zeros_like(rows))
+    order, rows, columns = filled_rows(
+        sizes_of(lengths, first),
+        length=schema.max_length,
+        most=schema.max_sequences,
+        generator=generator,
+    )
+    spans, first = _reordered(first, order)
+    return Sequences(starts[spans], lengths[spans], first, labels[order], rows, columns)
+
+
+def cut(
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    first: np.ndarray,
+    *,
+    max_length: int,
+    generator: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Starts and lengths that fit: of a pair the longer text loses pieces at both ends by chance.
+
+    Only pairs are ever too long; each text keeps about half of what fits, or all of it.
+    """
+    long = first[:-1][sizes_of(lengths, first) > max_length]
+    pair = np.stack([long, long + 1])
+    kept = np.stack(truncated_lengths(*lengths[pair], limit=max_length - 3))
+    front = generator.binomial(lengths[pair] - kept, 0.5)
+    starts, lengths = starts.copy(), lengths.copy()
+    starts[pair] += front
+    lengths[pair] = kept
+    return starts, lengths
+
+
+def batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:
+    """The same, `num_rows` records at a time; rows and spans of each count from 0."""
+    for row in range(0, sequences.num_rows, num_rows):
+        begin, end = np.searchsorted(sequences.rows, [row, row + num_rows])
+        spans = slice(sequences.first[begin], sequences.first[end])
+        yield Sequences(
+            starts=sequences.starts[spans],
+            lengths=sequences.lengths[spans],
+            first=sequences.first[begin : end + 1] - sequences.first[begin],
+            labels=sequences.labels[begin:end],
+            rows=sequences.rows[begin:end] - row,
+            columns=sequences.columns[begin:end],
+        )
+
+
+def features(
+    sequences: Sequences,
+    pieces: np.ndarray,
+    *,
+    schema: PretrainingSchema,
+    vocabulary: Vocabulary,
+    masker: Masker | None,
+    generator: np.random.Generator,
+) -> dict[str, np.ndarray]:
+    """The features of a batch of records as the schema names them.
+
+    `pieces` are those of all its spans, one after the other; ids from the size of the vocabulary on
+    are pieces that continue a word (see `tokens`). Without a masker the records hold plain ids.
+    """
+    num_rows, size = sequences.num_rows, len(vocabulary)
+    spans = _laid_out(sequences, is_pair=schema.has_labels)
+    shape = {"num_rows": num_rows, "length": schema.max_length}
+    values = packed(pieces, spans, vocabulary=vocabulary, **shape)
+    continues = None
+    if len(pieces) and pieces.max() >= size:
+        continues = values["input_ids"] >= size
+        values["input_ids"] -= continues * np.int32(size)
+        continues |= masker.continues[values["input_ids"]]
+    if schema.is_packed:
+        values |= kept_apart(spans, **shape)
+    if masker:
+        values |= masker.mask(values["input_ids"], generator=generator, continues=continues)
+    if schema.has_labels:
+        values |= _labels(sequences, schema)
+    return values
+
+
+def _laid_out(sequences: Sequences, *, is_pair: bool) -> Spans:
+    counts = np.diff(sequences.first)
+    number = np.arange(len(sequences.starts)) - np.repeat(sequences.first[:-1], counts)
+    ends = np.cumsum(sequences.lengths + 1)
+    before = ends - sequences.lengths - 1
+    before -= np.repeat(before[sequences.first[:-1]], counts)
+    return Spans(
+        rows=np.repeat(sequences.rows, counts),
+        columns=np.repeat(sequences.columns, counts) + 1 + before,
+        starts=np.cumsum(sequences.lengths) - sequences.lengths,
+        lengths=sequences.lengths,
+        segments=number if is_pair else np.zeros_like(number),
+        sequences=np.repeat(_number_in_row(sequences.rows) + 1, counts),
+    )
+
+
+def _labels(sequences: Sequences, schema: PretrainingSchema) -> dict[str, np.ndarray]:
+    if not schema.is_packed:
+        return {"next_sentence_labels": sequences.labels[:, None]}
+    place = sequences.rows, _number_in_row(sequences.rows)
+
+    def in_slots(values, dtype):
+        slots = np.zeros((sequences.num_rows, schema.max_sequences), dtype)
+        slots[place] = values
+        return slots
+
+    return {
+        "next_sentence_labels": in_slots(sequences.labels, np.int64),
+        "next_sentence_positions": in_slots(sequences.columns, np.int64),
+        "next_sentence_weights": in_slots(1, np.float32),
+    }
+
+
+def _number_in_row(rows: np.ndarray) -> np.ndarray:
+    return np.arange(len(rows)) - np.searchsorted(rows, rows)
+
+
+def _reordered(first: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which spans stand where when the sequences stand in `order`, and their `first` then."""
+    counts = np.diff(first)[order]
+    begins = np.cumsum(counts) - counts
+    spans = np.repeat(first[:-1][order] - begins, counts) + np.arange(counts.sum())
+    return spans, np.append(begins, len(spans))

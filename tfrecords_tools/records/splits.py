@@ -1,0 +1,132 @@
+"""A token store comes in; its documents go out as `train` and `held-out`, in ranges for jobs."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from bert_keras.errors import InputError
+from tfrecords_tools.text.store import TokenStore
+
+TRAIN, HELD_OUT = "train", "held-out"
+SENTENCES_PER_RANGE = 20_000
+_READ_AT_ONCE = 1 << 16  # documents
+
+
+@dataclass(frozen=True)
+class Range:
+    """Neighbouring documents [first, last) of one unit, or sentences [start, end) of one document.
+
+    `part` numbers the ranges of a unit.
+    """
+
+    unit: int
+    part: int
+    first: int
+    last: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Split:
+    """Documents of a store under numbers of their own, 0 to `num_documents - 1`."""
+
+    name: str
+    num_documents: int
+    held_out: array  # the numbers, ascending, of all documents that are held out
+
+    def number(self, document: int) -> int | None:
+        """Which one of the split this document of the store is; None where it is of the other."""
+        before = bisect_left(self.held_out, document)
+        is_held_out = before < len(self.held_out) and self.held_out[before] == document
+        if is_held_out != (self.name == HELD_OUT):
+            return None
+        return before if is_held_out else document - before
+
+    def document(self, number: int) -> int:
+        """Where `number` of the split stands in the store."""
+        if self.name == HELD_OUT:
+            return self.held_out[number]
+        # held_out[k] - k training documents stand before the k-th that is held out
+        return number + bisect_right(range(len(self.held_out)), number, key=self._trained_before)
+
+    def _trained_before(self, rank: int) -> int:
+        return self.held_out[rank] - rank
+
+
+def splits_of(num_documents: int, *, held_out_rate: float, seed: int) -> list[Split]:
+    """`train`, and `held-out` where a rate asks for it: whole documents, chosen by the seed."""
+    if held_out_rate == 0:
+        return [Split(TRAIN, num_documents, array("q"))]
+    count = max(2, round(held_out_rate * num_documents))
+    if num_documents - count < 2:
+        raise InputError(
+            f"the corpus has {num_documents} documents, too few to hold some out: each side needs "
+            "two; put blank lines between documents or give more files"
+        )
+    generator = np.random.default_rng(seed)
+    chosen = np.sort(generator.choice(num_documents, count, replace=False, shuffle=False))
+    held_out = array("q", chosen.astype("<i8").tobytes())
+    return [Split(TRAIN, num_documents - count, held_out), Split(HELD_OUT, count, held_out)]
+
+
+def split_size(split: Split, store: TokenStore) -> tuple[int, int]:
+    """Sentences and pieces of its documents."""
+    num_sentences = num_pieces = 0
+    for document in split.held_out:
+        start, end = store.documents(document, document + 1)
+        num_sentences += end - start
+        places = store.sentences(start, end)
+        num_pieces += places[-1] - places[0]
+    if split.name == HELD_OUT:
+        return num_sentences, num_pieces
+    return store.num_sentences - num_sentences, store.num_pieces - num_pieces
+
+
+def ranges_of(store: TokenStore, unit_documents: Iterable[int]) -> Iterator[Range]:
+    """All documents; `unit_documents` says how many of them each unit of the corpus gave."""
+    first = 0
+    for unit, count in enumerate(unit_documents):
+        for part, bounds in enumerate(_ranges(store, first, first + count)):
+            yield Range(unit, part, *bounds)
+        first += count
+
+
+def _ranges(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
+    """Documents in groups of not many sentences; one of very many by itself and in parts."""
+    opened = None
+    for number, start, end in _documents(store, first, last):
+        if opened is None:
+            first, opened = number, start
+        if start - opened >= SENTENCES_PER_RANGE or end - start > SENTENCES_PER_RANGE:
+            if number > first:
+                yield first, number, opened, start
+            first, opened = number, start
+        if end - start > SENTENCES_PER_RANGE:
+            for part in range(start, end, SENTENCES_PER_RANGE):
+                yield number, number + 1, part, min(part + SENTENCES_PER_RANGE, end)
+            opened = None
+    if opened is not None:
+        yield first, last, opened, end
+
+
+def documents_of(store: TokenStore, documents: Range) -> Iterator[tuple[int, list[int]]]:
+    """Each document's number in the store and where its sentences begin, and the last one ends."""
+    starts = store.documents(documents.first, documents.last).tolist()
+    starts[0], starts[-1] = documents.start, documents.end
+    places = store.sentences(documents.start, documents.end).tolist()
+    for number, (start, end) in enumerate(pairwise(starts), documents.first):
+        yield number, places[start - documents.start : end - documents.start + 1]
+
+
+def _documents(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+    """Number, first sentence and end of each, read in blocks."""
+    for begin in range(first, last, _READ_AT_ONCE):
+        end = min(begin + _READ_AT_ONCE, last)
+        starts = store.documents(begin, end)
+        for number in range(begin, end):
+            yield number, starts[number - begin], starts[number - begin + 1]

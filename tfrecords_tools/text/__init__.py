@@ -1,0 +1,1 @@
+"""Lines in; sentences, words and ids out, in a store on disk."""

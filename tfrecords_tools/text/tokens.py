@@ -1,0 +1,157 @@
+"""A unit of the corpus comes in; its sentences as ids go to a token store, counted.
+
+A sentence longer than a record is cut into parts of equal length, for what does not fit into a
+record is lost. Where a segmenter joins pieces to words, the id of a piece that continues a word is
+raised by the size of the vocabulary; a "##" piece tells it by itself.
+"""
+
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from bert_keras.storage import whole_folder
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.inputs.corpus import Unit, lines_of
+from tfrecords_tools.inputs.repairs import Repairs
+from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.text.sentences import splitter
+from tfrecords_tools.text.store import TokenWriter, piece_dtype
+
+COUNTS = "counts.pickle"
+_TOGETHER = 1 << 17  # characters that are tokenised at once
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """How text becomes ids; the names are those of `BuildSettings`."""
+
+    vocabulary: Path
+    lowercase: bool
+    splitter: str
+    segmenter: str | None
+    errors: str
+    longest: int  # pieces a sentence may have
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the ids in the store."""
+        size = len(_vocabulary(self.vocabulary))
+        return piece_dtype(2 * size if self.segmenter else size)
+
+
+def text_settings(settings: BuildSettings, *, vocabulary: Path) -> TextSettings:
+    return TextSettings(
+        vocabulary=vocabulary,
+        lowercase=settings.lowercase,
+        splitter=settings.splitter,
+        segmenter=settings.segmenter,
+        errors=settings.errors,
+        longest=settings.max_length - 3,
+    )
+
+
+@dataclass(frozen=True)
+class TokenizeUnit:
+    """A job: the token store of one unit, with its counts and repairs beside."""
+
+    unit: Unit
+    output: Path
+    settings: TextSettings
+
+    @property
+    def size(self) -> int:
+        return sum(part.num_bytes for part in self.unit)
+
+    def __call__(self, advance: Callable[[int], object]) -> None:
+        settings, left = self.settings, self.size
+        counts, repairs = Counter(), Repairs()
+        unknown = _vocabulary(settings.vocabulary).unk_id
+        lines = lines_of(self.unit, repairs=repairs, errors=settings.errors)
+        with (
+            whole_folder(self.output) as folder,
+            TokenWriter(folder, dtype=settings.dtype) as writer,
+        ):
+            for texts, opens in _batches(lines, splitter(settings.splitter)):
+                ids, lengths = _encoded(texts, settings)
+                counts["unknown"] += int(np.count_nonzero(ids == unknown))
+                counts["long_sentences_cut"] += int(np.count_nonzero(lengths > settings.longest))
+                writer.add(ids, *cut_to_fit(lengths, opens, longest=settings.longest))
+                read = min(left, sum(map(len, texts)))
+                advance(read)
+                left -= read
+            writer.close()
+            counts["documents"] = writer.num_documents
+            (folder / COUNTS).write_bytes(pickle.dumps((counts, repairs)))
+        advance(left)
+
+
+def counts_of(store: Path) -> tuple[Counter, Repairs]:
+    """What `TokenizeUnit` counted."""
+    return pickle.loads((store / COUNTS).read_bytes())
+
+
+def cut_to_fit(
+    lengths: np.ndarray, opens: np.ndarray, *, longest: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Both anew, where a sentence of more than `longest` pieces becomes parts of like length."""
+    if lengths.max(initial=0) <= longest:
+        return lengths, opens
+    num_parts = np.maximum(1, -(-lengths // longest))
+    number = np.arange(num_parts.sum()) - np.repeat(num_parts.cumsum() - num_parts, num_parts)
+    shortest, rest = np.repeat([lengths // num_parts, lengths % num_parts], num_parts, axis=1)
+    return shortest + (number < rest), np.repeat(opens, num_parts) & (number == 0)
+
+
+def _batches(
+    lines: Iterable[str], sentences: Callable[[str], list[str]]
+) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Sentences of some documents, and which of them are the first of one, bool."""
+    texts: list[str] = []
+    opens: list[bool] = []
+    size, is_first = 0, True
+    for line in lines:
+        if not line:
+            is_first = True
+            continue
+        for text in sentences(line):
+            texts.append(text)
+            opens.append(is_first)
+            is_first = False
+        size += len(line)
+        if size > _TOGETHER:
+            yield texts, np.array(opens)
+            texts, opens, size = [], [], 0
+    if texts:
+        yield texts, np.array(opens)
+
+
+def _encoded(texts: list[str], settings: TextSettings) -> tuple[np.ndarray, np.ndarray]:
+    """Ids int [M], those that continue a word of the segmenter raised, and lengths int64 [N]."""
+    tokenizer = _tokenizer(settings.vocabulary, settings.lowercase)
+    if settings.segmenter is None:
+        return tokenizer.flat_ids(texts)
+    from tfrecords_tools.text.words import continues, segmenter
+
+    words, tokenized = segmenter(settings.segmenter), tokenizer.encode_batch(texts)
+    goes_on = [continues(t, each, words(t)) for t, each in zip(texts, tokenized, strict=True)]
+    lengths = np.array([len(each.ids) for each in tokenized], np.int64)
+    ids = np.fromiter(chain.from_iterable(each.ids for each in tokenized), np.int64)
+    raised = np.fromiter(chain.from_iterable(goes_on), bool, len(ids))
+    return ids + raised * len(tokenizer.vocabulary), lengths
+
+
+@cache
+def _vocabulary(path: Path) -> Vocabulary:
+    return Vocabulary.from_file(path)
+
+
+@cache
+def _tokenizer(vocabulary: Path, lowercase: bool) -> WordPieceTokenizer:
+    return WordPieceTokenizer(_vocabulary(vocabulary), lowercase=lowercase)

@@ -1,0 +1,1 @@
+"""A corpus in; a WordPiece vocabulary out."""

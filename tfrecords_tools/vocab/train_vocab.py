@@ -1,0 +1,130 @@
+"""A corpus comes in; a WordPiece vocabulary, the same for the same text, goes out.
+
+The trainer of the `tokenizers` library numbers characters in the order of a hash map, and breaks
+ties between equally frequent pairs by those numbers, so its results differ from run to run. Here
+words and characters are counted first and the trainer is given all characters in a fixed order:
+every number, and with it every tie, is then decided by the text alone.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.trainers import WordPieceTrainer
+
+from bert_keras.errors import InputError
+from bert_keras.progress import progress
+from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tfrecords_tools.vocab.vocab_sample import MOST_LEARNT, SAMPLE_BYTES, count_words
+
+MIN_COUNT = 2  # a character or pair seen once teaches nothing
+REPEATS_PER_TEXT = 1000  # how a word count is handed to the trainer
+FIRST_UNUSED = 99  # slots between [PAD] and [UNK], as in the vocabularies of Google's BERT
+
+
+def train_vocabulary(
+    places: Sequence[str | os.PathLike],
+    *,
+    size: int,
+    lowercase: bool = True,
+    unused: int = 0,
+    sample_bytes: int = SAMPLE_BYTES,
+    workers: int = 1,
+    errors: str = "fail",
+    text_field: str = "text",
+    tell: Callable[[str], object] = lambda remark: None,
+) -> Vocabulary:
+    """The vocabulary that is learnt from the words of a corpus, counted and then `trained`.
+
+    `tell` gets a sentence for whatever was sampled, forgotten or repaired.
+    """
+    reserved(unused, size=size)
+    counted = count_words(
+        places,
+        lowercase=lowercase,
+        sample_bytes=sample_bytes,
+        workers=workers,
+        errors=errors,
+        text_field=text_field,
+    )
+    for remark in counted.remarks():
+        tell(remark)
+    return trained(counted.counts, size=size, unused=unused)
+
+
+def reserved(unused: int, *, size: int) -> list[str]:
+    """The specials and the slots [unused0] to [unusedN-1] of a vocabulary of `size`, in order.
+
+    Slots stand where Google's BERT has them: up to 99 behind [PAD], the others behind [MASK]. So
+    with 99 or more of them [UNK], [CLS], [SEP] and [MASK] have the ids 100 to 103, as there.
+    """
+    if unused < 0 or size < len(SPECIAL_PIECES) + unused + 2:
+        slots = f" with {unused} unused slots" if unused else ""
+        raise InputError(
+            f"a vocabulary of {size} pieces{slots} is too small; expected at least "
+            f"{len(SPECIAL_PIECES) + max(0, unused) + 2}, and no negative number of slots"
+        )
+    slots = [f"[unused{number}]" for number in range(unused)]
+    pad, *others = SPECIAL_PIECES
+    return [pad, *slots[:FIRST_UNUSED], *others, *slots[FIRST_UNUSED:]]
+
+
+def trained(words: Mapping[str, int], *, size: int, unused: int = 0) -> Vocabulary:
+    """What WordPiece training makes of counted words: at most `size` pieces.
+
+    They are the `reserved` ones, characters, "##" characters, then merges as they are learnt.
+    """
+    first = reserved(unused, size=size)
+    alphabet, continuations = characters(words, room=(size - len(first)) // 2)
+    kept = set(alphabet)
+    words = {
+        word: count
+        for word, count in words.items()
+        if len(word) <= MAX_WORD_CHARACTERS and kept.issuperset(word)
+    }
+    if len(words) > MOST_LEARNT:
+        words = dict(sorted(words.items(), key=lambda each: (-each[1], each[0]))[:MOST_LEARNT])
+    trainer = WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=MIN_COUNT,
+        special_tokens=[*first, *alphabet, *continuations],  # numbers them in this order
+        limit_alphabet=0,
+        show_progress=False,
+    )
+    tokenizer = Tokenizer(WordPiece(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    total = sum(words.values())
+    with progress(stage="learn pieces", unit="word", total=total) as bar:
+        tokenizer.train_from_iterator(_repeated(words, bar), trainer)
+    ids = tokenizer.get_vocab()
+    return Vocabulary(tuple(sorted(ids, key=ids.__getitem__)))
+
+
+def characters(words: Mapping[str, int], *, room: int) -> tuple[list[str], list[str]]:
+    """The most frequent characters that fit into `room` pieces, and their "##" forms, sorted."""
+    counts: Counter[str] = Counter()
+    inside: set[str] = set()
+    for word, count in words.items():
+        for character in word:
+            counts[character] += count
+        inside.update(word[1:])
+    alphabet = []
+    for character in sorted(counts, key=lambda each: (-counts[each], each)):
+        room -= 2 if character in inside else 1
+        if room < 0 or counts[character] < MIN_COUNT:
+            break
+        alphabet.append(character)
+    return sorted(alphabet), sorted(f"##{each}" for each in alphabet if each in inside)
+
+
+def _repeated(words: Mapping[str, int], bar) -> Iterator[str]:
+    """Every word as often as it was counted."""
+    for word in sorted(words):
+        count = words[word]
+        bar.update(count)
+        for start in range(0, count, REPEATS_PER_TEXT):
+            yield f"{word} " * min(REPEATS_PER_TEXT, count - start)
