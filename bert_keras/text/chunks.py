@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 
 MOST_CHUNKS = 400_000  # then the memory starts anew; about 150 bytes each
-_END = "\n"
+_END, _END_NUMBER = "\n", 0
 _PARTS = re.compile(r"[!-/:-@\[-`{-~\n]|[^!-/:-@\[-`{-~\n]+")
 
 
@@ -29,37 +29,39 @@ class ChunkMemory:
         """All ids one after the other, int32 [M], and how many each text has, int64 [N]."""
         if len(self._chunks) > MOST_CHUNKS:
             self._forget()
-        chunks = [text.replace(_END, " ").split(" ") for text in texts]
-        num_chunks = np.fromiter(map(len, chunks), np.int64, len(chunks))
-        numbers, new = self._chunks.numbers(list(chain.from_iterable(chunks)))
+        # Texts are cut together, for there may be many short ones; an end stands between them.
+        joined = f" {_END} ".join(texts)
+        if joined.count(_END) >= max(len(texts), 1):
+            return self.flat_ids([text.replace(_END, " ") for text in texts])
+        numbers, new = self._chunks.numbers(joined.split(" "))
         if new:
             self._learn(new)
         ids, lengths = self._chunks.flat_ids(numbers)
-        ends = np.concatenate([[0], np.cumsum(lengths)])[np.cumsum(num_chunks)]
-        return ids, np.diff(ends, prepend=0)
+        ends = np.append(np.cumsum(lengths)[numbers == _END_NUMBER], len(ids))
+        return ids, np.diff(ends[: len(texts)], prepend=0)
 
     def _forget(self) -> None:
         self._chunks, self._parts = _Ids(), _Ids()
 
     def _learn(self, chunks: list[str]) -> None:
-        """All are cut into parts at once; an end, which has no ids, stands behind each."""
+        """All are cut into parts at once; an end stands behind each."""
         parts = _PARTS.findall(_END.join([*chunks, ""]))
         numbers, new = self._parts.numbers(parts)
         ids = self._tokenize(new)
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         self._parts.add(np.fromiter(chain.from_iterable(ids), np.int32, lengths.sum()), lengths)
         flat, lengths = self._parts.flat_ids(numbers)
-        is_end = numbers == self._parts.numbers([_END])[0]
-        self._chunks.add(flat, np.diff(np.cumsum(lengths)[is_end], prepend=0))
+        ends = np.cumsum(lengths)[numbers == _END_NUMBER]
+        self._chunks.add(flat, np.diff(ends, prepend=0))
 
 
 class _Ids:
-    """Ids of texts that are numbered as they come."""
+    """Ids of texts that are numbered as they come; first of all the end, which has no ids."""
 
     def __init__(self):
-        self._numbers = _Numbers()
+        self._numbers = _Numbers({_END: _END_NUMBER})
         self._ids = np.empty(0, np.int32)
-        self._starts = self._lengths = np.empty(0, np.int64)
+        self._starts = self._lengths = np.zeros(1, np.int64)
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -88,7 +90,8 @@ class _Ids:
 class _Numbers(dict):
     """Whatever is looked up has a number; what had none before is in `new`, in order."""
 
-    def __init__(self):
+    def __init__(self, numbers: dict[str, int]):
+        super().__init__(numbers)
         self.new: list[str] = []
 
     def __missing__(self, text: str) -> int:

@@ -36,6 +36,8 @@ def test_odd_texts():
     assert_equal(
         tokenizer, ["", " ", "  a  ", "\ta\nb\r", f"{long} {long[:200]}.{long}", "[CLS] a"]
     )
+    assert_equal(tokenizer, ["a\nb", "", "\n", " \n c"])
+    assert_equal(tokenizer, ["\n"])
     assert_equal(tokenizer, [])
     assert_equal(tokenizer, [""])
 
@@ -46,7 +48,7 @@ def test_a_memory_that_is_full_starts_anew(monkeypatch):
 
     def tokenize(texts):
         asked.extend(texts)
-        return [[len(text)] if text != "\n" else [] for text in texts]
+        return [[len(text)] for text in texts]
 
     memory = ChunkMemory(tokenize)
     for number in range(5):

@@ -7,13 +7,14 @@ tensorflow/core/lib/io/record_writer.h.
 
 import os
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 
 import google_crc32c
 import numpy as np
 
-# How a batch is encoded: bytes uint8 [B,n] of which those count that a bool [B,n] says, row by row.
-Block = tuple[np.ndarray, np.ndarray]
+# How a batch is encoded: bytes uint8 [B,n], or [1,n] for all rows; those count that a bool [B,n]
+# says, by default all.
+Block = tuple[np.ndarray, np.ndarray | None]
 
 
 def write_records(path: str | os.PathLike, records: Iterable[list[bytes]]) -> int:
@@ -28,25 +29,45 @@ def write_records(path: str | os.PathLike, records: Iterable[list[bytes]]) -> in
 
 def serialized(features: dict[str, np.ndarray]) -> list[bytes]:
     """One `tf.train.Example` a row of features: int [B,n] from 0 below 2^32, or float32 [B,n]."""
-    blocks, sizes = [], 0
+    blocks: list[Block] = []
     for name in sorted(features):
         kind, (data, used) = _payload(features[name])
-        length = np.count_nonzero(used, axis=1)
-        head, head_used = _by_length(lambda n, name=name, kind=kind: _head(name, kind, n), length)
-        blocks += [(head, head_used), (data, used)]
-        sizes = sizes + np.count_nonzero(head_used, axis=1) + length
+        if used is None:
+            head = np.frombuffer(_head(name, kind, data.shape[1]), np.uint8)
+            blocks += [(head[None], None), (data, None)]
+        else:
+            lengths = np.count_nonzero(used, axis=1)
+            blocks += [_by_length(partial(_head, name, kind), lengths), (data, used)]
+    sizes = sum(_sizes(block) for block in blocks) + np.zeros(len(data), np.int64)
     blocks.insert(0, _by_length(lambda n: b"\x0a" + _varint(n), sizes))
-    data, used = (np.concatenate(each, axis=1) for each in zip(*blocks, strict=True))
-    ends = (sizes + np.count_nonzero(blocks[0][1], axis=1)).cumsum().tolist()
-    flat = np.compress(used.ravel(), data.ravel()).tobytes()
+    ends = (sizes + _sizes(blocks[0])).cumsum().tolist()
+    flat = _joined(blocks, num_rows=len(data)).tobytes()
     return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _sizes(block: Block) -> np.ndarray | int:
+    """How many bytes of it count: int [B], or the same in every row."""
+    data, used = block
+    return data.shape[1] if used is None else np.count_nonzero(used, axis=1)
+
+
+def _joined(blocks: list[Block], *, num_rows: int) -> np.ndarray:
+    """The bytes that count, row after row."""
+    width = sum(data.shape[1] for data, _ in blocks)
+    all_data, all_used = np.empty((num_rows, width), np.uint8), np.ones((num_rows, width), bool)
+    end = 0
+    for data, used in blocks:
+        begin, end = end, end + data.shape[1]
+        all_data[:, begin:end] = data
+        if used is not None:
+            all_used[:, begin:end] = used
+    return np.compress(all_used.ravel(), all_data.ravel())
 
 
 def _payload(values: np.ndarray) -> tuple[int, Block]:
     """The packed values, and the number of their field in `tf.train.Feature`."""
     if np.issubdtype(values.dtype, np.floating):
-        data = np.ascontiguousarray(values, "<f4").view(np.uint8)
-        return 2, (data, np.ones(data.shape, bool))
+        return 2, (np.ascontiguousarray(values, "<f4").view(np.uint8), None)
     return 3, varints(values)
 
 
@@ -54,8 +75,7 @@ def varints(values: np.ndarray) -> Block:
     """Each row of int [B,n], values from 0 below 2^32, as varints one after the other."""
     most = int(values.max(initial=0))
     if most < 128:
-        data = values.astype(np.uint8)
-        return data, np.ones(data.shape, bool)
+        return values.astype(np.uint8), None
     size = -(-most.bit_length() // 7)
     rest = values.astype(np.uint32)
     data, used = np.empty((*rest.shape, size), np.uint8), np.empty((*rest.shape, size), bool)
