@@ -13,7 +13,7 @@ def run_command(program: str, command: Callable[[], None]) -> int:
     """Run `command`; what a user or the system can cause becomes one line on stderr.
 
     Returns the exit code: 0, 2 for an `InputError` or `OSError` (no such file, disk full, port in
-    use), 130 for Ctrl-C. Anything else is our own fault and keeps its traceback.
+    use) or `MemoryError`, 130 for Ctrl-C. Anything else is our own fault and keeps its traceback.
     """
     try:
         command()
@@ -24,6 +24,9 @@ def run_command(program: str, command: Callable[[], None]) -> int:
         place = f"{error.filename}: " if error.filename else ""
         remedy = "; free some and run the same again" if error.errno == errno.ENOSPC else ""
         print(f"{program}: {place}{error.strerror or error}{remedy}", file=sys.stderr)
+        return 2
+    except MemoryError:
+        print(f"{program}: there is not enough memory for this; give it more", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)

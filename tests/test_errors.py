@@ -20,6 +20,7 @@ def raising(error):
             2,
             "prog: No space left on device; free some and run the same again\n",
         ),
+        (MemoryError(), 2, "prog: there is not enough memory for this; give it more\n"),
         (KeyboardInterrupt(), 130, "prog: interrupted\n"),
     ],
 )

@@ -91,6 +91,7 @@ def _begin(reports) -> None:
     """In a new worker: Ctrl-C is its parent's to handle, and it ends when its parent does."""
     signal(SIGINT, SIG_IGN)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # as many processes as there are, one thread
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # who reads a TFDS corpus needs no GPU
     threading.Thread(target=_end_with_parent, daemon=True).start()
     global _report
     _report = reports.put
