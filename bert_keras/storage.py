@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import fcntl
-import io
 import json
 import os
 import shutil
@@ -13,8 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bert_keras.errors import InputError
-
-_REMOTE_BUFFER = 1 << 20  # bytes; a remote read costs a round trip
+from bert_keras.remote import file_system
 
 
 def text_lines(path: str | os.PathLike) -> Iterator[str]:
@@ -45,62 +43,15 @@ def existing_file(path: str | os.PathLike) -> Path:
 
 
 def is_remote(path: str | os.PathLike) -> bool:
-    """Whether a path such as gs://bucket/file is TensorFlow's to open."""
+    """Whether a path, such as gs://bucket/file, is not this machine's to open."""
     return "://" in os.fspath(path)
 
 
 def open_file(path: str | os.PathLike) -> BinaryIO:
     """A file to read bytes from, local or remote, that can be read from any place."""
     if is_remote(path):
-        return io.BufferedReader(_RemoteFile(os.fspath(path)), _REMOTE_BUFFER)
+        return file_system(os.fspath(path)).open(os.fspath(path))
     return open(path, "rb")
-
-
-class _RemoteFile(io.RawIOBase):
-    """TensorFlow's file under Python's own contract of files."""
-
-    def __init__(self, path: str):
-        import tensorflow as tf
-
-        self.name = path
-        self._file = tf.io.gfile.GFile(path, "rb")
-        with _remote_errors(path):
-            self._size = self._file.size()
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer) -> int:
-        with _remote_errors(self.name):
-            data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        with _remote_errors(self.name):
-            base = {os.SEEK_SET: 0, os.SEEK_CUR: self._file.tell(), os.SEEK_END: self._size}
-            self._file.seek(base[whence] + offset)
-        return base[whence] + offset
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-@contextlib.contextmanager
-def _remote_errors(path: str) -> Iterator[None]:
-    """What TensorFlow raises, as the OSError that it stands for."""
-    import tensorflow as tf
-
-    try:
-        yield
-    except tf.errors.NotFoundError as error:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
-    except tf.errors.OpError as error:
-        raise OSError(errno.EIO, error.message, path) from error
 
 
 def json_object(path: str | os.PathLike) -> dict:

@@ -44,12 +44,12 @@ def build_on_beam(
     from tfrecords_tools.beam import output as place
     from tfrecords_tools.beam.pipeline import FAILURE, Job, add_steps
 
-    paths = files(list(places))
     try:
         pipeline = beam.Pipeline(options=PipelineOptions(list(pipeline_options)))
     except (ImportError, ValueError) as error:
         given = " ".join(pipeline_options)
         raise InputError(f"Apache Beam does not run with the options {given} ({error})") from error
+    paths = files(list(places))  # which may be reached by options of the pipeline's
     units = units_of(paths, text_field=settings.text_field)
     output = os.fspath(output)
     job = Job(

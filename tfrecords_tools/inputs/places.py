@@ -4,24 +4,16 @@ import glob
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import NoReturn
 
 from bert_keras.errors import InputError
+from bert_keras.remote import FileSystem, file_system, raised
 from bert_keras.storage import is_remote, open_file
 
 TFDS = "tfds:"  # begins the name of a TensorFlow dataset
-
-
-@dataclass(frozen=True)
-class _FileSystem:
-    exists: Callable[[str], bool]
-    isdir: Callable[[str], bool]
-    walk: Callable[[str], Iterable]
-    glob: Callable[[str], list[str]]
+_NOTES = (".", "_")  # begin the names of files that are notes of other programs
 
 
 def files(places: Sequence[str | os.PathLike]) -> list[str]:
@@ -40,7 +32,7 @@ def files(places: Sequence[str | os.PathLike]) -> list[str]:
 
 
 def _files_of(place: str) -> list[str]:
-    system = _file_system(place)
+    system = file_system(place) if is_remote(place) else _LOCAL
     try:
         if system.isdir(place):
             return _files_below(place, system)
@@ -58,36 +50,33 @@ def _files_of(place: str) -> list[str]:
     except Exception as error:
         if not is_remote(place) or isinstance(error, InputError):
             raise
-        raise InputError(f"{place} cannot be reached through TensorFlow ({error})") from error
+        raise InputError(f"{place} cannot be reached through {system.whose} ({error})") from error
 
 
-def _file_system(place: str) -> _FileSystem:
-    if is_remote(place):
-        import tensorflow as tf
-
-        own = tf.io.gfile
-        return _FileSystem(own.exists, own.isdir, partial(own.walk, onerror=_raised), own.glob)
-    return _FileSystem(
-        os.path.exists,
-        os.path.isdir,
-        partial(os.walk, onerror=_raised, followlinks=True),
-        partial(glob.glob, recursive=True),
-    )
+def _local_status(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
 
 
-def _raised(error: Exception) -> NoReturn:
-    """A folder that cannot be read is not passed over."""
-    raise error
+_LOCAL = FileSystem(
+    "this machine",
+    os.path.exists,
+    os.path.isdir,
+    partial(os.walk, onerror=raised, followlinks=True),
+    partial(glob.glob, recursive=True),
+    partial(open, mode="rb"),
+    _local_status,
+)
 
 
-def _files_below(folder: str, system: _FileSystem) -> list[str]:
+def _files_below(folder: str, system: FileSystem) -> list[str]:
     found = sorted(_seen(folder, system))
     if not found:
         raise InputError(f"{folder} is a folder without files; expected text files in it")
     return found
 
 
-def _seen(folder: str, system: _FileSystem) -> Iterator[str]:
+def _seen(folder: str, system: FileSystem) -> Iterator[str]:
     entered = set()
     for inside, folders, names in system.walk(folder):
         real = inside if is_remote(inside) else os.path.realpath(inside)
@@ -96,10 +85,10 @@ def _seen(folder: str, system: _FileSystem) -> Iterator[str]:
                 f"{inside} leads to {real}, which {folder} holds already; take one out"
             )
         entered.add(real)
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        folders[:] = [name for name in folders if not name.startswith(_NOTES)]
         for name in names:
-            if not name.startswith((".", "_")):
-                yield _regular(os.path.join(inside, name))
+            if not any(part.startswith(_NOTES) for part in name.split("/")):
+                yield _regular(f"{inside.rstrip('/')}/{name}")
 
 
 def _regular(path: str) -> str:
@@ -112,13 +101,8 @@ def _regular(path: str) -> str:
 
 def fingerprint(path: str) -> dict:
     """What tells without reading that a file was changed: its "bytes" and "modified" (ns)."""
-    if is_remote(path):
-        import tensorflow as tf
-
-        status = tf.io.gfile.stat(path)
-        return {"path": path, "bytes": status.length, "modified": status.mtime_nsec}
-    status = os.stat(path)
-    return {"path": path, "bytes": status.st_size, "modified": status.st_mtime_ns}
+    num_bytes, modified = (file_system(path) if is_remote(path) else _LOCAL).status(path)
+    return {"path": path, "bytes": num_bytes, "modified": modified}
 
 
 def digest(path: str) -> dict:

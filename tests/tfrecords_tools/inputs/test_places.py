@@ -94,10 +94,6 @@ def test_remote_files_read_as_local_ones(remote, tmp_path):
 def test_remote_files_that_cannot_be_reached(remote):
     with pytest.raises(InputError, match=r"ram://corpus/none does not exist"):
         files([f"{remote}/none"])
-    with pytest.raises(
-        InputError, match=r"s9://bucket/a cannot be reached through TensorFlow .*s9"
-    ):
-        files(["s9://bucket/a"])
     found = units([f"{remote}/a.txt"], unit_bytes=9)
     tf.io.gfile.remove(f"{remote}/a.txt")
     with pytest.raises(FileNotFoundError, match=r"ram://corpus/a\.txt"):
