@@ -142,12 +142,12 @@ def test_files_of_other_systems(elsewhere, corpus, vocabulary, tmp_path):
     """Inputs through TensorFlow, output through Beam, whose folders are prefixes of names."""
     tf = pytest.importorskip("tensorflow")
     for path in corpus:
-        tf.io.gfile.copy(path, f"ram://corpus/{path.name}")
+        tf.io.gfile.copy(path, f"ram://beam-corpus/{path.name}")
     settings = replace(SMALL, held_out_rate=0.3)
     given = {"vocabulary": vocabulary, "settings": settings}
-    manifest = local.build(["ram://corpus/*.txt"], output=tmp_path / "local", **given)
+    manifest = local.build(["ram://beam-corpus/*.txt"], output=tmp_path / "local", **given)
     there = build_on_beam(
-        ["ram://corpus/*.txt"], output="elsewhere://records", pipeline_options=IN_MEMORY, **given
+        ["ram://beam-corpus/*.txt"], output="elsewhere://records", pipeline_options=IN_MEMORY, **given
     )
     for each in (manifest, there):
         each.pop("versions")

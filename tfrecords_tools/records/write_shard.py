@@ -20,6 +20,7 @@ from tfrecords_tools.records.writer import framed, serialized
 from tfrecords_tools.text.store import TokenStore
 
 _RECORDS_TOGETHER = 1024  # masked and encoded at once; their arrays fit a processor's cache
+_SPANS_TOGETHER = 512  # each leaves some 64 kB of the store in memory
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,6 @@ class WriteShard:
                 written = min(left, batch.num_rows)
                 advance(written)
                 left -= written
-                store.release()
             told = {"file": self.output.name, **counts, "sha256": digest.hexdigest()}
             with whole_file(self.counts) as counts_part:
                 counts_part.write_text(json.dumps(told), encoding="utf-8")
@@ -76,10 +76,13 @@ class WriteShard:
 
 def pieces_of(sequences: Sequences, store: TokenStore) -> np.ndarray:
     """The pieces of all spans, one after the other."""
-    spans = zip(sequences.starts.tolist(), sequences.lengths.tolist(), strict=True)
-    return np.frombuffer(
-        b"".join([store.pieces(start, start + length) for start, length in spans]), store.dtype
-    )
+    spans = list(zip(sequences.starts.tolist(), sequences.lengths.tolist(), strict=True))
+    pieces = []
+    for begin in range(0, len(spans), _SPANS_TOGETHER):
+        together = spans[begin : begin + _SPANS_TOGETHER]
+        pieces += [store.pieces(start, start + length) for start, length in together]
+        store.release()
+    return np.frombuffer(b"".join(pieces), store.dtype)
 
 
 def _counted(batch: Sequences, records: bytes) -> dict[str, int]:
