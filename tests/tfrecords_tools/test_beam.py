@@ -147,7 +147,10 @@ def test_files_of_other_systems(elsewhere, corpus, vocabulary, tmp_path):
     given = {"vocabulary": vocabulary, "settings": settings}
     manifest = local.build(["ram://beam-corpus/*.txt"], output=tmp_path / "local", **given)
     there = build_on_beam(
-        ["ram://beam-corpus/*.txt"], output="elsewhere://records", pipeline_options=IN_MEMORY, **given
+        ["ram://beam-corpus/*.txt"],
+        output="elsewhere://records",
+        pipeline_options=IN_MEMORY,
+        **given,
     )
     for each in (manifest, there):
         each.pop("versions")

@@ -5,7 +5,7 @@ corpus, wherever it was cut: a document is never divided between two of them.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 
 from bert_keras.errors import InputError
@@ -70,11 +70,6 @@ def lines_of(unit: Unit, *, repairs: Repairs, errors: str = "fail") -> Iterator[
         if is_open:
             yield ""
         repairs.note_text(part.path, num_lines)
-
-
-def inputs(units: Iterable[Unit]) -> list[str]:
-    """The files and splits that units are of, each once, in their order."""
-    return list(dict.fromkeys(part.path for unit in units for part in unit))
 
 
 def fingerprint(path: str) -> dict:

@@ -2,7 +2,7 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.errors import InputError
-from tfrecords_tools.inputs.corpus import digest, fingerprint, inputs, lines_of, units
+from tfrecords_tools.inputs.corpus import digest, fingerprint, lines_of, units
 from tfrecords_tools.inputs.repairs import Repairs
 
 tfds = pytest.importorskip("tensorflow_datasets", reason='needs TFDS: "bert-keras[tfds]"')
@@ -72,7 +72,8 @@ def test_the_corpus_is_the_same_however_it_is_cut():
     place = "tfds:two_splits?split=train[5:]+test"
     found = units([place], unit_bytes=60)
     assert len(found) > 5
-    assert inputs(found) == [f"tfds:two_splits:1.2.0?split={name}" for name in ("train", "test")]
+    paths = dict.fromkeys(part.path for unit in found for part in unit)
+    assert list(paths) == [f"tfds:two_splits:1.2.0?split={name}" for name in ("train", "test")]
     assert read(place, unit_bytes=60)[0] == read(place)[0] == documents(*range(5, 100), *range(7))
 
 
@@ -100,7 +101,8 @@ def test_features_that_hold_no_text():
 
 
 def test_digest_and_fingerprint(folder):
-    (place,) = inputs(units(["tfds:two_splits?split=test"], unit_bytes=1 << 20))
+    ((part,),) = units(["tfds:two_splits?split=test"], unit_bytes=1 << 20)
+    place = part.path
     found = digest(place)
     assert found == digest("tfds:two_splits?split=test")
     assert found["path"] == place == "tfds:two_splits:1.2.0?split=test"
