@@ -15,7 +15,6 @@ from tfrecords_tools.inputs.corpus import (
     digest,
     documents,
     fingerprint,
-    inputs,
     lines_of,
     units,
 )
@@ -134,7 +133,9 @@ def test_small_files_stand_together_in_their_order(tmp_path):
     found = units([tmp_path], unit_bytes=35)
     assert [len(unit) for unit in found] == [3, 3, 3, 1]
     assert read(tmp_path, unit_bytes=35)[0][::2] == [f"document {number}" for number in range(10)]
-    assert inputs(found) == [str(tmp_path / f"{number}.txt") for number in range(10)]
+    assert [part.path for unit in found for part in unit] == [
+        str(tmp_path / f"{number}.txt") for number in range(10)
+    ]
 
 
 def test_units_and_repairs_travel_between_processes(file):
