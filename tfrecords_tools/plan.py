@@ -27,7 +27,10 @@ def planned(
     """
     path = folder / "plan.json"
     plan = {
-        "settings": asdict(settings),
+        "settings": {
+            "compat": None if isinstance(settings, BuildSettings) else "google",
+            **asdict(settings),
+        },
         "vocabulary": vocabulary_sha256(vocabulary),
         "versions": versions(),
         "files": [fingerprint(file) for file in files],

@@ -94,8 +94,8 @@ def test_killed_at_every_step_it_ends_with_the_same_bytes(
 def stopped(corpus, vocabulary, tmp_path, monkeypatch):
     """Stops a build before its shards are written; gives what goes on with it."""
 
-    def going_on(*, files=corpus, vocabulary=vocabulary, **changes):
-        settings = replace(SETTINGS, **changes)
+    def going_on(*, files=corpus, vocabulary=vocabulary, kind=None, **changes):
+        settings = kind(**changes) if kind else replace(SETTINGS, **changes)
         return build(files, vocabulary=vocabulary, output=tmp_path / "records", settings=settings)
 
     def interrupted(*_):
@@ -134,6 +134,8 @@ def test_other_settings_files_or_vocabulary_are_named(stopped, corpus, vocabular
     other = type(vocabulary)((*vocabulary.pieces, "more"))
     with pytest.raises(InputError, match="the vocabulary is another than before the stop"):
         stopped(vocabulary=other)
+    with pytest.raises(InputError, match="compat is google, but was None before the stop"):
+        stopped(kind=GoogleSettings)
     stopped()
 
 
