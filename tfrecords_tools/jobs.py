@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
-from signal import SIG_IGN, SIGINT, signal
+from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
 from typing import Protocol
 
 from bert_keras.errors import InputError
@@ -72,7 +72,12 @@ class Workers:
                 self._run_in_processes(missing, bar)
 
     def _run_in_processes(self, jobs: list[Job], bar) -> None:
-        running = {self._executor.submit(_run, job) for job in jobs}
+        # Ctrl-C is for this process alone: new ones begin, and stay, with what is blocked here.
+        before = pthread_sigmask(SIG_BLOCK, {SIGINT})
+        try:
+            running = {self._executor.submit(_run, job) for job in jobs}
+        finally:
+            pthread_sigmask(SIG_SETMASK, before)
         try:
             while running:
                 done, running = wait(running, _LOOK_SECONDS, FIRST_COMPLETED)
@@ -88,8 +93,7 @@ class Workers:
 
 
 def _begin(reports) -> None:
-    """In a new worker: Ctrl-C is its parent's to handle, and it ends when its parent does."""
-    signal(SIGINT, SIG_IGN)
+    """In a new worker: it ends when its parent does."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # as many processes as there are, one thread
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # who reads a TFDS corpus needs no GPU
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -31,6 +31,9 @@ class Write:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.trouble == "slow":
             time.sleep(60)
+        if self.trouble == "Ctrl-C":
+            os.kill(os.getpid(), signal.SIGINT)
+            assert signal.SIGINT in signal.sigpending()
         with whole_file(self.output) as part:
             part.write_text(str(os.getpid()))
         advance(self.size)
@@ -62,6 +65,14 @@ def test_a_killed_worker_is_told(tmp_path):
     told = pytest.raises(ChildProcessError, match="run the same command again")
     with told, Workers(2) as workers:
         workers.run(jobs, stage="write", unit="file")
+
+
+def test_ctrl_c_never_reaches_a_worker(tmp_path):
+    jobs = [Write(tmp_path / "a", trouble="Ctrl-C")]
+    with Workers(2) as workers:
+        workers.run(jobs, stage="write", unit="file")
+    assert (tmp_path / "a").exists()
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def test_workers_end_with_their_parent(tmp_path):
