@@ -21,6 +21,10 @@ def named_function(name: str) -> TextParts:
             f"{name}: the module cannot be imported ({error}); install it, or put its folder on "
             "PYTHONPATH"
         ) from error
+    except Exception as error:
+        raise InputError(
+            f"{name}: the module fails when it is imported ({_told(error)}); mend it"
+        ) from error
     function = getattr(module, function_name, None)
     if not callable(function):
         what = "is not a function" if hasattr(module, function_name) else "does not exist"
@@ -31,10 +35,20 @@ def named_function(name: str) -> TextParts:
 
     @wraps(function)
     def checked(text: str) -> list[str]:
-        parts = function(text)
+        try:
+            parts = function(text)
+        except Exception as error:
+            raise InputError(
+                f"{name} fails for {text[:40]!r} ({_told(error)}); expected a function from one "
+                "text to a list of texts"
+            ) from error
         if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
             kind = "a list that holds other things" if isinstance(parts, list) else repr(parts)[:60]
             raise InputError(f"{name} gave {kind} for {text[:40]!r}; expected a list of texts")
         return parts
 
     return checked
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
