@@ -126,6 +126,10 @@ def resumed_folder(path: str | os.PathLike) -> Iterator[Path]:
             if not was_there:
                 shutil.rmtree(beside)
             raise
+        except OSError as error:
+            if error.errno == errno.ENOSPC and error.filename is None:  # as `write` raises it
+                raise OSError(error.errno, error.strerror, str(beside)) from error
+            raise
         (beside / ".lock").unlink()
         os.replace(beside, path)
 

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bert_keras.storage import json_object, resumed_folder, whole_file
+from bert_keras.errors import InputError
+from bert_keras.storage import is_remote, json_object, resumed_folder, whole_file
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.google import GoogleSettings, write_google
-from tfrecords_tools.inputs.corpus import Unit, fingerprint, units
+from tfrecords_tools.inputs.corpus import Unit, digest, fingerprint, units
 from tfrecords_tools.inputs.places import files
 from tfrecords_tools.inputs.repairs import Repairs
 from tfrecords_tools.jobs import Workers
@@ -46,15 +47,35 @@ def build(
     workers: int = 1,
 ) -> dict:
     """Writes `output` whole, by `workers` processes; returns the manifest that it leaves there."""
+    if is_remote(output):
+        raise InputError(
+            f"{output} is not on this machine, where build writes; give a local folder and copy it "
+            "there, or add --beam"
+        )
     paths = files(list(places))
     with resumed_folder(output) as folder, Workers(workers) as pool:
-        if not (folder / MANIFEST).exists():
+        if (folder / MANIFEST).exists():
+            _expect(folder / MANIFEST, paths, settings, vocabulary)
+        else:
+            if not (folder / "work").exists():
+                _expect_nothing_else(folder)
             vocabulary.save(folder / VOCABULARY)
             manifest = _built(folder, paths, settings, pool)
             with whole_file(folder / MANIFEST) as part:
                 part.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
         shutil.rmtree(folder / "work", ignore_errors=True)
         return json_object(folder / MANIFEST)
+
+
+def _expect(manifest: Path, paths: Sequence[str], settings: Settings, vocabulary: Vocabulary):
+    """InputError where a run stopped at its very end had made these records from others."""
+    expected = made_from(settings, vocabulary, list(map(digest, paths)))
+    told = json_object(manifest)
+    if any(told.get(name) != value for name, value in expected.items()):
+        raise InputError(
+            f"{manifest.parent} holds finished records of other options, inputs or versions; give "
+            "what it was begun with, or remove it to begin anew"
+        )
 
 
 def _built(folder: Path, paths: Sequence[str], settings: Settings, pool: Workers) -> dict:
@@ -66,6 +87,16 @@ def _built(folder: Path, paths: Sequence[str], settings: Settings, pool: Workers
     make = _google if isinstance(settings, GoogleSettings) else _corrected
     made = make(folder, paths, settings, pool)
     return {**made_from(settings, vocabulary, inputs), **made}
+
+
+def _expect_nothing_else(folder: Path) -> None:
+    """InputError where a folder that no run has begun holds anything."""
+    others = sorted({path.name for path in folder.iterdir()} - {VOCABULARY, ".lock"})
+    if others:
+        raise InputError(
+            f"{folder} holds {others[0]}, which no build left there; remove it, or choose another "
+            "output"
+        )
 
 
 def made_from(settings: Settings, vocabulary: Vocabulary, inputs: Sequence[dict]) -> dict:

@@ -139,6 +139,28 @@ def test_other_settings_files_or_vocabulary_are_named(stopped, corpus, vocabular
     stopped()
 
 
+def test_stopped_at_the_very_end_it_is_taken_for_no_other(corpus, vocabulary, tmp_path):
+    output = tmp_path / "records"
+    build(corpus, vocabulary=vocabulary, output=output, settings=SETTINGS)
+    whole = contents(output)
+    output.rename(tmp_path / "records.partial")
+    other = replace(SETTINGS, seed=8)
+    with pytest.raises(InputError, match="partial holds finished records of other options"):
+        build(corpus, vocabulary=vocabulary, output=output, settings=other)
+    build(corpus, vocabulary=vocabulary, output=output, settings=SETTINGS)
+    assert contents(output) == whole
+
+
+def test_a_folder_that_no_build_began_is_left_alone(corpus, vocabulary, tmp_path):
+    partial = tmp_path / "records.partial"
+    partial.mkdir()
+    (partial / "vocab.txt").write_text("mine")
+    (partial / "train-00000-of-00003.tfrecord").touch()
+    with pytest.raises(InputError, match=r"partial holds train-00000.*, which no build left there"):
+        build(corpus, vocabulary=vocabulary, output=tmp_path / "records", settings=SETTINGS)
+    assert (partial / "vocab.txt").read_text() == "mine"
+
+
 def test_an_input_that_changes_while_it_is_read(corpus, vocabulary, tmp_path, monkeypatch):
     from tfrecords_tools import build as module
 
