@@ -15,7 +15,8 @@ from bert_keras.errors import InputError
 from bert_keras.storage import open_file, whole_folder
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inputs.places import fingerprint
+from tfrecords_tools.inputs.formats import recognised
+from tfrecords_tools.inputs.places import TFDS, fingerprint
 from tfrecords_tools.text.store import TokenWriter, piece_dtype
 
 TOGETHER = 1 << 17  # characters that are tokenised at once
@@ -29,6 +30,15 @@ class TokenizeFiles:
     files: tuple[str, ...]
     vocabulary: Path
     lowercase: bool
+
+    def __post_init__(self):
+        for file in self.files:
+            kind = "tfds" if file.startswith(TFDS) else recognised(file)
+            if kind != "text":
+                raise InputError(
+                    f"{file} is {kind}; --compat google reads plain text only, as the original "
+                    "does: make it that, a sentence a line"
+                )
 
     @property
     def size(self) -> int:

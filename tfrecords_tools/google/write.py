@@ -4,8 +4,9 @@ Feature by feature these are the records of google-research/bert `create_pretrai
 the same files, vocabulary, seed and options, with all its ways: a random next text may be of the
 same document where ten draws find no other, a short length holds for a whole document, and so on.
 They differ where `bert_keras.text.tokenizer` says that the tokens of rare characters do. Refused
-are a corpus without text, of which the original makes empty files, a vocabulary that holds a piece
-twice, and what makes the original fail: text that is not UTF-8, lengths under 5.
+are a corpus with fewer records than shards, of which the original makes empty files, input of
+another format, a vocabulary that holds a piece twice, and what makes the original fail: text that
+is not UTF-8, lengths under 5.
 
 Ids, instances and their order lie on disk. Memory holds 4 bytes a document while the instances are
 drawn, 4 bytes a record while they are shuffled, and the longest line.
@@ -14,6 +15,7 @@ drawn, 4 bytes a record while they are shuffled, and the longest line.
 from collections.abc import Sequence
 from pathlib import Path
 
+from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.google.instances import NUMBER, ORDER, DrawInstances, opened
@@ -46,6 +48,11 @@ def write_google(
     draw = DrawInstances(instances, store, vocabulary, settings)
     workers.run([draw], stage="draw", unit="sentence")
     num_records = (instances / ORDER).stat().st_size // NUMBER.itemsize
+    if num_records < len(outputs):
+        raise InputError(
+            f"the corpus gives {num_records:,} records for {len(outputs):,} shards; give more text "
+            "or ask for fewer"
+        )
     jobs = [
         WriteRecords(
             output=output,
