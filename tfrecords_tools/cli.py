@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from bert_keras.errors import InputError, run_command
 from bert_keras.quiet import import_tensorflow
-from tfrecords_tools.options import add_settings, add_text_settings, settings_of
+from tfrecords_tools.options import Parser, add_sample, add_settings, add_text_settings, settings_of
 
 _EXAMPLES = """\
 examples:
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="bert-tfrecords",
         description="Writes, checks and shows pretraining records (masked words, next sentence).",
         epilog=_EXAMPLES,
@@ -66,13 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         default=100,
         help="slots [unused0] and on, for words of one's own later (default: %(default)s)",
     )
-    vocab.add_argument(
-        "--sample",
-        type=float,
-        metavar="MB",
-        default=512,
-        help="of a larger corpus so much is read, spread evenly (default: %(default)s)",
-    )
+    add_sample(vocab, megabytes=512)
     _add_workers(vocab)
 
     build = verb(
@@ -82,8 +76,15 @@ def _parser() -> argparse.ArgumentParser:
         "wiki.txt books.txt --vocab vocab.txt --output records --held-out 0.02",
     )
     _add_corpus(build)
-    build.add_argument("--vocab", required=True, metavar="FILE")
-    build.add_argument("--output", required=True, metavar="DIR", help="a folder not there yet")
+    build.add_argument(
+        "--vocab", required=True, metavar="FILE", help="one piece a line; BERT's or of `vocab`"
+    )
+    build.add_argument(
+        "--output",
+        required=True,
+        metavar="DIR",
+        help="a folder not there yet; after a stop the same command goes on",
+    )
     _add_workers(build)
     build.add_argument(
         "--compat",
@@ -108,13 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         "places", nargs="+", metavar="RECORDS|CORPUS", help="told apart by their content"
     )
     check.add_argument("--vocab", metavar="FILE", help="default: vocab.txt beside the records")
-    check.add_argument(
-        "--sample",
-        type=float,
-        default=32,
-        metavar="MB",
-        help="of a larger corpus so much is read, spread evenly (default: %(default)s)",
-    )
+    add_sample(check, megabytes=32)
     add_text_settings(check)
     add_settings(check)
     show = verb(
@@ -131,7 +126,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_corpus(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
-        "files", nargs="+", metavar="CORPUS", help="files, folders, globs, or tfds:NAME; see above"
+        "files",
+        nargs="+",
+        metavar="CORPUS",
+        help="files, folders, globs, or tfds:NAME (bert-tfrecords --help)",
     )
     add_text_settings(verb)
 
@@ -149,12 +147,14 @@ def _add_workers(verb: argparse.ArgumentParser) -> None:
 def _vocab(arguments: argparse.Namespace) -> None:
     from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
+    if os.path.isdir(arguments.output):
+        raise InputError(f"{arguments.output} is a folder; expected the name of a file to write")
     vocabulary = train_vocabulary(
         arguments.files,
         size=arguments.size,
         lowercase=getattr(arguments, "lowercase", True),
         unused=arguments.unused,
-        sample_bytes=int(arguments.sample * 1e6),
+        sample_bytes=arguments.sample,
         workers=arguments.workers,
         errors=getattr(arguments, "errors", "fail"),
         text_field=getattr(arguments, "text_field", "text"),
@@ -223,7 +223,7 @@ def _check_corpus(arguments: argparse.Namespace) -> None:
         arguments.places,
         vocabulary=Vocabulary.from_file(arguments.vocab) if arguments.vocab else None,
         settings=settings_of(arguments),
-        sample_bytes=int(arguments.sample * 1e6),
+        sample_bytes=arguments.sample,
     )
     print(report(found))
 
@@ -274,6 +274,8 @@ def _vocabulary(records: Sequence[str], named: str | None):
     if named:
         return Vocabulary.from_file(named)
     first = Path(records[0])
+    if not first.exists():
+        raise InputError(f"{first} does not exist; expected a folder of records or record files")
     beside = (first if first.is_dir() else first.parent) / "vocab.txt"
     if not beside.is_file():
         raise InputError(

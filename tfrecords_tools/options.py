@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import fields
+from typing import NoReturn
 
 from bert_keras.data.masking import REPLACEMENTS, UNITS
 from bert_keras.errors import InputError
@@ -42,6 +43,23 @@ _UNSAID = {
 }
 
 
+class Parser(argparse.ArgumentParser):
+    """Tells a mistake in one line, as every other is told."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; {self.prog} --help tells what can be said\n")
+
+
+def add_sample(parser: argparse.ArgumentParser, *, megabytes: int) -> None:
+    parser.add_argument(
+        "--sample",
+        type=_bytes_of,
+        metavar="MB",
+        default=megabytes * 10**6,
+        help=f"of a larger corpus so much is read, spread evenly (default: {megabytes})",
+    )
+
+
 def add_text_settings(parser: argparse.ArgumentParser) -> None:
     """Options of whatever reads a corpus."""
     parser.add_argument(
@@ -70,11 +88,23 @@ def settings_of(arguments: argparse.Namespace) -> BuildSettings | GoogleSettings
     }
     unknown = sorted(set(given) - {field.name for field in fields(kind)})
     if unknown:
+        options = {field: option for option, field in _FIELDS.items()}
+        option = options.get(unknown[0], unknown[0]).replace("_", "-")
         raise InputError(
-            f"--{unknown[0].replace('_', '-')} does not go with --compat google, whose records are "
-            "those of the original; leave one out"
+            f"--{option} does not go with --compat google, whose records are those of the "
+            "original; leave one out"
         )
     return kind(**given)
+
+
+def _bytes_of(megabytes: str) -> int:
+    try:
+        size = int(float(megabytes) * 1e6)
+    except (ValueError, OverflowError):
+        size = 0
+    if size < 1:
+        raise argparse.ArgumentTypeError(f"{megabytes!r} is not a number of megabytes above 0")
+    return size
 
 
 def _add(parser: argparse.ArgumentParser, options: dict[str, dict]) -> None:

@@ -46,11 +46,11 @@ class BuildSettings:
             raise InputError(f"errors is {self.errors!r}; expected one of {', '.join(ERRORS)}")
         if self.max_predictions < 0:
             raise InputError(f"max_predictions is {self.max_predictions}; expected 0 or more")
-        _ = self.schema, self.policy  # they check what is theirs
-        for name in ("duplicates", "shards"):
+        for name in ("duplicates", "shards", "sequences_per_record"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} is {value}; expected at least 1")
+        _ = self.schema, self.policy  # they check what is theirs
         for name in ("short_sequence_rate", "held_out_rate"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; expected 0 or more, below 1")

@@ -41,8 +41,8 @@ class Vocabulary:
                 )
             if not _ASCII_SPACES.isdisjoint(piece):
                 raise InputError(
-                    f"line {line} of the vocabulary, {piece!r}, holds white space; expected one "
-                    "piece a line and nothing else"
+                    f"line {line} of the vocabulary, {piece[:40]!r}, holds white space; expected "
+                    "one piece a line and nothing else"
                 )
             if first != line:
                 raise InputError(

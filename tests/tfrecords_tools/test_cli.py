@@ -55,6 +55,8 @@ def bad(tmp_path, corpus, vocab):
         "latin1.txt": b"fine\n\ncaf\xe9\n",
         "single.txt": b"ada sees cats\nben likes dogs\n",
         "no-mask.txt": b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nada\n",
+        "bad-vocab.txt": b"x" * 1000 + b" \n",
+        "one.jsonl": b'{"text": "ada sees cats"}\n',
         "cut.tfrecord": b"\x10\0\0\0\0\0\0\0 some bytes of a record",
     }
     for name, content in contents.items():
@@ -86,6 +88,28 @@ def bad(tmp_path, corpus, vocab):
             "none does not exist; expected a file, a folder or a glob",
         ),
         ("check full", "the corpus holds no text (full/file)"),
+        (
+            "build one.txt --vocab vocab.txt --output gs://b/new",
+            "gs://b/new is not on this machine",
+        ),
+        (
+            "build one.txt --vocab vocab.txt --output new --sequences-per-record 0",
+            "per_record is 0",
+        ),
+        ("build one.txt --vocab bad-vocab.txt --output new", "'xxxxxxxxxx"),
+        ("build one.jsonl --vocab vocab.txt --output new --compat google", "one.jsonl is jsonl; "),
+        ("build one.txt --vocab vocab.txt --output new --compat google --shards 999", "999 shards"),
+        (
+            "build one.txt --vocab vocab.txt --output new --compat google --held-out 0",
+            "--held-out ",
+        ),
+        (
+            "build one.jsonl --vocab vocab.txt --output new --errors skip --text-field b",
+            "no text (records that cannot be read, dropped: 1 (one.jsonl, line 1)",
+        ),
+        ("vocab one.txt --output full", "full is a folder; expected the name of a file"),
+        ("show none", "none does not exist; expected a folder of records"),
+        ("show cut.tfrecord --count -1", "-1 records were asked for; expected 1 or more"),
         ("check cut.tfrecord one.txt", "records and text were named together"),
         ("check cut.tfrecord", "cut.tfrecord is not a whole TFRecord file"),
         ("show empty.txt", "empty.txt holds no records"),
@@ -101,7 +125,30 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bert-tf")]
     assert len(errors) == 1
     assert told in errors[0]
+    assert len(errors[0]) < 500
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "biuld",
+        "show",
+        "build --workers x",
+        "check a --errors no",
+        "show a --no",
+        "check a --sample -1",
+        "vocab a --output v --sample nan",
+    ],
+)
+def test_options_that_are_wrong_are_one_sentence(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run(*arguments.split())
+    assert stop.value.code == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith("bert-tfrecords")
+    assert told.endswith("--help tells what can be said")
 
 
 def test_a_disk_that_is_full(corpus, vocab, tmp_path, monkeypatch, capsys):
@@ -113,7 +160,7 @@ def test_a_disk_that_is_full(corpus, vocab, tmp_path, monkeypatch, capsys):
         patch.setattr("tfrecords_tools.records.write_shard.framed", full)
         assert run(*build) == 2
     told = capsys.readouterr().err
-    assert "No space left on device; free some and run the same again" in told
+    assert "records.partial: No space left on device; free some and run the same again" in told
     assert not (tmp_path / "records").exists()
     assert run(*build) == 0
     assert (tmp_path / "records/manifest.json").is_file()

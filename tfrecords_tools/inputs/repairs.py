@@ -92,6 +92,13 @@ class Repairs:
             count = self.counts["empty_files"] + len(self._silent_files())
             paths = [place.path for place in self.places.get("empty_files", ())]
             names = _first([*paths, *self._silent_files()], count) if count else "no files"
+            dropped = [name for name in self.counts if name.endswith("_dropped")]
+            if dropped:
+                names = "; ".join(
+                    f"{REMARKS[name]}: {self.counts[name]:,} ({self._where(name, NUM_PLACES)})"
+                    for name in dropped
+                )
+                names += "; --errors fail tells why"
             raise InputError(f"the corpus holds no text ({names}); expected one paragraph a line")
 
     def _silent_files(self) -> list[str]:

@@ -45,6 +45,8 @@ def shown(
     """
     if start < 1:
         raise InputError(f"record {start} was asked for; expected 1 or more")
+    if count < 1:
+        raise InputError(f"{count} records were asked for; expected 1 or more")
     files = every_file(records)
     schema, labels = common_schema(files), label_words(files[0])
 
