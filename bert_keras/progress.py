@@ -30,7 +30,6 @@ def progress(
         unit_scale=True,
         dynamic_ncols=True,
         mininterval=0.2 if on_terminal else _LOG_SECONDS,
-        delay=0 if on_terminal else _LOG_SECONDS,
         file=sys.stderr if on_terminal else _LogLines(),
     )
 
@@ -39,7 +38,8 @@ class _LogLines:
     """A stream on which what would overwrite the last line of stderr is a line of its own."""
 
     def write(self, text: str) -> None:
-        if line := text.strip():
+        line = text.strip()
+        if line and ":   0%|" not in line:  # nothing is done yet
             print(line, file=sys.stderr)
 
     def flush(self) -> None:

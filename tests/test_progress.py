@@ -9,7 +9,15 @@ def test_a_log_gets_lines(capsys, monkeypatch):
     told = capsys.readouterr().err
     assert "\r" not in told
     lines = told.splitlines()
-    assert lines[0].startswith("count")
+    assert all(line.startswith("count") for line in lines)
     assert "500/2.00k" in lines[0]
     assert "2.00k/2.00k" in lines[-1]
     assert all(line.strip() for line in lines)
+
+
+def test_a_log_gets_the_end_of_what_is_short(capsys):
+    for _ in progress(range(3), stage="count", unit="B"):
+        pass
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("count")
+    assert "3.00/3.00" in line

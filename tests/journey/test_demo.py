@@ -30,7 +30,7 @@ def test_the_demo_runs_every_stage_and_repeats_itself(tmp_path, capsys):
         assert (folder / "corpus.txt").stat().st_size > 100_000
         for left in (
             "vocab.txt",
-            "records/records.json",
+            "records/manifest.json",
             "pretrain/model/weights.safetensors",
             "pretrain/logs/train",
             "finetune/model/weights.safetensors",
@@ -63,7 +63,7 @@ def test_the_demo_runs_every_stage_and_repeats_itself(tmp_path, capsys):
         "count words",
         "learn pieces",
         "tokenize",
-        "pair train",
+        "find train",
         "write train",
         "pretrain",
         "fine-tune",

@@ -19,10 +19,11 @@ PRETRAIN = PretrainRecipe(
     num_steps=8,
     num_warmup_steps=2,
     learning_rate=1e-3,
+    initializer_stddev=0.08,  # at a hidden size of 128 a few steps of 0.02 teach nothing
     steps_per_log=2,
     logs_per_checkpoint=2,
 )
-FINETUNE = FinetuneRecipe(batch_size=8, num_epochs=6, learning_rate=1e-3, logs_per_epoch=2)
+FINETUNE = FinetuneRecipe(batch_size=8, num_epochs=8, learning_rate=5e-4, logs_per_epoch=2)
 
 
 @pytest.fixture(scope="module")
