@@ -191,6 +191,13 @@ def _build(arguments: argparse.Namespace) -> None:
         if "labels_one" in counts:
             label = OBJECTIVES[manifest["settings"].get("objective", "nsp")].label
             told += f"; {counts['labels_one'] / counts['sequences']:.1%} {label}"
+            excess = abs(counts["labels_one"] - counts["sequences"] / 2) - 1
+            if not manifest["compat"] and excess > counts["sequences"] / 100:
+                print(
+                    f"note: {name} is not half {label}, for a document of one sentence has no true "
+                    "next one; bert-tfrecords check CORPUS tells more",
+                    file=sys.stderr,
+                )
         padding = 1 - counts["tokens"] / (counts["records"] * manifest["schema"]["max_length"])
         print(f"{told}; {padding:.1%} padding")
 

@@ -28,6 +28,15 @@ def test_from_text_to_records_and_back(corpus, tmp_path, capsys):
     assert capsys.readouterr().out.count("[CLS]") == 2
 
 
+def test_documents_of_one_sentence_are_noted(corpus, vocab, tmp_path, capsys):
+    build = ["--vocab", vocab, "--max-length", 32, "--workers", 1, "--output"]
+    assert run("build", *corpus, *build, tmp_path / "records") == 0
+    assert "note:" not in capsys.readouterr().err
+    (tmp_path / "single").write_text("ada sees cats.\n\nben sees dogs.\n\n" * 9)
+    assert run("build", tmp_path / "single", *build, tmp_path / "singles") == 0
+    assert "note: train is not half random next, for a document of one" in capsys.readouterr().err
+
+
 def test_cased_records_keep_capitals(tmp_path, capsys):
     (tmp_path / "a").write_text("Ada saw Ben.\n\nBen saw Ada.\n" * 20)
     run("vocab", tmp_path / "a", "--cased", "--output", tmp_path / "v.txt", "--size", 160)
