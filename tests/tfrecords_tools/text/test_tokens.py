@@ -1,6 +1,12 @@
 import numpy as np
+import pytest
 
+from bert_keras.data.records import common_schema
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tfrecords_tools.build import build
 from tfrecords_tools.inputs.corpus import units
+from tfrecords_tools.look.check import every_file, parsed_batches
+from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.store import TokenStore
 from tfrecords_tools.text.tokens import TextSettings, TokenizeUnit, counts_of, cut_to_fit
 
@@ -70,3 +76,43 @@ def test_only_the_first_part_opens_a_document():
     lengths, opens = cut_to_fit(np.array([3, 0, 25]), np.array([True, False, True]), longest=10)
     assert lengths.tolist() == [3, 0, 9, 8, 8]
     assert opens.tolist() == [True, False, True, False, False]
+
+
+WORDS = ["今天", "北京", "语言", "模型", "学生", "音乐", "朋友", "研究"]  # no character twice
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_segmenter_of_ones_own_masks_chinese_words_whole(tmp_path, monkeypatch, workers):
+    (tmp_path / "own_words.py").write_text(
+        "def pairs(text): return [text[n : n + 2] for n in range(0, len(text), 2)]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    lines = ["".join(WORDS[n % 8] for n in range(line, line + 5)) + "。" for line in range(40)]
+    (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
+    vocabulary = Vocabulary((*SPECIAL_PIECES, "。", *"".join(WORDS)))
+    settings = BuildSettings(
+        splitter="zh",
+        segmenter="own_words:pairs",
+        mask_unit="word",
+        objective="full-sentences",
+        max_length=50,
+    )
+    records = tmp_path / "records"
+    places = [tmp_path / "a.txt"]
+    build(places, vocabulary=vocabulary, output=records, settings=settings, workers=workers)
+    files, num_words = every_file(records), 0
+    for file in files:
+        for batch in parsed_batches(file, schema=common_schema(files)):
+            for places, answers in zip(
+                batch["masked_lm_positions"], batch["masked_lm_ids"], strict=True
+            ):
+                predicted = {
+                    place: vocabulary.pieces[answer]
+                    for place, answer in zip(places.tolist(), answers.tolist(), strict=True)
+                    if place
+                }
+                text = "".join(predicted[place] for place in sorted(predicted)).replace("。", "")
+                pairs = [text[n : n + 2] for n in range(0, len(text), 2)]
+                assert set(pairs) <= set(WORDS)
+                num_words += len(pairs)
+    assert num_words > 50
