@@ -156,19 +156,10 @@ def _tokenize(
     ]
     pool.run(jobs, stage="tokenize", unit="B")
     unchanged(work)
-    counts, repairs = Counter(), Repairs()
-    for job in jobs:
-        unit_counts, unit_repairs = counts_of(job.output)
-        counts.update(unit_counts)
-        repairs += unit_repairs
-    repairs.expect_text()
+    unit_counts = [counts_of(job.output) for job in jobs]
     told = {
-        "unit_documents": [counts_of(job.output)[0]["documents"] for job in jobs],
-        "manifest": {
-            "counts": {name: counts[name] for name in ("unknown", "long_sentences_cut")},
-            "repairs": repairs.summary(),
-            "remarks": repairs.remarks(),
-        },
+        "unit_documents": [counts["documents"] for counts, _ in unit_counts],
+        "manifest": told_of(unit_counts),
     }
     with whole_file(work / COUNTS) as part:
         part.write_text(json.dumps(told), encoding="utf-8")
