@@ -12,6 +12,7 @@ _HOMES = {
     "BertMaskedLM": "bert_keras.models.pretrainer",
     "BertPretrainer": "bert_keras.models.pretrainer",
     "BertClassifier": "bert_keras.models.classifier",
+    "load_model": "bert_keras.models.loading",
     "BertAdamW": "bert_keras.training.optimizer",
     "LinearWarmupDecay": "bert_keras.training.schedule",
     "export_classifier": "bert_keras.export.saved_model",

@@ -19,7 +19,8 @@ class BertConfig:
     """BERT's encoder; the defaults are BERT-base, uncased (Devlin et al. 2018, section 3).
 
     `intermediate_size` is 4 x `hidden_size` unless given. `activation` "gelu" is the exact one
-    (erf), "gelu_tanh" its approximation. Raises InputError, naming the field, for what cannot be.
+    (erf), "gelu_tanh" its approximation. Without `has_pooler` there is no pooled vector: models of
+    single words have no use for it. Raises InputError, naming the field, for what cannot be.
     """
 
     vocab_size: int = 30_522
@@ -34,6 +35,7 @@ class BertConfig:
     attention_dropout_rate: float = 0.1
     layer_norm_epsilon: float = 1e-12
     initializer_stddev: float = 0.02
+    has_pooler: bool = True
 
     def __post_init__(self) -> None:
         if self.intermediate_size == 0:

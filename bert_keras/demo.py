@@ -176,7 +176,7 @@ def _print_ways_on(folder: Path, path: str, request: str) -> None:
     print(
         f"""What it left in {folder}:
   vocab.txt, records/                look inside: bert-tfrecords show {folder}/records
-  pretrain/model/, finetune/model/   in Python: bert_keras.models.folder.load_model
+  pretrain/model/, finetune/model/   in Python: bert_keras.load_model
   train.tsv, dev.tsv                 what the classifier learnt from and was scored on
   saved_models/demo/1/               what TF Serving loads
 

@@ -5,8 +5,9 @@ import pytest
 
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.encoder.pretrained import save_model
 from bert_keras.models import BertClassifier, BertPretrainer
-from bert_keras.models.folder import ModelCard, save_model
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from tfrecords_tools.build import BuildSettings, build
 
@@ -99,7 +100,7 @@ FINETUNE = (
         (PRETRAIN + " --set num_steps=x", "'num_steps=x': expected int"),
         (PRETRAIN.replace("demo", "dem"), "no recipe is called 'dem'; known: demo"),
         (FINETUNE.replace("{}/pretrainer", "{}/none"), "does not exist"),
-        (FINETUNE.replace("{}/pretrainer", "{}/full"), "full holds no bert_keras.json"),
+        (FINETUNE.replace("{}/pretrainer", "{}/full"), "full holds no checkpoint that is known"),
         (FINETUNE.replace("--train {}/train.tsv", "--train {}/no.tsv"), "no.tsv does not exist"),
         (FINETUNE.replace("--train {}/train.tsv", "--train {}/latin1.tsv"), "line 2 is not UTF-8"),
         (FINETUNE.replace("--train {}/train.tsv", "--train {}/one-label.tsv"), "one label only"),
@@ -156,7 +157,7 @@ def test_a_full_disk_is_one_sentence(house, capsys, monkeypatch):
     def no_space(*arguments, **keywords):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("bert_keras.models.folder.save_file", no_space)
+    monkeypatch.setattr("bert_keras.convert.safetensors_file.save_file", no_space)
     command = FINETUNE.replace("/new", "/crowded") + " num_epochs=1"
     assert main(command.replace("{}", str(house)).split()) == 2
     assert (

@@ -12,6 +12,7 @@ from bert_keras.config import BertConfig
 from bert_keras.encoder.block import EncoderBlock
 from bert_keras.encoder.embeddings import BertEmbeddings
 from bert_keras.encoder.masks import apart_bias, attention_bias
+from bert_keras.encoder.pretrained import Pretrained
 from bert_keras.encoder.projection import projection
 
 
@@ -20,18 +21,18 @@ class EncoderStates(NamedTuple):
 
     hidden_states: tuple  # num_layers + 1 of [B, T, D]: the embeddings, then each block
     attentions: tuple  # num_layers of [B, N, T, T], rows sum to 1
-    pooled_output: object  # [B, D]
+    pooled_output: object  # [B, D], None without a pooler
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class BertEncoder(keras.Model):
+class BertEncoder(Pretrained, keras.Model):
     """The encoder of Devlin et al. 2018, section 3, with its tanh pooler on [CLS].
 
     Call with a dict of int arrays [B, T], `input_ids`, `input_mask` (1 = real, 0 = padding) and
     `segment_ids`; other keys are left alone. Where several sequences share a row, `position_ids`
     begin at 0 with each and `sequence_ids` (from 1, 0 = padding) keep them apart. Returns a dict:
-    `sequence_output` [B, T, D] and `pooled_output` [B, D]. `states` takes the same and returns
-    every layer.
+    `sequence_output` [B, T, D] and, of a config with a pooler, `pooled_output` [B, D]. `states`
+    takes the same and returns every layer.
     """
 
     def __init__(self, config: BertConfig, *, name: str = "encoder", **kwargs):
@@ -62,19 +63,22 @@ class BertEncoder(keras.Model):
             )
             for index in range(config.num_layers)
         ]
-        self.pooler = projection(
-            config.hidden_size,
-            activation="tanh",
-            initializer_stddev=config.initializer_stddev,
-            dtype=self.dtype_policy,
-            name="pooler",
-        )
+        self.pooler = None
+        if config.has_pooler:
+            self.pooler = projection(
+                config.hidden_size,
+                activation="tanh",
+                initializer_stddev=config.initializer_stddev,
+                dtype=self.dtype_policy,
+                name="pooler",
+            )
 
     def build(self, input_shape=None):
         self.embeddings.build()
         for block in self.blocks:
             block.build((None, None, self.config.hidden_size))
-        self.pooler.build((None, self.config.hidden_size))
+        if self.pooler is not None:
+            self.pooler.build((None, self.config.hidden_size))
         self.built = True
 
     def states(self, inputs: dict, training: bool = False) -> EncoderStates:
@@ -94,15 +98,15 @@ class BertEncoder(keras.Model):
             hidden_BTD, attention_BNTT = block(hidden_BTD, bias, training=training)
             hidden_states.append(hidden_BTD)
             attentions.append(attention_BNTT)
-        pooled_BD = self.pooler(hidden_BTD[:, 0])
+        pooled_BD = None if self.pooler is None else self.pooler(hidden_BTD[:, 0])
         return EncoderStates(tuple(hidden_states), tuple(attentions), pooled_BD)
 
     def call(self, inputs, training=False):
         states = self.states(inputs, training=training)
-        return {
-            "sequence_output": states.hidden_states[-1],
-            "pooled_output": states.pooled_output,
-        }
+        outputs = {"sequence_output": states.hidden_states[-1]}
+        if self.pooler is not None:
+            outputs["pooled_output"] = states.pooled_output
+        return outputs
 
     @property
     def token_table(self):

@@ -3,23 +3,25 @@
 import os
 from pathlib import Path
 
+from bert_keras.convert.formats import open_text_checkpoint
 from bert_keras.errors import InputError
 from bert_keras.export.saved_model import export_classifier
-from bert_keras.models.folder import load_model, read_card, read_vocabulary
+from bert_keras.models.loading import load_model
 
 
 def export_model(model_folder: str | os.PathLike, folder: str | os.PathLike) -> Path:
-    """Write `folder` = saved_models/NAME/VERSION from what `bert-keras finetune` left.
+    """Write `folder` = saved_models/NAME/VERSION from a classifier of any checkpoint format.
 
     Raises InputError where `model_folder` holds no classifier, and what `export_classifier` raises.
     """
-    card = read_card(model_folder)
+    checkpoint = open_text_checkpoint(model_folder)
+    card = checkpoint.card
     if card.model != "BertClassifier":
         raise InputError(f"{model_folder} holds a {card.model}; only a BertClassifier is exported")
     return export_classifier(
         load_model(model_folder),
         folder,
-        vocabulary=read_vocabulary(model_folder),
+        vocabulary=checkpoint.vocabulary,
         lowercase=card.lowercase,
         labels=card.labels,
         max_length=card.max_length,

@@ -4,15 +4,22 @@ import keras
 
 from bert_keras.config import BertConfig
 from bert_keras.encoder.encoder import BertEncoder
+from bert_keras.encoder.pretrained import Pretrained
 
 
-class TaskModel(keras.Model):
-    """An encoder and its heads, built when made. Subclasses add heads and `call`."""
+class TaskModel(Pretrained, keras.Model):
+    """An encoder and its heads, built when made. Subclasses add heads and `call`, and say with
+    `uses_pooler` whether these read the pooled vector; a pooler that nobody reads is not trained.
+    """
+
+    uses_pooler = True
 
     def __init__(self, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
         self.config = config
         self.encoder = BertEncoder(config)
+        if self.encoder.pooler is not None:
+            self.encoder.pooler.trainable = self.uses_pooler
 
     def build(self, input_shape=None):
         self.encoder.build()
@@ -28,11 +35,3 @@ class TaskModel(keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         return cls(BertConfig.from_dict(config.pop("config")), **config)
-
-
-def named_weights(model: TaskModel) -> dict[str, keras.Variable]:
-    """Every weight by its public name, such as `encoder/layer_0/attention/query/kernel`.
-
-    The names are a promise: checkpoints and conversion tables are written in them.
-    """
-    return {weight.path.removeprefix(f"{model.name}/"): weight for weight in model.weights}

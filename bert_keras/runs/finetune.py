@@ -6,7 +6,11 @@ import os
 import keras
 import numpy as np
 
-from bert_keras.models.folder import ModelCard, load_weights, read_card, read_tokenizer, save_model
+from bert_keras.convert.card import ModelCard
+from bert_keras.convert.checkpoint import Checkpoint, part
+from bert_keras.convert.formats import open_text_checkpoint
+from bert_keras.encoder.pretrained import load_weights, save_model
+from bert_keras.models.classifier import BertClassifier
 from bert_keras.runs.outcome import claim_output, read_scores, write_scores
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.tasks.classification import ClassificationTask, labels_in, majority_accuracy
@@ -28,16 +32,19 @@ def finetune(
     """Train on the rows of `train`, score on those of `dev`; leave model, logs, scores in `output`.
 
     Both files are tables (see `bert_keras.tasks.table`); one text column makes a sentence task, two
-    a pair task. The labels are those of `train`. The same call continues an interrupted run.
-    Returns the scores: accuracy beside that of the majority label.
+    a pair task. The labels are those of `train`. `pretrained` is a checkpoint of any format (see
+    bert_keras/convert); a classifier of the same labels goes on with its head. The same call
+    continues an interrupted run. Returns the scores: accuracy beside that of the majority label.
     """
-    source, tokenizer = read_card(pretrained), read_tokenizer(pretrained)
+    checkpoint = open_text_checkpoint(pretrained)
+    source, tokenizer = checkpoint.card, checkpoint.tokenizer
     card = ModelCard(
         model="BertClassifier",
         config=dataclasses.replace(
             source.config,
             hidden_dropout_rate=recipe.dropout_rate,
             attention_dropout_rate=recipe.dropout_rate,
+            has_pooler=True,
         ),
         lowercase=source.lowercase,
         max_length=recipe.max_length,
@@ -60,9 +67,10 @@ def finetune(
         return scores
 
     keras.utils.set_random_seed(recipe.seed)
-    model = card.new_model()
+    model = BertClassifier.from_card(card)
     if recipe.initial_weights == "pretrained":
-        print(f"{pretrained}: {load_weights(model, pretrained)}")
+        new = _new_parts(checkpoint, card)
+        print(load_weights(model, checkpoint, source=os.fspath(pretrained), new=new))
     steps_per_log = -(-len(train_rows) // (recipe.batch_size * recipe.logs_per_epoch))
     num_steps = steps_per_log * recipe.logs_per_epoch * recipe.num_epochs
     model.compile(
@@ -105,3 +113,11 @@ def finetune(
             "steps": num_steps,
         },
     )
+
+
+def _new_parts(checkpoint: Checkpoint, card: ModelCard) -> set[str]:
+    """The head, but of a classifier of the same labels; the pooler where there is none yet."""
+    found = set(map(part, checkpoint.tensors))
+    if checkpoint.card.labels != card.labels:
+        found.discard("classification")
+    return {"classification", "pooler"} - found

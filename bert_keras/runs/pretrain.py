@@ -8,6 +8,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from bert_keras.convert.card import ModelCard
 from bert_keras.data.masking import Masker
 from bert_keras.data.objectives import DynamicMasking
 from bert_keras.data.records import (
@@ -18,8 +19,8 @@ from bert_keras.data.records import (
     record_files,
 )
 from bert_keras.data.schema import PretrainingSchema
+from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
-from bert_keras.models.folder import ModelCard, save_model
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.presets import preset
 from bert_keras.progress import progress
@@ -66,6 +67,7 @@ def pretrain(
         hidden_dropout_rate=recipe.dropout_rate,
         attention_dropout_rate=recipe.dropout_rate,
         initializer_stddev=recipe.initializer_stddev,
+        has_pooler=schema.has_labels,
     )
     Model = BertPretrainer if schema.has_labels else BertMaskedLM
     outputs = OUTPUTS if schema.has_labels else OUTPUTS[:1]

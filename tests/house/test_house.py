@@ -15,8 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 # Lowest first; a module imports from its own floor and from lower ones only.
 FLOORS = [
     {"errors", "remote", "storage", "progress", "quiet", "config", "presets", "text", "data"},
+    {"convert"},
     {"encoder", "heads"},
-    {"models", "convert"},
+    {"models"},
     {"training", "tasks"},
     {"runs"},
     {"export"},

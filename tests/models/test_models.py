@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bert_keras.config import BertConfig
+from bert_keras.encoder.pretrained import named_weights
 from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
-from bert_keras.models.task_model import named_weights
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
 

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.config import BertConfig
+from bert_keras.encoder.pretrained import named_weights
 from bert_keras.models import BertPretrainer
-from bert_keras.models.task_model import named_weights
 from bert_keras.training.losses import MaskedLMLoss
 
 torch = pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')

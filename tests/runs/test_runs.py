@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from bert_keras.convert.folder import read_card
 from bert_keras.errors import InputError
-from bert_keras.models.folder import load_model, read_card
+from bert_keras.models.loading import load_model
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
@@ -138,7 +139,7 @@ def test_finetuning_learns_and_is_scored_beside_the_majority(pretrained, table):
 
 def test_random_weights_are_no_pretrained_ones(pretrained, table, capsys):
     output, _ = pretrained
-    for weights, said in (("random", ""), ("pretrained", "39 weights loaded (encoder)")):
+    for weights, said in (("random", ""), ("pretrained", "encoder (37), pooler (2)")):
         recipe = FinetuneRecipe(
             batch_size=8, num_epochs=1, learning_rate=1e-5, initial_weights=weights
         )

@@ -1,0 +1,53 @@
+"""What a checkpoint says of its model beside vocabulary and weights."""
+
+from dataclasses import dataclass
+
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+
+# Each model's heads, as the names of its weights begin; the encoder is in all of them.
+HEADS: dict[str, tuple[str, ...]] = {
+    "BertEncoder": (),
+    "BertPretrainer": ("masked_lm", "next_sentence"),
+    "BertMaskedLM": ("masked_lm",),
+    "BertClassifier": ("classification",),
+    "BertTokenClassifier": ("token_labels",),
+    "BertQuestionAnswering": ("span",),
+    "BertMultipleChoice": ("multiple_choice",),
+}
+LABELLED = ("BertClassifier", "BertTokenClassifier")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard:
+    """Which model, its numbers, how text becomes its input, its labels.
+
+    `text_columns` names the one or two texts of an example and `labels` the classes in the order of
+    the logits; both are empty for a pretrainer. `max_length` counts pieces.
+    """
+
+    model: str
+    config: BertConfig
+    lowercase: bool
+    max_length: int
+    text_columns: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.model not in HEADS:
+            raise InputError(f"no model is called {self.model!r}; known: {', '.join(HEADS)}")
+        if not 3 <= self.max_length <= self.config.max_positions:
+            raise InputError(
+                f"max_length is {self.max_length}; expected 3 to {self.config.max_positions}, "
+                "the encoder's positions"
+            )
+        if (self.model in LABELLED) != bool(self.labels):
+            expected = "at least one" if self.model in LABELLED else "none"
+            raise InputError(
+                f"{self.model} comes with {len(self.labels)} labels; expected {expected}"
+            )
+
+
+def numbered_labels(count: int) -> tuple[str, ...]:
+    """Names for the labels of a checkpoint that has none, those of Hugging Face."""
+    return tuple(f"LABEL_{index}" for index in range(count))

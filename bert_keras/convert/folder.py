@@ -1,0 +1,94 @@
+"""Our own format: one folder that holds config, vocabulary, weights, labels; training state apart.
+
+bert_keras.json             which model, its config, how text becomes its input, its labels
+vocab.txt                   one piece a line
+weights.safetensors         every weight under its public name
+training_state.safetensors  where there is one: `step`, `momentum/NAME`, `velocity/NAME`
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, TrainingState, fitting
+from bert_keras.convert.mapping import OURS, translated
+from bert_keras.convert.safetensors_file import stored_tensors, write_tensors
+from bert_keras.errors import InputError
+from bert_keras.storage import json_object
+from bert_keras.text.vocab import Vocabulary
+
+CARD, VOCABULARY, WEIGHTS = "bert_keras.json", "vocab.txt", "weights.safetensors"
+STATE = "training_state.safetensors"
+
+
+def recognises(path: Path) -> bool:
+    return (path / CARD).is_file()
+
+
+def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
+    card = read_card(path)
+    has_vocabulary = (path / VOCABULARY).is_file()
+    vocabulary = Vocabulary.from_file(path / VOCABULARY) if has_vocabulary else None
+    tensors, left_over = translated(
+        stored_tensors(path / WEIGHTS), card=card, column=OURS, ignore=ignore
+    )
+    return Checkpoint(
+        card=card,
+        tensors=tensors,
+        vocabulary=fitting(vocabulary, card, pad_vocabulary=pad_vocabulary),
+        state=_state(path / STATE, card) if (path / STATE).is_file() else None,
+        left_over=left_over,
+    )
+
+
+def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
+    values = {**dataclasses.asdict(checkpoint.card), "config": checkpoint.card.config.to_dict()}
+    (folder / CARD).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    if checkpoint.vocabulary is not None:
+        checkpoint.vocabulary.save(folder / VOCABULARY)
+    write_tensors(folder / WEIGHTS, checkpoint.tensors)
+    if checkpoint.state is not None:
+        state = checkpoint.state
+        step = StoredTensor((), lambda: np.array(state.step, np.int64))
+        slots = _prefixed("momentum", state.momentums) | _prefixed("velocity", state.velocities)
+        write_tensors(folder / STATE, {"step": step, **slots})
+    return ()
+
+
+def read_card(folder: str | os.PathLike) -> ModelCard:
+    path = Path(folder) / CARD
+    if Path(folder).is_dir() and not path.is_file():
+        raise InputError(f"{folder} holds no {CARD}; expected a folder that bert-keras wrote")
+    values = json_object(path)
+    try:
+        values["config"] = BertConfig.from_dict(values["config"])
+        values["text_columns"] = tuple(values["text_columns"])
+        values["labels"] = tuple(values["labels"])
+        return ModelCard(**values)
+    except (TypeError, KeyError) as error:
+        raise InputError(f"{path} is not a model card ({error}); write the model anew") from error
+
+
+def _state(path: Path, card: ModelCard) -> TrainingState:
+    stored = stored_tensors(path)
+    if "step" not in stored:
+        raise InputError(f"{path} holds no step; remove it to begin from the weights alone")
+
+    def slots(kind: str) -> dict[str, StoredTensor]:
+        prefix = f"{kind}/"
+        given = {n.removeprefix(prefix): t for n, t in stored.items() if n.startswith(prefix)}
+        return translated(given, card=card, column=OURS)[0]
+
+    return TrainingState(
+        step=int(stored["step"].read()), momentums=slots("momentum"), velocities=slots("velocity")
+    )
+
+
+def _prefixed(kind: str, tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+    return {f"{kind}/{name}": tensor for name, tensor in tensors.items()}

@@ -1,0 +1,232 @@
+"""The one table of weight names: ours beside Google's, Hugging Face's and KerasHub's, both ways.
+
+Layouts: a dense weight of Hugging Face is our kernel transposed, Google's `output_weights` are our
+heads' kernels transposed, KerasHub's attention arrays are ours cut into heads.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.convert.checkpoint import StoredTensor
+from bert_keras.errors import InputError
+
+OURS, GOOGLE, HUGGING_FACE, KERAS_HUB = "ours", "google", "huggingface", "keras_hub"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One weight: its name and shape here, its name in each foreign format or "" where that has no
+    place for it. Hugging Face's names are without the `bert.` that task models put before them.
+    """
+
+    ours: str
+    shape: tuple[int, ...]
+    google: str
+    huggingface: str
+    keras_hub: str
+
+    def foreign(self, column: str) -> str:
+        return getattr(self, column)
+
+    def is_transposed(self, column: str) -> bool:
+        return (column == HUGGING_FACE and self.ours.endswith("/kernel")) or (
+            column == GOOGLE and self.google.endswith("output_weights")
+        )
+
+
+def rows(card: ModelCard) -> list[Row]:
+    """Every weight of the card's model once, encoder first."""
+    config, size = card.config, card.config.hidden_size
+    heads = {
+        "BertEncoder": (),
+        "BertPretrainer": (*_masked_lm(config), *_next_sentence(size)),
+        "BertMaskedLM": _masked_lm(config),
+        "BertClassifier": _head(
+            "classification", size, len(card.labels), "", "classifier", "logits"
+        ),
+        "BertTokenClassifier": _head(
+            "token_labels", size, len(card.labels), None, "classifier", ""
+        ),
+        "BertQuestionAnswering": _head("span", size, 2, "cls/squad/", "qa_outputs", ""),
+        "BertMultipleChoice": _head("multiple_choice", size, 1, None, "classifier", ""),
+    }
+    return [*_encoder(config), *heads[card.model]]
+
+
+def _encoder(config: BertConfig) -> Iterator[Row]:
+    size, inner = config.hidden_size, config.intermediate_size
+    for ours, count, theirs, hub in (
+        ("token", config.vocab_size, "word", "token"),
+        ("position", config.max_positions, "position", "position"),
+        ("segment", config.num_segments, "token_type", "segment"),
+    ):
+        yield Row(
+            f"encoder/embeddings/{ours}",
+            (count, size),
+            f"bert/embeddings/{theirs}_embeddings",
+            f"embeddings.{theirs}_embeddings.weight",
+            f"{hub}_embedding/embeddings",
+        )
+    yield from _norm("encoder/embeddings/norm", size, "bert/embeddings/", "embeddings_layer_norm")
+    for index in range(config.num_layers):
+        ours, google = f"encoder/layer_{index}", f"bert/encoder/layer_{index}"
+        hub = f"transformer_layer_{index}"
+        for name in ("query", "key", "value"):
+            yield from _dense(
+                f"{ours}/attention/{name}",
+                (size, size),
+                f"{google}/attention/self/{name}",
+                f"{hub}/self_attention_layer/{name}",
+            )
+        yield from _dense(
+            f"{ours}/attention/output",
+            (size, size),
+            f"{google}/attention/output/dense",
+            f"{hub}/self_attention_layer/attention_output",
+        )
+        yield from _norm(
+            f"{ours}/attention_norm",
+            size,
+            f"{google}/attention/output/",
+            f"{hub}/self_attention_layer_norm",
+        )
+        yield from _dense(
+            f"{ours}/feed_forward/intermediate",
+            (size, inner),
+            f"{google}/intermediate/dense",
+            f"{hub}/feedforward_intermediate_dense",
+        )
+        yield from _dense(
+            f"{ours}/feed_forward/output",
+            (inner, size),
+            f"{google}/output/dense",
+            f"{hub}/feedforward_output_dense",
+        )
+        yield from _norm(
+            f"{ours}/feed_forward_norm", size, f"{google}/output/", f"{hub}/feedforward_layer_norm"
+        )
+    if config.has_pooler:
+        yield from _dense("encoder/pooler", (size, size), "bert/pooler/dense", "pooled_dense")
+
+
+def _masked_lm(config: BertConfig) -> list[Row]:
+    size, theirs = config.hidden_size, "cls/predictions/transform/"
+    return [
+        *_dense(
+            "masked_lm/transform", (size, size), f"{theirs}dense", "mlm_head/intermediate_dense"
+        ),
+        *_norm("masked_lm/norm", size, theirs, "mlm_head/intermediate_layer_norm"),
+        Row(
+            "masked_lm/output_bias",
+            (config.vocab_size,),
+            "cls/predictions/output_bias",
+            "cls.predictions.bias",
+            "mlm_head/output_bias",
+        ),
+    ]
+
+
+def _next_sentence(size: int) -> list[Row]:
+    return _head("next_sentence", size, 2, "cls/seq_relationship/", "cls.seq_relationship", "")
+
+
+def _head(
+    ours: str, size: int, count: int, google: str | None, huggingface: str, hub: str
+) -> list[Row]:
+    """One dense layer over a vector; `google` is what stands before its two names, or None."""
+
+    def row(name: str, shape: tuple[int, ...], google_name: str, huggingface_name: str) -> Row:
+        return Row(
+            f"{ours}/dense/{name}",
+            shape,
+            "" if google is None else f"{google}{google_name}",
+            f"{huggingface}.{huggingface_name}",
+            f"{hub}/{name}" if hub else "",
+        )
+
+    return [
+        row("kernel", (size, count), "output_weights", "weight"),
+        row("bias", (count,), "output_bias", "bias"),
+    ]
+
+
+def _dense(ours: str, shape: tuple[int, int], google: str, hub: str) -> Iterator[Row]:
+    theirs = _dotted(google)
+    yield Row(f"{ours}/kernel", shape, f"{google}/kernel", f"{theirs}.weight", f"{hub}/kernel")
+    yield Row(f"{ours}/bias", shape[1:], f"{google}/bias", f"{theirs}.bias", f"{hub}/bias")
+
+
+def _norm(ours: str, size: int, google: str, hub: str) -> Iterator[Row]:
+    theirs = _dotted(google)
+    for name, theirs_name in (("gamma", "weight"), ("beta", "bias")):
+        yield Row(
+            f"{ours}/{name}",
+            (size,),
+            f"{google}LayerNorm/{name}",
+            f"{theirs}LayerNorm.{theirs_name}",
+            f"{hub}/{name}",
+        )
+
+
+def _dotted(google: str) -> str:
+    """Hugging Face kept Google's names, with dots, and `layer.0` for `layer_0`."""
+    return google.removeprefix("bert/").replace("/layer_", "/layer.").replace("/", ".")
+
+
+def translated(
+    foreign: Mapping[str, StoredTensor],
+    *,
+    card: ModelCard,
+    column: str,
+    ignore: Collection[str] = (),
+) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
+    """The card's weights by our names, and what of `ignore` was there and is left over.
+
+    Raises one InputError that names every tensor missing, misshapen or unexpected.
+    """
+    found, faults = {}, []
+    table = {row.foreign(column): row for row in rows(card)}
+    for name, row in table.items():
+        if name not in foreign:
+            faults.append(f"{name} is missing")
+            continue
+        tensor = foreign[name]
+        if column == KERAS_HUB:
+            fits = prod(tensor.shape) == prod(row.shape)
+            expected, tensor = row.shape, tensor.reshaped(row.shape)
+        else:
+            transposed = row.is_transposed(column)
+            expected = row.shape[::-1] if transposed else row.shape
+            fits = tensor.shape == expected
+            tensor = tensor.transposed() if transposed else tensor
+        if not fits:
+            faults.append(f"{name} is {foreign[name].shape}, expected {expected}")
+        found[row.ours] = tensor
+    others = [name for name in foreign if name not in table]
+    faults += [f"{name} is unexpected" for name in others if name not in ignore]
+    if faults:
+        raise InputError(
+            f"the weights are not those of a {card.model} of {card.config.num_layers} layers and "
+            f"hidden size {card.config.hidden_size}: {'; '.join(faults)}"
+        )
+    return found, tuple(others)
+
+
+def foreign_tensors(
+    tensors: Mapping[str, StoredTensor], *, card: ModelCard, column: str
+) -> dict[str, StoredTensor]:
+    """The inverse: the card's weights by the format's names, in its layout (KerasHub's still in
+    ours). Raises InputError where the format has no place for the card's model.
+    """
+    given = {}
+    for row in rows(card):
+        if not row.foreign(column):
+            raise InputError(
+                f"{column} has no place for {row.ours} of a {card.model}; write another format"
+            )
+        tensor = tensors[row.ours]
+        given[row.foreign(column)] = tensor.transposed() if row.is_transposed(column) else tensor
+    return given

@@ -1,0 +1,157 @@
+import keras
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.convert.folder import WEIGHTS, read_card
+from bert_keras.encoder.pretrained import save_model
+from bert_keras.errors import InputError
+from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
+from bert_keras.models.loading import load_model
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+VOCABULARY = Vocabulary((*SPECIAL_PIECES, *"abcdefghij"))
+CONFIG = BertConfig(
+    vocab_size=len(VOCABULARY), hidden_size=8, num_layers=1, num_heads=2, max_positions=16
+)
+CARD = ModelCard(
+    model="BertClassifier",
+    config=CONFIG,
+    lowercase=False,
+    max_length=12,
+    text_columns=("question", "answer"),
+    labels=("no", "yes", "perhaps"),
+)
+
+
+@pytest.fixture
+def pretrained(tmp_path):
+    keras.utils.set_random_seed(1)
+    card = ModelCard(model="BertPretrainer", config=CONFIG, lowercase=False, max_length=12)
+    save_model(BertPretrainer(CONFIG), tmp_path / "pre", card=card, vocabulary=VOCABULARY)
+    return tmp_path / "pre"
+
+
+def assert_same_weights(ours, theirs):
+    for mine, other in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_round_trip(tmp_path, capsys):
+    model = BertClassifier(CONFIG, num_labels=3)
+    folder = tmp_path / "model"
+    save_model(model, folder, card=CARD, vocabulary=VOCABULARY)
+    assert read_card(folder) == CARD
+    again = load_model(folder)
+    assert_same_weights(model, again)
+    assert (again.card, again.tokenizer.vocabulary) == (CARD, VOCABULARY)
+    assert again.tokenizer.lowercase is False
+    assert capsys.readouterr().out == ""
+    twin = BertClassifier.from_pretrained(folder).save_pretrained(tmp_path / "twin")
+    for name in ("bert_keras.json", "vocab.txt", WEIGHTS):
+        assert (twin / name).read_bytes() == (folder / name).read_bytes()
+    assert capsys.readouterr().out == (
+        f"{folder}\nloaded      encoder (21), pooler (2), classification (2)\n"
+        "new         none\nleft over   none\n"
+    )
+
+
+def test_a_model_that_was_never_loaded_says_what_it_knows(tmp_path):
+    model = BertClassifier(CONFIG, num_labels=2)
+    bare = model.save_pretrained(tmp_path / "bare")
+    assert not (bare / "vocab.txt").exists()
+    assert read_card(bare).labels == ("LABEL_0", "LABEL_1")
+    tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=False)
+    named = model.save_pretrained(tmp_path / "named", tokenizer=tokenizer, labels=("no", "yes"))
+    card = read_card(named)
+    assert (card.labels, card.lowercase, card.max_length) == (("no", "yes"), False, 16)
+    assert load_model(named).tokenizer.vocabulary == VOCABULARY
+    with pytest.raises(InputError, match=r"15 pieces, the token table 20 rows; where the table"):
+        BertEncoder(
+            BertConfig(vocab_size=20, hidden_size=8, num_heads=2, num_layers=1)
+        ).save_pretrained(tmp_path / "unfit", tokenizer=tokenizer)
+    assert not (tmp_path / "unfit").exists()
+
+
+def test_a_classifier_takes_the_encoder_of_a_pretrainer(pretrained, capsys):
+    model = BertClassifier.from_pretrained(
+        pretrained, labels=("no", "yes"), new=("classification",), hidden_dropout_rate=0.25
+    )
+    assert capsys.readouterr().out == (
+        f"{pretrained}\nloaded      encoder (21), pooler (2)\n"
+        "new         classification (2)\nleft over   masked_lm (5), next_sentence (2)\n"
+    )
+    assert model.config.hidden_dropout_rate == 0.25
+    assert model.card.labels == ("no", "yes")
+    stored = load_file(pretrained / WEIGHTS)
+    np.testing.assert_array_equal(stored["encoder/embeddings/token"], model.encoder.token_table)
+    assert_same_weights(BertEncoder.from_pretrained(pretrained), model.encoder)
+
+
+def test_a_head_that_is_not_there_is_new_by_name_alone(pretrained, tmp_path):
+    with pytest.raises(InputError, match=r"no weights of classification; to begin with fresh ones"):
+        BertClassifier.from_pretrained(pretrained, labels=("no", "yes"))
+    with pytest.raises(InputError, match=r"BertClassifier comes with 0 labels; expected at least"):
+        BertClassifier.from_pretrained(pretrained, new=("classification",))
+    with pytest.raises(InputError, match=r"new names head; known: classification, encoder, pooler"):
+        BertClassifier.from_pretrained(pretrained, labels=("no", "yes"), new=("head",))
+    words = BertMaskedLM.from_pretrained(pretrained, has_pooler=False)
+    words.save_pretrained(tmp_path / "words")
+    with pytest.raises(InputError, match=r"no weights of next_sentence, pooler; .*"):
+        BertPretrainer.from_pretrained(tmp_path / "words")
+    again = BertMaskedLM.from_pretrained(tmp_path / "words")
+    assert_same_weights(words, again)
+
+
+def test_weights_that_do_not_fit_are_all_named(pretrained):
+    stored = load_file(pretrained / WEIGHTS)
+    del stored["encoder/pooler/bias"]
+    stored["encoder/embeddings/segment"] = np.zeros((3, 8), "float32")
+    stored["encoder/layer_1/attention/query/bias"] = np.zeros(8, "float32")
+    save_file(stored, pretrained / WEIGHTS)
+    with pytest.raises(InputError) as error:
+        BertClassifier.from_pretrained(pretrained, labels=("a", "b"), new=("classification",))
+    assert "encoder/pooler/bias is missing" in str(error.value)
+    assert "encoder/embeddings/segment is (3, 8), expected (2, 8)" in str(error.value)
+    assert "encoder/layer_1/attention/query/bias is unexpected" in str(error.value)
+
+
+def test_config_changes_that_change_shapes_are_told(pretrained):
+    with pytest.raises(InputError, match=r"position is \(16, 8\), expected \(32, 8\)"):
+        BertEncoder.from_pretrained(pretrained, max_positions=32)
+    with pytest.raises(InputError, match=r"layer_1/attention/query/kernel is missing"):
+        BertEncoder.from_pretrained(pretrained, num_layers=2)
+
+
+def test_an_unexpected_tensor_is_left_over_by_name_alone(pretrained, capsys):
+    stored = load_file(pretrained / WEIGHTS)
+    save_file({**stored, "mine": np.zeros(3, "float32")}, pretrained / WEIGHTS)
+    with pytest.raises(InputError, match=r"mine is unexpected"):
+        BertPretrainer.from_pretrained(pretrained)
+    BertPretrainer.from_pretrained(pretrained, ignore=("mine",))
+    assert "left over   mine (1)" in capsys.readouterr().out
+
+
+def test_damaged_folders_are_told(pretrained, tmp_path):
+    with pytest.raises(InputError, match=r"nothing does not exist; expected a checkpoint's folder"):
+        load_model(tmp_path / "nothing")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"empty holds no checkpoint that is known; expected a"):
+        load_model(tmp_path / "empty")
+    weights = pretrained / WEIGHTS
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(InputError, match=r"weights.safetensors is damaged"):
+        load_model(pretrained)
+    (pretrained / "bert_keras.json").write_text('{"model": "BertPretrainer"}')
+    with pytest.raises(InputError, match=r"is not a model card"):
+        load_model(pretrained)
+
+
+def test_cards_are_checked():
+    with pytest.raises(InputError, match=r"max_length is 17; expected 3 to 16"):
+        ModelCard(model="BertPretrainer", config=CONFIG, lowercase=True, max_length=17)
+    with pytest.raises(InputError, match=r"no model is called 'Bert'"):
+        ModelCard(model="Bert", config=CONFIG, lowercase=True, max_length=12)
