@@ -1,33 +1,34 @@
 """Raw text comes in; WordPiece ids with their character offsets go out, as Google's BERT has them.
 
-The behaviour kept is that of google-research/bert `tokenization.py` (FullTokenizer). Compared with
-it over every code point, under Python's Unicode 14, this differs in
-
-- private use characters, which are dropped; Google's keeps them;
-- the 256 CJK characters U+2B820 to U+2B91F, which are not set apart as words of their own;
-- about 560 characters, most of them rare marks and punctuation, that Unicode added or changed after
-  the tables inside `tokenizers` were made.
+The behaviour kept is that of google-research/bert `tokenization.py` (FullTokenizer) under this
+Python's Unicode tables, for every character: texts without any that the fast `tokenizers` reads
+otherwise go through it, the others word by word through `google_words`.
 """
 
-import re
-from collections.abc import Sequence
-from typing import NamedTuple
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bert_keras.text.chunks import ChunkMemory
+from bert_keras.text.google_words import google_words, with_small_sigmas
 from bert_keras.text.vocab import Vocabulary
 
-_WORD_WITH_SIGMA = re.compile(r"\S*Σ\S*")
 MAX_WORD_CHARACTERS = 200  # google-research/bert WordpieceTokenizer: longer words are [UNK]
+_Read = TypeVar("_Read")
 
 
 class TokenizedText(NamedTuple):
-    """Pieces of one text; `offsets` are [start, end) characters of the text as it was given."""
+    """Pieces of one text; `offsets` are [start, end) characters of the text as it was given.
+
+    They reach from the first to the last character that a piece comes from: over marks and controls
+    that were dropped between these, not over those around; [UNK] spans its word.
+    """
 
     ids: list[int]
     pieces: list[str]
@@ -58,15 +59,16 @@ class WordPieceTokenizer:
         )
         self._tokenizer.normalizer = normalizer(lowercase=lowercase)
         self._tokenizer.pre_tokenizer = BertPreTokenizer()
+        self._odd = _OddCharacters(lowercase=lowercase)
         self._memory = ChunkMemory(self._ids_of_parts)
 
     def encode(self, text: str) -> TokenizedText:
-        encoding = self._tokenizer.encode(self._with_sigmas(text))
-        return TokenizedText(encoding.ids, encoding.tokens, encoding.offsets)
+        if self._odd.any_in(text):
+            return self._exact(text)
+        return _told(self._tokenizer.encode(self._with_sigmas(text)))
 
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
-        encodings = self._tokenizer.encode_batch(list(map(self._with_sigmas, texts)))
-        return [TokenizedText(each.ids, each.tokens, each.offsets) for each in encodings]
+        return self._read(texts, self._fast_batch, self._exact)
 
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The ids of long corpora: int32 [M] of all texts, and how many each has, int64 [N].
@@ -78,15 +80,42 @@ class WordPieceTokenizer:
 
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids alone, text by text."""
-        texts = list(map(self._with_sigmas, texts))
+        return self._read(texts, self._fast_ids_batch, lambda text: self._exact(text).ids)
+
+    def _read(
+        self,
+        texts: Sequence[str],
+        fast: Callable[[Sequence[str]], list[_Read]],
+        exact: Callable[[str], _Read],
+    ) -> list[_Read]:
+        odd = list(map(self._odd.any_in, texts))
+        plain = [self._with_sigmas(t) for t, is_odd in zip(texts, odd, strict=True) if not is_odd]
+        others = iter(fast(plain))
+        return [exact(t) if is_odd else next(others) for t, is_odd in zip(texts, odd, strict=True)]
+
+    def _fast_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
+        return list(map(_told, self._tokenizer.encode_batch(texts)))
+
+    def _fast_ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
 
+    def _exact(self, text: str) -> TokenizedText:
+        found = TokenizedText([], [], [])
+        for word in google_words(text, lowercase=self.lowercase):
+            end = 0
+            for token in self._tokenizer.model.tokenize(word.text):
+                start = end
+                end += len(token.value) - (2 if start else 0)  # all but the first begin with "##"
+                is_unknown = token.id == self.vocabulary.unk_id
+                places = word.places if is_unknown else word.places[start:end]
+                found.ids.append(token.id)
+                found.pieces.append(token.value)
+                found.offsets.append((min(places), max(places) + 1))
+        return found
+
     def _with_sigmas(self, text: str) -> str:
-        """The capital sigmas of words in lower case, which `tokenizers` does by single characters:
-        at the end of a word it is another letter than within."""
-        if not self.lowercase or "Σ" not in text:
-            return text
-        return _WORD_WITH_SIGMA.sub(_lowered_sigmas, text)
+        """`tokenizers` lowers single characters, and a sigma needs its word."""
+        return with_small_sigmas(text) if self.lowercase and "Σ" in text else text
 
     def _ids_of_parts(self, parts: Sequence[str]) -> list[Sequence[int]]:
         """As `ids_batch`; words of ASCII letters and digits need no normalising but their case."""
@@ -112,15 +141,35 @@ class WordPieceTokenizer:
         return " ".join(pieces[int(number)] for number in ids).replace(" ##", "")
 
 
-def _lowered_sigmas(word: re.Match) -> str:
-    """Python's `lower` knows final sigmas but lengthens other letters, so each is asked alone."""
-    text = word[0]
-    return "".join(
-        letter if letter != "Σ" else _lowered_sigma(text[:place], text[place + 1 :])
-        for place, letter in enumerate(text)
-    )
+def _told(encoding: Encoding) -> TokenizedText:
+    return TokenizedText(encoding.ids, encoding.tokens, encoding.offsets)
 
 
-def _lowered_sigma(before: str, behind: str) -> str:
-    is_last = f"AΣ{behind}".lower()[1] == "ς"
-    return "ς" if is_last and f"{before}Σ".lower()[-1] == "ς" else "σ"
+class _OddCharacters:
+    """Those that `tokenizers` reads otherwise than Google's, found by asking both about each once.
+
+    Private use, which `tokenizers` drops, U+2B820 to U+2B91F, which it takes for no CJK, and some
+    hundreds that Unicode added or changed since its tables, or Python's, were made.
+    """
+
+    def __init__(self, *, lowercase: bool):
+        self._lowercase = lowercase
+        self._normalizer, self._splitter = normalizer(lowercase=lowercase), BertPreTokenizer()
+        self._even: set[str] = set()
+        self._odd: set[str] = set()
+
+    def any_in(self, text: str) -> bool:
+        if text.isascii():
+            return False
+        rest = set(text) - self._even
+        for character in rest - self._odd:
+            (self._odd if self._is_odd(character) else self._even).add(character)
+        return not self._odd.isdisjoint(rest)
+
+    def _is_odd(self, character: str) -> bool:
+        if unicodedata.combining(character) and unicodedata.category(character) != "Mn":
+            return True  # stays and may change places with others, which takes offsets along
+        text = f"a{character}B"
+        fast = self._splitter.pre_tokenize_str(self._normalizer.normalize_str(text))
+        exact = google_words(text, lowercase=self._lowercase)
+        return [word for word, _ in fast] != [word.text for word in exact]

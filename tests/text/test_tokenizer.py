@@ -1,6 +1,9 @@
+import json
 import random
 import string
+import sys
 import unicodedata
+from collections import defaultdict, deque
 from pathlib import Path
 
 import pytest
@@ -8,8 +11,9 @@ import pytest
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
-SHARED = Path(__file__).parents[3] / "shared/data/vocab"
-LETTERS = string.ascii_letters + string.digits + "éÉßﬁıİабσςΣ日本한"
+SUITE = json.loads((Path(__file__).parent / "unicode_suite.json").read_text("utf-8"))
+TEXTS = [text for texts in SUITE.values() for text in texts]
+LETTERS = string.ascii_letters + string.digits + "éÉßﬁıİабσςΣᄒ日本한𐐨\ue000"
 VOCABULARY = Vocabulary(
     (
         *SPECIAL_PIECES,
@@ -19,64 +23,73 @@ VOCABULARY = Vocabulary(
         *("cafe", "café", "##fe", "mask", "the", "##the", "hello", "x" * 150, "##" + "x" * 50),
     )
 )
-TRICKY = [
-    "",
-    " \t\r\n ",
-    "Hello, the café!",
-    "a\u200bb",
-    "İstanbul ısı",
-    "Straße ß ẞ",
-    "ﬁne ﬁ",
-    "日本the한국 日",
-    "x\ufffdy \ufffd",
-    "a\x00b \x00 c",
-    "x" * 200,
-    "x" * 201,
-    "x" * 250,
-    "a 😀 b😀c",
-    "[MASK] [CLS][SEP] [PAD] [unused1]",
-    "don't--stop... $5.00 ^_^ `a`",
-    "e\u0301 E\u0301 caf\u0065\u0301",
-    "a\u00a0b\u3000c\u2009d",
-    "a\u2028b\u2029c\x85d\x1cd\x0be",
-    "a\u00adb\ufeffc\u200dd",
-    "¿que? «the» “the” the…the—the",
-    "𠀀𠀁 \u2f800",
-    "абв АБВ",
-]
+LOWERCASE = pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
 
 
-def google_pieces(text: str, vocabulary: Vocabulary, *, lowercase: bool) -> list[str]:
-    """What google-research/bert's FullTokenizer does, told independently and slowly."""
-    cleaned = ""
-    for character in text:
+def google_tokens(text: str, vocabulary: Vocabulary, *, lowercase: bool):
+    """What google-research/bert's FullTokenizer does, told independently and slowly; each
+    character is led along with the place that it comes from. Returns pieces, offsets."""
+    cleaned = []
+    for place, character in enumerate(text):
         category = unicodedata.category(character)
         if character in " \t\n\r" or category == "Zs":
-            cleaned += " "
+            cleaned.append((" ", place))
         elif character in "\0\ufffd" or category in ("Cc", "Cf"):
             continue
+        elif is_cjk(ord(character)):
+            cleaned += [(" ", place), (character, place), (" ", place)]
         else:
-            cleaned += f" {character} " if is_cjk(ord(character)) else character
-    words = []
-    for word in cleaned.split():
-        if lowercase:
-            decomposed = unicodedata.normalize("NFD", word.lower())
-            word = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
-        words += "".join(f" {c} " if is_punctuation(c) else c for c in word).split()
-    return [piece for word in words for piece in longest_first(word, vocabulary)]
+            cleaned.append((character, place))
+    pieces, offsets = [], []
+    for word in split(cleaned):
+        for part in split(apart(without_accents(word) if lowercase else word)):
+            places = [place for _, place in part]
+            for piece, start, end in longest_first("".join(c for c, _ in part), vocabulary):
+                pieces.append(piece)
+                offsets.append((min(places[start:end]), max(places[start:end]) + 1))
+    return pieces, offsets
 
 
-def longest_first(word: str, vocabulary: Vocabulary) -> list[str]:
+def split(placed):
+    words = [[]]
+    for character, place in placed:
+        if character.split():
+            words[-1].append((character, place))
+        else:
+            words.append([])
+    return [word for word in words if word]
+
+
+def apart(word):
+    found = []
+    for character, place in word:
+        alone = is_punctuation(character)
+        found += [(" ", place)] * alone + [(character, place)] + [(" ", place)] * alone
+    return found
+
+
+def without_accents(word):
+    small = "".join(character for character, _ in word).lower()
+    places = [place for character, place in word for _ in character.lower()]
+    waiting = defaultdict(deque)  # decomposing reorders marks, but never two of the same
+    for character, place in zip(small, places, strict=True):
+        for part in unicodedata.normalize("NFD", character):
+            waiting[part].append(place)
+    decomposed = [(part, waiting[part].popleft()) for part in unicodedata.normalize("NFD", small)]
+    return [(part, place) for part, place in decomposed if unicodedata.category(part) != "Mn"]
+
+
+def longest_first(word: str, vocabulary: Vocabulary):
     pieces, start = [], 0
     while start < len(word) <= 200:
         prefix = "##" if start else ""
         ends = range(len(word), start, -1)
         end = next((end for end in ends if prefix + word[start:end] in vocabulary.ids), None)
         if end is None:
-            return ["[UNK]"]
-        pieces.append(prefix + word[start:end])
+            return [("[UNK]", 0, len(word))]
+        pieces.append((prefix + word[start:end], start, end))
         start = end
-    return pieces or ["[UNK]"]
+    return pieces or [("[UNK]", 0, len(word))]
 
 
 def is_punctuation(character: str) -> bool:
@@ -89,64 +102,117 @@ def is_cjk(point: int) -> bool:
     return any(first <= point <= last for first, last in ranges)
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
-@pytest.mark.parametrize("text", TRICKY, ids=ascii)
-def test_tricky_text_as_google(text, lowercase):
-    tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=lowercase)
-    assert tokenizer.encode(text).pieces == google_pieces(text, VOCABULARY, lowercase=lowercase)
+def assert_as_google(texts, vocabulary, *, lowercase):
+    """Ids and offsets, by all four ways of asking."""
+    tokenizer = WordPieceTokenizer(vocabulary, lowercase=lowercase)
+    batch = tokenizer.encode_batch(texts)
+    for text, tokens in zip(texts, batch, strict=True):
+        expected = google_tokens(text, vocabulary, lowercase=lowercase)
+        assert (tokens.pieces, tokens.offsets) == expected, ascii(text)
+        assert tokens.ids == [vocabulary.ids[piece] for piece in tokens.pieces]
+    ids = [tokens.ids for tokens in batch]
+    assert list(map(tokenizer.encode, texts[:1000])) == batch[:1000]
+    assert tokenizer.ids_batch(texts) == ids
+    flat, lengths = tokenizer.flat_ids(texts)
+    assert lengths.tolist() == list(map(len, ids))
+    assert flat.tolist() == [number for each in ids for number in each]
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_random_text_as_google(lowercase):
+@LOWERCASE
+@pytest.mark.parametrize("name", SUITE)
+def test_unicode_suite_as_google(name, lowercase):
+    assert_as_google(SUITE[name], VOCABULARY, lowercase=lowercase)
+
+
+@LOWERCASE
+def test_characters_of_the_suite_in_any_order_as_google(lowercase):
+    """Some hold private use and the like and are read word by word, some do not."""
     pick = random.Random(7)
-    pool = LETTERS + string.punctuation + "   \t\u0301\u200b\ufffd\xa0’“日İẞ😀\u0308ªºÀŁø\u1e9e"
-    texts = ["".join(pick.choices(pool, k=pick.randrange(40))) for _ in range(3000)]
+    characters = sorted(set("".join(TEXTS)))
+    few = " ,.'aBxΣσİß日한e\u0301\u200b\x00\ufffd\u302e\U0001d165\u0323\ue000\U0002b830"
+    texts = ["".join(pick.choices(few, k=pick.randrange(20))) for _ in range(1500)]
+    for _ in range(1500):
+        some = pick.sample(characters, 12) + list("aB Σ.")
+        texts.append("".join(pick.choices(some, k=pick.randrange(30))))
+    assert_as_google(texts, VOCABULARY, lowercase=lowercase)
+
+
+@LOWERCASE
+def test_every_character_as_google(lowercase):
+    """One out of a hundred ideographs, syllables and private ones; all others, a few a text."""
+    blocks = [(0x3400, 0xD7FF), (0xE000, 0xF8FF), (0x17000, 0x18CFF), (0x20000, sys.maxunicode)]
+    known = set("".join(TEXTS))
+    points = [
+        point
+        for point in range(sys.maxunicode + 1)
+        if not 0xD800 <= point < 0xE000
+        and (chr(point) in known or point % 101 == 0 or not in_any(point, blocks))
+        and (unicodedata.category(chr(point)) != "Cn" or point % 101 == 0)
+    ]
+    texts = [f"a{chr(point)}B {chr(point)}, c" for point in points]
     tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=lowercase)
-    for text, given in zip(texts, tokenizer.encode_batch(texts), strict=True):
-        assert given.pieces == google_pieces(text, VOCABULARY, lowercase=lowercase), ascii(text)
+    for text, tokens in zip(texts, tokenizer.encode_batch(texts), strict=True):
+        expected = google_tokens(text, VOCABULARY, lowercase=lowercase)
+        assert (tokens.pieces, tokens.offsets) == expected, ascii(text)
 
 
-@pytest.mark.parametrize("name", ["uncased", "cased"])
-def test_real_vocabulary_as_google(name):
-    path = SHARED / f"bert-base-{name}-vocab.txt"
-    if not path.is_file():
-        pytest.skip("the published BERT vocabularies are not beside this checkout")
-    vocabulary = Vocabulary.from_file(path)
-    tokenizer = WordPieceTokenizer(vocabulary, lowercase=name == "uncased")
-    corpus = (SHARED.parent / "corpus/sample_text.txt").read_text("utf-8").splitlines()
-    for text in [*TRICKY, *corpus]:
-        expected = google_pieces(text, vocabulary, lowercase=name == "uncased")
-        assert tokenizer.encode(text).pieces == expected, ascii(text)
+def in_any(point: int, ranges) -> bool:
+    return any(first <= point <= last for first, last in ranges)
 
 
-def test_what_the_docstring_says_still_differs():
-    tokenizer = WordPieceTokenizer(VOCABULARY)
-    for text, pieces, google in [
-        ("a\ue000b", ["a", "##b"], ["[UNK]"]),
-        ("a\U0002b820", ["[UNK]"], ["a", "[UNK]"]),
-        ("a\u2e5d", ["[UNK]"], ["a", "[UNK]"]),  # a dash since Unicode 14
-    ]:
-        assert tokenizer.encode(text).pieces == pieces, ascii(text)
-        assert google_pieces(text, VOCABULARY, lowercase=True) == google, ascii(text)
+@pytest.mark.parametrize("case", ["uncased", "cased"])
+def test_real_text_as_google(shared_data, case):
+    vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{case}-vocab.txt")
+    lines = (shared_data / "corpus/wiki.txt").read_text("utf-8").split("\n")[::200]
+    lines += (shared_data / "corpus/sample_text.txt").read_text("utf-8").split("\n")
+    assert_as_google([*TEXTS, *lines], vocabulary, lowercase=case == "uncased")
+
+
+@pytest.mark.slow  # 30 MB twice, 2 minutes each
+@pytest.mark.parametrize("case", ["uncased", "cased"])
+def test_all_real_text_as_google(shared_data, case):
+    vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{case}-vocab.txt")
+    tokenizer = WordPieceTokenizer(vocabulary, lowercase=case == "uncased")
+    for path in sorted(path for path in (shared_data / "corpus").rglob("*") if path.is_file()):
+        lines = path.read_text("utf-8").split("\n")
+        for line, tokens in zip(lines, tokenizer.encode_batch(lines), strict=True):
+            expected = google_tokens(line, vocabulary, lowercase=tokenizer.lowercase)
+            assert (tokens.pieces, tokens.offsets) == expected, ascii(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "places"),
+    [
+        ("xe\u0301 x", ["x", "##e", "x"], ["x", "e", "x"]),  # the mark behind belongs to none
+        ("e\u0301e", ["e", "##e"], ["e", "e"]),
+        ("cafe\u0301 \u0301cafe", ["cafe", "cafe"], ["cafe", "cafe"]),
+        ("c\u200ba\x00fé", ["cafe"], ["c\u200ba\x00fé"]),  # what was dropped within, within
+        ("\ufffdca\u00adfe\u200b", ["cafe"], ["ca\u00adfe"]),
+        ("\u200bжé\u200bж\u0301.", ["[UNK]", "."], ["жé\u200bж", "."]),  # the whole word
+        ("aİx", ["a", "##i", "##x"], ["a", "İ", "x"]),  # its small form is two characters
+        ("aﬁx", ["a", "##ﬁ", "##x"], ["a", "ﬁ", "x"]),
+        ("\u1112한", ["ᄒ", "##ᄒ", "##ᅡ", "##ᆫ"], ["ᄒ", "한", "한", "한"]),
+        ("a\ue000\u0301b", ["a", "##\ue000", "##b"], ["a", "\ue000", "b"]),
+        # NFD puts the second mark, of class 216, before the first, of 224.
+        ("a\u302e\U0001d165b", ["a", "##\U0001d165", "##\u302e", "##b"], [*"a\U0001d165\u302eb"]),
+        ("x" * 201 + "\u0301 x", ["[UNK]", "x"], ["x" * 201, "x"]),
+    ],
+    ids=ascii,
+)
+def test_offsets_are_characters_of_the_given_text(text, pieces, places):
+    extra = ("##ᅡ", "##ᆫ", "##\U0001d165", "##\u302e")
+    tokenizer = WordPieceTokenizer(Vocabulary((*VOCABULARY.pieces, *extra)))
+    for given in (text, f"{text} \U0002b820"):  # fast, and word by word
+        tokens = tokenizer.encode(given)
+        assert tokens.pieces[: len(pieces)] == pieces
+        spans = [given[start:end] for start, end in tokens.offsets[: len(pieces)]]
+        assert spans == places
 
 
 def test_special_pieces_in_text_are_plain_text():
     tokens = WordPieceTokenizer(VOCABULARY).encode("[MASK]")
     assert tokens.pieces == ["[", "mask", "]"]
     assert VOCABULARY.mask_id not in tokens.ids
-
-
-def test_offsets_are_characters_of_the_given_text():
-    text = "Ünïted  CAFÉ\u200b 日本, e\u0301x 😀the"
-    tokens = WordPieceTokenizer(VOCABULARY).encode(text)
-    assert len(tokens.ids) == len(tokens.pieces) == len(tokens.offsets)
-    spans = dict(
-        zip(tokens.pieces, (text[start:end] for start, end in tokens.offsets), strict=True)
-    )
-    assert spans["cafe"] == "CAFÉ"
-    assert (spans["日"], spans["本"], spans[","]) == ("日", "本", ",")
-    assert spans["##x"] == "x"
-    assert tokens.offsets[-1][1] == len(text)
 
 
 def test_batch_ids_and_decoding():
