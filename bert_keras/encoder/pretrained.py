@@ -4,14 +4,19 @@ import dataclasses
 import os
 from collections import Counter
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import keras
+import numpy as np
 
 from bert_keras.convert.card import HEADS, LABELLED, ModelCard, numbered_labels
 from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, part
 from bert_keras.convert.formats import open_checkpoint, write_checkpoint
+from bert_keras.convert.mapping import rows
+from bert_keras.convert.memory import tensor
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -41,21 +46,13 @@ def _parts(names: Sequence[str]) -> str:
 
 class Pretrained:
     """What models of this house share: weights with public names, `from_pretrained`,
-    `save_pretrained`. `card` and `tokenizer` are those of the checkpoint a model came from.
+    `save_pretrained`. `card`, `tokenizer`, `load_report`: of the checkpoint that a model came from.
     """
 
     uses_pooler = False
     card: ModelCard | None = None
     tokenizer: WordPieceTokenizer | None = None
-
-    @classmethod
-    def from_card(cls, card: ModelCard):
-        """A model with fresh weights, drawn from Keras' global seed."""
-        heads = {"num_labels": len(card.labels)} if card.labels else {}
-        model = cls(card.config, **heads)
-        if not model.built:
-            model.build()
-        return model
+    load_report: LoadReport | None = None
 
     @classmethod
     def from_pretrained(
@@ -89,9 +86,39 @@ class Pretrained:
             labels=tuple(labels) or kept,
             text_columns=found.text_columns if kept else (),
         )
-        model = cls.from_card(card)
-        model.card, model.tokenizer = card, checkpoint.tokenizer
-        print(load_weights(model, checkpoint, source=os.fspath(path), new=new))
+        model = cls.from_checkpoint(checkpoint, card=card, source=path, new=new)
+        print(model.load_report)
+        return model
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        checkpoint: Checkpoint,
+        *,
+        card: ModelCard,
+        source: str | os.PathLike,
+        new: Collection[str] = (),
+    ):
+        """The card's model: each part (the encoder, its pooler, each head) is that of the checkpoint
+        or, where `new` names it, drawn from Keras' global seed.
+
+        Raises InputError for a part that is neither in the checkpoint nor in `new`, and one that
+        names every weight missing, misshapen or unexpected. `load_report` says what was done.
+        """
+        report = load_report(checkpoint, card=card, source=os.fspath(source), new=new)
+        with ThreadPoolExecutor() as pool:
+            arrays = pool.map(lambda name: checkpoint.tensors[name].read(), report.loaded)
+            values = dict(zip(report.loaded, arrays, strict=True))
+        # Variables made in this scope begin when it ends: none draws values that are not kept.
+        with keras.StatelessScope():
+            heads = {"num_labels": len(card.labels)} if card.labels else {}
+            model = cls(card.config, **heads)
+            if not model.built:
+                model.build()
+            for name, weight in named_weights(model).items():
+                if name in values:
+                    weight._initializer = partial(_take, values, name)
+        model.card, model.tokenizer, model.load_report = card, checkpoint.tokenizer, report
         return model
 
     def save_pretrained(
@@ -155,16 +182,11 @@ def stored_weight(weight: keras.Variable) -> StoredTensor:
     return StoredTensor(tuple(weight.shape), lambda: keras.ops.convert_to_numpy(weight))
 
 
-def load_weights(
-    model: keras.Model, checkpoint: Checkpoint, *, source: str, new: Collection[str] = ()
+def load_report(
+    checkpoint: Checkpoint, *, card: ModelCard, source: str, new: Collection[str]
 ) -> LoadReport:
-    """Put a checkpoint's weights into `model`, each part (the encoder, its pooler, each head) whole
-    or, where `new` names it, not at all.
-
-    Raises InputError for a part that is neither in the checkpoint nor in `new`, and one that names
-    every weight missing, misshapen or unexpected; the model is untouched then.
-    """
-    wanted, stored = named_weights(model), checkpoint.tensors
+    """What `from_checkpoint` will do; raises what it raises."""
+    wanted, stored = {row.ours: row.shape for row in rows(card)}, checkpoint.tensors
     parts, found = set(map(part, wanted)), set(map(part, stored))
     if unknown := sorted(set(new) - parts):
         raise InputError(f"new names {', '.join(unknown)}; known: {', '.join(sorted(parts))}")
@@ -178,15 +200,18 @@ def load_weights(
     left_over = [name for name in stored if name not in loaded]
     faults = [f"{name} is missing" for name in loaded if name not in stored]
     faults += [
-        f"{name} is {stored[name].shape}, expected {tuple(wanted[name].shape)}"
+        f"{name} is {stored[name].shape}, expected {wanted[name]}"
         for name in loaded
-        if name in stored and stored[name].shape != tuple(wanted[name].shape)
+        if name in stored and stored[name].shape != wanted[name]
     ]
     faults += [f"{n} is unexpected" for n in left_over if part(n) in parts - set(new)]
     if faults:
         raise InputError(f"{source} does not fit the model: {'; '.join(faults)}")
-    for name in loaded:
-        wanted[name].assign(stored[name].read())
     fresh = tuple(name for name in wanted if part(name) in new)
     names = (*left_over, *checkpoint.left_over)
     return LoadReport(source, tuple(loaded), fresh, names, checkpoint.notes)
+
+
+def _take(values: dict[str, np.ndarray], name: str, shape, dtype=None):
+    """As Keras asks an initializer; the array goes over to the variable."""
+    return keras.ops.cast(tensor(values.pop(name)), dtype)

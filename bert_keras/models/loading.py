@@ -4,7 +4,7 @@ import os
 
 from bert_keras.convert.formats import open_checkpoint
 from bert_keras.encoder.encoder import BertEncoder
-from bert_keras.encoder.pretrained import Pretrained, load_weights
+from bert_keras.encoder.pretrained import Pretrained
 from bert_keras.models.classifier import BertClassifier
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 
@@ -14,7 +14,6 @@ MODELS = {cls.__name__: cls for cls in (BertEncoder, BertPretrainer, BertMaskedL
 def load_model(path: str | os.PathLike) -> Pretrained:
     """With exactly its weights, its `card` and its `tokenizer`."""
     checkpoint = open_checkpoint(path)
-    model = MODELS[checkpoint.card.model].from_card(checkpoint.card)
-    model.card, model.tokenizer = checkpoint.card, checkpoint.tokenizer
-    load_weights(model, checkpoint, source=os.fspath(path))
-    return model
+    return MODELS[checkpoint.card.model].from_checkpoint(
+        checkpoint, card=checkpoint.card, source=path
+    )

@@ -9,7 +9,7 @@ import numpy as np
 from bert_keras.convert.card import ModelCard
 from bert_keras.convert.checkpoint import Checkpoint, part
 from bert_keras.convert.formats import open_text_checkpoint
-from bert_keras.encoder.pretrained import load_weights, save_model
+from bert_keras.encoder.pretrained import save_model
 from bert_keras.models.classifier import BertClassifier
 from bert_keras.runs.outcome import claim_output, read_scores, write_scores
 from bert_keras.runs.recipes import FinetuneRecipe
@@ -67,10 +67,13 @@ def finetune(
         return scores
 
     keras.utils.set_random_seed(recipe.seed)
-    model = BertClassifier.from_card(card)
     if recipe.initial_weights == "pretrained":
-        new = _new_parts(checkpoint, card)
-        print(load_weights(model, checkpoint, source=os.fspath(pretrained), new=new))
+        model = BertClassifier.from_checkpoint(
+            checkpoint, card=card, source=pretrained, new=_new_parts(checkpoint, card)
+        )
+        print(model.load_report)
+    else:
+        model = BertClassifier(card.config, num_labels=len(card.labels))
     steps_per_log = -(-len(train_rows) // (recipe.batch_size * recipe.logs_per_epoch))
     num_steps = steps_per_log * recipe.logs_per_epoch * recipe.num_epochs
     model.compile(
