@@ -3,7 +3,7 @@
 bert_keras.json             which model, its config, how text becomes its input, its labels
 vocab.txt                   one piece a line
 weights.safetensors         every weight under its public name
-training_state.safetensors  where there is one: `step`, `momentum/NAME`, `velocity/NAME`
+training_state.safetensors  where there is one: `momentum/NAME`, `velocity/NAME`; its metadata: `step`
 """
 
 import dataclasses
@@ -12,13 +12,11 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-import numpy as np
-
 from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
 from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, TrainingState, fitting
 from bert_keras.convert.mapping import OURS, translated
-from bert_keras.convert.safetensors_file import stored_tensors, write_tensors
+from bert_keras.convert.safetensors_file import metadata, stored_tensors, write_tensors
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
@@ -55,9 +53,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     write_tensors(folder / WEIGHTS, checkpoint.tensors)
     if checkpoint.state is not None:
         state = checkpoint.state
-        step = StoredTensor((), lambda: np.array(state.step, np.int64))
         slots = _prefixed("momentum", state.momentums) | _prefixed("velocity", state.velocities)
-        write_tensors(folder / STATE, {"step": step, **slots})
+        write_tensors(folder / STATE, slots, metadata={"step": str(state.step)})
     return ()
 
 
@@ -76,8 +73,8 @@ def read_card(folder: str | os.PathLike) -> ModelCard:
 
 
 def _state(path: Path, card: ModelCard) -> TrainingState:
-    stored = stored_tensors(path)
-    if "step" not in stored:
+    stored, told = stored_tensors(path), metadata(path)
+    if not told.get("step", "").isdecimal():
         raise InputError(f"{path} holds no step; remove it to begin from the weights alone")
 
     def slots(kind: str) -> dict[str, StoredTensor]:
@@ -86,7 +83,7 @@ def _state(path: Path, card: ModelCard) -> TrainingState:
         return translated(given, card=card, column=OURS)[0]
 
     return TrainingState(
-        step=int(stored["step"].read()), momentums=slots("momentum"), velocities=slots("velocity")
+        step=int(told["step"]), momentums=slots("momentum"), velocities=slots("velocity")
     )
 
 

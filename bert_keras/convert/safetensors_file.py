@@ -1,32 +1,69 @@
 """A .safetensors file in, its arrays by name out, and back: read one by one, when asked for."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
+import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from bert_keras.convert.checkpoint import StoredTensor
+from bert_keras.convert.memory import empty
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
+
+DTYPES = {
+    "F32": np.dtype(np.float32),
+    "F64": np.dtype(np.float64),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "I64": np.dtype(np.int64),
+}
 
 
 def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
     """Raises InputError where the file is missing, cut off or no such file."""
+    path = existing_file(path)
     try:
-        file = safe_open(existing_file(path), framework="numpy")
-        return {name: _stored(file, name) for name in file.keys()}  # noqa: SIM118 no mapping
+        with safe_open(path, framework="numpy"):  # checks the header and the length
+            pass
     except SafetensorError as error:
         raise InputError(f"{path} is damaged ({error}); copy or write it anew") from error
+    file = path.open("rb", buffering=0)
+    start = 8 + int.from_bytes(file.read(8), "little")
+    header = json.loads(file.read(start - 8))
+    header.pop("__metadata__", None)
+    for name, entry in header.items():
+        if entry["dtype"] not in DTYPES:
+            raise InputError(f"{path}: {name} is of {entry['dtype']}; expected {', '.join(DTYPES)}")
+    return {name: _stored(file, start, entry) for name, entry in header.items()}
 
 
-def _stored(file, name: str) -> StoredTensor:
+def _stored(file: BinaryIO, start: int, entry: dict) -> StoredTensor:
+    """Reads straight into the array that a variable will take over: one copy in all."""
+    shape, dtype = tuple(entry["shape"]), DTYPES[entry["dtype"]]
+    begin = entry["data_offsets"][0]
+
     def read() -> np.ndarray:
-        return np.ascontiguousarray(file.get_tensor(name), dtype=np.float32)
+        array = empty(shape) if dtype == np.float32 else np.empty(shape, dtype)
+        room, place = memoryview(array.reshape(-1).view(np.uint8)), start + begin
+        while room:
+            count = os.preadv(file.fileno(), [room], place)
+            if not count:
+                raise InputError(f"{file.name} has become shorter while it was read; copy it anew")
+            room, place = room[count:], place + count
+        return array.astype(np.float32, copy=False)
 
-    return StoredTensor(tuple(file.get_slice(name).get_shape()), read)
+    return StoredTensor(shape, read)
+
+
+def metadata(path: str | os.PathLike) -> dict[str, str]:
+    with safe_open(path, framework="numpy") as file:
+        return file.metadata() or {}
 
 
 def write_tensors(

@@ -99,7 +99,7 @@ class Pretrained:
         source: str | os.PathLike,
         new: Collection[str] = (),
     ):
-        """The card's model: each part (the encoder, its pooler, each head) is that of the checkpoint
+        """The model of `card`: each part (encoder, pooler, each head) is that of the checkpoint
         or, where `new` names it, drawn from Keras' global seed.
 
         Raises InputError for a part that is neither in the checkpoint nor in `new`, and one that
