@@ -71,13 +71,31 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_recipe(sub, "FINETUNE")
     sub.add_argument("--from", required=True, dest="pretrained", metavar="DIR",
-                     help="a model folder, such as OUTPUT/model of a pretraining run")  # fmt: skip
+                     help="OUTPUT/model of a pretraining run, or any checkpoint; see "
+                     "convert")  # fmt: skip
     sub.add_argument("--train", required=True, metavar="FILE", help=".tsv, .csv or .jsonl")
     sub.add_argument("--dev", required=True, metavar="FILE", help="held-out rows, to score on")
     sub.add_argument("--text", required=True, nargs="+", metavar="COLUMN",
                      help="the column of the text, or the two columns of a pair")  # fmt: skip
     sub.add_argument("--label", required=True, metavar="COLUMN")
     sub.add_argument("--output", required=True, metavar="DIR")
+
+    sub = verb(
+        "convert",
+        _convert,
+        "Write a checkpoint of any format as a folder of another; read back and compared.",
+        "bert-keras convert uncased_L-12_H-768_A-12 bert-base --to huggingface\n"
+        "  bert-keras convert bert-base-uncased runs/base",
+    )
+    sub.add_argument("source", metavar="SRC", help="a folder of Google's, Hugging Face's, "
+                     "KerasHub's or ours, or a TF1 checkpoint's path without .index")  # fmt: skip
+    sub.add_argument("destination", metavar="DST", help="a new folder")
+    sub.add_argument("--to", default="bert-keras", metavar="FORMAT", help="bert-keras (default), "
+                     "google, huggingface or keras-hub")  # fmt: skip
+    sub.add_argument("--ignore", nargs="+", default=(), metavar="TENSOR",
+                     help="tensors of SRC that may be left behind, by name")  # fmt: skip
+    sub.add_argument("--pad-vocabulary", action="store_true", help="add unused pieces where the "
+                     "token table has more rows than the vocabulary has lines")  # fmt: skip
 
     sub = verb(
         "curves",
@@ -148,6 +166,19 @@ def _finetune(arguments) -> None:
         output=arguments.output,
     )
     _print_scores(scores, arguments.output)
+
+
+def _convert(arguments) -> None:
+    from bert_keras.convert.conversion import convert
+
+    table = convert(
+        arguments.source,
+        arguments.destination,
+        format=arguments.to,
+        ignore=arguments.ignore,
+        pad_vocabulary=arguments.pad_vocabulary,
+    )
+    print(table)
 
 
 def _curves(arguments) -> None:

@@ -3,7 +3,7 @@
 bert_keras.json             which model, its config, how text becomes its input, its labels
 vocab.txt                   one piece a line
 weights.safetensors         every weight under its public name
-training_state.safetensors  where there is one: `momentum/NAME`, `velocity/NAME`; its metadata: `step`
+training_state.safetensors  where there is one: `momentum/NAME`, `velocity/NAME`; metadata `step`
 """
 
 import dataclasses

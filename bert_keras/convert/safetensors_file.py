@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
 
 import ml_dtypes
 import numpy as np
@@ -33,29 +32,31 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
             pass
     except SafetensorError as error:
         raise InputError(f"{path} is damaged ({error}); copy or write it anew") from error
-    file = path.open("rb", buffering=0)
-    start = 8 + int.from_bytes(file.read(8), "little")
-    header = json.loads(file.read(start - 8))
+    with path.open("rb") as file:
+        start = 8 + int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(start - 8))
     header.pop("__metadata__", None)
     for name, entry in header.items():
         if entry["dtype"] not in DTYPES:
             raise InputError(f"{path}: {name} is of {entry['dtype']}; expected {', '.join(DTYPES)}")
-    return {name: _stored(file, start, entry) for name, entry in header.items()}
+    return {name: _stored(path, start, entry) for name, entry in header.items()}
 
 
-def _stored(file: BinaryIO, start: int, entry: dict) -> StoredTensor:
+def _stored(path: Path, start: int, entry: dict) -> StoredTensor:
     """Reads straight into the array that a variable will take over: one copy in all."""
     shape, dtype = tuple(entry["shape"]), DTYPES[entry["dtype"]]
     begin = entry["data_offsets"][0]
 
     def read() -> np.ndarray:
         array = empty(shape) if dtype == np.float32 else np.empty(shape, dtype)
-        room, place = memoryview(array.reshape(-1).view(np.uint8)), start + begin
-        while room:
-            count = os.preadv(file.fileno(), [room], place)
-            if not count:
-                raise InputError(f"{file.name} has become shorter while it was read; copy it anew")
-            room, place = room[count:], place + count
+        with path.open("rb", buffering=0) as file:
+            file.seek(start + begin)
+            room = memoryview(array.reshape(-1).view(np.uint8))
+            while room:
+                count = file.readinto(room)
+                if not count:
+                    raise InputError(f"{path} has become shorter while it was read; copy it anew")
+                room = room[count:]
         return array.astype(np.float32, copy=False)
 
     return StoredTensor(shape, read)

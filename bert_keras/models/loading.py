@@ -2,13 +2,12 @@
 
 import os
 
+from bert_keras import models
+from bert_keras.convert.card import HEADS
 from bert_keras.convert.formats import open_checkpoint
-from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.encoder.pretrained import Pretrained
-from bert_keras.models.classifier import BertClassifier
-from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 
-MODELS = {cls.__name__: cls for cls in (BertEncoder, BertPretrainer, BertMaskedLM, BertClassifier)}
+MODELS: dict[str, type[Pretrained]] = {name: getattr(models, name) for name in HEADS}
 
 
 def load_model(path: str | os.PathLike) -> Pretrained:

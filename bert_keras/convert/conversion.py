@@ -1,0 +1,65 @@
+"""A checkpoint of one format in, a folder of another out, read back and compared."""
+
+import os
+from collections import Counter
+from collections.abc import Collection, Mapping
+from math import prod
+
+import numpy as np
+
+from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, part
+from bert_keras.convert.formats import open_checkpoint, write_checkpoint
+
+
+def convert(
+    source: str | os.PathLike,
+    destination: str | os.PathLike,
+    *,
+    format: str,
+    ignore: Collection[str] = (),
+    pad_vocabulary: bool = False,
+) -> str:
+    """Write `destination`, a new folder; returns a table of what went there.
+
+    Raises InputError as `open_checkpoint` and `write_checkpoint` do, and RuntimeError where a
+    weight does not come back from `destination` bit for bit.
+    """
+    checkpoint = open_checkpoint(source, ignore=ignore, pad_vocabulary=pad_vocabulary)
+    notes = write_checkpoint(checkpoint, destination, format=format)
+    written = open_checkpoint(destination)
+    _compare(checkpoint.tensors, written.tensors)
+    if written.state is not None:
+        _compare(checkpoint.state.momentums, written.state.momentums)
+        _compare(checkpoint.state.velocities, written.state.velocities)
+    elif checkpoint.state is not None:
+        notes += (f"the training state (step {checkpoint.state.step:,}) stays behind",)
+    return "\n".join([f"{source} -> {destination}", *_table(checkpoint, notes)])
+
+
+def _compare(given: Mapping[str, StoredTensor], back: Mapping[str, StoredTensor]) -> None:
+    for name, tensor in given.items():
+        if name not in back or not np.array_equal(tensor.read(), back[name].read(), equal_nan=True):
+            raise RuntimeError(f"{name} does not come back from what was written")
+
+
+def _table(checkpoint: Checkpoint, notes: tuple[str, ...]) -> list[str]:
+    card, vocabulary, state = checkpoint.card, checkpoint.vocabulary, checkpoint.state
+    tensors = Counter(part(name) for name in checkpoint.tensors)
+    weights = Counter()
+    for name, tensor in checkpoint.tensors.items():
+        weights[part(name)] += prod(tensor.shape)
+    rows = [
+        ("model", f"{card.model}, {card.config.num_layers} layers of {card.config.hidden_size}")
+    ]
+    rows += [(name, f"{tensors[name]:>5} tensors {weights[name]:>14,} weights") for name in tensors]
+    if vocabulary is not None:
+        case = "lower case" if card.lowercase else "cased"
+        rows.append(("vocabulary", f"{len(vocabulary):,} pieces, {case}"))
+    if card.labels:
+        rows.append(("labels", ", ".join(card.labels)))
+    if state is not None:
+        rows.append(("training", f"step {state.step:,}, Adam's averages of every weight"))
+    rows += [("left over", name) for name in checkpoint.left_over]
+    rows += [("note", note) for note in (*checkpoint.notes, *notes)]
+    rows.append(("read back", "every tensor equal, bit for bit"))
+    return [f"  {name:<14}{text}" for name, text in rows]

@@ -1,0 +1,37 @@
+"""What tests of formats share: a small vocabulary, a card and random weights for each model."""
+
+import numpy as np
+import pytest
+
+from bert_keras.config import BertConfig
+from bert_keras.convert.card import HEADS, LABELLED, ModelCard
+from bert_keras.convert.checkpoint import Checkpoint, StoredTensor
+from bert_keras.convert.mapping import rows
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+VOCABULARY = Vocabulary((*SPECIAL_PIECES, *"abcdefghij", *(f"##{letter}" for letter in "abcde")))
+
+
+@pytest.fixture
+def checkpoint():
+    """A maker of random checkpoints: `checkpoint("BertClassifier", activation="gelu_tanh")`."""
+
+    def make(model: str, *, seed: int = 0, vocabulary: Vocabulary = VOCABULARY, **changes):
+        sizes = {"vocab_size": len(vocabulary), "hidden_size": 8, "num_layers": 2, "num_heads": 2}
+        card = ModelCard(
+            model=model,
+            config=BertConfig(**{**sizes, "max_positions": 16, **changes}),
+            lowercase=True,
+            max_length=12,
+            text_columns=("question", "answer") if HEADS[model] == ("classification",) else (),
+            labels=("no", "yes", "perhaps") if model in LABELLED else (),
+        )
+        random = np.random.default_rng(seed)
+        arrays = {r.ours: random.normal(size=r.shape).astype("float32") for r in rows(card)}
+        return Checkpoint(card=card, tensors=stored(arrays), vocabulary=vocabulary)
+
+    return make
+
+
+def stored(arrays):
+    return {name: StoredTensor(a.shape, lambda a=a: a) for name, a in arrays.items()}

@@ -1,0 +1,56 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bert_keras.cli import main
+from bert_keras.convert import conversion
+from bert_keras.convert.conversion import convert
+from bert_keras.convert.formats import write_checkpoint
+
+
+def test_the_table_says_what_went_where(checkpoint, tmp_path, capsys):
+    write_checkpoint(checkpoint("BertClassifier"), tmp_path / "ours", format="bert-keras")
+    arguments = [str(tmp_path / "ours"), str(tmp_path / "theirs"), "--to", "huggingface"]
+    assert main(["convert", *arguments]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{tmp_path}/ours -> {tmp_path}/theirs"
+    assert lines[1].split() == ["model", "BertClassifier,", "2", "layers", "of", "8"]
+    assert lines[2].split() == ["encoder", "37", "tensors", "2,096", "weights"]
+    assert "  labels        no, yes, perhaps" in lines
+    assert lines[-1].endswith("every tensor equal, bit for bit")
+    assert main(["convert", str(tmp_path / "theirs"), str(tmp_path / "back")]) == 0
+    for name in ("bert_keras.json", "vocab.txt", "weights.safetensors"):
+        ours, back = tmp_path / "ours" / name, tmp_path / "back" / name
+        assert ours.read_bytes() == back.read_bytes()
+
+
+def test_what_does_not_come_back_is_our_own_fault(checkpoint, tmp_path, monkeypatch):
+    def spoil(given, folder, *, format):
+        name = "encoder/pooler/bias"
+        tensor = dataclasses.replace(given.tensors[name], read=lambda: np.zeros(8, np.float32))
+        spoilt = dataclasses.replace(given, tensors={**given.tensors, name: tensor})
+        return write_checkpoint(spoilt, folder, format=format)
+
+    write_checkpoint(checkpoint("BertEncoder"), tmp_path / "ours", format="bert-keras")
+    monkeypatch.setattr(conversion, "write_checkpoint", spoil)
+    with pytest.raises(RuntimeError, match=r"encoder/pooler/bias does not come back"):
+        convert(tmp_path / "ours", tmp_path / "twin", format="bert-keras")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nothing", "new"], "nothing does not exist; expected a checkpoint's folder"),
+        (["ours", "new", "--to", "onnx"], "no format is called 'onnx'; known: bert-keras"),
+        (["ours", "ours"], "ours is already there; choose another name or remove it first"),
+        (["ours", "new", "--to", "google"], "google has no place for multiple_choice/dense/kernel"),
+    ],
+)
+def test_mistakes_are_one_sentence(checkpoint, tmp_path, capsys, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    write_checkpoint(checkpoint("BertMultipleChoice"), "ours", format="bert-keras")
+    assert main(["convert", *arguments]) == 2
+    error = capsys.readouterr().err.splitlines()
+    assert len(error) == 1 and said in error[0]
+    assert {path.name for path in tmp_path.iterdir()} == {"ours"}
