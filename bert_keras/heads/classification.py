@@ -9,7 +9,9 @@ from bert_keras.encoder.projection import projection
 class ClassificationHead(keras.layers.Layer):
     """Dropout and one dense layer (section 4.1). [B, D] -> logits [B, num_labels].
 
-    The next-sentence head of pretraining is this with two labels and no dropout.
+    The next-sentence head of pretraining is this with two labels and no dropout, the head of
+    multiple choice (section 4.4) this with one. Logits have the dtype of the weights: float32
+    under a mixed policy, where so small a layer costs nothing.
     """
 
     def __init__(
@@ -25,7 +27,7 @@ class ClassificationHead(keras.layers.Layer):
         self.dense = projection(
             self.num_labels,
             initializer_stddev=self.initializer_stddev,
-            dtype=self.dtype_policy,
+            dtype=self.variable_dtype,
             name="dense",
         )
         self.dense.build(pooled_shape)

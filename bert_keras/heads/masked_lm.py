@@ -13,8 +13,8 @@ class MaskedLMHead(keras.layers.Layer):
     """Dense, activation, LayerNorm, then the token table itself as decoder, plus a bias (A.1).
 
     Call with hidden states [B, T, D], positions int [B, P] and the token table [V, D]; returns
-    logits [B, P, V]. Only the P masked positions are projected: the rest of T is gathered away
-    first, which is the largest single saving of a pretraining step.
+    logits [B, P, V] in the dtype of the weights. Only the P masked positions are projected: the
+    rest of T is gathered away first, which is the largest single saving of a pretraining step.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class MaskedLMHead(keras.layers.Layer):
         self.transform.build((None, size))
         self.norm.build((None, size))
         self.output_bias = self.add_weight(
-            name="output_bias", shape=(self.vocab_size,), initializer="zeros"
+            name="output_bias", shape=(self.vocab_size,), initializer="zeros", autocast=False
         )
         self.built = True
 
@@ -54,7 +54,8 @@ class MaskedLMHead(keras.layers.Layer):
         masked_XD = self.transform(states_at(hidden, positions))
         masked_XD = self.norm(activate(masked_XD, activation=self.activation))
         table_VD = ops.cast(token_table, masked_XD.dtype)
-        logits_XV = ops.matmul(masked_XD, ops.transpose(table_VD)) + self.output_bias
+        logits_XV = ops.matmul(masked_XD, ops.transpose(table_VD))
+        logits_XV = ops.cast(logits_XV, self.variable_dtype) + self.output_bias
         return ops.reshape(logits_XV, (-1, ops.shape(positions)[1], self.vocab_size))
 
     def compute_output_shape(self, hidden_shape, positions_shape, token_table_shape):

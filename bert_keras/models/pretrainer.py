@@ -17,10 +17,11 @@ class BertMaskedLM(TaskModel):
     `masked_lm` [B, P, V]. Rows that several sequences share: see BertEncoder.
     """
 
+    uses_pooler = False
+
     def __init__(self, config: BertConfig, *, name: str = "masked_lm_model", **kwargs):
         super().__init__(config, name=name, **kwargs)
         self.masked_lm = _masked_lm_head(config)
-        self.encoder.pooler.trainable = False  # masked words never reach it
         self.build()
 
     def build_heads(self):

@@ -13,14 +13,16 @@ class MaskedLMLoss(keras.losses.Loss):
     """sum(weight x cross-entropy) / (sum(weight) + 1e-5), over the whole batch.
 
     `y_true` int [B, P], `y_pred` logits [B, P, V], `sample_weight` [B, P] with 1 for a real
-    prediction and 0 for a filled slot. Source: run_pretraining.py, get_masked_lm_output.
+    prediction and 0 for a filled slot. Computed in float32, whatever the logits are. Source:
+    run_pretraining.py, get_masked_lm_output.
     """
 
     def __init__(self, name: str = "masked_lm_loss", **kwargs):
         super().__init__(name=name, **kwargs)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        loss_BP = ops.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
+        logits_BPV = ops.cast(y_pred, self.dtype)
+        loss_BP = ops.sparse_categorical_crossentropy(y_true, logits_BPV, from_logits=True)
         weight_BP = ops.ones_like(loss_BP) if sample_weight is None else sample_weight
         weight_BP = ops.cast(weight_BP, loss_BP.dtype)
         return ops.sum(loss_BP * weight_BP) / (ops.sum(weight_BP) + 1e-5)

@@ -1,8 +1,4 @@
-"""Pretrainer and classifier under plain Keras: compile, fit, predict, save, load."""
-
-import dataclasses
-import subprocess
-import sys
+"""What the models of pretraining do beyond the battery of test_task_models.py."""
 
 import keras
 import numpy as np
@@ -10,9 +6,8 @@ import pytest
 
 from bert_keras.config import BertConfig
 from bert_keras.encoder.pretrained import named_weights
-from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
+from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
-from bert_keras.training.optimizer import BertAdamW
 
 CONFIG = BertConfig(vocab_size=40, hidden_size=16, num_layers=2, num_heads=2, max_positions=12)
 
@@ -38,46 +33,27 @@ def examples(*, batch: int = 8, length: int = 10):
     return x, y, weights
 
 
-def test_pretrainer_learns_a_batch_by_heart():
+def test_losses_of_pretraining_begin_at_chance_and_are_summed():
     keras.utils.set_random_seed(1)
-    calm = dataclasses.replace(CONFIG, hidden_dropout_rate=0.0, attention_dropout_rate=0.0)
-    model = BertPretrainer(calm)
-    model.compile(
-        optimizer=BertAdamW(5e-3),
-        loss=pretraining_losses(),
-        weighted_metrics=pretraining_metrics(),
-    )
+    model = BertPretrainer(CONFIG)
+    model.compile(loss=pretraining_losses(), weighted_metrics=pretraining_metrics())
     x, y, weights = examples()
-    before = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
-    model.fit(x, y, sample_weight=weights, epochs=150, batch_size=8, verbose=0)
-    after = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
-    assert before["masked_lm_loss"] == pytest.approx(np.log(40), rel=0.1)
-    assert after["masked_lm_accuracy"] == after["next_sentence_accuracy"] == 1.0
-    assert after["loss"] == pytest.approx(
-        after["masked_lm_loss"] + after["next_sentence_loss"], rel=1e-5
+    scores = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
+    assert scores["masked_lm_loss"] == pytest.approx(np.log(40), rel=0.1)
+    assert scores["next_sentence_loss"] == pytest.approx(np.log(2), rel=0.1)
+    assert scores["loss"] == pytest.approx(
+        scores["masked_lm_loss"] + scores["next_sentence_loss"], rel=1e-5
     )
-    assert after["loss"] < 0.3
+    assert {"masked_lm_accuracy", "next_sentence_accuracy"} < set(scores)
 
 
-def test_masked_words_alone_are_learnt_by_heart():
-    keras.utils.set_random_seed(1)
-    model = BertMaskedLM(
-        dataclasses.replace(CONFIG, hidden_dropout_rate=0.0, attention_dropout_rate=0.0)
-    )
+def test_scores_of_masked_words_alone_have_the_same_names():
+    model = BertMaskedLM(CONFIG)
     outputs = ["masked_lm"]
-    model.compile(
-        optimizer=BertAdamW(5e-3),
-        loss=pretraining_losses(outputs),
-        weighted_metrics=pretraining_metrics(outputs),
-    )
+    model.compile(loss=pretraining_losses(outputs), weighted_metrics=pretraining_metrics(outputs))
     x, y, weights = ({k: v for k, v in part.items() if k != "next_sentence"} for part in examples())
-    pooler = model.encoder.pooler.get_weights()
-    model.fit(x, y, sample_weight=weights, epochs=150, batch_size=8, verbose=0)
     scores = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
     assert sorted(scores) == ["loss", "masked_lm_accuracy"]
-    assert scores["masked_lm_accuracy"] == 1.0
-    for before, after in zip(pooler, model.encoder.pooler.get_weights(), strict=True):
-        np.testing.assert_array_equal(before, after)
 
 
 def test_packed_rows_score_as_their_sequences_alone():
@@ -131,44 +107,13 @@ def test_decoder_is_tied_to_the_token_table():
     assert changed.tolist() == [column == unused for column in range(40)]
 
 
-@pytest.mark.parametrize("cls", [BertPretrainer, BertMaskedLM, BertClassifier, BertEncoder])
-def test_saved_models_load_in_a_fresh_process_without_custom_objects(tmp_path, cls):
-    keras.utils.set_random_seed(1)
-    model = cls(CONFIG, num_labels=3) if cls is BertClassifier else cls(CONFIG)
-    x, _, _ = examples()
-    outputs = model.predict(x, verbose=0)
-    model.save(tmp_path / "model.keras")
-    np.savez(tmp_path / "x.npz", **x)
-    code = (
-        "import sys, numpy as np, keras, bert_keras.models\n"
-        "x = dict(np.load(sys.argv[1] + '/x.npz'))\n"
-        "outputs = keras.models.load_model(sys.argv[1] + '/model.keras').predict(x, verbose=0)\n"
-        "outputs = outputs if isinstance(outputs, dict) else {'logits': outputs}\n"
-        "np.savez(sys.argv[1] + '/outputs.npz', **outputs)\n"
-    )
-    subprocess.run([sys.executable, "-c", code, tmp_path], check=True, capture_output=True)
-    again = np.load(tmp_path / "outputs.npz")
-    for name, ours in (outputs if isinstance(outputs, dict) else {"logits": outputs}).items():
-        np.testing.assert_array_equal(ours, again[name])
-
-
-def test_weight_names_are_public():
+def test_weight_names_of_the_encoder_are_public():
     names = list(named_weights(BertClassifier(CONFIG, num_labels=3, name="mine")))
     assert len(names) == len(set(names)) == 5 + 2 * 16 + 2 + 2
     assert names[0] == "encoder/embeddings/token"
     assert "encoder/layer_1/attention/query/kernel" in names
     assert "encoder/layer_0/feed_forward/output/bias" in names
-    assert {"encoder/pooler/kernel", "classification/dense/kernel"} < set(names)
-    heads = {n for n in named_weights(BertPretrainer(CONFIG)) if not n.startswith("encoder/")}
-    assert heads == {
-        "masked_lm/transform/kernel",
-        "masked_lm/transform/bias",
-        "masked_lm/norm/gamma",
-        "masked_lm/norm/beta",
-        "masked_lm/output_bias",
-        "next_sentence/dense/kernel",
-        "next_sentence/dense/bias",
-    }
+    assert {"encoder/pooler/kernel", "encoder/pooler/bias"} < set(names)
 
 
 def test_same_seed_same_weights():
@@ -178,10 +123,3 @@ def test_same_seed_same_weights():
 
     for ours, theirs in zip(weights(), weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-
-
-def test_any_length_up_to_the_positions():
-    model = BertClassifier(CONFIG, num_labels=3)
-    for length in (3, 7, 12):
-        x, _, _ = examples(length=length)
-        assert model.predict(x, verbose=0).shape == (8, 3)
