@@ -5,21 +5,11 @@ import os
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from bert_keras.export.words_in_graph import words_of
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
 from bert_keras.text.vocab import Vocabulary
 
 _MAX_BYTES_PER_CHARACTER = 4  # of UTF-8
-
-# What BertNormalizer drops: controls but tab and line ends, formats, private use, U+FFFD.
-_DROPPED = r"[\x{0}-\x{8}\x{B}\x{C}\x{E}-\x{1F}\x{7F}-\x{9F}\x{FFFD}\p{Cf}\p{Co}]"
-_SPACES = r"[\t\n\r\p{Z}]+"
-# Punctuation and CJK, each character a word. `tokenizers` starts Extension E at U+2B920, where
-# Google's ranges say U+2B820; the offline tokenizer is what the model was trained with.
-_ALONE = (
-    r"[!-/:-@\[-`{-~\p{P}"
-    r"\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B73F}"
-    r"\x{2B740}-\x{2B81F}\x{2B920}-\x{2CEAF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]"
-)
 
 
 class TextToInputs(tf.Module):
@@ -27,10 +17,6 @@ class TextToInputs(tf.Module):
 
     `vocabulary_file`, as `Vocabulary.save` writes it, becomes an asset of a SavedModel.
     `max_length` counts pieces, specials included, and must leave room for one more.
-
-    What still differs: 684 of Unicode's 1.1 million code points (149 when cased), such as U+2E43,
-    U+10570 or U+166D. They were added or given another category since Unicode 8 (2015), and this
-    TensorFlow's tables are newer than those in `tokenizers`. Bytes that are no UTF-8 are dropped.
     """
 
     def __init__(self, vocabulary_file: str | os.PathLike, *, lowercase: bool, max_length: int):
@@ -84,26 +70,13 @@ class TextToInputs(tf.Module):
 
     def pieces(self, text: tf.Tensor) -> tf.RaggedTensor:
         """string [B] to the ids of its pieces, int32 [B,(pieces)]."""
-        words = self.words(text)
-        too_long = tf.strings.length(words.values, unit="UTF8_CHAR") > MAX_WORD_CHARACTERS
-        pieces = self._wordpiece.tokenize(tf.where(too_long, "[UNK]", words.values))
+        words = words_of(text, lowercase=self._lowercase)
+        is_long = words.values.row_lengths() > MAX_WORD_CHARACTERS
+        spelled = tf.strings.unicode_encode(words.values, "UTF-8")
+        pieces = self._wordpiece.tokenize(tf.where(is_long, "[UNK]", spelled))
         return tf.RaggedTensor.from_row_splits(
             pieces.values, tf.gather(pieces.row_splits, words.row_splits), validate=False
         )
-
-    def words(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """string [B] to normalised words, string [B,(words)]."""
-        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
-        text = tf.strings.regex_replace(text, _DROPPED, "")
-        if self._lowercase:
-            text = _lower_without_accents(text)
-        return tf_text.regex_split(text, f"{_SPACES}|{_ALONE}", _ALONE)
-
-
-def _lower_without_accents(text: tf.Tensor) -> tf.Tensor:
-    """ASCII letters first: the other way of lowering, ICU's, would write I as ı in Turkey."""
-    text = tf.strings.regex_replace(tf_text.normalize_utf8(text, "NFD"), r"\p{Mn}", "")
-    return tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
 
 
 def _kept_lengths(length, length_pair=None, *, limit: int) -> list[tf.Tensor]:

@@ -31,14 +31,27 @@ def google_words(text: str, *, lowercase: bool) -> list[Word]:
     for character, place in _lowered(text) if lowercase else _cleaned(text):
         if character.isspace():
             words.append([])
-        elif _CJK.match(text[place]) or _is_punctuation(character):
+        elif is_alone(character):
             words += [[(character, place)], []]
         else:
             words[-1].append((character, place))
     return [
         Word("".join(letters), places)
-        for letters, places in (zip(*w, strict=True) for w in words if w)
+        for letters, places in (zip(*word, strict=True) for word in words if word)
     ]
+
+
+def is_dropped(character: str) -> bool:
+    return ord(character) in _CONTROLS or unicodedata.category(character) == "Cf"
+
+
+def is_alone(character: str) -> bool:
+    """A word of its own: punctuation, every ASCII sign, CJK."""
+    return (
+        unicodedata.category(character)[0] == "P"
+        or character in string.punctuation
+        or _CJK.match(character) is not None
+    )
 
 
 def with_small_sigmas(text: str) -> str:
@@ -49,11 +62,7 @@ def with_small_sigmas(text: str) -> str:
 
 
 def _cleaned(text: str) -> list[_Placed]:
-    return [
-        (character, place)
-        for place, character in enumerate(text)
-        if ord(character) not in _CONTROLS and unicodedata.category(character) != "Cf"
-    ]
+    return [(character, place) for place, character in enumerate(text) if not is_dropped(character)]
 
 
 def _lowered(text: str) -> list[_Placed]:
@@ -68,7 +77,3 @@ def _lowered(text: str) -> list[_Placed]:
         placed = list(run)
         ordered += sorted(placed, key=lambda p: unicodedata.combining(p[0])) if is_mark else placed
     return [placed for placed in ordered if unicodedata.category(placed[0]) != "Mn"]
-
-
-def _is_punctuation(character: str) -> bool:
-    return character in string.punctuation or unicodedata.category(character)[0] == "P"
