@@ -4,6 +4,7 @@ import os
 import string
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count, islice
 
 from bert_keras.errors import InputError
 from bert_keras.storage import text_lines, whole_file
@@ -62,6 +63,17 @@ class Vocabulary:
     def save(self, path: str | os.PathLike) -> None:
         with whole_file(path) as part:
             part.write_text("".join(f"{piece}\n" for piece in self.pieces), "utf-8", newline="\n")
+
+    def padded(self, size: int) -> "Vocabulary":
+        """Of `size` pieces, for a table of tokens with more rows than this has pieces: behind these
+        come [unusedN] that are not yet among them."""
+        if len(self) > size:
+            raise InputError(
+                f"the vocabulary has {len(self):,} pieces; expected at most {size:,}, the rows of "
+                "the table of tokens: it is another checkpoint's"
+            )
+        fillers = (piece for n in count() if (piece := f"[unused{n}]") not in self.ids)
+        return Vocabulary((*self.pieces, *islice(fillers, size - len(self))))
 
     def __len__(self) -> int:
         return len(self.pieces)

@@ -58,6 +58,19 @@ def test_white_space_beyond_ascii_is_a_piece_as_in_the_chinese_vocabulary_of_goo
     assert (tmp_path / "again.txt").read_bytes() == path.read_bytes()
 
 
+def test_padding_appends_pieces_that_no_text_has():
+    vocabulary = Vocabulary((*SPECIAL_PIECES, "[unused0]", "a", "[unused2]"))
+    assert vocabulary.padded(8) == vocabulary
+    assert vocabulary.padded(11).pieces == (
+        *vocabulary.pieces,
+        "[unused1]",
+        "[unused3]",
+        "[unused4]",
+    )
+    with pytest.raises(InputError, match="vocabulary has 8 pieces; expected at most 7, the rows"):
+        vocabulary.padded(7)
+
+
 @pytest.mark.parametrize(("name", "size"), [("uncased", 30522), ("cased", 28996)])
 def test_published_vocabularies_load(shared_data, name, size):
     vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{name}-vocab.txt")
