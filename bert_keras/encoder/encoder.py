@@ -1,7 +1,8 @@
 """Ids in, hidden states out: embeddings, a stack of blocks, the pooler.
 
 The letters that tensors wear in this house: B batch, T tokens of a sequence, D hidden size,
-N attention heads, H size of a head, F intermediate size, P masked positions, V vocabulary.
+N attention heads, H size of a head, F intermediate size, P masked positions, V vocabulary,
+C choices, X rows of two or three of these together.
 """
 
 from typing import NamedTuple
@@ -114,7 +115,8 @@ class BertEncoder(Pretrained, keras.Model):
         return self.embeddings.token_table
 
     def get_config(self):
-        return {"name": self.name, "config": self.config.to_dict()}
+        dtype = keras.dtype_policies.serialize(self.dtype_policy)
+        return {"name": self.name, "dtype": dtype, "config": self.config.to_dict()}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

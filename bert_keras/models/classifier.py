@@ -29,6 +29,7 @@ class BertClassifier(TaskModel):
             num_labels,
             dropout_rate=self.dropout_rate,
             initializer_stddev=config.initializer_stddev,
+            dtype=self.dtype_policy,
             name="classification",
         )
         self.build()

@@ -30,6 +30,7 @@ class BertMultipleChoice(TaskModel):
             1,
             dropout_rate=self.dropout_rate,
             initializer_stddev=config.initializer_stddev,
+            dtype=self.dtype_policy,
             name="multiple_choice",
         )
         self.build()

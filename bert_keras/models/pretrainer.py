@@ -21,7 +21,7 @@ class BertMaskedLM(TaskModel):
 
     def __init__(self, config: BertConfig, *, name: str = "masked_lm_model", **kwargs):
         super().__init__(config, name=name, **kwargs)
-        self.masked_lm = _masked_lm_head(config)
+        self.masked_lm = _masked_lm_head(config, dtype=self.dtype_policy)
         self.build()
 
     def build_heads(self):
@@ -42,9 +42,13 @@ class BertPretrainer(TaskModel):
 
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
         super().__init__(config, name=name, **kwargs)
-        self.masked_lm = _masked_lm_head(config)
+        self.masked_lm = _masked_lm_head(config, dtype=self.dtype_policy)
         self.next_sentence = ClassificationHead(
-            2, dropout_rate=0.0, initializer_stddev=config.initializer_stddev, name="next_sentence"
+            2,
+            dropout_rate=0.0,
+            initializer_stddev=config.initializer_stddev,
+            dtype=self.dtype_policy,
+            name="next_sentence",
         )
         self.build()
 
@@ -69,11 +73,12 @@ class BertPretrainer(TaskModel):
         }
 
 
-def _masked_lm_head(config: BertConfig) -> MaskedLMHead:
+def _masked_lm_head(config: BertConfig, *, dtype) -> MaskedLMHead:
     return MaskedLMHead(
         config.vocab_size,
         activation=config.activation,
         layer_norm_epsilon=config.layer_norm_epsilon,
         initializer_stddev=config.initializer_stddev,
+        dtype=dtype,
         name="masked_lm",
     )

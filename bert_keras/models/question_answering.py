@@ -17,7 +17,9 @@ class BertQuestionAnswering(TaskModel):
 
     def __init__(self, config: BertConfig, *, name: str = "question_answering", **kwargs):
         super().__init__(config, name=name, **kwargs)
-        self.span = SpanHead(initializer_stddev=config.initializer_stddev, name="span")
+        self.span = SpanHead(
+            initializer_stddev=config.initializer_stddev, dtype=self.dtype_policy, name="span"
+        )
         self.build()
 
     def build_heads(self):

@@ -5,6 +5,7 @@ import keras
 from bert_keras.config import BertConfig
 from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.encoder.pretrained import Pretrained
+from bert_keras.errors import InputError
 
 
 class TaskModel(Pretrained, keras.Model):
@@ -16,8 +17,10 @@ class TaskModel(Pretrained, keras.Model):
 
     def __init__(self, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
+        if self.uses_pooler and not config.has_pooler:
+            raise InputError(f"{type(self).__name__} reads the pooled vector; has_pooler is False")
         self.config = config
-        self.encoder = BertEncoder(config)
+        self.encoder = BertEncoder(config, dtype=self.dtype_policy)
         if self.encoder.pooler is not None:
             self.encoder.pooler.trainable = self.uses_pooler
 
@@ -30,7 +33,8 @@ class TaskModel(Pretrained, keras.Model):
         raise AssertionError("a task model builds its heads")
 
     def get_config(self):
-        return {"name": self.name, "config": self.config.to_dict()}
+        dtype = keras.dtype_policies.serialize(self.dtype_policy)
+        return {"name": self.name, "dtype": dtype, "config": self.config.to_dict()}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

@@ -31,6 +31,7 @@ class BertTokenClassifier(TaskModel):
             num_labels,
             dropout_rate=self.dropout_rate,
             initializer_stddev=config.initializer_stddev,
+            dtype=self.dtype_policy,
             name="token_labels",
         )
         self.build()

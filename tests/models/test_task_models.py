@@ -280,3 +280,17 @@ def test_heads_drop_out_as_the_encoder_unless_told():
     for cls in (BertClassifier, BertTokenClassifier, BertMultipleChoice):
         assert new_model(cls, config).dropout_rate == 0.3
         assert new_model(cls, config, dropout_rate=0.0).dropout_rate == 0.0
+
+
+def test_a_model_keeps_its_own_precision():
+    model = BertPretrainer(CALM, dtype="mixed_bfloat16")
+    again = type(model).from_config(model.get_config())
+    for each in (model, again):
+        block = each.encoder.blocks[0]
+        assert {block.compute_dtype, each.masked_lm.compute_dtype} == {"bfloat16"}
+        assert {weight.dtype for weight in each.weights} == {"float32"}
+
+
+def test_a_model_of_the_pooled_vector_needs_a_pooler():
+    with pytest.raises(InputError, match=r"BertClassifier reads the pooled vector; has_pooler is"):
+        BertClassifier(dataclasses.replace(CALM, has_pooler=False), num_labels=2)
