@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from bert_keras.convert.card import HEADS, LABELLED, ModelCard, numbered_labels
-from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, part
+from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, TrainingState, part
 from bert_keras.convert.formats import open_checkpoint, write_checkpoint
 from bert_keras.convert.mapping import rows
 from bert_keras.convert.memory import tensor
@@ -171,10 +171,11 @@ def save_model(
     card: ModelCard,
     vocabulary: Vocabulary | None,
     format: str = "bert-keras",
+    state: TrainingState | None = None,
 ) -> tuple[str, ...]:
     """Write a model folder, whole or not at all. Raises InputError where one is already there."""
     tensors = {name: stored_weight(weight) for name, weight in named_weights(model).items()}
-    checkpoint = Checkpoint(card=card, tensors=tensors, vocabulary=vocabulary)
+    checkpoint = Checkpoint(card=card, tensors=tensors, vocabulary=vocabulary, state=state)
     return write_checkpoint(checkpoint, folder, format=format)
 
 

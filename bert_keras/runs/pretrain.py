@@ -8,7 +8,9 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
+from bert_keras.convert.letter_case import seems_lowercase
 from bert_keras.data.masking import Masker
 from bert_keras.data.objectives import DynamicMasking
 from bert_keras.data.records import (
@@ -26,8 +28,10 @@ from bert_keras.presets import preset
 from bert_keras.progress import progress
 from bert_keras.runs.outcome import claim_output, read_scores, write_scores
 from bert_keras.runs.recipes import PretrainRecipe
+from bert_keras.runs.starting_point import StartingPoint, starting_point
 from bert_keras.storage import json_object
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import Vocabulary
+from bert_keras.training.checkpoints import load_training_state
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.losses import OUTPUTS, pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
@@ -35,7 +39,11 @@ from bert_keras.training.schedule import LinearWarmupDecay
 
 
 def pretrain(
-    recipe: PretrainRecipe, *, records: str | os.PathLike, output: str | os.PathLike
+    recipe: PretrainRecipe,
+    *,
+    records: str | os.PathLike,
+    output: str | os.PathLike,
+    start: str | os.PathLike | None = None,
 ) -> dict:
     """Train on `records`/train*.tfrecord and leave `output`/model, logs, checkpoints, scores.json.
 
@@ -44,6 +52,10 @@ def pretrain(
     records without labels train masked words alone. Where there are held-out*.tfrecord they are
     scored on the way and at the end. The same call continues a run that was interrupted. Returns
     the scores.
+
+    `start` is a checkpoint of any format (see bert_keras/convert) to begin from, in place of the
+    recipe's size: heads that it lacks begin with fresh weights. With its training state the run
+    goes on at its step, which `num_steps` counts too; the records are read from their beginning.
     """
     records = Path(records)
     if not records.is_dir():
@@ -56,40 +68,21 @@ def pretrain(
     masking = _masking(recipe, schema, vocabulary)
     dataset = partial(pretraining_dataset, masking=masking)
     tokens_per_example = _look_at_records(files, vocabulary)
-    output = claim_output(output, recipe=recipe, records=str(records.resolve()))
-    if (scores := read_scores(output)) is not None:
-        return scores
-
-    keras.utils.set_random_seed(recipe.seed)
-    config = preset(
-        recipe.size,
-        vocab_size=len(vocabulary),
-        hidden_dropout_rate=recipe.dropout_rate,
-        attention_dropout_rate=recipe.dropout_rate,
-        initializer_stddev=recipe.initializer_stddev,
-        has_pooler=schema.has_labels,
-    )
-    Model = BertPretrainer if schema.has_labels else BertMaskedLM
-    outputs = OUTPUTS if schema.has_labels else OUTPUTS[:1]
+    begin, started = None, {}
+    if start is not None:
+        begin = starting_point(start, recipe=recipe, vocabulary=vocabulary, schema=schema)
+        started = {"start": begin.path, "start_step": str(begin.step)}
     card = ModelCard(
-        model=Model.__name__,
-        config=config,
+        model="BertPretrainer" if schema.has_labels else "BertMaskedLM",
+        config=_config(recipe, vocabulary, schema) if begin is None else begin.config,
         lowercase=lowercase,
         max_length=schema.max_length,
     )
-    model = Model(config)
-    model.compile(
-        optimizer=BertAdamW(
-            LinearWarmupDecay(
-                recipe.learning_rate,
-                num_steps=recipe.num_steps,
-                num_warmup_steps=recipe.num_warmup_steps,
-            ),
-            weight_decay_rate=recipe.weight_decay_rate,
-        ),
-        loss=pretraining_losses(outputs),
-        weighted_metrics=pretraining_metrics(outputs),
-    )
+    output = claim_output(output, recipe=recipe, records=str(records.resolve()), **started)
+    if (scores := read_scores(output)) is not None:
+        return scores
+
+    model = _compiled_model(recipe, card, begin)
     held_out = None
     if held_out_files:
         held_out = dataset(held_out_files, batch_size=recipe.batch_size, drop_remainder=False)
@@ -115,6 +108,47 @@ def pretrain(
             )
     save_model(model, output / "model", card=card, vocabulary=vocabulary)
     return write_scores(output, scores)
+
+
+def _config(
+    recipe: PretrainRecipe, vocabulary: Vocabulary, schema: PretrainingSchema
+) -> BertConfig:
+    return preset(
+        recipe.size,
+        vocab_size=len(vocabulary),
+        hidden_dropout_rate=recipe.dropout_rate,
+        attention_dropout_rate=recipe.dropout_rate,
+        initializer_stddev=recipe.initializer_stddev,
+        has_pooler=schema.has_labels,
+    )
+
+
+def _compiled_model(
+    recipe: PretrainRecipe, card: ModelCard, begin: StartingPoint | None
+) -> BertPretrainer | BertMaskedLM:
+    keras.utils.set_random_seed(recipe.seed)
+    Model = {cls.__name__: cls for cls in (BertPretrainer, BertMaskedLM)}[card.model]
+    if begin is None:
+        model = Model(card.config)
+    else:
+        model = Model.from_checkpoint(begin.checkpoint, card=card, source=begin.path, new=begin.new)
+        print(model.load_report, begin, sep="\n")
+    outputs = OUTPUTS if card.model == "BertPretrainer" else OUTPUTS[:1]
+    model.compile(
+        optimizer=BertAdamW(
+            LinearWarmupDecay(
+                recipe.learning_rate,
+                num_steps=recipe.num_steps,
+                num_warmup_steps=recipe.num_warmup_steps,
+            ),
+            weight_decay_rate=recipe.weight_decay_rate,
+        ),
+        loss=pretraining_losses(outputs),
+        weighted_metrics=pretraining_metrics(outputs),
+    )
+    if begin is not None and begin.state is not None:
+        load_training_state(model, begin.state)
+    return model
 
 
 def _masking(
@@ -192,14 +226,14 @@ def _cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _lowercase(records: Path, vocabulary: Vocabulary) -> bool:
-    """As the records' own manifest says; of foreign records, whether no piece has a capital."""
+    """As the records' own manifest says; of foreign records, as their vocabulary seems to be."""
     manifest = records / "manifest.json"
     if manifest.is_file():
         try:
             return json_object(manifest)["settings"]["lowercase"]
         except (KeyError, TypeError) as error:
             raise InputError(f"{manifest} is not what bert-tfrecords build wrote") from error
-    return all(p in SPECIAL_PIECES or p == p.lower() for p in vocabulary.pieces)
+    return seems_lowercase(vocabulary)
 
 
 def _look_at_records(files: list[str], vocabulary: Vocabulary) -> float:

@@ -1,4 +1,4 @@
-"""A run's whole state out and in: weights, optimizer, step and the random state of dropout."""
+"""A run's whole state out and in; an optimizer's alone, for checkpoints of every format."""
 
 import os
 import shutil
@@ -7,12 +7,15 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from bert_keras.convert.checkpoint import StoredTensor, TrainingState
+from bert_keras.encoder.pretrained import named_weights, stored_weight
 from bert_keras.errors import InputError
 from bert_keras.storage import tensorflow_writes
 
 
 class TrainingCheckpoints(keras.callbacks.Callback):
-    """Keeps the newest states of a run in `folder` and brings the newest one back.
+    """Keeps the newest states of a run in `folder` and brings the newest one back: weights,
+    optimizer, step and the random state of dropout.
 
     Saves every `epochs_per_save` Keras epochs and at the end. The model must be compiled with a
     built optimizer. The position in the data is the optimizer's step: datasets of this house are
@@ -35,10 +38,10 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         )
 
     def restore(self) -> int:
-        """The step of the newest state, now loaded; 0 where there is none yet."""
+        """The step of the newest state, now loaded; the optimizer's own where there is none yet."""
         newest = self.manager.latest_checkpoint
         if newest is None:
-            return 0
+            return int(self.optimizer.iterations)
         try:
             self.checkpoint.restore(newest).assert_consumed()
         except (tf.errors.OpError, AssertionError, ValueError, IndexError) as error:
@@ -60,3 +63,60 @@ class TrainingCheckpoints(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         if (epoch + 1) % self.epochs_per_save == 0:
             self.save()
+
+
+def training_state(model: keras.Model) -> TrainingState:
+    """Of a model of this house that is compiled with BertAdamW: what another run can go on from.
+
+    Arrays are read when asked for: write them before the next step. A weight that is not trained,
+    such as the pooler of a model of words, has no averages.
+    """
+    slots = _averages(model)
+    return TrainingState(
+        step=int(model.optimizer.iterations),
+        momentums={name: stored_weight(momentum) for name, (momentum, _) in slots.items()},
+        velocities={name: stored_weight(velocity) for name, (_, velocity) in slots.items()},
+    )
+
+
+def load_training_state(model: keras.Model, state: TrainingState) -> None:
+    """Averages and step into the model's BertAdamW; those of weights that it does not train are
+    left over. Raises InputError that names every one missing or misshapen; nothing has changed
+    then.
+    """
+    slots = _averages(model)
+    places = {
+        f"{kind} of {name}": (pair[index], averages.get(name))
+        for index, (kind, averages) in enumerate(
+            (("momentum", state.momentums), ("velocity", state.velocities))
+        )
+        for name, pair in slots.items()
+    }
+    faults = [told for told in map(_fault, places, places.values()) if told]
+    if faults:
+        raise InputError(f"the training state does not fit the model: {'; '.join(faults)}")
+    for variable, stored in places.values():
+        variable.assign(stored.read())
+    model.optimizer.iterations.assign(state.step)
+
+
+def _fault(name: str, place: tuple[keras.Variable, StoredTensor | None]) -> str:
+    variable, stored = place
+    if stored is None:
+        return f"the {name} is missing"
+    if stored.shape != tuple(variable.shape):
+        return f"the {name} is {stored.shape}, expected {tuple(variable.shape)}"
+    return ""
+
+
+def _averages(model: keras.Model) -> dict[str, tuple[keras.Variable, keras.Variable]]:
+    """Momentum and velocity by the public name of their weight."""
+    optimizer, weights = model.optimizer, model.trainable_variables
+    optimizer.build(weights)
+    names = {weight.path: name for name, weight in named_weights(model).items()}
+    return {
+        names[weight.path]: averages
+        for weight, *averages in zip(
+            weights, optimizer._momentums, optimizer._velocities, strict=True
+        )
+    }

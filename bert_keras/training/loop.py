@@ -24,16 +24,16 @@ def fit_resumable(
     tokens_per_example: float,
     held_out: tf.data.Dataset | None = None,
 ) -> int:
-    """Train to `num_steps`, from the newest state in `output`/checkpoints where there is one.
+    """Train to step `num_steps`, from the newest state in `output`/checkpoints where there is one,
+    else from the optimizer's own step: above 0 where another run's state was put into it.
 
-    `dataset` must be endless and the same from run to run: what a former run has seen is skipped.
-    Writes `output`/logs for TensorBoard every `steps_per_log` steps (a Keras epoch here is just
-    that) and scores `held_out`, which must know its number of batches, whenever the state is saved.
-    Returns the step it began at.
+    `dataset` must be endless and the same from run to run: what this run has seen when it was cut
+    off is skipped. Writes `output`/logs for TensorBoard every `steps_per_log` steps (a Keras epoch
+    here is just that, the last one may be shorter) and scores `held_out`, which must know its
+    number of batches, whenever the state is saved. Returns the step that it goes on from.
     """
-    if num_steps % steps_per_log:
-        raise AssertionError(f"{num_steps=} is not a multiple of {steps_per_log=}")
     model.optimizer.build(model.trainable_variables)
+    run_start = int(model.optimizer.iterations)
     checkpoints = TrainingCheckpoints(
         model,
         Path(output) / "checkpoints",
@@ -43,10 +43,11 @@ def fit_resumable(
     first_step = checkpoints.restore()
     if first_step >= num_steps:
         return first_step
+    num_epochs = -(-(num_steps - run_start) // steps_per_log)
     model.fit(
-        dataset.skip(first_step),
-        initial_epoch=first_step // steps_per_log,
-        epochs=num_steps // steps_per_log,
+        dataset.skip(first_step - run_start),
+        initial_epoch=(first_step - run_start) // steps_per_log,
+        epochs=num_epochs,
         steps_per_epoch=steps_per_log,
         shuffle=False,
         validation_data=held_out,
@@ -62,8 +63,22 @@ def fit_resumable(
                 stage=stage, batch_size=batch_size, num_steps=num_steps, first_step=first_step
             ),
             checkpoints,
+            StopAfter(num_steps - first_step),
         ],
     )
-    if num_steps % (steps_per_log * logs_per_checkpoint):
+    if num_epochs % logs_per_checkpoint:
         checkpoints.save()
     return first_step
+
+
+class StopAfter(keras.callbacks.Callback):
+    """Ends `fit` after so many steps, in the midst of an epoch too."""
+
+    def __init__(self, num_steps: int):
+        super().__init__()
+        self.steps_left = num_steps
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.steps_left -= 1
+        if not self.steps_left:
+            self.model.stop_training = True

@@ -3,8 +3,9 @@
 BERT_ORIGINAL=/path/to/google-research/bert python tests/convert/make_google_fixtures.py FOLDER
 
 FOLDER gets pretraining, classifier and squad: each with a checkpoint of the original's variables,
-optimizer and tf.train.Saver, and golden.npz with inputs and answers. The original is written for
-TensorFlow 1; `Original` gives it the few names that TensorFlow 2 has no more.
+optimizer and tf.train.Saver, and golden.npz: `inputs/`, what the model answers to them, the batches
+of the next steps (`step_3/` ...) and what the variables are `after/` these. The original is written
+for TensorFlow 1; `Original` gives it the few names that TensorFlow 2 has no more.
 """
 
 import json
@@ -162,7 +163,7 @@ def _model(modeling, config, inputs):
 
 
 def make(folder: Path, build, prefix: str) -> None:
-    """Trains `STEPS_BEFORE`, saves, answers, trains `STEPS_AFTER` more: all that a test needs."""
+    """Trains `STEPS_BEFORE`, saves, answers, trains `STEPS_AFTER` more."""
     import modeling
     import optimization
 
@@ -187,9 +188,11 @@ def make(folder: Path, build, prefix: str) -> None:
         for seed in range(STEPS_BEFORE):
             session.run(train, fed(seed))
         tf.train.Saver().save(session, str(folder / prefix), write_meta_graph=False)
-        golden = session.run({**answers, "loss": loss}, fed(100))
+        golden = session.run(answers, fed(100))
+        golden |= {f"inputs/{name}": array for name, array in batch(100).items()}
         for seed in range(STEPS_BEFORE, STEPS_BEFORE + STEPS_AFTER):
             session.run(train, fed(seed))
+            golden |= {f"step_{seed}/{name}": array for name, array in batch(seed).items()}
         after = session.run({v.op.name: v for v in tf.trainable_variables()})
         golden |= {f"after/{name}": value for name, value in after.items()}
         assert session.run(global_step) == STEPS_BEFORE + STEPS_AFTER

@@ -1,0 +1,100 @@
+"""A checkpoint of any format in, what a pretraining goes on from out."""
+
+import dataclasses
+import os
+from dataclasses import dataclass
+
+from bert_keras.config import BertConfig
+from bert_keras.convert.checkpoint import Checkpoint, TrainingState, part
+from bert_keras.convert.formats import open_text_checkpoint
+from bert_keras.data.schema import PretrainingSchema
+from bert_keras.errors import InputError
+from bert_keras.runs.recipes import PretrainRecipe
+from bert_keras.text.vocab import Vocabulary
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartingPoint:
+    """`new` are the parts that the checkpoint lacks: they begin with fresh weights, and training
+    begins anew then, without `state`.
+    """
+
+    path: str
+    checkpoint: Checkpoint
+    config: BertConfig
+    new: tuple[str, ...]
+    state: TrainingState | None
+
+    @property
+    def step(self) -> int:
+        return self.state.step if self.state else 0
+
+    def __str__(self) -> str:
+        """The row for a load report's table."""
+        found = self.checkpoint.state
+        told = "step 0: the checkpoint has no training state"
+        if self.state:
+            told = f"step {self.step:,}, with Adam's averages of every weight"
+        elif found:
+            told = f"step 0: that of the checkpoint, {found.step:,}, knows no {', '.join(self.new)}"
+        return f"{'training':<12}{told}"
+
+
+def starting_point(
+    path: str | os.PathLike,
+    *,
+    recipe: PretrainRecipe,
+    vocabulary: Vocabulary,
+    schema: PretrainingSchema,
+) -> StartingPoint:
+    """Its config is the checkpoint's with the dropout rates of the recipe.
+
+    Raises InputError where the checkpoint is not of `vocabulary`, that of the records, or too short
+    for them, or has trained as long as the recipe says, and as `open_checkpoint` does.
+    """
+    checkpoint, has_labels = open_text_checkpoint(path), schema.has_labels
+    _refuse_other_vocabulary(path, checkpoint.vocabulary, vocabulary)
+    positions = checkpoint.card.config.max_positions
+    if schema.max_length > positions:
+        raise InputError(
+            f"the records are of {schema.max_length} tokens and {path} has {positions} positions; "
+            "write shorter records"
+        )
+    config = dataclasses.replace(
+        checkpoint.card.config,
+        hidden_dropout_rate=recipe.dropout_rate,
+        attention_dropout_rate=recipe.dropout_rate,
+        has_pooler=has_labels or checkpoint.card.config.has_pooler,
+    )
+    wanted = ("masked_lm", "next_sentence", "pooler") if has_labels else ("masked_lm",)
+    found = set(map(part, checkpoint.tensors))
+    new = tuple(name for name in wanted if name not in found)
+    start = StartingPoint(
+        path=os.path.abspath(path),
+        checkpoint=checkpoint,
+        config=config,
+        new=new,
+        state=None if new else checkpoint.state,
+    )
+    if start.step >= recipe.num_steps:
+        raise InputError(
+            f"{path} has trained {start.step:,} steps and num_steps, which counts them too, is "
+            f"{recipe.num_steps:,}; raise num_steps, or begin at step 0 from a checkpoint without "
+            "training state"
+        )
+    return start
+
+
+def _refuse_other_vocabulary(
+    path: str | os.PathLike, checkpoints: Vocabulary, records: Vocabulary
+) -> None:
+    if checkpoints == records:
+        return
+    pairs = zip(checkpoints.pieces, records.pieces, strict=False)
+    differing = (line for line, (a, b) in enumerate(pairs, start=1) if a != b)
+    line = next(differing, min(len(checkpoints), len(records)) + 1)
+    raise InputError(
+        f"{path} was trained with another vocabulary than the records (of {len(checkpoints):,} and "
+        f"{len(records):,} pieces; line {line} is the first to differ); write the records with the "
+        "checkpoint's"
+    )
