@@ -1,27 +1,42 @@
 """A run that shows itself, is cut off and continues."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.convert.checkpoint import StoredTensor
+from bert_keras.convert.formats import open_checkpoint
+from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.models.classifier import BertClassifier
+from bert_keras.models.loading import load_model
 from bert_keras.training.callbacks import tag
-from bert_keras.training.checkpoints import TrainingCheckpoints
+from bert_keras.training.checkpoints import (
+    TrainingCheckpoints,
+    load_training_state,
+    training_state,
+)
 from bert_keras.training.curves import plot_curves, read_curves
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.optimizer import BertAdamW
+from bert_keras.training.schedule import LinearWarmupDecay
 
 CONFIG = BertConfig(vocab_size=20, hidden_size=8, num_layers=1, num_heads=2, max_positions=8)
 
 
-def compiled(*, seed: int = 1) -> BertClassifier:
+def compiled(*, seed: int = 1, config: BertConfig = CONFIG) -> BertClassifier:
     keras.utils.set_random_seed(seed)
-    model = BertClassifier(CONFIG, num_labels=2)
+    return compile_model(BertClassifier(config, num_labels=2))
+
+
+def compile_model(model: BertClassifier) -> BertClassifier:
     model.compile(
-        optimizer=BertAdamW(0.01),
+        optimizer=BertAdamW(LinearWarmupDecay(0.02, num_steps=40, num_warmup_steps=4)),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
@@ -59,11 +74,15 @@ def test_a_run_that_continues_ends_where_an_unbroken_one_does(tmp_path):
     train(compiled(), tmp_path / "broken", num_steps=8)
     rest = compiled(seed=99)  # what it starts with does not matter: all is restored
     assert train(rest, tmp_path / "broken", num_steps=16) == 8
-    for ours, theirs in zip(rest.variables, whole.variables, strict=True):
-        np.testing.assert_array_equal(
-            keras.ops.convert_to_numpy(ours), keras.ops.convert_to_numpy(theirs), ours.path
-        )
+    assert_same_variables(rest, whole)
     assert train(compiled(), tmp_path / "broken", num_steps=16) == 16  # nothing left to do
+
+
+def assert_same_variables(ours, theirs):
+    for mine, other in zip(ours.variables, theirs.variables, strict=True):
+        np.testing.assert_array_equal(
+            keras.ops.convert_to_numpy(mine), keras.ops.convert_to_numpy(other), mine.path
+        )
 
 
 def test_the_newest_checkpoints_are_kept(tmp_path):
@@ -95,7 +114,7 @@ def test_tensorboard_gets_every_curve_under_sensible_tags(tmp_path):
     assert [step for step, _ in runs["train"]["loss/total"]] == [4, 8, 12, 16]
     assert [step for step, _ in runs["held_out"]["loss/total"]] == [8, 16]
     rate = dict(runs["train"]["optimizer/learning_rate"])
-    assert rate[16] == pytest.approx(0.01)
+    assert rate[16] == pytest.approx(0.02 * (1 - 16 / 40))
     speed = dict(runs["train"]["speed/examples_per_second"])
     tokens = dict(runs["train"]["speed/tokens_per_second"])
     assert tokens[16] == pytest.approx(6 * speed[16], rel=1e-5)
@@ -137,3 +156,77 @@ def test_a_full_disk_leaves_the_older_states(tmp_path, monkeypatch):
     assert not list((tmp_path / "checkpoints").glob("*_temp"))
     monkeypatch.undo()
     assert train(compiled(), tmp_path, num_steps=16) == 8
+
+
+CERTAIN = dataclasses.replace(CONFIG, hidden_dropout_rate=0.0, attention_dropout_rate=0.0)
+CARD = ModelCard(
+    model="BertClassifier", config=CERTAIN, lowercase=True, max_length=8, labels=("no", "yes")
+)
+
+
+def fit(model, *, first: int, count: int) -> None:
+    for x, y in batches().repeat().skip(first).take(count):
+        model.train_on_batch(x, y)
+
+
+@pytest.mark.parametrize("format", ["bert-keras", "google"])
+def test_three_steps_a_folder_and_three_more_are_six_steps(format, tmp_path):
+    whole = compiled(config=CERTAIN)
+    fit(whole, first=0, count=6)
+
+    first = compiled(config=CERTAIN)
+    fit(first, first=0, count=3)
+    save_model(
+        first,
+        tmp_path / "folder",
+        card=CARD,
+        vocabulary=None,
+        format=format,
+        state=training_state(first),
+    )
+    rest = compile_model(load_model(tmp_path / "folder"))
+    load_training_state(rest, open_checkpoint(tmp_path / "folder").state)
+    assert int(rest.optimizer.iterations) == 3
+    fit(rest, first=3, count=3)
+    assert_same_variables(rest, whole)
+    for mine, other in zip(rest.optimizer.variables, whole.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_a_run_begins_where_the_optimizer_stands_and_ends_where_it_is_told(tmp_path):
+    """From step 3, which no log falls on, to 14 steps, which no count of logs makes."""
+    before = compiled()
+    fit(before, first=0, count=3)
+    state = training_state(before)
+
+    def started():
+        model = compiled()
+        load_training_state(model, state)
+        return model
+
+    whole = started()
+    assert train(whole, tmp_path / "whole", num_steps=14) == 3
+    assert int(whole.optimizer.iterations) == 14
+    steps = [step for step, _ in read_curves(tmp_path / "whole/logs")["train"]["loss/total"]]
+    assert steps == [7, 11, 14]
+    saved = {path.name.split(".")[0] for path in (tmp_path / "whole/checkpoints").glob("step-*")}
+    assert saved == {"step-11", "step-14"}
+
+    train(started(), tmp_path / "broken", num_steps=11)
+    rest = started()
+    assert train(rest, tmp_path / "broken", num_steps=14) == 11
+    assert_same_variables(rest, whole)
+
+
+def test_a_training_state_that_does_not_fit_is_told_in_full():
+    model = compiled()
+    state = training_state(model)
+    name = "encoder/pooler/bias"
+    momentums = {n: t for n, t in state.momentums.items() if n != name}
+    velocities = {**state.velocities, name: StoredTensor((3,), lambda: np.zeros(3))}
+    broken = dataclasses.replace(state, step=7, momentums=momentums, velocities=velocities)
+    with pytest.raises(InputError) as error:
+        load_training_state(model, broken)
+    assert f"the momentum of {name} is missing" in str(error.value)
+    assert f"the velocity of {name} is (3,), expected (8,)" in str(error.value)
+    assert int(model.optimizer.iterations) == 0
