@@ -157,7 +157,7 @@ def test_a_full_disk_is_one_sentence(house, capsys, monkeypatch):
     def no_space(*arguments, **keywords):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("bert_keras.convert.safetensors_file.save_file", no_space)
+    monkeypatch.setattr("bert_keras.convert.folder.write_tensors", no_space)
     command = FINETUNE.replace("/new", "/crowded") + " num_epochs=1"
     assert main(command.replace("{}", str(house)).split()) == 2
     assert (

@@ -1,5 +1,151 @@
-"""To be written."""
+"""Hugging Face folders: a BERT of transformers in, of any of its classes; one folder out.
+
+config.json         the numbers, the class, the labels; read and written in huggingface_config
+model.safetensors   or its shards, or pytorch_model.bin; read in huggingface_weights
+vocab.txt, tokenizer.json, tokenizer_config.json    in huggingface_tokenizer
+modules.json        of sentence-transformers: which folder holds all this
+"""
+
+import dataclasses
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path, PurePosixPath
+
+from bert_keras.convert.card import LABELLED, ModelCard, numbered_labels
+from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, fitting
+from bert_keras.convert.huggingface_config import (
+    CLASSES,
+    CONFIG,
+    read_architecture,
+    read_config,
+    read_labels,
+    read_own,
+    read_values,
+    write_config,
+)
+from bert_keras.convert.huggingface_tokenizer import read_tokenizer, write_tokenizer
+from bert_keras.convert.huggingface_weights import (
+    PREFIX,
+    SAFETENSORS,
+    WEIGHT_FILES,
+    read_weights,
+)
+from bert_keras.convert.mapping import HUGGING_FACE, foreign_tensors, translated
+from bert_keras.convert.safetensors_file import write_tensors
+from bert_keras.convert.state_card import WITHOUT_POOLED
+from bert_keras.errors import InputError
+
+MODULES = "modules.json"
+# What the weights tell of their model, how one begins; the first that is there counts.
+HEADS = {
+    "cls.seq_relationship.": "BertPretrainer",
+    "cls.predictions.": "BertMaskedLM",
+    "qa_outputs.": "BertQuestionAnswering",
+}
+CLASSIFIER = ("classifier.weight", "classifier.bias")
+CLASSIFIERS = ("BertClassifier", "BertTokenClassifier", "BertMultipleChoice")
+POOLER_UNUSED = (*WITHOUT_POOLED, "BertEncoder")
 
 
-def recognises(path):
-    return False
+def recognises(path: Path) -> bool:
+    if not path.is_dir():
+        return False
+    if (path / MODULES).is_file() or any((path / name).is_file() for name in WEIGHT_FILES):
+        return True
+    return (path / CONFIG).is_file() and not any(path.glob("*.index"))
+
+
+def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
+    """`ignore` names weights that may be left over, and rules of config.json and the tokenizer that
+    differ here: "architectures", "auto_map", "strip_accents" and others that the errors name.
+    """
+    folder, folder_notes = _encoder_folder(path)
+    values = read_values(folder)
+    config = read_config(values)
+    named, config_notes = read_architecture(values, ignore=ignore)
+    weights, left_over, weight_notes = read_weights(folder, ignore=ignore)
+    model = _model(weights, named)
+    has_pooler = model not in POOLER_UNUSED or any(name.startswith("pooler.") for name in weights)
+    labels, label_notes = (), ()
+    if model in LABELLED:
+        shape = next(weights[name].shape for name in CLASSIFIER if name in weights)
+        count = shape[0] if shape else 1
+        labels, label_notes = read_labels(values, count)
+        labels = labels or numbered_labels(count)
+    text = read_tokenizer(folder, tokenizer_class=values.get("tokenizer_class"), ignore=ignore)
+    own = read_own(values, model)
+    length = text.max_length or own.get("max_length") or config.max_positions
+    card = ModelCard(
+        model=model,
+        config=dataclasses.replace(config, has_pooler=has_pooler),
+        lowercase=text.lowercase if text.vocabulary else own.get("lowercase", True),
+        max_length=min(length, config.max_positions),
+        text_columns=tuple(own.get("text_columns", ())),
+        labels=labels,
+    )
+    tensors, _ = translated(weights, card=card, column=HUGGING_FACE)
+    return Checkpoint(
+        card=card,
+        tensors=tensors,
+        vocabulary=fitting(text.vocabulary, card, pad_vocabulary=pad_vocabulary),
+        left_over=left_over,
+        notes=(*folder_notes, *config_notes, *label_notes, *weight_notes, *text.notes),
+    )
+
+
+def _encoder_folder(path: Path) -> tuple[Path, tuple[str, ...]]:
+    """Where sentence-transformers keeps its encoder; `path` itself without its modules.json."""
+    if not (path / MODULES).is_file():
+        return path, ()
+    try:
+        modules = json.loads((path / MODULES).read_text(encoding="utf-8"))
+        places = {module["type"].split(".")[-1]: module["path"] for module in modules}
+        place = PurePosixPath(places.pop("Transformer"))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(
+            f"{path / MODULES} names no Transformer; expected what sentence-transformers writes"
+        ) from error
+    if place.is_absolute() or ".." in place.parts:
+        raise InputError(f"{path / MODULES} leads to {place}; expected a folder within")
+    after = ", ".join(places) or "nothing"
+    return path / place, (
+        f"of this sentence-transformers model its encoder alone; after it: {after}",
+    )
+
+
+def _model(weights: Mapping[str, StoredTensor], named: str) -> str:
+    """The weights decide: config.json of bert-base-uncased names one head of its two."""
+    if any(name in weights for name in CLASSIFIER):
+        if named in CLASSIFIERS:
+            return named
+        classes = ", ".join(CLASSES[model] for model in CLASSIFIERS)
+        raise InputError(
+            f"{CLASSIFIER[0]} may be of {classes}; write into {CONFIG} which it is: "
+            f'"architectures": ["{CLASSES[CLASSIFIERS[0]]}"]'
+        )
+    heads = (m for start, m in HEADS.items() if any(name.startswith(start) for name in weights))
+    return next(heads, "BertEncoder")
+
+
+def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
+    card, vocabulary = checkpoint.card, checkpoint.vocabulary
+    notes = ()
+    write_config(
+        card,
+        folder,
+        pad_id=vocabulary.pad_id if vocabulary else 0,
+        has_text=vocabulary is not None,
+    )
+    if vocabulary is not None:
+        notes += write_tokenizer(card, vocabulary, folder)
+    tensors = foreign_tensors(checkpoint.tensors, card=card, column=HUGGING_FACE)
+    if card.model != "BertEncoder":
+        heads = (*HEADS, *CLASSIFIER)
+        tensors = {n if n.startswith(heads) else f"{PREFIX}{n}": t for n, t in tensors.items()}
+    write_tensors(folder / SAFETENSORS, tensors, metadata={"format": "pt"})
+    own_class = CLASSES[card.model]
+    if card.model == "BertEncoder" and not card.config.has_pooler:
+        notes += (f"there is no pooler: {own_class} begins with a fresh one",)
+    if card.model in WITHOUT_POOLED and card.config.has_pooler:
+        notes += (f"{own_class} has no pooler: transformers leaves the one here, as unexpected",)
+    return notes

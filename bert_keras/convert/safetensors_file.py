@@ -1,17 +1,18 @@
-"""A .safetensors file in, its arrays by name out, and back: read one by one, when asked for."""
+"""A .safetensors file in, its arrays by name out, and back: one by one, none held but the one."""
 
 import json
 import os
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from bert_keras.convert.checkpoint import StoredTensor
 from bert_keras.convert.memory import empty
+from bert_keras.convert.typed_tensor import TypedTensor
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
 
@@ -22,9 +23,10 @@ DTYPES = {
     "BF16": np.dtype(ml_dtypes.bfloat16),
     "I64": np.dtype(np.int64),
 }
+LENGTH, BORDER = 8, 8  # bytes that say how long the header is; where the first array may begin
 
 
-def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
+def stored_tensors(path: str | os.PathLike) -> dict[str, TypedTensor]:
     """Raises InputError where the file is missing, cut off or no such file."""
     path = existing_file(path)
     try:
@@ -33,8 +35,8 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
     except SafetensorError as error:
         raise InputError(f"{path} is damaged ({error}); copy or write it anew") from error
     with path.open("rb") as file:
-        start = 8 + int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(start - 8))
+        start = LENGTH + int.from_bytes(file.read(LENGTH), "little")
+        header = json.loads(file.read(start - LENGTH))
     header.pop("__metadata__", None)
     for name, entry in header.items():
         if entry["dtype"] not in DTYPES:
@@ -42,7 +44,7 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
     return {name: _stored(path, start, entry) for name, entry in header.items()}
 
 
-def _stored(path: Path, start: int, entry: dict) -> StoredTensor:
+def _stored(path: Path, start: int, entry: dict) -> TypedTensor:
     """Reads straight into the array that a variable will take over: one copy in all."""
     shape, dtype = tuple(entry["shape"]), DTYPES[entry["dtype"]]
     begin = entry["data_offsets"][0]
@@ -57,9 +59,13 @@ def _stored(path: Path, start: int, entry: dict) -> StoredTensor:
                 if not count:
                     raise InputError(f"{path} has become shorter while it was read; copy it anew")
                 room = room[count:]
-        return array.astype(np.float32, copy=False)
+        if dtype == np.float32:
+            return array
+        widened = empty(shape)
+        widened[...] = array
+        return widened
 
-    return StoredTensor(shape, read)
+    return TypedTensor(shape, read, dtype.name)
 
 
 def metadata(path: str | os.PathLike) -> dict[str, str]:
@@ -70,5 +76,17 @@ def metadata(path: str | os.PathLike) -> dict[str, str]:
 def write_tensors(
     path: Path, tensors: Mapping[str, StoredTensor], *, metadata: dict[str, str] | None = None
 ) -> None:
-    save_file({name: tensor.read() for name, tensor in tensors.items()}, path, metadata)
-    path.chmod(0o644)
+    """float32, by name; the same bytes as safetensors' own `save_file`, which copies all first."""
+    header: dict[str, dict] = {"__metadata__": metadata} if metadata else {}
+    end = 0
+    for name in sorted(tensors):
+        begin, end = end, end + 4 * prod(tensors[name].shape)
+        shape = list(tensors[name].shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % BORDER)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(LENGTH, "little") + text)
+        for name in sorted(tensors):
+            array = tensors[name].read().astype("<f4", order="C", copy=False)
+            file.write(memoryview(array.reshape(-1)).cast("B"))

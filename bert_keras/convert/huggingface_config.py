@@ -1,0 +1,201 @@
+"""Hugging Face's config.json in, our config and what else a card says out; and back.
+
+What it has no place for stands in it under one more key, which transformers passes over and keeps.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.errors import InputError
+from bert_keras.storage import json_object
+
+CONFIG, OURS_KEY = "config.json", "bert_keras"
+# Hugging Face's names, ours. Source: BertConfig of transformers 5; its defaults are ours.
+NUMBERS = {
+    "attention_probs_dropout_prob": "attention_dropout_rate",
+    "hidden_dropout_prob": "hidden_dropout_rate",
+    "hidden_size": "hidden_size",
+    "initializer_range": "initializer_stddev",
+    "intermediate_size": "intermediate_size",
+    "layer_norm_eps": "layer_norm_epsilon",
+    "max_position_embeddings": "max_positions",
+    "num_attention_heads": "num_heads",
+    "num_hidden_layers": "num_layers",
+    "type_vocab_size": "num_segments",
+    "vocab_size": "vocab_size",
+}
+INTERMEDIATE_SIZE = 3072  # where it is left out, whatever hidden_size is
+# The first name of each of ours is the one that is written.
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+MODELS = {
+    "BertModel": "BertEncoder",
+    "BertForPreTraining": "BertPretrainer",
+    "BertForMaskedLM": "BertMaskedLM",
+    "BertForSequenceClassification": "BertClassifier",
+    "BertForTokenClassification": "BertTokenClassifier",
+    "BertForQuestionAnswering": "BertQuestionAnswering",
+    "BertForMultipleChoice": "BertMultipleChoice",
+}
+CLASSES = {ours: theirs for theirs, ours in MODELS.items()}
+# Any other value makes another model of it.
+FIXED = {
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "is_encoder_decoder": False,
+    "add_cross_attention": False,
+    "pruned_heads": {},
+    "quantization_config": None,
+}
+# What concerns training alone and has no place here.
+OTHERWISE = {
+    "classifier_dropout": "config.json drops {} before the head; here that is dropout_rate of the "
+    "model, hidden_dropout_rate unless given",
+    "problem_type": "config.json says problem_type {}; the loss here is of one label of several",
+}
+# The others that folders in use have; transformers does not read them for BERT's numbers.
+WITHOUT_EFFECT = (
+    *("_name_or_path", "_num_labels", "bos_token_id", "chunk_size_feed_forward", "directionality"),
+    *("dtype", "eos_token_id", "finetuning_task", "gradient_checkpointing", "language", "name"),
+    *("output_attentions", "output_hidden_states", "output_past", "pad_token_id"),
+    *("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
+    *("pooler_size_per_head", "pooler_type", "return_dict", "tie_word_embeddings", "torch_dtype"),
+    *("torchscript", "transformers_version", "use_bfloat16", "use_cache"),
+)
+KNOWN = {
+    *("model_type", "architectures", "auto_map", "hidden_act", "tokenizer_class", OURS_KEY),
+    *("id2label", "label2id", "num_labels"),
+    *NUMBERS,
+    *FIXED,
+    *OTHERWISE,
+    *WITHOUT_EFFECT,
+}
+OURS = ("text_columns", "lowercase", "max_length")  # fields of a ModelCard under our key
+
+
+def left_if_named(name: str, fault: str, *, ignore: Collection[str]) -> str:
+    """The fault as a note where `ignore` names it; else InputError."""
+    if name in ignore:
+        return f"{fault}; passed over, as asked"
+    raise InputError(f"{fault}; to go on all the same: ignore=({name!r},), or --ignore {name}")
+
+
+def read_values(folder: Path) -> dict[str, Any]:
+    """config.json as it stands; InputError where it is missing or of another architecture."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise InputError(f"{folder} has no {CONFIG}, which says what the weights are; put it there")
+    values = json_object(path)
+    if (kind := values.get("model_type", "bert")) != "bert":
+        raise InputError(f"{path}: model_type is {kind!r}; the one known here is 'bert'")
+    return values
+
+
+def read_config(values: Mapping[str, Any]) -> BertConfig:
+    """With a pooler. Raises InputError for what our encoder cannot be."""
+    for name, expected in FIXED.items():
+        if (value := values.get(name)) is not None and value != expected:
+            raise InputError(
+                f"{CONFIG}: {name} is {json.dumps(value)}; expected {json.dumps(expected)}, the "
+                "only one known here"
+            )
+    activation = str(values.get("hidden_act", "gelu"))
+    if activation not in ACTIVATIONS:
+        raise InputError(
+            f"{CONFIG}: hidden_act is {activation!r}; known are {', '.join(ACTIVATIONS)}"
+        )
+    numbers = {ours: values[theirs] for theirs, ours in NUMBERS.items() if theirs in values}
+    numbers.setdefault("intermediate_size", INTERMEDIATE_SIZE)
+    try:
+        return BertConfig(**numbers, activation=ACTIVATIONS[activation])
+    except InputError as error:
+        raise InputError(f"{CONFIG}: {error}") from error
+
+
+def read_architecture(
+    values: Mapping[str, Any], *, ignore: Collection[str]
+) -> tuple[str, tuple[str, ...]]:
+    """Our name of the model whose class config.json names, "" where it names none; and notes."""
+    notes = []
+    if values.get("auto_map"):
+        fault = f"{CONFIG} has an auto_map, a model's code in the folder, which is never run"
+        notes.append(left_if_named("auto_map", fault, ignore=ignore))
+    notes += [text.format(values[name]) for name, text in OTHERWISE.items() if values.get(name)]
+    if others := [name for name in values if name not in KNOWN]:
+        notes.append(f"{CONFIG} also has {', '.join(others)}, unknown to BERT: passed over")
+    classes = values.get("architectures") or [""]
+    given = str(classes[0] if isinstance(classes, list) else classes)
+    if given not in ("", *MODELS):
+        fault = f"{CONFIG} is of a {given}; known are {', '.join(MODELS)}"
+        notes.append(left_if_named("architectures", fault, ignore=ignore))
+    return MODELS.get(given, ""), tuple(notes)
+
+
+def read_labels(values: Mapping[str, Any], count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of `count` labels in the order of the logits, none where config.json has none; and
+    notes.
+    """
+    named, told = values.get("id2label") or {}, values.get("num_labels", count)
+    try:
+        by_number = {int(number): str(label) for number, label in named.items()}
+    except (AttributeError, ValueError) as error:
+        raise InputError(f"{CONFIG}: id2label is not of numbers to labels ({error})") from error
+    numbers = sorted(by_number)
+    if numbers != list(range(len(numbers))):
+        given = ", ".join(map(str, numbers))
+        raise InputError(f"{CONFIG}: id2label is of {given}; expected each number from 0 once")
+    if told != count or len(numbers) not in (0, count):
+        says = f"id2label of {len(numbers)}" if numbers else f"num_labels {told}"
+        raise InputError(f"{CONFIG} says {says}, classifier.weight is of {count} labels")
+    labels = tuple(by_number[number] for number in numbers)
+    back = {str(label): str(number) for label, number in (values.get("label2id") or {}).items()}
+    if labels and back and back != {label: str(number) for number, label in enumerate(labels)}:
+        return labels, (f"label2id and id2label of {CONFIG} differ; the second counts",)
+    return labels, ()
+
+
+def read_own(values: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """What stands under our own key, where it is of the same model: transformers keeps it."""
+    own = values.get(OURS_KEY)
+    if own is None:
+        return {}
+    if not isinstance(own, dict) or not {"model"} <= set(own) <= {"model", *OURS}:
+        raise InputError(f"{CONFIG}: {OURS_KEY} is not what bert-keras wrote; remove that key")
+    return own if own["model"] == model else {}
+
+
+def write_config(card: ModelCard, folder: Path, *, pad_id: int, has_text: bool) -> None:
+    config = card.config.to_dict()
+    theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
+    own = {"model": card.model, "text_columns": card.text_columns}
+    if not has_text:  # else these stand beside the vocabulary
+        own |= {"lowercase": card.lowercase, "max_length": card.max_length}
+    values = {
+        "architectures": [CLASSES[card.model]],
+        "model_type": "bert",
+        **{name: config[ours] for name, ours in NUMBERS.items()},
+        "hidden_act": theirs[card.config.activation],
+        "classifier_dropout": None,
+        "pad_token_id": pad_id,
+        "position_embedding_type": "absolute",
+        "dtype": "float32",
+        "torch_dtype": "float32",  # the same for transformers 4
+    }
+    if card.labels:
+        values["id2label"] = {str(number): label for number, label in enumerate(card.labels)}
+        values["label2id"] = {label: number for number, label in enumerate(card.labels)}
+    text = json.dumps(values | {OURS_KEY: own}, indent=2, ensure_ascii=False)
+    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
