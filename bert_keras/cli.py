@@ -60,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_recipe(sub, "PRETRAIN")
     sub.add_argument("--records", required=True, metavar="DIR", help="record files and vocab.txt, "
                      "as bert-tfrecords build writes them")  # fmt: skip
+    sub.add_argument("--from", dest="start", metavar="DIR", help="go on from a checkpoint of any "
+                     "format (see convert), at its step where it has a training state")  # fmt: skip
     sub.add_argument("--output", required=True, metavar="DIR")
 
     sub = verb(
@@ -92,6 +94,8 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("destination", metavar="DST", help="a new folder")
     sub.add_argument("--to", default="bert-keras", metavar="FORMAT", help="bert-keras (default), "
                      "google, huggingface or keras-hub")  # fmt: skip
+    sub.add_argument("--model", metavar="NAME", help="take this much of SRC, such as the "
+                     "BertEncoder or BertMaskedLM of a BertPretrainer (default: all)")  # fmt: skip
     sub.add_argument("--ignore", nargs="+", default=(), metavar="TENSOR",
                      help="tensors of SRC that may be left behind, by name")  # fmt: skip
     sub.add_argument("--pad-vocabulary", action="store_true", help="add unused pieces where the "
@@ -146,10 +150,13 @@ def _pretrain(arguments) -> None:
     from bert_keras.runs.pretrain import pretrain
     from bert_keras.runs.recipes import PRETRAIN, named_recipe
 
-    recipe = named_recipe(PRETRAIN, arguments.recipe, changes=arguments.changes)
-    _print_scores(
-        pretrain(recipe, records=arguments.records, output=arguments.output), arguments.output
+    scores = pretrain(
+        named_recipe(PRETRAIN, arguments.recipe, changes=arguments.changes),
+        records=arguments.records,
+        output=arguments.output,
+        start=arguments.start,
     )
+    _print_scores(scores, arguments.output)
 
 
 def _finetune(arguments) -> None:
@@ -175,6 +182,7 @@ def _convert(arguments) -> None:
         arguments.source,
         arguments.destination,
         format=arguments.to,
+        model=arguments.model,
         ignore=arguments.ignore,
         pad_vocabulary=arguments.pad_vocabulary,
     )

@@ -1,5 +1,6 @@
 """A checkpoint of one format in, a folder of another out, read back and compared."""
 
+import dataclasses
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -7,8 +8,11 @@ from math import prod
 
 import numpy as np
 
-from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, part
+from bert_keras.convert.card import LABELLED
+from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, TrainingState, part
 from bert_keras.convert.formats import open_checkpoint, write_checkpoint
+from bert_keras.convert.mapping import rows
+from bert_keras.errors import InputError
 
 
 def convert(
@@ -16,15 +20,19 @@ def convert(
     destination: str | os.PathLike,
     *,
     format: str,
+    model: str | None = None,
     ignore: Collection[str] = (),
     pad_vocabulary: bool = False,
 ) -> str:
-    """Write `destination`, a new folder; returns a table of what went there.
+    """Write `destination`, a new folder; returns a table of what went there. `model` names what of
+    `source` to take where that is not all of it, such as the BertEncoder of a BertPretrainer.
 
     Raises InputError as `open_checkpoint` and `write_checkpoint` do, and RuntimeError where a
     weight does not come back from `destination` bit for bit.
     """
     checkpoint = open_checkpoint(source, ignore=ignore, pad_vocabulary=pad_vocabulary)
+    if model is not None:
+        checkpoint = _taken(checkpoint, model)
     notes = write_checkpoint(checkpoint, destination, format=format)
     written = open_checkpoint(destination)
     _compare(checkpoint.tensors, written.tensors)
@@ -34,6 +42,35 @@ def convert(
     elif checkpoint.state is not None:
         notes += (f"the training state (step {checkpoint.state.step:,}) stays behind",)
     return "\n".join([f"{source} -> {destination}", *_table(checkpoint, notes)])
+
+
+def _taken(checkpoint: Checkpoint, model: str) -> Checkpoint:
+    """The checkpoint with the heads of `model` alone. Raises InputError where one is not there."""
+    found = checkpoint.card
+    labels = found.labels if model in LABELLED else ()
+    card = dataclasses.replace(found, model=model, labels=labels)
+    wanted = [row.ours for row in rows(card)]
+    if absent := set(map(part, wanted)) - set(map(part, checkpoint.tensors)):
+        raise InputError(
+            f"a {found.model} has no weights of {', '.join(sorted(absent))} for a {model}; known "
+            f"of it: {', '.join(sorted(set(map(part, checkpoint.tensors))))}"
+        )
+
+    def of(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+        return {name: tensors[name] for name in wanted}
+
+    state, left = checkpoint.state, [name for name in checkpoint.tensors if name not in wanted]
+    if state is not None:
+        state = TrainingState(
+            step=state.step, momentums=of(state.momentums), velocities=of(state.velocities)
+        )
+    return dataclasses.replace(
+        checkpoint,
+        card=card,
+        tensors=of(checkpoint.tensors),
+        state=state,
+        left_over=(*checkpoint.left_over, *left),
+    )
 
 
 def _compare(given: Mapping[str, StoredTensor], back: Mapping[str, StoredTensor]) -> None:

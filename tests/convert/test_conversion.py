@@ -6,7 +6,7 @@ import pytest
 from bert_keras.cli import main
 from bert_keras.convert import conversion
 from bert_keras.convert.conversion import convert
-from bert_keras.convert.formats import write_checkpoint
+from bert_keras.convert.formats import open_checkpoint, write_checkpoint
 
 
 def test_the_table_says_what_went_where(checkpoint, tmp_path, capsys):
@@ -16,7 +16,7 @@ def test_the_table_says_what_went_where(checkpoint, tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{tmp_path}/ours -> {tmp_path}/theirs"
     assert lines[1].split() == ["model", "BertClassifier,", "2", "layers", "of", "8"]
-    assert lines[2].split() == ["encoder", "37", "tensors", "2,096", "weights"]
+    assert lines[2].split() == ["encoder", "37", "tensors", "2,064", "weights"]
     assert "  labels        no, yes, perhaps" in lines
     assert lines[-1].endswith("every tensor equal, bit for bit")
     assert main(["convert", str(tmp_path / "theirs"), str(tmp_path / "back")]) == 0
@@ -36,6 +36,28 @@ def test_what_does_not_come_back_is_our_own_fault(checkpoint, tmp_path, monkeypa
     monkeypatch.setattr(conversion, "write_checkpoint", spoil)
     with pytest.raises(RuntimeError, match=r"encoder/pooler/bias does not come back"):
         convert(tmp_path / "ours", tmp_path / "twin", format="bert-keras")
+
+
+def test_a_part_of_a_checkpoint_by_name(checkpoint, tmp_path, capsys):
+    given = checkpoint("BertPretrainer")
+    write_checkpoint(given, tmp_path / "ours", format="bert-keras")
+    command = ["convert", str(tmp_path / "ours"), str(tmp_path / "words"), "--model"]
+    assert main([*command, "BertMaskedLM"]) == 0
+    table = capsys.readouterr().out
+    assert "  left over     next_sentence/dense/bias" in table
+    taken = open_checkpoint(tmp_path / "words")
+    assert taken.card.model == "BertMaskedLM"
+    assert set(given.tensors) - set(taken.tensors) == {
+        "next_sentence/dense/bias",
+        "next_sentence/dense/kernel",
+    }
+    assert main([*command, "BertQuestionAnswering"]) == 2
+    said = (
+        "a BertPretrainer has no weights of span for a BertQuestionAnswering; known of it: encoder"
+    )
+    assert said in capsys.readouterr().err
+    assert main([*command, "BertClassifier"]) == 2
+    assert "BertClassifier comes with 0 labels" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

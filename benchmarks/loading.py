@@ -1,0 +1,105 @@
+"""A checkpoint's folder to a model that runs, beside reading the file alone and beside the peers.
+
+Every turn is a process of its own, imports done before the clock starts; all file pages are in the
+system's cache. Memory is what a process held at its peak over what it held before.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+WAYS = ("bert_keras, own folder", "bert_keras, Hugging Face folder", "transformers", "keras_hub")
+
+
+def write_folders(size: str, folder: Path) -> None:
+    from bert_keras.quiet import import_tensorflow
+
+    import_tensorflow()
+    from bert_keras import BertEncoder, preset
+
+    encoder = BertEncoder(preset(size, activation="gelu_tanh"))
+    encoder.build()
+    with contextlib.redirect_stdout(io.StringIO()):
+        for way, format in zip(WAYS, ("bert-keras", "huggingface", "", "keras-hub"), strict=True):
+            if format:
+                encoder.save_pretrained(folder / way, format=format)
+
+
+def loader(way: str, folder: Path):
+    if way == "transformers":
+        import transformers
+
+        return lambda: transformers.AutoModel.from_pretrained(folder / WAYS[1])
+    from bert_keras.quiet import import_tensorflow
+
+    import_tensorflow()
+    if way == "keras_hub":
+        import keras_hub
+
+        return lambda: keras_hub.models.BertBackbone.from_preset(str(folder / way))
+    from bert_keras import BertEncoder
+
+    return lambda: BertEncoder.from_pretrained(folder / way)
+
+
+def one_turn(way: str, folder: Path) -> dict:
+    load = loader(way, folder)
+    path = max((folder / (WAYS[1] if way == "transformers" else way)).iterdir(), key=_size)
+    start = time.perf_counter()
+    path.read_bytes()
+    read = time.perf_counter() - start
+    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+    before = _kilobytes("VmHWM")
+    start = time.perf_counter()
+    with contextlib.redirect_stdout(io.StringIO()):
+        model = load()
+    seconds = time.perf_counter() - start
+    del model
+    extra = 1024 * (_kilobytes("VmHWM") - before)
+    return {"read": read, "load": seconds, "memory": extra / path.stat().st_size}
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def _kilobytes(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", default="base")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--turn", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.turn:
+        print(json.dumps(one_turn(arguments.turn[0], Path(arguments.turn[1]))))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        write_folders(arguments.size, Path(folder))
+        turns = {way: [] for way in WAYS}
+        for _ in range(arguments.rounds):
+            for way in WAYS:
+                command = [sys.executable, __file__, "--turn", way, folder]
+                done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+                turns[way].append(json.loads(done.stdout.splitlines()[-1]))
+    print(f"{arguments.size:<34}{'read':>9}{'load':>9}{'ratio':>8}{'extra memory / file':>22}")
+    for way, given in turns.items():
+        median = {name: statistics.median(turn[name] for turn in given) for name in given[0]}
+        print(
+            f"{way:<34}{median['read']:>7.3f} s{median['load']:>7.3f} s"
+            f"{median['load'] / median['read']:>8.2f}{median['memory']:>22.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
