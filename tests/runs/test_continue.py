@@ -1,0 +1,243 @@
+"""Pretraining that goes on from a checkpoint: its weights, its training state, or neither whole."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, TrainingState
+from bert_keras.convert.formats import open_checkpoint, write_checkpoint
+from bert_keras.convert.mapping import rows
+from bert_keras.data.records import pretraining_dataset, record_files
+from bert_keras.encoder.pretrained import named_weights
+from bert_keras.errors import InputError
+from bert_keras.models import BertPretrainer
+from bert_keras.models.loading import load_model
+from bert_keras.runs.pretrain import pretrain
+from bert_keras.runs.recipes import PretrainRecipe
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.training.callbacks import ProgressBar
+from bert_keras.training.checkpoints import load_training_state
+from bert_keras.training.curves import read_curves
+from bert_keras.training.losses import pretraining_losses
+from bert_keras.training.optimizer import BertAdamW
+from bert_keras.training.schedule import LinearWarmupDecay
+
+VOCABULARY = Vocabulary((*SPECIAL_PIECES, *(f"w{number}" for number in range(20))))
+LENGTH, PREDICTIONS = 12, 3
+SIZES = {"hidden_size": 16, "num_heads": 2, "activation": "gelu_tanh"}
+RECIPE = PretrainRecipe(
+    size="large",  # not used: the checkpoint says which size it is
+    batch_size=4,
+    num_steps=8,
+    num_warmup_steps=2,
+    learning_rate=1e-2,
+    dropout_rate=0.0,
+    steps_per_log=2,
+    logs_per_checkpoint=2,
+)
+
+
+def write_records(folder, *, count: int = 40, labels: bool = True):
+    folder.mkdir()
+    VOCABULARY.save(folder / "vocab.txt")
+    random = np.random.default_rng(1)
+    with tf.io.TFRecordWriter(str(folder / "train.tfrecord")) as writer:
+        for _ in range(count):
+            ids = random.integers(5, len(VOCABULARY), LENGTH)
+            features = {
+                "input_ids": [2, *ids[1:]],
+                "input_mask": [1] * LENGTH,
+                "segment_ids": [0] * 6 + [1] * 6,
+                "masked_lm_positions": random.integers(1, LENGTH, PREDICTIONS),
+                "masked_lm_ids": random.integers(5, len(VOCABULARY), PREDICTIONS),
+                "masked_lm_weights": [1.0] * PREDICTIONS,
+            }
+            if labels:
+                features["next_sentence_labels"] = random.integers(0, 2, 1)
+            record = {
+                name: tf.train.Feature(float_list=tf.train.FloatList(value=values))
+                if "weights" in name
+                else tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+                for name, values in features.items()
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=record))
+            writer.write(example.SerializeToString())
+    return folder
+
+
+def checkpoint_of(model: str, *, step: int = 0, labels=(), max_positions: int = 16) -> Checkpoint:
+    """Random weights and, where a step is given, a random training state."""
+    sizes = {**SIZES, "max_positions": max_positions}
+    card = ModelCard(
+        model=model,
+        config=BertConfig(vocab_size=len(VOCABULARY), num_layers=1, **sizes),
+        lowercase=True,
+        max_length=max_positions,
+        labels=labels,
+    )
+    random = np.random.default_rng(5)
+
+    def drawn(stddev: float, *, power: int = 1):
+        arrays = {
+            row.ours: (random.normal(0, stddev, row.shape) ** power).astype("float32")
+            for row in rows(card)
+        }
+        return {name: StoredTensor(a.shape, lambda a=a: a) for name, a in arrays.items()}
+
+    state = TrainingState(step=step, momentums=drawn(0.1), velocities=drawn(0.1, power=2))
+    return Checkpoint(
+        card=card, tensors=drawn(0.2), vocabulary=VOCABULARY, state=state if step else None
+    )
+
+
+@pytest.fixture
+def records(tmp_path):
+    return write_records(tmp_path / "records")
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Google's folder of a pretrainer that stands at step 3."""
+    write_checkpoint(checkpoint_of("BertPretrainer", step=3), tmp_path / "start", format="google")
+    return tmp_path / "start"
+
+
+def recipe(**changes) -> PretrainRecipe:
+    return dataclasses.replace(RECIPE, **changes)
+
+
+def weights(folder):
+    return {name: tensor.read() for name, tensor in open_checkpoint(folder).tensors.items()}
+
+
+def test_a_run_goes_on_at_the_step_of_its_start(records, start, tmp_path, capsys):
+    scores = pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
+    assert scores["steps"] == 8
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "loaded      encoder (21), pooler (2), masked_lm (5), next_sentence (2)",
+        "new         none",
+        "left over   none",
+        "training    step 3, with Adam's averages of every weight",
+    ]
+    logged = read_curves(tmp_path / "run" / "logs")["train"]
+    assert [step for step, _ in logged["loss/total"]] == [5, 7, 8]
+    rate = dict(logged["optimizer/learning_rate"])
+    assert rate[5] == pytest.approx(1e-2 * (1 - 5 / 8))
+    model = load_model(tmp_path / "run" / "model")
+    assert model.config.hidden_size == 16 and model.config.activation == "gelu_tanh"
+    assert open_checkpoint(tmp_path / "run" / "model").state is None
+    told = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    assert (told["start"], told["start_step"]) == (str(start), "3")
+
+
+def test_it_equals_the_steps_taken_by_hand(records, start, tmp_path):
+    pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
+    model = BertPretrainer.from_pretrained(
+        start, hidden_dropout_rate=0.0, attention_dropout_rate=0.0
+    )
+    schedule = LinearWarmupDecay(1e-2, num_steps=8, num_warmup_steps=2)
+    model.compile(optimizer=BertAdamW(schedule), loss=pretraining_losses())
+    load_training_state(model, open_checkpoint(start).state)
+    batches = pretraining_dataset(record_files(records), batch_size=4, seed=1, repeat=True)
+    for batch in batches.take(5):  # steps 3 to 7, on the records from their beginning
+        model.train_on_batch(*batch)
+    trained = weights(tmp_path / "run" / "model")
+    for name, weight in named_weights(model).items():
+        np.testing.assert_allclose(trained[name], weight, rtol=0, atol=1e-6, err_msg=name)
+
+
+def test_a_run_that_was_killed_continues_from_its_own_state(records, start, tmp_path, monkeypatch):
+    pretrain(RECIPE, records=records, output=tmp_path / "whole", start=start)
+
+    def kill(self, epoch, logs=None):
+        if int(self.model.optimizer.iterations) == 8:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressBar, "on_epoch_end", kill)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
+    assert (tmp_path / "run" / "checkpoints" / "step-7.index").is_file()
+    pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
+    whole, resumed = (weights(tmp_path / name / "model") for name in ("whole", "run"))
+    for name, array in whole.items():
+        np.testing.assert_array_equal(resumed[name], array, name)
+
+
+@pytest.mark.parametrize(
+    ("model", "labels", "told"),
+    [
+        (
+            "BertEncoder",
+            (),
+            (
+                "encoder (21), pooler (2)",
+                "masked_lm (5), next_sentence (2)",
+                "none",
+                "step 0: the checkpoint has no training state",
+            ),
+        ),
+        (
+            "BertClassifier",
+            ("no", "yes"),
+            (
+                "encoder (21), pooler (2)",
+                "masked_lm (5), next_sentence (2)",
+                "classification (2)",
+                "step 0: that of the checkpoint, 50, knows no masked_lm, next_sentence",
+            ),
+        ),
+    ],
+)
+def test_heads_that_the_start_lacks_are_fresh(records, tmp_path, capsys, model, labels, told):
+    start = tmp_path / "start"
+    step = 50 if labels else 0
+    write_checkpoint(checkpoint_of(model, step=step, labels=labels), start, format="bert-keras")
+    short = recipe(num_steps=2, num_warmup_steps=0, learning_rate=1e-6)
+    pretrain(short, records=records, output=tmp_path / "run", start=start)
+    names = ("loaded", "new", "left over", "training")
+    expected = [f"{name:<12}{row}" for name, row in zip(names, told, strict=True)]
+    assert capsys.readouterr().out.splitlines() == [str(start), *expected]
+    given, trained = weights(start), weights(tmp_path / "run" / "model")
+    for name in given.keys() & trained.keys():
+        np.testing.assert_allclose(trained[name], given[name], rtol=0, atol=1e-4)
+
+
+def test_records_without_labels_leave_the_label_head(start, tmp_path, capsys):
+    records = write_records(tmp_path / "plain", labels=False)
+    pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
+    told = capsys.readouterr().out
+    assert "left over   next_sentence (2)" in told and "training    step 3" in told
+    given, trained = weights(start), weights(tmp_path / "run" / "model")
+    np.testing.assert_array_equal(trained["encoder/pooler/kernel"], given["encoder/pooler/kernel"])
+    assert np.abs(trained["masked_lm/output_bias"] - given["masked_lm/output_bias"]).max() > 1e-3
+
+
+def test_starts_that_do_not_fit_are_refused_before_anything_is_written(records, start, tmp_path):
+    def refusal(*, start=start, **changes):
+        with pytest.raises(InputError) as error:
+            pretrain(recipe(**changes), records=records, output=tmp_path / "run", start=start)
+        assert not (tmp_path / "run").exists()
+        return str(error.value)
+
+    told = refusal(num_steps=2, num_warmup_steps=1)
+    assert "has trained 3 steps and num_steps, which counts them too, is 2; raise" in told
+    assert "nothing does not exist" in refusal(start=tmp_path / "nothing")
+    short = tmp_path / "short"
+    write_checkpoint(checkpoint_of("BertEncoder", max_positions=8), short, format="bert-keras")
+    assert f"are of 12 tokens and {short} has 8 positions; write" in refusal(start=short)
+    (start / "vocab.txt").unlink()
+    assert "comes without a vocabulary; put the vocab.txt there" in refusal()
+    Vocabulary((*VOCABULARY.pieces[:-1], "other")).save(start / "vocab.txt")
+    assert "(of 25 and 25 pieces; line 25 is the first to differ); write" in refusal()
+
+
+def test_another_start_is_another_run(records, start, tmp_path):
+    pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
+    with pytest.raises(InputError, match=r"holds a run with start '.*start', now None"):
+        pretrain(RECIPE, records=records, output=tmp_path / "run")
