@@ -12,6 +12,7 @@ from threading import Lock
 import numpy as np
 
 from bert_keras.convert.checkpoint import StoredTensor
+from bert_keras.convert.memory import tensor
 from bert_keras.errors import InputError
 from bert_keras.storage import tensorflow_writes
 
@@ -115,7 +116,7 @@ def write_variables(
         tensors = [
             tf.constant(integers[name], tf.int64)
             if name in integers
-            else tf.constant(variables[name].read())
+            else tensor(variables[name].read())
             for name in names
         ]
         tf.raw_ops.SaveV2(
