@@ -1,0 +1,103 @@
+"""One of our models in, its outputs and gradients out, named and laid out as in `their_side`; and
+the batches that both are asked."""
+
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import tensorflow as tf
+
+from bert_keras.config import BertConfig
+from bert_keras.convert.card import HEADS
+from bert_keras.encoder.encoder import BertEncoder
+from bert_keras.encoder.pretrained import Pretrained, named_weights
+from bert_keras.models import BertPretrainer
+from bert_keras.models.loading import load_model
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.training.losses import pretraining_losses
+
+
+def batch_of(
+    config: BertConfig, *, length: int, rows: int = 1, num_predictions: int = 0, seed: int = 1
+) -> dict[str, np.ndarray]:
+    """Random pieces; the first row is full, the others are padded: by half, and so on down to one
+    piece. Every position is a masked one, or `num_predictions` with answers and labels."""
+    random = np.random.default_rng(seed)
+    real = np.maximum(1, length // 2 ** np.arange(rows))
+    mask = (np.arange(length) < real[:, None]).astype("int32")
+    batch = {
+        "input_ids": random.integers(5, config.vocab_size, mask.shape, dtype="int32") * mask,
+        "input_mask": mask,
+        "segment_ids": random.integers(0, config.num_segments, mask.shape, dtype="int32") * mask,
+        "masked_lm_positions": np.tile(np.arange(length, dtype="int32"), (rows, 1)),
+    }
+    if not num_predictions:
+        return batch
+    shape = (rows, num_predictions)
+    filled = np.arange(num_predictions) < np.minimum(real, num_predictions)[:, None]
+    positions = random.integers(0, real[:, None], shape, dtype="int32")
+    return {
+        **batch,
+        "masked_lm_positions": np.sort(positions, axis=1) * filled.astype("int32"),
+        "masked_lm_ids": random.integers(5, config.vocab_size, shape, dtype="int32") * filled,
+        "masked_lm_weights": filled.astype("float32"),
+        "next_sentence_labels": random.integers(0, 2, (rows, 1), dtype="int32"),
+    }
+
+
+def reading(
+    batch: dict[str, np.ndarray], text: str, *, tokenizer: WordPieceTokenizer
+) -> dict[str, np.ndarray]:
+    """The batch with a text where its random pieces stood; each row begins further on."""
+    ids, vocabulary = tokenizer.ids_batch([text])[0], tokenizer.vocabulary
+    rows = np.zeros_like(batch["input_ids"])
+    for row, length in enumerate(batch["input_mask"].sum(axis=1)):
+        start = row * (len(ids) - length) // len(rows)
+        inner = ids[start : start + max(0, length - 2)]
+        rows[row, :length] = [vocabulary.cls_id, *inner, vocabulary.sep_id][:length]
+    halves = np.arange(rows.shape[1]) >= batch["input_mask"].sum(axis=1, keepdims=True) // 2
+    return {**batch, "input_ids": rows, "segment_ids": halves * batch["input_mask"]}
+
+
+def choices(batch: dict[str, np.ndarray], *, num_choices: int) -> dict[str, np.ndarray]:
+    """Rows [B x C, T] as the choices [B, C, T] of a BertMultipleChoice."""
+    names = ("input_ids", "input_mask", "segment_ids")
+    return {name: batch[name].reshape(-1, num_choices, batch[name].shape[1]) for name in names}
+
+
+def imported(reference) -> Pretrained:
+    """The model that a folder holds which the reference itself wrote."""
+    with TemporaryDirectory() as folder:
+        reference.save_pretrained(folder)
+        return load_model(folder)
+
+
+def outputs(model: Pretrained, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The layers' as they are computed one by one, the logits as `predict` has them, in a graph."""
+    encoder = model if isinstance(model, BertEncoder) else model.encoder
+    found = {}
+    if batch["input_ids"].ndim == 2:
+        states = encoder.states(batch)
+        for kind in ("hidden_states", "attentions"):
+            found |= {f"{kind}/{i}": each for i, each in enumerate(getattr(states, kind))}
+    told = model.predict_on_batch(batch)
+    if isinstance(told, dict):
+        found |= {name: each for name, each in told.items() if name != "sequence_output"}
+    else:
+        found[HEADS[type(model).__name__][0]] = told
+    return {name: np.asarray(each) for name, each in found.items()}
+
+
+def loss_and_gradients(
+    model: BertPretrainer, batch: dict[str, np.ndarray]
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Of pretraining, as `fit` computes them; gradients by our names."""
+    losses, variables = pretraining_losses(), named_weights(model)
+    with tf.GradientTape() as tape:
+        told = model(batch)
+        loss = losses["masked_lm"](
+            batch["masked_lm_ids"], told["masked_lm"], batch["masked_lm_weights"]
+        ) + losses["next_sentence"](batch["next_sentence_labels"], told["next_sentence"])
+    gradients = tape.gradient(loss, [variable.value for variable in variables.values()])
+    # A looked-up table's gradient comes as rows; converted, they are added up.
+    arrays = [tf.convert_to_tensor(gradient).numpy() for gradient in gradients]
+    return float(loss), dict(zip(variables, arrays, strict=True))

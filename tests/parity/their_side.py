@@ -1,0 +1,122 @@
+"""The reference, Hugging Face's BERT in PyTorch: a model's name in, its outputs and gradients out,
+named and laid out as in `our_side`.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+
+from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.convert.checkpoint import StoredTensor
+from bert_keras.convert.mapping import HUGGING_FACE, translated
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+# Our model: the reference's class, and our names of what it puts out.
+CLASSES: dict[str, tuple[str, dict[str, str]]] = {
+    "BertEncoder": ("BertModel", {"pooler_output": "pooled_output"}),
+    "BertPretrainer": (
+        "BertForPreTraining",
+        {"prediction_logits": "masked_lm", "seq_relationship_logits": "next_sentence"},
+    ),
+    "BertMaskedLM": ("BertForMaskedLM", {"logits": "masked_lm"}),
+    "BertClassifier": ("BertForSequenceClassification", {"logits": "classification"}),
+    "BertTokenClassifier": ("BertForTokenClassification", {"logits": "token_labels"}),
+    "BertQuestionAnswering": (
+        "BertForQuestionAnswering",
+        {"start_logits": "start", "end_logits": "end"},
+    ),
+    "BertMultipleChoice": ("BertForMultipleChoice", {"logits": "multiple_choice"}),
+}
+ACTIVATIONS = {"gelu_tanh": "gelu_new"}
+NUM_LABELS = {"BertClassifier": 3, "BertTokenClassifier": 5}
+
+
+def random_reference(model: str, config: BertConfig, *, seed: int = 0) -> torch.nn.Module:
+    """Every weight drawn, biases and LayerNorm's gamma and beta as well: each must count."""
+    torch.manual_seed(seed)
+    reference = getattr(transformers, CLASSES[model][0])(
+        transformers.BertConfig(
+            vocab_size=config.vocab_size,
+            hidden_size=config.hidden_size,
+            num_hidden_layers=config.num_layers,
+            num_attention_heads=config.num_heads,
+            intermediate_size=config.intermediate_size,
+            max_position_embeddings=config.max_positions,
+            type_vocab_size=config.num_segments,
+            hidden_act=ACTIVATIONS.get(config.activation, config.activation),
+            layer_norm_eps=config.layer_norm_epsilon,
+            initializer_range=config.initializer_stddev,
+            num_labels=NUM_LABELS.get(model, 2),
+            attn_implementation="eager",
+        )
+    )
+    _perturb(reference.parameters(), config.initializer_stddev)
+    return reference.eval()
+
+
+def real_reference(model: str, folder: Path, *, seed: int = 0) -> torch.nn.Module:
+    """The encoder of a folder of Hugging Face under heads that are drawn."""
+    torch.manual_seed(seed)
+    labels = {"num_labels": NUM_LABELS[model]} if model in NUM_LABELS else {}
+    reference = getattr(transformers, CLASSES[model][0]).from_pretrained(
+        folder, attn_implementation="eager", dtype=torch.float32, **labels
+    )
+    if model != "BertEncoder":
+        heads = (p for name, p in reference.named_parameters() if not name.startswith("bert."))
+        _perturb(heads, reference.config.initializer_range)
+    return reference.eval()
+
+
+def _perturb(parameters, stddev: float) -> None:
+    with torch.no_grad():
+        for parameter in parameters:
+            parameter.add_(stddev * torch.randn_like(parameter))
+
+
+def outputs(reference: torch.nn.Module, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    with torch.no_grad():
+        told = reference(**_tensors(batch), output_hidden_states=True, output_attentions=True)
+    names = dict(CLASSES.values())[type(reference).__name__]
+    found = {ours: told[theirs].numpy() for theirs, ours in names.items()}
+    if batch["input_ids"].ndim == 2:
+        for kind in ("hidden_states", "attentions"):
+            found |= {f"{kind}/{index}": each.numpy() for index, each in enumerate(told[kind])}
+    return found
+
+
+def loss_and_gradients(
+    reference: torch.nn.Module, batch: dict[str, np.ndarray], *, card: ModelCard
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Of pretraining: the two losses of the original's run_pretraining.py, summed."""
+    told = reference(**_tensors(batch))
+    rows = np.arange(len(batch["input_ids"]))[:, None]
+    masked = told.prediction_logits[rows, batch["masked_lm_positions"]]
+    cross_entropy = torch.nn.functional.cross_entropy
+    answers = torch.tensor(batch["masked_lm_ids"]).long().flatten()
+    weights = torch.tensor(batch["masked_lm_weights"]).flatten().to(masked.dtype)
+    each = cross_entropy(masked.flatten(0, 1), answers, reduction="none")
+    labels = torch.tensor(batch["next_sentence_labels"]).long().flatten()
+    loss = (each * weights).sum() / (weights.sum() + 1e-5)
+    loss = loss + cross_entropy(told.seq_relationship_logits, labels)
+    reference.zero_grad()
+    loss.backward()
+    named = {
+        name.removeprefix("bert."): StoredTensor(tuple(p.shape), p.grad.float().numpy)
+        for name, p in reference.named_parameters()
+    }
+    gradients, _ = translated(named, card=card, column=HUGGING_FACE)
+    return loss.item(), {name: gradient.read() for name, gradient in gradients.items()}
+
+
+def _tensors(batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    names = {
+        "input_ids": "input_ids",
+        "input_mask": "attention_mask",
+        "segment_ids": "token_type_ids",
+    }
+    return {theirs: torch.tensor(batch[ours]).long() for ours, theirs in names.items()}
