@@ -57,7 +57,7 @@ def _taken(checkpoint: Checkpoint, model: str) -> Checkpoint:
         )
 
     def of(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
-        return {name: tensors[name] for name in wanted}
+        return {name: tensors[name] for name in wanted if name in tensors}
 
     state, left = checkpoint.state, [name for name in checkpoint.tensors if name not in wanted]
     if state is not None:
@@ -95,7 +95,7 @@ def _table(checkpoint: Checkpoint, notes: tuple[str, ...]) -> list[str]:
     if card.labels:
         rows.append(("labels", ", ".join(card.labels)))
     if state is not None:
-        rows.append(("training", f"step {state.step:,}, Adam's averages of every weight"))
+        rows.append(("training", f"step {state.step:,}, Adam's averages"))
     rows += [("left over", name) for name in checkpoint.left_over]
     rows += [("note", note) for note in (*checkpoint.notes, *notes)]
     rows.append(("read back", "every tensor equal, bit for bit"))

@@ -17,6 +17,7 @@ from bert_keras.convert.card import ModelCard
 from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, TrainingState, fitting
 from bert_keras.convert.mapping import OURS, translated
 from bert_keras.convert.safetensors_file import metadata, stored_tensors, write_tensors
+from bert_keras.convert.state_card import state_card
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
@@ -80,7 +81,9 @@ def _state(path: Path, card: ModelCard) -> TrainingState:
     def slots(kind: str) -> dict[str, StoredTensor]:
         prefix = f"{kind}/"
         given = {n.removeprefix(prefix): t for n, t in stored.items() if n.startswith(prefix)}
-        return translated(given, card=card, column=OURS)[0]
+        has_pooler = any(name.startswith("encoder/pooler/") for name in given)
+        trained = state_card(card, has_pooler=has_pooler)
+        return translated(given, card=trained, column=OURS)[0]
 
     return TrainingState(
         step=int(told["step"]), momentums=slots("momentum"), velocities=slots("velocity")

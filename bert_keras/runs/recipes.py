@@ -45,11 +45,6 @@ class PretrainRecipe:
         if self.size not in PRESETS:
             raise InputError(f"no size is called {self.size!r}; known: {', '.join(PRESETS)}")
         _check_counts(self, "batch_size", "num_steps", "steps_per_log", "logs_per_checkpoint")
-        if self.num_steps % self.steps_per_log:
-            raise InputError(
-                f"num_steps {self.num_steps} is not a multiple of steps_per_log "
-                f"{self.steps_per_log}"
-            )
         self.masking_policy(max_length=1)
 
     def masking_policy(self, *, max_length: int) -> MaskingPolicy:

@@ -34,7 +34,7 @@ class StartingPoint:
         found = self.checkpoint.state
         told = "step 0: the checkpoint has no training state"
         if self.state:
-            told = f"step {self.step:,}, with Adam's averages of every weight"
+            told = f"step {self.step:,}, with Adam's averages"
         elif found:
             told = f"step 0: that of the checkpoint, {found.step:,}, knows no {', '.join(self.new)}"
         return f"{'training':<12}{told}"

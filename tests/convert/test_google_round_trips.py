@@ -24,7 +24,7 @@ NAMES = {"pretraining": "bert_model.ckpt", "classifier": "model.ckpt-3", "squad"
 ENDINGS = (".index", ".data-00000-of-00001")
 
 
-@pytest.mark.parametrize("name", ["pretraining", "classifier"])
+@pytest.mark.parametrize("name", ["pretraining", "classifier", "squad"])
 def test_theirs_to_ours_to_theirs_is_the_same_file(name, tmp_path):
     write_checkpoint(open_checkpoint(FIXTURES / name), tmp_path / "ours", format="bert-keras")
     write_checkpoint(open_checkpoint(tmp_path / "ours"), tmp_path / "back", format="google")

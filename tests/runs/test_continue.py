@@ -122,7 +122,7 @@ def test_a_run_goes_on_at_the_step_of_its_start(records, start, tmp_path, capsys
         "loaded      encoder (21), pooler (2), masked_lm (5), next_sentence (2)",
         "new         none",
         "left over   none",
-        "training    step 3, with Adam's averages of every weight",
+        "training    step 3, with Adam's averages",
     ]
     logged = read_curves(tmp_path / "run" / "logs")["train"]
     assert [step for step, _ in logged["loss/total"]] == [5, 7, 8]

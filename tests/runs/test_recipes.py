@@ -18,11 +18,6 @@ def test_changes_take_the_fields_type():
         ("demo", ["num_steps"], "'num_steps' changes nothing"),
         ("demo", ["num_steps=many"], "'num_steps=many': expected int"),
         ("demo", ["num_steps=0"], "num_steps is 0; expected at least 1"),
-        (
-            "demo",
-            ["num_steps=7", "steps_per_log=5"],
-            "num_steps 7 is not a multiple of steps_per_log",
-        ),
         ("demo", ["size=huge"], "no size is called 'huge'"),
         ("demo", ["mask_unit=letter"], "unit is 'letter'; expected one of piece, word"),
         ("demo", ["replacement=all"], "no replacement is called 'all'; known, in percent"),
