@@ -1,10 +1,12 @@
 """A .safetensors file in, its arrays by name out, and back: one by one, none held but the one."""
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
+from typing import BinaryIO
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from bert_keras.convert.checkpoint import StoredTensor
 from bert_keras.convert.memory import empty
+from bert_keras.convert.transposed import STRIP, transposed
 from bert_keras.convert.typed_tensor import TypedTensor
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
@@ -47,25 +50,46 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, TypedTensor]:
 def _stored(path: Path, start: int, entry: dict) -> TypedTensor:
     """Reads straight into the array that a variable will take over: one copy in all."""
     shape, dtype = tuple(entry["shape"]), DTYPES[entry["dtype"]]
-    begin = entry["data_offsets"][0]
+    begin = start + entry["data_offsets"][0]
 
     def read() -> np.ndarray:
-        array = empty(shape) if dtype == np.float32 else np.empty(shape, dtype)
-        with path.open("rb", buffering=0) as file:
-            file.seek(start + begin)
-            room = memoryview(array.reshape(-1).view(np.uint8))
-            while room:
-                count = file.readinto(room)
-                if not count:
-                    raise InputError(f"{path} has become shorter while it was read; copy it anew")
-                room = room[count:]
-        if dtype == np.float32:
-            return array
-        widened = empty(shape)
-        widened[...] = array
-        return widened
+        array = empty(shape)
+        with _opened(path, begin) as file:
+            if dtype == np.float32:
+                _fill(array, file)
+            else:
+                stored = np.empty(shape, dtype)
+                _fill(stored, file)
+                array[...] = stored
+        return array
 
-    return TypedTensor(shape, read, dtype.name)
+    def read_transposed() -> np.ndarray:
+        strip = np.empty((min(STRIP, shape[0]), *shape[1:]), dtype)
+        with _opened(path, begin) as file:
+
+            def read_rows(first: int, end: int) -> np.ndarray:
+                _fill(strip[: end - first], file)
+                return strip[: end - first]
+
+            return transposed(shape, read_rows)
+
+    return TypedTensor(shape, read, dtype.name, read_transposed)
+
+
+@contextlib.contextmanager
+def _opened(path: Path, begin: int) -> Iterator[BinaryIO]:
+    with path.open("rb", buffering=0) as file:
+        file.seek(begin)
+        yield file
+
+
+def _fill(array: np.ndarray, file: BinaryIO) -> None:
+    room = memoryview(array.reshape(-1).view(np.uint8))
+    while room:
+        count = file.readinto(room)
+        if not count:
+            raise InputError(f"{file.name} has become shorter while it was read; copy it anew")
+        room = room[count:]
 
 
 def metadata(path: str | os.PathLike) -> dict[str, str]:

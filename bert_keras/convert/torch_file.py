@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_keras.convert.memory import empty
+from bert_keras.convert.transposed import transposed
 from bert_keras.convert.typed_tensor import TypedTensor
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
@@ -44,12 +45,17 @@ def stored_tensors(path: Path) -> dict[str, TypedTensor]:
 
 
 def _stored(tensor) -> TypedTensor:
+    shape = tuple(tensor.shape)
+
     def read() -> np.ndarray:
-        array = empty(tuple(tensor.shape))
+        array = empty(shape)
         array[...] = tensor.float().numpy()
         return array
 
-    return TypedTensor(tuple(tensor.shape), read, str(tensor.dtype).removeprefix("torch."))
+    def read_transposed() -> np.ndarray:
+        return transposed(shape, lambda first, end: tensor[first:end].float().numpy())
+
+    return TypedTensor(shape, read, str(tensor.dtype).removeprefix("torch."), read_transposed)
 
 
 def _torch(name: str):
