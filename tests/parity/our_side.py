@@ -80,6 +80,8 @@ def outputs(model: Pretrained, batch: dict[str, np.ndarray]) -> dict[str, np.nda
         for kind in ("hidden_states", "attentions"):
             found |= {f"{kind}/{i}": each for i, each in enumerate(getattr(states, kind))}
     told = model.predict_on_batch(batch)
+    if "start" in told:
+        told = np.stack([told["start"], told["end"]], axis=-1)
     if isinstance(told, dict):
         found |= {name: each for name, each in told.items() if name != "sequence_output"}
     else:

