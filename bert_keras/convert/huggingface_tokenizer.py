@@ -129,7 +129,10 @@ def _faults_of_settings(settings: Mapping[str, Any], tokenizer_class: str | None
         if settings.get(name, True) is not True:
             yield name, f"{SETTINGS}: {name} is {json.dumps(settings[name])}; BERT's has it true"
     if settings.get("never_split"):
-        yield "never_split", f"{SETTINGS} never splits {', '.join(settings['never_split'])}; we do"
+        yield (
+            "never_split",
+            f"{SETTINGS} never splits {', '.join(settings['never_split'])}; this tokenizer does",
+        )
     for role, piece in zip(SPECIAL_ROLES, SPECIAL_PIECES, strict=True):
         given = settings.get(role, piece)
         given = given.get("content") if isinstance(given, dict) else given

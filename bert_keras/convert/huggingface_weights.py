@@ -132,7 +132,7 @@ def _widths(found: dict[str, TypedTensor]) -> tuple[str, ...]:
     if others := [name for name, tensor in found.items() if tensor.dtype not in FLOATS]:
         raise InputError(
             f"{', '.join(others)}: of {found[others[0]].dtype}; expected floating point numbers: "
-            "quantised weights have to be saved as such again"
+            "save the model as it was before quantising"
         )
     widths = sorted({tensor.dtype for tensor in found.values()} - {"float32"})
     how = {"float64": "rounded to float32"}
