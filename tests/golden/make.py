@@ -21,6 +21,7 @@ from bert_keras.quiet import import_tensorflow  # noqa: E402
 
 import_tensorflow()
 
+import keras  # noqa: E402
 import our_side  # noqa: E402
 import their_side  # noqa: E402
 
@@ -48,7 +49,10 @@ def golden() -> dict[str, np.ndarray]:
             reference = their_side.random_reference(model, CONFIG, seed=1)
             reference.load_state_dict(pretrainer.state_dict(), strict=False)
         ours = our_side.imported(reference)
-        found |= {f"weights/{name}": np.array(w) for name, w in named_weights(ours).items()}
+        found |= {
+            f"weights/{name}": keras.ops.convert_to_numpy(w)
+            for name, w in named_weights(ours).items()
+        }
         asked = our_side.choices(batch, num_choices=2) if model == "BertMultipleChoice" else batch
         for name, array in their_side.outputs(reference, asked).items():
             if model == "BertEncoder" or "/" not in name:
