@@ -12,9 +12,9 @@ from bert_keras.storage import whole_folder
 # Each module has `recognises`, `read` and `write`; none is imported before it is needed.
 FORMATS = {
     "bert-keras": "folder",
-    "keras-hub": "keras_hub",
-    "huggingface": "huggingface",
-    "google": "google",
+    "keras-hub": "keras_hub.folder",
+    "huggingface": "huggingface.folder",
+    "google": "google.folder",
 }
 
 

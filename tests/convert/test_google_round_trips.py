@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from bert_keras.convert.checkpoint import StoredTensor
 from bert_keras.convert.formats import open_checkpoint, write_checkpoint
-from bert_keras.convert.google_config import read_config
+from bert_keras.convert.google.config import read_config
 from bert_keras.convert.mapping import GOOGLE, translated
 from bert_keras.errors import InputError
 

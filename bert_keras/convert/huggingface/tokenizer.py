@@ -16,7 +16,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from bert_keras.convert.card import ModelCard
-from bert_keras.convert.huggingface_config import left_if_named
+from bert_keras.convert.huggingface.config import left_if_named
 from bert_keras.convert.letter_case import seems_lowercase
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.convert import safetensors_file, torch_file
+from bert_keras.convert import safetensors_file
 from bert_keras.convert.checkpoint import StoredTensor
+from bert_keras.convert.huggingface import torch_file
 from bert_keras.convert.typed_tensor import TypedTensor
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object

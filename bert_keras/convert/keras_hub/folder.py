@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.convert import weights_h5
 from bert_keras.convert.card import ModelCard, numbered_labels
 from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, fitting
-from bert_keras.convert.keras_hub_config import (
+from bert_keras.convert.keras_hub import weights
+from bert_keras.convert.keras_hub.config import (
     CONFIG,
     read_config,
     read_own,
@@ -69,7 +69,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     config, notes = read_config(path, own, ignore=ignore)
     backbone, head = _backbone_arrays(path), {}
     if (path / TASK_WEIGHTS).is_file():
-        head = weights_h5.stored_tensors(path / TASK_WEIGHTS)
+        head = weights.stored_tensors(path / TASK_WEIGHTS)
     model = _model(head)
     num_labels, task_notes = read_task(path, model)
     lowercase, max_length, text_notes = read_text(path, own, config)
@@ -105,11 +105,11 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     for name, tensor in foreign_tensors(checkpoint.tensors, card=card, column=KERAS_HUB).items():
         file = head if _is_of_head(name) else backbone
         file[_place(name)] = tensor.reshaped(shapes[name])
-    weights_h5.write_tensors(folder / WEIGHTS, backbone)
+    weights.write_tensors(folder / WEIGHTS, backbone)
     if head:
         for place, value in OPTIMIZER.items():
             head[place] = StoredTensor((), partial(np.array, value))
-        weights_h5.write_tensors(folder / TASK_WEIGHTS, head)
+        weights.write_tensors(folder / TASK_WEIGHTS, head)
     if vocabulary is not None:
         vocabulary.save(folder / VOCABULARY)
     return notes
@@ -117,11 +117,11 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 
 def _backbone_arrays(path: Path) -> dict[str, StoredTensor]:
     if (path / WEIGHTS).is_file() or not (path / SHARDS).is_file():
-        return weights_h5.stored_tensors(path / WEIGHTS)
+        return weights.stored_tensors(path / WEIGHTS)
     found = {}
     # Named by Keras, which fills them one after another; whatever is missing is named later.
     for shard in sorted(path.glob("model_*.weights.h5")):
-        found |= weights_h5.stored_tensors(shard)
+        found |= weights.stored_tensors(shard)
     return found
 
 

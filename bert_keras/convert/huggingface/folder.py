@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from bert_keras.convert.card import LABELLED, ModelCard, numbered_labels
 from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, fitting
-from bert_keras.convert.huggingface_config import (
+from bert_keras.convert.huggingface.config import (
     CLASSES,
     CONFIG,
     read_architecture,
@@ -23,8 +23,8 @@ from bert_keras.convert.huggingface_config import (
     read_values,
     write_config,
 )
-from bert_keras.convert.huggingface_tokenizer import read_tokenizer, write_tokenizer
-from bert_keras.convert.huggingface_weights import (
+from bert_keras.convert.huggingface.tokenizer import read_tokenizer, write_tokenizer
+from bert_keras.convert.huggingface.weights import (
     PREFIX,
     SAFETENSORS,
     WEIGHT_FILES,

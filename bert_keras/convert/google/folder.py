@@ -12,11 +12,11 @@ from pathlib import Path
 
 from bert_keras.convert.card import LABELLED, ModelCard, numbered_labels
 from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, TrainingState, fitting
-from bert_keras.convert.google_config import CONFIG, read_config, write_config
+from bert_keras.convert.google.config import CONFIG, read_config, write_config
+from bert_keras.convert.google.variables import checkpoint_prefix, stored_variables, write_variables
 from bert_keras.convert.letter_case import seems_lowercase
 from bert_keras.convert.mapping import GOOGLE, foreign_tensors, translated
 from bert_keras.convert.state_card import state_card
-from bert_keras.convert.tf_checkpoint import checkpoint_prefix, stored_variables, write_variables
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 

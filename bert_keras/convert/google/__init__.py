@@ -1,0 +1,1 @@
+"""Google's TF1 checkpoints."""
