@@ -39,9 +39,7 @@ def convert(
     if written.state is not None:
         _compare(checkpoint.state.momentums, written.state.momentums)
         _compare(checkpoint.state.velocities, written.state.velocities)
-    elif checkpoint.state is not None:
-        notes += (f"the training state (step {checkpoint.state.step:,}) stays behind",)
-    return "\n".join([f"{source} -> {destination}", *_table(checkpoint, notes)])
+    return "\n".join([f"{source} -> {destination}", *_table(checkpoint, written, notes)])
 
 
 def _taken(checkpoint: Checkpoint, model: str) -> Checkpoint:
@@ -79,7 +77,7 @@ def _compare(given: Mapping[str, StoredTensor], back: Mapping[str, StoredTensor]
             raise RuntimeError(f"{name} does not come back from what was written")
 
 
-def _table(checkpoint: Checkpoint, notes: tuple[str, ...]) -> list[str]:
+def _table(checkpoint: Checkpoint, written: Checkpoint, notes: tuple[str, ...]) -> list[str]:
     card, vocabulary, state = checkpoint.card, checkpoint.vocabulary, checkpoint.state
     tensors = Counter(part(name) for name in checkpoint.tensors)
     weights = Counter()
@@ -95,7 +93,10 @@ def _table(checkpoint: Checkpoint, notes: tuple[str, ...]) -> list[str]:
     if card.labels:
         rows.append(("labels", ", ".join(card.labels)))
     if state is not None:
-        rows.append(("training", f"step {state.step:,}, Adam's averages"))
+        told = (
+            "Adam's averages" if written.state is not None else "which the format has no place for"
+        )
+        rows.append(("training", f"step {state.step:,}, {told}"))
     rows += [("left over", name) for name in checkpoint.left_over]
     rows += [("note", note) for note in (*checkpoint.notes, *notes)]
     rows.append(("read back", "every tensor equal, bit for bit"))
