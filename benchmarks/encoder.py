@@ -1,4 +1,8 @@
-"""The encoder forward and one pretraining step, beside KerasHub and PyTorch transformers."""
+"""The encoder's forward pass or one pretraining step, beside KerasHub and PyTorch transformers.
+
+Forward, also beside the plain matrix products of the encoder's own shapes: what share of the
+machine's rate the whole encoder reaches.
+"""
 
 import argparse
 import time
@@ -21,6 +25,9 @@ from bert_keras.training.optimizer import BertAdamW
 
 NUM_PREDICTIONS = 20
 LEARNING_RATE = 1e-4
+OURS, PRODUCTS = "bert_keras", "plain products"
+FORWARD_SHAPES = ["1x128", "8x128", "1x512", "8x384", "32x128"]
+STEP_SHAPES = ["1x128", "8x128"]
 
 
 def batch(config, rows: int, length: int) -> tuple[dict, dict]:
@@ -65,6 +72,7 @@ def torch_model(config) -> torch.nn.Module:
             num_hidden_layers=config.num_layers,
             num_attention_heads=config.num_heads,
             intermediate_size=config.intermediate_size,
+            attn_implementation="sdpa",
         )
     )
 
@@ -75,6 +83,33 @@ def torch_inputs(x: dict) -> dict:
         "attention_mask": torch.tensor(x["input_mask"]).long(),
         "token_type_ids": torch.tensor(x["segment_ids"]).long(),
     }
+
+
+def plain_products(config, rows: int):
+    """The dense layers' products alone, with weights as many and as large as the encoder's."""
+    D, F = config.hidden_size, config.intermediate_size
+    shapes = [(D, D)] * 4 + [(D, F), (F, D)]
+    kernels = [tf.Variable(tf.random.normal(shape)) for shape in shapes * config.num_layers]
+    hidden = {size: tf.random.normal((rows, size)) for size in (D, F)}
+
+    @tf.function
+    def run():
+        total = tf.constant(0.0)
+        for kernel in kernels:
+            with tf.control_dependencies([total]):  # one by one, as in the encoder
+                total += tf.matmul(hidden[kernel.shape[0]], kernel)[0, 0]
+        return total
+
+    return lambda: run().numpy()
+
+
+def dense_flops(config, rows: int) -> int:
+    D, F = config.hidden_size, config.intermediate_size
+    return config.num_layers * 2 * rows * (4 * D * D + 2 * D * F)
+
+
+def attention_flops(config, batch: int, length: int) -> int:
+    return config.num_layers * 2 * 2 * batch * length * length * config.hidden_size
 
 
 def forward_runs(config, x: dict) -> dict:
@@ -92,9 +127,10 @@ def forward_runs(config, x: dict) -> dict:
             reference(**torch_tensors).pooler_output.numpy()
 
     return {
-        "bert_keras": lambda: ours_function(tensors).numpy(),
+        OURS: lambda: ours_function(tensors).numpy(),
         "keras_hub": lambda: hub_function(hub_tensors).numpy(),
-        "transformers": run_torch,
+        "transformers, sdpa": run_torch,
+        PRODUCTS: plain_products(config, x["input_ids"].size),
     }
 
 
@@ -129,14 +165,14 @@ def step_runs(config, x: dict, y: dict) -> dict:
         optimizer.step()
 
     return {
-        "bert_keras": lambda: ours.train_on_batch(x, y),
+        OURS: lambda: ours.train_on_batch(x, y),
         "keras_hub (no NSP)": lambda: hub.train_on_batch(hub_x, y["masked_lm"]),
         "transformers (gathered)": run_torch,
     }
 
 
-def compare(title: str, runs: dict, *, rounds: int) -> None:
-    """Milliseconds, the median of `rounds` turns after two to warm up."""
+def measure(runs: dict, *, rounds: int) -> dict:
+    """Milliseconds of each in `rounds` turns, after two to warm up."""
     times = {name: [] for name in runs}
     for turn in range(rounds + 2):
         for name, run in runs.items():
@@ -144,28 +180,50 @@ def compare(title: str, runs: dict, *, rounds: int) -> None:
             run()
             if turn >= 2:
                 times[name].append(1000 * (time.perf_counter() - start))
-    ours = np.median(times["bert_keras"])
+    return {name: np.array(values) for name, values in times.items()}
+
+
+def show(title: str, times: dict) -> None:
+    """Medians; the ratio is the median of the turns' ratios, for machines drift."""
     for name, values in times.items():
-        median = np.median(values)
         print(
-            f"{title:<24}{name:<26}{median:>9.1f} ms   {min(values):>8.1f} - {max(values):<8.1f}"
-            f"   ours / theirs {ours / median:.2f}",
+            f"{title:<22}{name:<26}{np.median(values):>9.1f} ms   "
+            f"{values.min():>8.1f} - {values.max():<8.1f}"
+            f"   ours / theirs {np.median(times[OURS] / values):.2f}",
             flush=True,
         )
 
 
+def show_rate(title: str, times: dict, *, products: int, whole: int) -> None:
+    """GFLOP/s of the plain products and of the whole encoder, and their ratio."""
+    rates = products / times[PRODUCTS] / 1e6, whole / times[OURS] / 1e6
+    print(
+        f"{title:<22}GFLOP/s: products {np.median(rates[0]):.0f}, encoder {np.median(rates[1]):.0f}"
+        f", share {np.median(rates[1] / rates[0]):.0%}",
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", default="tiny", choices=PRESETS)
-    parser.add_argument("--shapes", nargs="+", default=["1x128", "8x128", "32x128"])
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("what", choices=("forward", "step"))
+    parser.add_argument("--size", default="base", choices=PRESETS)
+    parser.add_argument("--shapes", nargs="+", help="batch x length, such as 8x128")
+    parser.add_argument("--rounds", type=int, default=15)
     arguments = parser.parse_args()
     config = preset(arguments.size)
-    for shape in arguments.shapes:
-        x, y = batch(config, *map(int, shape.split("x")))
-        title = f"{arguments.size} {shape}"
-        compare(f"{title} forward", forward_runs(config, x), rounds=arguments.rounds)
-        compare(f"{title} step", step_runs(config, x, y), rounds=arguments.rounds)
+    forward = arguments.what == "forward"
+    for shape in arguments.shapes or (FORWARD_SHAPES if forward else STEP_SHAPES):
+        rows, length = map(int, shape.split("x"))
+        x, y = batch(config, rows, length)
+        title = f"{arguments.size} {shape} {arguments.what}"
+        runs = forward_runs(config, x) if forward else step_runs(config, x, y)
+        times = measure(runs, rounds=arguments.rounds)
+        show(title, times)
+        if forward:
+            dense = dense_flops(config, rows * length)
+            whole = dense + attention_flops(config, rows, length)
+            show_rate(title, times, products=dense, whole=whole)
 
 
 if __name__ == "__main__":

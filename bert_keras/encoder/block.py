@@ -1,9 +1,11 @@
 """One transformer block: hidden states in, hidden states and attention map out."""
 
 import keras
+from keras import ops
 
 from bert_keras.encoder.attention import SelfAttention
 from bert_keras.encoder.feed_forward import FeedForward
+from bert_keras.encoder.norm import LayerNorm
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -40,7 +42,7 @@ class EncoderBlock(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="attention",
         )
-        self.attention_norm = keras.layers.LayerNormalization(
+        self.attention_norm = LayerNorm(
             epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="attention_norm"
         )
         self.feed_forward = FeedForward(
@@ -50,7 +52,7 @@ class EncoderBlock(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="feed_forward",
         )
-        self.feed_forward_norm = keras.layers.LayerNormalization(
+        self.feed_forward_norm = LayerNorm(
             epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="feed_forward_norm"
         )
         self.dropout = keras.layers.Dropout(
@@ -68,13 +70,16 @@ class EncoderBlock(keras.layers.Layer):
         self.built = True
 
     def call(self, hidden, bias, training=False):
-        context, attention = self.attention(hidden, bias, training=training)
-        hidden = self.attention_norm(hidden + self.dropout(context, training=training))
-        thought = self.dropout(self.feed_forward(hidden), training=training)
-        return self.feed_forward_norm(hidden + thought), attention
+        # X = B x T: in two dimensions a dense layer and the residual behind it are one operation.
+        hidden_XD = ops.reshape(hidden, (-1, hidden.shape[-1]))
+        context_XD, attention_BNTT = self.attention(hidden_XD, bias, training=training)
+        hidden_XD = self.attention_norm(hidden_XD + self.dropout(context_XD, training=training))
+        thought_XD = self.dropout(self.feed_forward(hidden_XD), training=training)
+        hidden_XD = self.feed_forward_norm(hidden_XD + thought_XD)
+        return ops.reshape(hidden_XD, ops.shape(hidden)), attention_BNTT
 
-    def compute_output_shape(self, hidden_shape, bias_shape=None):
-        return self.attention.compute_output_shape(hidden_shape)
+    def compute_output_shape(self, hidden_shape, bias_shape):
+        return self.attention.compute_output_shape(hidden_shape, bias_shape)
 
     def get_config(self):
         return {

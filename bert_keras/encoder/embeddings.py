@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from bert_keras.encoder.norm import LayerNorm
 from bert_keras.errors import InputError
 
 
@@ -35,9 +36,7 @@ class BertEmbeddings(keras.layers.Layer):
         self.dropout_rate = dropout_rate
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_stddev = initializer_stddev
-        self.norm = keras.layers.LayerNormalization(
-            epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm"
-        )
+        self.norm = LayerNorm(epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm")
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_ids_shape=None, segment_ids_shape=None, position_ids_shape=None):

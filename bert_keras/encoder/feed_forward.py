@@ -17,7 +17,10 @@ def activate(x, *, activation: str):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class FeedForward(keras.layers.Layer):
-    """Dense to F = `intermediate_size`, activation, dense back to D. [B, T, D] -> [B, T, D]."""
+    """Dense to F = `intermediate_size`, activation, dense back to D. [X, D] -> [X, D].
+
+    Two dimensions make each dense layer one matrix product with its bias and activation.
+    """
 
     def __init__(
         self, intermediate_size: int, *, activation: str, initializer_stddev: float, **kwargs
@@ -43,10 +46,8 @@ class FeedForward(keras.layers.Layer):
         self.built = True
 
     def call(self, hidden):
-        size = hidden.shape[-1]
-        hidden_XF = self.intermediate_dense(ops.reshape(hidden, (-1, size)))
-        output_XD = self.output_dense(activate(hidden_XF, activation=self.activation))
-        return ops.reshape(output_XD, (-1, ops.shape(hidden)[1], size))
+        hidden_XF = self.intermediate_dense(hidden)
+        return self.output_dense(activate(hidden_XF, activation=self.activation))
 
     def compute_output_shape(self, hidden_shape):
         return hidden_shape
