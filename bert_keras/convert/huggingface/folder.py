@@ -1,8 +1,8 @@
 """Hugging Face folders: a BERT of transformers in, of any of its classes; one folder out.
 
-config.json         the numbers, the class, the labels; read and written in huggingface_config
-model.safetensors   or its shards, or pytorch_model.bin; read in huggingface_weights
-vocab.txt, tokenizer.json, tokenizer_config.json    in huggingface_tokenizer
+config.json         the numbers, the class, the labels; read and written in config.py
+model.safetensors   or its shards, or pytorch_model.bin; read in weights.py
+vocab.txt, tokenizer.json, tokenizer_config.json    in tokenizer.py
 modules.json        of sentence-transformers: which folder holds all this
 """
 
