@@ -96,8 +96,9 @@ def _parser() -> argparse.ArgumentParser:
                      "google, huggingface or keras-hub")  # fmt: skip
     sub.add_argument("--model", metavar="NAME", help="take this much of SRC, such as the "
                      "BertEncoder or BertMaskedLM of a BertPretrainer (default: all)")  # fmt: skip
-    sub.add_argument("--ignore", nargs="+", default=(), metavar="TENSOR",
-                     help="tensors of SRC that may be left behind, by name")  # fmt: skip
+    sub.add_argument("--ignore", action="append", default=[], metavar="NAME", help="a tensor of "
+                     "SRC to leave behind, or a rule that an error names; may be "
+                     "repeated")  # fmt: skip
     sub.add_argument("--pad-vocabulary", action="store_true", help="add unused pieces where the "
                      "token table has more rows than the vocabulary has lines")  # fmt: skip
 
@@ -119,6 +120,8 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("model", metavar="MODEL_DIR", help="OUTPUT/model of a fine-tuning run")
     sub.add_argument("name", metavar="NAME", help="what the server calls it")
     sub.add_argument("--version", type=int, metavar="N", help="default: one more than the newest")
+    sub.add_argument("--texts", type=int, choices=(1, 2), help="one text or a pair (default: as "
+                     "the model says; one where it does not)")  # fmt: skip
     sub.add_argument("--to", default="saved_models", metavar="DIR", help="default: saved_models")
 
     sub = verb(
@@ -201,7 +204,8 @@ def _export(arguments) -> None:
 
     place = os.path.join(arguments.to, arguments.name)
     version = next_version(place) if arguments.version is None else arguments.version
-    written = export_model(arguments.model, os.path.join(place, str(version)))
+    folder = os.path.join(place, str(version))
+    written = export_model(arguments.model, folder, num_texts=arguments.texts)
     print(f"{written}\nserve it:  bert-keras serve {place} --port 8501")
 
 

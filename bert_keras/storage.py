@@ -62,7 +62,7 @@ def json_object(path: str | os.PathLike) -> dict:
             raise ValueError(f"it holds a {type(values).__name__}, not an object")
     except InputError:
         raise
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not the JSON it was written as ({error})") from error
     return values
 
@@ -87,7 +87,7 @@ def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
     Raises InputError where `path` already holds something: a result is never overwritten.
     """
     path = Path(path)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise InputError(f"{path} is already there; choose another name or remove it first")
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))

@@ -23,7 +23,8 @@ class ModelCard:
     """Which model, its numbers, how text becomes its input, its labels.
 
     `text_columns` names the one or two texts of an example and `labels` the classes in the order of
-    the logits; both are empty for a pretrainer. `max_length` counts pieces.
+    the logits; both are empty for a pretrainer. `max_length` counts pieces. `problem_type` is kept
+    for Hugging Face's readers: "regression" and the like, "" where nothing is said.
     """
 
     model: str
@@ -32,6 +33,7 @@ class ModelCard:
     max_length: int
     text_columns: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    problem_type: str = ""
 
     def __post_init__(self) -> None:
         if self.model not in HEADS:
@@ -41,6 +43,10 @@ class ModelCard:
                 f"max_length is {self.max_length}; expected 3 to {self.config.max_positions}, "
                 "the encoder's positions"
             )
+        if any(not isinstance(label, str) or not label for label in self.labels):
+            raise InputError(f"the labels are {self.labels}; expected texts, none of them empty")
+        if len(set(self.labels)) < len(self.labels):
+            raise InputError(f"the labels are {self.labels}; expected each once")
         if (self.model in LABELLED) != bool(self.labels):
             expected = "at least one" if self.model in LABELLED else "none"
             raise InputError(

@@ -23,7 +23,7 @@ from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
 
 CARD, VOCABULARY, WEIGHTS = "bert_keras.json", "vocab.txt", "weights.safetensors"
-STATE = "training_state.safetensors"
+STATE, STEP = "training_state.safetensors", "global_step"  # its name where it is to be left
 
 
 def recognises(path: Path) -> bool:
@@ -37,11 +37,14 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     tensors, left_over = translated(
         stored_tensors(path / WEIGHTS), card=card, column=OURS, ignore=ignore
     )
+    has_state = (path / STATE).is_file()
+    if has_state and STEP in ignore:
+        left_over = (*left_over, STEP)
     return Checkpoint(
         card=card,
         tensors=tensors,
         vocabulary=fitting(vocabulary, card, pad_vocabulary=pad_vocabulary),
-        state=_state(path / STATE, card) if (path / STATE).is_file() else None,
+        state=_state(path / STATE, card) if has_state and STEP not in ignore else None,
         left_over=left_over,
     )
 

@@ -15,6 +15,8 @@ from bert_keras.errors import InputError
 
 OURS, GOOGLE, HUGGING_FACE, KERAS_HUB = "ours", "google", "huggingface", "keras_hub"
 
+MOST_FAULTS = 50  # named in one error
+
 
 @dataclass(frozen=True)
 class Row:
@@ -210,9 +212,14 @@ def translated(
     if faults:
         raise InputError(
             f"the weights are not those of a {card.model} of {card.config.num_layers} layers and "
-            f"hidden size {card.config.hidden_size}: {'; '.join(faults)}"
+            f"hidden size {card.config.hidden_size}: {listed(faults)}"
         )
     return found, tuple(others)
+
+
+def listed(faults: list[str]) -> str:
+    told = "; ".join(faults[:MOST_FAULTS])
+    return told if len(faults) <= MOST_FAULTS else f"{told}; and {len(faults) - MOST_FAULTS:,} more"
 
 
 def foreign_tensors(

@@ -12,10 +12,11 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from bert_keras.config import BertConfig
 from bert_keras.convert.card import HEADS, LABELLED, ModelCard, numbered_labels
 from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, TrainingState, part
 from bert_keras.convert.formats import open_checkpoint, write_checkpoint
-from bert_keras.convert.mapping import rows
+from bert_keras.convert.mapping import listed, rows
 from bert_keras.convert.memory import tensor
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -72,18 +73,28 @@ class Pretrained:
         `ignore` and `pad_vocabulary`: see `open_checkpoint`. `config_changes` are fields of
         BertConfig, such as hidden_dropout_rate=0.0.
         """
-        checkpoint = open_checkpoint(path, ignore=ignore, pad_vocabulary=pad_vocabulary)
+        new, labels = _several("new", new), _several("labels", labels)
+        checkpoint = open_checkpoint(
+            path, ignore=_several("ignore", ignore), pad_vocabulary=pad_vocabulary
+        )
         found = checkpoint.card
-        config = dataclasses.replace(found.config, **config_changes)
+        config = BertConfig.from_dict({**found.config.to_dict(), **config_changes})
         if cls.uses_pooler:
             config = dataclasses.replace(config, has_pooler=True)
         same_head = cls.__name__ == found.model and set(HEADS[found.model]).isdisjoint(new)
         kept = found.labels if same_head else ()
+        if cls.__name__ in LABELLED and not labels and not kept:
+            raise InputError(f"a new head of {cls.__name__} needs labels, such as ('no', 'yes')")
+        if labels and kept and kept not in (labels, numbered_labels(len(labels))):
+            raise InputError(
+                f"the head of {os.fspath(path)} has the labels {', '.join(kept)}; leave labels "
+                f"out, or begin with a new head: new={HEADS[found.model]}"
+            )
         card = dataclasses.replace(
             found,
             model=cls.__name__,
             config=config,
-            labels=tuple(labels) or kept,
+            labels=labels or kept,
             text_columns=found.text_columns if kept else (),
         )
         model = cls.from_checkpoint(checkpoint, card=card, source=path, new=new)
@@ -145,8 +156,10 @@ class Pretrained:
                 max_length=self.config.max_positions,
                 labels=numbered_labels(self.num_labels) if model in LABELLED else (),
             )
-        if labels:
-            card = dataclasses.replace(card, labels=tuple(labels))
+        if labels := _several("labels", labels):
+            if len(labels) != len(card.labels):
+                raise InputError(f"{len(labels)} labels came for a head of {len(card.labels)}")
+            card = dataclasses.replace(card, labels=labels)
         if tokenizer is not None:
             card = dataclasses.replace(card, lowercase=tokenizer.lowercase)
         vocabulary = tokenizer and tokenizer.vocabulary
@@ -192,10 +205,9 @@ def load_report(
     if unknown := sorted(set(new) - parts):
         raise InputError(f"new names {', '.join(unknown)}; known: {', '.join(sorted(parts))}")
     if absent := sorted(parts - found - set(new)):
-        names = ", ".join(repr(name) for name in absent)
         raise InputError(
             f"{source} holds a {checkpoint.card.model} and no weights of {', '.join(absent)}; to "
-            f"begin with fresh ones name them: new=({names},)"
+            f"begin with fresh ones name them: new={tuple(sorted({*absent, *new}))}"
         )
     loaded = [name for name in wanted if part(name) not in new]
     left_over = [name for name in stored if name not in loaded]
@@ -207,10 +219,16 @@ def load_report(
     ]
     faults += [f"{n} is unexpected" for n in left_over if part(n) in parts - set(new)]
     if faults:
-        raise InputError(f"{source} does not fit the model: {'; '.join(faults)}")
+        raise InputError(f"{source} does not fit the model: {listed(faults)}")
     fresh = tuple(name for name in wanted if part(name) in new)
     names = (*left_over, *checkpoint.left_over)
     return LoadReport(source, tuple(loaded), fresh, names, checkpoint.notes)
+
+
+def _several(name: str, given: Collection[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise InputError(f"{name} is {given!r}; expected several, such as ({given!r},)")
+    return tuple(given)
 
 
 def _take(values: dict[str, np.ndarray], name: str, shape, dtype=None):

@@ -9,8 +9,11 @@ from bert_keras.export.saved_model import export_classifier
 from bert_keras.models.loading import load_model
 
 
-def export_model(model_folder: str | os.PathLike, folder: str | os.PathLike) -> Path:
-    """Write `folder` = saved_models/NAME/VERSION from a classifier of any checkpoint format.
+def export_model(
+    model_folder: str | os.PathLike, folder: str | os.PathLike, *, num_texts: int | None = None
+) -> Path:
+    """Write `folder` = saved_models/NAME/VERSION from a classifier of any checkpoint format, of one
+    text or two: as its card says unless `num_texts` does, one where neither does.
 
     Raises InputError where `model_folder` holds no classifier, and what `export_classifier` raises.
     """
@@ -25,7 +28,7 @@ def export_model(model_folder: str | os.PathLike, folder: str | os.PathLike) -> 
         lowercase=card.lowercase,
         labels=card.labels,
         max_length=card.max_length,
-        num_texts=len(card.text_columns),
+        num_texts=num_texts or len(card.text_columns) or 1,
     )
 
 

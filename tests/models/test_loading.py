@@ -92,9 +92,12 @@ def test_a_classifier_takes_the_encoder_of_a_pretrainer(pretrained, capsys):
 
 
 def test_a_head_that_is_not_there_is_new_by_name_alone(pretrained, tmp_path):
-    with pytest.raises(InputError, match=r"no weights of classification; to begin with fresh ones"):
-        BertClassifier.from_pretrained(pretrained, labels=("no", "yes"))
-    with pytest.raises(InputError, match=r"BertClassifier comes with 0 labels; expected at least"):
+    said = r"no weights of classification; to begin .*: new=\('classification', 'pooler'\)"
+    with pytest.raises(InputError, match=said):
+        BertClassifier.from_pretrained(pretrained, labels=("no", "yes"), new=("pooler",))
+    with pytest.raises(InputError, match=r"new is 'pooler'; expected several, such as \('pooler',"):
+        BertClassifier.from_pretrained(pretrained, labels=("no", "yes"), new="pooler")
+    with pytest.raises(InputError, match=r"a new head of BertClassifier needs labels"):
         BertClassifier.from_pretrained(pretrained, new=("classification",))
     with pytest.raises(InputError, match=r"new names head; known: classification, encoder, pooler"):
         BertClassifier.from_pretrained(pretrained, labels=("no", "yes"), new=("head",))
@@ -104,6 +107,28 @@ def test_a_head_that_is_not_there_is_new_by_name_alone(pretrained, tmp_path):
         BertPretrainer.from_pretrained(tmp_path / "words")
     again = BertMaskedLM.from_pretrained(tmp_path / "words")
     assert_same_weights(words, again)
+
+
+def test_labels_are_those_of_the_head(tmp_path):
+    model = BertClassifier(CONFIG, num_labels=2)
+    for labels, said in (
+        (("one",), "1 labels came for a head of 2"),
+        (("a", "a"), "expected each once"),
+        ((0, 1), "expected texts, none of them empty"),
+        ("ab", "labels is 'ab'; expected several, such as"),
+    ):
+        with pytest.raises(InputError, match=said):
+            model.save_pretrained(tmp_path / "model", labels=labels)
+    model.save_pretrained(tmp_path / "named", labels=("no", "yes"))
+    with pytest.raises(
+        InputError, match=r"has the labels no, yes; leave labels out, or begin with"
+    ):
+        BertClassifier.from_pretrained(tmp_path / "named", labels=("yes", "no"))
+    model.save_pretrained(tmp_path / "unnamed")
+    named = BertClassifier.from_pretrained(tmp_path / "unnamed", labels=("no", "yes"))
+    assert named.card.labels == ("no", "yes")
+    with pytest.raises(InputError, match=r"unknown in a BertConfig: dropout; known"):
+        BertEncoder.from_pretrained(tmp_path / "named", dropout=0.1)
 
 
 def test_weights_that_do_not_fit_are_all_named(pretrained):
