@@ -146,6 +146,8 @@ class Pretrained:
         A model from a checkpoint knows its tokenizer and labels; to another give its `tokenizer`,
         and the names of its `labels`.
         """
+        if not self.built:
+            self.build()
         card, tokenizer = self.card, tokenizer or self.tokenizer
         if card is None:
             model = type(self).__name__
