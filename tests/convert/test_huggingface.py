@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from bert_keras.convert.card import HEADS
 from bert_keras.convert.formats import open_checkpoint, write_checkpoint
 from bert_keras.convert.state_card import WITHOUT_POOLED
+from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder
 from bert_keras.models.loading import load_model
 
@@ -29,7 +30,6 @@ MODELS = {
     "multiple_choice": "BertMultipleChoice",
 }
 OURS = ("bert_keras.json", "vocab.txt", "weights.safetensors")
-LONG_WORDS = "words of more than 100 characters for [UNK]"
 
 
 def copy(name: str, to: Path) -> Path:
@@ -257,7 +257,48 @@ def test_what_transformers_does_otherwise_is_noted(tmp_path):
     assert any("drops 0.3 before the head" in note for note in notes)
     assert any("problem_type multi_label_classification" in note for note in notes)
     assert "config.json also has embedding_size, unknown to BERT: passed over" in notes
-    assert any(LONG_WORDS in note for note in notes)
+
+
+@pytest.mark.parametrize(("limit", "noted"), [(50, True), (100, False), (200, False)])
+def test_a_limit_to_words_is_noted_where_it_is_not_the_usual_one(tmp_path, limit, noted):
+    folder = copy("encoder", tmp_path)
+    model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    change(folder / "tokenizer.json", model=model | {"max_input_chars_per_word": limit})
+    note = f"tokenizer.json takes words of more than {limit} characters for [UNK], this tokenizer "
+    expected = (f"{note}those of more than 200",) if noted else ()
+    assert open_checkpoint(folder).notes == expected
+
+
+@pytest.mark.parametrize(
+    "problem", ["regression", "single_label_classification", "multi_label_classification", None]
+)
+def test_the_type_of_problem_is_kept(tmp_path, problem):
+    folder = copy("classification", tmp_path)
+    change(folder / "config.json", problem_type=problem)
+    read = open_checkpoint(folder)
+    write_checkpoint(read, tmp_path / "back", format="huggingface")
+    config = json.loads((tmp_path / "back" / "config.json").read_text())
+    assert (read.card.problem_type or None, config.get("problem_type")) == (problem, problem)
+
+
+def test_the_encoder_of_an_unknown_class(tmp_path):
+    folder = copy("pretraining", tmp_path)
+    kept = {n: a for n, a in tensors(folder).items() if not n.startswith("cls.predictions.")}
+    store(folder, kept)
+    change(folder / "config.json", architectures=["BertForNextSentencePrediction"])
+    read = open_checkpoint(folder, ignore=("architectures",))
+    assert read.card.model == "BertEncoder"
+    assert set(read.left_over) == {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
+    change(folder / "config.json", architectures=["BertForPreTraining"])
+    with pytest.raises(InputError, match=r"BertPretrainer.*cls\.predictions\.bias is missing"):
+        open_checkpoint(folder)
+
+
+def test_of_weights_in_two_kinds_of_files_one_is_taken(tmp_path):
+    folder = copy("encoder", tmp_path)
+    (folder / "pytorch_model.bin").write_bytes(b"never read")
+    note = "the weights are of model.safetensors, not of pytorch_model.bin"
+    assert open_checkpoint(folder).notes == (note,)
 
 
 def test_shards(tmp_path):
@@ -325,8 +366,13 @@ def test_a_folder_of_sentence_transformers(tmp_path, place):
     listed = [{"path": p, "type": f"sentence_transformers.models.{t}"} for _, p, t in modules]
     (folder / "modules.json").write_text(json.dumps(listed))
     read = open_checkpoint(folder)
-    assert read.card.model == "BertEncoder"
+    assert (read.card.model, read.card.max_length) == ("BertEncoder", 9)
     assert read.notes[0].endswith("its encoder alone; after it: Pooling")
+    for told, length in ((6, 6), (512, 10), (None, 9)):
+        (folder / place / "sentence_bert_config.json").write_text(
+            f'{{"max_seq_length": {told or "null"}}}'
+        )
+        assert open_checkpoint(folder).card.max_length == length
 
 
 def test_a_task_model_begins_from_any_of_them(tmp_path, capsys):

@@ -97,8 +97,14 @@ def test_configs(copy, values, sentence):
          "of 3 labels"),
         ({"id2label": None, "num_labels": 5}, "config.json says num_labels 5, classifier.weight is "
          "of 3 labels"),
-        ({"id2label": ["a", "b", "c"]}, "config.json: id2label is not of numbers to labels ('list' "
-         "object has no attribute 'items')"),
+        ({"id2label": ["a", "b", "c"]}, "config.json: id2label or label2id is not of numbers and "
+         "labels ('list' object has no attribute 'items')"),
+        ({"label2id": [1]}, "config.json: id2label or label2id is not of numbers and labels ("
+         "'list' object has no attribute 'items')"),
+        ({"id2label": {"0": "a", "1": None, "2": "c"}}, "config.json: id2label has null; expected "
+         "a label's name"),
+        ({"problem_type": "ranking"}, "config.json: problem_type is 'ranking'; known are "
+         "regression, single_label_classification, multi_label_classification"),
     ],
 )  # fmt: skip
 def test_labels(copy, values, sentence):
@@ -248,6 +254,16 @@ def test_files_that_are_cut_off(copy):
     assert refusal(folder).endswith("; copy or write it anew")
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_pointers_of_git_lfs(copy, name):
+    folder = copy("encoder")
+    (folder / "model.safetensors").unlink()
+    (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    assert refusal(folder) == (
+        f"{name} is a Git LFS pointer, not the weights: fetch them with git lfs pull"
+    )
+
+
 def test_shards(copy):
     folder = copy("pretraining")
     index = folder / "model.safetensors.index.json"
@@ -277,14 +293,16 @@ def test_shards(copy):
 @pytest.mark.parametrize(
     ("modules", "sentence"),
     [
-        ([], "modules.json names no Transformer; expected what sentence-transformers writes"),
-        ([{"type": "models.Transformer", "path": "../other"}], "modules.json leads to ../other; "
+        ("[" * 100_000, "modules.json names no Transformer; expected what sentence-transformers "
+         "writes"),
+        ("[]", "modules.json names no Transformer; expected what sentence-transformers writes"),
+        ('[{"type": "models.Transformer", "path": "../other"}]', "modules.json leads to ../other; "
          "expected a folder within"),
     ],
 )  # fmt: skip
 def test_modules_of_sentence_transformers(copy, modules, sentence):
     folder = copy("encoder")
-    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "modules.json").write_text(modules)
     assert refusal(folder) == sentence
 
 

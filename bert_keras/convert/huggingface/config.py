@@ -60,10 +60,12 @@ FIXED = {
     "pruned_heads": {},
     "quantization_config": None,
 }
-# What concerns training alone and has no place here.
+SINGLE = "single_label_classification"
+PROBLEMS = ("regression", SINGLE, "multi_label_classification")
+# What training does otherwise here; the second is kept, for it tells what a logit stands for.
 OTHERWISE = {
     "classifier_dropout": "config.json drops {} before the head; here that is dropout_rate of the "
-    "model, hidden_dropout_rate unless given",
+    "model, hidden_dropout_rate unless given; a config.json written has null",
     "problem_type": "config.json says problem_type {}; the loss here is of one label of several",
 }
 # The others that folders in use have; transformers does not read them for BERT's numbers.
@@ -133,7 +135,11 @@ def read_architecture(
     if values.get("auto_map"):
         fault = f"{CONFIG} has an auto_map, a model's code in the folder, which is never run"
         notes.append(left_if_named("auto_map", fault, ignore=ignore))
-    notes += [text.format(values[name]) for name, text in OTHERWISE.items() if values.get(name)]
+    notes += [
+        text.format(values[name])
+        for name, text in OTHERWISE.items()
+        if values.get(name) not in (None, SINGLE)
+    ]
     if others := [name for name in values if name not in KNOWN]:
         notes.append(f"{CONFIG} also has {', '.join(others)}, unknown to BERT: passed over")
     classes = values.get("architectures") or [""]
@@ -148,11 +154,17 @@ def read_labels(values: Mapping[str, Any], count: int) -> tuple[tuple[str, ...],
     """The names of `count` labels in the order of the logits, none where config.json has none; and
     notes.
     """
-    named, told = values.get("id2label") or {}, values.get("num_labels", count)
+    told = values.get("num_labels", count)
+    named, back = (values.get(name) or {} for name in ("id2label", "label2id"))
     try:
-        by_number = {int(number): str(label) for number, label in named.items()}
+        by_number = {int(number): label for number, label in named.items()}
+        back = {str(label): str(number) for label, number in back.items()}
     except (AttributeError, ValueError) as error:
-        raise InputError(f"{CONFIG}: id2label is not of numbers to labels ({error})") from error
+        raise InputError(
+            f"{CONFIG}: id2label or label2id is not of numbers and labels ({error})"
+        ) from error
+    if odd := [label for label in by_number.values() if not isinstance(label, (str, int, float))]:
+        raise InputError(f"{CONFIG}: id2label has {json.dumps(odd[0])}; expected a label's name")
     numbers = sorted(by_number)
     if numbers != list(range(len(numbers))):
         given = ", ".join(map(str, numbers))
@@ -160,11 +172,17 @@ def read_labels(values: Mapping[str, Any], count: int) -> tuple[tuple[str, ...],
     if told != count or len(numbers) not in (0, count):
         says = f"id2label of {len(numbers)}" if numbers else f"num_labels {told}"
         raise InputError(f"{CONFIG} says {says}, classifier.weight is of {count} labels")
-    labels = tuple(by_number[number] for number in numbers)
-    back = {str(label): str(number) for label, number in (values.get("label2id") or {}).items()}
+    labels = tuple(str(by_number[number]) for number in numbers)
     if labels and back and back != {label: str(number) for number, label in enumerate(labels)}:
         return labels, (f"label2id and id2label of {CONFIG} differ; the second counts",)
     return labels, ()
+
+
+def read_problem_type(values: Mapping[str, Any]) -> str:
+    given = values.get("problem_type") or ""
+    if given not in ("", *PROBLEMS):
+        raise InputError(f"{CONFIG}: problem_type is {given!r}; known are {', '.join(PROBLEMS)}")
+    return given
 
 
 def read_own(values: Mapping[str, Any], model: str) -> dict[str, Any]:
@@ -197,5 +215,7 @@ def write_config(card: ModelCard, folder: Path, *, pad_id: int, has_text: bool) 
     if card.labels:
         values["id2label"] = {str(number): label for number, label in enumerate(card.labels)}
         values["label2id"] = {label: number for number, label in enumerate(card.labels)}
+    if card.problem_type:
+        values["problem_type"] = card.problem_type
     text = json.dumps(values | {OURS_KEY: own}, indent=2, ensure_ascii=False)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")

@@ -20,6 +20,7 @@ from bert_keras.convert.huggingface.config import (
     read_config,
     read_labels,
     read_own,
+    read_problem_type,
     read_values,
     write_config,
 )
@@ -36,9 +37,10 @@ from bert_keras.convert.state_card import WITHOUT_POOLED
 from bert_keras.errors import InputError
 
 MODULES = "modules.json"
+NEXT = "cls.seq_relationship."
 # What the weights tell of their model, how one begins; the first that is there counts.
 HEADS = {
-    "cls.seq_relationship.": "BertPretrainer",
+    NEXT: "BertPretrainer",
     "cls.predictions.": "BertMaskedLM",
     "qa_outputs.": "BertQuestionAnswering",
 }
@@ -82,13 +84,15 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         max_length=min(length, config.max_positions),
         text_columns=tuple(own.get("text_columns", ())),
         labels=labels,
+        problem_type=read_problem_type(values) if model == "BertClassifier" else "",
     )
-    tensors, _ = translated(weights, card=card, column=HUGGING_FACE)
+    heads = [name for name in weights if "architectures" in ignore and name.startswith(NEXT)]
+    tensors, heads = translated(weights, card=card, column=HUGGING_FACE, ignore=heads)
     return Checkpoint(
         card=card,
         tensors=tensors,
         vocabulary=fitting(text.vocabulary, card, pad_vocabulary=pad_vocabulary),
-        left_over=left_over,
+        left_over=(*left_over, *heads),
         notes=(*folder_notes, *config_notes, *label_notes, *weight_notes, *text.notes),
     )
 
@@ -101,7 +105,7 @@ def _encoder_folder(path: Path) -> tuple[Path, tuple[str, ...]]:
         modules = json.loads((path / MODULES).read_text(encoding="utf-8"))
         places = {module["type"].split(".")[-1]: module["path"] for module in modules}
         place = PurePosixPath(places.pop("Transformer"))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{path / MODULES} names no Transformer; expected what sentence-transformers writes"
         ) from error
@@ -123,8 +127,10 @@ def _model(weights: Mapping[str, StoredTensor], named: str) -> str:
             f"{CLASSIFIER[0]} may be of {classes}; write into {CONFIG} which it is: "
             f'"architectures": ["{CLASSES[CLASSIFIERS[0]]}"]'
         )
-    heads = (m for start, m in HEADS.items() if any(name.startswith(start) for name in weights))
-    return next(heads, "BertEncoder")
+    heads = [m for start, m in HEADS.items() if any(name.startswith(start) for name in weights)]
+    if heads == ["BertPretrainer"] != [named]:  # BertForNextSentencePrediction, unknown here
+        heads = []
+    return next(iter(heads), "BertEncoder")
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 vocab.txt               one piece a line
 tokenizer.json          the same and all rules, as the library `tokenizers` saves them
 tokenizer_config.json   which class reads them, letter case, length
+sentence_bert_config.json   of sentence-transformers: its length, which counts first
 """
 
 import json
@@ -24,7 +25,7 @@ from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
 VOCABULARY, WHOLE, SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
-ADDED = "added_tokens.json"
+ADDED, SENTENCES = "added_tokens.json", "sentence_bert_config.json"
 CLASSES = ("BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
 THEIR_WORD_CHARACTERS = 100  # of BertTokenizer in transformers
 SPECIAL_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
@@ -63,7 +64,7 @@ def _read(folder: Path, tokenizer_class: str | None, ignore: Collection[str]) ->
     whole = json_object(folder / WHOLE) if (folder / WHOLE).is_file() else {}
     vocabulary = _vocabulary(folder, whole)
     if vocabulary is None:
-        return TextRules(None, True, _length(settings), ())
+        return TextRules(None, True, _length(folder, settings), ())
     notes = [
         left_if_named(name, fault, ignore=ignore)
         for name, fault in (
@@ -74,12 +75,12 @@ def _read(folder: Path, tokenizer_class: str | None, ignore: Collection[str]) ->
     ]
     lowercase, case_notes = _lowercase(settings, whole, vocabulary, ignore)
     limit = whole.get("model", {}).get("max_input_chars_per_word", THEIR_WORD_CHARACTERS)
-    if limit != MAX_WORD_CHARACTERS:
+    if limit not in (THEIR_WORD_CHARACTERS, MAX_WORD_CHARACTERS):
         notes.append(
-            f"transformers' tokenizer takes words of more than {limit} characters for [UNK], this "
-            f"one those of more than {MAX_WORD_CHARACTERS}"
+            f"{WHOLE} takes words of more than {limit} characters for [UNK], this tokenizer those "
+            f"of more than {MAX_WORD_CHARACTERS}"
         )
-    return TextRules(vocabulary, lowercase, _length(settings), (*notes, *case_notes))
+    return TextRules(vocabulary, lowercase, _length(folder, settings), (*notes, *case_notes))
 
 
 def _vocabulary(folder: Path, whole: Mapping[str, Any]) -> Vocabulary | None:
@@ -193,9 +194,11 @@ def _lowercase(
     return lowercase, notes
 
 
-def _length(settings: Mapping[str, Any]) -> int | None:
-    length = settings.get("model_max_length")
-    return length if isinstance(length, int) and length >= 3 else None  # [CLS], a piece, [SEP]
+def _length(folder: Path, settings: Mapping[str, Any]) -> int | None:
+    sentences = json_object(folder / SENTENCES) if (folder / SENTENCES).is_file() else {}
+    given = (sentences.get("max_seq_length"), settings.get("model_max_length"))
+    lengths = (n for n in given if isinstance(n, int) and n >= 3)  # [CLS], a piece, [SEP]
+    return next(lengths, None)
 
 
 def write_tokenizer(card: ModelCard, vocabulary: Vocabulary, folder: Path) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ READERS = {
     "pytorch_model.bin": torch_file.stored_tensors,
 }
 INDEX = ".index.json"
+POINTER = b"version https://git-lfs"  # what a clone without Git LFS has in the file's place
 OF_OTHERS = {
     "tf_model.h5": "TensorFlow",
     "flax_model.msgpack": "Flax",
@@ -44,7 +45,8 @@ def read_weights(
     Tied duplicates and counting buffers, checked to say nothing new, are not among the arrays.
     """
     found, left_over = {}, []
-    for name, tensor in _stored(folder).items():
+    stored, notes = _stored(folder)
+    for name, tensor in stored.items():
         if name in ignore or modern(name) in ignore:
             left_over.append(name)
         elif modern(name) in found:
@@ -55,7 +57,7 @@ def read_weights(
             found[modern(name)] = tensor
     _drop_buffers(found)
     _drop_duplicates(found)
-    return found, tuple(left_over), _widths(found)
+    return found, tuple(left_over), (*notes, *_widths(found))
 
 
 def modern(name: str) -> str:
@@ -68,12 +70,14 @@ def modern(name: str) -> str:
     return name.removeprefix(PREFIX)
 
 
-def _stored(folder: Path) -> dict[str, TypedTensor]:
-    for name, read in READERS.items():
-        if (folder / name).is_file():
-            return read(folder / name)
-        if (folder / f"{name}{INDEX}").is_file():
-            return _shards(folder / f"{name}{INDEX}", read)
+def _stored(folder: Path) -> tuple[dict[str, TypedTensor], tuple[str, ...]]:
+    files = [file for name in READERS for file in (name, f"{name}{INDEX}")]
+    taken, *others = [file for file in files if (folder / file).is_file()] or [""]
+    if taken:
+        notes = (f"the weights are of {taken}, not of {', '.join(others)}",) if others else ()
+        read = READERS[taken.removesuffix(INDEX)]
+        whole = _whole if taken in READERS else _shards
+        return whole(folder / taken, read), notes
     for name, framework in OF_OTHERS.items():
         if (folder / name).is_file():
             raise InputError(
@@ -81,6 +85,15 @@ def _stored(folder: Path) -> dict[str, TypedTensor]:
                 f"transformers 4 and save it again: that writes {SAFETENSORS}"
             )
     raise InputError(f"{folder} has no weights; expected {SAFETENSORS} beside config.json")
+
+
+def _whole(path: Path, read) -> dict[str, TypedTensor]:
+    with path.open("rb") as file:
+        if file.read(len(POINTER)) == POINTER:
+            raise InputError(
+                f"{path} is a Git LFS pointer, not the weights: fetch them with git lfs pull"
+            )
+    return read(path)
 
 
 def _shards(index: Path, read) -> dict[str, TypedTensor]:
@@ -94,7 +107,7 @@ def _shards(index: Path, read) -> dict[str, TypedTensor]:
         raise InputError(
             f"{index.parent} lacks {', '.join(missing)} of {index.name}; copy all shards"
         )
-    shards = {file: read(index.parent / file) for file in files}
+    shards = {file: _whole(index.parent / file, read) for file in files}
     if absent := [name for name, file in places.items() if name not in shards[file]]:
         raise InputError(
             f"{index.parent / places[absent[0]]} does not hold {', '.join(absent)}, which "
