@@ -1,5 +1,8 @@
 """What tests of formats share: a small vocabulary, a card and random weights for each model."""
 
+import contextlib
+import resource
+
 import numpy as np
 import pytest
 
@@ -31,6 +34,22 @@ def checkpoint():
         return Checkpoint(card=card, tensors=stored(arrays), vocabulary=vocabulary)
 
     return make
+
+
+@pytest.fixture
+def file_size_limit():
+    """A maker of blocks in which no file can grow beyond some bytes, as on a disk that is full."""
+
+    @contextlib.contextmanager
+    def limit(num_bytes: int):
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    return limit
 
 
 def stored(arrays):

@@ -1,6 +1,7 @@
 """Google's checkpoints there and back: the fixtures, the shared ones, all models of ours."""
 
 import dataclasses
+import errno
 import json
 import os
 import subprocess
@@ -76,6 +77,14 @@ def test_what_their_readers_do_otherwise_is_told(checkpoint, tmp_path):
             checkpoint("BertEncoder", activation="silu"), tmp_path / "silu", format="google"
         )
     assert not (tmp_path / "silu").exists()
+
+
+def test_a_limit_on_the_size_of_a_file_is_one_sentence(file_size_limit, tmp_path):
+    given = open_checkpoint(FIXTURES / "pretraining")
+    with file_size_limit(4096), pytest.raises(OSError, match="File too large") as error:
+        write_checkpoint(given, tmp_path / "out", format="google")
+    assert (error.value.errno, error.value.filename) == (errno.EFBIG, str(tmp_path / "out"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_saver_restores_what_is_written(tmp_path):

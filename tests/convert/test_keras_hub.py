@@ -1,6 +1,7 @@
 """KerasHub's presets, without keras_hub: it made those of fixtures/keras_hub, and answered."""
 
 import dataclasses
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -104,6 +105,27 @@ def test_a_task_without_weights_is_told(copy):
     assert checkpoint.card.model == "BertEncoder"
     note = "task.json is of a BertMaskedLM without weights of its own: it stays behind"
     assert note in checkpoint.notes
+
+
+@pytest.mark.parametrize("name", ["model.weights.h5", "task.weights.h5"])
+def test_a_pointer_of_git_lfs(copy, name):
+    text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    (copy / name).write_text(text)
+    assert f"{copy / name} is a Git LFS pointer, not the weights: fetch" in refusal(copy)
+
+
+def test_labels_without_the_weights_of_their_head(checkpoint, tmp_path):
+    write_checkpoint(checkpoint("BertClassifier"), tmp_path / "new", format="keras-hub")
+    (tmp_path / "new" / "task.weights.h5").unlink()
+    assert f"{tmp_path / 'new' / 'task.weights.h5'} is missing" in refusal(tmp_path / "new")
+    (tmp_path / "new" / "metadata.json").unlink()
+    assert open_checkpoint(tmp_path / "new").card.model == "BertEncoder"
+
+
+def test_a_folder_of_hugging_face_with_their_weights_beside(checkpoint, copy, tmp_path):
+    write_checkpoint(checkpoint("BertEncoder"), tmp_path / "new", format="huggingface")
+    shutil.copy(copy / "model.weights.h5", tmp_path / "new")
+    assert open_checkpoint(tmp_path / "new").card.config.vocab_size == 20
 
 
 def test_what_ends_in_probabilities_is_told(classifier):
@@ -218,6 +240,14 @@ def test_ours_comes_back_byte_for_byte(checkpoint, tmp_path, model, changes):
         assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "ours" / name).read_bytes()
 
 
+def test_a_limit_on_the_size_of_a_file_is_one_sentence(checkpoint, file_size_limit, tmp_path):
+    given = checkpoint("BertClassifier")
+    with file_size_limit(4096), pytest.raises(OSError, match="File too large") as error:
+        write_checkpoint(given, tmp_path / "new", format="keras-hub")
+    assert (error.value.errno, error.value.filename) == (errno.EFBIG, str(tmp_path / "new"))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_same_model_is_written_in_the_same_bytes(checkpoint, tmp_path):
     for name in ("one", "two"):
         write_checkpoint(checkpoint("BertClassifier"), tmp_path / name, format="keras-hub")
@@ -247,7 +277,8 @@ def test_what_readers_will_do_otherwise(checkpoint, tmp_path):
     ("model", "changes", "said"),
     [
         ("BertPretrainer", {}, "no place for a BertPretrainer, only for BertEncoder, BertMaskedLM"),
-        ("BertQuestionAnswering", {}, "no place for a BertQuestionAnswering"),
+        ("BertPretrainer", {}, "bert-keras convert --model BertMaskedLM)"),
+        ("BertQuestionAnswering", {}, "bert-keras convert --model BertEncoder)"),
         ("BertTokenClassifier", {}, "no place for a BertTokenClassifier"),
         ("BertMultipleChoice", {}, "no place for a BertMultipleChoice"),
         ("BertMaskedLM", {"has_pooler": False}, 'has_pooler=True, new=("pooler",)), or write'),
@@ -339,7 +370,10 @@ def test_files_of_another_kind(classifier, name, changes, said):
     assert said in refusal(classifier)
 
 
-@pytest.mark.parametrize("ours", [3, {"labels": 3}, {"max_length": "9"}, {"colour": "blue"}])
+@pytest.mark.parametrize(
+    "ours",
+    [3, {"labels": 3}, {"labels": [3]}, {"max_length": "9"}, {"lowercase": 1}, {"colour": "blue"}],
+)
 def test_our_key_as_nobody_wrote_it(copy, ours):
     (copy / "metadata.json").write_text(json.dumps({"bert_keras": ours}))
     assert "bert_keras is not what bert-keras wrote; remove that key" in refusal(copy)

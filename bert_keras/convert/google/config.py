@@ -11,10 +11,11 @@ from typing import Any
 
 from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
+from bert_keras.convert.own_key import OURS_KEY, TEXTS, checked
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 
-CONFIG, OURS_KEY = "bert_config.json", "bert_keras"
+CONFIG = "bert_config.json"
 # Google's names, ours. Source: BertConfig in modeling.py of google-research/bert.
 NUMBERS = {
     "attention_probs_dropout_prob": "attention_dropout_rate",
@@ -32,6 +33,7 @@ OPTIONAL = ("attention_probs_dropout_prob", "hidden_dropout_prob", "initializer_
 # modeling.py computes "gelu" by tanh.
 ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
 LAYER_NORM_EPSILON = 1e-12  # tf.contrib.layers.layer_norm, which modeling.py calls
+CHANGED = ("activation", "layer_norm_epsilon")  # where ours are not Google's
 # In the files of the Chinese and multilingual models; modeling.py reads none of them.
 WITHOUT_EFFECT = (
     "directionality",
@@ -53,7 +55,7 @@ def read_config(path: Path, *, ignore: Collection[str]) -> tuple[BertConfig, dic
             f"{path} is missing: it says what the weights were trained with; put it beside them"
         )
     values = json_object(path)
-    ours = values.pop(OURS_KEY, {})
+    ours = checked(values.pop(OURS_KEY, {}), path, fields=CHANGED)
     required = (*(name for name in NUMBERS if name not in OPTIONAL), "hidden_act")
     if missing := [name for name in required if name not in values]:
         raise InputError(f"{path} lacks {', '.join(missing)}; complete it")
@@ -64,24 +66,19 @@ def read_config(path: Path, *, ignore: Collection[str]) -> tuple[BertConfig, dic
             f"nothing, name it to leave it: ignore=({unknown[0]!r},), or --ignore {unknown[0]}"
         )
     activation = values["hidden_act"]
-    if activation not in ACTIVATIONS:
+    if activation not in [*ACTIVATIONS]:  # JSON may hold what has no hash
         raise InputError(
             f"{path}: hidden_act is {activation!r}; expected one of {', '.join(ACTIVATIONS)}"
         )
     try:
         config = BertConfig(
             **{name: values[theirs] for theirs, name in NUMBERS.items() if theirs in values},
-            activation=ours.pop("activation", ACTIVATIONS[activation]),
-            layer_norm_epsilon=ours.pop("layer_norm_epsilon", LAYER_NORM_EPSILON),
+            activation=ours.get("activation", ACTIVATIONS[activation]),
+            layer_norm_epsilon=ours.get("layer_norm_epsilon", LAYER_NORM_EPSILON),
         )
-        sequences = {name: tuple(ours.pop(name, ())) for name in ("text_columns", "labels")}
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    except (TypeError, AttributeError) as error:
-        raise InputError(f"{path}: {OURS_KEY} is not what bert-keras wrote ({error})") from error
-    if unknown := sorted(set(ours) - {"lowercase", "max_length"}):
-        raise InputError(f"{path}: {OURS_KEY} has {', '.join(unknown)}, unknown here")
-    return config, ours | sequences
+    return config, ours | {name: tuple(ours.get(name, ())) for name in TEXTS}
 
 
 def write_config(card: ModelCard, path: Path) -> tuple[str, ...]:
@@ -93,7 +90,7 @@ def write_config(card: ModelCard, path: Path) -> tuple[str, ...]:
             f"Google's BERT has no activation {config.activation}; write another format"
         )
     ours = {name: getattr(card, name) for name in ("lowercase", "max_length")}
-    ours |= {name: list(getattr(card, name)) for name in ("text_columns", "labels")}
+    ours |= {name: list(getattr(card, name)) for name in TEXTS}
     if config.activation == "gelu":
         ours["activation"] = config.activation
         notes.append(

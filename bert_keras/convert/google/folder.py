@@ -40,10 +40,11 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
     """`ignore` names variables and fields of bert_config.json that may be left over; of
-    "global_step" with the whole training state.
+    them "global_step" stands for the whole training state.
     """
     prefix = checkpoint_prefix(path)
     floats, others = stored_variables(prefix)
+    step = others.pop(STEP, None)
     slots = {name: floats.pop(name) for name in [*floats] if name.endswith((MOMENTUM, VELOCITY))}
     tensors = {name: tensor for name, tensor in floats.items() if name not in ignore}
     config, told = read_config(prefix.with_name(CONFIG), ignore=ignore)
@@ -64,16 +65,16 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         text_columns=told["text_columns"],
         labels=labels,
     )
-    integers = {name: tensor for name, tensor in others.items() if name not in {STEP, *ignore}}
+    integers = {name: tensor for name, tensor in others.items() if name not in ignore}
     found, _ = translated({**tensors, **integers}, card=card, column=GOOGLE)
-    state = None if STEP in ignore else _state(slots, others.get(STEP), card)
-    left = [name for name in (*floats, *others) if name in ignore]
+    state = None if STEP in ignore else _state(slots, step, card)
+    there = (*floats, *others, *((STEP,) if slots or step else ()))
     return Checkpoint(
         card=card,
         tensors=found,
         vocabulary=fitting(vocabulary, card, pad_vocabulary=pad_vocabulary),
         state=state,
-        left_over=(*left, *(slots if STEP in ignore else ())),
+        left_over=tuple(name for name in there if name in ignore),
     )
 
 

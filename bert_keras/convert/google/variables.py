@@ -3,7 +3,13 @@
 PREFIX.index holds names, shapes and places, PREFIX.data-00000-of-00001 the values.
 """
 
+import contextlib
+import errno
 import glob
+import os
+import re
+import tempfile
+import weakref
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -12,6 +18,7 @@ from threading import Lock
 import numpy as np
 
 from bert_keras.convert.checkpoint import StoredTensor
+from bert_keras.convert.lfs_pointer import refuse_pointer
 from bert_keras.convert.memory import tensor
 from bert_keras.errors import InputError
 from bert_keras.storage import tensorflow_writes
@@ -38,10 +45,10 @@ def checkpoint_prefix(path: Path) -> Path:
 
 
 def _newest(folder: Path) -> str:
-    import tensorflow as tf
-
-    state = tf.train.get_checkpoint_state(str(folder)) if (folder / PATHS).is_file() else None
-    return Path(state.model_checkpoint_path).name if state else ""
+    """Read as text: TensorFlow prints a warning where it cannot parse the file."""
+    text = (folder / PATHS).read_text("utf-8", "replace") if (folder / PATHS).is_file() else ""
+    named = re.search('^model_checkpoint_path: *"(.+)"', text, re.MULTILINE)
+    return Path(named[1]).name if named else ""
 
 
 def stored_variables(prefix: Path) -> tuple[dict[str, StoredTensor], dict[str, StoredTensor]]:
@@ -52,8 +59,9 @@ def stored_variables(prefix: Path) -> tuple[dict[str, StoredTensor], dict[str, S
     import tensorflow as tf
 
     try:
-        reader = tf.train.load_checkpoint(str(prefix))
+        reader = _reader(prefix)
     except (tf.errors.OpError, ValueError) as error:
+        refuse_pointer(Path(f"{prefix}.index"))
         raise InputError(f"{prefix}.index is no checkpoint's ({_told(error)})") from error
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     if OBJECTS in shapes:
@@ -82,6 +90,23 @@ def stored_variables(prefix: Path) -> tuple[dict[str, StoredTensor], dict[str, S
     return floats, {name: stored(name) for name in sorted(shapes) if name not in floats}
 
 
+def _reader(prefix: Path):
+    """TensorFlow looks for the index by a pattern: where the path would be one that does not match
+    itself, the reader gets links to the files, which go when it goes.
+    """
+    import tensorflow as tf
+
+    if not set("[\\") & set(str(prefix)):
+        return tf.train.load_checkpoint(str(prefix))
+    with contextlib.ExitStack() as stack:
+        links = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for file in prefix.parent.glob(f"{glob.escape(prefix.name)}.*"):
+            (links / f"linked{file.name.removeprefix(prefix.name)}").symlink_to(file.resolve())
+        reader = tf.train.load_checkpoint(str(links / "linked"))
+        weakref.finalize(reader, stack.pop_all().close)
+    return reader
+
+
 def _check_data(prefix: Path, num_bytes: int) -> None:
     shards = sorted(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-?????-of-?????"))
     count = int(shards[0].name[-5:]) if shards else 1
@@ -94,6 +119,8 @@ def _check_data(prefix: Path, num_bytes: int) -> None:
             )
     held = sum(shard.stat().st_size for shard in shards)
     if held < num_bytes:
+        for shard in shards:
+            refuse_pointer(shard)
         raise InputError(
             f"{shards[-1]} is cut off: {held:,} bytes, expected {num_bytes:,}; copy it anew"
         )
@@ -112,19 +139,22 @@ def write_variables(
     import tensorflow as tf
 
     names = sorted([*variables, *integers])  # a Saver's order
-    with tensorflow_writes(prefix.parent), tf.device("CPU"):
-        tensors = [
-            tf.constant(integers[name], tf.int64)
-            if name in integers
-            else tensor(variables[name].read())
-            for name in names
-        ]
-        tf.raw_ops.SaveV2(
-            prefix=str(prefix),
-            tensor_names=names,
-            shape_and_slices=[""] * len(names),
-            tensors=tensors,
-        )
+    try:
+        with tensorflow_writes(prefix.parent), tf.device("CPU"):
+            tensors = [
+                tf.constant(integers[name], tf.int64)
+                if name in integers
+                else tensor(variables[name].read())
+                for name in names
+            ]
+            tf.raw_ops.SaveV2(
+                prefix=str(prefix),
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=tensors,
+            )
+    except tf.errors.OutOfRangeError as error:  # a limit on the size of a file
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(prefix.parent)) from error
     named = "".join(
         f'{field}: "{prefix.name}"\n'
         for field in ("model_checkpoint_path", "all_model_checkpoint_paths")

@@ -12,12 +12,12 @@ from typing import Any
 
 from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
+from bert_keras.convert.own_key import CARD, OURS_KEY, checked
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 
 CONFIG, TASK, METADATA = "config.json", "task.json", "metadata.json"
 TOKENIZER, PREPROCESSOR = "tokenizer.json", "preprocessor.json"
-OURS_KEY = "bert_keras"
 # KerasHub's names, ours. Source: BertBackbone of keras_hub 0.32, as everything below.
 NUMBERS = {
     "vocabulary_size": "vocab_size",
@@ -39,8 +39,6 @@ TASKS = {
     "BertClassifier": "BertTextClassifier",
 }
 FLOATS = ("float16", "float64", "bfloat16", "mixed_float16", "mixed_bfloat16")
-# Of a card, beside the fields of its config that FIXED or one rate of dropout leave no place for.
-CARD = {"lowercase": bool, "max_length": int, "text_columns": list, "labels": list}
 # What that does was measured on six trained layers, beside the largest state or logit.
 GELU = "KerasHub computes GELU by tanh, this model exactly: states differ by about 1e-3"
 LARGEST_EPSILON = 1e-5  # instead of 1e-12: 3e-4; 1e-3 would be 3e-2
@@ -59,12 +57,7 @@ def read_own(path: Path) -> dict[str, Any]:
     if not (path / METADATA).is_file():
         return {}
     own = json_object(path / METADATA).get(OURS_KEY, {})
-    known = isinstance(own, dict) and set(own) <= {*CARD, *FIXED, "attention_dropout_rate"}
-    if not known or any(type(own.get(name, kind())) is not kind for name, kind in CARD.items()):
-        raise InputError(
-            f"{path / METADATA}: {OURS_KEY} is not what bert-keras wrote; remove that key"
-        )
-    return own
+    return checked(own, path / METADATA, fields=(*FIXED, "attention_dropout_rate"))
 
 
 def read_config(
@@ -176,9 +169,10 @@ def _differences(card: ModelCard, *, has_text: bool) -> tuple[str, ...]:
     """Raises InputError where they are too great for any use."""
     config, notes = card.config, []
     if card.model not in TASKS:
+        part = "BertMaskedLM" if card.model == "BertPretrainer" else "BertEncoder"
         raise InputError(
-            f"KerasHub has no place for a {card.model}, only for {', '.join(TASKS)}; load it as "
-            "one of these first, or write another format"
+            f"KerasHub has no place for a {card.model}, only for {', '.join(TASKS)}; write its "
+            f"{part} alone (bert-keras convert --model {part}), or another format"
         )
     if not config.has_pooler:
         raise InputError(

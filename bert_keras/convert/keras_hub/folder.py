@@ -20,6 +20,7 @@ from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, fitting
 from bert_keras.convert.keras_hub import weights
 from bert_keras.convert.keras_hub.config import (
     CONFIG,
+    METADATA,
     read_config,
     read_own,
     read_task,
@@ -55,10 +56,10 @@ OPTIMIZER = {"optimizer/vars/0": np.int64(0), "optimizer/vars/1": np.float32(5e-
 
 
 def recognises(path: Path) -> bool:
-    if any((path / name).is_file() for name in (WEIGHTS, SHARDS)):
-        return True
-    config = path / CONFIG
-    return config.is_file() and '"registered_name"' in config.read_text("utf-8", "replace")
+    if not (path / CONFIG).is_file():
+        return any((path / name).is_file() for name in (WEIGHTS, SHARDS))
+    text = (path / CONFIG).read_text("utf-8", "replace")
+    return any(f'"{key}"' in text for key in ("registered_name", "class_name"))  # a Keras object's
 
 
 def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
@@ -71,6 +72,11 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     if (path / TASK_WEIGHTS).is_file():
         head = weights.stored_tensors(path / TASK_WEIGHTS)
     model = _model(head)
+    if own.get("labels") and model != "BertClassifier":
+        raise InputError(
+            f"{path / TASK_WEIGHTS} is missing or without the classifier that {METADATA} tells of; "
+            f"put it there, or remove {METADATA} to take the rest alone"
+        )
     num_labels, task_notes = read_task(path, model)
     lowercase, max_length, text_notes = read_text(path, own, config)
     vocabulary = None

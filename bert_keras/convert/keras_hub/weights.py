@@ -5,6 +5,7 @@ another file, are not followed.
 """
 
 import contextlib
+import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from bert_keras.convert.checkpoint import StoredTensor
+from bert_keras.convert.lfs_pointer import refuse_pointer
 from bert_keras.convert.memory import empty
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
@@ -32,9 +34,12 @@ def stored_tensors(path: Path) -> dict[str, StoredTensor]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
-    with h5py.File(path, "w") as file:
+    """All values are in memory at once: HDF5 itself crashes over a disk that is full."""
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
         for place, tensor in tensors.items():
             file[place] = tensor.read()
+    path.write_bytes(content.getbuffer())
 
 
 def _stored(path: Path, dataset: h5py.Dataset) -> StoredTensor:
@@ -60,4 +65,5 @@ def _opened(path: Path) -> Iterator[h5py.File]:
         with h5py.File(path) as file:
             yield file
     except OSError as error:
+        refuse_pointer(path)
         raise InputError(f"{path} is damaged ({error}); copy or write it anew") from error
