@@ -176,6 +176,7 @@ def measure(runs: dict, *, rounds: int) -> dict:
     times = {name: [] for name in runs}
     for turn in range(rounds + 2):
         for name, run in runs.items():
+            time.sleep(0.02)  # threads of the one before, PyTorch's above all, spin for a while
             start = time.perf_counter()
             run()
             if turn >= 2:
