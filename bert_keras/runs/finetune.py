@@ -1,4 +1,4 @@
-"""A model folder and labelled rows in, a fine-tuned classifier and its score out."""
+"""A checkpoint and labelled rows in, a fine-tuned classifier and its score out."""
 
 import dataclasses
 import os
@@ -8,11 +8,12 @@ import numpy as np
 
 from bert_keras.convert.card import ModelCard
 from bert_keras.convert.checkpoint import Checkpoint, part
-from bert_keras.convert.formats import open_text_checkpoint
 from bert_keras.encoder.pretrained import save_model
+from bert_keras.errors import InputError
 from bert_keras.models.classifier import BertClassifier
-from bert_keras.runs.outcome import claim_output, read_scores, write_scores
+from bert_keras.runs.outcome import claim_output, has_state, read_scores, write_scores
 from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.runs.starting_point import open_start
 from bert_keras.tasks.classification import ClassificationTask, labels_in, majority_accuracy
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.optimizer import BertAdamW
@@ -33,10 +34,11 @@ def finetune(
 
     Both files are tables (see `bert_keras.tasks.table`); one text column makes a sentence task, two
     a pair task. The labels are those of `train`. `pretrained` is a checkpoint of any format (see
-    bert_keras/convert); a classifier of the same labels goes on with its head. The same call
-    continues an interrupted run. Returns the scores: accuracy beside that of the majority label.
+    bert_keras/convert); a classifier of the same labels and text columns goes on with its head. The
+    same call continues an interrupted run. Returns the scores: accuracy beside that of the majority
+    label.
     """
-    checkpoint = open_text_checkpoint(pretrained)
+    checkpoint = open_start(pretrained)
     source, tokenizer = checkpoint.card, checkpoint.tokenizer
     card = ModelCard(
         model="BertClassifier",
@@ -54,6 +56,11 @@ def finetune(
     task = ClassificationTask(
         text_columns, label_column, card.labels, recipe.max_length, recipe.long_texts
     )
+    if len(text_columns) > source.config.num_segments:
+        raise InputError(
+            f"a pair needs 2 segments and the encoder of {pretrained} has "
+            f"{source.config.num_segments}; name one text column, or begin from another checkpoint"
+        )
     train_rows, dev_rows = task.read(train, tokenizer), task.read(dev, tokenizer)
     output = claim_output(
         output,
@@ -67,7 +74,7 @@ def finetune(
         return scores
 
     keras.utils.set_random_seed(recipe.seed)
-    if recipe.initial_weights == "pretrained":
+    if recipe.initial_weights == "pretrained" and not has_state(output):
         model = BertClassifier.from_checkpoint(
             checkpoint, card=card, source=pretrained, new=_new_parts(checkpoint, card)
         )
@@ -119,8 +126,11 @@ def finetune(
 
 
 def _new_parts(checkpoint: Checkpoint, card: ModelCard) -> set[str]:
-    """The head, but of a classifier of the same labels; the pooler where there is none yet."""
-    found = set(map(part, checkpoint.tensors))
-    if checkpoint.card.labels != card.labels:
+    """The head, but of a classifier of the same task; the pooler where there is none yet.
+
+    Labels alone do not tell a task: those of many are 0 and 1.
+    """
+    found, source = set(map(part, checkpoint.tensors)), checkpoint.card
+    if (source.labels, source.text_columns) != (card.labels, card.text_columns):
         found.discard("classification")
     return {"classification", "pooler"} - found

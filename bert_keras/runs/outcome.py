@@ -5,6 +5,8 @@ import json
 import os
 from pathlib import Path
 
+import tensorflow as tf
+
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object, whole_file
 
@@ -44,6 +46,11 @@ def read_scores(output: Path) -> dict | None:
     """The scores of a run that has ended; None where it has not."""
     path = output / SCORES
     return json_object(path) if path.is_file() else None
+
+
+def has_state(output: Path) -> bool:
+    """Whether a run was interrupted there: its own newest state is what it goes on from."""
+    return tf.train.latest_checkpoint(output / "checkpoints") is not None
 
 
 def _write(path: Path, values: dict) -> None:

@@ -26,7 +26,7 @@ from bert_keras.errors import InputError
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.presets import preset
 from bert_keras.progress import progress
-from bert_keras.runs.outcome import claim_output, read_scores, write_scores
+from bert_keras.runs.outcome import claim_output, has_state, read_scores, write_scores
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.starting_point import StartingPoint, starting_point
 from bert_keras.storage import json_object
@@ -64,25 +64,30 @@ def pretrain(
     files = record_files(records)
     held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
     schema = common_schema([*files, *held_out_files])
-    lowercase = _lowercase(records, vocabulary)
+    lowercase = _lowercase(records)
     masking = _masking(recipe, schema, vocabulary)
     dataset = partial(pretraining_dataset, masking=masking)
-    tokens_per_example = _look_at_records(files, vocabulary)
     begin, started = None, {}
     if start is not None:
-        begin = starting_point(start, recipe=recipe, vocabulary=vocabulary, schema=schema)
+        begin = starting_point(
+            start, recipe=recipe, vocabulary=vocabulary, schema=schema, lowercase=lowercase
+        )
         started = {"start": begin.path, "start_step": str(begin.step)}
+        lowercase = begin.checkpoint.card.lowercase
+    elif lowercase is None:
+        lowercase = seems_lowercase(vocabulary)
     card = ModelCard(
         model="BertPretrainer" if schema.has_labels else "BertMaskedLM",
         config=_config(recipe, vocabulary, schema) if begin is None else begin.config,
         lowercase=lowercase,
         max_length=schema.max_length,
     )
+    tokens_per_example = _look_at_records(files, card.config)
     output = claim_output(output, recipe=recipe, records=str(records.resolve()), **started)
     if (scores := read_scores(output)) is not None:
         return scores
 
-    model = _compiled_model(recipe, card, begin)
+    model = _compiled_model(recipe, card, begin, resumes=has_state(output))
     held_out = None
     if held_out_files:
         held_out = dataset(held_out_files, batch_size=recipe.batch_size, drop_remainder=False)
@@ -124,11 +129,12 @@ def _config(
 
 
 def _compiled_model(
-    recipe: PretrainRecipe, card: ModelCard, begin: StartingPoint | None
+    recipe: PretrainRecipe, card: ModelCard, begin: StartingPoint | None, *, resumes: bool
 ) -> BertPretrainer | BertMaskedLM:
+    """As the run begins; where it `resumes`, what its own state is put into."""
     keras.utils.set_random_seed(recipe.seed)
     Model = {cls.__name__: cls for cls in (BertPretrainer, BertMaskedLM)}[card.model]
-    if begin is None:
+    if begin is None or resumes:
         model = Model(card.config)
     else:
         model = Model.from_checkpoint(begin.checkpoint, card=card, source=begin.path, new=begin.new)
@@ -146,7 +152,9 @@ def _compiled_model(
         loss=pretraining_losses(outputs),
         weighted_metrics=pretraining_metrics(outputs),
     )
-    if begin is not None and begin.state is not None:
+    if begin is not None and resumes:
+        model.optimizer.iterations.assign(begin.step)  # where the run began
+    elif begin is not None and begin.state is not None:
         load_training_state(model, begin.state)
     return model
 
@@ -225,25 +233,32 @@ def _cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return log_total - np.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
 
 
-def _lowercase(records: Path, vocabulary: Vocabulary) -> bool:
-    """As the records' own manifest says; of foreign records, as their vocabulary seems to be."""
+def _lowercase(records: Path) -> bool | None:
+    """As the records' own manifest says; None of foreign records."""
     manifest = records / "manifest.json"
     if manifest.is_file():
         try:
             return json_object(manifest)["settings"]["lowercase"]
         except (KeyError, TypeError) as error:
             raise InputError(f"{manifest} is not what bert-tfrecords build wrote") from error
-    return seems_lowercase(vocabulary)
+    return None
 
 
-def _look_at_records(files: list[str], vocabulary: Vocabulary) -> float:
-    """Mean count of real tokens in the first thousand records, whose ids must be pieces."""
+def _look_at_records(files: list[str], config: BertConfig) -> float:
+    """Mean count of real tokens in the first thousand records, whose ids and segments must be ones
+    of the encoder."""
     # Batches that end read all files once, to count: a truncated one shows before training.
     features = next(iter(feature_batches(files, batch_size=1000, drop_remainder=False)))
     largest = int(features["input_ids"].numpy().max())
-    if largest >= len(vocabulary):
+    if largest >= config.vocab_size:
         raise InputError(
-            f"{files[0]} holds the id {largest}, but vocab.txt beside it has {len(vocabulary)} "
+            f"{files[0]} holds the id {largest}, but vocab.txt beside it has {config.vocab_size} "
             "pieces; put the vocabulary there that the records were written with"
+        )
+    if features["segment_ids"].numpy().max() >= config.num_segments:
+        raise InputError(
+            f"{files[0]} holds pairs, which need 2 segments, and the encoder to begin from has "
+            f"{config.num_segments}; begin from another, or write records without pairs: "
+            "bert-tfrecords build --objective full-sentences"
         )
     return float(features["input_mask"].numpy().sum(axis=1).mean())

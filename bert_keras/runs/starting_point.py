@@ -1,4 +1,4 @@
-"""A checkpoint of any format in, what a pretraining goes on from out."""
+"""A checkpoint of any format in, what a run goes on from out."""
 
 import dataclasses
 import os
@@ -30,14 +30,30 @@ class StartingPoint:
         return self.state.step if self.state else 0
 
     def __str__(self) -> str:
-        """The row for a load report's table."""
-        found = self.checkpoint.state
+        """The rows for a load report's table."""
+        found, config = self.checkpoint.state, self.config
         told = "step 0: the checkpoint has no training state"
         if self.state:
             told = f"step {self.step:,}, with Adam's averages"
         elif found:
             told = f"step 0: that of the checkpoint, {found.step:,}, knows no {', '.join(self.new)}"
-        return f"{'training':<12}{told}"
+        size = f"{config.num_layers} layers, hidden size {config.hidden_size}"
+        return f"{'size':<12}the checkpoint's, not the recipe's: {size}\n{'training':<12}{told}"
+
+
+def open_start(path: str | os.PathLike) -> Checkpoint:
+    """As `open_text_checkpoint`; what it says of options that no run takes names the verb that
+    does.
+    """
+    try:
+        return open_text_checkpoint(path)
+    except InputError as error:
+        if not any(option in str(error) for option in ("--ignore", "--pad-vocabulary")):
+            raise
+        raise InputError(
+            f"{error}; first run bert-keras convert {path} NEW_FOLDER with that option, then begin "
+            "from NEW_FOLDER"
+        ) from error
 
 
 def starting_point(
@@ -46,14 +62,23 @@ def starting_point(
     recipe: PretrainRecipe,
     vocabulary: Vocabulary,
     schema: PretrainingSchema,
+    lowercase: bool | None,
 ) -> StartingPoint:
     """Its config is the checkpoint's with the dropout rates of the recipe.
 
-    Raises InputError where the checkpoint is not of `vocabulary`, that of the records, or too short
-    for them, or has trained as long as the recipe says, and as `open_checkpoint` does.
+    Raises InputError where the checkpoint is not of the `vocabulary` and the casing (None: not
+    known) of the records, or too short for them, or has trained as long as the recipe says, and as
+    `open_start` does.
     """
-    checkpoint, has_labels = open_text_checkpoint(path), schema.has_labels
+    checkpoint, has_labels = open_start(path), schema.has_labels
     _refuse_other_vocabulary(path, checkpoint.vocabulary, vocabulary)
+    if lowercase not in (None, checkpoint.card.lowercase):
+        theirs, ours, option = ("lower case", "cased", "with")
+        if not lowercase:
+            theirs, ours, option = ("cased", "lower case", "without")
+        raise InputError(
+            f"the records are {theirs} and {path} is {ours}; write the records {option} --cased"
+        )
     positions = checkpoint.card.config.max_positions
     if schema.max_length > positions:
         raise InputError(

@@ -70,13 +70,15 @@ def write_records(folder, *, count: int = 40, labels: bool = True):
     return folder
 
 
-def checkpoint_of(model: str, *, step: int = 0, labels=(), max_positions: int = 16) -> Checkpoint:
+def checkpoint_of(
+    model: str, *, step: int = 0, labels=(), max_positions: int = 16, lowercase=True, num_segments=2
+) -> Checkpoint:
     """Random weights and, where a step is given, a random training state."""
-    sizes = {**SIZES, "max_positions": max_positions}
+    sizes = {**SIZES, "max_positions": max_positions, "num_segments": num_segments}
     card = ModelCard(
         model=model,
         config=BertConfig(vocab_size=len(VOCABULARY), num_layers=1, **sizes),
-        lowercase=True,
+        lowercase=lowercase,
         max_length=max_positions,
         labels=labels,
     )
@@ -122,6 +124,7 @@ def test_a_run_goes_on_at_the_step_of_its_start(records, start, tmp_path, capsys
         "loaded      encoder (21), pooler (2), masked_lm (5), next_sentence (2)",
         "new         none",
         "left over   none",
+        "size        the checkpoint's, not the recipe's: 1 layers, hidden size 16",
         "training    step 3, with Adam's averages",
     ]
     logged = read_curves(tmp_path / "run" / "logs")["train"]
@@ -151,7 +154,9 @@ def test_it_equals_the_steps_taken_by_hand(records, start, tmp_path):
         np.testing.assert_allclose(trained[name], weight, rtol=0, atol=1e-6, err_msg=name)
 
 
-def test_a_run_that_was_killed_continues_from_its_own_state(records, start, tmp_path, monkeypatch):
+def test_a_run_that_was_killed_continues_from_its_own_state(
+    records, start, tmp_path, monkeypatch, capsys
+):
     pretrain(RECIPE, records=records, output=tmp_path / "whole", start=start)
 
     def kill(self, epoch, logs=None):
@@ -163,7 +168,9 @@ def test_a_run_that_was_killed_continues_from_its_own_state(records, start, tmp_
         with pytest.raises(KeyboardInterrupt):
             pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
     assert (tmp_path / "run" / "checkpoints" / "step-7.index").is_file()
+    assert "training    step 3" in capsys.readouterr().out
     pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
+    assert capsys.readouterr().out == ""
     whole, resumed = (weights(tmp_path / name / "model") for name in ("whole", "run"))
     for name, array in whole.items():
         np.testing.assert_array_equal(resumed[name], array, name)
@@ -202,7 +209,8 @@ def test_heads_that_the_start_lacks_are_fresh(records, tmp_path, capsys, model, 
     pretrain(short, records=records, output=tmp_path / "run", start=start)
     names = ("loaded", "new", "left over", "training")
     expected = [f"{name:<12}{row}" for name, row in zip(names, told, strict=True)]
-    assert capsys.readouterr().out.splitlines() == [str(start), *expected]
+    shown = capsys.readouterr().out.splitlines()
+    assert [row for row in shown if not row.startswith("size")] == [str(start), *expected]
     given, trained = weights(start), weights(tmp_path / "run" / "model")
     for name in given.keys() & trained.keys():
         np.testing.assert_allclose(trained[name], given[name], rtol=0, atol=1e-4)
@@ -231,10 +239,29 @@ def test_starts_that_do_not_fit_are_refused_before_anything_is_written(records, 
     short = tmp_path / "short"
     write_checkpoint(checkpoint_of("BertEncoder", max_positions=8), short, format="bert-keras")
     assert f"are of 12 tokens and {short} has 8 positions; write" in refusal(start=short)
+    one = tmp_path / "one"
+    write_checkpoint(checkpoint_of("BertEncoder", num_segments=1), one, format="bert-keras")
+    assert "pairs, which need 2 segments, and the encoder to begin from has 1; begin" in refusal(
+        start=one
+    )
+    (records / "manifest.json").write_text('{"settings": {"lowercase": false}}')
+    told = refusal()
+    assert f"records are cased and {start} is lower case; write the records without --cased" in told
+    (records / "manifest.json").unlink()
+    Vocabulary(VOCABULARY.pieces[:-1]).save(start / "vocab.txt")
+    told = refusal()
+    assert f"--pad-vocabulary; first run bert-keras convert {start} NEW_FOLDER with that" in told
     (start / "vocab.txt").unlink()
     assert "comes without a vocabulary; put the vocab.txt there" in refusal()
     Vocabulary((*VOCABULARY.pieces[:-1], "other")).save(start / "vocab.txt")
     assert "(of 25 and 25 pieces; line 25 is the first to differ); write" in refusal()
+
+
+def test_records_that_do_not_tell_their_casing_have_that_of_the_start(records, tmp_path):
+    start = tmp_path / "cased"
+    write_checkpoint(checkpoint_of("BertPretrainer", lowercase=False), start, format="bert-keras")
+    pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
+    assert not open_checkpoint(tmp_path / "run" / "model").card.lowercase
 
 
 def test_another_start_is_another_run(records, start, tmp_path):

@@ -1,0 +1,108 @@
+"""A classifier's run: what it takes from its checkpoint, and what it refuses."""
+
+import dataclasses
+
+import pytest
+
+from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.encoder.pretrained import save_model
+from bert_keras.errors import InputError
+from bert_keras.models import BertClassifier, BertEncoder
+from bert_keras.runs.finetune import finetune
+from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+VOCABULARY = Vocabulary((*SPECIAL_PIECES, "good", "bad", "film"))
+RECIPE = FinetuneRecipe(
+    batch_size=4, num_epochs=1, learning_rate=1e-3, max_length=8, logs_per_epoch=1
+)
+
+
+CONFIG = BertConfig(
+    vocab_size=len(VOCABULARY), hidden_size=8, num_layers=1, num_heads=2, max_positions=8
+)
+
+
+def encoder(folder, **changes):
+    config = dataclasses.replace(CONFIG, **changes)
+    model, tokenizer = BertEncoder(config), WordPieceTokenizer(VOCABULARY.padded(config.vocab_size))
+    return model.save_pretrained(folder, tokenizer=tokenizer)
+
+
+def interrupt(*arguments, **named):
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def run(tmp_path):
+    lines = ["one\ttwo\tlabel", *["good film\tfilm\t1", "bad film\tfilm\t0"] * 4]
+    (tmp_path / "rows.tsv").write_text("\n".join(lines) + "\n")
+
+    def run(start, *text_columns, output):
+        return finetune(
+            RECIPE,
+            pretrained=start,
+            train=tmp_path / "rows.tsv",
+            dev=tmp_path / "rows.tsv",
+            text_columns=text_columns,
+            label_column="label",
+            output=tmp_path / output,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("labels", "column", "new", "left_over"),
+    [
+        (("0", "1"), "one", "none", "none"),
+        (("0", "1"), "two", "classification (2)", "classification (2)"),
+        (("no", "yes"), "one", "classification (2)", "classification (2)"),
+    ],
+)
+def test_a_head_is_kept_for_the_same_labels_of_the_same_texts(
+    run, tmp_path, monkeypatch, capsys, labels, column, new, left_over
+):
+    model = BertClassifier(CONFIG, num_labels=2)
+    card = ModelCard(
+        model="BertClassifier",
+        config=CONFIG,
+        lowercase=True,
+        max_length=8,
+        text_columns=("one",),
+        labels=labels,
+    )
+    save_model(model, tmp_path / "start", card=card, vocabulary=VOCABULARY)
+    monkeypatch.setattr("bert_keras.runs.finetune.fit_resumable", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "start", column, output="run")
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        f"new         {new}",
+        f"left over   {left_over}",
+    ]
+
+
+def test_a_run_that_goes_on_loads_nothing_of_its_start(run, tmp_path, monkeypatch, capsys):
+    start = encoder(tmp_path / "encoder")
+    with monkeypatch.context() as patch:
+        patch.setattr("bert_keras.runs.finetune.save_model", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(start, "one", output="run")
+    assert "loaded      encoder (21), pooler (2)" in capsys.readouterr().out
+    assert run(start, "one", output="run")["steps"] == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_checkpoints_that_do_not_fit_are_refused_before_anything_is_written(run, tmp_path):
+    one = encoder(tmp_path / "one", num_segments=1)
+    with pytest.raises(InputError, match=r"a pair needs 2 segments and the encoder of .*one has 1"):
+        run(one, "one", "two", output="run")
+    padded = encoder(tmp_path / "padded", vocab_size=10)
+    VOCABULARY.save(padded / "vocab.txt")
+    with pytest.raises(
+        InputError, match=r"--pad-vocabulary; first run bert-keras convert .*padded"
+    ):
+        run(padded, "one", output="run")
+    assert not (tmp_path / "run").exists()
