@@ -232,7 +232,8 @@ def foreign_tensors(
     for row in rows(card):
         if not row.foreign(column):
             raise InputError(
-                f"{column} has no place for {row.ours} of a {card.model}; write another format"
+                f"{column} has no place for {row.ours} of a {card.model}; write another format, or "
+                "a part: bert-keras convert --model BertEncoder"
             )
         tensor = tensors[row.ours]
         given[row.foreign(column)] = tensor.transposed() if row.is_transposed(column) else tensor

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from bert_keras.encoder.feed_forward import activate
+from bert_keras.encoder.norm import LayerNorm
 from bert_keras.encoder.places import states_at
 from bert_keras.encoder.projection import projection
 
@@ -31,9 +32,7 @@ class MaskedLMHead(keras.layers.Layer):
         self.activation = activation
         self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_stddev = initializer_stddev
-        self.norm = keras.layers.LayerNormalization(
-            epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm"
-        )
+        self.norm = LayerNorm(epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm")
 
     def build(self, hidden_shape, positions_shape=None, token_table_shape=None):
         size = hidden_shape[-1]
