@@ -1,11 +1,12 @@
 """A checkpoint's folder to a model that runs, beside reading the file alone and beside the peers.
 
-Every turn is a process of its own, imports done before the clock starts; all file pages are in the
-system's cache. Memory is what a process held at its peak over what it held before.
+Every turn is a process of its own that loads twice: at first for the memory, what it held at its peak
+over what it held before, then for the time. All file pages are in the system's cache.
 """
 
 import argparse
 import contextlib
+import gc
 import io
 import json
 import statistics
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 WAYS = ("bert_keras, own folder", "bert_keras, Hugging Face folder", "transformers", "keras_hub")
@@ -52,18 +54,20 @@ def loader(way: str, folder: Path):
 def one_turn(way: str, folder: Path) -> dict:
     load = loader(way, folder)
     path = max((folder / (WAYS[1] if way == "transformers" else way)).iterdir(), key=_size)
-    start = time.perf_counter()
-    path.read_bytes()
-    read = time.perf_counter() - start
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     before = _kilobytes("VmHWM")
-    start = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
-        model = load()
-    seconds = time.perf_counter() - start
-    del model
-    extra = 1024 * (_kilobytes("VmHWM") - before)
-    return {"read": read, "load": seconds, "memory": extra / path.stat().st_size}
+        load()
+        memory = 1024 * (_kilobytes("VmHWM") - before) / path.stat().st_size
+        gc.collect()
+        read, seconds = _seconds(path.read_bytes), _seconds(load)
+    return {"read": read, "load": seconds, "memory": memory}
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
 
 
 def _size(path: Path) -> int:

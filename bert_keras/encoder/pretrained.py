@@ -1,16 +1,17 @@
 """A checkpoint of any format in, a model with its weights out; and back."""
 
+import contextlib
 import dataclasses
+import gc
 import os
 from collections import Counter
-from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import keras
-import numpy as np
 
 from bert_keras.config import BertConfig
 from bert_keras.convert.card import HEADS, LABELLED, ModelCard, numbered_labels
@@ -117,18 +118,17 @@ class Pretrained:
         names every weight missing, misshapen or unexpected. `load_report` says what was done.
         """
         report = load_report(checkpoint, card=card, source=os.fspath(source), new=new)
-        with ThreadPoolExecutor() as pool:
-            arrays = pool.map(lambda name: checkpoint.tensors[name].read(), report.loaded)
-            values = dict(zip(report.loaded, arrays, strict=True))
-        # Variables made in this scope begin when it ends: none draws values that are not kept.
-        with keras.StatelessScope():
-            heads = {"num_labels": len(card.labels)} if card.labels else {}
-            model = cls(card.config, **heads)
-            if not model.built:
-                model.build()
-            for name, weight in named_weights(model).items():
-                if name in values:
-                    weight._initializer = partial(_take, values, name)
+        heads = {"num_labels": len(card.labels)} if card.labels else {}
+        with ThreadPoolExecutor() as pool, _no_collection():
+            values = {name: pool.submit(checkpoint.tensors[name].read) for name in report.loaded}
+            # Variables made in this scope begin when it ends: none draws values that are not kept.
+            with keras.StatelessScope():
+                model = cls(card.config, **heads)
+                if not model.built:
+                    model.build()
+                for name, weight in named_weights(model).items():
+                    if name in values:
+                        weight._initializer = partial(_take, values, name)
         model.card, model.tokenizer, model.load_report = card, checkpoint.tokenizer, report
         return model
 
@@ -233,6 +233,18 @@ def _several(name: str, given: Collection[str]) -> tuple[str, ...]:
     return tuple(given)
 
 
-def _take(values: dict[str, np.ndarray], name: str, shape, dtype=None):
+def _take(values: dict[str, Future], name: str, shape, dtype=None):
     """As Keras asks an initializer; the array goes over to the variable."""
-    return keras.ops.cast(tensor(values.pop(name)), dtype)
+    return keras.ops.cast(tensor(values.pop(name).result()), dtype)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Python's collector would go through all of TensorFlow, which takes longer than a model."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
