@@ -77,6 +77,8 @@ def go_on(name: str) -> str:
          "(20, 8)"),
         ({"bert_keras": {"model": "BertEncoder", "colour": 1}}, "config.json: bert_keras is not "
          "what bert-keras wrote; remove that key"),
+        ({"bert_keras": {"model": "BertEncoder", "text_columns": 1}}, "config.json: bert_keras is "
+         "not what bert-keras wrote; remove that key"),
     ],
 )  # fmt: skip
 def test_configs(copy, values, sentence):

@@ -10,10 +10,11 @@ from typing import Any
 
 from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
+from bert_keras.convert.own_key import OURS_KEY, checked
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 
-CONFIG, OURS_KEY = "config.json", "bert_keras"
+CONFIG = "config.json"
 # Hugging Face's names, ours. Source: BertConfig of transformers 5; its defaults are ours.
 NUMBERS = {
     "attention_probs_dropout_prob": "attention_dropout_rate",
@@ -85,7 +86,6 @@ KNOWN = {
     *OTHERWISE,
     *WITHOUT_EFFECT,
 }
-OURS = ("text_columns", "lowercase", "max_length")  # fields of a ModelCard under our key
 
 
 def left_if_named(name: str, fault: str, *, ignore: Collection[str]) -> str:
@@ -190,9 +190,8 @@ def read_own(values: Mapping[str, Any], model: str) -> dict[str, Any]:
     own = values.get(OURS_KEY)
     if own is None:
         return {}
-    if not isinstance(own, dict) or not {"model"} <= set(own) <= {"model", *OURS}:
-        raise InputError(f"{CONFIG}: {OURS_KEY} is not what bert-keras wrote; remove that key")
-    return own if own["model"] == model else {}
+    own = checked(own, Path(CONFIG), fields=("model",))
+    return own if own.get("model") == model else {}
 
 
 def write_config(card: ModelCard, folder: Path, *, pad_id: int, has_text: bool) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from bert_keras.convert import safetensors_file
 from bert_keras.convert.checkpoint import StoredTensor
 from bert_keras.convert.huggingface import torch_file
+from bert_keras.convert.lfs_pointer import refuse_pointer
 from bert_keras.convert.typed_tensor import TypedTensor
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
@@ -18,7 +19,6 @@ READERS = {
     "pytorch_model.bin": torch_file.stored_tensors,
 }
 INDEX = ".index.json"
-POINTER = b"version https://git-lfs"  # what a clone without Git LFS has in the file's place
 OF_OTHERS = {
     "tf_model.h5": "TensorFlow",
     "flax_model.msgpack": "Flax",
@@ -88,11 +88,7 @@ def _stored(folder: Path) -> tuple[dict[str, TypedTensor], tuple[str, ...]]:
 
 
 def _whole(path: Path, read) -> dict[str, TypedTensor]:
-    with path.open("rb") as file:
-        if file.read(len(POINTER)) == POINTER:
-            raise InputError(
-                f"{path} is a Git LFS pointer, not the weights: fetch them with git lfs pull"
-            )
+    refuse_pointer(path)
     return read(path)
 
 
