@@ -1,7 +1,7 @@
 """A checkpoint's folder to a model that runs, beside reading the file alone and beside the peers.
 
-Every turn is a process of its own that loads twice: at first for the memory, what it held at its peak
-over what it held before, then for the time. All file pages are in the system's cache.
+Every turn is a process of its own that loads twice: first for the memory, what it held at its peak
+over what it held before; then for the time. All file pages are in the system's cache.
 """
 
 import argparse
