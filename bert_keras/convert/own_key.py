@@ -10,7 +10,13 @@ from typing import Any
 from bert_keras.errors import InputError
 
 OURS_KEY = "bert_keras"
-CARD = {"lowercase": bool, "max_length": int, "text_columns": list, "labels": list}
+CARD = {
+    "lowercase": bool,
+    "max_length": int,
+    "text_columns": list,
+    "labels": list,
+    "problem_type": str,
+}
 TEXTS = ("text_columns", "labels")
 
 

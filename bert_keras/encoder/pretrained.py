@@ -97,6 +97,7 @@ class Pretrained:
             config=config,
             labels=labels or kept,
             text_columns=found.text_columns if kept else (),
+            problem_type=found.problem_type if kept else "",
         )
         model = cls.from_checkpoint(checkpoint, card=card, source=path, new=new)
         print(model.load_report)

@@ -28,6 +28,7 @@ def checkpoint():
             max_length=12,
             text_columns=("question", "answer") if HEADS[model] == ("classification",) else (),
             labels=("no", "yes", "perhaps") if model in LABELLED else (),
+            problem_type="single_label_classification" if model == "BertClassifier" else "",
         )
         random = np.random.default_rng(seed)
         arrays = {r.ours: random.normal(size=r.shape).astype("float32") for r in rows(card)}

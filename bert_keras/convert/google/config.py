@@ -11,7 +11,7 @@ from typing import Any
 
 from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
-from bert_keras.convert.own_key import OURS_KEY, TEXTS, checked
+from bert_keras.convert.own_key import CARD, OURS_KEY, TEXTS, checked
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 
@@ -89,8 +89,7 @@ def write_config(card: ModelCard, path: Path) -> tuple[str, ...]:
         raise InputError(
             f"Google's BERT has no activation {config.activation}; write another format"
         )
-    ours = {name: getattr(card, name) for name in ("lowercase", "max_length")}
-    ours |= {name: list(getattr(card, name)) for name in TEXTS}
+    ours = {name: getattr(card, name) for name in CARD}
     if config.activation == "gelu":
         ours["activation"] = config.activation
         notes.append(

@@ -64,6 +64,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         max_length=told.get("max_length", config.max_positions),
         text_columns=told["text_columns"],
         labels=labels,
+        problem_type=told.get("problem_type", ""),
     )
     integers = {name: tensor for name, tensor in others.items() if name not in ignore}
     found, _ = translated({**tensors, **integers}, card=card, column=GOOGLE)
