@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -180,3 +183,35 @@ def test_cards_are_checked():
         ModelCard(model="BertPretrainer", config=CONFIG, lowercase=True, max_length=17)
     with pytest.raises(InputError, match=r"no model is called 'Bert'"):
         ModelCard(model="Bert", config=CONFIG, lowercase=True, max_length=12)
+
+
+MEMORY = """
+import sys
+from pathlib import Path
+from bert_keras.quiet import import_tensorflow
+import_tensorflow()
+from bert_keras import BertEncoder
+
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+small, large = sys.argv[1:]
+BertEncoder.from_pretrained(small)
+Path("/proc/self/clear_refs").write_text("5")
+before = peak()
+encoder = BertEncoder.from_pretrained(large)
+print(peak() - before)
+"""
+
+
+@pytest.mark.parametrize("format", ["bert-keras", "huggingface"])
+def test_loading_takes_the_memory_of_the_weights_alone(tmp_path, format):
+    sizes = {"num_layers": 2, "num_heads": 8, "max_positions": 64}
+    for name, hidden_size in (("small", 16), ("large", 768)):
+        config = BertConfig(vocab_size=20_000, hidden_size=hidden_size, **sizes)
+        BertEncoder(config).save_pretrained(tmp_path / name, format=format)
+    file = max((tmp_path / "large").iterdir(), key=lambda path: path.stat().st_size)
+    command = [sys.executable, "-c", MEMORY, tmp_path / "small", tmp_path / "large"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(done.stdout.splitlines()[-1]) <= 1.2 * file.stat().st_size
