@@ -1,7 +1,7 @@
 """What every format is read into and written from: a card, arrays by our names, a vocabulary."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Checkpoint:
     vocabulary: Vocabulary | None
     state: TrainingState | None = None
     left_over: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         pieces, rows = len(self.vocabulary or ()), self.card.config.vocab_size
