@@ -1,0 +1,82 @@
+"""Encoded examples in; `tf.data` batches for `model.fit`, or a model's outputs for each row, out."""
+
+from collections.abc import Callable, Iterable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_keras.data.buckets import length_grouped_batches
+from bert_keras.progress import progress
+from bert_keras.tasks.task import Encoded
+
+
+def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> tf.data.Dataset:
+    """Endless shuffled batches of rows of like length, each padded to its own longest row.
+
+    Its shapes are [None, None]: one trace serves every length.
+    """
+    return _dataset(
+        encoded,
+        lambda: length_grouped_batches(encoded.lengths, batch_size=batch_size, seed=seed),
+    )
+
+
+def ordered_batches(encoded: Encoded, *, batch_size: int) -> tf.data.Dataset:
+    """Every row once, in order; the dataset knows its number of batches."""
+    rows = np.arange(len(encoded))
+    batches = [rows[at : at + batch_size] for at in range(0, len(rows), batch_size)]
+    dataset = _dataset(encoded, lambda: batches)
+    return dataset.apply(tf.data.experimental.assert_cardinality(len(batches)))
+
+
+class Predictor:
+    """Asks a model for what it puts out, row by row; its graph is traced once."""
+
+    def __init__(self, model: keras.Model):
+        self.model = model
+        self.forward = tf.function(self._forward, reduce_retracing=True)
+
+    def __call__(
+        self, encoded: Encoded, *, batch_size: int = 32, stage: str = "predict"
+    ) -> tuple[list, float | None]:
+        """The outputs for each row, in order, float32, and their mean loss; None for the loss where
+        the model is not compiled.
+
+        An output is an array, or a dict of arrays, without the batch axis; its time axis is as long
+        as that of its batch. Rows of like length go together, so that little is padded.
+        """
+        longest_first = np.argsort(-encoded.lengths, kind="stable")
+        batches = [longest_first[at : at + batch_size] for at in range(0, len(encoded), batch_size)]
+        outputs: list = [None] * len(encoded)
+        total = 0.0
+        with progress(stage=stage, unit="rows", total=len(encoded)) as bar:
+            for rows, batch in zip(batches, _dataset(encoded, lambda: batches), strict=True):
+                output, loss = self.forward(*batch)
+                output = tf.nest.map_structure(lambda array: array.numpy(), output)
+                for index, row in enumerate(rows):
+                    outputs[row] = tf.nest.map_structure(lambda array, at=index: array[at], output)
+                total += float(loss) * len(rows)
+                bar.update(len(rows))
+        return outputs, total / len(encoded) if self.model.compiled else None
+
+    def _forward(self, inputs, targets, weights=None):
+        outputs, loss = self.model(inputs, training=False), 0.0
+        if self.model.compiled:
+            loss = self.model.compute_loss(
+                x=inputs, y=targets, y_pred=outputs, sample_weight=weights, training=False
+            )
+        return tf.nest.map_structure(lambda array: tf.cast(array, tf.float32), outputs), loss
+
+
+def _dataset(encoded: Encoded, row_batches: Callable[[], Iterable[np.ndarray]]) -> tf.data.Dataset:
+    def generate():
+        for rows in row_batches():
+            yield encoded.batch(rows)
+
+    first = encoded.batch(np.arange(1))
+    signature = tf.nest.map_structure(
+        lambda array: tf.TensorSpec((None,) * array.ndim, array.dtype), first
+    )
+    dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
+    return dataset.prefetch(tf.data.AUTOTUNE)

@@ -1,0 +1,129 @@
+"""What every task is: files in, examples; examples in, rows for a model; its outputs in, a score."""
+
+import abc
+import dataclasses
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from bert_keras.errors import InputError
+from bert_keras.text.tokenizer import WordPieceTokenizer
+
+Outputs = Sequence  # of one array, or one dict of arrays, a row
+
+
+class Encoded(abc.ABC):
+    """Examples as a model reads them: N rows, of which a batch is made when it is needed.
+
+    `lengths`, int64 [N], are the pieces of each row, specials counted. An example may have several
+    rows (windows of a long paragraph); which are whose is the task's own knowledge.
+    """
+
+    lengths: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @abc.abstractmethod
+    def batch(self, rows: np.ndarray) -> tuple:
+        """(inputs, targets) or (inputs, targets, weights) of these rows, as `model.fit` takes them:
+        arrays or dicts of arrays, padded to the longest of the rows. Targets of unlabelled examples
+        are zeros."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(abc.ABC):
+    """A named task with its settings, as its fields say. `labels` are the classes in the order of
+    the logits: fixed by the task, or () until `with_labels_of` the training examples.
+
+    `max_length` counts pieces of a row. Scores are such that more is better in `metric`.
+    """
+
+    name: str
+    max_length: int
+    labels: tuple[str, ...] = ()
+
+    model: ClassVar[str]  # of bert_keras.models.loading.MODELS
+    problem_type: ClassVar[str] = ""
+    text_columns: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    @abc.abstractmethod
+    def metric(self) -> str:
+        """The score that the best checkpoint is chosen by."""
+
+    @abc.abstractmethod
+    def files(self, data: str | os.PathLike) -> dict[str, str]:
+        """Where the splits of a data folder (or of a tfds: name) are: "train", "dev" and where
+        there are such others, as "test", to path or place. Raises InputError that names what is
+        missing."""
+
+    @abc.abstractmethod
+    def read(self, path: str | os.PathLike, *, split: str = "train") -> Sequence:
+        """The examples of a file. Those of "train" and "dev" must be labelled, in other splits
+        labels may be absent. Raises InputError with file and line."""
+
+    @abc.abstractmethod
+    def encode(self, examples: Sequence, tokenizer: WordPieceTokenizer) -> Encoded:
+        """Rows for the model."""
+
+    @abc.abstractmethod
+    def compile_arguments(self) -> dict:
+        """`loss`, `loss_weights`, `metrics`, `weighted_metrics` for `model.compile`."""
+
+    @abc.abstractmethod
+    def predictions(self, examples: Sequence, encoded: Encoded, outputs: Outputs) -> Sequence:
+        """One prediction for each example of what the model put out for each row. Time axes are
+        padded: what lies beyond a row's length means nothing."""
+
+    @abc.abstractmethod
+    def score(self, examples: Sequence, predictions: Sequence) -> dict[str, float]:
+        """By name, in the units of the official scorer."""
+
+    @abc.abstractmethod
+    def write_predictions(
+        self, path: str | os.PathLike, examples: Sequence, predictions: Sequence
+    ) -> None:
+        """The file that the official scorer reads."""
+
+    @abc.abstractmethod
+    def read_predictions(self, path: str | os.PathLike, examples: Sequence) -> Sequence:
+        """As `predictions` gave them, as far as the score needs. Raises InputError where the file
+        is not about these examples."""
+
+    def with_labels_of(self, examples: Sequence) -> "Task":
+        """The task as the training examples settle it; itself where it is settled already."""
+        return self
+
+    def settings(self) -> dict[str, object]:
+        """For the model card: what must be the same whenever this model is asked."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return {name: value for name, value in fields.items() if name != "labels"}
+
+
+def data_files(data: str | os.PathLike, *, names: dict[str, Sequence[str]]) -> dict[str, str]:
+    """The files of a data folder: of each split the first of its `names` that is there.
+
+    Raises InputError where the folder is missing, or its "train" or "dev".
+    """
+    folder = Path(data)
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise InputError(f"{folder} {what}; expected a folder with {names['train'][0]}")
+    found = {
+        split: str(folder / name)
+        for split, several in names.items()
+        for name in reversed(several)
+        if (folder / name).is_file()
+    }
+    for split in ("train", "dev"):
+        if split in names and split not in found:
+            raise InputError(
+                f"{folder} has no {' or '.join(names[split])}; it holds "
+                f"{', '.join(sorted(p.name for p in folder.iterdir())[:10]) or 'nothing'}"
+            )
+    return found
