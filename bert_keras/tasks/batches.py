@@ -1,4 +1,4 @@
-"""Encoded examples in; `tf.data` batches for `model.fit`, or a model's outputs for each row, out."""
+"""Encoded examples in; batches for `model.fit`, or what a model puts out for each row, out."""
 
 from collections.abc import Callable, Iterable
 

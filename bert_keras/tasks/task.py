@@ -1,4 +1,4 @@
-"""What every task is: files in, examples; examples in, rows for a model; its outputs in, a score."""
+"""What every task is: files to examples, examples to rows for a model, its outputs to a score."""
 
 import abc
 import dataclasses
