@@ -11,10 +11,11 @@ from bert_keras.export.model_folder import export_model
 from bert_keras.progress import progress
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
-from bert_keras.runs.recipes import FINETUNE, PRETRAIN, named_recipe
+from bert_keras.runs.recipes import PRETRAIN, changed, named_recipe, task_recipes
 from bert_keras.serving.client import predict
 from bert_keras.serving.server import running_server
 from bert_keras.storage import whole_file
+from bert_keras.tasks.catalog import named_task
 from bert_keras.training.curves import read_curves
 from tfrecords_tools.build import BuildSettings, build
 from tfrecords_tools.inputs.corpus import documents
@@ -60,13 +61,17 @@ def demo(
     )
 
     example = _write_rows(files, folder, seed=seed)
+    recipe, task = changed(
+        task_recipes("classification")["demo"],
+        named_task("classification"),
+        changes=[f"seed={seed}", "text_columns=sentence", "max_length=64", "long_texts=truncate"],
+    )
     scores = finetune(
-        named_recipe(FINETUNE, "demo", changes=[f"seed={seed}"]),
+        task,
+        recipe,
         pretrained=folder / "pretrain" / "model",
-        train=folder / "train.tsv",
-        dev=folder / "dev.tsv",
-        text_columns=("sentence",),
-        label_column="label",
+        train=str(folder / "train.tsv"),
+        dev=str(folder / "dev.tsv"),
         output=folder / "finetune",
     )
     _say(

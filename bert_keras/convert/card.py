@@ -1,6 +1,7 @@
 """What a checkpoint says of its model beside vocabulary and weights."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
@@ -24,7 +25,8 @@ class ModelCard:
 
     `text_columns` names the one or two texts of an example and `labels` the classes in the order of
     the logits; both are empty for a pretrainer. `max_length` counts pieces. `problem_type` is kept
-    for Hugging Face's readers: "regression" and the like, "" where nothing is said.
+    for Hugging Face's readers: "regression" and the like, "" where nothing is said. `task` is the
+    name and the settings of the task that it was trained on, {} where it was on none.
     """
 
     model: str
@@ -34,6 +36,7 @@ class ModelCard:
     text_columns: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     problem_type: str = ""
+    task: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.model not in HEADS:

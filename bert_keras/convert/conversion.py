@@ -45,8 +45,8 @@ def _taken(checkpoint: Checkpoint, model: str) -> Checkpoint:
             f"of it: {', '.join(sorted(parts))}"
         )
     labels = found.labels if model in LABELLED else ()
-    problem_type = found.problem_type if model == found.model else ""
-    card = dataclasses.replace(found, model=model, labels=labels, problem_type=problem_type)
+    said = {} if model == found.model else {"problem_type": "", "task": {}}
+    card = dataclasses.replace(found, model=model, labels=labels, **said)
     wanted = [row.ours for row in rows(card)]
 
     def of(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:

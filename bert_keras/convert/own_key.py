@@ -16,6 +16,7 @@ CARD = {
     "text_columns": list,
     "labels": list,
     "problem_type": str,
+    "task": dict,
 }
 TEXTS = ("text_columns", "labels")
 

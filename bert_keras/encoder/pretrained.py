@@ -98,10 +98,17 @@ class Pretrained:
             labels=labels or kept,
             text_columns=found.text_columns if kept else (),
             problem_type=found.problem_type if kept else "",
+            task=found.task if kept else {},
         )
         model = cls.from_checkpoint(checkpoint, card=card, source=path, new=new)
         print(model.load_report)
         return model
+
+    @classmethod
+    def from_card(cls, card: ModelCard):
+        """The model of `card` with fresh weights, drawn from Keras' global seed."""
+        heads = {"num_labels": len(card.labels)} if card.labels else {}
+        return cls(card.config, **heads)
 
     @classmethod
     def from_checkpoint(
@@ -119,12 +126,11 @@ class Pretrained:
         names every weight missing, misshapen or unexpected. `load_report` says what was done.
         """
         report = load_report(checkpoint, card=card, source=os.fspath(source), new=new)
-        heads = {"num_labels": len(card.labels)} if card.labels else {}
         with ThreadPoolExecutor() as pool, _no_collection():
             values = {name: pool.submit(checkpoint.tensors[name].read) for name in report.loaded}
             # Variables made in this scope begin when it ends: none draws values that are not kept.
             with keras.StatelessScope():
-                model = cls(card.config, **heads)
+                model = cls.from_card(card)
                 if not model.built:
                     model.build()
                 for name, weight in named_weights(model).items():

@@ -13,14 +13,14 @@ from bert_keras.storage import json_object, whole_file
 RECIPE, SCORES = "recipe.json", "scores.json"
 
 
-def claim_output(output: str | os.PathLike, *, recipe, **inputs: str) -> Path:
+def claim_output(output: str | os.PathLike, *, recipe, **inputs) -> Path:
     """Make `output` this run's folder, or find that it is: a run started there continues.
 
     Raises InputError where another run, of another recipe or other inputs, has begun there, or
     where the folder holds something else.
     """
     output = Path(output)
-    mine = {**dataclasses.asdict(recipe), **inputs}
+    mine = json.loads(json.dumps({**dataclasses.asdict(recipe), **inputs}))  # no tuples
     path = output / RECIPE
     if path.is_file():
         theirs = json_object(path)

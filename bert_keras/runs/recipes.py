@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import get_args, get_origin
 
 from bert_keras.data.masking import MaskingPolicy, replacement_shares
 from bert_keras.errors import InputError
@@ -66,8 +67,10 @@ class PretrainRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneRecipe:
-    """Fine-tuning a classifier. `initial_weights` "pretrained" takes the encoder from the given
+    """Fine-tuning on a task. `initial_weights` "pretrained" takes the encoder from the given
     folder, "random" only its config and vocabulary (the baseline that shows what pretraining gave).
+    `patience` ends a run after so many epochs without a better score on dev, 0 never does.
+    `learning_rates` are those that a search tries.
     """
 
     batch_size: int
@@ -76,8 +79,8 @@ class FinetuneRecipe:
     warmup_rate: float = 0.1
     weight_decay_rate: float = 0.01
     dropout_rate: float = 0.1
-    max_length: int = 128
-    long_texts: str = "error"
+    learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)
+    patience: int = 0
     initial_weights: str = "pretrained"
     logs_per_epoch: int = 10
     keep_checkpoints: int = 1
@@ -85,12 +88,12 @@ class FinetuneRecipe:
 
     def __post_init__(self):
         _check_counts(self, "batch_size", "num_epochs", "logs_per_epoch")
-        for name, known in (
-            ("long_texts", ("error", "truncate")),
-            ("initial_weights", ("pretrained", "random")),
-        ):
-            if getattr(self, name) not in known:
-                raise InputError(f"{name} is {getattr(self, name)!r}; expected one of {known}")
+        if self.patience < 0:
+            raise InputError(f"patience is {self.patience}; expected at least 0")
+        if self.initial_weights not in (known := ("pretrained", "random")):
+            raise InputError(
+                f"initial_weights is {self.initial_weights!r}; expected one of {known}"
+            )
 
 
 # Dropout is left out where a run sees each sentence a few times only (Geiping and Goldstein 2022).
@@ -121,36 +124,68 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     ),
 }
 
-FINETUNE: dict[str, FinetuneRecipe] = {
+# The small models' rates and batches: google-research/bert README.
+SMALL_MODELS = FinetuneRecipe(
+    batch_size=32, num_epochs=4, learning_rate=1e-4, learning_rates=(3e-4, 1e-4, 5e-5, 3e-5)
+)
+# Section 4.1: batch 32, 3 epochs, of these rates the best on the dev set.
+PAPER = FinetuneRecipe(batch_size=32, num_epochs=3, learning_rate=3e-5)
+
+# By recipe, then by task; "" stands for every task that is not named.
+FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
+    "paper": {
+        "": PAPER,
+        "squad1": dataclasses.replace(PAPER, learning_rate=5e-5),  # section 4.2
+        "squad2": dataclasses.replace(  # section 4.3
+            PAPER, learning_rate=5e-5, num_epochs=2, batch_size=48
+        ),
+        "swag": dataclasses.replace(PAPER, learning_rate=2e-5, batch_size=16),  # section 4.4
+    },
+    "small-models": {"": SMALL_MODELS},
     # `bert-keras demo`: half a minute on 2 cores.
-    "demo": FinetuneRecipe(
-        batch_size=16, num_epochs=8, learning_rate=1e-3, long_texts="truncate", max_length=64
-    ),
-    # The small models' settings (google-research/bert README): 4 epochs, of its rates and batches
-    # the ones that suit the tiny size.
-    "small-models": FinetuneRecipe(batch_size=32, num_epochs=4, learning_rate=3e-4),
-    # Section 4.1: batch 32, 3 epochs, of 5e-5, 4e-5, 3e-5, 2e-5 the best on the dev set.
-    "paper": FinetuneRecipe(batch_size=32, num_epochs=3, learning_rate=3e-5),
+    "demo": {"": FinetuneRecipe(batch_size=16, num_epochs=8, learning_rate=1e-3)},
 }
 
 
 def named_recipe(recipes: dict, name: str, *, changes: Iterable[str] = ()):
-    """A recipe by name with `field=value` changes. Raises InputError for unknown names and values
-    that cannot be read as the field's type.
-    """
+    """A recipe by name, changed. Raises InputError for an unknown name, and as `changed` does."""
     if name not in recipes:
         raise InputError(f"no recipe is called {name!r}; known: {', '.join(recipes)}")
-    recipe = recipes[name]
-    types = {field.name: field.type for field in dataclasses.fields(recipe)}
-    values = {}
+    return changed(recipes[name], changes=changes)[0]
+
+
+def task_recipes(task: str) -> dict[str, FinetuneRecipe]:
+    """The recipes of FINETUNE as they are for the task of this name."""
+    return {name: recipes.get(task, recipes[""]) for name, recipes in FINETUNE.items()}
+
+
+def changed(*settings, changes: Iterable[str]) -> tuple:
+    """The dataclasses `settings`, each with those of the `FIELD=VALUE` changes that are its own.
+
+    A field of texts or numbers takes several, with commas between them. Raises InputError for an
+    unknown field and for a value that cannot be read as the field's type.
+    """
+    fields = [{f.name: f.type for f in dataclasses.fields(each)} for each in settings]
+    values: list[dict] = [{} for _ in settings]
+    known = [name for types in fields for name in types if name not in ("name", "labels")]
     for change in changes:
-        field, equals, text = change.partition("=")
-        if not equals or field not in types:
+        name, equals, text = change.partition("=")
+        if not equals or name not in known:
             raise InputError(
-                f"{change!r} changes nothing; expected FIELD=VALUE with one of {', '.join(types)}"
+                f"{change!r} changes nothing; expected FIELD=VALUE with one of {', '.join(known)}"
             )
-        try:
-            values[field] = types[field](text)
-        except ValueError as error:
-            raise InputError(f"{change!r}: expected {types[field].__name__}") from error
-    return dataclasses.replace(recipe, **values)
+        for types, own in zip(fields, values, strict=True):
+            if name in types:
+                own[name] = _read(text, types[name], change)
+    return tuple(
+        dataclasses.replace(each, **own) for each, own in zip(settings, values, strict=True)
+    )
+
+
+def _read(text: str, kind, change: str):
+    if get_origin(kind) is tuple:
+        return tuple(_read(part, get_args(kind)[0], change) for part in text.split(","))
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise InputError(f"{change!r}: expected {kind.__name__}") from error

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import keras
 import numpy as np
 
 from bert_keras.errors import InputError
@@ -50,6 +51,7 @@ class Task(abc.ABC):
     model: ClassVar[str]  # of bert_keras.models.loading.MODELS
     problem_type: ClassVar[str] = ""
     text_columns: ClassVar[tuple[str, ...]] = ()
+    prediction_file: ClassVar[str] = "predictions.tsv"
 
     @property
     @abc.abstractmethod
@@ -99,10 +101,30 @@ class Task(abc.ABC):
         """The task as the training examples settle it; itself where it is settled already."""
         return self
 
+    def baseline(self, train: Sequence, dev: Sequence) -> dict[str, float]:
+        """Scores on `dev` of an answer that reads no text, named "majority_..." and the like."""
+        return {}
+
+    def tuned(self, scores: dict[str, float]) -> "Task":
+        """The task with what its score on dev has settled, such as a threshold."""
+        return self
+
+    def trained(self, model: keras.Model) -> keras.Model:
+        """The part of the task's model that is trained."""
+        return model
+
+    def prepared(self, encoded: Encoded, model: keras.Model, *, folder: Path) -> Encoded:
+        """What the trained part reads, for rows that the whole model reads; kept in `folder`."""
+        return encoded
+
     def settings(self) -> dict[str, object]:
         """For the model card: what must be the same whenever this model is asked."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {name: value for name, value in fields.items() if name != "labels"}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in fields.items()
+            if name != "labels"
+        }
 
 
 def data_files(data: str | os.PathLike, *, names: dict[str, Sequence[str]]) -> dict[str, str]:

@@ -10,24 +10,38 @@ from bert_keras.progress import progress
 
 
 def tag(log_name: str) -> str:
-    """Keras' name of a number as a tag: "masked_lm_accuracy" -> "accuracy/masked_lm"."""
-    *head, kind = log_name.removeprefix("val_").split("_")
+    """Keras' name of a number as a tag: "masked_lm_accuracy" -> "accuracy/masked_lm"; one with a
+    slash is a tag already: "val_score/f1" -> "score/f1".
+    """
+    name = log_name.removeprefix("val_")
+    if "/" in name:
+        return name
+    *head, kind = name.split("_")
     return f"{kind}/{'_'.join(head) or 'total'}"
 
 
 class TensorBoardLog(keras.callbacks.Callback):
-    """Writes one point a Keras epoch, the mean over its steps, at the optimizer's step.
+    """Writes a point every `steps_per_point` steps, the mean over these, and one at the end of a
+    Keras epoch, at the optimizer's step.
 
     `folder`/train gets loss/*, accuracy/*, optimizer/learning_rate, optimizer/gradient_norm (before
     clipping, of the last step), speed/examples_per_second and speed/tokens_per_second; and
-    `folder`/held_out the same loss/* and accuracy/* where the run has held-out data.
+    `folder`/held_out the same loss/* and accuracy/*, or score/*, where the run has held-out data.
     `tokens_per_example` is the mean count of real (unpadded) tokens.
     """
 
-    def __init__(self, folder: str | os.PathLike, *, batch_size: int, tokens_per_example: float):
+    def __init__(
+        self,
+        folder: str | os.PathLike,
+        *,
+        batch_size: int,
+        tokens_per_example: float,
+        steps_per_point: int,
+    ):
         super().__init__()
         self.folder = os.fspath(folder)
         self.batch_size = batch_size
+        self.steps_per_point = steps_per_point
         self.tokens_per_example = tokens_per_example
         self.writers: dict[str, tf.summary.SummaryWriter] = {}
 
@@ -39,9 +53,16 @@ class TensorBoardLog(keras.callbacks.Callback):
         if self.clock is None:
             self.clock, self.first = time.perf_counter(), batch
         self.last, self.now = batch, time.perf_counter()
+        done = batch + 1
+        if done % self.steps_per_point == 0 and done < self.params["steps"]:
+            self._write_point(logs or {})
+            self.model.reset_metrics()
+            self.clock = None
 
     def on_epoch_end(self, epoch, logs=None):
-        logs = dict(logs or {})
+        self._write_point(logs or {})
+
+    def _write_point(self, logs: dict) -> None:
         optimizer = self.model.optimizer
         numbers = {tag(name): value for name, value in logs.items() if not name.startswith("val_")}
         numbers["optimizer/learning_rate"] = float(optimizer.learning_rate)
@@ -69,10 +90,15 @@ class TensorBoardLog(keras.callbacks.Callback):
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """One bar for the whole run, counting examples, with the newest means beside it."""
+    """One bar for the whole run, counting examples, with the newest means beside it, and of the
+    scores the one called `metric`.
+    """
 
-    def __init__(self, *, stage: str, batch_size: int, num_steps: int, first_step: int):
+    def __init__(
+        self, *, stage: str, batch_size: int, num_steps: int, first_step: int, metric: str = ""
+    ):
         super().__init__()
+        self.shown = ("loss", "val_loss", f"val_score/{metric}")
         self.batch_size = batch_size
         self.bar = progress(stage=stage, unit="examples", total=num_steps * batch_size)
         self.bar.update(first_step * batch_size)
@@ -85,7 +111,7 @@ class ProgressBar(keras.callbacks.Callback):
         shown = {
             name.replace("masked_lm", "mlm").replace("next_sentence", "nsp"): f"{value:.3f}"
             for name, value in (logs or {}).items()
-            if name.endswith("accuracy") or name in ("loss", "val_loss")
+            if name in self.shown or ("/" not in name and name.endswith("accuracy"))
         }
         self.bar.set_postfix(shown, refresh=False)
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_keras.training.callbacks import ProgressBar, TensorBoardLog
 from bert_keras.training.checkpoints import TrainingCheckpoints
+from bert_keras.training.evaluations import Evaluations
 
 
 def fit_resumable(
@@ -17,56 +18,67 @@ def fit_resumable(
     stage: str,
     output: str | os.PathLike,
     num_steps: int,
-    steps_per_log: int,
-    logs_per_checkpoint: int,
+    steps_per_epoch: int,
+    epochs_per_checkpoint: int,
     keep_checkpoints: int,
     batch_size: int,
     tokens_per_example: float,
+    points_per_epoch: int = 1,
     held_out: tf.data.Dataset | None = None,
+    evaluations: Evaluations | None = None,
 ) -> int:
     """Train to step `num_steps`, from the newest state in `output`/checkpoints where there is one,
     else from the optimizer's own step: above 0 where another run's state was put into it.
 
     `dataset` must be endless and the same from run to run: what this run has seen when it was cut
-    off is skipped. Writes `output`/logs for TensorBoard every `steps_per_log` steps (a Keras epoch
-    here is just that, the last one may be shorter) and scores `held_out`, which must know its
-    number of batches, whenever the state is saved. Returns the step that it goes on from.
+    off is skipped. An epoch is what Keras takes for one, the last one may be shorter. Writes
+    `output`/logs for TensorBoard, `points_per_epoch` points an epoch. Scores `held_out`, which must
+    know its number of batches, whenever the state is saved; `evaluations` score every epoch and may
+    end the training. Returns the step that it goes on from.
     """
     model.optimizer.build(model.trainable_variables)
     run_start = int(model.optimizer.iterations)
     checkpoints = TrainingCheckpoints(
         model,
         Path(output) / "checkpoints",
-        epochs_per_save=logs_per_checkpoint,
+        epochs_per_save=epochs_per_checkpoint,
         keep=keep_checkpoints,
     )
     first_step = checkpoints.restore()
-    if first_step >= num_steps:
+    if evaluations is not None:
+        evaluations.go_on_from(first_step)
+    if first_step >= num_steps or (evaluations is not None and evaluations.exhausted):
         return first_step
-    num_epochs = -(-(num_steps - run_start) // steps_per_log)
+    num_epochs = -(-(num_steps - run_start) // steps_per_epoch)
     model.fit(
         dataset.skip(first_step - run_start),
-        initial_epoch=(first_step - run_start) // steps_per_log,
+        initial_epoch=(first_step - run_start) // steps_per_epoch,
         epochs=num_epochs,
-        steps_per_epoch=steps_per_log,
+        steps_per_epoch=steps_per_epoch,
         shuffle=False,
         validation_data=held_out,
-        validation_freq=logs_per_checkpoint,
+        validation_freq=epochs_per_checkpoint,
         verbose=0,
         callbacks=[
+            *([] if evaluations is None else [evaluations]),
             TensorBoardLog(
                 Path(output) / "logs",
                 batch_size=batch_size,
                 tokens_per_example=tokens_per_example,
+                steps_per_point=-(-steps_per_epoch // points_per_epoch),
             ),
             ProgressBar(
-                stage=stage, batch_size=batch_size, num_steps=num_steps, first_step=first_step
+                stage=stage,
+                batch_size=batch_size,
+                num_steps=num_steps,
+                first_step=first_step,
+                metric="" if evaluations is None else evaluations.metric,
             ),
             checkpoints,
             StopAfter(num_steps - first_step),
         ],
     )
-    if num_epochs % logs_per_checkpoint:
+    if num_epochs % epochs_per_checkpoint:
         checkpoints.save()
     return first_step
 

@@ -1,7 +1,7 @@
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe, named_recipe
+from bert_keras.runs.recipes import PRETRAIN, FinetuneRecipe, named_recipe, task_recipes
 
 
 def test_changes_take_the_fields_type():
@@ -40,7 +40,9 @@ def test_room_for_every_prediction():
 
 
 def test_finetune_choices_are_checked():
-    with pytest.raises(InputError, match="long_texts is 'cut'; expected one of"):
-        named_recipe(FINETUNE, "paper", changes=["long_texts=cut"])
+    assert task_recipes("swag")["paper"].batch_size == 16
+    assert task_recipes("mrpc")["paper"].batch_size == 32
+    with pytest.raises(InputError, match="patience is -1; expected at least 0"):
+        named_recipe(task_recipes("mrpc"), "paper", changes=["patience=-1"])
     with pytest.raises(InputError, match="initial_weights is 'none'"):
         FinetuneRecipe(batch_size=1, num_epochs=1, learning_rate=1.0, initial_weights="none")

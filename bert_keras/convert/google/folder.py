@@ -65,6 +65,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         text_columns=told["text_columns"],
         labels=labels,
         problem_type=told.get("problem_type", ""),
+        task=told.get("task", {}),
     )
     integers = {name: tensor for name, tensor in others.items() if name not in ignore}
     found, _ = translated({**tensors, **integers}, card=card, column=GOOGLE)

@@ -198,6 +198,8 @@ def write_config(card: ModelCard, folder: Path, *, pad_id: int, has_text: bool) 
     config = card.config.to_dict()
     theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
     own = {"model": card.model, "text_columns": card.text_columns}
+    if card.task:
+        own["task"] = card.task
     if not has_text:  # else these stand beside the vocabulary
         own |= {"lowercase": card.lowercase, "max_length": card.max_length}
     values = {

@@ -85,6 +85,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         text_columns=tuple(own.get("text_columns", ())),
         labels=labels,
         problem_type=read_problem_type(values) if model == "BertClassifier" else "",
+        task=own.get("task", {}),
     )
     heads = [name for name in weights if "architectures" in ignore and name.startswith(NEXT)]
     tensors, heads = translated(weights, card=card, column=HUGGING_FACE, ignore=heads)

@@ -90,6 +90,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         text_columns=tuple(own.get("text_columns", ())),
         labels=tuple(own.get("labels", ())) or numbered_labels(num_labels),
         problem_type=own.get("problem_type", ""),
+        task=own.get("task", {}),
     )
     foreign = _by_name(backbone, card, WEIGHTS) | _by_name(head, card, TASK_WEIGHTS)
     tensors, left_over = translated(foreign, card=card, column=KERAS_HUB, ignore=ignore)

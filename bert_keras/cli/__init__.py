@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from bert_keras.cli import tasks
 from bert_keras.errors import run_command
 from bert_keras.quiet import import_tensorflow
 
@@ -57,30 +58,20 @@ def _parser() -> argparse.ArgumentParser:
         "Train on records by a named recipe; the same command continues an interrupted run.",
         "bert-keras pretrain tiny-hour --records records --output runs/tiny",
     )
-    _add_recipe(sub, "PRETRAIN")
+    sub.add_argument("recipe", metavar="RECIPE", help="see PRETRAIN in bert_keras/runs/recipes.py; "
+                     "a wrong name lists them")  # fmt: skip
+    sub.add_argument("--set", nargs="+", default=(), dest="changes", metavar="FIELD=VALUE",
+                     help="change the recipe, such as seed=2 num_steps=1000")  # fmt: skip
     sub.add_argument("--records", required=True, metavar="DIR", help="record files and vocab.txt, "
                      "as bert-tfrecords build writes them")  # fmt: skip
     sub.add_argument("--from", dest="start", metavar="DIR", help="go on from a checkpoint of any "
                      "format (see convert), at its step where it has a training state")  # fmt: skip
     sub.add_argument("--output", required=True, metavar="DIR")
 
-    sub = verb(
-        "finetune",
-        _finetune,
-        "Fine-tune a classifier on a table by a named recipe; continues an interrupted run.",
-        "bert-keras finetune small-models --from runs/tiny/model --train SST-2/train.tsv "
-        "--dev SST-2/dev.tsv --text sentence --label label --output runs/sst2",
-    )
-    _add_recipe(sub, "FINETUNE")
-    sub.add_argument("--from", required=True, dest="pretrained", metavar="DIR",
-                     help="OUTPUT/model of a pretraining run, or any checkpoint; see "
-                     "convert")  # fmt: skip
-    sub.add_argument("--train", required=True, metavar="FILE", help=".tsv, .csv or .jsonl")
-    sub.add_argument("--dev", required=True, metavar="FILE", help="held-out rows, to score on")
-    sub.add_argument("--text", required=True, nargs="+", metavar="COLUMN",
-                     help="the column of the text, or the two columns of a pair")  # fmt: skip
-    sub.add_argument("--label", required=True, metavar="COLUMN")
-    sub.add_argument("--output", required=True, metavar="DIR")
+    tasks.add_finetune(verb)
+    tasks.add_evaluate(verb)
+    tasks.add_predict(verb)
+    tasks.add_submission(verb)
 
     sub = verb(
         "convert",
@@ -136,13 +127,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_recipe(sub: argparse.ArgumentParser, recipes: str) -> None:
-    sub.add_argument("recipe", metavar="RECIPE", help=f"see {recipes} in bert_keras/runs/recipes.py"
-                     "; a wrong name lists them")  # fmt: skip
-    sub.add_argument("--set", nargs="+", default=(), dest="changes", metavar="FIELD=VALUE",
-                     help="change the recipe, such as seed=2 num_steps=1000")  # fmt: skip
-
-
 def _demo(arguments) -> None:
     from bert_keras.demo import demo
 
@@ -159,23 +143,7 @@ def _pretrain(arguments) -> None:
         output=arguments.output,
         start=arguments.start,
     )
-    _print_scores(scores, arguments.output)
-
-
-def _finetune(arguments) -> None:
-    from bert_keras.runs.finetune import finetune
-    from bert_keras.runs.recipes import FINETUNE, named_recipe
-
-    scores = finetune(
-        named_recipe(FINETUNE, arguments.recipe, changes=arguments.changes),
-        pretrained=arguments.pretrained,
-        train=arguments.train,
-        dev=arguments.dev,
-        text_columns=tuple(arguments.text),
-        label_column=arguments.label,
-        output=arguments.output,
-    )
-    _print_scores(scores, arguments.output)
+    tasks.print_scores(scores, arguments.output)
 
 
 def _convert(arguments) -> None:
@@ -213,15 +181,3 @@ def _serve(arguments) -> None:
     from bert_keras.serving.server import serve
 
     serve(arguments.model, port=arguments.port, host=arguments.host)
-
-
-def _print_scores(scores: dict, output: str) -> None:
-    for name, value in scores.items():
-        print(
-            f"{name:<34}{value:>12,.4f}" if isinstance(value, float) else f"{name:<34}{value:>12,}"
-        )
-    print(f"model: {output}/model   curves: tensorboard --logdir {output}/logs")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

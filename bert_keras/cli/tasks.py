@@ -1,0 +1,221 @@
+"""The verbs of tasks: finetune, evaluate, predict, submission, features."""
+
+import argparse
+import json
+from collections.abc import Callable
+
+AddVerb = Callable[..., argparse.ArgumentParser]
+
+
+def add_finetune(verb: AddVerb) -> None:
+    sub = verb(
+        "finetune",
+        _finetune,
+        "Fine-tune on a task, keep the best epoch; the same command continues an interrupted run.",
+        "bert-keras finetune mrpc --data glue/MRPC --from bert-base-uncased --output runs/mrpc\n"
+        "  bert-keras finetune squad2 --data squad --from bert-base-uncased --output runs/squad2\n"
+        "  bert-keras finetune classification --train train.csv --dev dev.csv \\\n"
+        "    --set text_columns=title,body label_column=topic --from runs/tiny/model --output "
+        "runs/topics\n"
+        "  bert-keras finetune rte --data glue/RTE --from bert-base-uncased --output runs/rte \\\n"
+        "    --seeds 5 --learning-rates 5e-5 3e-5 2e-5",
+    )
+    sub.add_argument("task", metavar="TASK", help="a wrong name lists them all")
+    sub.add_argument("--from", required=True, dest="pretrained", metavar="DIR",
+                     help="OUTPUT/model of a run, or any checkpoint; see convert")  # fmt: skip
+    data = sub.add_mutually_exclusive_group(required=True)
+    data.add_argument("--data", metavar="DIR", help="the task's official files, or tfds:NAME")
+    data.add_argument("--train", metavar="FILE", help="a file of the task; with --dev")
+    sub.add_argument("--dev", metavar="FILE", help="held-out examples, to score on")
+    sub.add_argument("--output", required=True, metavar="DIR")
+    sub.add_argument("--recipe", default="paper", metavar="NAME", help="default: paper; "
+                     "small-models for hidden sizes under 768")  # fmt: skip
+    sub.add_argument("--set", nargs="+", default=(), dest="changes", metavar="FIELD=VALUE",
+                     help="change the recipe or the task, such as num_epochs=4 "
+                     "max_length=256")  # fmt: skip
+    sub.add_argument("--seeds", type=int, default=1, metavar="N", help="a run with each of the "
+                     "seeds 1 to N, then median, best and spread")  # fmt: skip
+    sub.add_argument("--learning-rates", type=float, nargs="*", metavar="RATE", help="runs with "
+                     "each; those of the recipe where none is named")  # fmt: skip
+
+
+def add_evaluate(verb: AddVerb) -> None:
+    sub = verb(
+        "evaluate",
+        _evaluate,
+        "Score a model, or a file of predictions, on labelled examples as the field scores it.",
+        "bert-keras evaluate mrpc --model runs/mrpc/model --data glue/MRPC --report mrpc.html\n"
+        "  bert-keras evaluate squad1 --predictions predictions.json --data dev-v1.1.json --json",
+    )
+    sub.add_argument("task", metavar="TASK")
+    asked = sub.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--model", metavar="DIR", help="OUTPUT/model of a fine-tuning run")
+    asked.add_argument("--predictions", metavar="FILE", help="as predict writes them")
+    _add_data(sub, "dev")
+    sub.add_argument("--json", action="store_true", help="print the scores as JSON")
+    sub.add_argument("--report", metavar="PAGE", help="write an HTML page of scores and errors")
+
+
+def add_predict(verb: AddVerb) -> None:
+    sub = verb(
+        "predict",
+        _predict,
+        "Write what a model answers, as the official scorer or server of the task reads it.",
+        "bert-keras predict mrpc --model runs/mrpc/model --data glue/MRPC --output MRPC.tsv",
+    )
+    sub.add_argument("task", metavar="TASK")
+    sub.add_argument("--model", required=True, metavar="DIR")
+    _add_data(sub, "test")
+    sub.add_argument("--output", required=True, metavar="FILE")
+
+
+def add_submission(verb: AddVerb) -> None:
+    sub = verb(
+        "submission",
+        _submission,
+        "Pack the eleven prediction files of GLUE into the zip that its server takes.",
+        "bert-keras submission predictions --output submission.zip",
+    )
+    sub.add_argument("folder", metavar="DIR", help="with CoLA.tsv, SST-2.tsv, ... AX.tsv")
+    sub.add_argument("--output", required=True, metavar="FILE")
+
+
+def _add_data(sub: argparse.ArgumentParser, split: str) -> None:
+    sub.add_argument("--data", required=True, metavar="FILE", help="a file of the task, or a "
+                     "folder or tfds:NAME of which --split is taken")  # fmt: skip
+    sub.add_argument("--split", default=split, help=f"default: {split}")
+    sub.add_argument("--set", nargs="+", default=(), dest="changes", metavar="FIELD=VALUE",
+                     help="change the task's settings")  # fmt: skip
+
+
+def _finetune(arguments) -> None:
+    import dataclasses
+    import os
+
+    from bert_keras.errors import InputError
+    from bert_keras.runs.finetune import finetune
+    from bert_keras.runs.recipes import changed, named_recipe, task_recipes
+    from bert_keras.runs.study import study
+    from bert_keras.tasks.catalog import named_task
+
+    task = named_task(arguments.task)
+    recipe = named_recipe(task_recipes(task.name), arguments.recipe)
+    recipe, task = changed(recipe, task, changes=arguments.changes)
+    if arguments.data:
+        if arguments.dev:
+            raise InputError("--dev came with --data; name both files with --train and --dev")
+        files = task.files(arguments.data)
+        train, dev = files["train"], files["dev"]
+    elif not arguments.dev:
+        raise InputError("--train came without --dev; name the file of held-out examples")
+    else:
+        train, dev = arguments.train, arguments.dev
+
+    def run(recipe, output) -> dict:
+        return finetune(
+            task, recipe, pretrained=arguments.pretrained, train=train, dev=dev, output=output
+        )
+
+    rates = arguments.learning_rates
+    if arguments.seeds == 1 and rates is None:
+        print_scores(run(recipe, arguments.output), arguments.output)
+        return
+    rates = (recipe.learning_rate,) if rates is None else tuple(rates) or recipe.learning_rates
+    summary = study(
+        lambda rate, seed, folder: run(
+            dataclasses.replace(recipe, learning_rate=rate, seed=seed), folder
+        ),
+        seeds=arguments.seeds,
+        learning_rates=rates,
+        metric=task.metric,
+        output=arguments.output,
+    )
+    print(f"{summary}\nreport: {os.path.join(arguments.output, 'report.html')}")
+
+
+def _evaluate(arguments) -> None:
+    from bert_keras.runs.evaluate import answers_of_file, answers_of_model
+    from bert_keras.runs.report import evaluation_page
+
+    data = _file(arguments)
+    if arguments.model:
+        answers = answers_of_model(
+            arguments.task,
+            model=arguments.model,
+            data=data,
+            split=arguments.split,
+            changes=arguments.changes,
+        )
+    else:
+        answers = answers_of_file(
+            arguments.task,
+            predictions=arguments.predictions,
+            data=data,
+            changes=arguments.changes,
+        )
+    scores = answers.scores()
+    if arguments.report:
+        evaluation_page(
+            answers.task,
+            answers.examples,
+            answers.predictions,
+            scores=scores,
+            path=arguments.report,
+        )
+    if arguments.json:
+        print(json.dumps(scores, indent=2))
+    else:
+        print_table(scores)
+        if arguments.report:
+            print(f"report: {arguments.report}")
+
+
+def _predict(arguments) -> None:
+    from bert_keras.runs.evaluate import answers_of_model
+
+    answers = answers_of_model(
+        arguments.task,
+        model=arguments.model,
+        data=_file(arguments),
+        split=arguments.split,
+        changes=arguments.changes,
+    )
+    answers.write(arguments.output)
+    print(f"{len(answers.examples):,} predictions: {arguments.output}")
+
+
+def _submission(arguments) -> None:
+    from bert_keras.tasks.glue import submission_zip
+
+    submission_zip(arguments.folder, arguments.output)
+    print(arguments.output)
+
+
+def _file(arguments) -> str:
+    """The file that --data and --split name."""
+    import os
+
+    from bert_keras.errors import InputError
+    from bert_keras.tasks.catalog import named_task
+
+    if not (os.path.isdir(arguments.data) or arguments.data.startswith("tfds:")):
+        return arguments.data
+    files = named_task(arguments.task).files(arguments.data)
+    if arguments.split not in files:
+        raise InputError(
+            f"{arguments.data} has no split {arguments.split!r}; it has {', '.join(files)}"
+        )
+    return files[arguments.split]
+
+
+def print_scores(scores: dict, output: str) -> None:
+    """The scores of a run, and where to look further."""
+    print_table(scores)
+    print(f"model: {output}/model   curves: tensorboard --logdir {output}/logs")
+
+
+def print_table(scores: dict) -> None:
+    for name, value in scores.items():
+        print(
+            f"{name:<34}{value:>12,.4f}" if isinstance(value, float) else f"{name:<34}{value:>12,}"
+        )

@@ -1,0 +1,62 @@
+"""A fine-tuned model, or a file of predictions, and labelled examples in; scores out."""
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from bert_keras.errors import InputError
+from bert_keras.models.loading import load_model
+from bert_keras.runs.recipes import changed
+from bert_keras.tasks.batches import Predictor
+from bert_keras.tasks.catalog import named_task, task_of
+from bert_keras.tasks.task import Task
+
+
+class Answers(NamedTuple):
+    """A task, examples of it and one prediction for each."""
+
+    task: Task
+    examples: Sequence
+    predictions: Sequence
+
+    def scores(self) -> dict[str, float]:
+        return self.task.score(self.examples, self.predictions)
+
+    def write(self, path: str | os.PathLike) -> None:
+        self.task.write_predictions(path, self.examples, self.predictions)
+
+
+def answers_of_model(
+    name: str,
+    *,
+    model: str | os.PathLike,
+    data: str,
+    split: str = "dev",
+    changes: Iterable[str] = (),
+    batch_size: int = 32,
+) -> Answers:
+    """What the model folder answers to the examples of `data`: those of "dev" are labelled, those
+    of "test" need not be. `changes` are `FIELD=VALUE` of the task's settings.
+    """
+    loaded = load_model(model)
+    if loaded.tokenizer is None:
+        raise InputError(f"{model} holds no vocabulary; put its vocab.txt there")
+    task = task_of(loaded.card, name=name, source=model)
+    (task,) = changed(task, changes=changes)
+    examples = task.read(data, split=split)
+    encoded = task.encode(examples, loaded.tokenizer)
+    outputs, _ = Predictor(loaded)(encoded, batch_size=batch_size)
+    return Answers(task, examples, task.predictions(examples, encoded, outputs))
+
+
+def answers_of_file(
+    name: str, *, predictions: str | os.PathLike, data: str, changes: Iterable[str] = ()
+) -> Answers:
+    """What a file of predictions, as `bert-keras predict` writes it, answers to labelled examples.
+
+    Its labels are those of the examples where the task does not fix them.
+    """
+    (task,) = changed(named_task(name), changes=changes)
+    examples = task.read(data, split="dev")
+    task = task.with_labels_of(examples)
+    return Answers(task, examples, task.read_predictions(predictions, examples))

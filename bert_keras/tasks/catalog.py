@@ -1,0 +1,63 @@
+"""A name, or a model's card, in; its task out."""
+
+import dataclasses
+import os
+
+from bert_keras.convert.card import ModelCard, numbered_labels
+from bert_keras.errors import InputError
+from bert_keras.tasks.classification import OWN_TABLE_TASKS
+from bert_keras.tasks.glue import GLUE_TASKS
+from bert_keras.tasks.ner.task import NER_TASK
+from bert_keras.tasks.ner_features import NER_FEATURES_TASK
+from bert_keras.tasks.squad.task import SQUAD_TASKS
+from bert_keras.tasks.swag import SWAG_TASK
+from bert_keras.tasks.task import Task
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        *GLUE_TASKS.values(),
+        *SQUAD_TASKS.values(),
+        SWAG_TASK,
+        NER_TASK,
+        NER_FEATURES_TASK,
+        *OWN_TABLE_TASKS.values(),
+    )
+}
+
+
+def named_task(name: str) -> Task:
+    if name not in TASKS:
+        raise InputError(f"no task is called {name!r}; known: {', '.join(TASKS)}")
+    return TASKS[name]
+
+
+def task_of(card: ModelCard, *, name: str, source: str | os.PathLike) -> Task:
+    """The task of this name as the model of `card` was trained on it; a model from elsewhere has
+    its usual settings. Raises InputError where the model is of another task.
+    """
+    task = named_task(name)
+    if card.model != task.model:
+        raise InputError(f"{source} holds a {card.model}; the task {name} needs a {task.model}")
+    if card.task:
+        if card.task.get("name") != name:
+            raise InputError(
+                f"{source} was fine-tuned on {card.task.get('name')!r}; ask it as that, not as "
+                f"{name!r}"
+            )
+        known = {field.name for field in dataclasses.fields(task)}
+        settings = {
+            field: tuple(value) if isinstance(value, list) else value
+            for field, value in card.task.items()
+            if field in known
+        }
+        return dataclasses.replace(task, **settings, labels=card.labels)
+    numbered = card.labels == numbered_labels(len(card.labels))
+    if task.labels and not (numbered and len(card.labels) == len(task.labels)):
+        if set(card.labels) != set(task.labels):
+            raise InputError(
+                f"{source} has the labels {', '.join(card.labels)}; {name} has "
+                f"{', '.join(task.labels)}"
+            )
+        return dataclasses.replace(task, labels=card.labels)
+    return task if task.labels else dataclasses.replace(task, labels=card.labels)

@@ -1,0 +1,79 @@
+"""A way to score a model comes in; its score after every epoch, and its best weights, go out."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import keras
+
+from bert_keras.convert.memory import tensor
+from bert_keras.convert.safetensors_file import stored_tensors, write_tensors
+from bert_keras.encoder.pretrained import named_weights, stored_weight
+from bert_keras.storage import whole_file
+
+HISTORY, BEST = "evaluations.json", "best.safetensors"
+
+
+class Evaluations(keras.callbacks.Callback):
+    """Calls `evaluate` at the end of every Keras epoch and keeps the weights of the best `metric`.
+
+    In `folder`: evaluations.json, one object of `step` and scores an epoch, and best.safetensors.
+    The scores go into the logs as `val_loss` and `val_score/NAME`, for the callbacks behind this
+    one. `patience` ends the training after so many epochs without a better score; 0 never does.
+    """
+
+    def __init__(
+        self,
+        evaluate: Callable[[], Mapping[str, float]],
+        *,
+        metric: str,
+        folder: Path,
+        patience: int = 0,
+    ):
+        super().__init__()
+        self.evaluate, self.metric = evaluate, metric
+        self.folder, self.patience = folder, patience
+        self.history: list[dict[str, float]] = []
+        if (folder / HISTORY).is_file():
+            self.history = json.loads((folder / HISTORY).read_text(encoding="utf-8"))
+
+    @property
+    def best(self) -> dict[str, float]:
+        """The first of the evaluations with the best score; a score that is no number is worst."""
+        return max(self.history, key=self._rank)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the last `patience` evaluations brought nothing better."""
+        since = len(self.history) - 1 - self.history.index(self.best) if self.history else 0
+        return bool(self.patience) and since >= self.patience
+
+    def go_on_from(self, step: int) -> None:
+        """Forget what came after a step: it will be done again."""
+        self.history = [scores for scores in self.history if scores["step"] <= step]
+
+    def on_epoch_end(self, epoch, logs=None):
+        scores = dict(self.evaluate())
+        if logs is not None:
+            logs["val_loss"] = scores["loss"]
+            logs |= {f"val_score/{name}": scores[name] for name in scores if name != "loss"}
+        self.history.append({"step": int(self.model.optimizer.iterations), **scores})
+        if self.best is self.history[-1]:
+            with whole_file(self.folder / BEST) as beside:
+                weights = named_weights(self.model).items()
+                write_tensors(beside, {name: stored_weight(weight) for name, weight in weights})
+        with whole_file(self.folder / HISTORY) as beside:
+            beside.write_text(json.dumps(self.history, indent=1) + "\n", encoding="utf-8")
+        if self.exhausted:
+            self.model.stop_training = True
+
+    def restore_best(self, model: keras.Model) -> None:
+        """Put the best weights into the model."""
+        best = stored_tensors(self.folder / BEST)
+        for name, weight in named_weights(model).items():
+            weight.assign(tensor(best[name].read()))
+
+    def _rank(self, scores: Mapping[str, float]) -> float:
+        score = scores[self.metric]
+        return -math.inf if math.isnan(score) else score
