@@ -1,0 +1,128 @@
+"""Curves and points in, SVG drawings out: for light and dark, in a page or as a file."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bert_keras.runs.report.page import Html, element, markup
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 470, 280, 58, 12, 30, 40
+# Of like lightness, so that each can be seen on white and on black.
+COLORS = ["#3b82d6", "#e08a2c", "#2f9e6e", "#b457c6", "#d2504a", "#8d8d2b", "#1fa0b3", "#8a7f78"]
+STYLE = """.chart { color: #1c2024; font: 12px system-ui, sans-serif; } .chart text { fill:
+currentColor; } .chart .grid { stroke: currentColor; opacity: .18; } @media screen and
+(prefers-color-scheme: dark) { .chart { color: #e4e7ea; } }"""
+
+
+class Line(NamedTuple):
+    """`group` tells the colour and stands in the legend once; `label` shows under the pointer."""
+
+    label: str
+    group: str
+    points: Sequence[tuple[float, float]]
+    dashed: bool = False
+
+
+def line_chart(title: str, lines: Sequence[Line]) -> Html:
+    """One line a run over its steps; values that are no numbers are left out."""
+    lines = [line._replace(points=_finite(line.points)) for line in lines]
+    place, drawing = _axes(title, [point for line in lines for point in line.points], "step")
+    groups = list(dict.fromkeys(line.group for line in lines))
+    for line in lines:
+        drawing.append(
+            element(
+                "polyline",
+                element("title", line.label),
+                points=" ".join("{:.1f},{:.1f}".format(*place(*point)) for point in line.points),
+                fill="none",
+                stroke=_color(groups.index(line.group)),
+                stroke_width=1.6,
+                stroke_dasharray="5 4" if line.dashed else "none",
+            )
+        )
+    across = (WIDTH - LEFT - RIGHT) / max(len(groups), 4)
+    for index, group in enumerate(groups if len(groups) <= 8 else []):
+        x = LEFT + index * across
+        drawing.append(element("circle", cx=x + 5, cy=HEIGHT - 8, r=4.5, fill=_color(index)))
+        drawing.append(_text(group, x + 13, HEIGHT - 4))
+    return _svg(title, drawing)
+
+
+def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -> Html:
+    """A dot for each point, and the line on which both are equal."""
+    points = _finite(points)
+    ends = [(low_or_high(values), low_or_high(values)) for low_or_high in (min, max)
+            for values in [[value for point in points for value in point] or [0]]]  # fmt: skip
+    place, drawing = _axes(title, [*points, *ends], x_axis)
+    (x1, y1), (x2, y2) = place(*ends[0]), place(*ends[1])
+    drawing.append(element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_="grid"))
+    for point in points:
+        x, y = place(*point)
+        label = element("title", "{:g}, {:g}".format(*point))
+        drawing.append(
+            element("circle", label, cx=f"{x:.1f}", cy=f"{y:.1f}", r=2.5, fill=COLORS[0],
+                    fill_opacity=0.45)
+        )  # fmt: skip
+    return _svg(title, drawing)
+
+
+def _axes(title: str, points: Sequence[tuple[float, float]], x_axis: str):
+    """How a point is placed, and the drawing so far: title, grid, figures beside it."""
+    xs, ys = zip(*points or [(0, 0)], strict=True)
+    x_ticks, y_ticks = _ticks(xs), _ticks(ys)
+    x_low, x_high = min(*xs, x_ticks[0]), max(*xs, x_ticks[-1])
+    y_low, y_high = min(*ys, y_ticks[0]), max(*ys, y_ticks[-1])
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return (
+            LEFT + (x - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT),
+            HEIGHT - BOTTOM - (y - y_low) / (y_high - y_low) * (HEIGHT - TOP - BOTTOM),
+        )
+
+    drawing = [_text(title, LEFT, 16, font_weight=600)]
+    drawing.append(_text(x_axis, WIDTH - RIGHT, 16, text_anchor="end", opacity=0.7))
+    for tick in y_ticks:
+        y = place(x_low, tick)[1]
+        drawing.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid"))
+        drawing.append(_text(f"{tick:g}", LEFT - 6, y + 4, text_anchor="end"))
+    for tick in x_ticks:
+        x = place(tick, y_low)[0]
+        drawing.append(_text(f"{tick:g}", x, HEIGHT - BOTTOM + 16, text_anchor="middle"))
+    return place, drawing
+
+
+def _ticks(values: Sequence[float]) -> list[float]:
+    """About five round numbers that span the values."""
+    low, high = min(values), max(values)
+    spread = (high - low) or abs(high) or 1.0
+    power = 10 ** math.floor(math.log10(spread / 4))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= spread / 4)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [round(tick * step, 12) for tick in range(first, max(last, first + 1) + 1)]
+
+
+def _finite(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    return [point for point in points if all(map(math.isfinite, point))]
+
+
+def _color(index: int) -> str:
+    return COLORS[index % len(COLORS)]
+
+
+def _text(text: str, x: float, y: float, **attributes: object) -> Html:
+    return element("text", text, x=f"{x:.1f}", y=f"{y:.1f}", **attributes)
+
+
+def _svg(title: str, drawing: Sequence[Html]) -> Html:
+    return element(
+        "svg",
+        element("style", Html(STYLE)),
+        markup(*drawing),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        width=WIDTH,
+        height=HEIGHT,
+        class_="chart",
+        role="img",
+        aria_label=title,
+    )

@@ -1,0 +1,184 @@
+"""Several runs: their folders, their spread, the failed ones, going on, and the pages."""
+
+import dataclasses
+import json
+import math
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+
+import pytest
+import tensorflow as tf
+
+from bert_keras.errors import InputError
+from bert_keras.runs.outcome import claim_output, read_scores, write_scores
+from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.runs.study import degenerate, study
+
+RECIPE = FinetuneRecipe(batch_size=4, num_epochs=1, learning_rate=1e-3)
+SCORES = {(3e-5, 1): 0.8, (3e-5, 2): 0.9, (3e-5, 3): 0.7, (2e-5, 1): 0.5, (2e-5, 2): 0.95,
+          (2e-5, 3): 0.6}  # fmt: skip
+
+
+def write_logs(folder, side, points):
+    with tf.summary.create_file_writer(str(folder / "logs" / side)).as_default():
+        for tag, values in points.items():
+            for step, value in enumerate(values, start=1):
+                tf.summary.scalar(tag, value, step=step)
+
+
+class FakeRun:
+    """As `finetune`: leaves scores and logs, does no ended run again."""
+
+    def __init__(self, interrupted_at=None):
+        self.done, self.interrupted_at = [], interrupted_at
+
+    def __call__(self, recipe, output):
+        claim_output(output, recipe=dataclasses.replace(recipe, learning_rates=()))
+        if (scores := read_scores(output)) is not None:
+            return scores
+        if len(self.done) == self.interrupted_at:
+            raise KeyboardInterrupt
+        self.done.append(output.relative_to(output.parents[1]).as_posix())
+        score = SCORES[recipe.learning_rate, recipe.seed]
+        write_logs(output, "train", {"loss/total": [0.7, 0.5, 0.4]})
+        write_logs(output, "held_out", {"loss/total": [0.6, 0.5], "score/accuracy": [0.5, score]})
+        return write_scores(output, {"accuracy": score, "majority_accuracy": 0.5, "steps": 3})
+
+
+@pytest.fixture
+def several(tmp_path):
+    def several(run, seeds=3, learning_rates=(3e-5, 2e-5), **changes):
+        return study(
+            run,
+            dataclasses.replace(RECIPE, **changes),
+            title="rte <& co>",
+            metric="accuracy",
+            seeds=seeds,
+            learning_rates=learning_rates,
+            output=tmp_path / "study",
+        )
+
+    return several
+
+
+def test_median_best_and_spread_of_each_learning_rate(several, tmp_path):
+    summary = several(FakeRun())
+    first, second = summary["learning_rates"]
+    assert first == {
+        "learning_rate": 3e-5,
+        "median": 0.8,
+        "best": 0.9,
+        "worst": 0.7,
+        "standard_deviation": pytest.approx(0.1),
+        "runs": 3,
+        "degenerate": 0,
+    }
+    assert (second["median"], second["degenerate"]) == (0.6, 1)
+    assert summary["learning_rate"] == 3e-5
+    assert summary["best_run"] == "lr-2e-05/seed-2"
+    assert read_scores(tmp_path / "study" / "best")["accuracy"] == 0.95
+    assert json.loads((tmp_path / "study" / "study.json").read_text()) == summary
+
+
+def test_a_study_goes_on_where_it_was_interrupted_and_takes_more_seeds(several, tmp_path, capsys):
+    with pytest.raises(KeyboardInterrupt):
+        several(FakeRun(interrupted_at=2), seeds=2)
+    assert "2 of 4 runs have ended so far" in (tmp_path / "study" / "report.md").read_text()
+    assert (tmp_path / "study" / "best").resolve().parts[-2:] == ("lr-3e-05", "seed-2")
+    capsys.readouterr()
+    run = FakeRun()
+    several(run, seeds=2)
+    assert run.done == ["lr-2e-05/seed-1", "lr-2e-05/seed-2"]
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        "run 1 of 4, lr-3e-05/seed-1, has ended before",
+        "run 2 of 4, lr-3e-05/seed-2, has ended before",
+        "run 3 of 4, lr-2e-05/seed-1",
+        "run 4 of 4, lr-2e-05/seed-2, about 0 s left",
+    ]
+    run = FakeRun()
+    assert several(run, seeds=3)["runs_planned"] == 6
+    assert run.done == ["lr-3e-05/seed-3", "lr-2e-05/seed-3"]
+    assert "so far" not in (tmp_path / "study" / "report.md").read_text()
+
+
+def test_one_seed_has_no_spread(several):
+    (rate,) = several(FakeRun(), seeds=1, learning_rates=[3e-5, 3e-5])["learning_rates"]
+    assert (rate["median"], rate["standard_deviation"], rate["runs"]) == (0.8, None, 1)
+
+
+@pytest.mark.parametrize(
+    ("scores", "losses", "said"),
+    [
+        ({"f1": 0.9}, [0.7, 0.4, 0.2], ""),
+        ({"f1": 0.9}, [0.7], ""),
+        ({"f1": 0.9, "majority_f1": 0.8}, [0.7, 0.9, 0.5, 0.6], ""),
+        ({"f1": 0.8, "majority_f1": 0.8}, [0.7, 0.4], "f1 0.8 is no better than the 0.8 of the"),
+        ({"f1": 0.0}, [0.7, 0.4], "f1 0 is no better than the 0 of the majority answer"),
+        ({"f1": 0.9}, [0.6, 0.8, 0.7, 0.7], "did not fall, from 0.7 to 0.7 by halves"),
+        ({"f1": 0.9}, [0.7, math.nan], "is not a number"),
+        ({"f1": math.nan}, [0.7, 0.4], "is not a number"),
+    ],
+)
+def test_runs_that_failed_are_told(scores, losses, said):
+    found = degenerate(scores, metric="f1", losses=losses)
+    assert said in found and bool(said) == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"seeds": 0}, "0 seeds came; expected at least one"),
+        ({"learning_rates": []}, "the learning rates are none; expected one or more above 0"),
+        ({"learning_rates": [0.0, 1e-3]}, "the learning rates are 0, 0.001; expected"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_at_once(several, tmp_path, settings, said):
+    with pytest.raises(InputError, match=said):
+        several(FakeRun(), **settings)
+    assert not (tmp_path / "study").exists()
+
+
+def test_the_folder_of_a_single_run_is_refused(several, tmp_path):
+    claim_output(tmp_path / "study", recipe=RECIPE)
+    with pytest.raises(InputError, match=r"study holds a single run; choose another folder"):
+        several(FakeRun())
+
+
+def test_a_run_of_another_recipe_stops_the_study(several):
+    several(FakeRun(), seeds=1)
+    with pytest.raises(InputError, match=r"seed-1 holds a run with batch_size 4, now 8"):
+        several(FakeRun(), seeds=1, batch_size=8)
+
+
+class Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.words, self.outside = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.outside += [v for name, v in attributes if name in ("src", "href")]
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_the_pages_hold_tables_and_a_line_a_run_and_nothing_from_elsewhere(several, tmp_path):
+    several(FakeRun())
+    page = Page((tmp_path / "study" / "report.html").read_text())
+    assert page.tags.count("svg") == 3 and page.tags.count("polyline") == 18
+    assert page.tags.count("table") == 2 and "script" not in page.tags and page.outside == []
+    assert page.words.count("rte <& co>") == 2  # title and heading
+    said = " ".join(page.words)
+    assert "Best run: lr-2e-05/seed-2, accuracy 0.9500" in said
+    assert "Degenerate: lr-2e-05/seed-1, accuracy 0.5 is no better than the 0.5" in said
+
+    text = (tmp_path / "study" / "report.md").read_text()
+    assert "| 3e-05 | 0.8000 | 0.9000 | 0.7000 | 0.1000 | 3 | 0 |" in text
+    for name in ("training-loss", "dev-loss", "dev-score"):
+        assert f"curves/{name}.svg" in text
+        drawing = ElementTree.parse(tmp_path / "study" / "curves" / f"{name}.svg").getroot()
+        lines = drawing.findall("{http://www.w3.org/2000/svg}polyline")
+        assert [line.get("stroke-dasharray") for line in lines].count("5 4") == 1
