@@ -1,0 +1,1 @@
+"""Named entities: CoNLL files to sentences, sentences to labelled pieces, tags to a score."""

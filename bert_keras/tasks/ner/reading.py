@@ -1,0 +1,79 @@
+"""A file of words and tags, one word a line, as CoNLL's shared tasks have it; sentences out."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bert_keras.errors import InputError
+from bert_keras.storage import text_lines
+
+DOCUMENT_START = "-DOCSTART-"
+OUTSIDE = "O"
+
+_BLANKS = re.compile(r"[ \t]+")
+_TAG = re.compile(r"O|[BI]-.+")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence. `tags` is None where the file has words alone.
+
+    `document` counts the -DOCSTART- lines before the sentence: 0 everywhere in a file without.
+    `line` is that of its first word; the others follow on the next lines.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None
+    document: int
+    line: int
+
+
+def read_conll(path: str | os.PathLike) -> list[Sentence]:
+    """The sentences of a file whose lines are a word, maybe other columns, and a tag.
+
+    Columns are parted by spaces or tabs; a line without any ends the sentence. Tags are O, B-TYPE
+    or I-TYPE, whether they mean IOB1 or BIO2. A file of one column has no tags. -DOCSTART- lines
+    are no words: they begin a document. Raises InputError, naming the line, for another number of
+    columns than on the lines before, another form of tag, and where there is no sentence.
+    """
+    sentences: list[Sentence] = []
+    width, first_line, document = 0, 0, 0
+    rows: list[list[str]] = []
+
+    def close(line: int) -> None:
+        if rows:
+            words = tuple(row[0] for row in rows)
+            tags = tuple(row[-1] for row in rows) if width > 1 else None
+            sentences.append(Sentence(words, tags, document, line - len(rows)))
+            rows.clear()
+
+    for line, columns in _lines(path):
+        if not columns or columns[0] == DOCUMENT_START:
+            close(line)
+            document += bool(columns)
+            continue
+        if not width:
+            width, first_line = len(columns), line
+        if len(columns) != width:
+            raise InputError(
+                f"{path}, line {line} has {len(columns)} columns; line {first_line} has {width}"
+            )
+        if width > 1 and not _TAG.fullmatch(columns[-1]):
+            raise InputError(
+                f"{path}, line {line} ends in {columns[-1]!r}; expected the tag of the word, which "
+                "is O, B-TYPE or I-TYPE"
+            )
+        rows.append(columns)
+    if not sentences:
+        raise InputError(f"{path} holds no sentence; expected lines of a word and its tag")
+    return sentences
+
+
+def _lines(path: str | os.PathLike) -> Iterator[tuple[int, list[str]]]:
+    """Numbered lines as columns, with an empty line after the last."""
+    line = 0
+    for line, text in enumerate(text_lines(path), start=1):
+        text = text.strip(" \t")
+        yield line, _BLANKS.split(text) if text else []
+    yield line + 1, []

@@ -1,0 +1,59 @@
+"""Tags that were given and tags that were predicted in; the scores of the CoNLL scorer out."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from bert_keras.tasks.ner.reading import OUTSIDE
+
+
+def entity_scores(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Percentages, as conlleval.pl (2004-01-26) computes them: `f1`, `precision` and `recall` of
+    whole entities, `accuracy` of single tags, and the first three for each type, as `person f1`.
+
+    An entity counts where its first word, its last word and its type are those given.
+    """
+    given, found, correct = Counter(), Counter(), Counter()
+    num_words = num_equal = 0
+    for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
+        pairs = zip(gold_tags, predicted_tags, strict=True)
+        num_equal += sum(tag == other for tag, other in pairs)
+        num_words += len(gold_tags)
+        gold_entities, predicted_entities = set(entities(gold_tags)), set(entities(predicted_tags))
+        for counter, those in (
+            (given, gold_entities),
+            (found, predicted_entities),
+            (correct, gold_entities & predicted_entities),
+        ):
+            counter.update(kind for _, _, kind in those)
+    scores = _ratios(given.total(), found.total(), correct.total())
+    scores["accuracy"] = 100 * num_equal / num_words
+    for kind in sorted({*given, *found}):
+        ratios = _ratios(given[kind], found[kind], correct[kind])
+        scores.update({f"{kind} {name}": value for name, value in ratios.items()})
+    return scores
+
+
+def entities(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    """First word, word after the last, and type of each entity of a sentence.
+
+    Sequences that break the scheme are read as conlleval.pl reads them: an I- after O, or after
+    another type, begins an entity as a B- does.
+    """
+    begin, kind = 0, ""  # "" outside of any
+    for place, tag in enumerate([*tags, OUTSIDE]):
+        prefix, _, tag_kind = tag.partition("-")
+        if prefix == "I" and tag_kind == kind:
+            continue
+        if kind:
+            yield begin, place, kind
+        begin, kind = place, tag_kind
+
+
+def _ratios(num_given: int, num_found: int, num_correct: int) -> dict[str, float]:
+    precision = 100 * num_correct / num_found if num_found else 0.0
+    recall = 100 * num_correct / num_given if num_given else 0.0
+    both = precision + recall
+    f1 = 2 * precision * recall / both if both else 0.0
+    return {"f1": f1, "precision": precision, "recall": recall}
