@@ -1,0 +1,164 @@
+"""Where answers begin and end, as a model scores each piece, in; texts cut from contexts out."""
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_keras.tasks.squad.reading import Question
+from bert_keras.tasks.squad.windows import Windows, max_context
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A row of the n-best list; the text of "no answer" is empty."""
+
+    text: str
+    probability: float
+    start_logit: float
+    end_logit: float
+
+    @property
+    def score(self) -> float:
+        return self.start_logit + self.end_logit
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """`null_odds`: the score of "no answer" less that of the best answer, where there may be none;
+    `candidates`, best first, where the model was asked."""
+
+    text: str
+    null_odds: float | None = None
+    candidates: tuple[Candidate, ...] = ()
+
+
+class _Span(NamedTuple):
+    first: int  # pieces
+    last: int
+    start_logit: float
+    end_logit: float
+
+
+def predicted_answers(
+    questions: Sequence[Question],
+    windows: Windows,
+    outputs: Sequence[dict[str, np.ndarray]],
+    *,
+    num_best: int,
+    max_answer_length: int,
+) -> list[Prediction]:
+    """The best span of each question: S.T_i + E.T_j with i <= j, of at most `max_answer_length`
+    pieces, that begins where its window shows the context best."""
+    return [
+        Prediction(candidates[0].text, candidates=_with_probabilities(candidates))
+        for candidates in (
+            _best_answers(question, windows, number, outputs, num_best, max_answer_length)
+            for number, question in enumerate(questions)
+        )
+    ]
+
+
+def predicted_answers_or_none(
+    questions: Sequence[Question],
+    windows: Windows,
+    outputs: Sequence[dict[str, np.ndarray]],
+    *,
+    num_best: int,
+    max_answer_length: int,
+    null_threshold: float,
+) -> list[Prediction]:
+    """As `predicted_answers`, or "" where the null odds exceed `null_threshold`.
+
+    The score of "no answer", S.C + E.C, is that of the window where it is least.
+    """
+    predictions = []
+    for number, question in enumerate(questions):
+        answers = _best_answers(question, windows, number, outputs, num_best, max_answer_length)
+        none = min(
+            (
+                Candidate("", 0.0, float(outputs[row]["start"][0]), float(outputs[row]["end"][0]))
+                for row in windows.of_question(number)
+            ),
+            key=lambda candidate: candidate.score,
+        )
+        null_odds = none.score - answers[0].score
+        candidates = sorted([*answers, none], key=lambda each: each.score, reverse=True)[:num_best]
+        if none not in candidates:
+            candidates.append(none)
+        text = "" if null_odds > null_threshold else answers[0].text
+        predictions.append(Prediction(text, null_odds, _with_probabilities(candidates)))
+    return predictions
+
+
+def _best_answers(
+    question: Question,
+    windows: Windows,
+    number: int,
+    outputs: Sequence[dict[str, np.ndarray]],
+    num_best: int,
+    max_answer_length: int,
+) -> list[Candidate]:
+    """At most `num_best`, each text once, probabilities yet unknown."""
+    answers: dict[str, Candidate] = {}
+    for span in _spans(windows, number, outputs, max_answer_length):
+        text = _cut(question.context, windows.offsets[span.first, 0], windows.offsets[span.last, 1])
+        if text not in answers:
+            answers[text] = Candidate(text, 0.0, span.start_logit, span.end_logit)
+            if len(answers) == num_best:
+                break
+    return list(answers.values())
+
+
+def _spans(
+    windows: Windows, number: int, outputs: Sequence[dict[str, np.ndarray]], max_answer_length: int
+):
+    """The allowed spans of a question, best first."""
+    rows = windows.of_question(number)
+    passage_starts = windows.starts_N2[rows.start : rows.stop, 1]
+    question_lengths, passage_lengths = windows.lengths_N2[rows.start : rows.stop].T
+    is_max = max_context(passage_starts - passage_starts[0], passage_lengths)
+    scores, starts, ends = [], [], []
+    for index, row in enumerate(rows):
+        passage = slice(
+            question_lengths[index] + 2, question_lengths[index] + 2 + passage_lengths[index]
+        )
+        start = outputs[row]["start"][passage].astype(np.float64)
+        end = outputs[row]["end"][passage].astype(np.float64)
+        start[~is_max[index]] = -np.inf
+        beyond = np.full(max_answer_length - 1, -np.inf)
+        ends_TL = np.lib.stride_tricks.sliding_window_view(
+            np.concatenate([end, beyond]), max_answer_length
+        )
+        scores.append((start[:, None] + ends_TL).ravel())
+        starts.append(start)
+        ends.append(end)
+    scores = np.concatenate(scores)
+    starts, ends = np.concatenate(starts), np.concatenate(ends)
+    firsts = np.concatenate(
+        [s + np.arange(n) for s, n in zip(passage_starts, passage_lengths, strict=True)]
+    )
+    for place in np.argsort(-scores, kind="stable"):
+        if scores[place] == -np.inf:
+            return
+        at, more = divmod(int(place), max_answer_length)
+        yield _Span(firsts[at], firsts[at] + more, float(starts[at]), float(ends[at + more]))
+
+
+def _cut(context: str, start: int, end: int) -> str:
+    """Marks that a model without accents does not see belong to the character before them."""
+    while end < len(context) and unicodedata.category(context[end]) == "Mn":
+        end += 1
+    return context[start:end]
+
+
+def _with_probabilities(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Softmax over the list."""
+    scores = np.array([candidate.score for candidate in candidates])
+    odds = np.exp(scores - scores.max())
+    return tuple(
+        Candidate(each.text, probability, each.start_logit, each.end_logit)
+        for each, probability in zip(candidates, (odds / odds.sum()).tolist(), strict=True)
+    )

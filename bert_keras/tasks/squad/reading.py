@@ -1,0 +1,189 @@
+"""A file in SQuAD's format, or rows of TensorFlow Datasets, in; checked questions out."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bert_keras.errors import InputError
+from bert_keras.storage import text_lines
+
+_NAMES = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    int: "a whole number",
+    bool: "a boolean",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`start` counts characters of the context."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """`answers` are all that annotators gave; `is_impossible` says that the context has none.
+
+    `place` is where it was read.
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...] = ()
+    is_impossible: bool = False
+    place: str = ""
+
+    @property
+    def target(self) -> Answer | None:
+        """The first answer that stands in the context where it says that it does.
+
+        Case may differ: files made from TriviaQA have answers in lower case.
+        """
+        for answer in self.answers:
+            found = self.context[answer.start :][: len(answer.text)]
+            is_there = answer.start >= 0 and found.lower() == answer.text.lower()
+            if is_there and answer.text.strip():
+                return answer
+        return None
+
+
+def read_questions(rows: Iterable[tuple[str, dict, dict]]) -> list[Question]:
+    """Of rows (place, what holds the context, what holds question and answers), each checked.
+
+    Raises InputError that names the place, also for an id that came before.
+    """
+    questions: list[Question] = []
+    places: dict[str, str] = {}
+    for place, paragraph, fields in rows:
+        identity = _value(fields, "id", str, place=place)
+        if identity in places:
+            raise InputError(
+                f"{place} has the id {identity!r}, as {places[identity]} has; expected each once"
+            )
+        places[identity] = place
+        place = f"{place} (id {identity})"
+        context = _value(paragraph, "context", str, place=place)
+        if not context.strip():
+            raise InputError(f"{place} has an empty context; expected a passage")
+        answers = tuple(
+            _answer(each, place=place) for each in _value(fields, "answers", list, [], place=place)
+        )
+        is_impossible = _value(fields, "is_impossible", bool, False, place=place)
+        if is_impossible and answers:
+            raise InputError(f"{place} is_impossible, yet has answers; expected one or the other")
+        questions.append(
+            Question(
+                id=identity,
+                question=_value(fields, "question", str, place=place),
+                context=context,
+                answers=answers,
+                is_impossible=is_impossible,
+                place=place,
+            )
+        )
+    return questions
+
+
+def json_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
+    """Of a file as SQuAD's: {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}."""
+    text = "\n".join(text_lines(path))
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not whole JSON in SQuAD's format: {error}") from error
+    for in_article, article in _items(values, "data", place=f"{path}, "):
+        for in_paragraph, paragraph in _items(article, "paragraphs", place=f"{in_article}."):
+            for in_fields, fields in _items(paragraph, "qas", place=f"{in_paragraph}."):
+                yield in_fields, paragraph, fields
+
+
+def tfds_question_rows(rows: Iterable[dict], *, place: str) -> Iterator[tuple[str, dict, dict]]:
+    """Of a TFDS builder with the features of `squad`, whose answers are a dict of columns."""
+    for number, row in enumerate(rows, start=1):
+        where = f"{place}, row {number}"
+        answers = _value(row, "answers", dict, place=where)
+        texts, starts = (
+            _value(answers, name, list, place=f"{where}, answers")
+            for name in ("text", "answer_start")
+        )
+        listed = [
+            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
+        ]
+        yield where, row, {**row, "answers": listed}
+
+
+def check_answers(questions: Sequence[Question], *, allows_no_answer: bool) -> None:
+    """Raises InputError for a question without answers that is not known to have none, and for one
+    that has none where each must have one."""
+    for question in questions:
+        if question.is_impossible and not allows_no_answer:
+            raise InputError(
+                f"{question.place} is_impossible; in SQuAD 1.1 each question has an answer: "
+                "this is a task for squad2"
+            )
+        if not question.answers and not question.is_impossible:
+            raise InputError(
+                f"{question.place} has no answers; expected at least one"
+                + (', or "is_impossible": true' if allows_no_answer else "")
+            )
+
+
+def misplaced_answers(questions: Sequence[Question]) -> list[str]:
+    """One line for each question none of whose answers stands where it says that it does."""
+    return [
+        f"{question.place}: {_misplaced(question)}"
+        for question in questions
+        if question.target is None and not question.is_impossible
+    ]
+
+
+def _misplaced(question: Question) -> str:
+    if not question.answers:
+        return "no answer"
+    answer = question.answers[0]
+    found = question.context[max(0, answer.start) :][: len(answer.text)]
+    return f"the answer {answer.text!r} is not at {answer.start}, where {found!r} is"
+
+
+def _answer(fields, *, place: str) -> Answer:
+    place = f"{place}, an answer"
+    return Answer(
+        _value(fields, "text", str, place=place), _value(fields, "answer_start", int, place=place)
+    )
+
+
+def _items(fields, name: str, *, place: str) -> Iterator[tuple[str, object]]:
+    """The places and items of a list."""
+    for number, item in enumerate(_value(fields, name, list, place=place.rstrip("., "))):
+        yield f"{place}{name}[{number}]", item
+
+
+def _value(fields, name: str, kind: type, default=None, *, place: str):
+    if not isinstance(fields, dict):
+        raise InputError(f"{place} is {_kind(fields)}; expected an object with {name!r}")
+    value = fields.get(name, default)
+    if value is None:
+        raise InputError(f"{place} lacks {name!r}; it has {', '.join(map(str, fields))}")
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise InputError(f"{place}: {name!r} is {_kind(value)}; expected {_NAMES[kind]}")
+    if kind is str and not value.isascii():
+        _refuse_surrogates(value, name, place=place)
+    return value
+
+
+def _kind(value) -> str:
+    return _NAMES.get(type(value), repr(value))
+
+
+def _refuse_surrogates(text: str, name: str, *, place: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{place}: {name!r} holds half a character, {text[error.start]!r}; expected Unicode"
+        ) from error

@@ -1,0 +1,192 @@
+"""SQuAD 1.1 and 2.0 as tasks: a question and a context in, the span that answers it out."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from bert_keras.errors import InputError
+from bert_keras.tasks.squad import prediction_files
+from bert_keras.tasks.squad.answers import (
+    Prediction,
+    predicted_answers,
+    predicted_answers_or_none,
+)
+from bert_keras.tasks.squad.reading import (
+    Question,
+    check_answers,
+    json_rows,
+    misplaced_answers,
+    read_questions,
+    tfds_question_rows,
+)
+from bert_keras.tasks.squad.scoring import scores_of_answers, scores_of_answers_or_none
+from bert_keras.tasks.squad.windows import NUM_SPECIALS, Windows, windows_over
+from bert_keras.tasks.task import Outputs, Task, data_files
+from bert_keras.text.tokenizer import WordPieceTokenizer
+
+_MOST_LISTED = 20  # misplaced answers, of many
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquadTask(Task):
+    """Lengths and `stride` count pieces; the defaults are those of google-research/bert
+    run_squad.py. `version` "2.0" knows questions without an answer: those whose null odds exceed
+    `null_threshold`, which `tuned` chooses on the dev set.
+    """
+
+    version: str
+    max_length: int = 384
+    stride: int = 128
+    max_question_length: int = 64
+    max_answer_length: int = 30
+    num_best: int = 20
+    null_threshold: float = 0.0
+
+    model: ClassVar[str] = "BertQuestionAnswering"
+    text_columns: ClassVar[tuple[str, ...]] = ("question", "context")
+
+    def __post_init__(self):
+        if self.version not in ("1.1", "2.0"):
+            raise InputError(f"version is {self.version!r}; expected 1.1 or 2.0")
+        for name in ("stride", "max_question_length", "max_answer_length", "num_best"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; expected at least 1")
+        least = self.max_question_length + NUM_SPECIALS + 1
+        if self.max_length < least:
+            raise InputError(
+                f"max_length is {self.max_length}; a question of max_question_length="
+                f"{self.max_question_length} leaves room for a passage from {least} on"
+            )
+
+    @property
+    def allows_no_answer(self) -> bool:
+        return self.version == "2.0"
+
+    @property
+    def metric(self) -> str:
+        return "f1"
+
+    def files(self, data: str | os.PathLike) -> dict[str, str]:
+        if str(data).startswith("tfds:"):
+            return {"train": f"{data}:train", "dev": f"{data}:validation"}
+        names = {
+            split: (f"{split}-v{self.version}.json", f"{split}.json")
+            for split in ("train", "dev", "test")
+        }
+        return data_files(data, names=names)
+
+    def read(self, path: str | os.PathLike, *, split: str = "train") -> list[Question]:
+        """A file in SQuAD's format, or a place such as tfds:squad/v2.0:train.
+
+        Of "train" those questions are left out, and listed on stderr, none of whose answers stands
+        in the context where it says that it does.
+        """
+        place = os.fspath(path)
+        if place.startswith("tfds:"):
+            from bert_keras.tasks.tfds import tfds_rows
+
+            name, _, tfds_split = place.removeprefix("tfds:").rpartition(":")
+            rows = tfds_question_rows(tfds_rows(name, tfds_split), place=place)
+        else:
+            rows = json_rows(place)
+        questions = read_questions(rows)
+        if not questions:
+            raise InputError(f"{place} has no questions; expected at least one")
+        if split == "train":
+            questions = _without_misplaced(questions, place)
+        if split in ("train", "dev"):
+            check_answers(questions, allows_no_answer=self.allows_no_answer)
+        return questions
+
+    def encode(self, examples: Sequence[Question], tokenizer: WordPieceTokenizer) -> Windows:
+        return windows_over(
+            examples,
+            tokenizer,
+            max_length=self.max_length,
+            stride=self.stride,
+            max_question_length=self.max_question_length,
+        )
+
+    def compile_arguments(self) -> dict:
+        """The loss is the mean of both ends', as in run_squad.py."""
+        import keras
+
+        return {
+            "loss": {
+                end: keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+                for end in ("start", "end")
+            },
+            "loss_weights": {"start": 0.5, "end": 0.5},
+        }
+
+    def predictions(
+        self, examples: Sequence[Question], encoded: Windows, outputs: Outputs
+    ) -> list[Prediction]:
+        limits = {"num_best": self.num_best, "max_answer_length": self.max_answer_length}
+        if not self.allows_no_answer:
+            return predicted_answers(examples, encoded, outputs, **limits)
+        return predicted_answers_or_none(
+            examples, encoded, outputs, **limits, null_threshold=self.null_threshold
+        )
+
+    def tuned(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> "SquadTask":
+        """With the `null_threshold` of the best F1 of these predictions, which this task made.
+
+        They are taken as answers throughout, or thresholds above today's could not be tried.
+        """
+        if not self.allows_no_answer:
+            return self
+        answers = [
+            dataclasses.replace(each, text=next(c.text for c in each.candidates if c.text))
+            for each in predictions
+        ]
+        scores = scores_of_answers_or_none(examples, answers)
+        return dataclasses.replace(self, null_threshold=scores["best_f1_thresh"])
+
+    def score(
+        self, examples: Sequence[Question], predictions: Sequence[Prediction | None]
+    ) -> dict[str, float]:
+        if self.allows_no_answer:
+            return scores_of_answers_or_none(examples, predictions)
+        return scores_of_answers(examples, predictions)
+
+    def write_predictions(
+        self,
+        path: str | os.PathLike,
+        examples: Sequence[Question],
+        predictions: Sequence[Prediction],
+    ) -> None:
+        prediction_files.write_predictions(Path(path), examples, predictions)
+
+    def read_predictions(
+        self, path: str | os.PathLike, examples: Sequence[Question]
+    ) -> list[Prediction | None]:
+        return prediction_files.read_predictions(Path(path), examples)
+
+
+def _without_misplaced(questions: list[Question], place: str) -> list[Question]:
+    misplaced = misplaced_answers(questions)
+    if not misplaced:
+        return questions
+    left = len(questions) - len(misplaced)
+    if not left:
+        raise InputError(f"{place} has no answer that stands where it says; first {misplaced[0]}")
+    print(
+        f"{place}: {len(misplaced)} of {len(questions)} questions are left out of training, for "
+        "their answers do not stand in the context at their answer_start:",
+        *(f"  {line}" for line in misplaced[:_MOST_LISTED]),
+        *([f"  and {len(misplaced) - _MOST_LISTED} more"] if len(misplaced) > _MOST_LISTED else []),
+        sep="\n",
+        file=sys.stderr,
+    )
+    return [each for each in questions if each.is_impossible or each.target is not None]
+
+
+SQUAD_TASKS = {
+    "squad1": SquadTask(name="squad1", version="1.1"),
+    "squad2": SquadTask(name="squad2", version="2.0"),
+}

@@ -1,0 +1,162 @@
+"""Questions about contexts in; windows [CLS] question [SEP] passage [SEP] over each context out.
+
+The rules are those of google-research/bert run_squad.py (section 4.2): a document stride, targets
+at [CLS] where a window does not hold the answer, and for each piece the window that shows most of
+what is around it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bert_keras.errors import InputError
+from bert_keras.tasks.squad.reading import Question
+from bert_keras.tasks.task import Encoded
+from bert_keras.text.packing import packed, sequence_spans
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import Vocabulary
+
+NUM_SPECIALS = 3  # [CLS], [SEP], [SEP]
+_CONTEXTS_AT_ONCE = 1_000  # while their offsets are Python's tuples, 100 bytes each
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Windows(Encoded):
+    """N windows of all questions, those of a question together and in order.
+
+    `pieces` are the ids of all contexts, then of all questions; `offsets`, int32 [P,2], the
+    characters [start, end) of the contexts' in their context. In `starts_N2` and `lengths_N2` are
+    the question and the passage of each window. `first_windows`, int [Q+1], begins each question.
+    """
+
+    vocabulary: Vocabulary
+    pieces: np.ndarray
+    offsets: np.ndarray
+    starts_N2: np.ndarray
+    lengths_N2: np.ndarray
+    first_windows: np.ndarray
+    targets: dict[str, np.ndarray]
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        return self.lengths_N2.sum(axis=1) + NUM_SPECIALS
+
+    def batch(self, rows: np.ndarray) -> tuple[dict, dict]:
+        starts_B2, lengths_B2 = self.starts_N2[rows], self.lengths_N2[rows]
+        inputs = packed(
+            self.pieces,
+            sequence_spans(starts_B2, lengths_B2),
+            num_rows=len(rows),
+            length=int(lengths_B2.sum(axis=1).max()) + NUM_SPECIALS,
+            vocabulary=self.vocabulary,
+        )
+        return inputs, {name: positions[rows] for name, positions in self.targets.items()}
+
+    def of_question(self, number: int) -> range:
+        return range(*self.first_windows[number : number + 2])
+
+
+def windows_over(
+    questions: Sequence[Question],
+    tokenizer: WordPieceTokenizer,
+    *,
+    max_length: int,
+    stride: int,
+    max_question_length: int,
+) -> Windows:
+    """Each context is tokenized once, however many questions it has."""
+    numbers: dict[str, int] = {}
+    context_Q = np.array([numbers.setdefault(q.context, len(numbers)) for q in questions])
+    ids, offsets, num_pieces = _tokenized(list(numbers), tokenizer)
+    question_ids, num_question_pieces = tokenizer.flat_ids([q.question for q in questions])
+    for question in np.flatnonzero(num_pieces[context_Q] == 0)[:1]:
+        raise InputError(f"{questions[question].place}: nothing of the context is a piece of text")
+
+    context_begins_Q = (np.cumsum(num_pieces) - num_pieces)[context_Q]
+    num_pieces_Q = num_pieces[context_Q]
+    question_begins_Q = len(ids) + np.cumsum(num_question_pieces) - num_question_pieces
+    question_lengths_Q = np.minimum(num_question_pieces, max_question_length)
+
+    room_Q = max_length - NUM_SPECIALS - question_lengths_Q
+    step_Q = np.minimum(stride, room_Q)
+    num_windows_Q = 1 + np.maximum(0, -(-(num_pieces_Q - room_Q) // step_Q))
+    first_windows = np.append(0, np.cumsum(num_windows_Q))
+    question_N = np.repeat(np.arange(len(questions)), num_windows_Q)
+    index_N = np.arange(len(question_N)) - first_windows[question_N]
+    start_N = index_N * step_Q[question_N]
+    length_N = np.minimum(room_Q[question_N], num_pieces_Q[question_N] - start_N)
+    starts_N2 = np.stack([question_begins_Q[question_N], context_begins_Q[question_N] + start_N], 1)
+    lengths_N2 = np.stack([question_lengths_Q[question_N], length_N], 1)
+
+    first_Q, last_Q = _answer_pieces(questions, context_Q, list(numbers), offsets, num_pieces)
+    first_N, last_N = (pieces_Q[question_N] - starts_N2[:, 1] for pieces_Q in (first_Q, last_Q))
+    is_inside_N = (first_N >= 0) & (first_N <= last_N) & (last_N < length_N)
+    before_passage_N = 2 + lengths_N2[:, 0]  # [CLS] question [SEP]
+    return Windows(
+        vocabulary=tokenizer.vocabulary,
+        pieces=np.concatenate([ids, question_ids]),
+        offsets=offsets,
+        starts_N2=starts_N2,
+        lengths_N2=lengths_N2,
+        first_windows=first_windows,
+        targets={
+            name: np.where(is_inside_N, place_N + before_passage_N, 0).astype(np.int32)
+            for name, place_N in (("start", first_N), ("end", last_N))
+        },
+    )
+
+
+def max_context(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+    """For each window over one context, bool [length]: the pieces that no other window, nor an
+    earlier one as well, shows with more on the side where it shows less.
+
+    A hundredth of its length is in a window's favour (run_squad.py).
+    """
+    pieces = np.arange(starts[-1] + lengths[-1])
+    left = pieces - starts[:, None]
+    right = lengths[:, None] - 1 - left
+    least = np.minimum(left, right)
+    shown = np.where(least < 0, -np.inf, least + 0.01 * lengths[:, None])
+    best = shown.argmax(axis=0)
+    return [
+        best[start : start + length] == window
+        for window, (start, length) in enumerate(zip(starts, lengths, strict=True))
+    ]
+
+
+def _tokenized(
+    contexts: list[str], tokenizer: WordPieceTokenizer
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Flat ids, int32 [P]; their characters, int32 [P,2]; how many each context has."""
+    ids, offsets, lengths = [np.empty(0, np.int32)], [np.empty((0, 2), np.int32)], []
+    for at in range(0, len(contexts), _CONTEXTS_AT_ONCE):
+        for text in tokenizer.encode_batch(contexts[at : at + _CONTEXTS_AT_ONCE]):
+            ids.append(np.array(text.ids, np.int32))
+            offsets.append(np.array(text.offsets, np.int32).reshape(-1, 2))
+            lengths.append(len(text.ids))
+    return np.concatenate(ids), np.concatenate(offsets), np.array(lengths, np.int64)
+
+
+def _answer_pieces(
+    questions: Sequence[Question],
+    context_Q: np.ndarray,
+    contexts: list[str],
+    offsets: np.ndarray,
+    num_pieces: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The first and last piece that share characters with each question's answer; -1 without one.
+
+    All contexts are laid end to end, so that one search finds the pieces of all.
+    """
+    characters = np.array([len(context) for context in contexts])
+    begins = np.cumsum(characters) - characters
+    places = offsets + np.repeat(begins, num_pieces)[:, None]
+    targets = [question.target for question in questions]
+    start_Q = begins[context_Q] + [target.start if target else 0 for target in targets]
+    end_Q = start_Q + [len(target.text) if target else 0 for target in targets]
+    has_target_Q = np.array([target is not None for target in targets], bool)
+    first_Q = np.searchsorted(places[:, 1], start_Q, side="right")
+    last_Q = np.searchsorted(places[:, 0], end_Q, side="left") - 1
+    return np.where(has_target_Q, first_Q, -1), np.where(has_target_Q, last_Q, -1)
