@@ -78,8 +78,8 @@ def house(tmp_path_factory):
 
 PRETRAIN = "pretrain demo --records {}/records --output {}/new"
 FINETUNE = (
-    "finetune demo --from {}/pretrainer --train {}/train.tsv --dev {}/train.tsv "
-    "--text text --label label --output {}/new --set max_length=12 long_texts=error"
+    "finetune classification --from {}/pretrainer --train {}/train.tsv --dev {}/train.tsv "
+    "--output {}/new --recipe demo --set max_length=12"
 )
 
 
@@ -112,9 +112,14 @@ FINETUNE = (
             FINETUNE.replace("--dev {}/train.tsv", "--dev {}/too-long.tsv"),
             "too-long.tsv, row 3 has 23 pieces, over the limit max_length=12",
         ),
-        (FINETUNE.replace("--text text", "--text text text text"), "3 text columns came; expected"),
+        (FINETUNE + " text_columns=a,b,c", "3 text columns came; expected"),
+        (FINETUNE.replace("classification", "mood"), "no task is called 'mood'; known: cola, "),
+        (FINETUNE.replace("--recipe demo", "--recipe dem"), "no recipe is called 'dem'"),
+        (FINETUNE.replace("--dev {}/train.tsv", ""), "--train came without --dev"),
+        (FINETUNE + " --seeds 0", "0 seeds came"),
+        (FINETUNE + " depth=3", "'depth=3' changes nothing; expected FIELD=VALUE with one of"),
         (FINETUNE + " seed=-1", "seed is -1; expected at least 0"),
-        (FINETUNE.replace("--label label", "--label mood"), "has no column 'mood'"),
+        (FINETUNE + " label_column=mood", "has no column 'mood'"),
         (FINETUNE.replace("max_length=12", "max_length=17"), "max_length is 17; expected 3 to 16"),
         ("export {}/pretrainer x --to {}/saved", "holds a BertPretrainer; only a BertClassifier"),
         ("export {}/none x --to {}/saved", "does not exist"),

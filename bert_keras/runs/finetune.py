@@ -151,10 +151,11 @@ def new_parts(checkpoint: Checkpoint, card: ModelCard) -> set[str]:
     is none yet.
     """
     found, source = set(map(part, checkpoint.tensors)), checkpoint.card
-    same = (source.model, source.labels, source.task.get("name")) == (
+    told = ("name", "text_columns")
+    same = (source.model, source.labels, *map(source.task.get, told)) == (
         card.model,
         card.labels,
-        card.task["name"],
+        *map(card.task.get, told),
     )
     if not same:
         found -= set(HEADS[card.model])

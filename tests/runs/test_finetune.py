@@ -11,15 +11,16 @@ from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.tasks.catalog import named_task
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
 VOCABULARY = Vocabulary((*SPECIAL_PIECES, "good", "bad", "film"))
-RECIPE = FinetuneRecipe(
-    batch_size=4, num_epochs=1, learning_rate=1e-3, max_length=8, logs_per_epoch=1
-)
+RECIPE = FinetuneRecipe(batch_size=4, num_epochs=1, learning_rate=1e-3, logs_per_epoch=1)
+TASK = dataclasses.replace(named_task("classification"), max_length=8)
 
 
+HEAD = "classification (2)"
 CONFIG = BertConfig(
     vocab_size=len(VOCABULARY), hidden_size=8, num_layers=1, num_heads=2, max_positions=8
 )
@@ -42,12 +43,11 @@ def run(tmp_path):
 
     def run(start, *text_columns, output):
         return finetune(
+            dataclasses.replace(TASK, text_columns=text_columns),
             RECIPE,
             pretrained=start,
-            train=tmp_path / "rows.tsv",
-            dev=tmp_path / "rows.tsv",
-            text_columns=text_columns,
-            label_column="label",
+            train=str(tmp_path / "rows.tsv"),
+            dev=str(tmp_path / "rows.tsv"),
             output=tmp_path / output,
         )
 
@@ -55,15 +55,17 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("labels", "column", "new", "left_over"),
+    ("labels", "task", "new", "left_over"),
     [
-        (("0", "1"), "one", "none", "none"),
-        (("0", "1"), "two", "classification (2)", "classification (2)"),
-        (("no", "yes"), "one", "classification (2)", "classification (2)"),
+        (("0", "1"), {"name": "classification", "text_columns": ["one"]}, "none", "none"),
+        (("0", "1"), {"name": "classification", "text_columns": ["two"]}, HEAD, HEAD),
+        (("0", "1"), {"name": "sst2"}, HEAD, HEAD),
+        (("0", "1"), {}, HEAD, HEAD),
+        (("no", "yes"), {"name": "classification", "text_columns": ["one"]}, HEAD, HEAD),
     ],
 )
-def test_a_head_is_kept_for_the_same_labels_of_the_same_texts(
-    run, tmp_path, monkeypatch, capsys, labels, column, new, left_over
+def test_a_head_is_kept_for_the_same_labels_of_the_same_task(
+    run, tmp_path, monkeypatch, capsys, labels, task, new, left_over
 ):
     model = BertClassifier(CONFIG, num_labels=2)
     card = ModelCard(
@@ -73,11 +75,12 @@ def test_a_head_is_kept_for_the_same_labels_of_the_same_texts(
         max_length=8,
         text_columns=("one",),
         labels=labels,
+        task=task,
     )
     save_model(model, tmp_path / "start", card=card, vocabulary=VOCABULARY)
     monkeypatch.setattr("bert_keras.runs.finetune.fit_resumable", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "start", column, output="run")
+        run(tmp_path / "start", "one", output="run")
     assert capsys.readouterr().out.splitlines()[2:] == [
         f"new         {new}",
         f"left over   {left_over}",

@@ -11,6 +11,7 @@ from bert_keras.models.loading import load_model
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
+from bert_keras.tasks.catalog import named_task
 from tfrecords_tools.build import BuildSettings, build
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
@@ -24,6 +25,7 @@ PRETRAIN = PretrainRecipe(
     steps_per_log=2,
     logs_per_checkpoint=2,
 )
+TASK = named_task("classification")
 FINETUNE = FinetuneRecipe(batch_size=8, num_epochs=8, learning_rate=5e-4, logs_per_epoch=2)
 
 
@@ -122,12 +124,11 @@ def test_foreign_folders_are_not_written_into(records, tmp_path):
 def test_finetuning_learns_and_is_scored_beside_the_majority(pretrained, table):
     output, _ = pretrained
     scores = finetune(
+        TASK,
         FINETUNE,
         pretrained=output / "model",
-        train=table / "train.tsv",
-        dev=table / "dev.tsv",
-        text_columns=("text",),
-        label_column="label",
+        train=str(table / "train.tsv"),
+        dev=str(table / "dev.tsv"),
         output=table / "run",
     )
     assert scores["accuracy"] > 0.9 > scores["majority_accuracy"]
@@ -144,12 +145,11 @@ def test_random_weights_are_no_pretrained_ones(pretrained, table, capsys):
             batch_size=8, num_epochs=1, learning_rate=1e-5, initial_weights=weights
         )
         finetune(
+            TASK,
             recipe,
             pretrained=output / "model",
-            train=table / "train.tsv",
-            dev=table / "dev.tsv",
-            text_columns=("text",),
-            label_column="label",
+            train=str(table / "train.tsv"),
+            dev=str(table / "dev.tsv"),
             output=table / weights,
         )
         assert said in capsys.readouterr().out
@@ -165,12 +165,11 @@ def test_a_label_only_in_dev_is_refused_before_anything_is_written(pretrained, t
         file.write("red kind glass\tis glass\n")
     with pytest.raises(InputError, match=r"dev.tsv, row 49 has the label 'is glass'; known: is "):
         finetune(
+            TASK,
             FINETUNE,
             pretrained=pretrained[0] / "model",
-            train=table / "train.tsv",
-            dev=table / "dev.tsv",
-            text_columns=("text",),
-            label_column="label",
+            train=str(table / "train.tsv"),
+            dev=str(table / "dev.tsv"),
             output=table / "run",
         )
     assert not (table / "run").exists()

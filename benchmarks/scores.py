@@ -1,0 +1,226 @@
+"""Every task fine-tuned by us and by transformers: same weights, rows, batches, settings, seeds.
+
+Both take the encoder's folder, see the same batches of the same pieces in the same order, train by
+the recipe (the peer with torch.optim.AdamW, as its own trainer does), are scored after every epoch
+by the same scorer and keep the best. Each run is a process of its own.
+
+    python benchmarks/scores.py mrpc stsb --data glue --from minilm --rate 1e-4 --seeds 3
+"""
+
+import argparse
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bert_keras.quiet import import_tensorflow
+
+SIDES = ("bert_keras", "transformers")
+
+
+def sampled(task, *, train_rows: int, dev_rows: int):
+    """The task with as many of its examples, drawn by a fixed seed."""
+    import numpy as np
+
+    cls, most = type(task), {"train": train_rows, "dev": dev_rows}
+
+    class Sampled(cls):
+        def read(self, path, *, split="train"):
+            examples = cls.read(self, path, split=split)
+            if not 0 < most[split] < len(examples):
+                return examples
+            rows = np.random.default_rng(0).choice(len(examples), most[split], replace=False)
+            return [examples[row] for row in np.sort(rows)]
+
+    fields = {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
+    return Sampled(**fields)
+
+
+def settings(arguments, name: str):
+    """The task, its recipe and its files."""
+    from bert_keras.runs.recipes import changed, task_recipes
+    from bert_keras.tasks.catalog import named_task
+
+    recipe = task_recipes(name)[arguments.recipe]
+    recipe = dataclasses.replace(recipe, learning_rate=arguments.rate or recipe.learning_rate)
+    task, recipe = changed(named_task(name), recipe, changes=arguments.changes)
+    task = sampled(task, train_rows=arguments.train_rows, dev_rows=arguments.dev_rows)
+    return task, recipe, task.files(arguments.data)
+
+
+def ours(task, recipe, files, start: str) -> dict:
+    from bert_keras.runs.finetune import finetune
+
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        scores = finetune(
+            task,
+            recipe,
+            pretrained=start,
+            train=files["train"],
+            dev=files["dev"],
+            output=Path(folder) / "run",
+        )
+    return {"score": scores[task.metric], "seconds": time.perf_counter() - begin, "scores": scores}
+
+
+def theirs(task, recipe, files, start: str) -> dict:
+    import numpy as np
+    import torch
+    import transformers
+
+    from bert_keras.convert.formats import open_text_checkpoint
+    from bert_keras.data.buckets import length_grouped_batches
+
+    begin = time.perf_counter()
+    torch.set_num_threads(2)
+    torch.manual_seed(recipe.seed)
+    tokenizer = open_text_checkpoint(start).tokenizer
+    examples = task.read(files["train"], split="train")
+    task = task.with_labels_of(examples)
+    dev = task.read(files["dev"], split="dev")
+    rows, dev_rows = task.encode(examples, tokenizer), task.encode(dev, tokenizer)
+    head = {
+        "BertClassifier": "BertForSequenceClassification",
+        "BertTokenClassifier": "BertForTokenClassification",
+        "BertQuestionAnswering": "BertForQuestionAnswering",
+        "BertMultipleChoice": "BertForMultipleChoice",
+    }[task.model]
+    labels = {"num_labels": len(task.labels)} if task.labels else {}
+    model = getattr(transformers, head).from_pretrained(start, **labels)
+    exempt = ("bias", "LayerNorm.weight")
+    named = list(model.named_parameters())
+    decayed = [weight for name, weight in named if not name.endswith(exempt)]
+    rest = [weight for name, weight in named if name.endswith(exempt)]
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": recipe.weight_decay_rate},
+         {"params": rest, "weight_decay": 0.0}],
+        lr=recipe.learning_rate, eps=1e-6, fused=True,
+    )  # fmt: skip
+    steps_per_epoch = -(-len(rows) // recipe.batch_size)
+    num_steps = steps_per_epoch * recipe.num_epochs
+    schedule = transformers.get_linear_schedule_with_warmup(
+        optimizer, int(recipe.warmup_rate * num_steps), num_steps
+    )
+
+    def forward(inputs):
+        found = model(
+            input_ids=torch.from_numpy(inputs["input_ids"]),
+            attention_mask=torch.from_numpy(inputs["input_mask"]),
+            token_type_ids=torch.from_numpy(inputs["segment_ids"]),
+        )
+        if task.model == "BertQuestionAnswering":
+            return {"start": found.start_logits, "end": found.end_logits}
+        return found.logits
+
+    def loss_of(logits, targets, weights=None):
+        from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
+
+        if isinstance(logits, dict):
+            return sum(
+                cross_entropy(logits[name], torch.from_numpy(targets[name]).long())
+                for name in logits
+            ) / len(logits)
+        targets = torch.from_numpy(targets)
+        if task.problem_type == "regression":
+            return mse_loss(logits.reshape(-1), targets.reshape(-1).float())
+        if task.problem_type == "multi_label_classification":
+            return binary_cross_entropy_with_logits(logits, targets.float())
+        if weights is None:
+            return cross_entropy(logits, targets.long())
+        losses = cross_entropy(logits.transpose(1, 2), targets.long(), reduction="none")
+        weights = torch.from_numpy(weights)
+        return (losses * weights).sum() / weights.sum()
+
+    def score() -> dict:
+        model.eval()
+        order = np.argsort(-dev_rows.lengths, kind="stable")
+        outputs = [None] * len(dev_rows)
+        with torch.inference_mode():
+            for at in range(0, len(order), 32):
+                batch = order[at : at + 32]
+                found = forward(dev_rows.batch(batch)[0])
+                for index, row in enumerate(batch):
+                    outputs[row] = (
+                        {name: array[index].numpy() for name, array in found.items()}
+                        if isinstance(found, dict)
+                        else found[index].numpy()
+                    )
+        model.train()
+        return task.score(dev, task.predictions(dev, dev_rows, outputs))
+
+    batches = length_grouped_batches(rows.lengths, batch_size=recipe.batch_size, seed=recipe.seed)
+    model.train()
+    history = []
+    for step in range(1, num_steps + 1):
+        inputs, *targets = rows.batch(next(batches))
+        loss = loss_of(forward(inputs), *targets)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if step % steps_per_epoch == 0:
+            history.append(score())
+    best = max(history, key=lambda scores: scores[task.metric])
+    return {"score": best[task.metric], "seconds": time.perf_counter() - begin, "scores": best}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tasks", nargs="+", metavar="TASK")
+    parser.add_argument("--data", required=True, metavar="DIR")
+    parser.add_argument("--from", required=True, dest="start", metavar="DIR")
+    parser.add_argument("--recipe", default="paper")
+    parser.add_argument("--rate", type=float, help="learning rate (default: the recipe's)")
+    parser.add_argument("--set", nargs="+", default=[], dest="changes", metavar="FIELD=VALUE")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--train-rows", type=int, default=0, help="default: all")
+    parser.add_argument("--dev-rows", type=int, default=0, help="default: all")
+    parser.add_argument("--log", metavar="FILE", help="one JSON line a run is added")
+    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.side:
+        import_tensorflow()
+        task, recipe, files = settings(arguments, *arguments.tasks)
+        side = ours if arguments.side == "bert_keras" else theirs
+        print(json.dumps(side(task, recipe, files, arguments.start)))
+        return
+    print(f"{'task':<12}{'side':<14}{'median':>9}{'stdev':>9}{'best':>9}{'seconds':>9}")
+    for name in arguments.tasks:
+        runs = {side: [] for side in SIDES}
+        for seed in range(1, arguments.seeds + 1):
+            for side in SIDES:
+                command = [
+                    sys.executable, __file__, name, "--side", side, "--data", arguments.data,
+                    "--from", arguments.start, "--recipe", arguments.recipe,
+                    "--train-rows", str(arguments.train_rows),
+                    "--dev-rows", str(arguments.dev_rows),
+                    *(["--rate", str(arguments.rate)] if arguments.rate else []),
+                    "--set", *arguments.changes, f"seed={seed}",
+                ]  # fmt: skip
+                done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+                runs[side].append(json.loads(done.stdout.splitlines()[-1]))
+                if arguments.log:
+                    line = {"task": name, "side": side, "seed": seed, **runs[side][-1]}
+                    with open(arguments.log, "a", encoding="utf-8") as file:
+                        file.write(json.dumps(line) + "\n")
+        for side, results in runs.items():
+            scores = [result["score"] for result in results]
+            spread = statistics.stdev(scores) if len(scores) > 1 else 0.0
+            seconds = statistics.median(result["seconds"] for result in results)
+            print(
+                f"{name:<12}{side:<14}{statistics.median(scores):>9.4f}{spread:>9.4f}"
+                f"{max(scores):>9.4f}{seconds:>9.0f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Scores after every epoch: the best weights are kept, patience ends a run, a run goes on."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras.training.curves import read_curves
+from bert_keras.training.evaluations import Evaluations
+from bert_keras.training.loop import fit_resumable
+from tests.training.test_loop import assert_same_variables, batches, compiled
+
+SCORES = [0.5, 0.7, 0.6, 0.7]
+
+
+def train(model, output, *, scores=SCORES, num_steps=16, patience=0):
+    """Four steps an epoch; `scores` are what its ends are told, by number of the epoch."""
+    seen = []
+
+    def evaluate():
+        epoch = int(model.optimizer.iterations) // 4 - 1
+        seen.append(keras.ops.convert_to_numpy(model.classification.dense.bias))
+        return {"f1": scores[epoch], "loss": 1.0 - epoch / 10}
+
+    output.mkdir(exist_ok=True)
+    evaluations = Evaluations(evaluate, metric="f1", folder=output, patience=patience)
+    fit_resumable(
+        model,
+        batches().repeat(),
+        stage="test",
+        output=output,
+        num_steps=num_steps,
+        steps_per_epoch=4,
+        epochs_per_checkpoint=1,
+        keep_checkpoints=1,
+        batch_size=8,
+        tokens_per_example=6,
+        points_per_epoch=2,
+        evaluations=evaluations,
+    )
+    return evaluations, seen
+
+
+def test_the_first_of_the_best_epochs_is_kept(tmp_path):
+    model = compiled()
+    evaluations, seen = train(model, tmp_path)
+    assert evaluations.best == {"step": 8, "f1": 0.7, "loss": 0.9}
+    last = keras.ops.convert_to_numpy(model.classification.dense.bias)
+    evaluations.restore_best(model)
+    best = keras.ops.convert_to_numpy(model.classification.dense.bias)
+    np.testing.assert_array_equal(best, seen[1])
+    assert np.abs(best - last).max() > 0
+
+
+def test_a_score_that_is_no_number_is_worst(tmp_path):
+    evaluations, _ = train(compiled(), tmp_path, scores=[float("nan"), 0.1, float("nan"), 0.0])
+    assert evaluations.best["step"] == 8
+
+
+@pytest.mark.parametrize(("patience", "last"), [(0, 16), (1, 12), (2, 16)])
+def test_patience(tmp_path, patience, last):
+    evaluations, _ = train(compiled(), tmp_path, patience=patience)
+    assert evaluations.history[-1]["step"] == last
+    again, seen = train(compiled(), tmp_path, patience=patience)
+    assert again.history == evaluations.history and seen == []
+
+
+def test_a_run_that_goes_on_knows_its_history(tmp_path):
+    whole = compiled()
+    unbroken, _ = train(whole, tmp_path / "whole")
+    train(compiled(), tmp_path / "broken", num_steps=8)
+    history = tmp_path / "broken" / "evaluations.json"
+    beyond = [*json.loads(history.read_text()), {"step": 12, "f1": 0.9, "loss": 0.0}]
+    history.write_text(json.dumps(beyond))  # as where the state behind it was not yet saved
+    rest = compiled(seed=99)
+    goes_on, seen = train(rest, tmp_path / "broken")
+    assert len(seen) == 2 and goes_on.history == unbroken.history
+    assert_same_variables(rest, whole)
+
+
+def test_tensorboard_gets_scores_and_points_within_an_epoch(tmp_path):
+    train(compiled(), tmp_path)
+    runs = read_curves(tmp_path / "logs")
+    assert [step for step, _ in runs["train"]["loss/total"]] == [2, 4, 6, 8, 10, 12, 14, 16]
+    assert runs["held_out"]["score/f1"] == [
+        (4 * (epoch + 1), pytest.approx(score)) for epoch, score in enumerate(SCORES)
+    ]
+    assert [step for step, _ in runs["held_out"]["loss/total"]] == [4, 8, 12, 16]
