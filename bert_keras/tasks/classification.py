@@ -1,125 +1,217 @@
-"""Rows of texts and labels in, `tf.data` batches for a classifier out, and its score."""
+"""Texts or pairs of texts of one's own tables in; a class, several classes or a number out."""
 
+import dataclasses
 import os
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from bert_keras.data.buckets import length_grouped_batches
 from bert_keras.errors import InputError
-from bert_keras.tasks.table import read_table
-from bert_keras.text.packing import pack
+from bert_keras.storage import text_lines, whole_file
+from bert_keras.tasks.label_kinds import LABEL_KINDS, Label, LabelKind, LabelPrediction
+from bert_keras.tasks.label_scores import SCORES
+from bert_keras.tasks.table import table_rows
+from bert_keras.tasks.task import Encoded, Outputs, Task, data_files
+from bert_keras.tasks.texts import EncodedTexts, num_pieces, windows_of
+from bert_keras.tasks.tfds import is_tfds, tfds_splits
 from bert_keras.text.tokenizer import WordPieceTokenizer
 
-INPUTS = ("input_ids", "input_mask", "segment_ids")
+LONG_TEXTS = ("error", "truncate", "mean", "max")
 
 
-@dataclass(frozen=True)
-class LabeledTexts:
-    """Tokenized examples: `texts` holds one or two lists of id lists; `label_ids` is int32 [N]."""
+class TextExample(NamedTuple):
+    """One or two `texts`, their label or None, and where they stand, as "FILE, line N"."""
 
-    texts: tuple[Sequence[Sequence[int]], ...]
-    label_ids: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.label_ids)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """int64 [N]: pieces of each example, [CLS] and [SEP]s counted."""
-        counts = sum(np.array([len(ids) for ids in text]) for text in self.texts)
-        return counts + 1 + len(self.texts)
+    texts: tuple[str, ...]
+    label: Label | None
+    place: str
 
 
-@dataclass(frozen=True)
-class ClassificationTask:
-    """One label for one text or a pair: which columns hold them, which labels there are.
-
-    `max_length` counts pieces, specials included; `long_texts` says what becomes of more: "error"
-    or "truncate" (the ends are cut, the longer text of a pair first).
+@dataclass(frozen=True, kw_only=True)
+class ClassificationTask(Task):
+    """`kind` is a name of LABEL_KINDS. `max_length` counts pieces, specials included; `long_texts`
+    says what becomes of more: "error", "truncate" (the ends are cut, the longer text of a pair
+    first), or windows of the only, or second, text whose logits are pooled: "mean", "max". A window
+    begins `stride` pieces behind the one before.
     """
 
-    text_columns: tuple[str, ...]
-    label_column: str
-    labels: tuple[str, ...]
-    max_length: int
+    kind: str = "one"
+    max_length: int = 128
+    text_columns: tuple[str, ...] = ("text",)
+    label_column: str = "label"
     long_texts: str = "error"
+    stride: int = 64
+
+    model: ClassVar[str] = "BertClassifier"
 
     def __post_init__(self):
         if len(self.text_columns) not in (1, 2):
             raise InputError(f"{len(self.text_columns)} text columns came; expected one or two")
-        least = 2 + len(self.text_columns)
-        if self.max_length < least:
-            raise InputError(f"max_length is {self.max_length}; expected at least {least}")
+        for name, known in (("kind", tuple(LABEL_KINDS)), ("long_texts", LONG_TEXTS)):
+            if getattr(self, name) not in known:
+                raise InputError(f"{name} is {getattr(self, name)!r}; expected one of {known}")
+        for name, least in (("max_length", 2 + len(self.text_columns)), ("stride", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"{name} is {getattr(self, name)}; expected at least {least}")
 
-    def read(self, path: str | os.PathLike, tokenizer: WordPieceTokenizer) -> LabeledTexts:
-        """Raises InputError for a label that is not among `labels` and for a text too long."""
-        table = read_table(path, columns=(*self.text_columns, self.label_column))
-        label_ids = {label: index for index, label in enumerate(self.labels)}
-        for row, label in enumerate(table[self.label_column], start=1):
-            if label not in label_ids:
-                raise InputError(
-                    f"{path}, row {row} has the label {label!r}; known: {', '.join(self.labels)}"
-                )
-        examples = LabeledTexts(
-            tuple(tokenizer.ids_batch(table[column]) for column in self.text_columns),
-            np.array([label_ids[label] for label in table[self.label_column]], np.int32),
-        )
-        longest = int(examples.lengths.argmax())
-        if self.long_texts == "error" and examples.lengths[longest] > self.max_length:
-            raise InputError(
-                f"{path}, row {longest + 1} has {examples.lengths[longest]} pieces, over the limit "
-                f"max_length={self.max_length}; raise it or cut with long_texts=truncate"
+    @property
+    def label_kind(self) -> LabelKind:
+        return LABEL_KINDS[self.kind]
+
+    @property
+    def problem_type(self) -> str:
+        return self.label_kind.problem_type
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return self.label_kind.scores
+
+    @property
+    def metric(self) -> str:
+        return self.scores[0]
+
+    def files(self, data: str | os.PathLike) -> dict[str, str]:
+        """`train`, `dev` and, where it is there, `test` as .tsv, .csv or .jsonl; of a builder its
+        splits `train`, `validation` and `test`."""
+        if is_tfds(data):
+            splits = {"train": "train", "dev": "validation", "test": "test"}
+            found = tfds_splits(os.fspath(data))
+            return {name: f"{data}:{split}" for name, split in splits.items() if split in found}
+        endings = (".tsv", ".csv", ".jsonl")
+        splits = ("train", "dev", "test")
+        return data_files(data, names={s: [f"{s}{ending}" for ending in endings] for s in splits})
+
+    def read(self, path: str | os.PathLike, *, split: str = "train") -> list[TextExample]:
+        """Labels are read in "train" and "dev" alone, and must be those of `labels` where these are
+        settled. Raises InputError for any other and for a row without text."""
+        columns = self.text_columns
+        if has_labels(split):
+            columns = (*columns, self.label_column)
+        rows = table_rows(path, columns=columns)
+        return [
+            self.example(
+                [values[column] for column in self.text_columns],
+                values[self.label_column] if has_labels(split) else None,
+                place=place,
             )
-        return examples
+            for place, values in rows
+        ]
 
-    def training_batches(
-        self, examples: LabeledTexts, tokenizer: WordPieceTokenizer, *, batch_size: int, seed: int
-    ) -> tf.data.Dataset:
-        """Endless shuffled batches (inputs, label ids), each padded to its own longest example."""
-        lengths = np.minimum(examples.lengths, self.max_length)
-        return self._batches(
-            examples,
-            tokenizer,
-            lambda: length_grouped_batches(lengths, batch_size=batch_size, seed=seed),
+    def example(self, texts: Iterable[str], label: str | None, *, place: str) -> TextExample:
+        texts = tuple(texts)
+        if not any(text.strip() for text in texts):
+            raise InputError(f"{place} has no text in {', '.join(self.text_columns)}")
+        if label is None:
+            return TextExample(texts, None, place)
+        label = self.label_kind.read(label, place=place)
+        if self.labels:
+            self.label_kind.check(label, self.labels, place=place)
+        return TextExample(texts, label, place)
+
+    def with_labels_of(self, examples: Sequence[TextExample]) -> "ClassificationTask":
+        if self.labels:
+            return self
+        labels = [example.label for example in examples]
+        classes = self.label_kind.classes(labels, column=self.label_column)
+        return dataclasses.replace(self, labels=classes)
+
+    def encode(self, examples: Sequence[TextExample], tokenizer: WordPieceTokenizer) -> Encoded:
+        """Raises InputError for a text too long where `long_texts` is "error"."""
+        texts = tuple(
+            tokenizer.ids_batch(list(column))
+            for column in zip(*(example.texts for example in examples), strict=True)
+        )
+        targets = self.label_kind.targets([example.label for example in examples], self.labels)
+        if self.long_texts in ("mean", "max"):
+            return windows_of(
+                texts,
+                targets,
+                max_length=self.max_length,
+                stride=self.stride,
+                vocabulary=tokenizer.vocabulary,
+                places=[example.place for example in examples],
+            )
+        lengths = num_pieces(texts)
+        longest = int(lengths.argmax())
+        if self.long_texts == "error" and lengths[longest] > self.max_length:
+            raise InputError(
+                f"{examples[longest].place} has {lengths[longest]} pieces, over the limit "
+                f"max_length={self.max_length}; raise it, cut with long_texts=truncate or read "
+                "windows with long_texts=mean"
+            )
+        return EncodedTexts(
+            texts,
+            targets,
+            self.max_length,
+            tokenizer.vocabulary,
+            np.minimum(lengths, self.max_length),
         )
 
-    def ordered_batches(
-        self, examples: LabeledTexts, tokenizer: WordPieceTokenizer, *, batch_size: int
-    ) -> tf.data.Dataset:
-        """Every example once, in order."""
-        rows = np.arange(len(examples))
-        starts = range(0, len(rows), batch_size)
-        batches = self._batches(
-            examples, tokenizer, lambda: (rows[at : at + batch_size] for at in starts)
-        )
-        return batches.apply(tf.data.experimental.assert_cardinality(len(starts)))
+    def compile_arguments(self) -> dict:
+        return self.label_kind.compile_arguments()
 
-    def _batches(self, examples, tokenizer, row_batches) -> tf.data.Dataset:
-        def generate():
-            for rows in row_batches():
-                texts = [[text[row] for row in rows] for text in examples.texts]
-                inputs = pack(*texts, vocabulary=tokenizer.vocabulary, max_length=self.max_length)
-                yield inputs, examples.label_ids[rows]
+    def predictions(
+        self, examples: Sequence[TextExample], encoded: Encoded, outputs: Outputs
+    ) -> list[LabelPrediction]:
+        return [self.label_kind.prediction(logits, self.labels) for logits in outputs]
 
-        ids_BT = tf.TensorSpec((None, None), tf.int32)
-        signature = (dict.fromkeys(INPUTS, ids_BT), tf.TensorSpec((None,), tf.int32))
-        dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
-        return dataset.prefetch(tf.data.AUTOTUNE)
+    def score(
+        self, examples: Sequence[TextExample], predictions: Sequence[LabelPrediction]
+    ) -> dict[str, float]:
+        gold = [example.label for example in examples]
+        predicted = [prediction.label for prediction in predictions]
+        return {name: SCORES[name](gold, predicted, self.labels) for name in self.scores}
+
+    def write_predictions(
+        self,
+        path: str | os.PathLike,
+        examples: Sequence[TextExample],
+        predictions: Sequence[LabelPrediction],
+    ) -> None:
+        """TSV: index from 0, prediction, the probability of each label."""
+        has_probabilities = len(predictions[0].probabilities) > 0
+        names = ("index", "prediction", *(self.labels if has_probabilities else ()))
+        with whole_file(path) as beside, beside.open("w", encoding="utf-8") as file:
+            file.write("\t".join(names) + "\n")
+            for index, (label, probabilities) in enumerate(predictions):
+                fields = (str(index), self.written(label), *(f"{p:.6f}" for p in probabilities))
+                file.write("\t".join(fields) + "\n")
+
+    def read_predictions(
+        self, path: str | os.PathLike, examples: Sequence[TextExample]
+    ) -> list[LabelPrediction]:
+        """Of each example in order, without probabilities."""
+        predictions = []
+        for number, line in enumerate(text_lines(path), start=1):
+            index, *fields = line.split("\t")
+            expected = str(number - 2) if number > 1 else "index"
+            if index != expected or not fields:
+                raise InputError(
+                    f"{path}, line {number} begins with {line[:40]!r}; expected {expected!r}, a "
+                    "tab and the prediction"
+                )
+            if number > 1:
+                predictions.append(self.read_prediction(fields[0], f"{path}, line {number}"))
+        if len(predictions) != len(examples):
+            raise InputError(
+                f"{path} has {len(predictions)} predictions; the examples are {len(examples)}"
+            )
+        return predictions
+
+    def written(self, label: Label) -> str:
+        return self.label_kind.written(label)
+
+    def read_prediction(self, text: str, place: str) -> LabelPrediction:
+        return LabelPrediction(self.label_kind.read(text, place=place))
 
 
-def labels_in(path: str | os.PathLike, *, label_column: str) -> tuple[str, ...]:
-    """The distinct labels of a file, sorted; raises InputError where there is only one."""
-    labels = sorted(set(read_table(path, columns=(label_column,))[label_column]))
-    if len(labels) < 2:
-        raise InputError(f"{path}: column {label_column!r} holds one label only, {labels[0]!r}")
-    return tuple(labels)
+def has_labels(split: str) -> bool:
+    return split.startswith(("train", "dev"))
 
 
-def majority_accuracy(train: LabeledTexts, dev: LabeledTexts) -> float:
-    """The score of always answering the most frequent label of the training rows."""
-    majority, _ = Counter(train.label_ids.tolist()).most_common(1)[0]
-    return float(np.mean(dev.label_ids == majority))
+OWN_TABLE_TASKS: dict[str, ClassificationTask] = {
+    name: ClassificationTask(name=name, kind=kind)
+    for name, kind in (("classification", "one"), ("multi-label", "many"), ("regression", "number"))
+}

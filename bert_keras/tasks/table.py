@@ -1,63 +1,106 @@
-"""A TSV, CSV or JSON Lines file in, its rows as columns of text out."""
+"""A TSV, CSV or JSON Lines file, or a split of a TFDS builder, in; its rows as text out."""
 
 import csv
 import json
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bert_keras.errors import InputError
 from bert_keras.storage import text_lines
+from bert_keras.tasks.tfds import is_tfds, tfds_rows
+
+Row = tuple[str, dict[str, str]]  # where it stands, for errors, and its columns
 
 
-def read_table(path: str | os.PathLike, *, columns: tuple[str, ...]) -> dict[str, list[str]]:
-    """The named columns of every row, in file order.
+def table_rows(
+    path: str | os.PathLike,
+    *,
+    columns: Sequence[str],
+    headerless: Sequence[str] = (),
+    broken: list[str] | None = None,
+) -> Iterator[Row]:
+    """The rows of a table, each with at least the named `columns`, as ("FILE, line N", values).
 
     `.tsv`: tab-separated with a header line and no quoting, as GLUE's files. `.csv`: commas, with a
-    header line and double quotes. `.jsonl`: one object a line; numbers and booleans become text.
-    Raises InputError, naming the line, for a missing column, a row of another width or bad JSON.
+    header line and double quotes. `.jsonl`: one object a line; numbers and booleans become text,
+    lists of texts are joined by commas, null is no column. A place `tfds:NAME:SPLIT`: see
+    bert_keras.tasks.tfds.
+
+    `headerless` names the columns of files whose first line is a row, not a header: one that does
+    not hold the names of `columns`. Rows of another width than the header are an InputError or,
+    where `broken` is given, left out and their places put there. Raises InputError, naming the
+    line, for a missing column and bad CSV or JSON.
     """
-    path = Path(path)
-    readers = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _json_rows}
-    if path.suffix not in readers:
-        raise InputError(f"{path} ends in {path.suffix!r}; expected one of {', '.join(readers)}")
-    table: dict[str, list[str]] = {column: [] for column in columns}
-    for line, row in readers[path.suffix](path):
+    if is_tfds(path):
+        rows = _of_builder(os.fspath(path))
+    else:
+        path = Path(path)
+        readers = {".tsv": _tsv_lines, ".csv": _csv_lines, ".jsonl": None}
+        if path.suffix not in readers:
+            raise InputError(
+                f"{path} ends in {path.suffix!r}; expected one of {', '.join(readers)}"
+            )
+        rows = (
+            _json_rows(path)
+            if path.suffix == ".jsonl"
+            else _rows(path, readers[path.suffix](path), columns, headerless, broken)
+        )
+    empty = True
+    for place, values in rows:
         for column in columns:
-            if row.get(column) is None:
-                raise InputError(
-                    f"{path}, line {line} has no column {column!r}; it has {', '.join(row)}"
-                )
-            table[column].append(row[column])
-    if not table[columns[0]]:
+            if values.get(column) is None:
+                raise InputError(f"{place} has no column {column!r}; it has {', '.join(values)}")
+        empty = False
+        yield place, values
+    if empty:
         raise InputError(f"{path} has no rows; expected at least one below the header")
-    return table
 
 
-def _tsv_rows(path: Path):
-    return _rows(path, (line.split("\t") for line in text_lines(path)))
+def read_table(path: str | os.PathLike, *, columns: Sequence[str]) -> dict[str, list[str]]:
+    """The named columns of every row, in file order."""
+    rows = [values for _, values in table_rows(path, columns=columns)]
+    return {column: [row[column] for row in rows] for column in columns}
 
 
-def _csv_rows(path: Path):
+def _tsv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    return enumerate((line.split("\t") for line in text_lines(path)), start=1)
+
+
+def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader((f"{line}\n" for line in text_lines(path)), strict=True)
     try:
-        yield from _rows(path, reader)
+        for fields in reader:
+            yield reader.line_num, fields
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num} is not CSV: {error}") from error
 
 
-def _rows(path: Path, lines):
-    header = next(lines, None)
-    if header is None:
-        raise InputError(f"{path} is empty; expected a header line with the names of the columns")
-    for number, fields in enumerate(lines, start=2):
-        if len(fields) != len(header):
+def _rows(path: Path, lines, columns, headerless, broken) -> Iterator[Row]:
+    header = None
+    for number, fields in lines:
+        if header is None:
+            is_row = headerless and not set(columns) <= set(fields)
+            header = tuple(headerless if is_row else fields)
+            if len(set(header)) < len(header):
+                raise InputError(f"{path} names a column twice in its header: {', '.join(header)}")
+            if not is_row:
+                continue
+        if len(fields) == len(header):
+            yield f"{path}, line {number}", dict(zip(header, fields, strict=True))
+        elif not any(fields):
+            continue  # an empty line
+        elif broken is None:
             raise InputError(
                 f"{path}, line {number} has {len(fields)} columns; the header has {len(header)}"
             )
-        yield number, dict(zip(header, fields, strict=True))
+        else:
+            broken.append(f"{path}, line {number}")
+    if header is None:
+        raise InputError(f"{path} is empty; expected a header line with the names of the columns")
 
 
-def _json_rows(path: Path):
+def _json_rows(path: Path) -> Iterator[Row]:
     for number, line in enumerate(text_lines(path), start=1):
         try:
             row = json.loads(line)
@@ -65,11 +108,25 @@ def _json_rows(path: Path):
             raise InputError(f"{path}, line {number} is not JSON: {error}") from error
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {number} is not a JSON object with named columns")
+        place = f"{path}, line {number}"
         yield (
-            number,
-            {
-                name: value if isinstance(value, str) else json.dumps(value)
-                for name, value in row.items()
-                if value is not None
-            },
+            place,
+            {name: _text(value, place) for name, value in row.items() if value is not None},
         )
+
+
+def _of_builder(path: str) -> Iterator[Row]:
+    for number, row in enumerate(tfds_rows(path), start=1):
+        place = f"{path}, row {number}"
+        yield (
+            place,
+            {name: _text(value, place) for name, value in row.items() if value is not None},
+        )
+
+
+def _text(value: object, place: str) -> str:
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        if odd := [each for each in value if "," in each]:
+            raise InputError(f"{place} has {odd[0]!r} in a list; expected texts without a comma")
+        return ",".join(value)
+    return value if isinstance(value, str) else json.dumps(value)

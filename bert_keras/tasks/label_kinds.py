@@ -1,0 +1,180 @@
+"""What the label of a text can be: one of several, any of several, or a number."""
+
+import abc
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_keras.errors import InputError
+
+Label = str | tuple[str, ...] | float
+
+
+class LabelPrediction(NamedTuple):
+    """`probabilities`, float32 [num_labels], are () for a number and where a file does not say."""
+
+    label: Label
+    probabilities: Sequence[float] = ()
+
+
+class LabelKind(abc.ABC):
+    """How a label is written, learnt from and scored. `scores` are names of label_scores.SCORES,
+    the first is the one that the best checkpoint is chosen by."""
+
+    problem_type: str = ""
+    scores: tuple[str, ...]
+
+    @abc.abstractmethod
+    def read(self, text: str, *, place: str) -> Label: ...
+
+    @abc.abstractmethod
+    def written(self, label: Label) -> str:
+        """As `read` reads it."""
+
+    @abc.abstractmethod
+    def classes(self, labels: Sequence[Label], *, column: str) -> tuple[str, ...]:
+        """What the logits stand for, settled by these labels."""
+
+    @abc.abstractmethod
+    def check(self, label: Label, classes: Sequence[str], *, place: str) -> None:
+        """Raises InputError for a label that no logit stands for."""
+
+    @abc.abstractmethod
+    def targets(self, labels: Sequence[Label | None], classes: Sequence[str]) -> np.ndarray:
+        """For the loss; zeros where there is no label."""
+
+    @abc.abstractmethod
+    def compile_arguments(self) -> dict: ...
+
+    @abc.abstractmethod
+    def prediction(self, logits: np.ndarray, classes: Sequence[str]) -> LabelPrediction: ...
+
+
+class OneLabel(LabelKind):
+    scores = ("accuracy", "macro_f1")
+
+    def read(self, text, *, place):
+        if not text:
+            raise InputError(f"{place} has an empty label; expected one of the classes")
+        return text
+
+    def written(self, label):
+        return label
+
+    def classes(self, labels, *, column):
+        classes = tuple(sorted(set(labels)))
+        if len(classes) < 2:
+            raise InputError(f"column {column!r} holds one label only, {classes[0]!r}")
+        return _writable(classes)
+
+    def check(self, label, classes, *, place):
+        if label not in classes:
+            raise InputError(f"{place} has the label {label!r}; known: {', '.join(classes)}")
+
+    def targets(self, labels, classes):
+        ids = {label: index for index, label in enumerate(classes)}
+        return np.array([0 if label is None else ids[label] for label in labels], np.int32)
+
+    def compile_arguments(self):
+        import keras
+
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        return {"loss": loss, "metrics": ["accuracy"]}
+
+    def prediction(self, logits, classes):
+        shares = np.exp(logits - logits.max())
+        return LabelPrediction(classes[int(logits.argmax())], shares / shares.sum())
+
+
+class ManyLabels(LabelKind):
+    """Labels with commas between; an empty text is no label. One of at least 0.5 is predicted."""
+
+    problem_type = "multi_label_classification"
+    scores = ("micro_f1_of_labels", "macro_f1_of_labels", "subset_accuracy")
+
+    def read(self, text, *, place):
+        labels = tuple(label.strip() for label in text.split(",")) if text.strip() else ()
+        if "" in labels or len(set(labels)) < len(labels):
+            raise InputError(f"{place} has the labels {text!r}; expected each once, none empty")
+        return labels
+
+    def written(self, label):
+        return ",".join(label)
+
+    def classes(self, labels, *, column):
+        classes = tuple(sorted({label for several in labels for label in several}))
+        if not classes:
+            raise InputError(f"column {column!r} holds no label")
+        return _writable(classes)
+
+    def check(self, label, classes, *, place):
+        for each in label:
+            if each not in classes:
+                raise InputError(f"{place} has the label {each!r}; known: {', '.join(classes)}")
+
+    def targets(self, labels, classes):
+        rows = [[float(each in (label or ())) for each in classes] for label in labels]
+        return np.array(rows, np.float32)
+
+    def compile_arguments(self):
+        import keras
+
+        return {
+            "loss": keras.losses.BinaryCrossentropy(from_logits=True),
+            "metrics": [keras.metrics.BinaryAccuracy(threshold=0.0)],  # of logits
+        }
+
+    def prediction(self, logits, classes):
+        probabilities = 0.5 * (1.0 + np.tanh(0.5 * logits))
+        chosen = zip(classes, logits, strict=True)
+        return LabelPrediction(tuple(label for label, logit in chosen if logit >= 0), probabilities)
+
+
+class Number(LabelKind):
+    problem_type = "regression"
+    scores = ("pearson_and_spearman", "pearson", "spearman", "mean_squared_error")
+
+    def read(self, text, *, place):
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise InputError(f"{place} has {text!r} for a number; expected such as 2.5")
+        return value
+
+    def written(self, label):
+        return repr(label)
+
+    def classes(self, labels, *, column):
+        return (column,)
+
+    def check(self, label, classes, *, place):
+        pass
+
+    def targets(self, labels, classes):
+        return np.array([[0.0 if label is None else label] for label in labels], np.float32)
+
+    def compile_arguments(self):
+        import keras
+
+        return {"loss": keras.losses.MeanSquaredError(), "metrics": ["mae"]}
+
+    def prediction(self, logits, classes):
+        return LabelPrediction(float(logits[0]))
+
+
+LABEL_KINDS: dict[str, LabelKind] = {
+    "one": OneLabel(),
+    "many": ManyLabels(),
+    "number": Number(),
+}
+
+
+def _writable(classes: tuple[str, ...]) -> tuple[str, ...]:
+    for label in classes:
+        if label != " ".join(label.split("\t")) or len(label.splitlines()) != 1:
+            raise InputError(f"the label {label!r} holds a tab or line end; give it another name")
+    return classes

@@ -1,0 +1,70 @@
+"""A place `tfds:NAME:SPLIT` in, the rows of that split of a TensorFlow Datasets builder out."""
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+
+from bert_keras.errors import InputError
+
+PREFIX = "tfds:"
+
+
+def is_tfds(place: str | os.PathLike) -> bool:
+    return os.fspath(place).startswith(PREFIX)
+
+
+def tfds_rows(place: str) -> Iterator[dict[str, object]]:
+    """Each row's columns as Python values, in the order of the builder's files, which need not be
+    that of the official ones.
+
+    NAME is such as `glue/mrpc` or `glue/mrpc:2.0.0`; what is not in TFDS' folder yet is downloaded.
+    A class is told by its name, and by None where it is not told (-1). Raises InputError where
+    there is no such builder or split.
+    """
+    import tensorflow_datasets as tfds
+
+    builder, split = _opened(place)
+    for row in tfds.as_numpy(builder.as_dataset(split=split)):
+        yield {
+            column: _python(value, builder.info.features[column]) for column, value in row.items()
+        }
+
+
+def tfds_splits(place: str) -> tuple[str, ...]:
+    """The splits of `tfds:NAME`."""
+    return tuple(_builder(place.removeprefix(PREFIX)).info.splits)
+
+
+def _opened(place: str):
+    name, _, split = place.removeprefix(PREFIX).rpartition(":")
+    builder = _builder(name)
+    if split not in builder.info.splits:
+        raise InputError(f"{place}: {name!r} has the splits {', '.join(builder.info.splits)}")
+    return builder, split
+
+
+def _builder(name: str):
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise InputError("tfds: needs TensorFlow Datasets; pip install bert-keras[tfds]") from error
+    try:
+        builder = tfds.builder(name)
+        builder.download_and_prepare()
+    except (tfds.core.registered.DatasetNotFoundError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"tfds:{name} cannot be read: {reason}") from error
+    return builder
+
+
+def _python(value, feature):
+    inner = getattr(feature, "feature", None)
+    if isinstance(value, dict):
+        parts = inner or feature
+        return {name: _python(each, parts[name]) for name, each in value.items()}
+    if isinstance(value, np.ndarray):
+        return [_python(each, inner or feature) for each in value]
+    if hasattr(feature, "int2str"):
+        return None if value < 0 else feature.int2str(int(value))
+    return value.decode("utf-8") if isinstance(value, bytes) else value.item()
