@@ -92,18 +92,19 @@ def finetune(
         evaluations=evaluations,
     )
     evaluations.restore_best(part_trained)
-    best = evaluations.best
     outputs, _ = predictor(dev_encoded, stage="predict dev")
     predictions = task.predictions(dev_examples, dev_encoded, outputs)
+    task = task.tuned(dev_examples, predictions)
+    predictions = task.predictions(dev_examples, dev_encoded, outputs)
     task.write_predictions(output / task.prediction_file, dev_examples, predictions)
-    card = dataclasses.replace(card, task=task.tuned(best).settings())
+    card = dataclasses.replace(card, task=task.settings())
     save_model(model, output / "model", card=card, vocabulary=checkpoint.vocabulary)
     return write_scores(
         output,
         {
-            **{name: value for name, value in best.items() if name != "step"},
+            **task.score(dev_examples, predictions),
             **task.baseline(examples, dev_examples),
-            "best_step": best["step"],
+            "best_step": evaluations.best["step"],
             "steps": num_steps,
             "train_rows": len(encoded),
             "dev_rows": len(dev_examples),

@@ -105,8 +105,8 @@ class Task(abc.ABC):
         """Scores on `dev` of an answer that reads no text, named "majority_..." and the like."""
         return {}
 
-    def tuned(self, scores: dict[str, float]) -> "Task":
-        """The task with what its score on dev has settled, such as a threshold."""
+    def tuned(self, examples: Sequence, predictions: Sequence) -> "Task":
+        """The task with what its predictions on dev settle, such as a threshold."""
         return self
 
     def trained(self, model: keras.Model) -> keras.Model:
