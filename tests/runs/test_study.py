@@ -12,7 +12,8 @@ import tensorflow as tf
 from bert_keras.errors import InputError
 from bert_keras.runs.outcome import claim_output, read_scores, write_scores
 from bert_keras.runs.recipes import FinetuneRecipe
-from bert_keras.runs.study import degenerate, study
+from bert_keras.runs.spread import degenerate
+from bert_keras.runs.study import study
 
 RECIPE = FinetuneRecipe(batch_size=4, num_epochs=1, learning_rate=1e-3)
 SCORES = {(3e-5, 1): 0.8, (3e-5, 2): 0.9, (3e-5, 3): 0.7, (2e-5, 1): 0.5, (2e-5, 2): 0.95,
@@ -29,17 +30,18 @@ def write_logs(folder, side, points):
 class FakeRun:
     """As `finetune`: leaves scores and logs, does no ended run again."""
 
-    def __init__(self, interrupted_at=None):
-        self.done, self.interrupted_at = [], interrupted_at
+    def __init__(self, interrupted_at=None, recipe=RECIPE):
+        self.done, self.interrupted_at, self.recipe = [], interrupted_at, recipe
 
-    def __call__(self, recipe, output):
-        claim_output(output, recipe=dataclasses.replace(recipe, learning_rates=()))
+    def __call__(self, learning_rate, seed, output):
+        recipe = dataclasses.replace(self.recipe, learning_rate=learning_rate, seed=seed)
+        claim_output(output, recipe=recipe)
         if (scores := read_scores(output)) is not None:
             return scores
         if len(self.done) == self.interrupted_at:
             raise KeyboardInterrupt
         self.done.append(output.relative_to(output.parents[1]).as_posix())
-        score = SCORES[recipe.learning_rate, recipe.seed]
+        score = SCORES[learning_rate, seed]
         write_logs(output, "train", {"loss/total": [0.7, 0.5, 0.4]})
         write_logs(output, "held_out", {"loss/total": [0.6, 0.5], "score/accuracy": [0.5, score]})
         return write_scores(output, {"accuracy": score, "majority_accuracy": 0.5, "steps": 3})
@@ -47,23 +49,30 @@ class FakeRun:
 
 @pytest.fixture
 def several(tmp_path):
-    def several(run, seeds=3, learning_rates=(3e-5, 2e-5), **changes):
+    def several(run, seeds=3, learning_rates=(3e-5, 2e-5)):
         return study(
             run,
-            dataclasses.replace(RECIPE, **changes),
-            title="rte <& co>",
             metric="accuracy",
             seeds=seeds,
             learning_rates=learning_rates,
-            output=tmp_path / "study",
+            output=tmp_path / "rte <& co>",
         )
 
     return several
 
 
-def test_median_best_and_spread_of_each_learning_rate(several, tmp_path):
-    summary = several(FakeRun())
-    first, second = summary["learning_rates"]
+@pytest.fixture
+def output(tmp_path):
+    return tmp_path / "rte <& co>"
+
+
+def outcome(output):
+    return json.loads((output / "study.json").read_text())
+
+
+def test_median_best_and_spread_of_each_learning_rate(several, output):
+    words = several(FakeRun()).splitlines()
+    first, second = outcome(output)["learning_rates"]
     assert first == {
         "learning_rate": 3e-5,
         "median": 0.8,
@@ -74,36 +83,46 @@ def test_median_best_and_spread_of_each_learning_rate(several, tmp_path):
         "degenerate": 0,
     }
     assert (second["median"], second["degenerate"]) == (0.6, 1)
-    assert summary["learning_rate"] == 3e-5
-    assert summary["best_run"] == "lr-2e-05/seed-2"
-    assert read_scores(tmp_path / "study" / "best")["accuracy"] == 0.95
-    assert json.loads((tmp_path / "study" / "study.json").read_text()) == summary
+    assert outcome(output)["best_learning_rate"] == 3e-5
+    assert outcome(output)["best_run"] == "lr-2e-05/seed-2"
+    assert read_scores(output / "best")["accuracy"] == 0.95
+    assert words == [
+        "accuracy on dev:",
+        "learning rate  median    best   worst  standard deviation  runs  degenerate",
+        "        3e-05  0.8000  0.9000  0.7000              0.1000     3           0",
+        "        2e-05  0.6000  0.9500  0.5000              0.2363     3           1",
+        "Best run: lr-2e-05/seed-2, accuracy 0.9500; its model is best/model.",
+        "Best median: learning rate 3e-05.",
+        "Degenerate: lr-2e-05/seed-1, accuracy 0.5 is no better than the 0.5 of the majority "
+        "answer.",
+    ]
 
 
-def test_a_study_goes_on_where_it_was_interrupted_and_takes_more_seeds(several, tmp_path, capsys):
+def test_a_study_goes_on_where_it_was_interrupted_and_takes_more_seeds(several, output, capsys):
     with pytest.raises(KeyboardInterrupt):
         several(FakeRun(interrupted_at=2), seeds=2)
-    assert "2 of 4 runs have ended so far" in (tmp_path / "study" / "report.md").read_text()
-    assert (tmp_path / "study" / "best").resolve().parts[-2:] == ("lr-3e-05", "seed-2")
+    assert "2 of 4 runs have ended so far" in (output / "report.md").read_text()
+    assert (output / "best").resolve().parts[-2:] == ("lr-3e-05", "seed-2")
     capsys.readouterr()
     run = FakeRun()
     several(run, seeds=2)
     assert run.done == ["lr-2e-05/seed-1", "lr-2e-05/seed-2"]
-    told = capsys.readouterr().err.splitlines()
-    assert told == [
+    assert capsys.readouterr().err.splitlines() == [
         "run 1 of 4, lr-3e-05/seed-1, has ended before",
         "run 2 of 4, lr-3e-05/seed-2, has ended before",
         "run 3 of 4, lr-2e-05/seed-1",
         "run 4 of 4, lr-2e-05/seed-2, about 0 s left",
     ]
     run = FakeRun()
-    assert several(run, seeds=3)["runs_planned"] == 6
+    several(run, seeds=3)
     assert run.done == ["lr-3e-05/seed-3", "lr-2e-05/seed-3"]
-    assert "so far" not in (tmp_path / "study" / "report.md").read_text()
+    assert len(outcome(output)["runs"]) == outcome(output)["runs_planned"] == 6
+    assert "so far" not in (output / "report.md").read_text()
 
 
-def test_one_seed_has_no_spread(several):
-    (rate,) = several(FakeRun(), seeds=1, learning_rates=[3e-5, 3e-5])["learning_rates"]
+def test_one_seed_has_no_spread(several, output):
+    several(FakeRun(), seeds=1, learning_rates=[3e-5, 3e-5])
+    (rate,) = outcome(output)["learning_rates"]
     assert (rate["median"], rate["standard_deviation"], rate["runs"]) == (0.8, None, 1)
 
 
@@ -114,6 +133,7 @@ def test_one_seed_has_no_spread(several):
         ({"f1": 0.9}, [0.7], ""),
         ({"f1": 0.9, "majority_f1": 0.8}, [0.7, 0.9, 0.5, 0.6], ""),
         ({"f1": 0.8, "majority_f1": 0.8}, [0.7, 0.4], "f1 0.8 is no better than the 0.8 of the"),
+        ({"f1": 0.9, "accuracy": 0.6, "majority_accuracy": 0.7}, [0.7, 0.4], "accuracy 0.6 is no"),
         ({"f1": 0.0}, [0.7, 0.4], "f1 0 is no better than the 0 of the majority answer"),
         ({"f1": 0.9}, [0.6, 0.8, 0.7, 0.7], "did not fall, from 0.7 to 0.7 by halves"),
         ({"f1": 0.9}, [0.7, math.nan], "is not a number"),
@@ -133,22 +153,23 @@ def test_runs_that_failed_are_told(scores, losses, said):
         ({"learning_rates": [0.0, 1e-3]}, "the learning rates are 0, 0.001; expected"),
     ],
 )
-def test_what_cannot_be_tried_is_refused_at_once(several, tmp_path, settings, said):
+def test_what_cannot_be_tried_is_refused_at_once(several, output, settings, said):
     with pytest.raises(InputError, match=said):
         several(FakeRun(), **settings)
-    assert not (tmp_path / "study").exists()
+    assert not output.exists()
 
 
-def test_the_folder_of_a_single_run_is_refused(several, tmp_path):
-    claim_output(tmp_path / "study", recipe=RECIPE)
-    with pytest.raises(InputError, match=r"study holds a single run; choose another folder"):
+def test_the_folder_of_a_single_run_is_refused(several, output):
+    claim_output(output, recipe=RECIPE)
+    with pytest.raises(InputError, match=r"holds a single run; choose another folder"):
         several(FakeRun())
 
 
 def test_a_run_of_another_recipe_stops_the_study(several):
     several(FakeRun(), seeds=1)
+    other = FakeRun(recipe=dataclasses.replace(RECIPE, batch_size=8))
     with pytest.raises(InputError, match=r"seed-1 holds a run with batch_size 4, now 8"):
-        several(FakeRun(), seeds=1, batch_size=8)
+        several(other, seeds=1)
 
 
 class Page(HTMLParser):
@@ -159,26 +180,26 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
-        self.outside += [v for name, v in attributes if name in ("src", "href")]
+        self.outside += [value for name, value in attributes if name in ("src", "href")]
 
     def handle_data(self, data):
         self.words.append(data)
 
 
-def test_the_pages_hold_tables_and_a_line_a_run_and_nothing_from_elsewhere(several, tmp_path):
+def test_the_pages_hold_tables_and_a_line_a_run_and_nothing_from_elsewhere(several, output):
     several(FakeRun())
-    page = Page((tmp_path / "study" / "report.html").read_text())
+    page = Page((output / "report.html").read_text())
     assert page.tags.count("svg") == 3 and page.tags.count("polyline") == 18
     assert page.tags.count("table") == 2 and "script" not in page.tags and page.outside == []
-    assert page.words.count("rte <& co>") == 2  # title and heading
+    assert page.words.count(str(output)) == 2  # title and heading
     said = " ".join(page.words)
     assert "Best run: lr-2e-05/seed-2, accuracy 0.9500" in said
     assert "Degenerate: lr-2e-05/seed-1, accuracy 0.5 is no better than the 0.5" in said
 
-    text = (tmp_path / "study" / "report.md").read_text()
+    text = (output / "report.md").read_text()
     assert "| 3e-05 | 0.8000 | 0.9000 | 0.7000 | 0.1000 | 3 | 0 |" in text
     for name in ("training-loss", "dev-loss", "dev-score"):
         assert f"curves/{name}.svg" in text
-        drawing = ElementTree.parse(tmp_path / "study" / "curves" / f"{name}.svg").getroot()
+        drawing = ElementTree.parse(output / "curves" / f"{name}.svg").getroot()
         lines = drawing.findall("{http://www.w3.org/2000/svg}polyline")
         assert [line.get("stroke-dasharray") for line in lines].count("5 4") == 1

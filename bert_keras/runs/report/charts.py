@@ -29,13 +29,17 @@ def line_chart(title: str, lines: Sequence[Line]) -> Html:
     place, drawing = _axes(title, [point for line in lines for point in line.points], "step")
     groups = list(dict.fromkeys(line.group for line in lines))
     for line in lines:
+        color = _color(groups.index(line.group))
+        if len(line.points) == 1:
+            x, y = place(*line.points[0])
+            drawing.append(element("circle", cx=x, cy=y, r=3, fill=color))
         drawing.append(
             element(
                 "polyline",
                 element("title", line.label),
                 points=" ".join("{:.1f},{:.1f}".format(*place(*point)) for point in line.points),
                 fill="none",
-                stroke=_color(groups.index(line.group)),
+                stroke=color,
                 stroke_width=1.6,
                 stroke_dasharray="5 4" if line.dashed else "none",
             )
