@@ -11,7 +11,7 @@ import numpy as np
 from bert_keras.errors import InputError
 from bert_keras.storage import text_lines, whole_file
 from bert_keras.tasks.label_kinds import LABEL_KINDS, Label, LabelKind, LabelPrediction
-from bert_keras.tasks.label_scores import SCORES
+from bert_keras.tasks.label_scores import SCORES, majority_accuracy
 from bert_keras.tasks.table import table_rows
 from bert_keras.tasks.task import Encoded, Outputs, Task, data_files
 from bert_keras.tasks.texts import EncodedTexts, num_pieces, windows_of
@@ -163,6 +163,11 @@ class ClassificationTask(Task):
         gold = [example.label for example in examples]
         predicted = [prediction.label for prediction in predictions]
         return {name: SCORES[name](gold, predicted, self.labels) for name in self.scores}
+
+    def baseline(
+        self, train: Sequence[TextExample], dev: Sequence[TextExample]
+    ) -> dict[str, float]:
+        return {"majority_accuracy": majority_accuracy(train, dev)} if self.kind == "one" else {}
 
     def write_predictions(
         self,

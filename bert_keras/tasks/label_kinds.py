@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import keras
 import numpy as np
 
 from bert_keras.errors import InputError
@@ -78,8 +79,6 @@ class OneLabel(LabelKind):
         return np.array([0 if label is None else ids[label] for label in labels], np.int32)
 
     def compile_arguments(self):
-        import keras
-
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         return {"loss": loss, "metrics": ["accuracy"]}
 
@@ -119,8 +118,6 @@ class ManyLabels(LabelKind):
         return np.array(rows, np.float32)
 
     def compile_arguments(self):
-        import keras
-
         return {
             "loss": keras.losses.BinaryCrossentropy(from_logits=True),
             "metrics": [keras.metrics.BinaryAccuracy(threshold=0.0)],  # of logits
@@ -158,8 +155,6 @@ class Number(LabelKind):
         return np.array([[0.0 if label is None else label] for label in labels], np.float32)
 
     def compile_arguments(self):
-        import keras
-
         return {"loss": keras.losses.MeanSquaredError(), "metrics": ["mae"]}
 
     def prediction(self, logits, classes):

@@ -17,10 +17,10 @@ def accuracy(gold, predicted, labels) -> float:
 
 
 def f1(gold, predicted, labels) -> float:
-    """Of the second of two labels, "1" in MRPC and QQP."""
+    """Of the label "1", that of MRPC and QQP for equal."""
     from sklearn.metrics import f1_score
 
-    return float(f1_score(gold, predicted, pos_label=labels[1], zero_division=0.0))
+    return float(f1_score(gold, predicted, pos_label="1", zero_division=0.0))
 
 
 def macro_f1(gold, predicted, labels) -> float:

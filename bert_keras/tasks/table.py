@@ -38,9 +38,8 @@ def table_rows(
         path = Path(path)
         readers = {".tsv": _tsv_lines, ".csv": _csv_lines, ".jsonl": None}
         if path.suffix not in readers:
-            raise InputError(
-                f"{path} ends in {path.suffix!r}; expected one of {', '.join(readers)}"
-            )
+            known = ", ".join(readers)
+            raise InputError(f"{path} ends in {path.suffix!r}; expected one of {known}")
         rows = (
             _json_rows(path)
             if path.suffix == ".jsonl"

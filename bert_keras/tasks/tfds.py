@@ -22,13 +22,12 @@ def tfds_rows(place: str) -> Iterator[dict[str, object]]:
     A class is told by its name, and by None where it is not told (-1). Raises InputError where
     there is no such builder or split.
     """
+    builder, split = _opened(place)
     import tensorflow_datasets as tfds
 
-    builder, split = _opened(place)
+    features = builder.info.features
     for row in tfds.as_numpy(builder.as_dataset(split=split)):
-        yield {
-            column: _python(value, builder.info.features[column]) for column, value in row.items()
-        }
+        yield {column: _python(value, features[column]) for column, value in row.items()}
 
 
 def tfds_splits(place: str) -> tuple[str, ...]:

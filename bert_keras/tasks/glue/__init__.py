@@ -1,0 +1,5 @@
+"""The General Language Understanding Evaluation: nine tasks and a diagnostic set."""
+
+from bert_keras.tasks.glue.task import GLUE_TASKS, GlueTask
+
+__all__ = ["GLUE_TASKS", "GlueTask"]

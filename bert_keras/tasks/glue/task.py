@@ -1,0 +1,123 @@
+"""GLUE's official files, or TFDS' builders of them, in; predictions for its server out."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bert_keras.errors import InputError
+from bert_keras.tasks.classification import ClassificationTask, TextExample, has_labels
+from bert_keras.tasks.glue.rows import DIAGNOSTIC_BUILDER, DIAGNOSTIC_FILES, ROWS, GlueRow
+from bert_keras.tasks.label_kinds import LabelPrediction
+from bert_keras.tasks.table import table_rows
+from bert_keras.tasks.task import data_files
+from bert_keras.tasks.tfds import PREFIX, is_tfds
+
+LEAST_SIMILAR, MOST_SIMILAR = 0.0, 5.0  # STS-B
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueTask(ClassificationTask):
+    """The row of ROWS that `name` says; its columns, kind and labels are not for others to set."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        for field, fixed in _fixed(self.row).items():
+            if getattr(self, field) != fixed:
+                raise InputError(f"{self.name} has its own {field}, {fixed!r}; leave it as it is")
+
+    @property
+    def row(self) -> GlueRow:
+        return ROWS[self.name]
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return self.row.scores
+
+    def files(self, data: str | os.PathLike) -> dict[str, str]:
+        """`data` is the GLUE folder, the task's own, or its builder as `tfds:glue/mrpc`.
+
+        Beside "train", "dev" and "test" MNLI has "dev_mismatched", "test_mismatched" and "ax", the
+        diagnostic set. Files that are not there are left out, train and dev excepted.
+        """
+        if is_tfds(data):
+            found = {name: f"{data}:{split}" for name, split in self.row.builder_splits.items()}
+            return found | ({"ax": PREFIX + DIAGNOSTIC_BUILDER} if self.name == "mnli" else {})
+        folder = Path(data)
+        if (folder / self.row.folder).is_dir():
+            folder /= self.row.folder
+        found = data_files(folder, names={name: [file] for name, file in self.row.files.items()})
+        if self.name == "mnli":
+            places = [folder.parent / file for file in DIAGNOSTIC_FILES]
+            there = [str(place) for place in places if place.is_file()]
+            found |= {"ax": there[0]} if there else {}
+        return found
+
+    def read(self, path: str | os.PathLike, *, split: str = "train") -> list[TextExample]:
+        """Rows in the order of the prediction file. What an official file has of broken rows is
+        left out and told on stderr."""
+        columns = {name: name if is_tfds(path) else file for name, file in self.row.texts.items()}
+        label = self.label_column_of(path)
+        labelled, broken = has_labels(split), []
+        rows = table_rows(
+            path,
+            columns=(*columns.values(), *([label] if labelled else [])),
+            headerless=self.row.headerless,
+            broken=broken if labelled and self.row.has_broken_rows else None,
+        )
+        if is_tfds(path):
+            rows = sorted(rows, key=lambda row: int(row[1]["idx"]))  # builders shuffle
+        words = dict(zip(self.row.builder_labels or self.row.labels, self.row.labels, strict=True))
+        examples = [
+            self.example(
+                [values[column] for column in columns.values()],
+                words.get(values[label], values[label]) if labelled else None,
+                place=place,
+            )
+            for place, values in rows
+        ]
+        if broken:
+            print(f"left out {len(broken)} broken rows, the first: {broken[0]}", file=sys.stderr)
+        return examples
+
+    def label_column_of(self, path: str | os.PathLike) -> str:
+        return "label" if is_tfds(path) else self.label_column
+
+    def predictions(self, examples, encoded, outputs) -> list[LabelPrediction]:
+        """A similarity is what the server is given: within 0 and 5, with three decimals."""
+        found = super().predictions(examples, encoded, outputs)
+        if self.kind != "number":
+            return found
+        bounded = (min(max(each.label, LEAST_SIMILAR), MOST_SIMILAR) for each in found)
+        return [LabelPrediction(round(value, 3)) for value in bounded]
+
+    def write_predictions(
+        self,
+        path: str | os.PathLike,
+        examples: Sequence[TextExample],
+        predictions: Sequence[LabelPrediction],
+    ) -> None:
+        """TSV: index from 0 and prediction, as the server reads it."""
+        super().write_predictions(path, examples, [LabelPrediction(p.label) for p in predictions])
+
+    def written(self, label) -> str:
+        return f"{label:.3f}" if self.kind == "number" else label
+
+    def read_prediction(self, text: str, place: str) -> LabelPrediction:
+        prediction = super().read_prediction(text, place)
+        self.label_kind.check(prediction.label, self.labels, place=place)
+        return prediction
+
+
+def _fixed(row: GlueRow) -> dict[str, object]:
+    return {
+        "kind": row.kind,
+        "text_columns": tuple(row.texts),
+        "label_column": row.label_column,
+    }
+
+
+GLUE_TASKS: dict[str, GlueTask] = {
+    name: GlueTask(name=name, labels=row.labels, **_fixed(row)) for name, row in ROWS.items()
+}
