@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bert_keras.errors import InputError
 from bert_keras.storage import text_lines
+from bert_keras.tasks.tfds import tfds_rows
 
 DOCUMENT_START = "-DOCSTART-"
 OUTSIDE = "O"
@@ -67,6 +68,20 @@ def read_conll(path: str | os.PathLike) -> list[Sentence]:
         rows.append(columns)
     if not sentences:
         raise InputError(f"{path} holds no sentence; expected lines of a word and its tag")
+    return sentences
+
+
+def read_tfds(place: str) -> list[Sentence]:
+    """The sentences of a split of a TFDS builder with `tokens` and `ner`, as `conll2003` has.
+
+    It does not tell the documents. `line` counts its rows; rows without words are left out.
+    """
+    sentences = []
+    for number, row in enumerate(tfds_rows(place), start=1):
+        if not {"tokens", "ner"} <= row.keys():
+            raise InputError(f"{place} has the columns {', '.join(row)}; expected tokens and ner")
+        if row["tokens"]:
+            sentences.append(Sentence(tuple(row["tokens"]), tuple(row["ner"]), 0, number))
     return sentences
 
 

@@ -1,0 +1,86 @@
+import sys
+
+import pytest
+
+from bert_keras.errors import InputError
+from bert_keras.tasks.ner.reading import Sentence, read_conll, read_tfds
+
+CONLL_2003 = """-DOCSTART- -X- -X- O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+Peter NNP I-NP I-PER
+
+-DOCSTART- -X- O O
+
+Rome NNP I-NP I-LOC
+"""
+WNUT_17 = "\ufeffEmpire\tB-location\nState\tI-location\n\t\n\n:\tO"
+
+
+def file_of(tmp_path, text: str):
+    path = tmp_path / "words.conll"
+    path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+def test_conll_2003(tmp_path):
+    assert read_conll(file_of(tmp_path, CONLL_2003)) == [
+        Sentence(("EU", "rejects"), ("I-ORG", "O"), document=1, line=3),
+        Sentence(("Peter",), ("I-PER",), document=1, line=6),
+        Sentence(("Rome",), ("I-LOC",), document=2, line=10),
+    ]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_wnut_17(tmp_path, line_end):
+    """A byte order mark, a line of a tab alone, two empty lines, no line end at the end."""
+    assert read_conll(file_of(tmp_path, WNUT_17.replace("\n", line_end))) == [
+        Sentence(("Empire", "State"), ("B-location", "I-location"), document=0, line=1),
+        Sentence((":",), ("O",), document=0, line=5),
+    ]
+
+
+def test_words_alone(tmp_path):
+    sentences = read_conll(file_of(tmp_path, "a\n\u00a0\n\nb\n"))
+    assert [(s.words, s.tags) for s in sentences] == [(("a", "\u00a0"), None), (("b",), None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a O\nb\n", "line 2 has 1 columns; line 1 has 2"),
+        ("a NN O\n\nNew York NN O\n", "line 3 has 4 columns; line 1 has 3"),
+        ("a\tO\n\tO\n", "line 2 has 1 columns; line 1 has 2"),
+        ("a O\nb S-PER\n", "line 2 ends in 'S-PER'; expected the tag"),
+        ("a B-\n", "line 1 ends in 'B-'; expected the tag"),
+        ("a o\n", "line 1 ends in 'o'; expected the tag"),
+        ("", "holds no sentence"),
+        ("-DOCSTART- O\n\n", "holds no sentence"),
+    ],
+)
+def test_bad_files_are_told(tmp_path, text, told):
+    path = file_of(tmp_path, text)
+    with pytest.raises(InputError, match=told) as error:
+        read_conll(path)
+    assert str(error.value).startswith(str(path))
+
+
+def test_tfds(monkeypatch):
+    """Its last row has no words where the file ends in an empty line."""
+    rows = [{"tokens": ["EU", "."], "pos": ["NNP", "."], "ner": ["B-ORG", "O"]}]
+    rows.append({"tokens": [], "pos": [], "ner": []})
+    reading = sys.modules["bert_keras.tasks.ner.reading"]
+    monkeypatch.setattr(reading, "tfds_rows", lambda place: rows if "2003" in place else [{"x": 1}])
+    assert read_tfds("tfds:conll2003:dev") == [Sentence(("EU", "."), ("B-ORG", "O"), 0, 1)]
+    with pytest.raises(InputError, match="tfds:glue/sst2:dev has the columns x; expected tokens"):
+        read_tfds("tfds:glue/sst2:dev")
+
+
+def test_shared_wnut(shared_data):
+    counts = {}
+    for split in ("train", "dev", "test"):
+        sentences = read_conll(shared_data / f"ner/wnut17/{split}.conll")
+        counts[split] = (len(sentences), sum(len(s.words) for s in sentences))
+    assert counts == {"train": (3394, 62730), "dev": (1009, 15733), "test": (1287, 23394)}
