@@ -75,15 +75,17 @@ class Spread:
 def degenerate(scores: Mapping[str, float], *, metric: str, losses: Sequence[float]) -> str:
     """Why a run failed, as a sentence; "" where it did not.
 
-    It failed where a score is no better than that of the majority answer (Mosbach et al. 2021, "On
-    the Stability of Fine-tuning BERT", after Dodge et al. 2020), where its training loss did not
-    fall from the first to the second half, or where either is no number. `scores` hold those of the
-    majority answer, such as "majority_accuracy"; that of a `metric` without is 0, as it is in MCC,
-    correlations, and F1 of entities and answers. `losses` are the logged ones.
+    It failed where its score is no better than that of the majority answer (Mosbach et al. 2021,
+    "On the Stability of Fine-tuning BERT", after Dodge et al. 2020), where its training loss did
+    not fall from the first to the second half, or where either is no number. `scores` hold that of
+    the majority answer for `metric` or a part of it, "majority_accuracy" for "accuracy_and_f1";
+    without it is 0, as it is in MCC, correlations, and F1 of entities and answers. `losses` are the
+    logged ones.
     """
     if not math.isfinite(scores[metric]) or not all(map(math.isfinite, losses)):
         return "its score or its loss is not a number"
-    for name in (metric, *(name for name in scores if f"majority_{name}" in scores)):
+    parts = [name for name in (metric, *metric.split("_and_")) if f"majority_{name}" in scores]
+    for name in parts or [metric]:
         score, majority = scores[name], scores.get(f"majority_{name}", 0.0)
         if score <= majority:
             return f"{name} {score:.4g} is no better than the {majority:.4g} of the majority answer"

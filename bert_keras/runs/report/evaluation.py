@@ -1,0 +1,51 @@
+"""A task, its examples and what was predicted for them in; one HTML page to look at out."""
+
+import os
+from collections.abc import Mapping, Sequence
+
+from bert_keras.runs.report.answers import answer_findings
+from bert_keras.runs.report.choices import choice_findings
+from bert_keras.runs.report.entities import entity_findings
+from bert_keras.runs.report.findings import Find
+from bert_keras.runs.report.labels import text_findings
+from bert_keras.runs.report.page import element, markup, page, table, write_text
+from bert_keras.tasks.classification import TextExample
+from bert_keras.tasks.ner.reading import Sentence
+from bert_keras.tasks.squad.reading import Question
+from bert_keras.tasks.swag import Situation
+from bert_keras.tasks.task import Task
+
+# By the examples' type: tasks that read the same are told of in the same way.
+FINDINGS: dict[type, Find] = {
+    TextExample: text_findings,
+    Situation: choice_findings,
+    Question: answer_findings,
+    Sentence: entity_findings,
+}
+MOST_ERRORS = 200  # listed
+
+
+def evaluation_page(
+    task: Task,
+    examples: Sequence,
+    predictions: Sequence,
+    *,
+    scores: Mapping[str, float],
+    path: str | os.PathLike,
+) -> None:
+    """Scores, tables of the labels or types, and the most telling errors, into `path`."""
+    found = FINDINGS[type(examples[0])](task, examples, predictions)
+    errors = sorted(found.errors, key=lambda error: -error[0])[:MOST_ERRORS]
+    counts = f"{len(found.errors):,} of {len(examples):,} examples are not as they should be"
+    listed = f", {len(errors)} of them are listed" if len(errors) < len(found.errors) else ""
+    write_text(
+        path,
+        page(
+            f"{task.name}: {len(examples):,} examples",
+            table(["score", ""], [[name.replace("_", " "), scores[name]] for name in scores]),
+            *(markup(element("h2", heading), content) for heading, content in found.sections),
+            element("h2", "Errors"),
+            element("p", f"{counts}{listed}: {found.order}.", class_="note"),
+            table(found.columns, [cells for _, cells in errors]),
+        ),
+    )
