@@ -106,11 +106,11 @@ FINETUNE = (
         (FINETUNE.replace("--train {}/train.tsv", "--train {}/one-label.tsv"), "one label only"),
         (
             FINETUNE.replace("--dev {}/train.tsv", "--dev {}/unknown-label.tsv"),
-            "unknown-label.tsv, row 3 has the label 'mixed'; known: neg, pos",
+            "unknown-label.tsv, line 4 has the label 'mixed'; known: neg, pos",
         ),
         (
             FINETUNE.replace("--dev {}/train.tsv", "--dev {}/too-long.tsv"),
-            "too-long.tsv, row 3 has 23 pieces, over the limit max_length=12",
+            "too-long.tsv, line 4 has 23 pieces, over the limit max_length=12",
         ),
         (FINETUNE + " text_columns=a,b,c", "3 text columns came; expected"),
         (FINETUNE.replace("classification", "mood"), "no task is called 'mood'; known: cola, "),

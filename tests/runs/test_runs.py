@@ -163,7 +163,7 @@ def test_random_weights_are_no_pretrained_ones(pretrained, table, capsys):
 def test_a_label_only_in_dev_is_refused_before_anything_is_written(pretrained, table):
     with (table / "dev.tsv").open("a") as file:
         file.write("red kind glass\tis glass\n")
-    with pytest.raises(InputError, match=r"dev.tsv, row 49 has the label 'is glass'; known: is "):
+    with pytest.raises(InputError, match=r"dev.tsv, line 50 has the label 'is glass'; known: is "):
         finetune(
             TASK,
             FINETUNE,
