@@ -15,8 +15,9 @@ HEADS: dict[str, tuple[str, ...]] = {
     "BertTokenClassifier": ("token_labels",),
     "BertQuestionAnswering": ("span",),
     "BertMultipleChoice": ("multiple_choice",),
+    "BertFeatureTagger": ("tagger",),
 }
-LABELLED = ("BertClassifier", "BertTokenClassifier")
+LABELLED = ("BertClassifier", "BertTokenClassifier", "BertFeatureTagger")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from math import prod
 from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
 from bert_keras.convert.checkpoint import StoredTensor
+from bert_keras.convert.feature_layers import feature_layers
 from bert_keras.errors import InputError
 
 OURS, GOOGLE, HUGGING_FACE, KERAS_HUB = "ours", "google", "huggingface", "keras_hub"
@@ -54,6 +55,7 @@ def rows(card: ModelCard) -> list[Row]:
         ),
         "BertQuestionAnswering": _head("span", size, 2, "cls/squad/", "qa_outputs", ""),
         "BertMultipleChoice": _head("multiple_choice", size, 1, None, "classifier", ""),
+        "BertFeatureTagger": _tagger(card),
     }
     return [*_encoder(config), *heads[card.model]]
 
@@ -153,6 +155,26 @@ def _head(
         row("kernel", (size, count), "output_weights", "weight"),
         row("bias", (count,), "output_bias", "bias"),
     ]
+
+
+def _tagger(card: ModelCard) -> Iterator[Row]:
+    """No foreign format has a place for these. Keras' LSTM holds its four gates side by side."""
+    size, count, units = card.config.hidden_size, len(card.labels), card.task.get("lstm_units")
+    if type(units) is not int or units < 1:
+        raise InputError(f"lstm_units of a {card.model} is {units!r}; expected at least 1")
+    layers = feature_layers(card.task.get("layers"), num_layers=card.config.num_layers)
+    shapes: dict[str, tuple[int, ...]] = {}
+    if layers.is_summed:
+        shapes |= {"layer_mix/layer_logits": (len(layers.numbers),), "layer_mix/scale": ()}
+    for index, inputs in enumerate((layers.vector_size(size), 2 * units)):
+        for direction in ("forward", "backward"):
+            cell = f"bilstm/layer_{index}/{direction}_lstm/lstm_cell"
+            shapes[f"{cell}/kernel"] = (inputs, 4 * units)
+            shapes[f"{cell}/recurrent_kernel"] = (units, 4 * units)
+            shapes[f"{cell}/bias"] = (4 * units,)
+    shapes |= {"token_labels/dense/kernel": (2 * units, count), "token_labels/dense/bias": (count,)}
+    for name, shape in shapes.items():
+        yield Row(f"tagger/{name}", shape, "", "", "")
 
 
 def _dense(ours: str, shape: tuple[int, int], google: str, hub: str) -> Iterator[Row]:

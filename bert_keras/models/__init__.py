@@ -2,6 +2,7 @@
 
 from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.models.classifier import BertClassifier
+from bert_keras.models.feature_tagger import BertFeatureTagger
 from bert_keras.models.multiple_choice import BertMultipleChoice
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.models.question_answering import BertQuestionAnswering
@@ -10,6 +11,7 @@ from bert_keras.models.token_classifier import BertTokenClassifier
 __all__ = [
     "BertClassifier",
     "BertEncoder",
+    "BertFeatureTagger",
     "BertMaskedLM",
     "BertMultipleChoice",
     "BertPretrainer",

@@ -14,6 +14,8 @@ from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
 VOCABULARY = Vocabulary((*SPECIAL_PIECES, *"abcdefghij", *(f"##{letter}" for letter in "abcde")))
 
+TAGGER = {"name": "ner-features", "layers": "weighted-sum-all", "lstm_units": 3}
+
 
 @pytest.fixture
 def checkpoint():
@@ -29,6 +31,7 @@ def checkpoint():
             text_columns=("question", "answer") if HEADS[model] == ("classification",) else (),
             labels=("no", "yes", "perhaps") if model in LABELLED else (),
             problem_type="single_label_classification" if model == "BertClassifier" else "",
+            task=TAGGER if model == "BertFeatureTagger" else {},
         )
         random = np.random.default_rng(seed)
         arrays = {r.ours: random.normal(size=r.shape).astype("float32") for r in rows(card)}

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 
 from bert_keras.convert.card import HEADS
 from bert_keras.convert.formats import open_checkpoint, write_checkpoint
+from bert_keras.convert.huggingface.config import CLASSES
 from bert_keras.convert.state_card import WITHOUT_POOLED
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder
@@ -93,7 +94,7 @@ def test_from_there_to_here_and_back(name, tmp_path):
         assert written.get(field) == config.get(field), field
 
 
-@pytest.mark.parametrize("model", HEADS)
+@pytest.mark.parametrize("model", CLASSES)
 @pytest.mark.parametrize("has_pooler", [True, False])
 def test_from_here_to_there_and_back(checkpoint, tmp_path, model, has_pooler):
     if not has_pooler and model not in (*WITHOUT_POOLED, "BertEncoder"):

@@ -11,6 +11,7 @@ import pytest
 
 from bert_keras.convert.card import HEADS
 from bert_keras.convert.formats import open_checkpoint, write_checkpoint
+from bert_keras.convert.huggingface.config import CLASSES
 from bert_keras.convert.state_card import WITHOUT_POOLED
 from bert_keras.models.loading import MODELS, load_model
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
@@ -65,7 +66,7 @@ def outputs_of_both(name: str, ours, theirs) -> list[tuple]:
     return list(zip(given, expected, strict=True))
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("has_pooler", [True, False])
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
 def test_transformers_reads_what_we_write(checkpoint, tmp_path, name, has_pooler, activation):
@@ -113,7 +114,7 @@ def test_auto_tokenizer_gives_our_ids(checkpoint, tmp_path, lowercase):
     assert theirs.decode(ours.encode("the thing").ids) == "the thing"
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", CLASSES)
 def test_saved_again_by_transformers_it_is_the_same(checkpoint, tmp_path, name):
     given = checkpoint(name, has_pooler=MODELS[name].uses_pooler or name == "BertEncoder")
     write_checkpoint(given, tmp_path / "it", format="huggingface")

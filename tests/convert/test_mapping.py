@@ -59,7 +59,7 @@ def test_names_of_the_formats(checkpoint, column, ours, theirs):
     ("column", "models"),
     [
         (GOOGLE, ["BertEncoder", "BertPretrainer", "BertClassifier", "BertQuestionAnswering"]),
-        (HUGGING_FACE, list(HEADS)),
+        (HUGGING_FACE, [each for each in HEADS if each != "BertFeatureTagger"]),
         (KERAS_HUB, ["BertEncoder", "BertMaskedLM", "BertClassifier"]),
     ],
 )
@@ -105,6 +105,10 @@ def test_a_model_that_a_format_has_no_place_for(checkpoint):
     given = checkpoint("BertTokenClassifier")
     with pytest.raises(InputError, match=r"google has no place for token_labels/dense/kernel of a"):
         foreign_tensors(given.tensors, card=given.card, column=GOOGLE)
+    given = checkpoint("BertFeatureTagger")
+    for column in (GOOGLE, HUGGING_FACE, KERAS_HUB):
+        with pytest.raises(InputError, match=r"has no place for tagger/layer_mix/layer_logits of"):
+            foreign_tensors(given.tensors, card=given.card, column=column)
 
 
 def test_a_config_of_another_size_is_told(checkpoint):

@@ -136,7 +136,7 @@ def _model(weights: Mapping[str, StoredTensor], named: str) -> str:
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     card, vocabulary = checkpoint.card, checkpoint.vocabulary
-    notes = ()
+    tensors, notes = foreign_tensors(checkpoint.tensors, card=card, column=HUGGING_FACE), ()
     write_config(
         card,
         folder,
@@ -145,7 +145,6 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     )
     if vocabulary is not None:
         notes += write_tokenizer(card, vocabulary, folder)
-    tensors = foreign_tensors(checkpoint.tensors, card=card, column=HUGGING_FACE)
     if card.model != "BertEncoder":
         heads = (*HEADS, *CLASSIFIER)
         tensors = {n if n.startswith(heads) else f"{PREFIX}{n}": t for n, t in tensors.items()}
