@@ -91,7 +91,8 @@ def _rows(path: Path, lines, columns, headerless, broken) -> Iterator[Row]:
             continue  # an empty line
         elif broken is None:
             raise InputError(
-                f"{path}, line {number} has {len(fields)} columns; the header has {len(header)}"
+                f"{path}, line {number} has {len(fields)} columns; expected {len(header)}, "
+                f"{', '.join(header[:12])}"
             )
         else:
             broken.append(f"{path}, line {number}")

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from bert_keras.errors import InputError
 from bert_keras.tasks.batches import ordered_batches, training_batches
 from bert_keras.tasks.classification import OWN_TABLE_TASKS
 from bert_keras.tasks.label_scores import majority_accuracy
@@ -61,3 +62,172 @@ def test_training_batches_repeat_and_are_the_same_for_a_seed(rows):
 def test_majority_is_that_of_the_training_rows(rows):
     examples = SINGLE.read(rows)
     assert majority_accuracy(examples, examples) == pytest.approx(2 / 3)
+
+
+def test_labels_are_settled_by_the_training_rows(rows, tmp_path):
+    settled = task().with_labels_of(task().read(rows))
+    assert settled.labels == ("neg", "pos")
+    (tmp_path / "dev.csv").write_text("label,text\nneutral,fine\n")
+    with pytest.raises(InputError, match=r"dev.csv, line 2 has the label 'neutral'; known: neg"):
+        settled.read(tmp_path / "dev.csv", split="dev")
+    assert settled.read(tmp_path / "dev.csv", split="test")[0].label is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("classification", "text\tlabel\na\tx\nb\tx\n", "column 'label' holds one label only, 'x'"),
+        ("classification", "text\tlabel\na\t\n", "rows.tsv, line 2 has an empty label"),
+        ("classification", "text\tlabel\n \tx\n", "rows.tsv, line 2 has no text in text"),
+        ("classification", "words\tlabel\na\tx\n", "no column 'text'; it has words, label"),
+        ("multi-label", "text\tlabel\na\t\n", "column 'label' holds no label"),
+        (
+            "multi-label",
+            "text\tlabel\na\tx,,y\n",
+            "line 2 has the labels 'x,,y'; expected each",
+        ),
+        ("multi-label", "text\tlabel\na\tx,x\n", "line 2 has the labels 'x,x'; expected each"),
+        ("regression", "text\tlabel\na\tnan\n", "rows.tsv, line 2 has 'nan' for a number"),
+        ("regression", "text\tlabel\na\tthree\n", "rows.tsv, line 2 has 'three' for a number"),
+    ],
+)
+def test_bad_rows_are_told_with_their_line(tmp_path, name, text, said):
+    (tmp_path / "rows.tsv").write_text(text)
+    with pytest.raises(InputError, match=said):
+        task(name).with_labels_of(task(name).read(tmp_path / "rows.tsv"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"text_columns": ()}, "0 text columns came; expected one or two"),
+        (
+            {"long_texts": "cut"},
+            r"long_texts is 'cut'; expected one of \('error', 'truncate'",
+        ),
+        ({"kind": "two"}, r"kind is 'two'; expected one of \('one', 'many', 'number'\)"),
+        ({"max_length": 2}, "max_length is 2; expected at least 3"),
+        ({"stride": 0}, "stride is 0; expected at least 1"),
+    ],
+)
+def test_settings_check_themselves(changes, said):
+    with pytest.raises(InputError, match=said):
+        task(**changes)
+
+
+def test_several_labels_are_told_apart(tmp_path):
+    (tmp_path / "rows.jsonl").write_text(
+        '{"text": "good", "label": ["b", "a"]}\n{"text": "bad", "label": []}\n'
+        '{"text": "film", "label": "c"}\n'
+    )
+    many = task("multi-label")
+    examples = many.read(tmp_path / "rows.jsonl")
+    assert [example.label for example in examples] == [("b", "a"), (), ("c",)]
+    many = many.with_labels_of(examples)
+    assert (many.labels, many.problem_type) == (("a", "b", "c"), "multi_label_classification")
+    _, targets = many.encode(examples, TOKENIZER).batch(np.arange(3))
+    assert targets.tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
+
+    outputs = np.array([[2.0, 1.0, -1.0], [-1.0, -3.0, 0.0], [-1.0, -1.0, -1.0]], np.float32)
+    predictions = many.predictions(examples, None, outputs)
+    assert [prediction.label for prediction in predictions] == [("a", "b"), ("c",), ()]
+    assert predictions[1].probabilities[2] == 0.5
+    # 2 of 3 found, 1 too many; by label: a and b perfect, c never right.
+    assert many.score(examples, predictions) == pytest.approx(
+        {"micro_f1_of_labels": 2 / 3, "macro_f1_of_labels": 2 / 3, "subset_accuracy": 1 / 3}
+    )
+    many.write_predictions(tmp_path / "p.tsv", examples, predictions)
+    again = many.read_predictions(tmp_path / "p.tsv", examples)
+    assert [prediction.label for prediction in again] == [("a", "b"), ("c",), ()]
+
+
+def test_a_number_is_predicted(tmp_path):
+    (tmp_path / "rows.csv").write_text('text,label\n"good, very",1.5\nbad,-2\nfilm,0\n')
+    number = task("regression")
+    examples = number.read(tmp_path / "rows.csv")
+    number = number.with_labels_of(examples)
+    assert (number.labels, number.problem_type) == (("label",), "regression")
+    _, targets = number.encode(examples, TOKENIZER).batch(np.arange(3))
+    assert targets.tolist() == [[1.5], [-2.0], [0.0]]
+    outputs = np.array([[0.1], [-3.0], [0.7]], np.float32)
+    predictions = number.predictions(examples, None, outputs)
+    scores = number.score(examples, predictions)
+    assert scores["spearman"] == pytest.approx(0.5)
+    assert scores["mean_squared_error"] == pytest.approx((1.4**2 + 1 + 0.7**2) / 3)
+    number.write_predictions(tmp_path / "p.tsv", examples, predictions)
+    assert number.read_predictions(tmp_path / "p.tsv", examples) == predictions
+
+
+def test_predictions_hold_the_probability_of_each_label(rows, tmp_path):
+    examples = SINGLE.read(rows)
+    outputs = np.log(np.array([[1, 3], [1, 1.001], [4, 1]], np.float32))
+    predictions = SINGLE.predictions(examples, None, outputs)
+    SINGLE.write_predictions(tmp_path / "p.tsv", examples, predictions)
+    assert (tmp_path / "p.tsv").read_text().splitlines()[:2] == [
+        "index\tprediction\tneg\tpos",
+        "0\tpos\t0.250000\t0.750000",
+    ]
+    again = SINGLE.read_predictions(tmp_path / "p.tsv", examples)
+    assert [prediction.label for prediction in again] == ["pos", "pos", "neg"]
+    assert SINGLE.score(examples, again)["accuracy"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("index\tprediction\n0\tpos\n", r"p.tsv has 1 predictions; the examples are 3"),
+        ("0\tpos\n", r"p.tsv, line 1 begins with '0\\tpos'; expected 'index'"),
+        (
+            "index\tprediction\n1\tpos\n",
+            r"p.tsv, line 2 begins with '1\\tpos'; expected '0'",
+        ),
+        ("index\tprediction\n0\n", r"p.tsv, line 2 begins with '0'; expected '0', a tab and the p"),
+    ],
+)
+def test_predictions_of_other_examples_are_refused(rows, tmp_path, text, said):
+    (tmp_path / "p.tsv").write_text(text)
+    with pytest.raises(InputError, match=said):
+        SINGLE.read_predictions(tmp_path / "p.tsv", SINGLE.read(rows))
+
+
+def test_long_texts_are_refused_or_cut(tmp_path):
+    (tmp_path / "long.tsv").write_text("text\tlabel\ngood\tpos\n" + "very " * 9 + "bad\tneg\n")
+    examples = SINGLE.read(tmp_path / "long.tsv")
+    with pytest.raises(InputError, match=r"long.tsv, line 3 has 12 pieces, over the limit max_le"):
+        SINGLE.encode(examples, TOKENIZER)
+    encoded = dataclasses.replace(SINGLE, long_texts="truncate").encode(examples, TOKENIZER)
+    assert encoded.lengths.tolist() == [3, 8]
+    inputs, _ = encoded.batch(np.arange(2))
+    assert inputs["input_ids"][1].tolist() == [2, 8, 8, 8, 8, 8, 8, 3]
+
+
+def test_long_texts_are_read_in_windows(tmp_path):
+    """Ten pieces in windows of six, the second three behind the first, the third with the rest."""
+    (tmp_path / "long.tsv").write_text(
+        "text\tlabel\ngood very film bad good very film bad good film\tpos\nbad\tneg\n"
+    )
+    windowed = dataclasses.replace(SINGLE, long_texts="max", stride=3)
+    encoded = windowed.encode(windowed.read(tmp_path / "long.tsv"), TOKENIZER)
+    inputs, targets = encoded.batch(np.array([1, 0]))
+    assert targets.tolist() == [0, 1]
+    assert inputs["input_ids"].tolist() == [
+        [[2, 6, 3, 0, 0, 0, 0, 0], [0] * 8, [0] * 8],
+        [[2, 5, 8, 7, 6, 5, 8, 3], [2, 6, 5, 8, 7, 6, 5, 3], [2, 7, 6, 5, 7, 3, 0, 0]],
+    ]
+    assert inputs["input_mask"].sum(axis=(1, 2)).tolist() == [3, 22]
+    assert encoded.lengths.tolist() == [22, 3]
+
+
+def test_of_a_pair_the_second_text_is_cut_into_windows(tmp_path):
+    (tmp_path / "long.tsv").write_text("text\tother\tlabel\ngood film\tbad film very good\tpos\n")
+    pair = dataclasses.replace(
+        SINGLE, text_columns=("text", "other"), long_texts="mean", stride=99, max_length=7
+    )
+    examples = pair.read(tmp_path / "long.tsv")
+    encoded = pair.encode(examples, TOKENIZER)
+    inputs, _ = encoded.batch(np.array([0]))
+    assert inputs["input_ids"].tolist() == [[[2, 5, 7, 3, 6, 7, 3], [2, 5, 7, 3, 8, 5, 3]]]
+    assert inputs["segment_ids"].tolist() == [[[0, 0, 0, 0, 1, 1, 1]] * 2]
+    assert encoded.lengths.tolist() == [14]
+    with pytest.raises(InputError, match=r"line 2 has a first text of 2 pieces, which leaves"):
+        dataclasses.replace(pair, max_length=5).encode(examples, TOKENIZER)

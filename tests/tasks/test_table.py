@@ -33,7 +33,7 @@ def test_json_lines(tmp_path):
         ("a.txt", "x", r"a.txt ends in '.txt'; expected one of .tsv, .csv, .jsonl"),
         ("a.tsv", "", "a.tsv is empty; expected a header line"),
         ("a.tsv", "t\tl\n", "a.tsv has no rows"),
-        ("a.tsv", "t\tl\na\tb\nc\n", "a.tsv, line 3 has 1 columns; the header has 2"),
+        ("a.tsv", "t\tl\na\tb\nc\n", "a.tsv, line 3 has 1 columns; expected 2, t, l"),
         ("a.tsv", "x\tl\na\tb\n", "a.tsv, line 2 has no column 't'; it has x, l"),
         ("a.csv", 't,l\n"a,b\n', "a.csv, line 2 is not CSV"),
         ("a.jsonl", '{"t": "a"}\n{"t": \n', "a.jsonl, line 2 is not JSON"),

@@ -1,0 +1,68 @@
+"""TFDS' own builders of the same data: the same examples in the same order."""
+
+import dataclasses
+
+import pytest
+
+from bert_keras.errors import InputError
+from bert_keras.tasks.classification import OWN_TABLE_TASKS
+from bert_keras.tasks.glue import GLUE_TASKS
+
+tfds = pytest.importorskip("tensorflow_datasets")
+pytestmark = pytest.mark.extra
+
+
+@pytest.fixture
+def builders(glue_folder, tmp_path, monkeypatch):
+    """GLUE's builders read the small folder in place of what they download."""
+
+    def extracted(manager, url):
+        return glue_folder
+
+    def downloaded(manager, urls):
+        if isinstance(urls, str):
+            return glue_folder / "AX" / "diagnostic.tsv"
+        # MRPC is cut from Microsoft's files: train and dev are one, ids tell them apart.
+        train, dev = ((glue_folder / "MRPC" / f"{n}.tsv").read_text() for n in ("train", "dev"))
+        paths = {name: tmp_path / f"{name}.txt" for name in urls}
+        paths["train"].write_text(train + "".join(dev.splitlines(keepends=True)[1:]))
+        paths["dev_ids"].write_text("2\t4\n")
+        paths["test"] = glue_folder / "MRPC" / "test.tsv"
+        return paths
+
+    manager = tfds.download.DownloadManager
+    monkeypatch.setattr(manager, "download_and_extract", extracted)
+    monkeypatch.setattr(manager, "download", downloaded)
+    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path / "tfds"))
+
+
+@pytest.mark.parametrize("name", GLUE_TASKS)
+def test_builders_hold_what_the_files_hold(glue_folder, builders, name):
+    task = GLUE_TASKS[name]
+    places, files = task.files(f"tfds:glue/{name}"), task.files(glue_folder)
+    assert places.keys() == files.keys()
+    for split, place in places.items():
+        ours = [example[:2] for example in task.read(files[split], split=split)]
+        theirs = [example[:2] for example in task.read(place, split=split)]
+        assert [label for _, label in theirs] == pytest.approx([label for _, label in ours])
+        assert [texts for texts, _ in theirs] == [texts for texts, _ in ours]
+
+
+def test_a_builder_is_a_table_of_ones_own_too(builders):
+    task = dataclasses.replace(OWN_TABLE_TASKS["classification"], text_columns=("sentence",))
+    files = task.files("tfds:glue/sst2")
+    assert files == {
+        "train": "tfds:glue/sst2:train",
+        "dev": "tfds:glue/sst2:validation",
+        "test": "tfds:glue/sst2:test",
+    }
+    examples = task.read(files["train"])
+    assert sorted(example.label for example in examples) == ["negative", "positive"]
+    assert len(task.read(files["test"], split="test")) == 1
+
+
+def test_what_is_not_there_is_told(builders):
+    with pytest.raises(InputError, match=r"tfds:glue/nix cannot be read"):
+        GLUE_TASKS["cola"].read("tfds:glue/nix:train")
+    with pytest.raises(InputError, match=r"'glue/cola' has the splits train, validation, test"):
+        GLUE_TASKS["cola"].read("tfds:glue/cola:dev")

@@ -1,0 +1,68 @@
+"""The zip of GLUE's server: all eleven files, each as it expects them."""
+
+import dataclasses
+import zipfile
+
+import pytest
+
+from bert_keras.errors import InputError
+from bert_keras.tasks.glue import submission
+from bert_keras.tasks.glue.rows import ROWS
+from bert_keras.tasks.glue.submission import submission_zip
+
+OFFICIAL = ["AX.tsv", "CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "MRPC.tsv", "QNLI.tsv", "QQP.tsv",
+            "RTE.tsv", "SST-2.tsv", "STS-B.tsv", "WNLI.tsv"]  # fmt: skip
+
+
+@pytest.fixture
+def predictions(tmp_path, monkeypatch):
+    """Two predictions in each of the files."""
+    small = {
+        name: dataclasses.replace(row, num_test_rows=dict.fromkeys(row.num_test_rows, 2))
+        for name, row in ROWS.items()
+    }
+    monkeypatch.setattr(submission, "ROWS", small)
+    for row in small.values():
+        answers = ("0.000", "5.000") if row.kind == "number" else row.labels
+        for file in row.num_test_rows:
+            lines = ["index\tprediction", f"0\t{answers[0]}", f"1\t{answers[1]}"]
+            (tmp_path / file).write_text("\n".join(lines) + "\n")
+    (tmp_path / "notes.txt").touch()
+    return tmp_path
+
+
+def test_the_eleven_files_are_packed_as_they_are(predictions, tmp_path):
+    submission_zip(predictions, tmp_path / "out" / "glue.zip")
+    with zipfile.ZipFile(tmp_path / "out" / "glue.zip") as archive:
+        assert sorted(archive.namelist()) == OFFICIAL
+        assert archive.read("STS-B.tsv") == b"index\tprediction\n0\t0.000\n1\t5.000\n"
+
+
+def test_missing_files_are_named_with_their_tasks(predictions, tmp_path):
+    for name in ("AX.tsv", "QQP.tsv"):
+        (predictions / name).unlink()
+    with pytest.raises(InputError, match=r"has no QQP.tsv, AX.tsv; write .* predict, mnli, qqp"):
+        submission_zip(predictions, tmp_path / "glue.zip")
+    assert not (tmp_path / "glue.zip").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("RTE.tsv", "0\tentailment\n", r"RTE.tsv, line 1 is '0\\tentailment'; expected 'index"),
+        (
+            "RTE.tsv",
+            "index\tprediction\n0\t1\n",
+            r"line 2 is '0\\t1'; expected '0\\tentailment or ",
+        ),
+        ("RTE.tsv", "index\tprediction\n1\tentailment\n", r"RTE.tsv, line 2 is '1"),
+        ("STS-B.tsv", "index\tprediction\n0\t5.2\n", r"STS-B.tsv, line 2 .*ta number of 0 to 5"),
+        ("STS-B.tsv", "index\tprediction\n0\tx\n", r"STS-B.tsv, line 2"),
+        ("AX.tsv", "index\tprediction\n0\tneutral\n", r"AX.tsv has 1 predictions; .* has 2 rows"),
+        ("AX.tsv", "", r"AX.tsv has 0 predictions"),
+    ],
+)
+def test_what_the_server_would_refuse_is_refused(predictions, tmp_path, name, text, said):
+    (predictions / name).write_text(text)
+    with pytest.raises(InputError, match=said):
+        submission_zip(predictions, tmp_path / "glue.zip")

@@ -1,0 +1,158 @@
+"""Official files in, what the server expects out; scores as the official scorer has them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bert_keras.errors import InputError
+from bert_keras.tasks.classification import TextExample
+from bert_keras.tasks.glue import GLUE_TASKS
+from bert_keras.tasks.label_kinds import LabelPrediction
+
+FIRST = {
+    "cola": (('He said "it.',), "1"),
+    "sst2": (('a " fine film ',), "1"),
+    "mrpc": (("A man .", 'One " man .'), "1"),
+    "stsb": (("One.", "Two."), 5.0),
+    "qqp": (("How?", "Why?"), "1"),
+    "mnli": (("One.", "Two."), "neutral"),
+    "qnli": (("Who?", "He."), "entailment"),
+    "rte": (("A.", "B."), "not_entailment"),
+    "wnli": (("A.", "B."), "1"),
+}
+
+
+@pytest.mark.parametrize("name", GLUE_TASKS)
+def test_every_split_of_the_official_layout_is_read(glue_folder, name):
+    task = GLUE_TASKS[name]
+    files = task.files(glue_folder)
+    assert files == task.files(glue_folder / task.row.folder)
+    assert {"train", "dev", "test"} <= set(files)
+    train = task.read(files["train"], split="train")
+    assert train[0][:2] == FIRST[name]
+    for split in set(files) - {"train"}:
+        (example, *_) = task.read(files[split], split=split)
+        assert (example.label is None) == (not split.startswith("dev"))
+        assert len(example.texts) == len(task.text_columns)
+
+
+def test_mnli_has_two_dev_sets_and_the_diagnostic_set(glue_folder):
+    task = GLUE_TASKS["mnli"]
+    files = task.files(glue_folder)
+    assert set(files) == {"train", "dev", "dev_mismatched", "test", "test_mismatched", "ax"}
+    (mismatched,) = task.read(files["dev_mismatched"], split="dev_mismatched")
+    assert mismatched[:2] == (("mismatched.", "Yes."), "contradiction")
+    (diagnostic,) = task.read(files["ax"], split="ax")
+    assert diagnostic[:2] == (("The cat sat.", "The cat stood."), None)
+    (glue_folder / "MNLI" / "dev_mismatched.tsv").unlink()
+    assert "dev_mismatched" not in task.files(glue_folder)
+
+
+def test_rows_with_a_line_end_inside_are_left_out_and_told(glue_folder, capsys):
+    task = GLUE_TASKS["qqp"]
+    path = glue_folder / "QQP" / "train.tsv"
+    assert [example.label for example in task.read(path)] == ["1", "0"]
+    assert capsys.readouterr().err == f"left out 2 broken rows, the first: {path}, line 3\n"
+    with pytest.raises(InputError, match=r"train.tsv, line 3 has 4 columns; expected 6, id, qid1"):
+        task.read(path, split="test")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("sst2", "sentence\tlabel\nx\t2\n", r"a.tsv, line 2 has the label '2'; known: 0, 1"),
+        ("sst2", "text\tlabel\nx\t1\n", r"line 2 has no column 'sentence'; it has text, label"),
+        ("sst2", "sentence\tlabel\n\t1\n", r"a.tsv, line 2 has no text in sentence"),
+        ("sst2", "", r"a.tsv is empty; expected a header"),
+        ("cola", "gj04\t1\tHe.\n", r"a.tsv, line 1 has 3 columns; expected 4, source, label, m"),
+        ("cola", "gj04\t1\t\tA.\ngj04\n", r"a.tsv, line 2 has 1 columns; expected 4, source"),
+        ("cola", "gj04\tx\t\tHe.\n", r"a.tsv, line 1 has the label 'x'; known: 0, 1"),
+        ("rte", "sentence1\tsentence2\tlabel\nA\tB\t1\n", r"label '1'; known: entailment, not_"),
+        ("stsb", "sentence1\tsentence2\tscore\nA\tB\tnan\n", r"line 2 has 'nan' for a number"),
+    ],
+)
+def test_bad_files_are_told_with_their_line(tmp_path, name, text, said):
+    (tmp_path / "a.tsv").write_text(text)
+    with pytest.raises(InputError, match=said):
+        GLUE_TASKS[name].read(tmp_path / "a.tsv")
+
+
+def test_missing_files_are_named(tmp_path):
+    (tmp_path / "CoLA").mkdir()
+    (tmp_path / "CoLA" / "train.tsv").touch()
+    with pytest.raises(InputError, match=r"CoLA has no dev.tsv; it holds train.tsv"):
+        GLUE_TASKS["cola"].files(tmp_path)
+
+
+def test_what_is_official_is_not_for_others_to_set():
+    with pytest.raises(InputError, match=r"cola has its own text_columns, \('sentence',\); leave"):
+        dataclasses.replace(GLUE_TASKS["cola"], text_columns=("text",))
+
+
+def examples(labels):
+    return [TextExample(("a",), label, f"x.tsv, line {n}") for n, label in enumerate(labels, 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "gold", "predicted", "scores"),
+    [
+        # By hand: 3 true positives, 1 false positive, 1 false negative, 1 true negative.
+        ("cola", "111100", "111010", {"matthews": 0.25, "accuracy": 4 / 6}),
+        ("mrpc", "111100", "111010",
+         {"accuracy_and_f1": (4 / 6 + 0.75) / 2, "accuracy": 4 / 6, "f1": 0.75}),
+        ("sst2", "10", "11", {"accuracy": 0.5}),
+        ("cola", "10", "11", {"matthews": 0.0, "accuracy": 0.5}),
+    ],
+)  # fmt: skip
+def test_scores(name, gold, predicted, scores):
+    task = GLUE_TASKS[name]
+    found = task.score(examples(gold), [LabelPrediction(label) for label in predicted])
+    assert found == pytest.approx(scores)
+    assert next(iter(found)) == task.metric
+
+
+def test_similarities_are_scored_by_their_correlations():
+    task = GLUE_TASKS["stsb"]
+    predicted = [LabelPrediction(value) for value in (1.0, 2.0, 4.0)]
+    found = task.score(examples([0.0, 3.0, 2.0]), predicted)
+    pearson = np.corrcoef([1, 2, 4], [0, 3, 2])[0, 1]
+    assert found == pytest.approx(
+        {"pearson_and_spearman": (pearson + 0.5) / 2, "pearson": pearson, "spearman": 0.5}
+    )
+
+
+def test_similarities_are_written_as_the_server_reads_them(tmp_path):
+    task = GLUE_TASKS["stsb"]
+    rows = examples([None] * 3)
+    outputs = [np.array([value], np.float32) for value in (5.3, -0.1, 2.71828)]
+    predictions = task.predictions(rows, None, outputs)
+    path = tmp_path / "STS-B.tsv"
+    task.write_predictions(path, rows, predictions)
+    assert path.read_text() == "index\tprediction\n0\t5.000\n1\t0.000\n2\t2.718\n"
+    assert task.read_predictions(path, rows) == predictions
+
+
+def test_predictions_are_written_in_the_words_of_the_server(tmp_path):
+    task = GLUE_TASKS["mnli"]
+    rows = examples([None] * 2)
+    outputs = [np.array([3.0, 1.0, 2.0]), np.array([0.0, 1.0, 0.5])]
+    task.write_predictions(tmp_path / "p.tsv", rows, task.predictions(rows, None, outputs))
+    assert (tmp_path / "p.tsv").read_text() == (
+        "index\tprediction\n0\tcontradiction\n1\tentailment\n"
+    )
+    (tmp_path / "p.tsv").write_text("index\tprediction\n0\tcontradiction\n1\tyes\n")
+    with pytest.raises(InputError, match=r"p.tsv, line 3 has the label 'yes'; known: contradictio"):
+        task.read_predictions(tmp_path / "p.tsv", rows)
+
+
+def test_the_shared_files_are_read_whole(shared_data):
+    rows = {"cola": (7_551, 1_000), "sst2": (61_786, 872), "mrpc": (3_260, 408),
+            "stsb": (4_999, 750), "qqp": (9_319, 500), "mnli": (10_444, 2_815),
+            "qnli": (10_265, 2_000), "rte": (2_213, 277), "wnli": (564, 71)}  # fmt: skip
+    for name, task in GLUE_TASKS.items():
+        files = task.files(shared_data / "glue")
+        assert rows[name] == tuple(len(task.read(files[s], split=s)) for s in ("train", "dev"))
+        for split in set(files) & {"test", "ax"}:
+            read = task.read(files[split], split=split)
+            assert len(read) in task.row.num_test_rows.values()
