@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bert_keras.runs.report.findings import Errors, Findings, confusion, mark
-from bert_keras.runs.report.page import Html, element, markup
+from bert_keras.runs.report.page import Html, element, figure, markup
 from bert_keras.tasks.squad.answers import Prediction
 from bert_keras.tasks.squad.reading import Question
 from bert_keras.tasks.squad.task import SquadTask
@@ -28,7 +28,7 @@ def answer_findings(
             " / ".join(golds) or NONE,
             text or NONE,
             sure,
-            f1,
+            figure(f1),
         ]
         errors.append(((100.0 - f1) * (1.0 if sure is None else sure), cells))
     sections = []

@@ -58,15 +58,15 @@ def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -
     ends = [(low_or_high(values), low_or_high(values)) for low_or_high in (min, max)
             for values in [[value for point in points for value in point] or [0]]]  # fmt: skip
     place, drawing = _axes(title, [*points, *ends], x_axis)
-    (x1, y1), (x2, y2) = place(*ends[0]), place(*ends[1])
-    drawing.append(element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_="grid"))
     for point in points:
         x, y = place(*point)
-        label = element("title", "{:g}, {:g}".format(*point))
         drawing.append(
-            element("circle", label, cx=f"{x:.1f}", cy=f"{y:.1f}", r=2.5, fill=COLORS[0],
-                    fill_opacity=0.45)
-        )  # fmt: skip
+            element(
+                "circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=2.5, fill=COLORS[0], fill_opacity=0.45
+            )
+        )
+    (x1, y1), (x2, y2) = place(*ends[0]), place(*ends[1])
+    drawing.append(element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_="grid", stroke_width=2))
     return _svg(title, drawing)
 
 

@@ -8,7 +8,7 @@ from bert_keras.runs.report.choices import choice_findings
 from bert_keras.runs.report.entities import entity_findings
 from bert_keras.runs.report.findings import Find
 from bert_keras.runs.report.labels import text_findings
-from bert_keras.runs.report.page import element, markup, page, table, write_text
+from bert_keras.runs.report.page import Html, element, markup, number, page, table, write_text
 from bert_keras.tasks.classification import TextExample
 from bert_keras.tasks.ner.reading import Sentence
 from bert_keras.tasks.squad.reading import Question
@@ -33,19 +33,27 @@ def evaluation_page(
     scores: Mapping[str, float],
     path: str | os.PathLike,
 ) -> None:
-    """Scores, tables of the labels or types, and the most telling errors, into `path`."""
+    """Scores, tables of the labels or types, and the most telling errors, into `path`.
+
+    Scores of one type, such as "person f1", are told by the table of the types alone.
+    """
     found = FINDINGS[type(examples[0])](task, examples, predictions)
+    whole = {name: value for name, value in scores.items() if " " not in name}
     errors = sorted(found.errors, key=lambda error: -error[0])[:MOST_ERRORS]
-    counts = f"{len(found.errors):,} of {len(examples):,} examples are not as they should be"
-    listed = f", {len(errors)} of them are listed" if len(errors) < len(found.errors) else ""
+    counts = f"{len(found.errors):,} of {len(examples):,} differ from what was given"
+    listed = f", {len(errors)} of these are listed" if len(errors) < len(found.errors) else ""
     write_text(
         path,
         page(
             f"{task.name}: {len(examples):,} examples",
-            table(["score", ""], [[name.replace("_", " "), scores[name]] for name in scores]),
+            element("div", *map(_score, whole, whole.values()), class_="scores"),
             *(markup(element("h2", heading), content) for heading, content in found.sections),
             element("h2", "Errors"),
             element("p", f"{counts}{listed}: {found.order}.", class_="note"),
             table(found.columns, [cells for _, cells in errors]),
         ),
     )
+
+
+def _score(name: str, value: float) -> Html:
+    return element("div", name.replace("_", " "), element("b", number(value)))

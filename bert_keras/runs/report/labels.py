@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bert_keras.runs.report.charts import scatter
 from bert_keras.runs.report.findings import Errors, Findings, confusion, ratios
-from bert_keras.runs.report.page import Html, element, markup
+from bert_keras.runs.report.page import Html, element, figure, markup
 from bert_keras.tasks.classification import ClassificationTask, TextExample
 from bert_keras.tasks.label_kinds import LabelPrediction
 
@@ -71,7 +71,10 @@ def _numbers(task, examples, predictions) -> Findings:
         sections=[("Gold and predicted", element("div", drawing, class_="charts"))],
         columns=[*_columns(task), "gold", "predicted", "difference"],
         errors=[
-            (abs(predicted - gold), [*_shown(example), gold, predicted, predicted - gold])
+            (
+                abs(predicted - gold),
+                [*_shown(example), *map(figure, (gold, predicted, predicted - gold))],
+            )
             for example, (gold, predicted) in zip(examples, pairs, strict=True)
             if predicted != gold
         ],

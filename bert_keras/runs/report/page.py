@@ -19,17 +19,20 @@ body { margin: 2rem auto; max-width: 62rem; padding: 0 1rem; color: var(--ink);
   background: var(--paper); font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
 p.note { color: var(--faint); }
+div.scores { display: flex; flex-wrap: wrap; gap: .6rem; }
+div.scores div { background: var(--raised); border-radius: .4rem; padding: .4rem .8rem; }
+div.scores b { display: block; font-size: 1.15rem; }
 div.wide { overflow-x: auto; } div.charts { display: flex; flex-wrap: wrap; gap: 1rem; }
 table { border-collapse: collapse; margin: .6rem 0; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .7rem; text-align: left;
-  vertical-align: top; overflow-wrap: anywhere; }
-th { background: var(--raised); font-weight: 600; overflow-wrap: normal; }
+  vertical-align: top; overflow-wrap: break-word; }
+th { background: var(--raised); font-weight: 600; }
 td.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 td.right { box-shadow: inset 0 0 0 2px var(--faint); }
 tr { break-inside: avoid; } thead { display: table-header-group; }
 mark { color: inherit; border-radius: .2rem; padding: 0 .15rem; }
 mark.good { background: var(--good); } mark.bad { background: var(--bad); }
-mark.both { background: var(--both); } small { color: var(--faint); }
+mark.both { background: var(--both); } small { opacity: .7; }
 svg { max-width: 100%; height: auto; }
 @media print { body { margin: 0; max-width: none; font-size: 11px; } }
 """
@@ -61,8 +64,13 @@ def number(value: Real | None) -> str:
     return f"{value:.4f}" if abs(value) <= 1 else f"{value:,.2f}"
 
 
+def figure(value: float | None) -> Html:
+    """A cell of a column whose numbers may be small and great: two decimals throughout."""
+    return element("td", "–" if value is None else f"{value:,.2f}", class_="number")
+
+
 def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:
-    """Numbers stand to the right; a cell that is markup of a <td> stays as it is."""
+    """Numbers stand to the right; a cell that is a <td> or <th> already stays as it is."""
     head = element("tr", *(element("th", cell) for cell in header))
     body = [element("tr", *map(_cell, row)) for row in rows]
     parts = element("thead", head), element("tbody", *body)
@@ -88,7 +96,7 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 
 
 def _cell(value: object) -> Html:
-    if isinstance(value, Html) and value.startswith("<td"):
+    if isinstance(value, Html) and value.startswith(("<td", "<th")):
         return value
     if isinstance(value, Real) or value is None:
         return element("td", number(value), class_="number")

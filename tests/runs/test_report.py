@@ -1,0 +1,201 @@
+"""Pages of evaluations: what they tell of each kind of task, escaped, and how they look."""
+
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from bert_keras.runs.report import evaluation_page
+from bert_keras.runs.report.charts import Line, line_chart, scatter
+from bert_keras.tasks.classification import ClassificationTask, TextExample
+from bert_keras.tasks.label_kinds import LabelPrediction
+from bert_keras.tasks.ner.reading import Sentence
+from bert_keras.tasks.ner.task import NerTask
+from bert_keras.tasks.squad.answers import Candidate, Prediction
+from bert_keras.tasks.squad.reading import Answer, Question
+from bert_keras.tasks.squad.task import SQUAD_TASKS
+from bert_keras.tasks.swag import SWAG_TASK, ChosenEnding, Situation
+
+
+class Page(HTMLParser):
+    """`tables`: rows of cells' texts; `marks`: (class, text)."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.tables, self.marks = [], [], []
+        self.kind, self.in_cell = None, False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+            self.in_cell = True
+        elif tag == "mark":
+            self.kind = dict(attributes)["class"]
+
+    def handle_endtag(self, tag):
+        if tag == "mark":
+            self.kind = None
+        elif tag in ("td", "th"):
+            self.in_cell = False
+
+    def handle_data(self, data):
+        if self.kind:
+            self.marks.append((self.kind, data))
+        if self.in_cell:
+            self.tables[-1][-1][-1] += data
+
+
+@pytest.fixture
+def page_of(tmp_path):
+    def page_of(task, examples, predictions):
+        path = tmp_path / "page.html"
+        scores = task.score(examples, predictions)
+        evaluation_page(task, examples, predictions, scores=scores, path=path)
+        return Page(path.read_text(encoding="utf-8"))
+
+    return page_of
+
+
+def texts(labels):
+    return [
+        TextExample((f"text {number} <b>",), label, f"dev.tsv, line {number + 2}")
+        for number, label in enumerate(labels)
+    ]
+
+
+def test_confusion_labels_and_the_surest_errors_first(page_of):
+    task = ClassificationTask(name="classification", labels=("<no>", "yes"))
+    predicted = [("<no>", 0.9), ("yes", 0.6), ("yes", 0.8), ("<no>", 0.7)]
+    page = page_of(
+        task,
+        texts(["<no>", "<no>", "<no>", "yes"]),
+        [LabelPrediction(label, np.array([p, 1 - p])) for label, p in predicted],
+    )
+    confusion, labels, errors = page.tables
+    assert confusion[1:] == [["<no>", "1 33.3%", "2 66.7%", "3"], ["yes", "1 100.0%", "0 ", "1"]]
+    assert labels[1] == ["<no>", "0.5000", "0.3333", "0.4000", "3", "2"]
+    assert errors == [
+        ["example", "text", "gold", "predicted", "probability"],
+        ["line 4", "text 2 <b>", "<no>", "yes", "0.8000"],
+        ["line 5", "text 3 <b>", "yes", "<no>", "0.7000"],
+        ["line 3", "text 1 <b>", "<no>", "yes", "0.6000"],
+    ]
+    assert "b" not in page.tags[page.tags.index("table") :] and "script" not in page.tags
+
+
+def test_only_so_many_errors_are_listed(page_of, monkeypatch):
+    monkeypatch.setattr("bert_keras.runs.report.evaluation.MOST_ERRORS", 2)
+    task = ClassificationTask(name="classification", labels=("a", "b"))
+    page = page_of(task, texts("aaab"), [LabelPrediction("b")] * 4)
+    assert [row[0] for row in page.tables[-1]] == ["example", "line 2", "line 3"]
+    assert [row[-1] for row in page.tables[-1]] == ["probability", "–", "–"]
+
+
+def test_several_labels(page_of):
+    task = ClassificationTask(name="multi-label", kind="many", labels=("a", "b", "c"))
+    predictions = [LabelPrediction(("a", "c")), LabelPrediction(("b",))]
+    labels, errors = page_of(task, texts([("a", "b"), ("b",)]), predictions).tables
+    assert labels[2] == ["b", "1.0000", "0.5000", "0.6667", "2", "1"]
+    assert errors[1:] == [["line 2", "text 0 <b>", "a", "b", "c"]]
+
+
+def test_numbers(page_of):
+    task = ClassificationTask(name="regression", kind="number", labels=("score",))
+    predictions = [LabelPrediction(value) for value in (1.5, 2.0, 5.0)]
+    page = page_of(task, texts([1.0, 2.0, 3.0]), predictions)
+    assert page.tags.count("circle") == 3
+    assert [row[-1] for row in page.tables[0]] == ["difference", "2.00", "0.50"]
+
+
+def test_choices(page_of):
+    situations = [Situation("He eats.", "She", ("a & b", "runs", "c", "d"), 1)] * 2
+    chosen = [ChosenEnding(0, (0.7, 0.1, 0.1, 0.1)), ChosenEnding(1)]
+    page = page_of(SWAG_TASK, situations, chosen)
+    assert page.tables[0][2] == ["1", "1 50.0%", "1 50.0%", "0 ", "0 ", "2"]
+    assert page.marks == [("bad", "a & b"), ("good", "runs")]
+    assert page.tables[1][1][0] == "He eats. She"
+
+
+def test_answers_are_marked_in_the_context(page_of):
+    question = Question(
+        id="1",
+        question="Who came?",
+        context="x" * 400 + " Denver Broncos came, and Denver left." + "y" * 400,
+        answers=(Answer("Denver Broncos", 401),),
+    )
+    predictions = [
+        Prediction("Broncos came", candidates=(Candidate("Broncos came", 0.25, 1.0, 1.0),)),
+        Prediction("Denver Broncos"),
+        None,
+    ]
+    page = page_of(SQUAD_TASKS["squad1"], [question] * 3, predictions)
+    missing, half = page.tables[0][1:]
+    assert half[1:] == ["Denver Broncos", "Broncos came", "0.2500", "50.00"]
+    assert missing[1:] == ["Denver Broncos", "none", "–", "0.00"]
+    assert page.marks == [
+        ("good", "Denver Broncos"),
+        ("good", "Denver "),
+        ("both", "Broncos"),
+        ("bad", " came"),
+    ]
+    assert half[0].startswith("Who came?… xxx") and half[0].endswith("yyy …")
+
+
+def test_answers_and_none(page_of):
+    there = Question(id="1", question="q", context="some text", answers=(Answer("some", 0),))
+    none = Question(id="2", question="q", context="some text", is_impossible=True)
+    predictions = [Prediction("", 1.0), Prediction("text", -1.0), Prediction("some", -2.0)]
+    page = page_of(SQUAD_TASKS["squad2"], [there, none, there], predictions)
+    assert page.tables[0][1:] == [
+        ["answer", "1 50.0%", "1 50.0%", "2"],
+        ["none", "1 100.0%", "0 ", "1"],
+    ]
+    assert [row[1:3] for row in page.tables[1][1:]] == [["some", "none"], ["none", "text"]]
+
+
+def test_entities(page_of):
+    words = ("Ada", "Lovelace", "saw", "<London>")
+    sentences = [Sentence(words, ("B-PER", "I-PER", "O", "B-LOC"), 0, 7)] * 2
+    tags = [("B-PER", "O", "O", "B-LOC"), sentences[0].tags]
+    page = page_of(NerTask(name="ner", max_length=16), sentences, tags)
+    types, confusion, errors = page.tables
+    assert types[2] == ["PER", "0.5000", "0.5000", "0.5000", "2", "2"]
+    assert confusion[2] == ["PER", "0 ", "1 50.0%", "1 50.0%", "2"]
+    assert errors[1][0] == "line 7"
+    assert page.marks == [
+        *[("bad", "Ada Lovelace "), ("bad", "PER"), ("good", "<London> "), ("good", "LOC")],
+        *[("bad", "Ada "), ("bad", "PER"), ("good", "<London> "), ("good", "LOC")],
+    ]
+
+
+def test_charts_leave_out_what_is_no_number_and_draw_even_nothing():
+    chart = line_chart("loss", [Line("a", "b", [(1, 0.5), (2, float("nan")), (3, 0.1)])])
+    (points,) = [part.split('"')[1] for part in chart.split("<polyline")[1:]]
+    assert len(points.split()) == 2 and "nan" not in chart
+    assert line_chart("loss", [Line("a", "b", [])]).count("<polyline") == 1
+    assert line_chart("loss", [Line("a", "b", [(5, 2.0)])]).count("<circle") == 2  # and the legend
+    assert scatter("s", [], x_axis="x").count("<circle") == 0
+
+
+@pytest.mark.slow
+def test_a_browser_shows_the_page_without_errors(page_of, tmp_path):
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("needs a Chromium to take a picture with")
+    task = ClassificationTask(name="classification", labels=("a", "b"))
+    page_of(task, texts("ab"), [LabelPrediction("b"), LabelPrediction("a")])
+    picture = tmp_path / "page.png"
+    run = subprocess.run(
+        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
+         f"--screenshot={picture}", (tmp_path / "page.html").as_uri()],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert picture.stat().st_size > 5_000 and "CONSOLE" not in run.stderr
