@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bert_keras.errors import InputError
 from bert_keras.storage import text_lines
+from bert_keras.tasks.tfds import tfds_rows
 
 _NAMES = {
     dict: "an object",
@@ -102,19 +103,19 @@ def json_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
                 yield in_fields, paragraph, fields
 
 
-def tfds_question_rows(rows: Iterable[dict], *, place: str) -> Iterator[tuple[str, dict, dict]]:
-    """Of a TFDS builder with the features of `squad`, whose answers are a dict of columns."""
-    for number, row in enumerate(rows, start=1):
+def builder_rows(place: str) -> Iterator[tuple[str, dict, dict]]:
+    """Of a TFDS builder with the features of `squad`: its answers are a dict of lists."""
+    for number, row in enumerate(tfds_rows(place), start=1):
         where = f"{place}, row {number}"
-        answers = _value(row, "answers", dict, place=where)
+        columns = _value(row, "answers", dict, place=where)
         texts, starts = (
-            _value(answers, name, list, place=f"{where}, answers")
+            _value(columns, name, list, place=f"{where}, answers")
             for name in ("text", "answer_start")
         )
-        listed = [
+        answers = [
             {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
         ]
-        yield where, row, {**row, "answers": listed}
+        yield where, row, {**row, "answers": answers}
 
 
 def check_answers(questions: Sequence[Question], *, allows_no_answer: bool) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import keras
+
 from bert_keras.errors import InputError
 from bert_keras.tasks.squad import prediction_files
 from bert_keras.tasks.squad.answers import (
@@ -17,15 +19,16 @@ from bert_keras.tasks.squad.answers import (
 )
 from bert_keras.tasks.squad.reading import (
     Question,
+    builder_rows,
     check_answers,
     json_rows,
     misplaced_answers,
     read_questions,
-    tfds_question_rows,
 )
 from bert_keras.tasks.squad.scoring import scores_of_answers, scores_of_answers_or_none
 from bert_keras.tasks.squad.windows import NUM_SPECIALS, Windows, windows_over
 from bert_keras.tasks.task import Outputs, Task, data_files
+from bert_keras.tasks.tfds import is_tfds
 from bert_keras.text.tokenizer import WordPieceTokenizer
 
 _MOST_LISTED = 20  # misplaced answers, of many
@@ -48,6 +51,7 @@ class SquadTask(Task):
 
     model: ClassVar[str] = "BertQuestionAnswering"
     text_columns: ClassVar[tuple[str, ...]] = ("question", "context")
+    prediction_file: ClassVar[str] = "predictions.json"
 
     def __post_init__(self):
         if self.version not in ("1.1", "2.0"):
@@ -71,7 +75,7 @@ class SquadTask(Task):
         return "f1"
 
     def files(self, data: str | os.PathLike) -> dict[str, str]:
-        if str(data).startswith("tfds:"):
+        if is_tfds(data):
             return {"train": f"{data}:train", "dev": f"{data}:validation"}
         names = {
             split: (f"{split}-v{self.version}.json", f"{split}.json")
@@ -86,13 +90,7 @@ class SquadTask(Task):
         in the context where it says that it does.
         """
         place = os.fspath(path)
-        if place.startswith("tfds:"):
-            from bert_keras.tasks.tfds import tfds_rows
-
-            name, _, tfds_split = place.removeprefix("tfds:").rpartition(":")
-            rows = tfds_question_rows(tfds_rows(name, tfds_split), place=place)
-        else:
-            rows = json_rows(place)
+        rows = builder_rows(place) if is_tfds(place) else json_rows(place)
         questions = read_questions(rows)
         if not questions:
             raise InputError(f"{place} has no questions; expected at least one")
@@ -113,8 +111,6 @@ class SquadTask(Task):
 
     def compile_arguments(self) -> dict:
         """The loss is the mean of both ends', as in run_squad.py."""
-        import keras
-
         return {
             "loss": {
                 end: keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -1,0 +1,147 @@
+import json
+
+import pytest
+
+from bert_keras.errors import InputError
+from bert_keras.tasks.squad.reading import (
+    Answer,
+    builder_rows,
+    check_answers,
+    json_rows,
+    misplaced_answers,
+    read_questions,
+)
+
+
+def qa(identity="q1", *, question="who?", **fields):
+    return {"id": identity, "question": question, **fields}
+
+
+def answer(text, start):
+    return {"text": text, "answer_start": start}
+
+
+def read(path):
+    return read_questions(json_rows(str(path)))
+
+
+def test_a_file_as_squads(squad_file):
+    path = squad_file(
+        ("Lyon won.", [qa(answers=[answer("Lyon", 0), answer("won", 5)])]),
+        ("No one.", [qa("q2", answers=[], is_impossible=True), qa("q3")]),
+    )
+    first, second, third = read(path)
+    assert (first.id, first.question, first.context) == ("q1", "who?", "Lyon won.")
+    assert first.answers == (Answer("Lyon", 0), Answer("won", 5))
+    assert not first.is_impossible and second.is_impossible
+    assert second.context is third.context
+    assert first.place == f"{path}, data[0].paragraphs[0].qas[0] (id q1)"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_json(squad_file):
+    path = squad_file(("Lyon won.", [qa()]))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read(path)[0].id == "q1"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"id": None}, r"qas\[0\] lacks 'id'; it has id, question"),
+        ({"id": 7}, r"qas\[0\]: 'id' is a whole number; expected a text"),
+        ({"question": None}, r"\(id q1\) lacks 'question'"),
+        ({"answers": {}}, "'answers' is an object; expected a list"),
+        ({"answers": ["Lyon"]}, "an answer is a text; expected an object with 'text'"),
+        ({"answers": [{"text": "Lyon"}]}, "an answer lacks 'answer_start'; it has text"),
+        ({"answers": [answer("Lyon", "0")]}, "'answer_start' is a text; expected a whole number"),
+        ({"answers": [answer("Lyon", 0)], "is_impossible": True}, "is_impossible, yet has answers"),
+        ({"is_impossible": "no"}, "'is_impossible' is a text; expected a boolean"),
+        ({"question": "\ud83d?"}, "'question' holds half a character"),
+    ],
+)
+def test_what_a_question_must_have(squad_file, change, told):
+    path = squad_file(("Lyon won.", [{**qa(), **change}]))
+    with pytest.raises(InputError, match=told) as error:
+        read(path)
+    assert str(error.value).startswith(f"{path}, data[0].paragraphs[0]")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "not whole JSON in SQuAD's format: Expecting value: line 1"),
+        ('{"data": [\n{"paragraphs": [', "not whole JSON .* line 2 column 17"),
+        ("[]", "is a list; expected an object with 'data'"),
+        ('{"rows": []}', "lacks 'data'; it has rows"),
+        ('{"data": [{}]}', r"data\[0\] lacks 'paragraphs'"),
+        ('{"data": [{"paragraphs": [{"qas": [{"id": "a"}]}]}]}', "(id a).* lacks 'context'"),
+        ("[" * 100_000, "not whole JSON"),
+    ],
+)
+def test_what_a_file_must_have(tmp_path, text, told):
+    path = tmp_path / "train.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=told) as error:
+        read(path)
+    assert str(path) in str(error.value)
+
+
+def test_an_empty_context_and_an_id_that_comes_twice(squad_file):
+    with pytest.raises(InputError, match="empty context"):
+        read(squad_file((" \n", [qa()])))
+    with pytest.raises(InputError, match=r"qas\[1\] has the id 'q1', as .*qas\[0\] has"):
+        read(squad_file(("Lyon won.", [qa(), qa()])))
+
+
+def test_the_first_answer_in_its_place_is_the_target(ask):
+    assert ask("Lyon won.", "won").target == Answer("won", 5)
+    assert ask("Lyon won.", "lyon", start=0).target == Answer("lyon", 0)  # as TriviaQA has it
+    assert ask("Lyon won.", "won", start=4).target is None
+    assert ask("Lyon won.", "won", start=-4).target is None
+    assert ask("Lyon won.", "", start=0).target is None
+    assert ask("Lyon won.").target is None
+
+
+def test_misplaced_answers_are_told(ask):
+    questions = [ask("Lyon won.", "won", start=4, place="f.json"), ask("Lyon won.", "Lyon")]
+    assert misplaced_answers(questions) == [
+        "f.json: the answer 'won' is not at 4, where ' wo' is",
+    ]
+    assert misplaced_answers([ask("Lyon won.", place="f.json")]) == ["f.json: no answer"]
+    assert misplaced_answers([ask("Lyon won.", is_impossible=True)]) == []
+
+
+def test_each_question_has_an_answer_or_is_known_to_have_none(ask):
+    impossible, unknown = ask("a", is_impossible=True, place="f"), ask("a", place="f")
+    check_answers([ask("a", "a"), impossible], allows_no_answer=True)
+    with pytest.raises(InputError, match="this is a task for squad2"):
+        check_answers([impossible], allows_no_answer=False)
+    for allows in (True, False):
+        with pytest.raises(InputError, match="f has no answers; expected at least one"):
+            check_answers([unknown], allows_no_answer=allows)
+
+
+def test_rows_of_a_builder(monkeypatch):
+    row = {
+        "id": "q1",
+        "question": "who?",
+        "context": "Lyon won.",
+        "answers": {"text": ["Lyon"], "answer_start": [0]},
+        "is_impossible": False,
+    }
+    monkeypatch.setattr("bert_keras.tasks.squad.reading.tfds_rows", lambda place: [row])
+    (question,) = read_questions(builder_rows("tfds:squad/v2.0:train"))
+    assert question.answers == (Answer("Lyon", 0),)
+    assert question.place == "tfds:squad/v2.0:train, row 1 (id q1)"
+    row["answers"] = []
+    with pytest.raises(InputError, match="row 1: 'answers' is a list; expected an object"):
+        read_questions(builder_rows("tfds:squad:train"))
+
+
+def test_the_shared_files(shared_data):
+    expected = json.loads((shared_data / "squad/dev-v2.0.json").read_text())
+    ids = [q["id"] for a in expected["data"] for p in a["paragraphs"] for q in p["qas"]]
+    questions = read(shared_data / "squad/dev-v2.0.json")
+    assert [question.id for question in questions] == ids
+    assert sum(question.is_impossible for question in questions) == 1_479
+    assert not misplaced_answers(questions)

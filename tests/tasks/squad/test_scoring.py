@@ -1,0 +1,101 @@
+"""The numbers are those that the official scripts print for the same answers."""
+
+import pytest
+
+from bert_keras.errors import InputError
+from bert_keras.tasks.squad.answers import Prediction
+from bert_keras.tasks.squad.reading import Answer, Question
+from bert_keras.tasks.squad.scoring import (
+    best_threshold,
+    normalized,
+    scores_of_answers,
+    scores_of_answers_or_none,
+)
+
+
+def question(*answers):
+    return Question(
+        id="q", question="?", context="c", answers=tuple(Answer(text, 0) for text in answers)
+    )
+
+
+def test_normalized():
+    assert normalized(" The  U.S. Army's\n“an” oath,  A-1 ") == "us armys “ ” oath a1"
+    assert normalized("The") == ""
+
+
+@pytest.mark.parametrize(
+    ("golds", "predicted", "exact", "f1"),
+    [
+        (["Lyon"], "lyon.", 100, 100),
+        (["Lyon", "the city of Lyon"], "city Lyon", 0, 80),
+        (["Lyon"], "Paris", 0, 0),
+        (["x x y"], "y y", 0, 40),
+        (["the"], "an", 100, 0),  # nothing is left of either
+        (["Lyon"], "", 0, 0),
+    ],
+)
+def test_one_answer_of_squad_1(golds, predicted, exact, f1):
+    scores = scores_of_answers([question(*golds)], [Prediction(predicted)])
+    assert scores == {"exact_match": exact, "f1": pytest.approx(f1)}
+
+
+@pytest.mark.parametrize(
+    ("golds", "predicted", "exact", "f1"),
+    [
+        ([], "", 100, 100),
+        ([], "Lyon", 0, 0),
+        ([], "the", 100, 100),
+        (["Lyon"], "", 0, 0),
+        (["the", "Lyon"], "a", 0, 0),  # gold answers of which nothing is left do not count
+        (["the"], "a", 100, 100),
+        (["Lyon", "the city of Lyon"], "city Lyon", 0, 80),
+    ],
+)
+def test_one_answer_of_squad_2(golds, predicted, exact, f1):
+    scores = scores_of_answers_or_none([question(*golds)], [Prediction(predicted)])
+    kind = "HasAns" if golds else "NoAns"
+    assert scores == {
+        "exact": exact,
+        "f1": pytest.approx(f1),
+        "total": 1,
+        f"{kind}_exact": exact,
+        f"{kind}_f1": pytest.approx(f1),
+        f"{kind}_total": 1,
+    }
+
+
+def test_a_question_without_a_prediction_scores_nothing():
+    questions = [question("a1"), question("b1")]
+    scores = scores_of_answers(questions, [None, Prediction("b1")])
+    assert scores == {"exact_match": 50.0, "f1": 50.0}
+    questions = [question("a1"), question()]
+    scores = scores_of_answers_or_none(questions, [Prediction("a1", -1.0), None])
+    assert (scores["exact"], scores["NoAns_exact"], scores["best_exact"]) == (50.0, 0.0, 50.0)
+
+
+def test_a_score_needs_answers():
+    with pytest.raises(InputError, match="f has no answers; a score needs some"):
+        scores_of_answers(
+            [Question(id="q", question="?", context="c", place="f")], [Prediction("x")]
+        )
+
+
+def test_the_best_threshold_on_null_odds():
+    questions = [question("x1"), question(), question("y1"), question(), question("z1")]
+    texts, odds = ["x1", "wrong", "y1", "wrong", "z1"], [-5.0, -3.0, -1.0, 2.0, 4.0]
+    predictions = [Prediction(*pair) for pair in zip(texts, odds, strict=True)]
+    scores = scores_of_answers_or_none(questions, predictions)
+    assert scores["exact"] == 60.0
+    # none: 2; up to -5: 3; up to -3: 2; up to -1: 3; up to 2: 2; up to 4: 3
+    assert (scores["best_exact"], scores["best_exact_thresh"]) == (60.0, -5.0)
+    assert (scores["best_f1"], scores["best_f1_thresh"]) == (60.0, -5.0)
+
+
+def test_where_no_answer_is_best_the_threshold_is_zero():
+    predictions = [Prediction("wrong", -5.0), Prediction("wrong", -4.0)]
+    assert best_threshold([0, 0], [True, False], predictions) == (50.0, 0.0)
+
+
+def test_without_null_odds_there_is_no_best_threshold():
+    assert "best_f1" not in scores_of_answers_or_none([question("x1")], [Prediction("x1")])

@@ -1,0 +1,149 @@
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+from bert_keras.models.question_answering import BertQuestionAnswering
+from bert_keras.tasks.batches import Predictor, training_batches
+from bert_keras.tasks.squad.answers import Candidate, Prediction
+from bert_keras.tasks.squad.task import SQUAD_TASKS
+
+SQUAD1, SQUAD2 = SQUAD_TASKS["squad1"], SQUAD_TASKS["squad2"]
+
+
+def qa(identity, *answers, **fields):
+    listed = [{"text": text, "answer_start": start} for text, start in answers]
+    return {"id": identity, "question": "who?", "answers": listed, **fields}
+
+
+def test_settings_are_those_of_run_squad():
+    expected = {"max_length": 384, "stride": 128, "max_question_length": 64,
+                "max_answer_length": 30, "num_best": 20, "null_threshold": 0.0}  # fmt: skip
+    assert SQUAD1.settings() == {"name": "squad1", "version": "1.1", **expected}
+    assert SQUAD2.settings() == {"name": "squad2", "version": "2.0", **expected}
+    assert SQUAD1.metric == SQUAD2.metric == "f1"
+    assert not SQUAD1.allows_no_answer and SQUAD2.allows_no_answer
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"version": "3"}, "version is '3'; expected 1.1 or 2.0"),
+        ({"stride": 0}, "stride is 0; expected at least 1"),
+        ({"max_length": 64}, "max_question_length=64 leaves room for a passage from 68 on"),
+    ],
+)
+def test_settings_that_cannot_be(changes, told):
+    with pytest.raises(InputError, match=told):
+        dataclasses.replace(SQUAD1, **changes)
+
+
+def test_the_files_of_a_folder_or_a_builder(tmp_path):
+    for name in ("train-v1.1.json", "dev.json", "dev-v1.1.json", "test.json", "dev-v2.0.json"):
+        (tmp_path / name).write_text("{}")
+    assert SQUAD1.files(tmp_path) == {
+        "train": str(tmp_path / "train-v1.1.json"),
+        "dev": str(tmp_path / "dev-v1.1.json"),
+        "test": str(tmp_path / "test.json"),
+    }
+    with pytest.raises(InputError, match=r"has no train-v2.0.json or train.json"):
+        SQUAD2.files(tmp_path)
+    assert SQUAD2.files("tfds:squad/v2.0") == {
+        "train": "tfds:squad/v2.0:train",
+        "dev": "tfds:squad/v2.0:validation",
+    }
+
+
+def test_misplaced_answers_are_left_out_of_training_alone(squad_file, capsys):
+    path = squad_file(
+        ("Lyon won.", [qa("1", ("Lyon", 0)), qa("2", ("won", 4)), qa("3", ("x", 1), ("won", 5))])
+    )
+    assert [each.id for each in SQUAD1.read(path, split="train")] == ["1", "3"]
+    told = capsys.readouterr().err
+    assert "1 of 3 questions are left out of training" in told
+    assert "qas[1] (id 2): the answer 'won' is not at 4, where ' wo' is" in told
+    assert [each.id for each in SQUAD1.read(path, split="dev")] == ["1", "2", "3"]
+    assert capsys.readouterr().err == ""
+
+
+def test_of_many_misplaced_answers_the_first_are_listed(squad_file, capsys):
+    path = squad_file(
+        ("Lyon won.", [qa("1", ("Lyon", 0)), *(qa(f"bad{i}", ("won", 0)) for i in range(30))])
+    )
+    SQUAD1.read(path)
+    told = capsys.readouterr().err.splitlines()
+    assert "30 of 31" in told[0] and len(told) == 1 + 20 + 1
+    assert told[-1] == "  and 10 more"
+
+
+def test_a_file_none_of_whose_answers_is_in_its_place(squad_file):
+    with pytest.raises(InputError, match=r"no answer that stands where it says; first .*qas"):
+        SQUAD1.read(squad_file(("Lyon won.", [qa("1", ("won", 0))])))
+
+
+def test_which_splits_must_be_answered(squad_file):
+    path = squad_file(("Lyon won.", [qa("1", ("Lyon", 0)), qa("2", is_impossible=True)]))
+    assert SQUAD2.read(path)[1].is_impossible
+    for split in ("train", "dev"):
+        with pytest.raises(InputError, match="this is a task for squad2"):
+            SQUAD1.read(path, split=split)
+    path = squad_file(("Lyon won.", [{"id": "1", "question": "who?"}]), name="test.json")
+    assert len(SQUAD1.read(path, split="test")) == 1
+    with pytest.raises(InputError, match="has no answers; expected at least one"):
+        SQUAD1.read(path, split="dev")
+    with pytest.raises(InputError, match="has no questions"):
+        SQUAD1.read(squad_file(), split="dev")
+
+
+def test_a_threshold_is_chosen_on_answers_throughout(ask):
+    questions = [ask("x y", "x", identity="1"), ask("x y", identity="2", is_impossible=True)]
+
+    def prediction(text, odds):
+        return Prediction(text, odds, (Candidate("", 0.5, 1.0, 1.0), Candidate("x", 0.5, 1.0, 1.0)))
+
+    predictions = [prediction("", 3.0), prediction("", 5.0)]  # as today's threshold has them
+    assert SQUAD2.score(questions, predictions)["f1"] == 50.0
+    assert SQUAD2.tuned(questions, predictions).null_threshold == 3.0
+    assert SQUAD1.tuned(questions, predictions) is SQUAD1
+
+
+def test_a_model_learns_to_answer(ask, tokenizer, tmp_path):
+    """The answer to each question is "lyon", wherever it is; a third have none."""
+    task = SQUAD2
+    random = np.random.default_rng(1)
+    examples = []
+    for number in range(48):
+        words = [*random.permutation([*"abcdefgh"])]
+        if number % 3:
+            words.insert(random.integers(9), "lyon")
+        context = " ".join(words)
+        answer = {"answer": "lyon"} if "lyon" in words else {"is_impossible": True}
+        examples.append(ask(context, identity=str(number), **answer))
+    config = BertConfig(
+        vocab_size=len(tokenizer.vocabulary.pieces), hidden_size=32, num_layers=1, num_heads=2,
+        intermediate_size=64, max_positions=384, hidden_dropout_rate=0.0,
+        attention_dropout_rate=0.0, initializer_stddev=0.2,
+    )  # fmt: skip
+    keras.utils.set_random_seed(1)
+    model = BertQuestionAnswering(config)
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), **task.compile_arguments())
+    encoded = task.encode(examples, tokenizer)
+    data = training_batches(encoded, batch_size=16, seed=1)
+    model.fit(data, steps_per_epoch=30, verbose=0)
+
+    outputs, loss = Predictor(model)(encoded)
+    positions = [encoded.targets[name] for name in ("start", "end")]
+    chances = [
+        [keras.ops.log_softmax(row[name])[at] for row, at in zip(outputs, target, strict=True)]
+        for name, target in zip(("start", "end"), positions, strict=True)
+    ]
+    assert loss == pytest.approx(-np.mean(chances), abs=1e-4)
+    predictions = task.predictions(examples, encoded, outputs)
+    scores = task.score(examples, predictions)
+    assert scores["f1"] > 95
+    path = tmp_path / task.prediction_file
+    task.write_predictions(path, examples, predictions)
+    assert task.score(examples, task.read_predictions(path, examples)) == scores
