@@ -26,12 +26,16 @@ class FeatureLayers(NamedTuple):
         return hidden_size if self.is_summed else hidden_size * len(self.numbers)
 
 
+def check_layers(name: str) -> None:
+    if name not in LAYER_CHOICES:
+        raise InputError(f"layers is {name!r}; expected one of {', '.join(LAYER_CHOICES)}")
+
+
 def feature_layers(name: str, *, num_layers: int) -> FeatureLayers:
     """Of an encoder of so many blocks. The sum of all is that of the blocks, as the paper's "all 12
     layers". Raises InputError for an unknown name and for more layers than there are.
     """
-    if name not in LAYER_CHOICES:
-        raise InputError(f"layers is {name!r}; expected one of {', '.join(LAYER_CHOICES)}")
+    check_layers(name)
     first, last = {
         EMBEDDINGS: (0, 0),
         "second-to-last": (num_layers - 1, num_layers - 1),
