@@ -113,7 +113,13 @@ def _finetune(arguments) -> None:
 
     def run(recipe, output) -> dict:
         return finetune(
-            task, recipe, pretrained=arguments.pretrained, train=train, dev=dev, output=output
+            task,
+            recipe,
+            pretrained=arguments.pretrained,
+            train=train,
+            dev=dev,
+            output=output,
+            features=os.path.join(arguments.output, "features"),
         )
 
     rates = arguments.learning_rates

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from pathlib import Path
 
 import keras
 
@@ -29,14 +30,16 @@ def finetune(
     train: str,
     dev: str,
     output: str | os.PathLike,
+    features: str | os.PathLike | None = None,
 ) -> dict[str, float]:
     """Train on the examples of `train`, score those of `dev` after every epoch; leave the best
     model, its predictions on dev, logs and scores in `output`.
 
     Both are places that `task.files` names, or files that the task reads. `pretrained` is a
     checkpoint of any format (see bert_keras/convert); a model of the same task goes on with its
-    head. The same call continues an interrupted run. Returns the scores of the best epoch beside
-    what the task's baseline reaches.
+    head. What a task of frozen features computes once is kept in `features`, by default
+    `output`/features; several runs may share it. The same call continues an interrupted run.
+    Returns the scores of the best epoch beside what the task's baseline reaches.
     """
     checkpoint = open_start(pretrained)
     examples = task.read(train, split="train")
@@ -67,8 +70,9 @@ def finetune(
     else:
         model = MODELS[task.model].from_card(card)
     part_trained = compiled(task, model, recipe, num_steps=num_steps)
-    encoded = task.prepared(encoded, model, folder=output / "train")
-    dev_encoded = task.prepared(dev_encoded, model, folder=output / "dev")
+    features = output / "features" if features is None else Path(features)
+    encoded = task.prepared(encoded, model, folder=features / "train")
+    dev_encoded = task.prepared(dev_encoded, model, folder=features / "dev")
     predictor = Predictor(part_trained)
 
     def evaluate() -> dict[str, float]:
