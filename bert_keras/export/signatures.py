@@ -1,11 +1,13 @@
 """A Keras classifier and a text reader come in; the two signatures of a SavedModel go out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 
+from bert_keras.export.answers import Answer
 from bert_keras.export.text_in_graph import TextToInputs
+from bert_keras.export.windows_in_graph import Windows, pooled_logits, windows_of_tensors
 
 TEXT_INPUTS = ("text", "text_pair")
 TENSOR_INPUTS = ("input_ids", "input_mask", "segment_ids")
@@ -25,35 +27,69 @@ class ServedClassifier(tf.Module):
 
 
 def signatures(
-    model: keras.Model, *, text_to_inputs: TextToInputs, labels: Sequence[str], num_texts: int
+    model: keras.Model, *, text_to_inputs: TextToInputs, answer: Answer, num_texts: int
 ) -> dict[str, Callable]:
     """`serving_default`: `text` (and `text_pair`), string [B]. `tensors`: `input_ids`,
-    `input_mask`, `segment_ids`, int32 [B,T].
-
-    Both answer `label` string [B], `labels` string [B,N], `probabilities` float32 [B,N].
+    `input_mask`, `segment_ids`, int32 [B,T]. Both have the outputs of `answer`.
     """
 
     @tf.function
     def from_tensors(**inputs):
-        probabilities = tf.nn.softmax(model(inputs, training=False))
-        names = tf.constant(list(labels))
-        return {
-            "label": tf.gather(names, tf.argmax(probabilities, axis=1)),
-            "labels": tf.tile(names[None], [tf.shape(probabilities)[0], 1]),
-            "probabilities": probabilities,
-        }
+        return answer.outputs(model(inputs, training=False))
 
     # Traced once: the graph of the encoder is stored once and `from_text` calls it.
-    answer_tensors = from_tensors.get_concrete_function(
-        **{name: tf.TensorSpec([None, None], tf.int32, name) for name in TENSOR_INPUTS}
-    )
+    answer_tensors = _for_tensors(from_tensors, rank=2)
 
     @tf.function
     def from_text(**texts):
-        inputs = text_to_inputs(*(texts[name] for name in TEXT_INPUTS[:num_texts]))
-        return answer_tensors(**inputs)
+        return answer_tensors(**text_to_inputs(*_in_order(texts)))
 
-    answer_text = from_text.get_concrete_function(
+    return {"serving_default": _for_texts(from_text, num_texts), "tensors": answer_tensors}
+
+
+def window_signatures(
+    model: keras.Model, *, text_to_inputs: TextToInputs, answer: Answer, num_texts: int, stride: int
+) -> dict[str, Callable]:
+    """The same of a model that reads long texts in windows; `tensors` is of int32 [B,W,T]."""
+
+    @tf.function
+    def from_rows(**inputs):
+        return model(inputs, training=False)
+
+    logits_of = _for_tensors(from_rows, rank=2)
+    num_labels = logits_of.structured_outputs.shape[-1]
+
+    def outputs(windows: Windows) -> dict[str, tf.Tensor]:
+        return answer.outputs(
+            pooled_logits(logits_of, windows, num_labels=num_labels, pooling=model.window_pooling)
+        )
+
+    @tf.function
+    def from_tensors(**inputs):
+        return outputs(windows_of_tensors(inputs))
+
+    @tf.function
+    def from_text(**texts):
+        return outputs(text_to_inputs.windows(*_in_order(texts), stride=stride))
+
+    return {
+        "serving_default": _for_texts(from_text, num_texts),
+        "tensors": _for_tensors(from_tensors, rank=3),
+    }
+
+
+def _in_order(texts: dict[str, tf.Tensor]) -> list[tf.Tensor]:
+    return [texts[name] for name in TEXT_INPUTS if name in texts]
+
+
+def _for_tensors(function: Callable, *, rank: int) -> Callable:
+    shape = [None] * rank
+    return function.get_concrete_function(
+        **{name: tf.TensorSpec(shape, tf.int32, name) for name in TENSOR_INPUTS}
+    )
+
+
+def _for_texts(function: Callable, num_texts: int) -> Callable:
+    return function.get_concrete_function(
         **{name: tf.TensorSpec([None], tf.string, name) for name in TEXT_INPUTS[:num_texts]}
     )
-    return {"serving_default": answer_text, "tensors": answer_tensors}

@@ -1,15 +1,26 @@
 """Raw text, or pairs of it, comes in; padded ids, mask and segments go out, inside a TF graph."""
 
 import os
+from functools import partial
+from typing import NamedTuple
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from bert_keras.export.windows_in_graph import Windows
 from bert_keras.export.words_in_graph import words_of
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
 from bert_keras.text.vocab import Vocabulary
 
 _MAX_BYTES_PER_CHARACTER = 4  # of UTF-8
+
+
+class _Texts(NamedTuple):
+    """Rows of one or two texts: text k of row n is `values[starts[k][n]:][: lengths[k][n]]`."""
+
+    values: tf.Tensor
+    starts: list[tf.Tensor]
+    lengths: list[tf.Tensor]
 
 
 class TextToInputs(tf.Module):
@@ -46,14 +57,52 @@ class TextToInputs(tf.Module):
         T is the longest sequence of the batch, at most `max_length`; the ends are cut, a piece at
         a time from the longer text, from the second where they are equally long.
         """
+        read = self._read(text, text_pair)
+        return self._packed(read._replace(lengths=self._cut(read.lengths)))
+
+    def windows(
+        self, text: tf.Tensor, text_pair: tf.Tensor | None = None, *, stride: int
+    ) -> Windows:
+        """The rows of `tasks.texts.windows_of`, one text's behind the other's. Where a first text
+        leaves the second no room, which is an error there, both are cut to one row.
+        """
+        read = self._read(text, text_pair)
+        limit = self._max_length - 1 - len(read.lengths)
+        *firsts, last = read.lengths
+        if firsts:
+            has_room = firsts[0] < limit
+            cut_first, cut_last = self._cut(read.lengths)
+            firsts = [tf.where(has_room, firsts[0], cut_first)]
+            last = tf.where(has_room, last, cut_last)
+        room = limit - tf.add_n([tf.zeros_like(last), *firsts])
+        step = tf.clip_by_value(room, 1, stride)  # no room where nothing of the second is left
+        numbers = tf.ragged.range(1 + tf.maximum(-((room - last) // step), 0))
+        owners = numbers.value_rowids()
+        of_windows = partial(tf.gather, indices=owners)
+        behind = numbers.values * of_windows(step)
+        *first_starts, last_starts = map(of_windows, read.starts)
+        rows = _Texts(
+            read.values,
+            [*first_starts, last_starts + behind],
+            [*map(of_windows, firsts), tf.minimum(of_windows(last) - behind, of_windows(room))],
+        )
+        return Windows(self._packed(rows), owners, tf.shape(text)[0])
+
+    def _read(self, text: tf.Tensor, text_pair: tf.Tensor | None) -> _Texts:
         texts = tf.stack([text] if text_pair is None else [text, text_pair])
         pieces = self.pieces(tf.reshape(texts, [-1]))
         starts = tf.unstack(tf.reshape(pieces.row_starts(), tf.shape(texts)))
         lengths = tf.unstack(tf.reshape(pieces.row_lengths(), tf.shape(texts)))
-        lengths = _kept_lengths(*lengths, limit=self._max_length - 1 - len(lengths))
+        return _Texts(pieces.values, starts, lengths)
+
+    def _cut(self, lengths: list[tf.Tensor]) -> list[tf.Tensor]:
+        return _kept_lengths(*lengths, limit=self._max_length - 1 - len(lengths))
+
+    def _packed(self, texts: _Texts) -> dict[str, tf.Tensor]:
+        pieces, starts, lengths = texts
         column = tf.range(1 + tf.reduce_max(tf.add_n(lengths) + len(lengths)))[None]
         input_ids = tf.where(column > 0, self._vocabulary.pad_id, self._vocabulary.cls_id)
-        values = tf.concat([pieces.values, [0]], axis=0)  # never empty
+        values = tf.concat([pieces, [0]], axis=0)  # never empty
         end, ends = tf.zeros_like(lengths[0])[:, None], []
         for first, length in zip(starts, lengths, strict=True):
             start, end = end, end + length[:, None] + 1

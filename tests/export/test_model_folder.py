@@ -1,11 +1,15 @@
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.export.model_folder import export_model
 from bert_keras.models import BertClassifier, BertEncoder
+from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
@@ -23,6 +27,31 @@ def test_a_foreign_classifier_is_exported(tmp_path, num_texts, inputs):
     assert set(signature.structured_input_signature[1]) == inputs
     answer = signature(**{name: tf.constant(["yes"]) for name in inputs})
     assert answer["labels"].numpy().tolist() == [[b"LABEL_0", b"LABEL_1"]]
+
+
+def test_a_number_of_long_texts_is_exported_as_it_was_trained(tmp_path):
+    keras.utils.set_random_seed(1)
+    card = ModelCard(
+        model="BertClassifier",
+        config=CONFIG,
+        lowercase=True,
+        max_length=8,
+        labels=("stars",),
+        text_columns=("review",),
+        problem_type="regression",
+        task={"name": "regression", "long_texts": "max", "stride": 4},
+    )
+    model = BertClassifier.from_card(card)
+    save_model(model, tmp_path / "ours", card=card, vocabulary=TOKENIZER.vocabulary)
+    written = export_model(tmp_path / "ours", tmp_path / "name" / "1")
+    signature = tf.saved_model.load(str(written)).signatures["serving_default"]
+    answer = signature(text=tf.constant(["yes", "no " * 6 + "yes " * 3]))
+    windows = ["yes", "no " * 6, "no no yes yes yes"]  # of 6 pieces, 4 apart
+    ids = TOKENIZER.ids_batch(windows)
+    scores = model(pack(ids, vocabulary=TOKENIZER.vocabulary, max_length=8)).numpy()[:, 0]
+    assert list(answer) == ["score"]
+    expected = [scores[0], max(scores[1:])]
+    np.testing.assert_allclose(answer["score"].numpy(), expected, atol=1e-5)
 
 
 def test_what_cannot_be_exported_is_told(tmp_path):

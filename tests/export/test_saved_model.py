@@ -10,6 +10,7 @@ from bert_keras.export import saved_model
 from bert_keras.export.saved_model import export_classifier
 from bert_keras.export.verify import answers_in_fresh_process
 from bert_keras.models.classifier import BertClassifier
+from bert_keras.tasks.texts import windows_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
@@ -120,6 +121,37 @@ def test_a_text_model_is_small_whole_and_alone(model, tmp_path):
     )
 
 
+def test_windows_of_pairs_with_many_labels(model, tmp_path):
+    changes = {"num_texts": 2, "stride": 20, "problem_type": "multi_label_classification"}
+    folder = export(model, tmp_path / "windows" / "1", **changes)
+    tensors = {name: ("int32", [-1, -1, -1]) for name in TENSORS[0]}
+    assert read_signatures(folder) == {
+        "serving_default": ({"text": ("string", [-1]), "text_pair": ("string", [-1])}, OUTPUTS),
+        "tensors": (tensors, OUTPUTS),
+    }
+    texts, pairs = ["the cafe", "word3", "", "word5 word6"], ["the, " * 200, "", *TEXTS[2:4]]
+    tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=True)
+    ids = tuple(tokenizer.ids_batch(column) for column in (texts, pairs))
+    parts = {"max_length": 48, "stride": 20, "vocabulary": VOCABULARY, "places": texts}
+    inputs, _ = windows_of(ids, np.arange(4), **parts).batch(np.arange(4))
+    probabilities = tf.sigmoid(model(inputs, training=False)).numpy()
+    assert inputs["input_ids"].shape[:2] == (4, 19)
+    assert np.ptp(probabilities[:, 0]) > 0.01
+    answers = answers_in_fresh_process(
+        folder,
+        [
+            {"signature": "serving_default", "inputs": {"text": texts, "text_pair": pairs}},
+            {"signature": "tensors", "inputs": {n: each.tolist() for n, each in inputs.items()}},
+            {"signature": "serving_default", "inputs": {"text": ["x"], "text_pair": ["the"]}},
+        ],
+    )
+    for answer in answers[:2]:
+        np.testing.assert_allclose(answer["probabilities"], probabilities, atol=1e-5)
+        assert answer["label"] == [
+            ",".join(np.array(LABELS)[row >= 0.5].tolist()) for row in probabilities
+        ]
+
+
 def test_a_version_that_is_there_stays_as_it_is(model, pair_folder):
     before = (pair_folder / "saved_model.pb").read_bytes()
     with pytest.raises(InputError, match="pairs/1 is already there"):
@@ -143,7 +175,10 @@ def test_the_loader_that_finds_no_variables_is_noticed(model, tmp_path, monkeypa
     ("spoil", "message"),
     [
         (lambda answer: answer["probabilities"][0].__setitem__(0, 0.5), r"tensors answers .* off"),
-        (lambda answer: answer["probabilities"][0].__setitem__(0, float("nan")), "are nan off"),
+        (
+            lambda answer: answer["probabilities"][0].__setitem__(0, float("nan")),
+            "probabilities nan off",
+        ),
         (lambda answer: answer["label"].__setitem__(0, "maybe"), "labels that do not fit"),
     ],
 )
@@ -179,6 +214,8 @@ def test_answers_that_differ_leave_nothing(model, tmp_path, monkeypatch, spoil, 
         ({"max_length": 3, "num_texts": 2}, "max_length is 3; expected more than the 3"),
         ({"max_length": 65}, "65 pieces; the encoder has 64 positions"),
         ({"num_texts": 3}, "num_texts is 3; expected 1 or 2"),
+        ({"stride": 0}, "stride is 0; expected the number of pieces, at least 1"),
+        ({"problem_type": "regression"}, "a regression came with 3 labels; expected one number"),
         (
             {"vocabulary": Vocabulary((*VOCABULARY.pieces, "more"))},
             "the vocabulary has 30523 pieces, the model 30522",

@@ -1,5 +1,6 @@
 import json
 import string
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.export.text_in_graph import TextToInputs
+from bert_keras.tasks.texts import windows_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
@@ -65,6 +67,51 @@ def test_inputs_are_those_of_pack(both, lowercase, max_length):
         for name, array in expected.items():
             assert found[name].dtype == tf.int32
             np.testing.assert_array_equal(found[name].numpy(), array, err_msg=name)
+
+
+def offline_windows(*texts, max_length: int, stride: int):
+    """Inputs [B,W,T]; which windows of them are real [B,W]."""
+    rows = np.arange(len(texts[0]))
+    encoded = windows_of(
+        texts,
+        rows,
+        max_length=max_length,
+        stride=stride,
+        vocabulary=SMALL,
+        places=[f"row {row}" for row in rows],
+    )
+    inputs, _ = encoded.batch(rows)
+    return inputs, inputs["input_mask"].any(axis=-1)
+
+
+@pytest.mark.parametrize(("max_length", "stride"), [(4, 1), (5, 9), (16, 3), (17, 13), (64, 60)])
+def test_windows_are_those_of_training(both, max_length, stride):
+    offline, reader = both(SMALL, lowercase=True, max_length=max_length)
+    lasts = [*TEXTS, *("a " * length for length in range(3 * max_length)), ""]
+    firsts = [
+        "b " * max(room, 0) for room in (index % max_length - 3 for index in range(len(lasts)))
+    ]
+    for texts in ((lasts,), (firsts, lasts), ([""],), ([""], [""])):
+        ids = [offline.ids_batch(text) for text in texts]
+        expected, is_real = offline_windows(*ids, max_length=max_length, stride=stride)
+        call = tf.function(partial(reader.windows, stride=stride))
+        found = call(*map(tf.constant, texts))
+        assert found.num_texts == len(texts[0])
+        np.testing.assert_array_equal(found.owners.numpy(), np.nonzero(is_real)[0])
+        for name, array in expected.items():
+            assert found.inputs[name].dtype == tf.int32
+            np.testing.assert_array_equal(found.inputs[name].numpy(), array[is_real], err_msg=name)
+
+
+def test_a_first_text_that_leaves_no_room_is_cut_with_the_second(both):
+    offline, reader = both(SMALL, lowercase=True, max_length=9)
+    firsts, seconds = ["a " * 6, "a " * 6, "a"], ["b " * 20, "", "c " * 9]
+    found = reader.windows(tf.constant(firsts), tf.constant(seconds), stride=5)
+    assert found.owners.numpy().tolist() == [0, 1, 2, 2]
+    ids = [offline.ids_batch(texts[:2]) for texts in (firsts, seconds)]
+    expected = pack(*ids, vocabulary=SMALL, max_length=9)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found.inputs[name][:2].numpy(), array, err_msg=name)
 
 
 def test_texts_and_pairs_of_unlike_number_do_not_run(both):
