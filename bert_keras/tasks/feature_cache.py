@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.encoder.encoder import BertEncoder
-from bert_keras.encoder.pretrained import named_weights
 from bert_keras.models.feature_tagger import features_at
 from bert_keras.progress import progress
 from bert_keras.storage import resumed_folder, whole_file
@@ -48,11 +47,14 @@ def stored_features(
 
 
 def fingerprint(encoder: BertEncoder, words: PlacedWords) -> str:
-    """16 hexadecimal digits; the tokenizer and the data file are in the pieces that it made."""
-    digest = hashlib.sha256(repr((encoder.config, encoder.compute_dtype)).encode())
-    for name, weight in sorted(named_weights(encoder).items()):
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)))
+    """16 hexadecimal digits of all that the vectors depend on; the tokenizer and the data file are
+    in the pieces that were made of them."""
+    config = encoder.config
+    numbers = (config.num_heads, config.activation, config.layer_norm_epsilon)
+    digest = hashlib.sha256(repr((*numbers, encoder.compute_dtype)).encode())
+    for layer in (encoder.embeddings, *encoder.blocks):
+        for weight in layer.weights:
+            digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)))
     for array in (words.ids, *words.rows):
         digest.update(np.ascontiguousarray(array))
     return digest.hexdigest()[:16]

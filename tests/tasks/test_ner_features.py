@@ -1,0 +1,226 @@
+"""NER from frozen features: what is kept on disk, and that training on it is training the whole."""
+
+import dataclasses
+import errno
+import resource
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.encoder.pretrained import save_model
+from bert_keras.errors import InputError
+from bert_keras.models import BertFeatureTagger
+from bert_keras.models.loading import load_model
+from bert_keras.tasks import feature_cache
+from bert_keras.tasks.batches import Predictor, training_batches
+from bert_keras.tasks.ner.reading import Sentence
+from bert_keras.tasks.ner_features import NER_FEATURES_TASK
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_PIECES, *"abcdef", "##a")))
+CONFIG = BertConfig(
+    vocab_size=12, hidden_size=8, num_layers=4, num_heads=2, max_positions=16,
+    hidden_dropout_rate=0.0, has_pooler=False,
+)  # fmt: skip
+LABELS = ("O", "B-x", "I-x")
+TASK = dataclasses.replace(
+    NER_FEATURES_TASK, labels=LABELS, layers="weighted-sum-last-four", lstm_units=12, max_length=8
+)
+
+
+def sentences(count: int) -> list[Sentence]:
+    """Of 1 to 9 words: the longer ones have several rows."""
+    random = np.random.default_rng(0)
+    found = []
+    for line in range(count):
+        size = random.integers(1, 10)
+        words = tuple(random.choice([*"abcdef", "aa", "baa"], size).tolist())
+        tags = tuple("B-x" if word in "ab" else "O" for word in words)
+        found.append(Sentence(words, tags, 0, line))
+    return found
+
+
+SENTENCES = sentences(30)
+TWO = [
+    Sentence(("aa", "b", "c"), ("B-x", "I-x", "O"), 1, 2),
+    Sentence(("d", "e"), ("O", "B-x"), 2, 7),
+]
+
+
+def new(task=TASK, seed=1):
+    keras.utils.set_random_seed(seed)
+    options = {"layers": task.layers, "lstm_units": task.lstm_units}
+    return BertFeatureTagger(CONFIG, num_labels=3, **options)
+
+
+@pytest.fixture
+def encoded():
+    return TASK.encode(SENTENCES, TOKENIZER)
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """How many rows of pieces were read to compute vectors."""
+    read = []
+    batch = feature_cache.PlacedWords.batch
+
+    def counted(self, rows):
+        read.extend(rows)
+        return batch(self, rows)
+
+    monkeypatch.setattr(feature_cache.PlacedWords, "batch", counted)
+    return read
+
+
+def files(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_rows_tell_where_words_stand():
+    given = TASK.encode(TWO, TOKENIZER)
+    inputs, label_ids, weights = given.batch(np.array([1, 0]))
+    assert inputs["word_positions"].tolist() == [[1, 2, 0], [1, 3, 4]]
+    assert label_ids.tolist() == [[0, 1, 0], [1, 2, 0]]
+    assert weights.tolist() == [[1, 1, 0], [1, 1, 1]]
+    assert inputs["input_ids"].shape == (2, 6)
+    assert {a.dtype.name for a in (*inputs.values(), label_ids)} == {"int32"}
+
+
+def test_kept_features_give_the_logits_and_targets_of_the_whole_model(encoded, tmp_path):
+    model = new()
+    kept = TASK.prepared(encoded, model, folder=tmp_path)
+    assert len(kept) == len(encoded) > len(SENTENCES)
+    for rows in (np.array([0]), np.arange(20), np.array([20, 2, 17])):
+        features, *targets = kept.batch(rows)
+        inputs, *expected = encoded.batch(rows)
+        np.testing.assert_array_equal(features["word_mask"], inputs["word_positions"] > 0)
+        np.testing.assert_allclose(model.tagger(features), model(inputs), atol=1e-5)
+        for one, other in zip(targets, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_both_predict_the_same_tags(encoded, tmp_path):
+    model = new()
+    kept = TASK.prepared(encoded, model, folder=tmp_path)
+    outputs, _ = Predictor(model)(encoded)
+    by_whole = TASK.predictions(SENTENCES, encoded, outputs)
+    outputs, _ = Predictor(TASK.trained(model))(kept)
+    assert TASK.predictions(SENTENCES, kept, outputs) == by_whole
+    assert list(map(len, by_whole)) == [len(sentence.words) for sentence in SENTENCES]
+
+
+def test_it_learns_from_kept_features_alone(encoded, tmp_path):
+    model = new()
+    trained = TASK.trained(model)
+    kept = TASK.prepared(encoded, model, folder=tmp_path)
+    trained.compile(optimizer=keras.optimizers.Adam(0.03), **TASK.compile_arguments())
+    batches = training_batches(kept, batch_size=16, seed=1)
+    trained.fit(batches, steps_per_epoch=80, shuffle=False, verbose=0)
+    outputs, _ = Predictor(model)(encoded)
+    scores = TASK.score(SENTENCES, TASK.predictions(SENTENCES, encoded, outputs))
+    assert scores["f1"] > 80
+
+
+def test_vectors_are_computed_once(encoded, passes, tmp_path):
+    model = new()
+    TASK.prepared(encoded, model, folder=tmp_path)
+    assert sorted(passes) == list(range(len(encoded)))
+    assert files(tmp_path) == [f"layer_{number}.npy" for number in (1, 2, 3, 4)]
+    TASK.prepared(encoded, model, folder=tmp_path)
+    last = dataclasses.replace(TASK, layers="last")
+    last.prepared(encoded, new(last), folder=tmp_path)  # the same encoder, one of its layers
+    assert len(passes) == len(encoded)
+    embeddings = dataclasses.replace(TASK, layers="embeddings")
+    embeddings.prepared(encoded, new(embeddings), folder=tmp_path)
+    assert len(passes) == 2 * len(encoded)
+    assert "layer_0.npy" in files(tmp_path)
+
+
+def test_other_weights_or_words_are_computed_anew(encoded, passes, tmp_path):
+    first = TASK.prepared(encoded, new(), folder=tmp_path).vectors[0]
+    other = TASK.prepared(encoded, new(seed=2), folder=tmp_path).vectors[0]
+    assert np.abs(first - other).max() > 0.01
+    shorter = TASK.encode(SENTENCES[:-1], TOKENIZER)
+    assert TASK.prepared(shorter, new(), folder=tmp_path).vectors[0].shape[0] < len(first)
+    assert len(passes) == 2 * len(encoded) + len(shorter)
+
+
+def test_an_interrupted_computation_is_gone_on_with(encoded, passes, tmp_path, monkeypatch):
+    monkeypatch.setattr(feature_cache, "BATCH_SIZE", 8)
+    monkeypatch.setattr(feature_cache, "BATCHES_PER_MARK", 2)
+    expected = TASK.prepared(encoded, new(), folder=tmp_path / "whole").vectors
+    passes.clear()
+
+    class Interrupted(Exception):
+        pass
+
+    class Bar:
+        def __init__(self, **_):
+            self.count = 0
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def update(self, count):
+            self.count += count
+            if self.count > 16:
+                raise Interrupted
+
+    with monkeypatch.context() as patch:
+        patch.setattr(feature_cache, "progress", Bar)
+        with pytest.raises(Interrupted):
+            TASK.prepared(encoded, new(), folder=tmp_path / "cut")
+    assert "batches_done" in files(tmp_path / "cut")
+    done = len(passes)
+    found = TASK.prepared(encoded, new(), folder=tmp_path / "cut").vectors
+    assert 0 < len(passes) - done == len(encoded) - 16  # the two batches that were marked
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+
+
+def test_the_size_is_told_and_a_disk_too_small_is_an_error_before_anything_is_computed(
+    encoded, passes, tmp_path, capsys
+):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
+    try:
+        with pytest.raises(OSError, match=r"layer_1\.npy") as error:
+            TASK.prepared(encoded, new(), folder=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert error.value.errno in (errno.EFBIG, errno.ENOSPC)
+    words = sum(len(sentence.words) for sentence in SENTENCES)
+    assert f"{words} words x 4 layers x 8 numbers: 0.0 MB in " in capsys.readouterr().err
+    assert passes == []
+    assert len(TASK.prepared(encoded, new(), folder=tmp_path).vectors) == 4
+
+
+def test_what_cannot_be_is_told():
+    with pytest.raises(InputError, match="layers is 'top'; expected one of embeddings, second-"):
+        dataclasses.replace(TASK, layers="top")
+    with pytest.raises(InputError, match="lstm_units is 0; expected at least 1"):
+        dataclasses.replace(TASK, lstm_units=0)
+
+
+def test_a_saved_model_is_rebuilt_from_the_settings_of_its_task(tmp_path):
+    model = new()
+    card = ModelCard(
+        model=TASK.model,
+        config=CONFIG,
+        lowercase=True,
+        max_length=TASK.max_length,
+        labels=LABELS,
+        task=TASK.settings(),
+    )
+    save_model(model, tmp_path / "model", card=card, vocabulary=TOKENIZER.vocabulary)
+    again = load_model(tmp_path / "model")
+    inputs, *_ = TASK.encode(TWO, TOKENIZER).batch(np.arange(2))
+    np.testing.assert_array_equal(again(inputs), model(inputs))
