@@ -1,0 +1,183 @@
+"""A checkpoint and a file of texts in; a file of the encoder's vectors of every text out."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, count, pairwise
+
+import numpy as np
+import tensorflow as tf
+
+from bert_keras.convert.formats import open_text_checkpoint
+from bert_keras.encoder.encoder import BertEncoder
+from bert_keras.errors import InputError
+from bert_keras.progress import progress
+from bert_keras.runs.feature_file import feature_file, number_size
+from bert_keras.storage import text_lines
+from bert_keras.tasks.ner.encoded import TaggedWords
+from bert_keras.tasks.ner.pieces import WordPieces, word_pieces
+from bert_keras.tasks.ner.reading import Sentence
+from bert_keras.tasks.ner.windows import own_reach, rows_around
+from bert_keras.text.tokenizer import WordPieceTokenizer
+
+LAYERS = (-1, -2, -3, -4)  # google-research/bert extract_features.py
+UNITS = ("pieces", "words", "texts")
+BATCH_SIZE = 32
+CHUNK_CHARACTERS = (
+    50_000  # of the texts that are in memory together: 150 MB of vectors of BERT-base
+)
+
+
+def write_features(
+    pretrained: str | os.PathLike,
+    texts: str | os.PathLike,
+    output: str | os.PathLike,
+    *,
+    layers: Sequence[int] = LAYERS,
+    of: str = "pieces",
+) -> None:
+    """Vectors of the texts of a file, one a line.
+
+    `layers`: 0 the embeddings, 1 the first block and so on, or -1 the last, -2 the one before. `of`
+    "pieces" gives a vector for every piece, [CLS] and [SEP] too; "words" that of the first piece of
+    each word between spaces (section 5.3); "texts" the mean over all pieces, as
+    sentence-transformers pools. A text of more pieces than the checkpoint's `max_length` is read in
+    windows that overlap by half: nothing is cut, and each piece has its vector from the window in
+    which most stands on both its sides. `output`: see `feature_file`. Raises InputError, naming the
+    line, for a text without a word.
+    """
+    if of not in UNITS:
+        raise InputError(f"vectors of {of!r} were asked for; expected one of {', '.join(UNITS)}")
+    size = number_size(output)
+    checkpoint = open_text_checkpoint(pretrained)
+    tokenizer, config = checkpoint.tokenizer, checkpoint.card.config
+    numbers = [_state_number(layer, num_layers=config.num_layers) for layer in layers]
+    num_texts, num_vectors = _counts(texts, tokenizer, of=of)
+    told = size * num_vectors * len(layers) * config.hidden_size / 1e6
+    print(
+        f"{num_texts:,} texts, {num_vectors:,} vectors x {len(layers)} layers x "
+        f"{config.hidden_size} numbers: about {told:,.1f} MB in {output}",
+        file=sys.stderr,
+    )
+    card = dataclasses.replace(
+        checkpoint.card,
+        model="BertEncoder",
+        config=dataclasses.replace(config, has_pooler=False),
+        labels=(),
+        task={},
+    )
+    encoder = BertEncoder.from_checkpoint(checkpoint, card=card, source=pretrained)
+
+    @tf.function(reduce_retracing=True)
+    def forward(inputs):
+        states = encoder.states(inputs).hidden_states
+        return tf.cast(tf.stack([states[number] for number in numbers], axis=2), tf.float32)
+
+    next_number = count()
+    with (
+        progress(stage="features", unit="texts", total=num_texts) as bar,
+        feature_file(output, layers=layers) as add,
+    ):
+        for chunk in _chunks(text_lines(texts)):
+            pieces = _pieces(chunk, tokenizer, of=of)
+            tokens = _tokens(chunk, pieces, tokenizer, of=of)
+            encoded = _rows(pieces, tokenizer, max_length=card.max_length)
+            vectors = _vectors(forward, encoded, pieces.bounds, with_ends=of != "words")
+            for names, vectors_MKD in zip(tokens, vectors, strict=True):
+                if of == "texts":
+                    vectors_MKD = vectors_MKD.mean(axis=0, keepdims=True)
+                add(next(next_number), names, vectors_MKD)
+                bar.update(1)
+
+
+def _state_number(layer: int, *, num_layers: int) -> int:
+    if not -num_layers - 1 <= layer <= num_layers:
+        raise InputError(
+            f"layer {layer} was asked for; expected 0 (the embeddings) to {num_layers} (the last), "
+            f"or from the end -1 to {-num_layers - 1}"
+        )
+    return layer % (num_layers + 1)
+
+
+def _counts(texts: str | os.PathLike, tokenizer: WordPieceTokenizer, *, of: str) -> tuple[int, int]:
+    """Of texts and of vectors; the whole file is checked before anything is computed."""
+    num_texts = num_vectors = 0
+    for chunk in _chunks(text_lines(texts)):
+        bounds = _pieces(chunk, tokenizer, of=of).word_bounds
+        if len(empty := np.flatnonzero(np.diff(bounds) == 0)):
+            raise InputError(
+                f"{texts}, line {num_texts + empty[0] + 1} holds no word; expected a text on every "
+                "line"
+            )
+        num_texts += len(chunk)
+        ends = 0 if of == "words" else 2 * len(chunk)
+        num_vectors += len(chunk) if of == "texts" else int(bounds[-1]) + ends
+    if not num_texts:
+        raise InputError(f"{texts} is empty; expected a text on every line")
+    return num_texts, num_vectors
+
+
+def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    chunk: list[str] = []
+    size = 0
+    for text in texts:
+        chunk.append(text)
+        size += len(text)
+        if size >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _pieces(texts: Sequence[str], tokenizer: WordPieceTokenizer, *, of: str) -> WordPieces:
+    """What has a vector is a word here: a piece, unless words were asked for."""
+    if of == "words":
+        sentences = [Sentence(tuple(text.split()), None, 0, 0) for text in texts]
+        return word_pieces(sentences, tokenizer)
+    ids = tokenizer.ids_batch(texts)
+    bounds = np.cumsum([0, *map(len, ids)])
+    flat = np.fromiter(chain.from_iterable(ids), np.int32, bounds[-1])
+    return WordPieces(flat, np.arange(len(flat)), bounds, bounds)
+
+
+def _tokens(
+    texts: Sequence[str], pieces: WordPieces, tokenizer: WordPieceTokenizer, *, of: str
+) -> list[list[str]]:
+    """What each vector is of."""
+    if of == "texts":
+        return [[text] for text in texts]
+    if of == "words":
+        return [text.split() for text in texts]
+    names = tokenizer.vocabulary.pieces
+    return [
+        ["[CLS]", *(names[number] for number in pieces.ids[a:b]), "[SEP]"]
+        for a, b in pairwise(pieces.bounds)
+    ]
+
+
+def _rows(pieces: WordPieces, tokenizer: WordPieceTokenizer, *, max_length: int) -> TaggedWords:
+    rows = rows_around(pieces, own_reach(pieces), limit=max_length - 2)
+    no_labels = np.full(len(pieces.firsts), -1, np.int32)
+    return TaggedWords(pieces.ids, rows, pieces.word_bounds, no_labels, tokenizer.vocabulary)
+
+
+def _vectors(
+    forward: Callable, encoded: TaggedWords, bounds: np.ndarray, *, with_ends: bool
+) -> Iterator[np.ndarray]:
+    """Of each text, float32 [M, K, D]; `with_ends`: the first row's [CLS], the last one's [SEP]."""
+    row_bounds = np.searchsorted(encoded.rows.starts, bounds)
+    found: list[np.ndarray] = [np.empty(0)] * len(encoded)
+    longest_first = np.argsort(-encoded.lengths, kind="stable")
+    for at in range(0, len(encoded), BATCH_SIZE):
+        rows = longest_first[at : at + BATCH_SIZE]
+        inputs, *_ = encoded.batch(rows)
+        for row, states_TKD in zip(rows, forward(inputs).numpy(), strict=True):
+            columns = encoded.columns(row)
+            if with_ends and row in row_bounds:
+                columns = np.insert(columns, 0, 0)
+            if with_ends and row + 1 in row_bounds:
+                columns = np.append(columns, encoded.lengths[row] - 1)
+            found[row] = states_TKD[columns]
+    return (np.concatenate(found[a:b]) for a, b in pairwise(row_bounds))
