@@ -162,7 +162,7 @@ class ClassificationTask(Task):
     ) -> dict[str, float]:
         gold = [example.label for example in examples]
         predicted = [prediction.label for prediction in predictions]
-        return {name: SCORES[name](gold, predicted, self.labels) for name in self.scores}
+        return {name: SCORES[name](gold, predicted) for name in self.scores}
 
     def baseline(
         self, train: Sequence[TextExample], dev: Sequence[TextExample]

@@ -2,11 +2,14 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 
+from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.tasks.batches import ordered_batches, training_batches
+from bert_keras.models import BertClassifier
+from bert_keras.tasks.batches import Predictor, ordered_batches, training_batches
 from bert_keras.tasks.classification import OWN_TABLE_TASKS
 from bert_keras.tasks.label_scores import majority_accuracy
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -231,3 +234,36 @@ def test_of_a_pair_the_second_text_is_cut_into_windows(tmp_path):
     assert encoded.lengths.tolist() == [14]
     with pytest.raises(InputError, match=r"line 2 has a first text of 2 pieces, which leaves"):
         dataclasses.replace(pair, max_length=5).encode(examples, TOKENIZER)
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "long_texts"),
+    [
+        ("classification", "no", "yes", "max"),
+        ("multi-label", "x", "x,y", "truncate"),
+        ("regression", "-1", "1", "mean"),
+    ],
+)
+def test_each_kind_is_learnt_by_plain_keras(tmp_path, name, low, high, long_texts):
+    lines = [f"film bad\t{low}", f"film film film film film good\t{high}"] * 8
+    if long_texts == "truncate":
+        lines = [line.replace("film ", "") for line in lines]
+    (tmp_path / "rows.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
+    learnt = task(name, max_length=5, long_texts=long_texts, stride=2)
+    examples = learnt.read(tmp_path / "rows.tsv")
+    learnt = learnt.with_labels_of(examples)
+    encoded = learnt.encode(examples, TOKENIZER)
+    keras.utils.set_random_seed(1)
+    config = BertConfig(
+        vocab_size=len(VOCABULARY), hidden_size=16, num_layers=1, num_heads=2, max_positions=8,
+        hidden_dropout_rate=0.0, attention_dropout_rate=0.0, initializer_stddev=0.2,
+    )  # fmt: skip
+    pooling = {} if long_texts == "truncate" else {"window_pooling": long_texts}
+    model = BertClassifier(config, num_labels=len(learnt.labels), **pooling)
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), **learnt.compile_arguments())
+    batches = training_batches(encoded, batch_size=16, seed=1)
+    model.fit(batches, steps_per_epoch=40, shuffle=False, verbose=0)
+    outputs, loss = Predictor(model)(encoded)
+    assert loss < 0.1
+    scores = learnt.score(examples, learnt.predictions(examples, encoded, outputs))
+    assert scores[learnt.metric] > 0.99
