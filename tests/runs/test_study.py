@@ -40,6 +40,7 @@ class FakeRun:
             return scores
         if len(self.done) == self.interrupted_at:
             raise KeyboardInterrupt
+        write_logs(output, "train", {"loss/total": [0.9, 0.1]})  # of a start that was cut off
         self.done.append(output.relative_to(output.parents[1]).as_posix())
         score = SCORES[learning_rate, seed]
         write_logs(output, "train", {"loss/total": [0.7, 0.5, 0.4]})
@@ -209,3 +210,6 @@ def test_the_pages_hold_tables_and_a_line_a_run_and_nothing_from_elsewhere(sever
         drawing = ElementTree.parse(output / "curves" / f"{name}.svg").getroot()
         lines = drawing.findall("{http://www.w3.org/2000/svg}polyline")
         assert [line.get("stroke-dasharray") for line in lines].count("5 4") == 1
+        for line in lines:
+            across = [float(point.split(",")[0]) for point in line.get("points").split()]
+            assert across == sorted(set(across)), "steps are drawn once, in order"

@@ -26,7 +26,9 @@ class Line(NamedTuple):
 def line_chart(title: str, lines: Sequence[Line]) -> Html:
     """One line a run over its steps; values that are no numbers are left out."""
     lines = [line._replace(points=_finite(line.points)) for line in lines]
-    place, drawing = _axes(title, [point for line in lines for point in line.points], "step")
+    points = [point for line in lines for point in line.points]
+    start = [(0, value) for _, value in points[:1]]
+    place, drawing = _axes(title, [*start, *points], "step")
     groups = list(dict.fromkeys(line.group for line in lines))
     for line in lines:
         color = _color(groups.index(line.group))
@@ -73,9 +75,10 @@ def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -
 def _axes(title: str, points: Sequence[tuple[float, float]], x_axis: str):
     """How a point is placed, and the drawing so far: title, grid, figures beside it."""
     xs, ys = zip(*points or [(0, 0)], strict=True)
-    x_ticks, y_ticks = _ticks(xs), _ticks(ys)
-    x_low, x_high = min(*xs, x_ticks[0]), max(*xs, x_ticks[-1])
-    y_low, y_high = min(*ys, y_ticks[0]), max(*ys, y_ticks[-1])
+    x_low, x_high = min(xs), max(max(xs), min(xs) + 1e-9)
+    x_ticks = [tick for tick in _ticks(xs) if x_low <= tick <= x_high]
+    y_ticks = _ticks(ys)
+    y_low, y_high = y_ticks[0], y_ticks[-1]
 
     def place(x: float, y: float) -> tuple[float, float]:
         return (
