@@ -25,6 +25,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="bert-keras",
         description="BERT's whole life: pretrain on records, fine-tune, export, serve.",
         epilog="Records are written with bert-tfrecords. Try `bert-keras demo` first.",
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=16),
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
@@ -71,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     tasks.add_evaluate(verb)
     tasks.add_predict(verb)
     tasks.add_submission(verb)
+    tasks.add_features(verb)
 
     sub = verb(
         "convert",

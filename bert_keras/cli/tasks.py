@@ -80,6 +80,26 @@ def add_submission(verb: AddVerb) -> None:
     sub.add_argument("--output", required=True, metavar="FILE")
 
 
+def add_features(verb: AddVerb) -> None:
+    sub = verb(
+        "features",
+        _features,
+        "Write the encoder's vectors of every text of a file, one text a line.",
+        "bert-keras features --from bert-base-uncased --texts lines.txt --output lines.npz\n"
+        "  bert-keras features --from bert-base-uncased --texts lines.txt --output lines.jsonl \\\n"
+        "    --layers -1 -2 -3 -4 --of words",
+    )
+    sub.add_argument("--from", required=True, dest="pretrained", metavar="DIR")
+    sub.add_argument("--texts", required=True, metavar="FILE", help="UTF-8, one text a line")
+    sub.add_argument("--output", required=True, metavar="FILE", help=".npz, or .jsonl as Google's "
+                     "extract_features.py writes it")  # fmt: skip
+    sub.add_argument("--layers", type=int, nargs="+", default=[-1, -2, -3, -4], metavar="N",
+                     help="0 the embeddings, 1 the first; -1 the last (default: -1 -2 -3 "
+                     "-4)")  # fmt: skip
+    sub.add_argument("--of", default="pieces", metavar="UNIT", help="pieces (default), words: the "
+                     "first piece of each, or texts: the mean of all pieces")  # fmt: skip
+
+
 def _add_data(sub: argparse.ArgumentParser, split: str) -> None:
     sub.add_argument("--data", required=True, metavar="FILE", help="a file of the task, or a "
                      "folder or tfds:NAME of which --split is taken")  # fmt: skip
@@ -194,6 +214,19 @@ def _submission(arguments) -> None:
     from bert_keras.tasks.glue import submission_zip
 
     submission_zip(arguments.folder, arguments.output)
+    print(arguments.output)
+
+
+def _features(arguments) -> None:
+    from bert_keras.runs.features import write_features
+
+    write_features(
+        arguments.pretrained,
+        arguments.texts,
+        arguments.output,
+        layers=arguments.layers,
+        of=arguments.of,
+    )
     print(arguments.output)
 
 

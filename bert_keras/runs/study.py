@@ -59,7 +59,7 @@ def study(
         scores = run(rate, seed, output / folder)
         if not ended:
             seconds.append(time.monotonic() - start)
-        curves[folder] = _newest(read_curves(output / folder / "logs"))
+        curves[folder] = read_curves(output / folder / "logs")
         losses = [loss for _, loss in curves[folder]["train"]["loss/total"]]
         one = OneRun(
             folder=folder,
@@ -72,14 +72,6 @@ def study(
         _link(output / "best", spread.best_run.folder)
         write_report(output, spread, curves)
     return told(spread)
-
-
-def _newest(curves: dict[str, dict[str, Curve]]) -> dict[str, dict[str, Curve]]:
-    """A run that was interrupted has logged the steps behind its last state twice."""
-    return {
-        side: {tag: sorted(dict(points).items()) for tag, points in of_side.items()}
-        for side, of_side in curves.items()
-    }
 
 
 def _duration(seconds: float) -> str:

@@ -9,7 +9,11 @@ Curve = list[tuple[int, float]]
 
 
 def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:
-    """run ("train", "held_out") -> tag ("loss/masked_lm") -> (step, value), ascending."""
+    """run ("train", "held_out") -> tag ("loss/masked_lm") -> (step, value), ascending.
+
+    Of a step that was logged twice, behind the state that an interrupted run went on from, the
+    newer value.
+    """
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util.tensor_util import make_ndarray
 
@@ -17,7 +21,11 @@ def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:
     for events in sorted({path.parent for path in Path(logs).rglob("events.out.tfevents.*")}):
         accumulator = EventAccumulator(str(events), size_guidance={"tensors": 0}).Reload()
         runs[events.name] = {
-            tag: [(e.step, float(make_ndarray(e.tensor_proto))) for e in accumulator.Tensors(tag)]
+            tag: sorted(
+                {
+                    e.step: float(make_ndarray(e.tensor_proto)) for e in accumulator.Tensors(tag)
+                }.items()
+            )
             for tag in accumulator.Tags()["tensors"]
         }
     if not runs:

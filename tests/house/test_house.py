@@ -104,7 +104,22 @@ def test_importing_and_asking_for_help_is_light():
 @pytest.mark.parametrize(
     ("program", "verbs"),
     [
-        ("bert_keras", ["demo", "pretrain", "finetune", "convert", "curves", "export", "serve"]),
+        (
+            "bert_keras",
+            [
+                "demo",
+                "pretrain",
+                "finetune",
+                "evaluate",
+                "predict",
+                "submission",
+                "features",
+                "convert",
+                "curves",
+                "export",
+                "serve",
+            ],
+        ),
         ("tfrecords_tools", ["vocab", "build", "check", "show"]),
     ],
 )
