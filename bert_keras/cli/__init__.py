@@ -25,7 +25,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="bert-keras",
         description="BERT's whole life: pretrain on records, fine-tune, export, serve.",
         epilog="Records are written with bert-tfrecords. Try `bert-keras demo` first.",
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=16),
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
