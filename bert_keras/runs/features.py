@@ -23,6 +23,7 @@ from bert_keras.text.tokenizer import WordPieceTokenizer
 
 LAYERS = (-1, -2, -3, -4)  # google-research/bert extract_features.py
 UNITS = ("pieces", "words", "texts")
+INPUTS = ("input_ids", "input_mask", "segment_ids")
 BATCH_SIZE = 32
 CHUNK_CHARACTERS = (
     50_000  # of the texts that are in memory together: 150 MB of vectors of BERT-base
@@ -69,7 +70,7 @@ def write_features(
     )
     encoder = BertEncoder.from_checkpoint(checkpoint, card=card, source=pretrained)
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(input_signature=[dict.fromkeys(INPUTS, tf.TensorSpec((None, None), tf.int32))])
     def forward(inputs):
         states = encoder.states(inputs).hidden_states
         return tf.cast(tf.stack([states[number] for number in numbers], axis=2), tf.float32)

@@ -20,6 +20,7 @@ from bert_keras.tasks.placed_words import PlacedWords
 BATCH_SIZE = 32
 BATCHES_PER_MARK = 20  # what a killed run does again at most
 MARK = "batches_done"
+INPUTS = ("input_ids", "input_mask", "segment_ids", "word_positions")
 
 
 def stored_features(
@@ -81,7 +82,7 @@ def _compute(
     num_done = int(mark.read_text(encoding="ascii"))
     maps = [np.lib.format.open_memmap(path, "r+") for path in paths]
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(input_signature=[dict.fromkeys(INPUTS, tf.TensorSpec((None, None), tf.int32))])
     def forward(inputs):
         states = encoder.states(inputs).hidden_states
         features_BWKD = features_at(states, inputs["word_positions"], numbers)
