@@ -1,0 +1,163 @@
+"""A task, its files and a checkpoint in; `tf.data` batches and a compiled model for `fit` out."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from bert_keras.convert.card import HEADS, ModelCard
+from bert_keras.convert.checkpoint import part
+from bert_keras.errors import InputError
+from bert_keras.models.loading import MODELS
+from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.runs.starting_point import open_start
+from bert_keras.tasks.batches import Predictor, ordered_batches, training_batches
+from bert_keras.tasks.task import Encoded, Task
+from bert_keras.training.optimizer import BertAdamW
+from bert_keras.training.schedule import LinearWarmupDecay
+
+
+class TaskRun:
+    """Everything of a fine-tuning run but the loop: `model.fit(run.train, epochs=...,
+    steps_per_epoch=run.steps_per_epoch)` with `model = run.trained`, then `run.scores()`.
+
+    `train` and `dev` are places that `task.files` names, or files that the task reads; all is read
+    and checked when the run is made. The weights, of `pretrained` or, `resumed`, fresh ones for a
+    state to be put into, are there when `model` is first asked for. Features of a frozen encoder
+    are kept in `features`.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        recipe: FinetuneRecipe,
+        *,
+        pretrained: str | os.PathLike,
+        train: str,
+        dev: str,
+        features: str | os.PathLike = "features",
+    ):
+        self.recipe, self.pretrained, self.features = recipe, pretrained, Path(features)
+        self.checkpoint = open_start(pretrained)
+        self.examples = task.read(train, split="train")
+        self.task = task.with_labels_of(self.examples)
+        self.dev_examples = self.task.read(dev, split="dev")
+        self.resumed = False
+        self._rows = self.task.encode(self.examples, self.checkpoint.tokenizer)
+        self._dev_rows = self.task.encode(self.dev_examples, self.checkpoint.tokenizer)
+        self._refuse_too_few_segments()
+
+    @property
+    def card(self) -> ModelCard:
+        task, source = self.task, self.checkpoint.card
+        return ModelCard(
+            model=task.model,
+            config=dataclasses.replace(
+                source.config,
+                hidden_dropout_rate=self.recipe.dropout_rate,
+                attention_dropout_rate=self.recipe.dropout_rate,
+                has_pooler=source.config.has_pooler or MODELS[task.model].uses_pooler,
+            ),
+            lowercase=source.lowercase,
+            max_length=task.max_length,
+            text_columns=task.text_columns,
+            labels=task.labels,
+            problem_type=task.problem_type,
+            task=task.settings(),
+        )
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-len(self._rows) // self.recipe.batch_size)
+
+    @property
+    def num_steps(self) -> int:
+        return self.recipe.num_epochs * self.steps_per_epoch
+
+    @cached_property
+    def model(self) -> keras.Model:
+        """The task's whole model."""
+        keras.utils.set_random_seed(self.recipe.seed)
+        if self.recipe.initial_weights == "random" or self.resumed:
+            return MODELS[self.task.model].from_card(self.card)
+        model = MODELS[self.task.model].from_checkpoint(
+            self.checkpoint, card=self.card, source=self.pretrained, new=self._new_parts()
+        )
+        print(model.load_report)
+        return model
+
+    @cached_property
+    def trained(self) -> keras.Model:
+        """What of the model is trained, compiled: all, but for an encoder that is frozen."""
+        trained = self.task.trained(self.model)
+        schedule = LinearWarmupDecay(
+            self.recipe.learning_rate,
+            num_steps=self.num_steps,
+            num_warmup_steps=int(self.recipe.warmup_rate * self.num_steps),
+        )
+        optimizer = BertAdamW(schedule, weight_decay_rate=self.recipe.weight_decay_rate)
+        trained.compile(optimizer=optimizer, **self.task.compile_arguments())
+        return trained
+
+    @cached_property
+    def rows(self) -> Encoded:
+        """The training examples as `trained` reads them."""
+        return self.task.prepared(self._rows, self.model, folder=self.features / "train")
+
+    @cached_property
+    def dev_rows(self) -> Encoded:
+        return self.task.prepared(self._dev_rows, self.model, folder=self.features / "dev")
+
+    @property
+    def train(self) -> tf.data.Dataset:
+        """Endless shuffled batches of rows of like length."""
+        return training_batches(self.rows, batch_size=self.recipe.batch_size, seed=self.recipe.seed)
+
+    @property
+    def dev(self) -> tf.data.Dataset:
+        """Every dev row once, in order."""
+        return ordered_batches(self.dev_rows, batch_size=self.recipe.batch_size)
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        return Predictor(self.trained)
+
+    def dev_predictions(self) -> tuple[Sequence, float]:
+        """Of the dev examples, as the model is now, and the mean loss."""
+        outputs, loss = self._predictor(self.dev_rows, stage="predict dev")
+        return self.task.predictions(self.dev_examples, self.dev_rows, outputs), loss
+
+    def scores(self) -> dict[str, float]:
+        """The task's scores of the dev examples, and `loss`."""
+        predictions, loss = self.dev_predictions()
+        return {**self.task.score(self.dev_examples, predictions), "loss": loss}
+
+    def _new_parts(self) -> set[str]:
+        """The heads, but of a model of the same task and labels; the pooler where it is read and
+        there is none yet.
+        """
+        card, source = self.card, self.checkpoint.card
+        found = set(map(part, self.checkpoint.tensors))
+        told = ("name", "text_columns")
+        same = (source.model, source.labels, *map(source.task.get, told)) == (
+            card.model,
+            card.labels,
+            *map(card.task.get, told),
+        )
+        if not same:
+            found -= set(HEADS[card.model])
+        wanted = {*HEADS[card.model], *(["pooler"] if card.config.has_pooler else [])}
+        return wanted - found
+
+    def _refuse_too_few_segments(self) -> None:
+        inputs, *_ = self._rows.batch(self._rows.lengths.argmax()[None])
+        if inputs["segment_ids"].max() >= self.card.config.num_segments:
+            raise InputError(
+                f"a pair needs 2 segments and the encoder of {os.fspath(self.pretrained)} has "
+                f"{self.card.config.num_segments}; take a task of one text, or begin from another "
+                "checkpoint"
+            )
