@@ -94,6 +94,7 @@ def test_kept_features_give_the_logits_and_targets_of_the_whole_model(encoded, t
     model = new()
     kept = TASK.prepared(encoded, model, folder=tmp_path)
     assert len(kept) == len(encoded) > len(SENTENCES)
+    assert all(isinstance(each, np.memmap) and not each.flags.writeable for each in kept.vectors)
     for rows in (np.array([0]), np.arange(20), np.array([20, 2, 9])):
         features, *targets = kept.batch(rows)
         inputs, *expected = encoded.batch(rows)
