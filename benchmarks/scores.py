@@ -4,7 +4,7 @@ Both take the encoder's folder, see the same batches of the same pieces in the s
 the recipe (the peer with torch.optim.AdamW, as its own trainer does), are scored after every epoch
 by the same scorer and keep the best. Each run is a process of its own.
 
-    python benchmarks/scores.py mrpc stsb --data glue --from minilm --rate 1e-4 --seeds 3
+    python benchmarks/scores.py mrpc stsb --data glue --from minilm --rate 1e-4
 """
 
 import argparse
@@ -180,7 +180,7 @@ def main() -> None:
     parser.add_argument("--recipe", default="paper")
     parser.add_argument("--rate", type=float, help="learning rate (default: the recipe's)")
     parser.add_argument("--set", nargs="+", default=[], dest="changes", metavar="FIELD=VALUE")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], metavar="SEED")
     parser.add_argument("--train-rows", type=int, default=0, help="default: all")
     parser.add_argument("--dev-rows", type=int, default=0, help="default: all")
     parser.add_argument("--log", metavar="FILE", help="one JSON line a run is added")
@@ -195,7 +195,7 @@ def main() -> None:
     print(f"{'task':<12}{'side':<14}{'median':>9}{'stdev':>9}{'best':>9}{'seconds':>9}")
     for name in arguments.tasks:
         runs = {side: [] for side in SIDES}
-        for seed in range(1, arguments.seeds + 1):
+        for seed in arguments.seeds:
             for side in SIDES:
                 command = [
                     sys.executable, __file__, name, "--side", side, "--data", arguments.data,
