@@ -19,7 +19,12 @@ LEAST_SIMILAR, MOST_SIMILAR = 0.0, 5.0  # STS-B
 
 @dataclass(frozen=True, kw_only=True)
 class GlueTask(ClassificationTask):
-    """The row of ROWS that `name` says; its columns, kind and labels are not for others to set."""
+    """The row of ROWS that `name` says; its columns, kind and labels are not for others to set.
+
+    Texts over 128 pieces are cut, as run_classifier.py of google-research/bert does.
+    """
+
+    long_texts: str = "truncate"
 
     def __post_init__(self):
         super().__post_init__()
