@@ -38,43 +38,58 @@ def signatures(
         return answer.outputs(model(inputs, training=False))
 
     # Traced once: the graph of the encoder is stored once and `from_text` calls it.
-    answer_tensors = _for_tensors(from_tensors, rank=2)
+    answer_tensors = from_tensors.get_concrete_function(**_tensor_specs(rank=2))
 
     @tf.function
     def from_text(**texts):
         return answer_tensors(**text_to_inputs(*_in_order(texts)))
 
-    return {"serving_default": _for_texts(from_text, num_texts), "tensors": answer_tensors}
+    answer_text = from_text.get_concrete_function(**_text_specs(num_texts))
+    return {"serving_default": answer_text, "tensors": answer_tensors}
 
 
 def window_signatures(
     model: keras.Model, *, text_to_inputs: TextToInputs, answer: Answer, num_texts: int, stride: int
 ) -> dict[str, Callable]:
-    """The same of a model that reads long texts in windows; `tensors` is of int32 [B,W,T]."""
+    """The same of a BertClassifier that reads windows of long texts; `tensors` is int32 [B,W,T]."""
 
     @tf.function
     def from_rows(**inputs):
         return model(inputs, training=False)
 
-    logits_of = _for_tensors(from_rows, rank=2)
-    num_labels = logits_of.structured_outputs.shape[-1]
+    logits_of = from_rows.get_concrete_function(**_tensor_specs(rank=2))
 
-    def outputs(windows: Windows) -> dict[str, tf.Tensor]:
-        return answer.outputs(
-            pooled_logits(logits_of, windows, num_labels=num_labels, pooling=model.window_pooling)
+    @tf.function
+    def from_windows(owners, num_texts, **inputs):
+        logits = pooled_logits(
+            logits_of,
+            Windows(inputs, owners, num_texts),
+            num_labels=model.num_labels,
+            pooling=model.window_pooling,
         )
+        return answer.outputs(logits)
+
+    answer_windows = from_windows.get_concrete_function(
+        owners=tf.TensorSpec([None], tf.int64),
+        num_texts=tf.TensorSpec([], tf.int32),
+        **_tensor_specs(rank=2),
+    )
+
+    def answers(windows: Windows) -> dict[str, tf.Tensor]:
+        inputs, owners, num_texts = windows
+        return answer_windows(owners=owners, num_texts=num_texts, **inputs)
 
     @tf.function
     def from_tensors(**inputs):
-        return outputs(windows_of_tensors(inputs))
+        return answers(windows_of_tensors(inputs))
 
     @tf.function
     def from_text(**texts):
-        return outputs(text_to_inputs.windows(*_in_order(texts), stride=stride))
+        return answers(text_to_inputs.windows(*_in_order(texts), stride=stride))
 
     return {
-        "serving_default": _for_texts(from_text, num_texts),
-        "tensors": _for_tensors(from_tensors, rank=3),
+        "serving_default": from_text.get_concrete_function(**_text_specs(num_texts)),
+        "tensors": from_tensors.get_concrete_function(**_tensor_specs(rank=3)),
     }
 
 
@@ -82,14 +97,9 @@ def _in_order(texts: dict[str, tf.Tensor]) -> list[tf.Tensor]:
     return [texts[name] for name in TEXT_INPUTS if name in texts]
 
 
-def _for_tensors(function: Callable, *, rank: int) -> Callable:
-    shape = [None] * rank
-    return function.get_concrete_function(
-        **{name: tf.TensorSpec(shape, tf.int32, name) for name in TENSOR_INPUTS}
-    )
+def _tensor_specs(*, rank: int) -> dict[str, tf.TensorSpec]:
+    return {name: tf.TensorSpec([None] * rank, tf.int32, name) for name in TENSOR_INPUTS}
 
 
-def _for_texts(function: Callable, num_texts: int) -> Callable:
-    return function.get_concrete_function(
-        **{name: tf.TensorSpec([None], tf.string, name) for name in TEXT_INPUTS[:num_texts]}
-    )
+def _text_specs(num_texts: int) -> dict[str, tf.TensorSpec]:
+    return {name: tf.TensorSpec([None], tf.string, name) for name in TEXT_INPUTS[:num_texts]}
