@@ -72,7 +72,8 @@ class SquadTask(Task):
 
     @property
     def metric(self) -> str:
-        return "f1"
+        """Of questions without answers too, the F1 that the best threshold gives."""
+        return "best_f1" if self.allows_no_answer else "f1"
 
     def files(self, data: str | os.PathLike) -> dict[str, str]:
         if is_tfds(data):

@@ -24,7 +24,7 @@ def test_settings_are_those_of_run_squad():
                 "max_answer_length": 30, "num_best": 20, "null_threshold": 0.0}  # fmt: skip
     assert SQUAD1.settings() == {"name": "squad1", "version": "1.1", **expected}
     assert SQUAD2.settings() == {"name": "squad2", "version": "2.0", **expected}
-    assert SQUAD1.metric == SQUAD2.metric == "f1"
+    assert (SQUAD1.metric, SQUAD2.metric) == ("f1", "best_f1")
     assert not SQUAD1.allows_no_answer and SQUAD2.allows_no_answer
 
 
