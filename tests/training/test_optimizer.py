@@ -57,6 +57,29 @@ def test_sparse_gradients_count_each_row_once():
     assert float(optimizer.gradient_norm) == pytest.approx(4.0)
 
 
+def test_three_steps_with_rows_of_a_table_equal_the_formula():
+    import tensorflow as tf
+
+    ours = variables()
+    names = [variable.name for variable in ours]
+    random = np.random.default_rng(2)
+    steps = [[random.normal(size=v.shape) for v in ours] for _ in range(3)]
+    rows = [(random.integers(0, 3, 6), random.normal(size=(6, 4))) for _ in range(3)]
+    for step, (indices, values) in zip(steps, rows, strict=True):
+        step[-1] = np.zeros((5, 4))  # row 3 and 4 of the table were not looked up
+        np.add.at(step[-1], indices, values)
+    expected = reference_steps(ours, steps, names, rate=1e-3)
+    optimizer = BertAdamW(1e-3)
+    for step, (indices, values) in zip(steps, rows, strict=True):
+        gradients = [keras.ops.convert_to_tensor(g, "float32") for g in step]
+        gradients[-1] = tf.IndexedSlices(tf.cast(values, "float32"), indices, tf.constant((5, 4)))
+        optimizer.apply(gradients, ours)
+    for variable, theirs in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(variable, theirs, rtol=1e-6, atol=1e-6)
+    norm = np.sqrt(sum((gradient**2).sum() for gradient in steps[-1]))
+    assert float(optimizer.gradient_norm) == pytest.approx(norm, rel=1e-5)
+
+
 def test_config_round_trip():
     optimizer = BertAdamW(0.1, weight_decay_rate=0.2, beta_1=0.8, max_gradient_norm=2.0)
     twin = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
