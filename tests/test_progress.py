@@ -21,3 +21,12 @@ def test_a_log_gets_the_end_of_what_is_short(capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("count")
     assert "3.00/3.00" in line
+
+
+def test_a_stage_within_a_stage_leaves_no_line_when_it_is_short(capsys):
+    with progress(stage="outer", unit="B", total=2) as bar:
+        for _ in progress(range(3), stage="inner", unit="B", leave=False):
+            bar.update(0)
+        bar.update(2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("outer")

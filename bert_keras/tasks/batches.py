@@ -50,7 +50,7 @@ class Predictor:
         batches = [longest_first[at : at + batch_size] for at in range(0, len(encoded), batch_size)]
         outputs: list = [None] * len(encoded)
         total = 0.0
-        with progress(stage=stage, unit="rows", total=len(encoded)) as bar:
+        with progress(stage=stage, unit="rows", total=len(encoded), leave=False) as bar:
             for rows, batch in zip(batches, _dataset(encoded, lambda: batches), strict=True):
                 output, loss = self.forward(*batch)
                 output = tf.nest.map_structure(lambda array: array.numpy(), output)
