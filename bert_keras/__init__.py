@@ -15,6 +15,7 @@ _HOMES = {
     "BertTokenClassifier": "bert_keras.models.token_classifier",
     "BertQuestionAnswering": "bert_keras.models.question_answering",
     "BertMultipleChoice": "bert_keras.models.multiple_choice",
+    "BertFeatureTagger": "bert_keras.models.feature_tagger",
     "load_model": "bert_keras.models.loading",
     "BertAdamW": "bert_keras.training.optimizer",
     "LinearWarmupDecay": "bert_keras.training.schedule",

@@ -131,6 +131,11 @@ SMALL_MODELS = FinetuneRecipe(
 # Section 4.1: batch 32, 3 epochs, of these rates the best on the dev set.
 PAPER = FinetuneRecipe(batch_size=32, num_epochs=3, learning_rate=3e-5)
 
+# Section 5.3 says nothing of how its BiLSTM was trained: what suits fresh weights.
+TAGGER = FinetuneRecipe(
+    batch_size=32, num_epochs=10, learning_rate=1e-3, learning_rates=(3e-3, 1e-3, 3e-4)
+)
+
 # By recipe, then by task; "" stands for every task that is not named.
 FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
     "paper": {
@@ -140,8 +145,9 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
             PAPER, learning_rate=5e-5, num_epochs=2, batch_size=48
         ),
         "swag": dataclasses.replace(PAPER, learning_rate=2e-5, batch_size=16),  # section 4.4
+        "ner-features": TAGGER,
     },
-    "small-models": {"": SMALL_MODELS},
+    "small-models": {"": SMALL_MODELS, "ner-features": TAGGER},
     # `bert-keras demo`: half a minute on 2 cores.
     "demo": {"": FinetuneRecipe(batch_size=16, num_epochs=8, learning_rate=1e-3)},
 }

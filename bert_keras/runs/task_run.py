@@ -82,7 +82,8 @@ class TaskRun:
     def model(self) -> keras.Model:
         """The task's whole model."""
         keras.utils.set_random_seed(self.recipe.seed)
-        if self.recipe.initial_weights == "random" or self.resumed:
+        state_holds_all = self.resumed and not self.task.freezes_encoder
+        if self.recipe.initial_weights == "random" or state_holds_all:
             return MODELS[self.task.model].from_card(self.card)
         model = MODELS[self.task.model].from_checkpoint(
             self.checkpoint, card=self.card, source=self.pretrained, new=self._new_parts()

@@ -28,6 +28,7 @@ class NerFeaturesTask(NerTask):
     lstm_units: int = 768
 
     model: ClassVar[str] = "BertFeatureTagger"
+    freezes_encoder: ClassVar[bool] = True
 
     def __post_init__(self):
         super().__post_init__()

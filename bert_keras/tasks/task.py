@@ -52,6 +52,7 @@ class Task(abc.ABC):
     problem_type: ClassVar[str] = ""
     text_columns: ClassVar[tuple[str, ...]] = ()
     prediction_file: ClassVar[str] = "predictions.tsv"
+    freezes_encoder: ClassVar[bool] = False
 
     @property
     @abc.abstractmethod
