@@ -17,7 +17,8 @@ def short(monkeypatch):
     shorter = dataclasses.replace(PRETRAIN["demo"], num_steps=20, steps_per_log=10)
     shorter = dataclasses.replace(shorter, num_warmup_steps=5)
     monkeypatch.setitem(PRETRAIN, "demo", shorter)
-    monkeypatch.setitem(FINETUNE, "demo", dataclasses.replace(FINETUNE["demo"], num_epochs=1))
+    recipe = dataclasses.replace(FINETUNE["demo"][""], num_epochs=1)
+    monkeypatch.setitem(FINETUNE, "demo", {"": recipe})
 
 
 def test_the_demo_runs_every_stage_and_repeats_itself(tmp_path, capsys):
