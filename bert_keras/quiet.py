@@ -9,6 +9,7 @@ def import_tensorflow() -> None:
     """`import tensorflow` and look for devices; what that prints is shown only if it fails.
 
     The notes (CPU instructions, no CUDA driver found) come from C++ before any log level holds.
+    One is given with the first bools that are transposed, as Keras' LSTM does with its mask.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.stderr.flush()
@@ -19,7 +20,8 @@ def import_tensorflow() -> None:
             import tensorflow as tf
 
             tf.config.list_logical_devices()
-        except BaseException:
+            tf.transpose([[True]])
+        except Exception:
             notes.seek(0)
             os.write(terminal, notes.read())
             raise
