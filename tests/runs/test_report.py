@@ -1,5 +1,6 @@
 """Pages of evaluations: what they tell of each kind of task, escaped, and how they look."""
 
+import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
@@ -25,7 +26,7 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.tags, self.tables, self.marks = [], [], []
-        self.kind, self.in_cell = None, False
+        self.text, self.kind, self.in_cell = text, None, False
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
@@ -96,7 +97,32 @@ def test_only_so_many_errors_are_listed(page_of, monkeypatch):
     task = ClassificationTask(name="classification", labels=("a", "b"))
     page = page_of(task, texts("aaab"), [LabelPrediction("b")] * 4)
     assert [row[0] for row in page.tables[-1]] == ["example", "line 2", "line 3"]
-    assert [row[-1] for row in page.tables[-1]] == ["probability", "–", "–"]
+
+
+def test_probabilities_that_were_not_told_have_no_column(page_of):
+    task = ClassificationTask(name="classification", labels=("a", "b"))
+    page = page_of(task, texts("ab"), [LabelPrediction("b"), LabelPrediction("b")])
+    assert page.tables[-1] == [
+        ["example", "text", "gold", "predicted"],
+        ["line 2", "text 0 <b>", "a", "b"],
+    ]
+    assert "surest" not in page.text and "in the order of the examples" in page.text
+
+
+@pytest.mark.parametrize(
+    ("scores", "told"),
+    [
+        ({"f1": 0.0, "accuracy": 0.5}, ["0.0000", "0.5000"]),
+        ({"f1": 0.0, "exact_match": 2.083, "questions": 12}, ["0.00", "2.08", "12"]),
+    ],
+)
+def test_scores_have_the_same_decimals(tmp_path, scores, told):
+    task, path = (
+        ClassificationTask(name="classification", labels=("a", "b")),
+        tmp_path / "page.html",
+    )
+    evaluation_page(task, texts("a"), [LabelPrediction("b")], scores=scores, path=path)
+    assert re.findall("<b>([^<]*)</b></div>", path.read_text(encoding="utf-8")) == told
 
 
 def test_several_labels(page_of):

@@ -31,6 +31,8 @@ def answer_findings(
             figure(f1),
         ]
         errors.append(((100.0 - f1) * (1.0 if sure is None else sure), cells))
+    has_probabilities = any(prediction and prediction.candidates for prediction in predictions)
+    surest = " and that the model was surest of" if has_probabilities else ""
     sections = []
     if task.allows_no_answer:
         pairs = [
@@ -42,8 +44,8 @@ def answer_findings(
         sections=sections,
         columns=["question and context", "gold", "predicted", "probability", "F1"],
         errors=errors,
-        order="those that are furthest off and that the model was surest of first; gold answers "
-        "are green, predicted ones red, what is in both violet",
+        order=f"those that are furthest off{surest} first; gold answers are green, predicted ones "
+        "red, what is in both violet",
     )
 
 

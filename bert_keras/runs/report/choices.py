@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bert_keras.runs.report.findings import Errors, Findings, confusion, mark
+from bert_keras.runs.report.findings import Errors, Findings, confusion, mark, surest_first
 from bert_keras.runs.report.page import Html, element
 from bert_keras.tasks.swag import NUM_ENDINGS, ChosenEnding, Situation, SwagTask
 
@@ -24,7 +24,7 @@ def choice_findings(
         ],
         columns=["situation", "endings (right one green, chosen one red)", "probability"],
         errors=errors,
-        order="those that the model was surest of first",
+        order=surest_first(errors),
     )
 
 

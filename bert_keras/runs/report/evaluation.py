@@ -8,7 +8,7 @@ from bert_keras.runs.report.choices import choice_findings
 from bert_keras.runs.report.entities import entity_findings
 from bert_keras.runs.report.findings import Find
 from bert_keras.runs.report.labels import text_findings
-from bert_keras.runs.report.page import Html, element, markup, number, page, table, write_text
+from bert_keras.runs.report.page import Html, element, markup, page, table, write_text
 from bert_keras.tasks.classification import TextExample
 from bert_keras.tasks.ner.reading import Sentence
 from bert_keras.tasks.squad.reading import Question
@@ -46,14 +46,27 @@ def evaluation_page(
         path,
         page(
             f"{task.name}: {len(examples):,} examples",
-            element("div", *map(_score, whole, whole.values()), class_="scores"),
+            _tiles(whole),
             *(markup(element("h2", heading), content) for heading, content in found.sections),
             element("h2", "Errors"),
             element("p", f"{counts}{listed}: {found.order}.", class_="note"),
-            table(found.columns, [cells for _, cells in errors]),
+            table(*_told(found.columns, [cells for _, cells in errors])),
         ),
     )
 
 
-def _score(name: str, value: float) -> Html:
-    return element("div", name.replace("_", " "), element("b", number(value)))
+def _tiles(scores: Mapping[str, float]) -> Html:
+    """Counts as they are, all others with as many decimals as percentages where one is greater
+    than 1."""
+    decimals = 4 if all(abs(value) <= 1 for value in scores.values()) else 2
+    tiles = []
+    for name, value in scores.items():
+        told = f"{value:,}" if isinstance(value, int) else f"{value:,.{decimals}f}"
+        tiles.append(element("div", name.replace("_", " "), element("b", told)))
+    return element("div", *tiles, class_="scores")
+
+
+def _told(columns: Sequence[str], rows: Sequence[Sequence[object]]):
+    """Without the columns that no row tells anything in."""
+    kept = [at for at in range(len(columns)) if not rows or any(r[at] is not None for r in rows)]
+    return [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]

@@ -46,6 +46,13 @@ def ratios(given: Mapping[str, int], found: Mapping[str, int], correct: Mapping[
     return table(["label", "precision", "recall", "F1", "gold", "predicted"], rows)
 
 
+def surest_first(errors: Errors) -> str:
+    """The order of errors whose last cell is a probability, if the model told one."""
+    if any(cells[-1] is not None for _, cells in errors):
+        return "those that the model was surest of first"
+    return "in the order of the examples"
+
+
 def mark(text: str, kind: str) -> Html:
     """`kind` is "good", "bad" or "both"."""
     return element("mark", text, class_=kind)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bert_keras.runs.report.charts import scatter
-from bert_keras.runs.report.findings import Errors, Findings, confusion, ratios
+from bert_keras.runs.report.findings import Errors, Findings, confusion, ratios, surest_first
 from bert_keras.runs.report.page import Html, element, figure, markup
 from bert_keras.tasks.classification import ClassificationTask, TextExample
 from bert_keras.tasks.label_kinds import LabelPrediction
@@ -38,7 +38,7 @@ def _classes(task, examples, predictions) -> Findings:
         sections=sections,
         columns=[*_columns(task), "gold", "predicted", "probability"],
         errors=errors,
-        order="those that the model was surest of first",
+        order=surest_first(errors),
     )
 
 
