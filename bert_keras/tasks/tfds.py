@@ -1,7 +1,9 @@
 """A place `tfds:NAME:SPLIT` in, the rows of that split of a TensorFlow Datasets builder out."""
 
+import logging
 import os
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -20,7 +22,7 @@ def tfds_rows(place: str) -> Iterator[dict[str, object]]:
 
     NAME is such as `glue/mrpc` or `glue/mrpc:2.0.0`; what is not in TFDS' folder yet is downloaded.
     A class is told by its name, and by None where it is not told (-1). Raises InputError where
-    there is no such builder or split.
+    there is no such builder or split, or no way to download it.
     """
     builder, split = _opened(place)
     import tensorflow_datasets as tfds
@@ -45,15 +47,29 @@ def _opened(place: str):
 
 def _builder(name: str):
     try:
+        import requests
         import tensorflow_datasets as tfds
     except ImportError as error:
         raise InputError("tfds: needs TensorFlow Datasets; pip install bert-keras[tfds]") from error
+    retries = logging.getLogger("urllib3.connectionpool")
+    level = retries.level
     try:
         builder = tfds.builder(name)
+        retries.setLevel(logging.ERROR)  # TFDS tries each file ten times: minutes of warnings
         builder.download_and_prepare()
+    except requests.RequestException as error:
+        host = urlsplit(error.request.url).hostname if error.request else "its server"
+        status = "" if error.response is None else f" (it answered {error.response.status_code})"
+        raise InputError(
+            f"tfds:{name} is not in TFDS' folder ({builder.data_dir}) and could not be downloaded "
+            f"from {host}{status}; run it once where there is a network and copy that folder, or "
+            "name the task's files instead"
+        ) from error
     except (tfds.core.registered.DatasetNotFoundError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"tfds:{name} cannot be read: {reason}") from error
+    finally:
+        retries.setLevel(level)
     return builder
 
 
