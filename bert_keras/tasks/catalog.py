@@ -7,6 +7,7 @@ from bert_keras.convert.card import ModelCard, numbered_labels
 from bert_keras.errors import InputError
 from bert_keras.tasks.classification import OWN_TABLE_TASKS
 from bert_keras.tasks.glue.task import GLUE_TASKS
+from bert_keras.tasks.label_kinds import listed
 from bert_keras.tasks.ner.task import NER_TASK
 from bert_keras.tasks.ner_features import NER_FEATURES_TASK
 from bert_keras.tasks.squad.task import SQUAD_TASKS
@@ -56,8 +57,7 @@ def task_of(card: ModelCard, *, name: str, source: str | os.PathLike) -> Task:
     if task.labels and not (numbered and len(card.labels) == len(task.labels)):
         if set(card.labels) != set(task.labels):
             raise InputError(
-                f"{source} has the labels {', '.join(card.labels)}; {name} has "
-                f"{', '.join(task.labels)}"
+                f"{source} has the labels {listed(card.labels)}; {name} has {listed(task.labels)}"
             )
         return dataclasses.replace(task, labels=card.labels)
     return task if task.labels else dataclasses.replace(task, labels=card.labels)

@@ -13,7 +13,7 @@ from bert_keras.storage import text_lines, whole_file
 from bert_keras.tasks.label_kinds import LABEL_KINDS, Label, LabelKind, LabelPrediction
 from bert_keras.tasks.label_scores import SCORES, majority_accuracy
 from bert_keras.tasks.table import table_rows
-from bert_keras.tasks.task import Encoded, Outputs, Task, data_files
+from bert_keras.tasks.task import Encoded, Outputs, Task, data_files, nothing_to_score
 from bert_keras.tasks.texts import EncodedTexts, num_pieces, windows_of
 from bert_keras.tasks.tfds import is_tfds, tfds_splits
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -51,7 +51,9 @@ class ClassificationTask(Task):
             raise InputError(f"{len(self.text_columns)} text columns came; expected one or two")
         for name, known in (("kind", tuple(LABEL_KINDS)), ("long_texts", LONG_TEXTS)):
             if getattr(self, name) not in known:
-                raise InputError(f"{name} is {getattr(self, name)!r}; expected one of {known}")
+                raise InputError(
+                    f"{name} is {getattr(self, name)!r}; expected one of {', '.join(known)}"
+                )
         for name, least in (("max_length", 2 + len(self.text_columns)), ("stride", 1)):
             if getattr(self, name) < least:
                 raise InputError(f"{name} is {getattr(self, name)}; expected at least {least}")
@@ -84,29 +86,36 @@ class ClassificationTask(Task):
         return data_files(data, names={s: [f"{s}{ending}" for ending in endings] for s in splits})
 
     def read(self, path: str | os.PathLike, *, split: str = "train") -> list[TextExample]:
-        """Labels are read in "train" and "dev" alone, and must be those of `labels` where these are
-        settled. Raises InputError for any other and for a row without text."""
+        """Labels are read where the file has them; in "train" and "dev" each row must have one, of
+        `labels` where these are settled. Raises InputError for any other and for a row without
+        text."""
         columns = self.text_columns
-        if has_labels(split):
+        if needs_labels(split):
             columns = (*columns, self.label_column)
-        rows = table_rows(path, columns=columns)
+        lists = (self.label_column,) if self.kind == "many" else ()
+        rows = table_rows(path, columns=columns, lists=lists)
         return [
             self.example(
                 [values[column] for column in self.text_columns],
-                values[self.label_column] if has_labels(split) else None,
+                values.get(self.label_column),
                 place=place,
+                split=split,
             )
             for place, values in rows
         ]
 
-    def example(self, texts: Iterable[str], label: str | None, *, place: str) -> TextExample:
+    def example(
+        self, texts: Iterable[str], label: str | None, *, place: str, split: str
+    ) -> TextExample:
         texts = tuple(texts)
         if not any(text.strip() for text in texts):
             raise InputError(f"{place} has no text in {', '.join(self.text_columns)}")
-        if label is None:
+        must_be_known = needs_labels(split)
+        is_blank = label is not None and self.kind != "many" and not label.strip()
+        if label is None or (is_blank and not must_be_known):
             return TextExample(texts, None, place)
         label = self.label_kind.read(label, place=place)
-        if self.labels:
+        if self.labels and must_be_known:
             self.label_kind.check(label, self.labels, place=place)
         return TextExample(texts, label, place)
 
@@ -114,7 +123,8 @@ class ClassificationTask(Task):
         if self.labels:
             return self
         labels = [example.label for example in examples]
-        classes = self.label_kind.classes(labels, column=self.label_column)
+        file = examples[0].place.rpartition(", ")[0]
+        classes = self.label_kind.classes(labels, file=file, column=self.label_column)
         return dataclasses.replace(self, labels=classes)
 
     def encode(self, examples: Sequence[TextExample], tokenizer: WordPieceTokenizer) -> Encoded:
@@ -160,6 +170,10 @@ class ClassificationTask(Task):
     def score(
         self, examples: Sequence[TextExample], predictions: Sequence[LabelPrediction]
     ) -> dict[str, float]:
+        for example in examples:
+            if example.label is None:
+                raise nothing_to_score(example.place)
+            self.label_kind.check(example.label, self.labels, place=example.place)
         gold = [example.label for example in examples]
         predicted = [prediction.label for prediction in predictions]
         return {name: SCORES[name](gold, predicted) for name in self.scores}
@@ -212,7 +226,7 @@ class ClassificationTask(Task):
         return LabelPrediction(self.label_kind.read(text, place=place))
 
 
-def has_labels(split: str) -> bool:
+def needs_labels(split: str) -> bool:
     return split.startswith(("train", "dev"))
 
 

@@ -12,6 +12,8 @@ from bert_keras.errors import InputError
 
 Label = str | tuple[str, ...] | float
 
+MOST_LISTED = 20  # labels in a message
+
 
 class LabelPrediction(NamedTuple):
     """`probabilities`, float32 [num_labels], are () for a number and where a file does not say."""
@@ -28,15 +30,16 @@ class LabelKind(abc.ABC):
     scores: tuple[str, ...]
 
     @abc.abstractmethod
-    def read(self, text: str, *, place: str) -> Label: ...
+    def read(self, text: str, *, place: str) -> Label:
+        """Without the white space around it."""
 
     @abc.abstractmethod
     def written(self, label: Label) -> str:
         """As `read` reads it."""
 
     @abc.abstractmethod
-    def classes(self, labels: Sequence[Label], *, column: str) -> tuple[str, ...]:
-        """What the logits stand for, settled by these labels."""
+    def classes(self, labels: Sequence[Label], *, file: str, column: str) -> tuple[str, ...]:
+        """What the logits stand for, settled by these labels, which stand in `file`."""
 
     @abc.abstractmethod
     def check(self, label: Label, classes: Sequence[str], *, place: str) -> None:
@@ -44,7 +47,7 @@ class LabelKind(abc.ABC):
 
     @abc.abstractmethod
     def targets(self, labels: Sequence[Label | None], classes: Sequence[str]) -> np.ndarray:
-        """For the loss; zeros where there is no label."""
+        """For the loss; zeros where there is no label, or one unknown."""
 
     @abc.abstractmethod
     def compile_arguments(self) -> dict: ...
@@ -57,26 +60,30 @@ class OneLabel(LabelKind):
     scores = ("accuracy", "macro_f1")
 
     def read(self, text, *, place):
-        if not text:
+        label = text.strip()
+        if not label:
             raise InputError(f"{place} has an empty label; expected one of the classes")
-        return text
+        return _writable(label, place)
 
     def written(self, label):
         return label
 
-    def classes(self, labels, *, column):
+    def classes(self, labels, *, file, column):
         classes = tuple(sorted(set(labels)))
         if len(classes) < 2:
-            raise InputError(f"column {column!r} holds one label only, {classes[0]!r}")
-        return _writable(classes)
+            raise InputError(
+                f"{file} holds one label only in the column {column!r}, {classes[0]!r}; expected "
+                "at least two"
+            )
+        return classes
 
     def check(self, label, classes, *, place):
         if label not in classes:
-            raise InputError(f"{place} has the label {label!r}; known: {', '.join(classes)}")
+            raise _unknown(label, classes, place)
 
     def targets(self, labels, classes):
         ids = {label: index for index, label in enumerate(classes)}
-        return np.array([0 if label is None else ids[label] for label in labels], np.int32)
+        return np.array([ids.get(label, 0) for label in labels], np.int32)
 
     def compile_arguments(self):
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -97,21 +104,23 @@ class ManyLabels(LabelKind):
         labels = tuple(label.strip() for label in text.split(",")) if text.strip() else ()
         if "" in labels or len(set(labels)) < len(labels):
             raise InputError(f"{place} has the labels {text!r}; expected each once, none empty")
-        return labels
+        return tuple(_writable(label, place) for label in labels)
 
     def written(self, label):
         return ",".join(label)
 
-    def classes(self, labels, *, column):
+    def classes(self, labels, *, file, column):
         classes = tuple(sorted({label for several in labels for label in several}))
         if not classes:
-            raise InputError(f"column {column!r} holds no label")
-        return _writable(classes)
+            raise InputError(
+                f"{file} holds no label in the column {column!r}; expected at least one"
+            )
+        return classes
 
     def check(self, label, classes, *, place):
         for each in label:
             if each not in classes:
-                raise InputError(f"{place} has the label {each!r}; known: {', '.join(classes)}")
+                raise _unknown(each, classes, place)
 
     def targets(self, labels, classes):
         rows = [[float(each in (label or ())) for each in classes] for label in labels]
@@ -145,7 +154,7 @@ class Number(LabelKind):
     def written(self, label):
         return repr(label)
 
-    def classes(self, labels, *, column):
+    def classes(self, labels, *, file, column):
         return (column,)
 
     def check(self, label, classes, *, place):
@@ -168,8 +177,22 @@ LABEL_KINDS: dict[str, LabelKind] = {
 }
 
 
-def _writable(classes: tuple[str, ...]) -> tuple[str, ...]:
-    for label in classes:
-        if label != " ".join(label.split("\t")) or len(label.splitlines()) != 1:
-            raise InputError(f"the label {label!r} holds a tab or line end; give it another name")
-    return classes
+def listed(labels: Sequence[str]) -> str:
+    """For a message: the first of them, and how many more there are."""
+    more = len(labels) - MOST_LISTED
+    return ", ".join(labels[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _unknown(label: str, classes: Sequence[str], place: str) -> InputError:
+    return InputError(
+        f"{place} has the label {label!r}; known: {listed(classes)}; add rows of it to the "
+        "training file, or leave these out"
+    )
+
+
+def _writable(label: str, place: str) -> str:
+    if "\t" in label or len(label.splitlines()) > 1:
+        raise InputError(
+            f"{place} has the label {label!r}, which holds a tab or line end; give it another name"
+        )
+    return label

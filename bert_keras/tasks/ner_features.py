@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import keras
 
-from bert_keras.convert.feature_layers import check_layers
+from bert_keras.config import BertConfig
+from bert_keras.convert.feature_layers import check_layers, feature_layers
 from bert_keras.errors import InputError
 from bert_keras.models.feature_tagger import BertFeatureTagger
 from bert_keras.tasks.feature_cache import stored_features
@@ -35,6 +36,12 @@ class NerFeaturesTask(NerTask):
         check_layers(self.layers)
         if self.lstm_units < 1:
             raise InputError(f"lstm_units is {self.lstm_units}; expected at least 1")
+
+    def check_encoder(self, config: BertConfig) -> None:
+        try:
+            feature_layers(self.layers, num_layers=config.num_layers)
+        except InputError as error:
+            raise InputError(f"{error}; take layers=last or layers=weighted-sum-all") from error
 
     def encode(self, examples: Sequence[Sentence], tokenizer: WordPieceTokenizer) -> PlacedWords:
         return PlacedWords(**vars(super().encode(examples, tokenizer)))

@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import keras
@@ -12,7 +12,7 @@ import numpy as np
 from bert_keras.errors import InputError
 from bert_keras.storage import whole_file
 from bert_keras.tasks.table import table_rows
-from bert_keras.tasks.task import Encoded, Outputs, Task, data_files
+from bert_keras.tasks.task import Encoded, Outputs, Task, data_files, nothing_to_score
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -25,12 +25,13 @@ SPECIAL_PIECES = 3  # [CLS] and two [SEP]
 @dataclass(frozen=True, slots=True)
 class Situation:
     """`start` begins the sentence that each of the endings ends; it may be empty. `label` is the
-    number of the right ending, None where it is not told."""
+    number of the right ending, None where it is not told. `place` is where it was read."""
 
     context: str
     start: str
     endings: tuple[str, ...]
     label: int | None
+    place: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,7 @@ class SwagTask(Task):
                     row["sent2"],
                     tuple(row[column] for column in ENDINGS),
                     _label(row.get("label", ""), place) if labelled or row.get("label") else None,
+                    place,
                 )
             )
         return situations
@@ -158,6 +160,9 @@ class SwagTask(Task):
     def score(
         self, examples: Sequence[Situation], predictions: Sequence[ChosenEnding]
     ) -> dict[str, float]:
+        for each in examples:
+            if each.label is None:
+                raise nothing_to_score(each.place)
         pairs = zip(examples, predictions, strict=True)
         return {"accuracy": float(np.mean([each.label == chosen.ending for each, chosen in pairs]))}
 

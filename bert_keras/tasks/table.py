@@ -3,7 +3,7 @@
 import csv
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bert_keras.errors import InputError
@@ -19,12 +19,14 @@ def table_rows(
     columns: Sequence[str],
     headerless: Sequence[str] = (),
     broken: list[str] | None = None,
+    lists: Sequence[str] = (),
 ) -> Iterator[Row]:
     """The rows of a table, each with at least the named `columns`, as ("FILE, line N", values).
 
     `.tsv`: tab-separated with a header line and no quoting, as GLUE's files. `.csv`: commas, with a
     header line and double quotes. `.jsonl`: one object a line; numbers and booleans become text,
-    lists of texts are joined by commas, null is no column. A place `tfds:NAME:SPLIT`: see
+    null is no column, and of `columns` only those in `lists` may be lists, whose texts are joined
+    by commas. A place `tfds:NAME:SPLIT`: see
     bert_keras.tasks.tfds.
 
     `headerless` names the columns of files whose first line is a row, not a header: one that does
@@ -33,7 +35,7 @@ def table_rows(
     line, for a missing column and bad CSV or JSON.
     """
     if is_tfds(path):
-        rows = _of_builder(os.fspath(path))
+        rows = _as_text(_of_builder(os.fspath(path)), columns, lists)
     else:
         path = Path(path)
         readers = {".tsv": _tsv_lines, ".csv": _csv_lines, ".jsonl": None}
@@ -41,7 +43,7 @@ def table_rows(
             known = ", ".join(readers)
             raise InputError(f"{path} ends in {path.suffix!r}; expected one of {known}")
         rows = (
-            _json_rows(path)
+            _as_text(_json_rows(path), columns, lists)
             if path.suffix == ".jsonl"
             else _rows(path, readers[path.suffix](path), columns, headerless, broken)
         )
@@ -49,7 +51,8 @@ def table_rows(
     for place, values in rows:
         for column in columns:
             if values.get(column) is None:
-                raise InputError(f"{place} has no column {column!r}; it has {', '.join(values)}")
+                names = ", ".join(map(repr, values))
+                raise InputError(f"{place} has no column {column!r}; it has {names}")
         empty = False
         yield place, values
     if empty:
@@ -68,11 +71,16 @@ def _tsv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader((f"{line}\n" for line in text_lines(path)), strict=True)
+    begin = 1
     try:
         for fields in reader:
             yield reader.line_num, fields
+            begin = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num} is not CSV: {error}") from error
+        raise InputError(
+            f"{path}, line {reader.line_num} is not CSV: {error}; its row begins on line {begin}, "
+            "maybe with a quote that is not closed"
+        ) from error
 
 
 def _rows(path: Path, lines, columns, headerless, broken) -> Iterator[Row]:
@@ -100,33 +108,48 @@ def _rows(path: Path, lines, columns, headerless, broken) -> Iterator[Row]:
         raise InputError(f"{path} is empty; expected a header line with the names of the columns")
 
 
-def _json_rows(path: Path) -> Iterator[Row]:
+def _json_rows(path: Path) -> Iterator[tuple[str, dict]]:
     for number, line in enumerate(text_lines(path), start=1):
+        if not line.strip():
+            continue
         try:
             row = json.loads(line)
         except ValueError as error:
             raise InputError(f"{path}, line {number} is not JSON: {error}") from error
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {number} is not a JSON object with named columns")
-        place = f"{path}, line {number}"
-        yield (
-            place,
-            {name: _text(value, place) for name, value in row.items() if value is not None},
-        )
+        yield f"{path}, line {number}", row
 
 
-def _of_builder(path: str) -> Iterator[Row]:
+def _of_builder(path: str) -> Iterator[tuple[str, dict]]:
     for number, row in enumerate(tfds_rows(path), start=1):
-        place = f"{path}, row {number}"
+        yield f"{path}, row {number}", row
+
+
+def _as_text(rows: Iterable[tuple[str, dict]], columns, lists) -> Iterator[Row]:
+    for place, row in rows:
+        for name in columns:
+            if isinstance(row.get(name), dict if name in lists else (dict, list)):
+                what = "an object" if isinstance(row[name], dict) else "a list"
+                raise InputError(f"{place} has {what} in the column {name!r}; expected a text")
         yield (
             place,
-            {name: _text(value, place) for name, value in row.items() if value is not None},
+            {
+                name: _joined(value, place)
+                if name in lists and isinstance(value, list)
+                else _text(value)
+                for name, value in row.items()
+                if value is not None
+            },
         )
 
 
-def _text(value: object, place: str) -> str:
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        if odd := [each for each in value if "," in each]:
-            raise InputError(f"{place} has {odd[0]!r} in a list; expected texts without a comma")
-        return ",".join(value)
+def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _joined(values: list, place: str) -> str:
+    for each in values:
+        if not isinstance(each, (str, int, float)) or "," in _text(each):
+            raise InputError(f"{place} has {each!r} in a list; expected texts without a comma")
+    return ",".join(map(_text, values))

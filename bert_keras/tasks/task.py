@@ -11,6 +11,7 @@ from typing import ClassVar
 import keras
 import numpy as np
 
+from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
 
@@ -67,8 +68,8 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def read(self, path: str | os.PathLike, *, split: str = "train") -> Sequence:
-        """The examples of a file. Those of "train" and "dev" must be labelled, in other splits
-        labels may be absent. Raises InputError with file and line."""
+        """The examples of a file, with the labels that it has. Those of "train" and "dev" must be
+        labelled, in other splits labels may be absent. Raises InputError with file and line."""
 
     @abc.abstractmethod
     def encode(self, examples: Sequence, tokenizer: WordPieceTokenizer) -> Encoded:
@@ -85,7 +86,8 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def score(self, examples: Sequence, predictions: Sequence) -> dict[str, float]:
-        """By name, in the units of the official scorer."""
+        """By name, in the units of the official scorer. Raises InputError where an example has no
+        label."""
 
     @abc.abstractmethod
     def write_predictions(
@@ -101,6 +103,9 @@ class Task(abc.ABC):
     def with_labels_of(self, examples: Sequence) -> "Task":
         """The task as the training examples settle it; itself where it is settled already."""
         return self
+
+    def check_encoder(self, config: BertConfig) -> None:  # noqa: B027
+        """Raises InputError for an encoder that the task's settings do not go with."""
 
     def baseline(self, train: Sequence, dev: Sequence) -> dict[str, float]:
         """Scores on `dev` of an answer that reads no text, named "majority_..." and the like."""
@@ -126,6 +131,11 @@ class Task(abc.ABC):
             for name, value in fields.items()
             if name != "labels"
         }
+
+
+def nothing_to_score(place: str) -> InputError:
+    """Of examples at `place` that are asked for a score and have no labels."""
+    return InputError(f"{place} has no labels, so there is nothing to score; use predict")
 
 
 def data_files(data: str | os.PathLike, *, names: dict[str, Sequence[str]]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier
 from bert_keras.tasks.batches import Predictor, ordered_batches, training_batches
 from bert_keras.tasks.classification import OWN_TABLE_TASKS
+from bert_keras.tasks.label_kinds import LabelPrediction
 from bert_keras.tasks.label_scores import majority_accuracy
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
@@ -71,19 +72,47 @@ def test_labels_are_settled_by_the_training_rows(rows, tmp_path):
     settled = task().with_labels_of(task().read(rows))
     assert settled.labels == ("neg", "pos")
     (tmp_path / "dev.csv").write_text("label,text\nneutral,fine\n")
-    with pytest.raises(InputError, match=r"dev.csv, line 2 has the label 'neutral'; known: neg"):
+    with pytest.raises(InputError, match=r"dev.csv, line 2 has the label 'neutral'; known: "):
         settled.read(tmp_path / "dev.csv", split="dev")
-    assert settled.read(tmp_path / "dev.csv", split="test")[0].label is None
+    unknown = settled.read(tmp_path / "dev.csv", split="test")
+    settled.encode(unknown, WordPieceTokenizer(VOCABULARY))
+    with pytest.raises(InputError, match=r"dev.csv, line 2 has the label 'neutral'; known: neg"):
+        settled.score(unknown, [LabelPrediction("neg")])
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "expected"),
+    [("classification", "pos ", "pos"), ("multi-label", "b, a", ("b", "a")),
+     ("regression", " 2.5", 2.5), ("classification", "", None), ("regression", "", None)],
+)  # fmt: skip
+def test_labels_of_a_test_file_are_read_where_it_has_them(tmp_path, name, label, expected):
+    (tmp_path / "rows.tsv").write_text(f"text\tlabel\na\t{label}\n")
+    (example,) = task(name).read(tmp_path / "rows.tsv", split="test")
+    assert example.label == expected
+
+
+@pytest.mark.parametrize("name", OWN_TABLE_TASKS)
+def test_without_labels_there_is_nothing_to_score(tmp_path, name):
+    (tmp_path / "rows.tsv").write_text("text\na\n")
+    examples = task(name).read(tmp_path / "rows.tsv", split="test")
+    with pytest.raises(InputError, match=r"rows.tsv, line 2 has no labels, so .*; use predict"):
+        task(name, labels=("x", "y")).score(examples, [LabelPrediction("x")])
+    with pytest.raises(InputError, match="line 2 has no column 'label'"):
+        task(name).read(tmp_path / "rows.tsv", split="dev")
 
 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("classification", "text\tlabel\na\tx\nb\tx\n", "column 'label' holds one label only, 'x'"),
+        (
+            "classification",
+            "text\tlabel\na\tx\nb\tx\n",
+            "rows.tsv holds one label only in ",
+        ),
         ("classification", "text\tlabel\na\t\n", "rows.tsv, line 2 has an empty label"),
         ("classification", "text\tlabel\n \tx\n", "rows.tsv, line 2 has no text in text"),
-        ("classification", "words\tlabel\na\tx\n", "no column 'text'; it has words, label"),
-        ("multi-label", "text\tlabel\na\t\n", "column 'label' holds no label"),
+        ("classification", "words\tlabel\na\tx\n", "no column 'text'; it has 'words', 'label'"),
+        ("multi-label", "text\tlabel\na\t\n", "rows.tsv holds no label in the column 'label'; "),
         (
             "multi-label",
             "text\tlabel\na\tx,,y\n",
@@ -106,9 +135,9 @@ def test_bad_rows_are_told_with_their_line(tmp_path, name, text, said):
         ({"text_columns": ()}, "0 text columns came; expected one or two"),
         (
             {"long_texts": "cut"},
-            r"long_texts is 'cut'; expected one of \('error', 'truncate'",
+            r"long_texts is 'cut'; expected one of error, truncate, mean",
         ),
-        ({"kind": "two"}, r"kind is 'two'; expected one of \('one', 'many', 'number'\)"),
+        ({"kind": "two"}, "kind is 'two'; expected one of one, many, number"),
         ({"max_length": 2}, "max_length is 2; expected at least 3"),
         ({"stride": 0}, "stride is 0; expected at least 1"),
     ],

@@ -200,7 +200,7 @@ def test_the_size_is_told_and_a_disk_too_small_is_an_error_before_anything_is_co
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert error.value.errno in (errno.EFBIG, errno.ENOSPC)
     words = sum(len(sentence.words) for sentence in SENTENCES)
-    assert f"{words} words x 4 layers x 8 numbers: 0.0 MB in " in capsys.readouterr().err
+    assert f"{words} words x 4 layers x 8 numbers: {words * 128} bytes in " in capsys.readouterr().err
     assert passes == []
     assert len(TASK.prepared(encoded, new(), folder=tmp_path).vectors) == 4
 
@@ -226,3 +226,11 @@ def test_a_saved_model_is_rebuilt_from_the_settings_of_its_task(tmp_path):
     again = load_model(tmp_path / "model")
     inputs, *_ = TASK.encode(TWO, TOKENIZER).batch(np.arange(2))
     np.testing.assert_array_equal(again(inputs), model(inputs))
+
+
+def test_an_encoder_with_too_few_layers_is_refused():
+    TASK.check_encoder(CONFIG)
+    two = dataclasses.replace(CONFIG, num_layers=2)
+    with pytest.raises(InputError, match="the encoder has 2 layers; take layers=last or layers=w"):
+        TASK.check_encoder(two)
+    dataclasses.replace(TASK, layers="weighted-sum-all").check_encoder(two)

@@ -37,8 +37,10 @@ def test_test_files_need_no_label(tmp_path):
     unlabelled = [row.rpartition(",")[0] for row in ROWS]
     path = write(tmp_path / "test.csv", HEADER, unlabelled)
     assert [each.label for each in SWAG_TASK.read(path, split="test")] == [None, None]
-    with pytest.raises(InputError, match=r"test.csv, line 2 has no column 'label'; it has , video"):
+    with pytest.raises(InputError, match=r"test.csv, line 2 has no column 'label'; it has '', 'v"):
         SWAG_TASK.read(path, split="dev")
+    with pytest.raises(InputError, match=r"test.csv, line 2 has no labels, so there is nothing to"):
+        SWAG_TASK.score(SWAG_TASK.read(path, split="test"), [ChosenEnding(0)] * 2)
     labelled = SWAG_TASK.read(write(tmp_path / "val.csv"), split="test")
     assert [each.label for each in labelled] == [1, 3]
 
@@ -118,7 +120,7 @@ def test_a_model_learns_from_the_batches_and_answers_each_row(tmp_path):
 @pytest.mark.parametrize(
     ("header", "rows", "said"),
     [
-        ("sent1,ending0", ["a,b"], r"line 2 has no column 'sent2'; it has sent1, ending0"),
+        ("sent1,ending0", ["a,b"], r"line 2 has no column 'sent2'; it has 'sent1', 'ending0'"),
         (f"{HEADER},label", [ROWS[0], ROWS[1][:-1] + "4"], r"line 3 has the label '4'; expected the"
          r" number of an ending, 0 to 3"),
         (f"{HEADER},label", [ROWS[0][:-1]], r"line 2 has the label ''"),
@@ -140,7 +142,7 @@ def test_faults_are_named_with_file_and_line(tmp_path, header, rows, said):
         (",pred\n0,1\n", "has 1 predictions for 2 examples"),
         (",pred\n0,1\n2,1\n", "line 3 is numbered '2'; expected 1"),
         (",pred\n0,1\n1,5\n", "line 3 has the label '5'"),
-        ("label\n1\n", "line 2 has no column 'pred'; it has label"),
+        ("label\n1\n", "line 2 has no column 'pred'; it has 'label'"),
     ],
 )
 def test_predictions_of_other_rows_are_refused(tmp_path, text, said):

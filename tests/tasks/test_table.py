@@ -23,7 +23,7 @@ def test_csv_with_quotes_and_line_ends_inside(tmp_path):
 
 
 def test_json_lines(tmp_path):
-    path = write(tmp_path / "a.jsonl", '{"t": "café", "n": 1}\n{"t": "b", "n": true}\n')
+    path = write(tmp_path / "a.jsonl", '{"t": "café", "n": 1, "x": {}}\n\n{"t": "b", "n": true}\n')
     assert read_table(path, columns=("t", "n")) == {"t": ["café", "b"], "n": ["1", "true"]}
 
 
@@ -34,10 +34,21 @@ def test_json_lines(tmp_path):
         ("a.tsv", "", "a.tsv is empty; expected a header line"),
         ("a.tsv", "t\tl\n", "a.tsv has no rows"),
         ("a.tsv", "t\tl\na\tb\nc\n", "a.tsv, line 3 has 1 columns; expected 2, t, l"),
-        ("a.tsv", "x\tl\na\tb\n", "a.tsv, line 2 has no column 't'; it has x, l"),
+        ("a.tsv", "x\tl\na\tb\n", "a.tsv, line 2 has no column 't'; it has 'x', 'l'"),
         ("a.csv", 't,l\n"a,b\n', "a.csv, line 2 is not CSV"),
+        (
+            "a.csv",
+            't,l\na,b\n"c,d\ne,f\n',
+            "line 4 is not CSV: .*; its row begins on line 3",
+        ),
         ("a.jsonl", '{"t": "a"}\n{"t": \n', "a.jsonl, line 2 is not JSON"),
         ("a.jsonl", "[1]\n", "a.jsonl, line 1 is not a JSON object"),
+        (
+            "a.jsonl",
+            '\n{"t": {"x": 1}}\n',
+            "line 2 has an object in the column 't'; expected",
+        ),
+        ("a.jsonl", '{"t": ["x"]}\n', "line 1 has a list in the column 't'; expected a text"),
         ("a.jsonl", '{"t": null}\n', "a.jsonl, line 1 has no column 't'"),
     ],
 )

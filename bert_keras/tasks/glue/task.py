@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.tasks.classification import ClassificationTask, TextExample, has_labels
+from bert_keras.tasks.classification import ClassificationTask, TextExample, needs_labels
 from bert_keras.tasks.glue.rows import DIAGNOSTIC_BUILDER, DIAGNOSTIC_FILES, ROWS, GlueRow
 from bert_keras.tasks.label_kinds import LabelPrediction
 from bert_keras.tasks.table import table_rows
 from bert_keras.tasks.task import data_files
 from bert_keras.tasks.tfds import PREFIX, is_tfds
 
+UNTOLD = ("-1", "-1.0")  # labels of test sets in builders, and in tables made of them
 LEAST_SIMILAR, MOST_SIMILAR = 0.0, 5.0  # STS-B
 
 
@@ -30,7 +31,8 @@ class GlueTask(ClassificationTask):
         super().__post_init__()
         for field, fixed in _fixed(self.row).items():
             if getattr(self, field) != fixed:
-                raise InputError(f"{self.name} has its own {field}, {fixed!r}; leave it as it is")
+                told = fixed if isinstance(fixed, str) else ", ".join(fixed)
+                raise InputError(f"{self.name} has its own {field}, {told}; leave it as it is")
 
     @property
     def row(self) -> GlueRow:
@@ -64,7 +66,7 @@ class GlueTask(ClassificationTask):
         left out and told on stderr."""
         columns = {name: name if is_tfds(path) else file for name, file in self.row.texts.items()}
         label = self.label_column_of(path)
-        labelled, broken = has_labels(split), []
+        labelled, broken = needs_labels(split), []
         rows = table_rows(
             path,
             columns=(*columns.values(), *([label] if labelled else [])),
@@ -74,11 +76,14 @@ class GlueTask(ClassificationTask):
         if is_tfds(path):
             rows = sorted(rows, key=lambda row: int(row[1]["idx"]))  # builders shuffle
         words = dict(zip(self.row.builder_labels or self.row.labels, self.row.labels, strict=True))
+        if not labelled:
+            words |= dict.fromkeys(UNTOLD)
         examples = [
             self.example(
                 [values[column] for column in columns.values()],
-                words.get(values[label], values[label]) if labelled else None,
+                words.get(values.get(label), values.get(label)),
                 place=place,
+                split=split,
             )
             for place, values in rows
         ]

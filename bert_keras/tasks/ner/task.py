@@ -19,7 +19,7 @@ from bert_keras.tasks.ner.reading import OUTSIDE, Sentence, read_conll, read_tfd
 from bert_keras.tasks.ner.scoring import entity_scores
 from bert_keras.tasks.ner.tag_file import read_tags, write_tags
 from bert_keras.tasks.ner.windows import document_reach, own_reach, rows_around
-from bert_keras.tasks.task import Outputs, Task, data_files
+from bert_keras.tasks.task import Outputs, Task, data_files, nothing_to_score
 from bert_keras.tasks.tfds import is_tfds, tfds_splits
 from bert_keras.text.tokenizer import WordPieceTokenizer
 
@@ -89,7 +89,7 @@ class NerTask(Task):
 
     def encode(self, examples: Sequence[Sentence], tokenizer: WordPieceTokenizer) -> TaggedWords:
         """Tags that are no label (absent from training) have no part in the loss; they are told on
-        stderr, and count as missed in the score."""
+        stderr, and a score counts them as missed."""
         pieces = word_pieces(examples, tokenizer)
         reach = own_reach(pieces)
         if self.context == "document":
@@ -101,8 +101,8 @@ class NerTask(Task):
         if unknown := Counter(tag for tag in tags if tag is not None and tag not in numbers):
             told = ", ".join(f"{tag} ({count})" for tag, count in sorted(unknown.items()))
             print(
-                f"{unknown.total()} words have tags that the training file lacks, and count as "
-                f"missed: {told}",
+                f"{unknown.total()} words have tags that the training file lacks, which a score "
+                f"counts as missed: {told}",
                 file=sys.stderr,
             )
         return TaggedWords(pieces.ids, rows, pieces.word_bounds, label_ids, tokenizer.vocabulary)
@@ -131,7 +131,7 @@ class NerTask(Task):
         self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
     ) -> dict[str, float]:
         if examples[0].tags is None:
-            raise InputError("these sentences have no tags to score against; give a labelled file")
+            raise nothing_to_score("the file of these sentences")
         return entity_scores([sentence.tags for sentence in examples], predictions)
 
     def write_predictions(

@@ -1,6 +1,7 @@
 """SQuAD 1.1 and 2.0 as tasks: a question and a context in, the span that answers it out."""
 
 import dataclasses
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from bert_keras.tasks.squad.reading import (
 )
 from bert_keras.tasks.squad.scoring import scores_of_answers, scores_of_answers_or_none
 from bert_keras.tasks.squad.windows import NUM_SPECIALS, Windows, windows_over
-from bert_keras.tasks.task import Outputs, Task, data_files
+from bert_keras.tasks.task import Outputs, Task, data_files, nothing_to_score
 from bert_keras.tasks.tfds import is_tfds
 from bert_keras.text.tokenizer import WordPieceTokenizer
 
@@ -59,6 +60,8 @@ class SquadTask(Task):
         for name in ("stride", "max_question_length", "max_answer_length", "num_best"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; expected at least 1")
+        if not math.isfinite(self.null_threshold):
+            raise InputError(f"null_threshold is {self.null_threshold}; expected such as 0.0")
         least = self.max_question_length + NUM_SPECIALS + 1
         if self.max_length < least:
             raise InputError(
@@ -133,7 +136,8 @@ class SquadTask(Task):
     def tuned(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> "SquadTask":
         """With the `null_threshold` of the best F1 of these predictions, which this task made.
 
-        They are taken as answers throughout, or thresholds above today's could not be tried.
+        They are taken as answers throughout, or thresholds above today's could not be tried. Where
+        no answer at all is best, it lies below all null odds; the official script would say 0.0.
         """
         if not self.allows_no_answer:
             return self
@@ -142,11 +146,17 @@ class SquadTask(Task):
             for each in predictions
         ]
         scores = scores_of_answers_or_none(examples, answers)
-        return dataclasses.replace(self, null_threshold=scores["best_f1_thresh"])
+        threshold = scores["best_f1_thresh"]
+        if scores["best_f1"] == 100.0 * scores.get("NoAns_total", 0) / scores["total"]:
+            threshold = min(each.null_odds for each in predictions) - 1.0
+        return dataclasses.replace(self, null_threshold=threshold)
 
     def score(
         self, examples: Sequence[Question], predictions: Sequence[Prediction | None]
     ) -> dict[str, float]:
+        for each in examples:
+            if not each.answers and not each.is_impossible:
+                raise nothing_to_score(each.place)
         if self.allows_no_answer:
             return scores_of_answers_or_none(examples, predictions)
         return scores_of_answers(examples, predictions)

@@ -62,7 +62,7 @@ def test_rows_with_a_line_end_inside_are_left_out_and_told(glue_folder, capsys):
     ("name", "text", "said"),
     [
         ("sst2", "sentence\tlabel\nx\t2\n", r"a.tsv, line 2 has the label '2'; known: 0, 1"),
-        ("sst2", "text\tlabel\nx\t1\n", r"line 2 has no column 'sentence'; it has text, label"),
+        ("sst2", "text\tlabel\nx\t1\n", r"line 2 has no column 'sentence'; it has 'text', 'label'"),
         ("sst2", "sentence\tlabel\n\t1\n", r"a.tsv, line 2 has no text in sentence"),
         ("sst2", "", r"a.tsv is empty; expected a header"),
         ("cola", "gj04\t1\tHe.\n", r"a.tsv, line 1 has 3 columns; expected 4, source, label, m"),
@@ -78,6 +78,37 @@ def test_bad_files_are_told_with_their_line(tmp_path, name, text, said):
         GLUE_TASKS[name].read(tmp_path / "a.tsv")
 
 
+@pytest.mark.parametrize("name", GLUE_TASKS)
+def test_a_test_file_has_nothing_to_score(glue_folder, name):
+    task = GLUE_TASKS[name]
+    for split in {"test", "ax"} & task.files(glue_folder).keys():
+        rows = task.read(task.files(glue_folder)[split], split=split)
+        right = [LabelPrediction(task.labels[0])] * len(rows)
+        with pytest.raises(InputError, match=r"tsv, line 2 has no labels, so there is nothing to"):
+            task.score(rows, right)
+
+
+@pytest.mark.parametrize("name", GLUE_TASKS)
+def test_labels_of_any_file_are_scored(glue_folder, name):
+    task = GLUE_TASKS[name]
+    path = task.files(glue_folder)["dev"]
+    rows = task.read(path, split="test")
+    assert rows == task.read(path, split="dev")
+    if "accuracy" in task.scores:
+        scores = task.score(rows, [LabelPrediction(row.label) for row in rows])
+        assert scores["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize(("name", "label"), [("sst2", "-1"), ("sst2", ""), ("rte", "-1")])
+def test_labels_that_are_not_told(tmp_path, name, label):
+    task = GLUE_TASKS[name]
+    lines = ["sentence\tsentence1\tsentence2\tlabel", f"a\tb\tc\t{label}"]
+    (tmp_path / "a.tsv").write_text("\n".join(lines))
+    assert task.read(tmp_path / "a.tsv", split="test")[0].label is None
+    with pytest.raises(InputError, match=r"line 2 has (the|an empty) label"):
+        task.read(tmp_path / "a.tsv", split="dev")
+
+
 def test_missing_files_are_named(tmp_path):
     (tmp_path / "CoLA").mkdir()
     (tmp_path / "CoLA" / "train.tsv").touch()
@@ -86,7 +117,7 @@ def test_missing_files_are_named(tmp_path):
 
 
 def test_what_is_official_is_not_for_others_to_set():
-    with pytest.raises(InputError, match=r"cola has its own text_columns, \('sentence',\); leave"):
+    with pytest.raises(InputError, match=r"cola has its own text_columns, sentence; leave"):
         dataclasses.replace(GLUE_TASKS["cola"], text_columns=("text",))
 
 

@@ -90,7 +90,8 @@ def test_tags_that_training_lacks_are_told_and_missed(capsys):
     sentences = [Sentence(("a", "b", "c"), ("B-x", "B-y", "I-y"), 0, 1)]
     encoded = TASK.encode(sentences, TOKENIZER)
     assert capsys.readouterr().err == (
-        "2 words have tags that the training file lacks, and count as missed: B-y (1), I-y (1)\n"
+        "2 words have tags that the training file lacks, which a score counts as missed: "
+        "B-y (1), I-y (1)\n"
     )
     assert encoded.batch(np.array([0]))[2].tolist() == [[0, 1, 0, 0, 0]]
     scores = TASK.score(sentences, [("B-x", "O", "O")])
@@ -118,7 +119,7 @@ def test_what_a_split_needs(tmp_path):
         in_documents.read(path, split="test")
     path.write_text("-DOCSTART-\n\na\nb\n")
     assert in_documents.read(path, split="test")[0].document == 1
-    with pytest.raises(InputError, match="no tags to score against"):
+    with pytest.raises(InputError, match="has no labels, so there is nothing to score; use pred"):
         TASK.score(unlabelled(SENTENCES), [("O", "O", "O"), ("O", "O")])
 
 

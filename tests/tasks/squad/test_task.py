@@ -32,6 +32,8 @@ def test_settings_are_those_of_run_squad():
     ("changes", "told"),
     [
         ({"version": "3"}, "version is '3'; expected 1.1 or 2.0"),
+        ({"null_threshold": float("nan")}, "null_threshold is nan; expected such as 0.0"),
+        ({"null_threshold": float("inf")}, "null_threshold is inf; expected such as 0.0"),
         ({"stride": 0}, "stride is 0; expected at least 1"),
         ({"max_length": 64}, "max_question_length=64 leaves room for a passage from 68 on"),
     ],
@@ -91,7 +93,10 @@ def test_which_splits_must_be_answered(squad_file):
         with pytest.raises(InputError, match="this is a task for squad2"):
             SQUAD1.read(path, split=split)
     path = squad_file(("Lyon won.", [{"id": "1", "question": "who?"}]), name="test.json")
-    assert len(SQUAD1.read(path, split="test")) == 1
+    (unanswered,) = SQUAD1.read(path, split="test")
+    for task in (SQUAD1, SQUAD2):
+        with pytest.raises(InputError, match=r"\(id 1\) has no labels, so there is nothing"):
+            task.score([unanswered], [Prediction("x", 0.0)])
     with pytest.raises(InputError, match="has no answers; expected at least one"):
         SQUAD1.read(path, split="dev")
     with pytest.raises(InputError, match="has no questions"):
@@ -108,6 +113,14 @@ def test_a_threshold_is_chosen_on_answers_throughout(ask):
     assert SQUAD2.score(questions, predictions)["f1"] == 50.0
     assert SQUAD2.tuned(questions, predictions).null_threshold == 3.0
     assert SQUAD1.tuned(questions, predictions) is SQUAD1
+
+
+def test_where_no_answer_is_best_the_threshold_reaches_it(ask):
+    questions = [ask("x y", "x", identity="1"), ask("x y", identity="2", is_impossible=True)]
+    candidates = (Candidate("y", 0.5, 1.0, 1.0), Candidate("", 0.5, 1.0, 1.0))
+    predictions = [Prediction("y", odds, candidates) for odds in (-7.0, -5.0)]
+    assert SQUAD2.score(questions, predictions)["best_f1_thresh"] == 0.0
+    assert SQUAD2.tuned(questions, predictions).null_threshold < -7.0
 
 
 def test_a_model_learns_to_answer(ask, tokenizer, tmp_path):
