@@ -28,7 +28,7 @@ def run_command(program: str, command: Callable[[], None]) -> int:
     except MemoryError:
         print(f"{program}: there is not enough memory for this; give it more", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"{program}: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print(f"{program}: {'; '.join(('interrupted', *interrupt.args))}", file=sys.stderr)
         return 130
     return 0

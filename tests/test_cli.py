@@ -1,5 +1,7 @@
 """`bert-keras` on bad input: one sentence, exit code 2, nothing half-written."""
 
+import shutil
+
 import keras
 import pytest
 
@@ -71,6 +73,8 @@ def house(tmp_path_factory):
     (place / "latin1.txt").write_bytes(b"caf\xe9\n\nthe\n")
     (place / "file").touch()
     (place / "full").mkdir()
+    for name in ("checkpoints", "model"):
+        shutil.copytree(place / "classifier", place / "run" / name)
     (place / "full" / "mine").touch()
     (place / "saved" / "NAME" / "1").mkdir(parents=True)
     return place
@@ -81,6 +85,8 @@ FINETUNE = (
     "finetune classification --from {}/pretrainer --train {}/train.tsv --dev {}/train.tsv "
     "--output {}/new --recipe demo --set max_length=12"
 )
+
+EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
 
 
 @pytest.mark.parametrize(
@@ -119,6 +125,10 @@ FINETUNE = (
         (FINETUNE + " --seeds 0", "0 seeds came"),
         (FINETUNE + " depth=3", "'depth=3' changes nothing; expected FIELD=VALUE with one of"),
         (FINETUNE + " seed=-1", "seed is -1; expected at least 0"),
+        (FINETUNE + " --learning-rates 1e-3 nan", "learning_rate is nan; expected a number above"),
+        (FINETUNE.replace("{}/pretrainer", "{}/run"), "holds no checkpoint itself; give"),
+        (EVALUATE.replace("{}/run/model", "{}/run"), "run/model"),
+        (EVALUATE + " --set max_length=17", "max_length is 17; expected 3 to 16, the encoder's"),
         (FINETUNE + " label_column=mood", "has no column 'mood'"),
         (FINETUNE.replace("max_length=12", "max_length=17"), "max_length is 17; expected 3 to 16"),
         ("export {}/pretrainer x --to {}/saved", "holds a BertPretrainer; only a BertClassifier"),
@@ -172,3 +182,14 @@ def test_a_full_disk_is_one_sentence(house, capsys, monkeypatch):
     )
     assert not (house / "crowded" / "model").exists()
     assert not any(path.name.endswith(".part") for path in house.rglob("*"))
+
+
+def test_an_interrupted_run_says_that_it_continues(house, capsys, monkeypatch):
+    def interrupt(*arguments, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bert_keras.runs.finetune.fit_resumable", interrupt)
+    command = FINETUNE.replace("/new", "/interrupted")
+    assert main(command.replace("{}", str(house)).split()) == 130
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told == "bert-keras finetune: interrupted; the same command continues"

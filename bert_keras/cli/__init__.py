@@ -15,7 +15,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> None:
         import_tensorflow()
-        arguments.run(arguments)
+        try:
+            arguments.run(arguments)
+        except KeyboardInterrupt:
+            if arguments.verb not in ("finetune", "pretrain"):
+                raise
+            raise KeyboardInterrupt("the same command continues") from None
 
     return run_command(f"{parser.prog} {arguments.verb}", run)
 

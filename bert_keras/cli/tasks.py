@@ -93,9 +93,9 @@ def add_features(verb: AddVerb) -> None:
     sub.add_argument("--texts", required=True, metavar="FILE", help="UTF-8, one text a line")
     sub.add_argument("--output", required=True, metavar="FILE", help=".npz, or .jsonl as Google's "
                      "extract_features.py writes it")  # fmt: skip
-    sub.add_argument("--layers", type=int, nargs="+", default=[-1, -2, -3, -4], metavar="N",
-                     help="0 the embeddings, 1 the first; -1 the last (default: -1 -2 -3 "
-                     "-4)")  # fmt: skip
+    sub.add_argument("--layers", type=int, nargs="+", metavar="N", help="0 the embeddings, 1 "
+                     "the first; -1 the last (default: -1 -2 -3 -4, or as many as there "
+                     "are)")  # fmt: skip
     sub.add_argument("--of", default="pieces", metavar="UNIT", help="pieces (default), words: the "
                      "first piece of each, or texts: the mean of all pieces")  # fmt: skip
 
@@ -147,10 +147,9 @@ def _finetune(arguments) -> None:
         print_scores(run(recipe, arguments.output), arguments.output)
         return
     rates = (recipe.learning_rate,) if rates is None else tuple(rates) or recipe.learning_rates
+    recipes = {rate: dataclasses.replace(recipe, learning_rate=rate) for rate in rates}
     summary = study(
-        lambda rate, seed, folder: run(
-            dataclasses.replace(recipe, learning_rate=rate, seed=seed), folder
-        ),
+        lambda rate, seed, folder: run(dataclasses.replace(recipes[rate], seed=seed), folder),
         seeds=arguments.seeds,
         learning_rates=rates,
         metric=task.metric,

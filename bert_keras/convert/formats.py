@@ -47,7 +47,8 @@ def open_checkpoint(
         )
     if path.is_file():
         raise InputError(f"{path} is a file; give the checkpoint's folder, {path.parent}")
-    for near in sorted([*path.glob("*"), *path.glob("snapshots/*")]):
+    near_ones = sorted([*path.glob("*"), *path.glob("snapshots/*")])
+    for near in [path / "model", *near_ones]:  # a run's model, before its states
         if any(_module(name).recognises(near) for name in FORMATS if near.is_dir()):
             raise InputError(f"{path} holds no checkpoint itself; give {near}")
     raise InputError(

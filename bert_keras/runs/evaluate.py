@@ -1,5 +1,6 @@
 """A fine-tuned model, or a file of predictions, and labelled examples in; scores out."""
 
+import dataclasses
 import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -43,6 +44,7 @@ def answers_of_model(
         raise InputError(f"{model} holds no vocabulary; put its vocab.txt there")
     task = task_of(loaded.card, name=name, source=model)
     (task,) = changed(task, changes=changes)
+    dataclasses.replace(loaded.card, max_length=task.max_length)  # what does not fit is refused
     examples = task.read(data, split=split)
     encoded = task.encode(examples, loaded.tokenizer)
     outputs, _ = Predictor(loaded)(encoded, batch_size=batch_size)

@@ -4,7 +4,13 @@ import os
 from pathlib import Path
 
 from bert_keras.encoder.pretrained import save_model
-from bert_keras.runs.outcome import claim_output, has_state, read_scores, write_scores
+from bert_keras.runs.outcome import (
+    claim_output,
+    has_state,
+    model_folder,
+    read_scores,
+    write_scores,
+)
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.tasks.task import Task
@@ -65,6 +71,7 @@ def finetune(
         epochs_per_checkpoint=1,
         keep_checkpoints=recipe.keep_checkpoints,
         batch_size=recipe.batch_size,
+        examples_per_epoch=len(run.rows),
         tokens_per_example=float(run.rows.lengths.mean()),
         points_per_epoch=recipe.logs_per_epoch,
         evaluations=evaluations,
@@ -76,7 +83,8 @@ def finetune(
         run.task = tuned
         predictions, _ = run.dev_predictions()
     run.task.write_predictions(output / task.prediction_file, run.dev_examples, predictions)
-    save_model(run.model, output / "model", card=run.card, vocabulary=run.checkpoint.vocabulary)
+    card, vocabulary = run.card, run.checkpoint.vocabulary
+    save_model(run.model, model_folder(output), card=card, vocabulary=vocabulary)
     return write_scores(
         output,
         {

@@ -26,7 +26,13 @@ from bert_keras.errors import InputError
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.presets import preset
 from bert_keras.progress import progress
-from bert_keras.runs.outcome import claim_output, has_state, read_scores, write_scores
+from bert_keras.runs.outcome import (
+    claim_output,
+    has_state,
+    model_folder,
+    read_scores,
+    write_scores,
+)
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.starting_point import StartingPoint, starting_point
 from bert_keras.storage import json_object
@@ -111,7 +117,7 @@ def pretrain(
             scores |= unigram_baseline(
                 files, held_out_files, vocab_size=len(vocabulary), dataset=dataset
             )
-    save_model(model, output / "model", card=card, vocabulary=vocabulary)
+    save_model(model, model_folder(output), card=card, vocabulary=vocabulary)
     return write_scores(output, scores)
 
 

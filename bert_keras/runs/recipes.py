@@ -15,6 +15,21 @@ def _check_counts(recipe, *names: str) -> None:
     for name, least in (*((name, 1) for name in names), ("seed", 0)):
         if getattr(recipe, name) < least:
             raise InputError(f"{name} is {getattr(recipe, name)}; expected at least {least}")
+    if recipe.seed >= 2**32:  # NumPy's bound
+        raise InputError(f"seed is {recipe.seed}; expected less than {2**32}")
+
+
+def _check_rates(recipe, *, shares: Iterable[str] = ("dropout_rate",)) -> None:
+    for rate in (recipe.learning_rate, *getattr(recipe, "learning_rates", ())):
+        if not 0 < rate < math.inf:
+            raise InputError(f"a learning_rate is {rate}; expected a number above 0, such as 5e-5")
+    if not 0 <= recipe.weight_decay_rate < math.inf:
+        raise InputError(
+            f"weight_decay_rate is {recipe.weight_decay_rate}; expected 0 or a number above it"
+        )
+    for name in shares:
+        if not 0 <= getattr(recipe, name) < 1:
+            raise InputError(f"{name} is {getattr(recipe, name)}; expected a rate in [0, 1)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +60,18 @@ class PretrainRecipe:
     def __post_init__(self):
         if self.size not in PRESETS:
             raise InputError(f"no size is called {self.size!r}; known: {', '.join(PRESETS)}")
-        _check_counts(self, "batch_size", "num_steps", "steps_per_log", "logs_per_checkpoint")
+        intervals = ("steps_per_log", "logs_per_checkpoint", "keep_checkpoints")
+        _check_counts(self, "batch_size", "num_steps", *intervals)
+        _check_rates(self)
+        if not 0 <= self.num_warmup_steps < self.num_steps:
+            raise InputError(
+                f"num_warmup_steps is {self.num_warmup_steps} of num_steps {self.num_steps}; "
+                "expected fewer"
+            )
+        if not 0 < self.initializer_stddev < math.inf:
+            raise InputError(
+                f"initializer_stddev is {self.initializer_stddev}; expected a number above 0"
+            )
         self.masking_policy(max_length=1)
 
     def masking_policy(self, *, max_length: int) -> MaskingPolicy:
@@ -87,7 +113,8 @@ class FinetuneRecipe:
     seed: int = 1
 
     def __post_init__(self):
-        _check_counts(self, "batch_size", "num_epochs", "logs_per_epoch")
+        _check_counts(self, "batch_size", "num_epochs", "logs_per_epoch", "keep_checkpoints")
+        _check_rates(self, shares=("dropout_rate", "warmup_rate"))
         if self.patience < 0:
             raise InputError(f"patience is {self.patience}; expected at least 0")
         if self.initial_weights not in (known := ("pretrained", "random")):

@@ -1,6 +1,7 @@
 """Encoded examples in; batches for `model.fit`, or what a model puts out for each row, out."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import keras
 import numpy as np
@@ -35,7 +36,8 @@ class Predictor:
 
     def __init__(self, model: keras.Model):
         self.model = model
-        self.forward = tf.function(self._forward, reduce_retracing=True)
+        # Of a partial, TensorFlow counts traces apart: those of another model are no retraces.
+        self.forward = tf.function(partial(_forward, model), reduce_retracing=True)
 
     def __call__(
         self, encoded: Encoded, *, batch_size: int = 32, stage: str = "predict"
@@ -60,13 +62,14 @@ class Predictor:
                 bar.update(len(rows))
         return outputs, total / len(encoded) if self.model.compiled else None
 
-    def _forward(self, inputs, targets, weights=None):
-        outputs, loss = self.model(inputs, training=False), 0.0
-        if self.model.compiled:
-            loss = self.model.compute_loss(
-                x=inputs, y=targets, y_pred=outputs, sample_weight=weights, training=False
-            )
-        return tf.nest.map_structure(lambda array: tf.cast(array, tf.float32), outputs), loss
+
+def _forward(model: keras.Model, inputs, targets, weights=None):
+    outputs, loss = model(inputs, training=False), 0.0
+    if model.compiled:
+        loss = model.compute_loss(
+            x=inputs, y=targets, y_pred=outputs, sample_weight=weights, training=False
+        )
+    return tf.nest.map_structure(lambda array: tf.cast(array, tf.float32), outputs), loss
 
 
 def _dataset(encoded: Encoded, row_batches: Callable[[], Iterable[np.ndarray]]) -> tf.data.Dataset:

@@ -91,21 +91,35 @@ class TensorBoardLog(keras.callbacks.Callback):
 
 class ProgressBar(keras.callbacks.Callback):
     """One bar for the whole run, counting examples, with the newest means beside it, and of the
-    scores the one called `metric`.
+    scores the one called `metric`. The last batch of an epoch may be smaller than `batch_size`.
     """
 
     def __init__(
-        self, *, stage: str, batch_size: int, num_steps: int, first_step: int, metric: str = ""
+        self,
+        *,
+        stage: str,
+        batch_size: int,
+        steps_per_epoch: int,
+        examples_per_epoch: int,
+        num_steps: int,
+        first_step: int,
+        metric: str = "",
     ):
         super().__init__()
         self.shown = ("loss", "val_loss", f"val_score/{metric}")
-        self.batch_size = batch_size
-        self.bar = progress(stage=stage, unit="examples", total=num_steps * batch_size)
-        self.bar.update(first_step * batch_size)
+        self.batch_size, self.step = batch_size, first_step
+        self.steps_per_epoch, self.examples_per_epoch = steps_per_epoch, examples_per_epoch
+        self.bar = progress(stage=stage, unit="examples", total=self._examples(num_steps))
+        self.bar.update(self._examples(first_step))
         self.bar.unpause()
 
     def on_train_batch_end(self, batch, logs=None):
-        self.bar.update(self.batch_size)
+        self.step += 1
+        self.bar.update(self._examples(self.step) - self.bar.n)
+
+    def _examples(self, step: int) -> int:
+        epochs, steps = divmod(step, self.steps_per_epoch)
+        return epochs * self.examples_per_epoch + steps * self.batch_size
 
     def on_epoch_end(self, epoch, logs=None):
         shown = {

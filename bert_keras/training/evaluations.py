@@ -10,9 +10,11 @@ import keras
 from bert_keras.convert.memory import tensor
 from bert_keras.convert.safetensors_file import stored_tensors, write_tensors
 from bert_keras.encoder.pretrained import named_weights, stored_weight
+from bert_keras.errors import InputError
 from bert_keras.storage import whole_file
 
 HISTORY, BEST = "evaluations.json", "best.safetensors"
+_ANEW = "remove the run's folder, or choose another, to train anew"
 
 
 class Evaluations(keras.callbacks.Callback):
@@ -36,7 +38,7 @@ class Evaluations(keras.callbacks.Callback):
         self.folder, self.patience = folder, patience
         self.history: list[dict[str, float]] = []
         if (folder / HISTORY).is_file():
-            self.history = json.loads((folder / HISTORY).read_text(encoding="utf-8"))
+            self.history = self._read(folder / HISTORY)
 
     @property
     def best(self) -> dict[str, float]:
@@ -54,11 +56,18 @@ class Evaluations(keras.callbacks.Callback):
         self.history = [scores for scores in self.history if scores["step"] <= step]
 
     def on_epoch_end(self, epoch, logs=None):
-        scores = dict(self.evaluate())
+        scores, step = dict(self.evaluate()), int(self.model.optimizer.iterations)
+        losses = {"training": (logs or {}).get("loss", 0.0), "dev": scores["loss"]}
+        for name, loss in losses.items():
+            if not math.isfinite(loss):
+                raise InputError(
+                    f"the {name} loss is {loss} at step {step:,}: the training has diverged; begin "
+                    "anew with a lower learning_rate, in another output folder"
+                )
         if logs is not None:
             logs["val_loss"] = scores["loss"]
             logs |= {f"val_score/{name}": scores[name] for name in scores if name != "loss"}
-        self.history.append({"step": int(self.model.optimizer.iterations), **scores})
+        self.history.append({"step": step, **scores})
         if self.best is self.history[-1]:
             with whole_file(self.folder / BEST) as beside:
                 weights = named_weights(self.model).items()
@@ -69,10 +78,21 @@ class Evaluations(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def restore_best(self, model: keras.Model) -> None:
-        """Put the best weights into the model."""
+        """Put the best weights into the model. Raises InputError where they are gone."""
+        if not (self.history and (self.folder / BEST).is_file()):
+            raise InputError(f"{self.folder} has lost its {HISTORY} or {BEST}; {_ANEW}")
         best = stored_tensors(self.folder / BEST)
         for name, weight in named_weights(model).items():
             weight.assign(tensor(best[name].read()))
+
+    def _read(self, path: Path) -> list[dict[str, float]]:
+        try:
+            history = json.loads(path.read_text(encoding="utf-8"))
+            for scores in history:
+                float(scores["step"]), self._rank(scores)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise InputError(f"{path} is not what this run wrote ({error!r}); {_ANEW}") from error
+        return history
 
     def _rank(self, scores: Mapping[str, float]) -> float:
         score = scores[self.metric]

@@ -23,6 +23,7 @@ def fit_resumable(
     keep_checkpoints: int,
     batch_size: int,
     tokens_per_example: float,
+    examples_per_epoch: int | None = None,
     points_per_epoch: int = 1,
     held_out: tf.data.Dataset | None = None,
     evaluations: Evaluations | None = None,
@@ -34,7 +35,8 @@ def fit_resumable(
     off is skipped. An epoch is what Keras takes for one, the last one may be shorter. Writes
     `output`/logs for TensorBoard, `points_per_epoch` points an epoch. Scores `held_out`, which must
     know its number of batches, whenever the state is saved; `evaluations` score every epoch and may
-    end the training. Returns the step that it goes on from.
+    end the training. The bar counts `examples_per_epoch`, by default those of whole batches.
+    Returns the step that it goes on from.
     """
     model.optimizer.build(model.trainable_variables)
     run_start = int(model.optimizer.iterations)
@@ -70,6 +72,8 @@ def fit_resumable(
             ProgressBar(
                 stage=stage,
                 batch_size=batch_size,
+                steps_per_epoch=steps_per_epoch,
+                examples_per_epoch=examples_per_epoch or steps_per_epoch * batch_size,
                 num_steps=num_steps,
                 first_step=first_step,
                 metric="" if evaluations is None else evaluations.metric,

@@ -1,8 +1,11 @@
 """A classifier's run: what it takes from its checkpoint, and what it refuses."""
 
 import dataclasses
+import io
+import shutil
 
 import pytest
+from tqdm import tqdm
 
 from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
@@ -41,10 +44,10 @@ def run(tmp_path):
     lines = ["one\ttwo\tlabel", *["good film\tfilm\t1", "bad film\tfilm\t0"] * 4]
     (tmp_path / "rows.tsv").write_text("\n".join(lines) + "\n")
 
-    def run(start, *text_columns, output):
+    def run(start, *text_columns, output, **changes):
         return finetune(
             dataclasses.replace(TASK, text_columns=text_columns),
-            RECIPE,
+            dataclasses.replace(RECIPE, **changes),
             pretrained=start,
             train=str(tmp_path / "rows.tsv"),
             dev=str(tmp_path / "rows.tsv"),
@@ -109,3 +112,54 @@ def test_checkpoints_that_do_not_fit_are_refused_before_anything_is_written(run,
     ):
         run(padded, "one", output="run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_was_killed_before_its_scores_replaces_its_model(run, tmp_path, monkeypatch):
+    start = encoder(tmp_path / "encoder")
+    with monkeypatch.context() as patch:
+        patch.setattr("bert_keras.runs.finetune.write_scores", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(start, "one", output="run")
+    assert (tmp_path / "run" / "model").is_dir()
+    assert run(start, "one", output="run")["steps"] == 2
+
+
+def test_a_model_that_was_removed_is_made_again(run, tmp_path, capsys):
+    start = encoder(tmp_path / "encoder")
+    scores = run(start, "one", output="run")
+    shutil.rmtree(tmp_path / "run" / "model")
+    assert run(start, "one", output="run") == scores
+    assert "run has ended but its model/ is gone: it is made again" in capsys.readouterr().err
+    assert (tmp_path / "run" / "model").is_dir()
+    shutil.rmtree(tmp_path / "run" / "model")
+    (tmp_path / "run" / "best.safetensors").unlink()
+    with pytest.raises(InputError, match=r"run has lost its evaluations.json or best.safetensors;"):
+        run(start, "one", output="run")
+
+
+def test_the_folder_of_a_run_that_never_began_may_be_taken(run, tmp_path, monkeypatch):
+    start = encoder(tmp_path / "encoder")
+    with monkeypatch.context() as patch:
+        patch.setattr("bert_keras.runs.finetune.fit_resumable", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(start, "one", output="run", seed=5)
+    assert run(start, "one", output="run")["steps"] == 2
+    with pytest.raises(InputError, match=r"holds a run with task.text_columns \['one'\], now \['t"):
+        run(start, "two", output="run")
+
+
+def test_a_training_that_diverges_ends_with_a_sentence(run, tmp_path):
+    with pytest.raises(InputError, match="loss is nan at step 2: the training has diverged; begin"):
+        run(encoder(tmp_path / "encoder"), "one", output="run", learning_rate=1e38)
+
+
+def test_the_bar_counts_rows(run, tmp_path, monkeypatch):
+    bars = []
+
+    def bar(**told):
+        bars.append(tqdm(total=told["total"], disable=False, file=io.StringIO()))
+        return bars[-1]
+
+    monkeypatch.setattr("bert_keras.training.callbacks.progress", bar)
+    run(encoder(tmp_path / "encoder"), "one", output="run", batch_size=3, num_epochs=2)
+    assert (bars[0].n, bars[0].total) == (16, 16)

@@ -5,8 +5,8 @@ from bert_keras.runs.recipes import PRETRAIN, FinetuneRecipe, named_recipe, task
 
 
 def test_changes_take_the_fields_type():
-    recipe = named_recipe(PRETRAIN, "demo", changes=["num_steps=100", "learning_rate=1e-4"])
-    assert (recipe.num_steps, recipe.learning_rate) == (100, 1e-4)
+    recipe = named_recipe(PRETRAIN, "demo", changes=["num_steps=200", "learning_rate=1e-4"])
+    assert (recipe.num_steps, recipe.learning_rate) == (200, 1e-4)
     assert recipe.batch_size == PRETRAIN["demo"].batch_size
 
 
@@ -18,6 +18,10 @@ def test_changes_take_the_fields_type():
         ("demo", ["num_steps"], "'num_steps' changes nothing"),
         ("demo", ["num_steps=many"], "'num_steps=many': expected int"),
         ("demo", ["num_steps=0"], "num_steps is 0; expected at least 1"),
+        ("demo", ["num_steps=100"], "num_warmup_steps is 100 of num_steps 100; expected fewer"),
+        ("demo", ["keep_checkpoints=0"], "keep_checkpoints is 0; expected at least 1"),
+        ("demo", ["learning_rate=inf"], "learning_rate is inf; expected a number above 0"),
+        ("demo", ["initializer_stddev=nan"], "initializer_stddev is nan; expected"),
         ("demo", ["size=huge"], "no size is called 'huge'"),
         ("demo", ["mask_unit=letter"], "unit is 'letter'; expected one of piece, word"),
         ("demo", ["replacement=all"], "no replacement is called 'all'; known, in percent"),
@@ -46,3 +50,24 @@ def test_finetune_choices_are_checked():
         named_recipe(task_recipes("mrpc"), "paper", changes=["patience=-1"])
     with pytest.raises(InputError, match="initial_weights is 'none'"):
         FinetuneRecipe(batch_size=1, num_epochs=1, learning_rate=1.0, initial_weights="none")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("keep_checkpoints=-1", "keep_checkpoints is -1; expected at least 1"),
+        ("seed=4294967296", "seed is 4294967296; expected less than 4294967296"),
+        ("warmup_rate=nan", "warmup_rate is nan; expected a rate in [0, 1)"),
+        ("warmup_rate=1", "warmup_rate is 1.0; expected a rate"),
+        ("dropout_rate=-0.1", "dropout_rate is -0.1; expected a rate in [0, 1)"),
+        ("learning_rate=nan", "learning_rate is nan; expected a number above 0"),
+        ("learning_rate=0", "learning_rate is 0.0; expected a number above 0"),
+        ("learning_rates=1e-3,-1", "learning_rate is -1.0; expected a number above 0"),
+        ("weight_decay_rate=nan", "weight_decay_rate is nan; expected 0 or"),
+        ("weight_decay_rate=-1", "weight_decay_rate is -1.0; expected 0 or"),
+    ],
+)
+def test_numbers_that_train_nothing_are_refused(change, said):
+    with pytest.raises(InputError) as error:
+        named_recipe(task_recipes("mrpc"), "paper", changes=[change])
+    assert said in str(error.value)

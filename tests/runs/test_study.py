@@ -43,6 +43,7 @@ class FakeRun:
         write_logs(output, "train", {"loss/total": [0.9, 0.1]})  # of a start that was cut off
         self.done.append(output.relative_to(output.parents[1]).as_posix())
         score = SCORES[learning_rate, seed]
+        (output / "model").mkdir()
         write_logs(output, "train", {"loss/total": [0.7, 0.5, 0.4]})
         write_logs(output, "held_out", {"loss/total": [0.6, 0.5], "score/accuracy": [0.5, score]})
         return write_scores(output, {"accuracy": score, "majority_accuracy": 0.5, "steps": 3})

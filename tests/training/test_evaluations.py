@@ -1,11 +1,13 @@
 """Scores after every epoch: the best weights are kept, patience ends a run, a run goes on."""
 
 import json
+import math
 
 import keras
 import numpy as np
 import pytest
 
+from bert_keras.errors import InputError
 from bert_keras.training.curves import read_curves
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
@@ -87,3 +89,21 @@ def test_tensorboard_gets_scores_and_points_within_an_epoch(tmp_path):
         (4 * (epoch + 1), pytest.approx(score)) for epoch, score in enumerate(SCORES)
     ]
     assert [step for step, _ in runs["held_out"]["loss/total"]] == [4, 8, 12, 16]
+
+
+@pytest.mark.parametrize("damaged", ["[{", "{}x", "[1]", '[{"step": 4}]', '[{"f1": 0.5}]', "7"])
+def test_a_damaged_history_is_one_sentence(tmp_path, damaged):
+    (tmp_path / "evaluations.json").write_text(damaged)
+    with pytest.raises(
+        InputError, match=r"evaluations.json is not what this run wrote .* to train"
+    ):
+        Evaluations(dict, metric="f1", folder=tmp_path)
+
+
+def test_a_dev_loss_that_is_no_number_ends_the_run(tmp_path):
+    model = compiled()
+    evaluations = Evaluations(lambda: {"f1": 0.5, "loss": math.nan}, metric="f1", folder=tmp_path)
+    evaluations.set_model(model)
+    with pytest.raises(InputError, match="the dev loss is nan at step 0: the training has diverg"):
+        evaluations.on_epoch_end(0, {"loss": 0.5})
+    assert not [*tmp_path.iterdir()]
