@@ -67,15 +67,33 @@ def json_object(path: str | os.PathLike) -> dict:
     return values
 
 
+def size_told(num_bytes: float) -> str:
+    """Such as "12.3 kB": in the greatest of the units of which there is at least one."""
+    units = ["bytes", "kB", "MB", "GB", "TB"]
+    power = 0
+    while num_bytes >= 1000 and power < len(units) - 1:
+        num_bytes, power = num_bytes / 1000, power + 1
+    return f"{num_bytes:,.{min(power, 1)}f} {units[power]}"
+
+
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its name when the block ends without an error."""
+    """A temporary path beside `path` that takes its name when the block ends without an error.
+
+    Raises InputError where `path` is a folder.
+    """
     path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file to write")
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield beside
         os.replace(beside, path)
+    except OSError as error:
+        if error.filename == str(beside):
+            error.filename = str(path)
+        raise
     finally:
         beside.unlink(missing_ok=True)
 

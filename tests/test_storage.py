@@ -6,6 +6,7 @@ from bert_keras.storage import (
     existing_file,
     open_file,
     resumed_folder,
+    size_told,
     tensorflow_writes,
     text_lines,
     whole_file,
@@ -41,6 +42,21 @@ def test_a_file_is_whole_or_what_it_was(tmp_path):
         raise RuntimeError
     assert target.read_text() == "new"
     assert list(target.parent.iterdir()) == [target]
+
+
+def test_what_is_no_place_for_a_file_is_told_by_the_name_that_was_given(tmp_path):
+    with pytest.raises(InputError, match=r"is a folder; name a file"), whole_file(tmp_path):
+        pass
+    with pytest.raises(FileNotFoundError) as raised, whole_file(tmp_path / "file") as beside:
+        beside.read_bytes()
+    assert raised.value.filename == str(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "told"), [(0, "0 bytes"), (999, "999 bytes"), (4224, "4.2 kB"), (3e9, "3.0 GB")]
+)
+def test_sizes(num_bytes, told):
+    assert size_told(num_bytes) == told
 
 
 def test_a_folder_is_whole_or_absent(tmp_path):

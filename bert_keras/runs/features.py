@@ -14,7 +14,7 @@ from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from bert_keras.runs.feature_file import feature_file, number_size
-from bert_keras.storage import text_lines
+from bert_keras.storage import size_told, text_lines
 from bert_keras.tasks.ner.encoded import TaggedWords
 from bert_keras.tasks.ner.pieces import WordPieces, word_pieces
 from bert_keras.tasks.ner.reading import Sentence
@@ -35,12 +35,13 @@ def write_features(
     texts: str | os.PathLike,
     output: str | os.PathLike,
     *,
-    layers: Sequence[int] = LAYERS,
+    layers: Sequence[int] | None = None,
     of: str = "pieces",
 ) -> None:
     """Vectors of the texts of a file, one a line.
 
-    `layers`: 0 the embeddings, 1 the first block and so on, or -1 the last, -2 the one before. `of`
+    `layers`: 0 the embeddings, 1 the first block and so on, or -1 the last, -2 the one before; the
+    last four unless given, or all blocks where there are fewer. `of`
     "pieces" gives a vector for every piece, [CLS] and [SEP] too; "words" that of the first piece of
     each word between spaces (section 5.3); "texts" the mean over all pieces, as
     sentence-transformers pools. A text of more pieces than the checkpoint's `max_length` is read in
@@ -53,12 +54,18 @@ def write_features(
     size = number_size(output)
     checkpoint = open_text_checkpoint(pretrained)
     tokenizer, config = checkpoint.tokenizer, checkpoint.card.config
+    layers = LAYERS[: config.num_layers] if layers is None else layers
     numbers = [_state_number(layer, num_layers=config.num_layers) for layer in layers]
+    if len(set(numbers)) < len(numbers):
+        raise InputError(
+            f"layers {' '.join(map(str, layers))} were asked for; expected each layer once"
+        )
     num_texts, num_vectors = _counts(texts, tokenizer, of=of)
-    told = size * num_vectors * len(layers) * config.hidden_size / 1e6
+    told = size_told(size * num_vectors * len(layers) * config.hidden_size)
     print(
-        f"{num_texts:,} texts, {num_vectors:,} vectors x {len(layers)} layers x "
-        f"{config.hidden_size} numbers: about {told:,.1f} MB in {output}",
+        f"{_counted(num_texts, 'text')}, {_counted(num_vectors, 'vector')} x "
+        f"{_counted(len(layers), 'layer')} x {config.hidden_size} numbers: about {told} in "
+        f"{output}",
         file=sys.stderr,
     )
     card = dataclasses.replace(
@@ -90,6 +97,10 @@ def write_features(
                     vectors_MKD = vectors_MKD.mean(axis=0, keepdims=True)
                 add(next(next_number), names, vectors_MKD)
                 bar.update(1)
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'s' * (count != 1)}"
 
 
 def _state_number(layer: int, *, num_layers: int) -> int:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.models.feature_tagger import features_at
 from bert_keras.progress import progress
-from bert_keras.storage import resumed_folder, whole_file
+from bert_keras.storage import resumed_folder, size_told, whole_file
 from bert_keras.tasks.placed_words import PlacedWords
 
 BATCH_SIZE = 32
@@ -37,10 +37,9 @@ def stored_features(
     if missing := [number for number in numbers if _stored(place, number) is None]:
         shape = (len(words.label_ids), encoder.config.hidden_size)
         with resumed_folder(place / f"layers-{'-'.join(map(str, missing))}") as beside:
-            size = 4 * prod(shape) * len(missing) / 1e6
             print(
-                f"{shape[0]:,} words x {len(missing)} layers x {shape[1]} numbers: "
-                f"{size:,.1f} MB in {place}",
+                f"{shape[0]:,} words x {len(missing)} layer{'s' * (len(missing) > 1)} x {shape[1]} "
+                f"numbers: {size_told(4 * prod(shape) * len(missing))} in {place}",
                 file=sys.stderr,
             )
             _compute(encoder, words, numbers=missing, shape=shape, folder=beside)

@@ -66,8 +66,11 @@ def test_every_piece_has_the_vectors_of_its_layers(checkpoint, texts, model, tmp
         np.testing.assert_allclose(found[str(number)], expected, atol=1e-6)
 
 
-def test_a_long_text_is_read_in_windows_and_nothing_is_cut(checkpoint, texts, model, tmp_path):
+def test_a_long_text_is_read_in_windows_and_nothing_is_cut(
+    checkpoint, texts, model, tmp_path, capsys
+):
     write_features(checkpoint, texts, tmp_path / "out.npz", layers=(3,))
+    assert " x 1 layer x 8 numbers" in capsys.readouterr().err
     found = np.load(tmp_path / "out.npz")
     pieces = [VOCABULARY.pieces[number] for number in ids_of(TEXTS[2])]
     assert found["tokens_2"].tolist() == pieces
@@ -102,7 +105,7 @@ def test_texts_have_the_mean_of_their_pieces(checkpoint, texts, model, tmp_path)
 
 def test_json_lines_are_those_of_the_original(checkpoint, texts, tmp_path):
     write_features(checkpoint, texts, tmp_path / "out.jsonl", layers=(-1, -2, -3, -4))
-    write_features(checkpoint, texts, tmp_path / "out.npz")
+    write_features(checkpoint, texts, tmp_path / "out.npz", layers=(-1, -2, -3, -4))
     exact = np.load(tmp_path / "out.npz")
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [line["linex_index"] for line in lines] == [0, 1, 2, 3]
@@ -137,8 +140,8 @@ def test_the_size_is_told_and_a_full_disk_leaves_nothing(checkpoint, texts, tmp_
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert error.value.errno in (errno.EFBIG, errno.ENOSPC)
     assert not list(tmp_path.glob("*out*")) + list(tmp_path.glob(".*out*"))
-    told = capsys.readouterr().err.splitlines()[0]
-    assert told.startswith("4 texts, 33 vectors x 4 layers x 8 numbers: about 0.0 MB in ")
+    told = capsys.readouterr().err.splitlines()[0]  # four, were there as many
+    assert told.startswith("4 texts, 33 vectors x 3 layers x 8 numbers: about 3.2 kB in ")
 
 
 @pytest.mark.parametrize(
@@ -149,6 +152,7 @@ def test_the_size_is_told_and_a_full_disk_leaves_nothing(checkpoint, texts, tmp_
         ("", {}, "texts.txt is empty; expected a text on every line"),
         ("a\n", {"layers": (4,)}, r"layer 4 was asked for; expected 0 \(the embeddings\) to 3"),
         ("a\n", {"layers": (-5,)}, "layer -5 was asked for; .* from the end -1 to -4"),
+        ("a\n", {"layers": (-1, 0, 3)}, "layers -1 0 3 were asked for; expected each layer once"),
         ("a\n", {"of": "chars"}, "'chars' were asked for; expected one of pieces, words, texts"),
     ],
 )

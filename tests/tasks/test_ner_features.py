@@ -200,7 +200,8 @@ def test_the_size_is_told_and_a_disk_too_small_is_an_error_before_anything_is_co
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert error.value.errno in (errno.EFBIG, errno.ENOSPC)
     words = sum(len(sentence.words) for sentence in SENTENCES)
-    assert f"{words} words x 4 layers x 8 numbers: {words * 128} bytes in " in capsys.readouterr().err
+    size = f"{words * 0.128:.1f} kB"
+    assert f"{words} words x 4 layers x 8 numbers: {size} in " in capsys.readouterr().err
     assert passes == []
     assert len(TASK.prepared(encoded, new(), folder=tmp_path).vectors) == 4
 
