@@ -78,10 +78,13 @@ class Evaluations(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def restore_best(self, model: keras.Model) -> None:
-        """Put the best weights into the model. Raises InputError where they are gone."""
+        """Put the best weights into the model. Raises InputError where they are gone or damaged."""
         if not (self.history and (self.folder / BEST).is_file()):
             raise InputError(f"{self.folder} has lost its {HISTORY} or {BEST}; {_ANEW}")
-        best = stored_tensors(self.folder / BEST)
+        try:
+            best = stored_tensors(self.folder / BEST)
+        except InputError as error:  # which tells to copy it anew, and there is nothing to copy
+            raise InputError(f"{self.folder / BEST} is damaged; {_ANEW}") from error
         for name, weight in named_weights(model).items():
             weight.assign(tensor(best[name].read()))
 

@@ -107,3 +107,11 @@ def test_a_dev_loss_that_is_no_number_ends_the_run(tmp_path):
     with pytest.raises(InputError, match="the dev loss is nan at step 0: the training has diverg"):
         evaluations.on_epoch_end(0, {"loss": 0.5})
     assert not [*tmp_path.iterdir()]
+
+
+def test_damaged_weights_are_not_to_be_copied_anew(tmp_path):
+    model = compiled()
+    evaluations, _ = train(model, tmp_path)
+    (tmp_path / "best.safetensors").write_bytes(b"damaged")
+    with pytest.raises(InputError, match=r"best.safetensors is damaged; remove the run's folder"):
+        evaluations.restore_best(model)
