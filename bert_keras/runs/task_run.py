@@ -43,6 +43,7 @@ class TaskRun:
     ):
         self.recipe, self.pretrained, self.features = recipe, pretrained, Path(features)
         self.checkpoint = open_start(pretrained)
+        task.check_encoder(self.checkpoint.card.config)
         self.examples = task.read(train, split="train")
         self.task = task.with_labels_of(self.examples)
         self.dev_examples = self.task.read(dev, split="dev")

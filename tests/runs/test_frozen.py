@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
 from bert_keras.models import BertEncoder
 from bert_keras.models.loading import load_model
 from bert_keras.runs.finetune import finetune
@@ -29,9 +30,9 @@ def test_a_run_that_goes_on_keeps_its_encoder(tmp_path, monkeypatch):
     place = tmp_path / "words.conll"
     place.write_text("Paris B-LOC\nis O\nbig O\n\nbig O\nParis B-LOC\n\n" * 2)
 
-    def run(output):
+    def run(output, task=TASK):
         return finetune(
-            TASK, RECIPE, pretrained=start, train=str(place), dev=str(place),
+            task, RECIPE, pretrained=start, train=str(place), dev=str(place),
             output=tmp_path / output,
         )  # fmt: skip
 
@@ -41,6 +42,9 @@ def test_a_run_that_goes_on_keeps_its_encoder(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             run("broken")
     assert run("broken") == whole
+    with pytest.raises(InputError, match="take layers=last or layers=weighted-sum-all"):
+        run("refused", dataclasses.replace(TASK, layers="concat-last-four"))
+    assert not (tmp_path / "refused").exists()
     assert len([*(tmp_path / "broken" / "features" / "train").iterdir()]) == 1
     models = [load_model(tmp_path / name / "model") for name in ("whole", "broken")]
     for ours, theirs in zip(*(model.get_weights() for model in models), strict=True):
