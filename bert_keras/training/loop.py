@@ -52,36 +52,38 @@ def fit_resumable(
     if first_step >= num_steps or (evaluations is not None and evaluations.exhausted):
         return first_step
     num_epochs = -(-(num_steps - run_start) // steps_per_epoch)
-    model.fit(
-        dataset.skip(first_step - run_start),
-        initial_epoch=(first_step - run_start) // steps_per_epoch,
-        epochs=num_epochs,
+    bar = ProgressBar(
+        stage=stage,
+        batch_size=batch_size,
         steps_per_epoch=steps_per_epoch,
-        shuffle=False,
-        validation_data=held_out,
-        validation_freq=epochs_per_checkpoint,
-        verbose=0,
-        callbacks=[
-            *([] if evaluations is None else [evaluations]),
-            TensorBoardLog(
-                Path(output) / "logs",
-                batch_size=batch_size,
-                tokens_per_example=tokens_per_example,
-                steps_per_point=-(-steps_per_epoch // points_per_epoch),
-            ),
-            ProgressBar(
-                stage=stage,
-                batch_size=batch_size,
-                steps_per_epoch=steps_per_epoch,
-                examples_per_epoch=examples_per_epoch or steps_per_epoch * batch_size,
-                num_steps=num_steps,
-                first_step=first_step,
-                metric="" if evaluations is None else evaluations.metric,
-            ),
-            checkpoints,
-            StopAfter(num_steps - first_step),
-        ],
+        examples_per_epoch=examples_per_epoch or steps_per_epoch * batch_size,
+        num_steps=num_steps,
+        first_step=first_step,
+        metric="" if evaluations is None else evaluations.metric,
     )
+    with bar.bar:  # an error is told below it
+        model.fit(
+            dataset.skip(first_step - run_start),
+            initial_epoch=(first_step - run_start) // steps_per_epoch,
+            epochs=num_epochs,
+            steps_per_epoch=steps_per_epoch,
+            shuffle=False,
+            validation_data=held_out,
+            validation_freq=epochs_per_checkpoint,
+            verbose=0,
+            callbacks=[
+                *([] if evaluations is None else [evaluations]),
+                TensorBoardLog(
+                    Path(output) / "logs",
+                    batch_size=batch_size,
+                    tokens_per_example=tokens_per_example,
+                    steps_per_point=-(-steps_per_epoch // points_per_epoch),
+                ),
+                bar,
+                checkpoints,
+                StopAfter(num_steps - first_step),
+            ],
+        )
     if num_epochs % epochs_per_checkpoint:
         checkpoints.save()
     return first_step
