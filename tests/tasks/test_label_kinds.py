@@ -15,9 +15,7 @@ def test_white_space_around_labels_is_not_theirs():
 
 @pytest.mark.parametrize("kind", [ONE, MANY])
 def test_labels_that_cannot_be_written_are_told_with_their_line(kind):
-    with pytest.raises(
-        InputError, match=r"f, line 2 has the label 'x\\ty', which holds a tab"
-    ):
+    with pytest.raises(InputError, match=r"f, line 2 has the label 'x\\ty', which holds a tab"):
         kind.read("x\ty", place="f, line 2")
 
 
