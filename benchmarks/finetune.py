@@ -163,7 +163,7 @@ def main() -> None:
     )
     parser.add_argument("data", type=Path, help="folder with GLUE's own folders, SST-2 and so on")
     parser.add_argument("--tasks", nargs="+", default=["sst2", "mrpc"], help="of one or two texts")
-    parser.add_argument("--rows", type=int, default=960, help="an epoch's, from the file's start")
+    parser.add_argument("--rows", type=int, default=640, help="an epoch's, from the file's start")
     parser.add_argument("--turns", type=int, default=3)
     arguments = parser.parse_args()
     package = find_spec(REAL_PACKAGE)
@@ -191,7 +191,7 @@ def main() -> None:
             turns=arguments.turns,
         )
         show(name, encoded, found)
-    print(f"traces of our step: {model.num_traces}; load {os.getloadavg()[0]:.1f}")
+    print(f"\ntraces of our step: {model.num_traces}; load {os.getloadavg()[0]:.1f}")
 
 
 def show(name: str, encoded: Encoded, found: dict[str, np.ndarray]) -> None:
