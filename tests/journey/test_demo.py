@@ -14,8 +14,9 @@ from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    shorter = dataclasses.replace(PRETRAIN["demo"], num_steps=20, steps_per_log=10)
-    shorter = dataclasses.replace(shorter, num_warmup_steps=5)
+    shorter = dataclasses.replace(
+        PRETRAIN["demo"], num_steps=20, num_warmup_steps=5, steps_per_log=10
+    )
     monkeypatch.setitem(PRETRAIN, "demo", shorter)
     recipe = dataclasses.replace(FINETUNE["demo"][""], num_epochs=1)
     monkeypatch.setitem(FINETUNE, "demo", {"": recipe})
