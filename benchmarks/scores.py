@@ -69,12 +69,11 @@ def ours(task, recipe, files, start: str) -> dict:
 
 
 def theirs(task, recipe, files, start: str) -> dict:
-    import numpy as np
     import torch
     import transformers
 
     from bert_keras.convert.formats import open_text_checkpoint
-    from bert_keras.data.buckets import length_grouped_batches
+    from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
 
     begin = time.perf_counter()
     torch.set_num_threads(2)
@@ -138,11 +137,9 @@ def theirs(task, recipe, files, start: str) -> dict:
 
     def score() -> dict:
         model.eval()
-        order = np.argsort(-dev_rows.lengths, kind="stable")
         outputs = [None] * len(dev_rows)
         with torch.inference_mode():
-            for at in range(0, len(order), 32):
-                batch = order[at : at + 32]
+            for batch in longest_first_batches(dev_rows.lengths, batch_size=32):
                 found = forward(dev_rows.batch(batch)[0])
                 for index, row in enumerate(batch):
                     outputs[row] = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_keras.errors import InputError
-from bert_keras.storage import json_object, whole_file
+from bert_keras.storage import json_object, write_text
 from bert_keras.text.vocab import SPECIAL_PIECES
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
@@ -79,8 +79,7 @@ class BertConfig:
         return cls(**values)
 
     def save(self, path: str | os.PathLike) -> None:
-        with whole_file(path) as beside:
-            beside.write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+        write_text(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "BertConfig":

@@ -76,6 +76,12 @@ def size_told(num_bytes: float) -> str:
     return f"{num_bytes:,.{min(power, 1)}f} {units[power]}"
 
 
+def _is_full(error: OSError) -> bool:
+    """What `write` raises, which does not know the file's name, where no more can be written."""
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return error.errno in full and error.filename is None
+
+
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike) -> Iterator[Path]:
     """A temporary path beside `path` that takes its name when the block ends without an error.
@@ -91,11 +97,17 @@ def whole_file(path: str | os.PathLike) -> Iterator[Path]:
         yield beside
         os.replace(beside, path)
     except OSError as error:
-        if error.filename == str(beside):
+        if _is_full(error) or error.filename == str(beside):
             error.filename = str(path)
         raise
     finally:
         beside.unlink(missing_ok=True)
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """A `whole_file` of UTF-8."""
+    with whole_file(path) as beside:
+        beside.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -145,7 +157,7 @@ def resumed_folder(path: str | os.PathLike) -> Iterator[Path]:
                 shutil.rmtree(beside)
             raise
         except OSError as error:
-            if error.errno == errno.ENOSPC and error.filename is None:  # as `write` raises it
+            if _is_full(error):
                 raise OSError(error.errno, error.strerror, str(beside)) from error
             raise
         (beside / ".lock").unlink()

@@ -210,7 +210,7 @@ def _predict(arguments) -> None:
 
 
 def _submission(arguments) -> None:
-    from bert_keras.tasks.glue import submission_zip
+    from bert_keras.tasks.glue.submission import submission_zip
 
     submission_zip(arguments.folder, arguments.output)
     print(arguments.output)

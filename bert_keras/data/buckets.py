@@ -27,3 +27,9 @@ def length_grouped_batches(
         for number in random.permutation(len(batches)):
             yield batches[number]
         epoch += 1
+
+
+def longest_first_batches(lengths: np.ndarray, *, batch_size: int) -> list[np.ndarray]:
+    """Every row once, those of like length together: what fits in memory at first fits later."""
+    rows = np.argsort(-lengths, kind="stable")
+    return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
+from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.export.answers import Answer
 from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.export.windows_in_graph import Windows, pooled_logits, windows_of_tensors
 
 TEXT_INPUTS = ("text", "text_pair")
-TENSOR_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 class ServedClassifier(tf.Module):
@@ -98,7 +98,7 @@ def _in_order(texts: dict[str, tf.Tensor]) -> list[tf.Tensor]:
 
 
 def _tensor_specs(*, rank: int) -> dict[str, tf.TensorSpec]:
-    return {name: tf.TensorSpec([None] * rank, tf.int32, name) for name in TENSOR_INPUTS}
+    return {name: tf.TensorSpec([None] * rank, tf.int32, name) for name in SEQUENCE_FEATURES}
 
 
 def _text_specs(num_texts: int) -> dict[str, tf.TensorSpec]:

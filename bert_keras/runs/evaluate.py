@@ -2,8 +2,9 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
@@ -13,14 +14,20 @@ from bert_keras.tasks.catalog import named_task, task_of
 from bert_keras.tasks.task import Task
 
 
-class Answers(NamedTuple):
-    """A task, examples of it and one prediction for each."""
+@dataclass(frozen=True)
+class Answers:
+    """A task, examples of it and how each gets its prediction, which is made when first needed."""
 
     task: Task
     examples: Sequence
-    predictions: Sequence
+    predict: Callable[[], Sequence]
+
+    @cached_property
+    def predictions(self) -> Sequence:
+        return self.predict()
 
     def scores(self) -> dict[str, float]:
+        self.task.check_labels(self.examples)
         return self.task.score(self.examples, self.predictions)
 
     def write(self, path: str | os.PathLike) -> None:
@@ -46,9 +53,13 @@ def answers_of_model(
     (task,) = changed(task, changes=changes)
     dataclasses.replace(loaded.card, max_length=task.max_length)  # what does not fit is refused
     examples = task.read(data, split=split)
-    encoded = task.encode(examples, loaded.tokenizer)
-    outputs, _ = Predictor(loaded)(encoded, batch_size=batch_size)
-    return Answers(task, examples, task.predictions(examples, encoded, outputs))
+
+    def predict() -> Sequence:
+        encoded = task.encode(examples, loaded.tokenizer)
+        outputs, _ = Predictor(loaded)(encoded, batch_size=batch_size)
+        return task.predictions(examples, encoded, outputs)
+
+    return Answers(task, examples, predict)
 
 
 def answers_of_file(
@@ -61,4 +72,4 @@ def answers_of_file(
     (task,) = changed(named_task(name), changes=changes)
     examples = task.read(data, split="dev")
     task = task.with_labels_of(examples)
-    return Answers(task, examples, task.read_predictions(predictions, examples))
+    return Answers(task, examples, partial(task.read_predictions, predictions, examples))

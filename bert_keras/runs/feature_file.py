@@ -36,11 +36,8 @@ def feature_file(
     extract_features.py, numbers rounded to six digits: 2.6 times as large, and slow to read.
     """
     write = {".npz": _npz, ".jsonl": _jsonl}[Path(path).suffix]
-    try:
-        with whole_file(path) as beside, write(beside, layers) as add:
-            yield add
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+    with whole_file(path) as beside, write(beside, layers) as add:
+        yield add
 
 
 @contextlib.contextmanager

@@ -10,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.convert.formats import open_text_checkpoint
+from bert_keras.data.buckets import longest_first_batches
+from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
@@ -23,11 +25,8 @@ from bert_keras.text.tokenizer import WordPieceTokenizer
 
 LAYERS = (-1, -2, -3, -4)  # google-research/bert extract_features.py
 UNITS = ("pieces", "words", "texts")
-INPUTS = ("input_ids", "input_mask", "segment_ids")
 BATCH_SIZE = 32
-CHUNK_CHARACTERS = (
-    50_000  # of the texts that are in memory together: 150 MB of vectors of BERT-base
-)
+CHUNK_CHARACTERS = 50_000  # of the texts in memory together: 150 MB of vectors of BERT-base
 
 
 def write_features(
@@ -77,7 +76,9 @@ def write_features(
     )
     encoder = BertEncoder.from_checkpoint(checkpoint, card=card, source=pretrained)
 
-    @tf.function(input_signature=[dict.fromkeys(INPUTS, tf.TensorSpec((None, None), tf.int32))])
+    @tf.function(
+        input_signature=[dict.fromkeys(SEQUENCE_FEATURES, tf.TensorSpec((None, None), tf.int32))]
+    )
     def forward(inputs):
         states = encoder.states(inputs).hidden_states
         return tf.cast(tf.stack([states[number] for number in numbers], axis=2), tf.float32)
@@ -181,9 +182,7 @@ def _vectors(
     """Of each text, float32 [M, K, D]; `with_ends`: the first row's [CLS], the last one's [SEP]."""
     row_bounds = np.searchsorted(encoded.rows.starts, bounds)
     found: list[np.ndarray] = [np.empty(0)] * len(encoded)
-    longest_first = np.argsort(-encoded.lengths, kind="stable")
-    for at in range(0, len(encoded), BATCH_SIZE):
-        rows = longest_first[at : at + BATCH_SIZE]
+    for rows in longest_first_batches(encoded.lengths, batch_size=BATCH_SIZE):
         inputs, *_ = encoded.batch(rows)
         for row, states_TKD in zip(rows, forward(inputs).numpy(), strict=True):
             columns = encoded.columns(row)

@@ -77,11 +77,9 @@ def finetune(
         evaluations=evaluations,
     )
     evaluations.restore_best(run.trained)
-    predictions, loss = run.dev_predictions()
-    tuned = run.task.tuned(run.dev_examples, predictions)
-    if tuned != run.task:
-        run.task = tuned
-        predictions, _ = run.dev_predictions()
+    outputs, loss = run.dev_outputs()
+    run.task = run.task.tuned(run.dev_examples, run.dev_predictions(outputs))
+    predictions = run.dev_predictions(outputs)
     run.task.write_predictions(output / task.prediction_file, run.dev_examples, predictions)
     card, vocabulary = run.card, run.checkpoint.vocabulary
     save_model(run.model, model_folder(output), card=card, vocabulary=vocabulary)

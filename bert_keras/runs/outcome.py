@@ -10,7 +10,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from bert_keras.errors import InputError
-from bert_keras.storage import json_object, whole_file
+from bert_keras.storage import json_object, write_text
 
 RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
 
@@ -82,5 +82,4 @@ def _flat(values: dict, prefix: str = "") -> dict:
 
 
 def _write(path: Path, values: dict) -> None:
-    with whole_file(path) as beside:
-        beside.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(values, indent=2) + "\n")

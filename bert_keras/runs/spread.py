@@ -5,6 +5,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bert_keras.training.evaluations import rank
+
 
 @dataclass(frozen=True, kw_only=True)
 class OneRun:
@@ -54,9 +56,7 @@ class Spread:
         return max(self.runs, key=self.score)
 
     def score(self, run: OneRun) -> float:
-        """What is no number is worse than all else."""
-        score = run.scores[self.metric]
-        return -math.inf if math.isnan(score) else score
+        return rank(run.scores[self.metric])
 
     def _rate(self, learning_rate: float) -> OneRate:
         runs = [run for run in self.runs if run.learning_rate == learning_rate]

@@ -16,7 +16,7 @@ from bert_keras.models.loading import MODELS
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.starting_point import open_start
 from bert_keras.tasks.batches import Predictor, ordered_batches, training_batches
-from bert_keras.tasks.task import Encoded, Task
+from bert_keras.tasks.task import Encoded, Outputs, Task
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 
@@ -128,14 +128,17 @@ class TaskRun:
     def _predictor(self) -> Predictor:
         return Predictor(self.trained)
 
-    def dev_predictions(self) -> tuple[Sequence, float]:
-        """Of the dev examples, as the model is now, and the mean loss."""
-        outputs, loss = self._predictor(self.dev_rows, stage="predict dev")
-        return self.task.predictions(self.dev_examples, self.dev_rows, outputs), loss
+    def dev_outputs(self) -> tuple[Outputs, float]:
+        """What the model, as it is now, puts out for the dev rows, and the mean loss."""
+        return self._predictor(self.dev_rows, stage="predict dev")
+
+    def dev_predictions(self, outputs: Outputs) -> Sequence:
+        return self.task.predictions(self.dev_examples, self.dev_rows, outputs)
 
     def scores(self) -> dict[str, float]:
         """The task's scores of the dev examples, and `loss`."""
-        predictions, loss = self.dev_predictions()
+        outputs, loss = self.dev_outputs()
+        predictions = self.dev_predictions(outputs)
         return {**self.task.score(self.dev_examples, predictions), "loss": loss}
 
     def _new_parts(self) -> set[str]:

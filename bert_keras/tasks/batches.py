@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.data.buckets import length_grouped_batches
+from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
 from bert_keras.progress import progress
 from bert_keras.tasks.task import Encoded
 
@@ -48,8 +48,7 @@ class Predictor:
         An output is an array, or a dict of arrays, without the batch axis; its time axis is as long
         as that of its batch. Rows of like length go together, so that little is padded.
         """
-        longest_first = np.argsort(-encoded.lengths, kind="stable")
-        batches = [longest_first[at : at + batch_size] for at in range(0, len(encoded), batch_size)]
+        batches = longest_first_batches(encoded.lengths, batch_size=batch_size)
         outputs: list = [None] * len(encoded)
         total = 0.0
         with progress(stage=stage, unit="rows", total=len(encoded), leave=False) as bar:

@@ -53,11 +53,10 @@ def task_of(card: ModelCard, *, name: str, source: str | os.PathLike) -> Task:
             if field in known
         }
         return dataclasses.replace(task, **settings, labels=card.labels)
-    numbered = card.labels == numbered_labels(len(card.labels))
-    if task.labels and not (numbered and len(card.labels) == len(task.labels)):
-        if set(card.labels) != set(task.labels):
-            raise InputError(
-                f"{source} has the labels {listed(card.labels)}; {name} has {listed(task.labels)}"
-            )
+    if not task.labels or set(card.labels) == set(task.labels):
         return dataclasses.replace(task, labels=card.labels)
-    return task if task.labels else dataclasses.replace(task, labels=card.labels)
+    if card.labels == numbered_labels(len(task.labels)):
+        return task
+    raise InputError(
+        f"{source} has the labels {listed(card.labels)}; {name} has {listed(task.labels)}"
+    )

@@ -167,13 +167,16 @@ class ClassificationTask(Task):
     ) -> list[LabelPrediction]:
         return [self.label_kind.prediction(logits, self.labels) for logits in outputs]
 
-    def score(
-        self, examples: Sequence[TextExample], predictions: Sequence[LabelPrediction]
-    ) -> dict[str, float]:
+    def check_labels(self, examples: Sequence[TextExample]) -> None:
         for example in examples:
             if example.label is None:
                 raise nothing_to_score(example.place)
             self.label_kind.check(example.label, self.labels, place=example.place)
+
+    def score(
+        self, examples: Sequence[TextExample], predictions: Sequence[LabelPrediction]
+    ) -> dict[str, float]:
+        self.check_labels(examples)
         gold = [example.label for example in examples]
         predicted = [prediction.label for prediction in predictions]
         return {name: SCORES[name](gold, predicted) for name in self.scores}

@@ -11,16 +11,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_keras.data.buckets import longest_first_batches
+from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.models.feature_tagger import features_at
 from bert_keras.progress import progress
-from bert_keras.storage import resumed_folder, size_told, whole_file
+from bert_keras.storage import resumed_folder, size_told, write_text
 from bert_keras.tasks.placed_words import PlacedWords
 
 BATCH_SIZE = 32
 BATCHES_PER_MARK = 20  # what a killed run does again at most
 MARK = "batches_done"
-INPUTS = ("input_ids", "input_mask", "segment_ids", "word_positions")
+INPUTS = (*SEQUENCE_FEATURES, "word_positions")
 
 
 def stored_features(
@@ -77,7 +79,7 @@ def _compute(
     if not mark.is_file():
         for path in paths:
             _reserve(path, shape)
-        _write(mark, 0)
+        write_text(mark, "0")
     num_done = int(mark.read_text(encoding="ascii"))
     maps = [np.lib.format.open_memmap(path, "r+") for path in paths]
 
@@ -87,11 +89,8 @@ def _compute(
         features_BWKD = features_at(states, inputs["word_positions"], numbers)
         return tf.cast(features_BWKD[inputs["word_positions"] > 0], tf.float32)
 
-    order = np.argsort(
-        -words.lengths, kind="stable"
-    )  # longest first: what fits at first fits later
-    batches = [order[at : at + BATCH_SIZE] for at in range(0, len(order), BATCH_SIZE)]
-    with progress(stage="features", unit="rows", total=len(order)) as bar:
+    batches = longest_first_batches(words.lengths, batch_size=BATCH_SIZE)
+    with progress(stage="features", unit="rows", total=len(words)) as bar:
         bar.update(sum(map(len, batches[:num_done])))
         for number, rows in enumerate(batches[num_done:], start=num_done + 1):
             inputs, *_ = words.batch(rows)
@@ -102,7 +101,7 @@ def _compute(
             if number % BATCHES_PER_MARK == 0:
                 for array in maps:
                     array.flush()
-                _write(mark, number)
+                write_text(mark, str(number))
             bar.update(len(rows))
     for array in maps:
         array.flush()
@@ -119,8 +118,3 @@ def _reserve(path: Path, shape: tuple[int, int]) -> None:
             os.posix_fallocate(file.fileno(), file.tell(), 4 * prod(shape))
     except OSError as error:
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
-
-
-def _write(mark: Path, count: int) -> None:
-    with whole_file(mark) as beside:
-        beside.write_text(str(count), encoding="ascii")

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from bert_keras.errors import InputError
+from bert_keras.tasks.softmax import softmax
 
 Label = str | tuple[str, ...] | float
 
@@ -90,8 +91,7 @@ class OneLabel(LabelKind):
         return {"loss": loss, "metrics": ["accuracy"]}
 
     def prediction(self, logits, classes):
-        shares = np.exp(logits - logits.max())
-        return LabelPrediction(classes[int(logits.argmax())], shares / shares.sum())
+        return LabelPrediction(classes[int(logits.argmax())], softmax(logits))
 
 
 class ManyLabels(LabelKind):

@@ -15,16 +15,12 @@ class PlacedWords(TaggedWords):
     def columns(self, row: int) -> np.ndarray:
         return np.arange(len(self.words_of(row)))
 
-    def words_of(self, row: int) -> np.ndarray:
-        """int64: the numbers of the words that have their tag in a row."""
-        return np.arange(*np.searchsorted(self.rows.word_rows, (row, row + 1)))
-
     def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-        inputs, *_ = super().batch(rows)
         words, places, shape = self.places(rows)
         positions_BW = np.zeros(shape, np.int32)
         positions_BW[places] = self.rows.word_places[words] + 1  # [CLS] stands at 0
-        return {**inputs, "word_positions": positions_BW}, *self.targets(words, places, shape)
+        inputs = {**self.inputs(rows), "word_positions": positions_BW}
+        return inputs, *self.targets(words, places, shape)
 
     def places(self, rows: np.ndarray) -> tuple[np.ndarray, tuple, tuple[int, int]]:
         """The words of these rows, int64 [M]; where each goes in [B, W]; B and W."""
@@ -33,13 +29,6 @@ class PlacedWords(TaggedWords):
         columns = np.concatenate([*map(np.arange, counts)])
         places = np.repeat(np.arange(len(rows)), counts), columns
         return np.concatenate(own), places, (len(rows), int(counts.max()))
-
-    def targets(self, words: np.ndarray, places: tuple, shape: tuple[int, int]) -> tuple:
-        """Label ids, int32 [B, W], and float32 [B, W], 1 on words that have one."""
-        label_ids_BW, weights_BW = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
-        label_ids_BW[places] = np.maximum(self.label_ids[words], 0)
-        weights_BW[places] = self.label_ids[words] >= 0
-        return label_ids_BW, weights_BW
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from bert_keras.errors import InputError
 from bert_keras.storage import whole_file
+from bert_keras.tasks.softmax import softmax
 from bert_keras.tasks.table import table_rows
 from bert_keras.tasks.task import Encoded, Outputs, Task, data_files, nothing_to_score
 from bert_keras.text.packing import pack
@@ -152,17 +153,18 @@ class SwagTask(Task):
     def predictions(
         self, examples: Sequence[Situation], encoded: Encoded, outputs: Outputs
     ) -> list[ChosenEnding]:
-        logits_NC = np.asarray(outputs, np.float64)
-        odds_NC = np.exp(logits_NC - logits_NC.max(axis=1, keepdims=True))
-        shares_NC = odds_NC / odds_NC.sum(axis=1, keepdims=True)
+        shares_NC = softmax(np.asarray(outputs, np.float64))
         return [ChosenEnding(int(shares.argmax()), tuple(shares.tolist())) for shares in shares_NC]
+
+    def check_labels(self, examples: Sequence[Situation]) -> None:
+        for each in examples:
+            if each.label is None:
+                raise nothing_to_score(each.place)
 
     def score(
         self, examples: Sequence[Situation], predictions: Sequence[ChosenEnding]
     ) -> dict[str, float]:
-        for each in examples:
-            if each.label is None:
-                raise nothing_to_score(each.place)
+        self.check_labels(examples)
         pairs = zip(examples, predictions, strict=True)
         return {"accuracy": float(np.mean([each.label == chosen.ending for each, chosen in pairs]))}
 

@@ -59,12 +59,6 @@ def table_rows(
         raise InputError(f"{path} has no rows; expected at least one below the header")
 
 
-def read_table(path: str | os.PathLike, *, columns: Sequence[str]) -> dict[str, list[str]]:
-    """The named columns of every row, in file order."""
-    rows = [values for _, values in table_rows(path, columns=columns)]
-    return {column: [row[column] for row in rows] for column in columns}
-
-
 def _tsv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     return enumerate((line.split("\t") for line in text_lines(path)), start=1)
 

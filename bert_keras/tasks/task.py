@@ -85,9 +85,12 @@ class Task(abc.ABC):
         padded: what lies beyond a row's length means nothing."""
 
     @abc.abstractmethod
+    def check_labels(self, examples: Sequence) -> None:
+        """Raises InputError where an example has no label to score against."""
+
+    @abc.abstractmethod
     def score(self, examples: Sequence, predictions: Sequence) -> dict[str, float]:
-        """By name, in the units of the official scorer. Raises InputError where an example has no
-        label."""
+        """By name, in the units of the official scorer. Raises as `check_labels` does."""
 
     @abc.abstractmethod
     def write_predictions(

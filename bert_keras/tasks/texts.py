@@ -54,10 +54,11 @@ class EncodedWindows(Encoded):
     def batch(self, rows: np.ndarray) -> tuple:
         firsts, lasts = [], []
         for row in rows:
-            *first, last = (text[row] for text in self.texts)
+            *first, last = parts = [text[row] for text in self.texts]
+            room = room_of_last(parts, max_length=self.max_length)
             for start in self.starts[row]:
                 firsts += first
-                lasts.append(last[start : start + self._room(row)])
+                lasts.append(last[start : start + room])
         texts = (firsts, lasts) if firsts else (lasts,)
         windows = pack(*texts, vocabulary=self.vocabulary, max_length=self.max_length)
         counts = np.array([len(self.starts[row]) for row in rows])
@@ -69,9 +70,6 @@ class EncodedWindows(Encoded):
             array_BWT[is_real_BW] = array_XT
             inputs[name] = array_BWT
         return inputs, self.targets[rows]
-
-    def _room(self, row: int) -> int:
-        return room_of_last([text[row] for text in self.texts], max_length=self.max_length)
 
 
 def room_of_last(texts: Sequence[Sequence[int]], *, max_length: int) -> int:

@@ -11,7 +11,7 @@ from bert_keras.convert.memory import tensor
 from bert_keras.convert.safetensors_file import stored_tensors, write_tensors
 from bert_keras.encoder.pretrained import named_weights, stored_weight
 from bert_keras.errors import InputError
-from bert_keras.storage import whole_file
+from bert_keras.storage import whole_file, write_text
 
 HISTORY, BEST = "evaluations.json", "best.safetensors"
 _ANEW = "remove the run's folder, or choose another, to train anew"
@@ -72,8 +72,7 @@ class Evaluations(keras.callbacks.Callback):
             with whole_file(self.folder / BEST) as beside:
                 weights = named_weights(self.model).items()
                 write_tensors(beside, {name: stored_weight(weight) for name, weight in weights})
-        with whole_file(self.folder / HISTORY) as beside:
-            beside.write_text(json.dumps(self.history, indent=1) + "\n", encoding="utf-8")
+        write_text(self.folder / HISTORY, json.dumps(self.history, indent=1) + "\n")
         if self.exhausted:
             self.model.stop_training = True
 
@@ -98,5 +97,9 @@ class Evaluations(keras.callbacks.Callback):
         return history
 
     def _rank(self, scores: Mapping[str, float]) -> float:
-        score = scores[self.metric]
-        return -math.inf if math.isnan(score) else score
+        return rank(scores[self.metric])
+
+
+def rank(score: float) -> float:
+    """A score to compare: what is no number is worse than all else."""
+    return -math.inf if math.isnan(score) else score

@@ -51,11 +51,10 @@ class BertAdamW(keras.optimizers.Optimizer):
         if not self.built:
             with keras.name_scope(self.name):
                 self.build(list(trainable_variables))
-        # The rows of a looked-up table are measured and scaled before they are laid out as a table.
-        grads = [_added_up(grad) if isinstance(grad, tf.IndexedSlices) else grad for grad in grads]
+        # A looked-up table's gradient comes as rows, some many times over: here they are added up.
+        grads = [None if grad is None else tf.convert_to_tensor(grad) for grad in grads]
         grads, norm = tf.clip_by_global_norm(grads, self.max_gradient_norm)
         self.gradient_norm.assign(norm)
-        grads = [None if grad is None else tf.convert_to_tensor(grad) for grad in grads]
         super().apply(grads, trainable_variables)
 
     def update_step(self, gradient, variable, learning_rate):
@@ -87,14 +86,6 @@ class BertAdamW(keras.optimizers.Optimizer):
             "epsilon": self.epsilon,
             "max_gradient_norm": self.max_gradient_norm,
         }
-
-
-def _added_up(rows: tf.IndexedSlices) -> tf.IndexedSlices:
-    """The same gradient with the sum of equal rows at the first of them and 0 at the others."""
-    num_rows = tf.size(rows.indices)
-    firsts = tf.math.unsorted_segment_min(tf.range(num_rows), rows.indices, rows.dense_shape[0])
-    sums = tf.math.unsorted_segment_sum(rows.values, tf.gather(firsts, rows.indices), num_rows)
-    return tf.IndexedSlices(sums, rows.indices, rows.dense_shape)
 
 
 def _is_exempt(path: str) -> bool:

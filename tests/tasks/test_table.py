@@ -1,7 +1,12 @@
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.tasks.table import read_table
+from bert_keras.tasks.table import table_rows
+
+
+def read_table(path, *, columns):
+    rows = [values for _, values in table_rows(path, columns=columns)]
+    return {column: [row[column] for row in rows] for column in columns}
 
 
 def write(path, text: str):

@@ -51,19 +51,18 @@ def batches() -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices((x, labels)).batch(8)
 
 
-def train(model, output, *, num_steps: int) -> int:
+def train(model, output, *, num_steps: int, **options) -> int:
+    usual = {
+        "stage": "test",
+        "steps_per_epoch": 4,
+        "epochs_per_checkpoint": 2,
+        "keep_checkpoints": 2,
+        "batch_size": 8,
+        "tokens_per_example": 6,
+        "held_out": batches().take(2),
+    }
     return fit_resumable(
-        model,
-        batches().repeat(),
-        stage="test",
-        output=output,
-        num_steps=num_steps,
-        steps_per_epoch=4,
-        epochs_per_checkpoint=2,
-        keep_checkpoints=2,
-        batch_size=8,
-        tokens_per_example=6,
-        held_out=batches().take(2),
+        model, batches().repeat(), output=output, num_steps=num_steps, **{**usual, **options}
     )
 
 

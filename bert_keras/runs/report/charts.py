@@ -57,8 +57,8 @@ def line_chart(title: str, lines: Sequence[Line]) -> Html:
 def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -> Html:
     """A dot for each point, and the line on which both are equal."""
     points = _finite(points)
-    ends = [(low_or_high(values), low_or_high(values)) for low_or_high in (min, max)
-            for values in [[value for point in points for value in point] or [0]]]  # fmt: skip
+    values = [value for point in points for value in point] or [0]
+    ends = [(end, end) for end in (min(values), max(values))]
     place, drawing = _axes(title, [*points, *ends], x_axis)
     for point in points:
         x, y = place(*point)

@@ -1,28 +1,25 @@
 """Sentences with their tags and the predicted ones in; entities of both, marked, out."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 from bert_keras.runs.report.findings import Errors, Findings, confusion, mark, ratios
 from bert_keras.runs.report.page import Html, element, markup
 from bert_keras.tasks.ner.reading import Sentence
-from bert_keras.tasks.ner.scoring import entities
+from bert_keras.tasks.ner.scoring import Entity, counted, entities
 from bert_keras.tasks.task import Task
 
-Entity = tuple[int, int, str]  # first word, word after the last, type
 NONE = "none"
 
 
 def entity_findings(
     task: Task, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
 ) -> Findings:
-    given, found, correct = Counter(), Counter(), Counter()
+    sets: list[tuple[set[Entity], set[Entity]]] = []
     pairs: list[tuple[str, str]] = []
     errors: Errors = []
     for sentence, tags in zip(examples, predictions, strict=True):
         gold, predicted = set(entities(sentence.tags)), set(entities(tags))
-        for counter, those in ((given, gold), (found, predicted), (correct, gold & predicted)):
-            counter.update(kind for _, _, kind in those)
+        sets.append((gold, predicted))
         gold_kinds, predicted_kinds = (
             {(begin, end): kind for begin, end, kind in those} for those in (gold, predicted)
         )
@@ -37,6 +34,7 @@ def entity_findings(
                 _marked(sentence, predicted, right=gold),
             ]
             errors.append((len(gold ^ predicted), cells))
+    given, found, correct = counted(sets)
     kinds = sorted({*given, *found})
     return Findings(
         sections=[

@@ -8,7 +8,8 @@ from bert_keras.runs.report.choices import choice_findings
 from bert_keras.runs.report.entities import entity_findings
 from bert_keras.runs.report.findings import Find
 from bert_keras.runs.report.labels import text_findings
-from bert_keras.runs.report.page import Html, element, markup, page, table, write_text
+from bert_keras.runs.report.page import Html, element, markup, page, table
+from bert_keras.storage import write_text
 from bert_keras.tasks.classification import TextExample
 from bert_keras.tasks.ner.reading import Sentence
 from bert_keras.tasks.squad.reading import Question

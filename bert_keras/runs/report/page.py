@@ -1,11 +1,8 @@
 """Headings, tables and drawings in, one HTML page that needs nothing else, out."""
 
 import html
-import os
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
-
-from bert_keras.storage import whole_file
 
 # Charts and tables alike; the dark colours are for screens only, paper stays white.
 STYLE = """
@@ -88,11 +85,6 @@ def page(title: str, *content: Html) -> Html:
     return markup(
         Html("<!doctype html>\n"), element("html", element("head", head), body, lang="en")
     )
-
-
-def write_text(path: str | os.PathLike, text: str) -> None:
-    with whole_file(path) as beside:
-        beside.write_text(text, encoding="utf-8")
 
 
 def _cell(value: object) -> Html:

@@ -5,8 +5,9 @@ import json
 from pathlib import Path
 
 from bert_keras.runs.report.charts import Line, line_chart
-from bert_keras.runs.report.page import Html, element, number, page, table, write_text
+from bert_keras.runs.report.page import Html, element, number, page, table
 from bert_keras.runs.spread import OneRate, OneRun, Spread
+from bert_keras.storage import write_text
 from bert_keras.training.curves import Curve
 
 Curves = dict[str, dict[str, dict[str, Curve]]]  # folder of a run -> as `read_curves` gives them

@@ -29,24 +29,36 @@ class TaggedWords(Encoded):
     def lengths(self) -> np.ndarray:
         return self.rows.lengths + 2
 
+    def words_of(self, row: int) -> np.ndarray:
+        """int64: the numbers of the words that have their tag in a row."""
+        return np.arange(*np.searchsorted(self.rows.word_rows, (row, row + 1)))
+
     def columns(self, row: int) -> np.ndarray:
         """int64: where in a row, [CLS] counted, the first pieces of its words stand."""
-        words = slice(*np.searchsorted(self.rows.word_rows, (row, row + 1)))
-        return self.rows.word_places[words] + 1
+        return self.rows.word_places[self.words_of(row)] + 1
 
     def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
         """Inputs; label ids, int32 [B,T]; float32 [B,T], 1 on the first piece of words that have
         one and are the row's own, 0 on all else."""
-        length = int(self.lengths[rows].max())
-        spans = sequence_spans(self.rows.starts[rows, None], self.rows.lengths[rows, None])
-        inputs = packed(
-            self.ids, spans, num_rows=len(rows), length=length, vocabulary=self.vocabulary
+        inputs = self.inputs(rows)
+        own = [*map(self.words_of, rows)]
+        words = np.concatenate(own)
+        row_places = np.repeat(np.arange(len(rows)), [*map(len, own)])
+        places = row_places, self.rows.word_places[words] + 1
+        return inputs, *self.targets(words, places, inputs["input_ids"].shape)
+
+    def inputs(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        return packed(
+            self.ids,
+            sequence_spans(self.rows.starts[rows, None], self.rows.lengths[rows, None]),
+            num_rows=len(rows),
+            length=int(self.lengths[rows].max()),
+            vocabulary=self.vocabulary,
         )
-        first, after = np.searchsorted(self.rows.word_rows, [rows, rows + 1])
-        words = np.concatenate([*map(np.arange, first, after)])
-        places = np.repeat(np.arange(len(rows)), after - first), self.rows.word_places[words] + 1
-        label_ids_BT = np.zeros((len(rows), length), np.int32)
-        label_ids_BT[places] = np.maximum(self.label_ids[words], 0)
-        weights_BT = np.zeros((len(rows), length), np.float32)
-        weights_BT[places] = self.label_ids[words] >= 0
-        return inputs, label_ids_BT, weights_BT
+
+    def targets(self, words: np.ndarray, places: tuple, shape: tuple[int, int]) -> tuple:
+        """Label ids, int32, and float32, 1 on words that have one, with the words at `places`."""
+        label_ids, weights = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+        label_ids[places] = np.maximum(self.label_ids[words], 0)
+        weights[places] = self.label_ids[words] >= 0
+        return label_ids, weights

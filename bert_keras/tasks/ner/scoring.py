@@ -1,9 +1,11 @@
 """Tags that were given and tags that were predicted in; the scores of the CoNLL scorer out."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from bert_keras.tasks.ner.reading import OUTSIDE
+
+Entity = tuple[int, int, str]  # first word, word after the last, type
 
 
 def entity_scores(
@@ -14,19 +16,13 @@ def entity_scores(
 
     An entity counts where its first word, its last word and its type are those given.
     """
-    given, found, correct = Counter(), Counter(), Counter()
     num_words = num_equal = 0
+    pairs = []
     for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
-        pairs = zip(gold_tags, predicted_tags, strict=True)
-        num_equal += sum(tag == other for tag, other in pairs)
+        num_equal += sum(tag == other for tag, other in zip(gold_tags, predicted_tags, strict=True))
         num_words += len(gold_tags)
-        gold_entities, predicted_entities = set(entities(gold_tags)), set(entities(predicted_tags))
-        for counter, those in (
-            (given, gold_entities),
-            (found, predicted_entities),
-            (correct, gold_entities & predicted_entities),
-        ):
-            counter.update(kind for _, _, kind in those)
+        pairs.append((set(entities(gold_tags)), set(entities(predicted_tags))))
+    given, found, correct = counted(pairs)
     scores = _ratios(given.total(), found.total(), correct.total())
     scores["accuracy"] = 100 * num_equal / num_words
     for kind in sorted({*given, *found}):
@@ -35,7 +31,16 @@ def entity_scores(
     return scores
 
 
-def entities(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+def counted(pairs: Iterable[tuple[set[Entity], set[Entity]]]) -> tuple[Counter, Counter, Counter]:
+    """How many entities of each type were given, found, and both, in pairs of these."""
+    given, found, correct = Counter(), Counter(), Counter()
+    for gold, predicted in pairs:
+        for counter, those in ((given, gold), (found, predicted), (correct, gold & predicted)):
+            counter.update(kind for _, _, kind in those)
+    return given, found, correct
+
+
+def entities(tags: Sequence[str]) -> Iterator[Entity]:
     """First word, word after the last, and type of each entity of a sentence.
 
     Sequences that break the scheme are read as conlleval.pl reads them: an I- after O, or after

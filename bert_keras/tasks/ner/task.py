@@ -127,11 +127,14 @@ class NerTask(Task):
         bounds = encoded.word_bounds
         return [tuple(tags[a:b]) for a, b in pairwise(bounds)]
 
+    def check_labels(self, examples: Sequence[Sentence]) -> None:
+        if examples[0].tags is None:
+            raise nothing_to_score("the file of these sentences")
+
     def score(
         self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
     ) -> dict[str, float]:
-        if examples[0].tags is None:
-            raise nothing_to_score("the file of these sentences")
+        self.check_labels(examples)
         return entity_scores([sentence.tags for sentence in examples], predictions)
 
     def write_predictions(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_keras.tasks.softmax import softmax
 from bert_keras.tasks.squad.reading import Question
 from bert_keras.tasks.squad.windows import Windows, max_context
 
@@ -156,9 +157,8 @@ def _cut(context: str, start: int, end: int) -> str:
 
 def _with_probabilities(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """Softmax over the list."""
-    scores = np.array([candidate.score for candidate in candidates])
-    odds = np.exp(scores - scores.max())
+    probabilities = softmax(np.array([candidate.score for candidate in candidates]))
     return tuple(
         Candidate(each.text, probability, each.start_logit, each.end_logit)
-        for each, probability in zip(candidates, (odds / odds.sum()).tolist(), strict=True)
+        for each, probability in zip(candidates, probabilities.tolist(), strict=True)
     )

@@ -151,12 +151,15 @@ class SquadTask(Task):
             threshold = min(each.null_odds for each in predictions) - 1.0
         return dataclasses.replace(self, null_threshold=threshold)
 
-    def score(
-        self, examples: Sequence[Question], predictions: Sequence[Prediction | None]
-    ) -> dict[str, float]:
+    def check_labels(self, examples: Sequence[Question]) -> None:
         for each in examples:
             if not each.answers and not each.is_impossible:
                 raise nothing_to_score(each.place)
+
+    def score(
+        self, examples: Sequence[Question], predictions: Sequence[Prediction | None]
+    ) -> dict[str, float]:
+        self.check_labels(examples)
         if self.allows_no_answer:
             return scores_of_answers_or_none(examples, predictions)
         return scores_of_answers(examples, predictions)

@@ -6,7 +6,7 @@ import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.tasks.classification import OWN_TABLE_TASKS
-from bert_keras.tasks.glue import GLUE_TASKS
+from bert_keras.tasks.glue.task import GLUE_TASKS
 
 tfds = pytest.importorskip("tensorflow_datasets")
 pytestmark = pytest.mark.extra

@@ -7,7 +7,7 @@ import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.tasks.classification import TextExample
-from bert_keras.tasks.glue import GLUE_TASKS
+from bert_keras.tasks.glue.task import GLUE_TASKS
 from bert_keras.tasks.label_kinds import LabelPrediction
 
 FIRST = {
