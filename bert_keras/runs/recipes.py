@@ -95,8 +95,9 @@ class PretrainRecipe:
 class FinetuneRecipe:
     """Fine-tuning on a task. `initial_weights` "pretrained" takes the encoder from the given
     folder, "random" only its config and vocabulary (the baseline that shows what pretraining gave).
-    `patience` ends a run after so many epochs without a better score on dev, 0 never does.
-    `learning_rates` are those that a search tries.
+    `bias_correction` is AdamW's, which the original leaves out. `patience` ends a run after so many
+    epochs without a better score on dev, 0 never does. `learning_rates` are those that a search
+    tries.
     """
 
     batch_size: int
@@ -104,6 +105,7 @@ class FinetuneRecipe:
     learning_rate: float
     warmup_rate: float = 0.1
     weight_decay_rate: float = 0.01
+    bias_correction: bool = False
     dropout_rate: float = 0.1
     learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)
     patience: int = 0
@@ -218,6 +220,10 @@ def changed(*settings, changes: Iterable[str]) -> tuple:
 def _read(text: str, kind, change: str):
     if get_origin(kind) is tuple:
         return tuple(_read(part, get_args(kind)[0], change) for part in text.split(","))
+    if kind is bool:
+        if text not in (known := ("true", "false")):
+            raise InputError(f"{change!r}: expected one of {', '.join(known)}")
+        return text == "true"
     try:
         return kind(text)
     except ValueError as error:

@@ -101,7 +101,11 @@ class TaskRun:
             num_steps=self.num_steps,
             num_warmup_steps=int(self.recipe.warmup_rate * self.num_steps),
         )
-        optimizer = BertAdamW(schedule, weight_decay_rate=self.recipe.weight_decay_rate)
+        optimizer = BertAdamW(
+            schedule,
+            weight_decay_rate=self.recipe.weight_decay_rate,
+            bias_correction=self.recipe.bias_correction,
+        )
         trained.compile(optimizer=optimizer, **self.task.compile_arguments())
         return trained
 

@@ -11,9 +11,11 @@ class BertAdamW(keras.optimizers.Optimizer):
         m = beta_1 m + (1 - beta_1) g        v = beta_2 v + (1 - beta_2) g^2
         w = w - rate (m / (sqrt(v) + epsilon) + decay w)
 
-    No bias correction; biases and LayerNorm's gamma and beta are not decayed. Gradients are first
-    scaled down together where their global norm is over `max_gradient_norm`; the norm before that
-    is kept in `gradient_norm`, a float32 scalar variable, for whoever watches the training.
+    Biases and LayerNorm's gamma and beta are not decayed. With `bias_correction`, at the t-th step,
+    m / (1 - beta_1^t) and v / (1 - beta_2^t) stand for m and v, as in Adam's and AdamW's papers;
+    without it the first steps are up to six times as long. Gradients are first scaled down together
+    where their global norm is over `max_gradient_norm`; the norm before that is kept in
+    `gradient_norm`, a float32 scalar variable, for whoever watches the training.
     """
 
     def __init__(
@@ -24,6 +26,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
+        bias_correction: bool = False,
         max_gradient_norm: float = 1.0,
         name: str = "bert_adamw",
         **kwargs,
@@ -33,6 +36,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
+        self.bias_correction = bias_correction
         self.max_gradient_norm = max_gradient_norm
 
     def build(self, var_list):
@@ -62,20 +66,27 @@ class BertAdamW(keras.optimizers.Optimizer):
         rate = tf.cast(learning_rate, variable.dtype)
         if self._decay_rates[index]:
             variable.assign_sub(rate * self._decay_rates[index] * variable)
+        beta_1_power, beta_2_power = self._beta_powers(variable.dtype)
         # One pass over the weights: a third of the time of single ops. Powers of 0 leave
         # the bias correction out; 1 - beta_2 in float32 makes a step 6e-6 of itself longer.
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=self._momentums[index].value.handle,
             v=self._velocities[index].value.handle,
-            beta1_power=tf.zeros((), variable.dtype),
-            beta2_power=tf.zeros((), variable.dtype),
+            beta1_power=beta_1_power,
+            beta2_power=beta_2_power,
             lr=rate,
             beta1=tf.cast(self.beta_1, variable.dtype),
             beta2=tf.cast(self.beta_2, variable.dtype),
-            epsilon=tf.cast(self.epsilon, variable.dtype),
+            epsilon=self.epsilon * tf.sqrt(1 - beta_2_power),  # it stands beside the corrected v
             grad=tf.cast(gradient, variable.dtype),
         )
+
+    def _beta_powers(self, dtype):
+        if not self.bias_correction:
+            return tf.zeros((), dtype), tf.zeros((), dtype)
+        step = tf.cast(self.iterations + 1, dtype)
+        return tf.cast(self.beta_1, dtype) ** step, tf.cast(self.beta_2, dtype) ** step
 
     def get_config(self):
         return {
@@ -84,6 +95,7 @@ class BertAdamW(keras.optimizers.Optimizer):
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
             "epsilon": self.epsilon,
+            "bias_correction": self.bias_correction,
             "max_gradient_norm": self.max_gradient_norm,
         }
 

@@ -46,6 +46,10 @@ def test_room_for_every_prediction():
 def test_finetune_choices_are_checked():
     assert task_recipes("swag")["paper"].batch_size == 16
     assert task_recipes("mrpc")["paper"].batch_size == 32
+    corrected = named_recipe(task_recipes("mrpc"), "paper", changes=["bias_correction=true"])
+    assert corrected.bias_correction
+    with pytest.raises(InputError, match="'bias_correction=1': expected one of true, false"):
+        named_recipe(task_recipes("mrpc"), "paper", changes=["bias_correction=1"])
     with pytest.raises(InputError, match="patience is -1; expected at least 0"):
         named_recipe(task_recipes("mrpc"), "paper", changes=["patience=-1"])
     with pytest.raises(InputError, match="initial_weights is 'none'"):

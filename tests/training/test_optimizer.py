@@ -13,32 +13,36 @@ def variables():
     return [keras.Variable(random.normal(size=shape), name=name) for name, shape in shapes.items()]
 
 
-def reference_steps(weights, gradients, names, *, rate, decay=0.01, clip=1.0):
-    """optimization.py in float64, each gradient list clipped by its global norm first."""
+def reference_steps(weights, gradients, names, *, rate, decay=0.01, clip=1.0, corrected=False):
+    """optimization.py in float64, each gradient list clipped by its global norm first; where
+    `corrected`, algorithm 2 of Loshchilov and Hutter (2019) with eta the rate.
+    """
     weights = [np.asarray(weight, "float64") for weight in weights]
     m = [np.zeros_like(weight) for weight in weights]
     v = [np.zeros_like(weight) for weight in weights]
-    for step in gradients:
+    for t, step in enumerate(gradients, start=1):
+        corrections = (1 - 0.9**t, 1 - 0.999**t) if corrected else (1, 1)
         norm = np.sqrt(sum((gradient**2).sum() for gradient in step))
         step = [gradient * clip / max(norm, clip) for gradient in step]
         for index, gradient in enumerate(step):
             m[index] = 0.9 * m[index] + 0.1 * gradient
             v[index] = 0.999 * v[index] + 0.001 * gradient**2
-            update = m[index] / (np.sqrt(v[index]) + 1e-6)
+            update = m[index] / corrections[0] / (np.sqrt(v[index] / corrections[1]) + 1e-6)
             if names[index] in ("kernel", "token"):
                 update = update + decay * weights[index]
             weights[index] = weights[index] - rate * update
     return weights
 
 
-@pytest.mark.parametrize("scale", [0.01, 3.0], ids=["under the clip", "over the clip"])
-def test_three_steps_equal_the_formula(scale):
+@pytest.mark.parametrize("corrected", [False, True], ids=["BERT's", "bias correction"])
+@pytest.mark.parametrize("scale", [1e-6, 0.01, 3.0], ids=["tiny", "under the clip", "over it"])
+def test_three_steps_equal_the_formula(scale, corrected):
     ours = variables()
     names = [variable.name for variable in ours]
     random = np.random.default_rng(1)
     gradients = [[random.normal(size=v.shape) * scale for v in ours] for _ in range(3)]
-    expected = reference_steps(ours, gradients, names, rate=1e-3)
-    optimizer = BertAdamW(1e-3)
+    expected = reference_steps(ours, gradients, names, rate=1e-3, corrected=corrected)
+    optimizer = BertAdamW(1e-3, bias_correction=corrected)
     for step in gradients:
         optimizer.apply([keras.ops.convert_to_tensor(g, "float32") for g in step], ours)
     for variable, theirs in zip(ours, expected, strict=True):
@@ -81,7 +85,9 @@ def test_three_steps_with_rows_of_a_table_equal_the_formula():
 
 
 def test_config_round_trip():
-    optimizer = BertAdamW(0.1, weight_decay_rate=0.2, beta_1=0.8, max_gradient_norm=2.0)
+    optimizer = BertAdamW(
+        0.1, weight_decay_rate=0.2, beta_1=0.8, bias_correction=True, max_gradient_norm=2.0
+    )
     twin = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert type(twin) is BertAdamW
     assert twin.get_config() == optimizer.get_config()
