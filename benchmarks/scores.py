@@ -1,8 +1,8 @@
 """Every task fine-tuned by us and by transformers: same weights, rows, batches, settings, seeds.
 
 Both take the encoder's folder, see the same batches of the same pieces in the same order, train by
-the recipe (the peer with torch.optim.AdamW, as its own trainer does), are scored after every epoch
-by the same scorer and keep the best. Each run is a process of its own.
+the recipe (the peer with torch.optim.AdamW: ours is equal to it with bias_correction=true), are
+scored after every epoch by the same scorer and keep the best. Each run is a process of its own.
 
     python benchmarks/scores.py mrpc stsb --data glue --from minilm --rate 1e-4
 """
@@ -74,6 +74,7 @@ def theirs(task, recipe, files, start: str) -> dict:
 
     from bert_keras.convert.formats import open_text_checkpoint
     from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
+    from bert_keras.training.schedule import LinearWarmupDecay
 
     begin = time.perf_counter()
     torch.set_num_threads(2)
@@ -90,7 +91,12 @@ def theirs(task, recipe, files, start: str) -> dict:
         "BertMultipleChoice": "BertForMultipleChoice",
     }[task.model]
     labels = {"num_labels": len(task.labels)} if task.labels else {}
-    model = getattr(transformers, head).from_pretrained(start, **labels)
+    model = getattr(transformers, head).from_pretrained(
+        start,
+        hidden_dropout_prob=recipe.dropout_rate,
+        attention_probs_dropout_prob=recipe.dropout_rate,
+        **labels,
+    )
     exempt = ("bias", "LayerNorm.weight")
     named = list(model.named_parameters())
     decayed = [weight for name, weight in named if not name.endswith(exempt)]
@@ -102,9 +108,9 @@ def theirs(task, recipe, files, start: str) -> dict:
     )  # fmt: skip
     steps_per_epoch = -(-len(rows) // recipe.batch_size)
     num_steps = steps_per_epoch * recipe.num_epochs
-    schedule = transformers.get_linear_schedule_with_warmup(
-        optimizer, int(recipe.warmup_rate * num_steps), num_steps
-    )
+    warmup = int(recipe.warmup_rate * num_steps)
+    rate = LinearWarmupDecay(1.0, num_steps=num_steps, num_warmup_steps=warmup)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: float(rate(step)))
 
     def forward(inputs):
         found = model(
