@@ -7,8 +7,15 @@ from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.encoder.pretrained import Pretrained
 from bert_keras.errors import InputError
 
+if keras.backend.backend() == "tensorflow":
+    from bert_keras.devices.step import WholeBatchStep
+else:
 
-class TaskModel(Pretrained, keras.Model):
+    class WholeBatchStep:
+        """Nothing: Keras' own step, on one device."""
+
+
+class TaskModel(WholeBatchStep, Pretrained, keras.Model):
     """An encoder and its heads, built when made. Subclasses add heads and `call`, and say with
     `uses_pooler` whether these read the pooled vector; a pooler that nobody reads is not trained.
     """

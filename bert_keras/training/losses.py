@@ -17,15 +17,20 @@ class MaskedLMLoss(keras.losses.Loss):
     run_pretraining.py, get_masked_lm_output.
     """
 
+    epsilon = 1e-5
+
     def __init__(self, name: str = "masked_lm_loss", **kwargs):
-        super().__init__(name=name, **kwargs)
+        super().__init__(name=name, **{"reduction": "mean_with_sample_weight", **kwargs})
+
+    def call(self, y_true, y_pred):
+        logits_BPV = ops.cast(y_pred, self.dtype)
+        return ops.sparse_categorical_crossentropy(y_true, logits_BPV, from_logits=True)
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        logits_BPV = ops.cast(y_pred, self.dtype)
-        loss_BP = ops.sparse_categorical_crossentropy(y_true, logits_BPV, from_logits=True)
+        loss_BP = self.call(y_true, y_pred)
         weight_BP = ops.ones_like(loss_BP) if sample_weight is None else sample_weight
         weight_BP = ops.cast(weight_BP, loss_BP.dtype)
-        return ops.sum(loss_BP * weight_BP) / (ops.sum(weight_BP) + 1e-5)
+        return ops.sum(loss_BP * weight_BP) / (ops.sum(weight_BP) + self.epsilon)
 
 
 def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.losses.Loss]:

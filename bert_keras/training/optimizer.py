@@ -1,43 +1,60 @@
-"""Gradients in, updated weights out: the AdamW that BERT was trained with."""
+"""Gradients in, updated weights out: the AdamW that BERT was trained with, and what it shares."""
+
+import re
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
 
+from bert_keras.devices.replicas import (
+    add_to_own,
+    own_copy,
+    set_own,
+    sum_over_replicas,
+)
 
-@keras.saving.register_keras_serializable(package="bert_keras")
-class BertAdamW(keras.optimizers.Optimizer):
-    """AdamWeightDecayOptimizer of the original's optimization.py.
+_FIRST_SCALE, _STEPS_TO_DOUBLE = 2.0**15, 2000
 
-        m = beta_1 m + (1 - beta_1) g        v = beta_2 v + (1 - beta_2) g^2
-        w = w - rate (m / (sqrt(v) + epsilon) + decay w)
 
-    Biases and LayerNorm's gamma and beta are not decayed. With `bias_correction`, at the t-th step,
-    m / (1 - beta_1^t) and v / (1 - beta_2^t) stand for m and v, as in Adam's and AdamW's papers;
-    without it the first steps are up to six times as long. Gradients are first scaled down together
-    where their global norm is over `max_gradient_norm`; the norm before that is kept in
-    `gradient_norm`, a float32 scalar variable, for whoever watches the training.
+class BertOptimizer(keras.optimizers.Optimizer):
+    """What BERT's optimizers do alike with gradients, whichever number of replicas there is.
+
+    1. A replica's gradients are added to those of all others.
+    2. They are scaled down together where their global norm is over `max_gradient_norm`; the norm
+       before that is kept in `gradient_norm`, a float32 scalar variable, for whoever watches.
+    3. Every replica updates its own copy of the weights, all alike. Biases, and LayerNorm's gamma
+       and beta, are not decayed. The rate of layer l of L is multiplied by `layer_rate_decay` to
+       the power of L - l, the embeddings being layer 0, that of the heads not at all (Sun et al.
+       2019, "How to fine-tune BERT", section 5.3.4).
+
+    With `dynamic_loss_scale`, which models in float16 switch on, the loss is multiplied by
+    `loss_scale`: halved, the step being skipped on all replicas and not counted, where a gradient
+    of any replica is not finite; doubled after 2,000 finite steps (Micikevicius et al. 2018).
     """
 
     def __init__(
         self,
-        learning_rate=1e-4,
+        learning_rate,
         *,
         weight_decay_rate: float = 0.01,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
-        bias_correction: bool = False,
+        bias_correction: bool,
         max_gradient_norm: float = 1.0,
-        name: str = "bert_adamw",
-        **kwargs,
+        layer_rate_decay: float = 1.0,
+        dynamic_loss_scale: bool = False,
+        name: str,
     ):
-        super().__init__(learning_rate=learning_rate, name=name, **kwargs)
+        super().__init__(learning_rate=learning_rate, name=name)
         self.weight_decay_rate = weight_decay_rate
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
         self.bias_correction = bias_correction
         self.max_gradient_norm = max_gradient_norm
+        self.layer_rate_decay = layer_rate_decay
+        self.dynamic_loss_scale = dynamic_loss_scale
 
     def build(self, var_list):
         if self.built:
@@ -46,33 +63,120 @@ class BertAdamW(keras.optimizers.Optimizer):
         self._momentums, self._velocities = self.add_optimizer_variables(
             var_list, ["momentum", "velocity"]
         )
-        self._decay_rates = [
-            0.0 if _is_exempt(variable.path) else self.weight_decay_rate for variable in var_list
-        ]
         self.gradient_norm = self.add_variable((), dtype="float32", name="gradient_norm")
+        self._decay_rates = [
+            0.0 if is_exempt(variable.path) else self.weight_decay_rate for variable in var_list
+        ]
+        self._rates = layer_rates([v.path for v in var_list], decay=self.layer_rate_decay)
+        if self.dynamic_loss_scale:
+            first = keras.initializers.Constant(_FIRST_SCALE)
+            self.loss_scale = self.add_variable((), first, dtype="float32", name="loss_scale")
+            self._finite_steps = self.add_variable((), dtype="int32", name="finite_steps")
+
+    def scale_loss(self, loss):
+        return (
+            loss * tf.cast(self.loss_scale.value, loss.dtype) if self.dynamic_loss_scale else loss
+        )
 
     def apply(self, grads, trainable_variables=None):
+        """In replica context; `None` gradients leave their weights as they are."""
         if not self.built:
             with keras.name_scope(self.name):
                 self.build(list(trainable_variables))
+        variables = (
+            self._trainable_variables if trainable_variables is None else trainable_variables
+        )
+        found = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]
         # A looked-up table's gradient comes as rows, some many times over: here they are added up.
-        grads = [None if grad is None else tf.convert_to_tensor(grad) for grad in grads]
+        grads = sum_over_replicas([tf.convert_to_tensor(g) for g, _ in found])
+        if self.dynamic_loss_scale:
+            grads = [g / tf.cast(self.loss_scale.value, g.dtype) for g in grads]
         grads, norm = tf.clip_by_global_norm(grads, self.max_gradient_norm)
-        self.gradient_norm.assign(norm)
-        super().apply(grads, trainable_variables)
+        set_own(self.gradient_norm, norm)
+
+        def update():
+            rate = self._get_current_learning_rate()
+            for grad, (_, variable) in zip(grads, found, strict=True):
+                self.update_step(grad, variable, rate)
+            add_to_own(self._iterations, 1)
+
+        if self.dynamic_loss_scale:
+            is_finite = tf.math.is_finite(norm)
+            tf.cond(is_finite, update, lambda: None)
+            self._adjust_loss_scale(is_finite)
+        else:
+            update()
+
+    def _adjust_loss_scale(self, is_finite) -> None:
+        steps = tf.where(is_finite, self._finite_steps.value + 1, 0)
+        doubles = steps == _STEPS_TO_DOUBLE
+        factor = tf.where(is_finite, tf.where(doubles, 2.0, 1.0), 0.5)
+        set_own(self.loss_scale, tf.maximum(self.loss_scale.value * factor, 1.0))
+        set_own(self._finite_steps, tf.where(doubles, 0, steps))
+
+    def _of(self, variable):
+        """The variable's momentum, velocity, share of the rate, and rate of decay."""
+        index = self._get_variable_index(variable)
+        return (
+            self._momentums[index],
+            self._velocities[index],
+            self._rates[index],
+            self._decay_rates[index],
+        )
+
+    def _beta_powers(self, dtype):
+        """beta_1^t and beta_2^t at step t; 0 leaves the bias correction out."""
+        if not self.bias_correction:
+            return tf.zeros((), dtype), tf.zeros((), dtype)
+        step = tf.cast(self.iterations.value + 1, dtype)
+        return tf.cast(self.beta_1, dtype) ** step, tf.cast(self.beta_2, dtype) ** step
+
+    def get_config(self):
+        config = super().get_config()
+        return {
+            "learning_rate": config["learning_rate"],
+            "name": config["name"],
+            "weight_decay_rate": self.weight_decay_rate,
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "bias_correction": self.bias_correction,
+            "max_gradient_norm": self.max_gradient_norm,
+            "layer_rate_decay": self.layer_rate_decay,
+            "dynamic_loss_scale": self.dynamic_loss_scale,
+        }
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class BertAdamW(BertOptimizer):
+    """AdamWeightDecayOptimizer of the original's optimization.py.
+
+        m = beta_1 m + (1 - beta_1) g        v = beta_2 v + (1 - beta_2) g^2
+        w = w - rate (m / (sqrt(v) + epsilon) + decay w)
+
+    With `bias_correction`, at the t-th step, m / (1 - beta_1^t) and v / (1 - beta_2^t) stand for m
+    and v, as in Adam's and AdamW's papers; without it the first steps are up to six times as long.
+    """
+
+    def __init__(
+        self, learning_rate=1e-4, *, bias_correction=False, name: str = "bert_adamw", **kwargs
+    ):
+        super().__init__(learning_rate, bias_correction=bias_correction, name=name, **kwargs)
 
     def update_step(self, gradient, variable, learning_rate):
-        index = self._get_variable_index(variable)
-        rate = tf.cast(learning_rate, variable.dtype)
-        if self._decay_rates[index]:
-            variable.assign_sub(rate * self._decay_rates[index] * variable)
+        momentum, velocity, share, decay = self._of(variable)
+        rate = tf.cast(learning_rate * share, variable.dtype)
+        if decay:
+            tf.raw_ops.AssignSubVariableOp(
+                resource=own_copy(variable), value=rate * decay * variable.value
+            )
         beta_1_power, beta_2_power = self._beta_powers(variable.dtype)
-        # One pass over the weights: a third of the time of single ops. Powers of 0 leave
-        # the bias correction out; 1 - beta_2 in float32 makes a step 6e-6 of itself longer.
+        # One pass over the weights: a third of the time of single ops. In float32 1 - beta_2 makes
+        # a step 6e-6 of itself longer.
         tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=self._momentums[index].value.handle,
-            v=self._velocities[index].value.handle,
+            var=own_copy(variable),
+            m=own_copy(momentum),
+            v=own_copy(velocity),
             beta1_power=beta_1_power,
             beta2_power=beta_2_power,
             lr=rate,
@@ -82,24 +186,55 @@ class BertAdamW(keras.optimizers.Optimizer):
             grad=tf.cast(gradient, variable.dtype),
         )
 
-    def _beta_powers(self, dtype):
-        if not self.bias_correction:
-            return tf.zeros((), dtype), tf.zeros((), dtype)
-        step = tf.cast(self.iterations + 1, dtype)
-        return tf.cast(self.beta_1, dtype) ** step, tf.cast(self.beta_2, dtype) ** step
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "weight_decay_rate": self.weight_decay_rate,
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "bias_correction": self.bias_correction,
-            "max_gradient_norm": self.max_gradient_norm,
-        }
+@keras.saving.register_keras_serializable(package="bert_keras")
+class Lamb(BertOptimizer):
+    """Algorithm 2 of You et al. 2020, "Large batch optimization for deep learning".
+
+        r = m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon) + decay w
+        w = w - rate (|w| / |r|) r
+
+    m and v are BertAdamW's. |w| / |r| is 1 where either is 0, and for the weights that are not
+    decayed, as in the authors' code.
+    """
+
+    def __init__(self, learning_rate=1e-3, *, bias_correction=True, name: str = "lamb", **kwargs):
+        super().__init__(learning_rate, bias_correction=bias_correction, name=name, **kwargs)
+
+    def update_step(self, gradient, variable, learning_rate):
+        momentum, velocity, share, decay = self._of(variable)
+        grad, weight = tf.cast(gradient, variable.dtype), variable.value
+        m = momentum.value + (1 - self.beta_1) * (grad - momentum.value)
+        v = velocity.value + (1 - self.beta_2) * (tf.square(grad) - velocity.value)
+        set_own(momentum, m)
+        set_own(velocity, v)
+        beta_1_power, beta_2_power = self._beta_powers(variable.dtype)
+        update = m / (1 - beta_1_power) / (tf.sqrt(v / (1 - beta_2_power)) + self.epsilon)
+        ratio = 1.0
+        if not is_exempt(variable.path):
+            update += decay * weight
+            size, length = tf.norm(weight), tf.norm(update)
+            ratio = tf.where((size > 0) & (length > 0), tf.math.divide_no_nan(size, length), 1.0)
+        rate = tf.cast(learning_rate * share, variable.dtype)
+        tf.raw_ops.AssignSubVariableOp(resource=own_copy(variable), value=rate * ratio * update)
 
 
-def _is_exempt(path: str) -> bool:
+def is_exempt(path: str) -> bool:
     """Weights that are not decayed: `.../bias`, `.../output_bias`, `.../gamma`, `.../beta`."""
     return path.rsplit("/", 1)[-1].endswith(("bias", "gamma", "beta"))
+
+
+def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:
+    """What the learning rate of each weight is multiplied by; see BertOptimizer."""
+    if decay == 1:
+        return [1.0] * len(paths)
+    layers = [re.search(r"/layer_(\d+)/", path) for path in paths]
+    top = 1 + max((int(layer[1]) for layer in layers if layer), default=-1)
+    return [
+        decay ** (top - 1 - int(layer[1]))
+        if layer
+        else decay**top
+        if "/embeddings/" in path
+        else 1.0
+        for path, layer in zip(paths, layers, strict=True)
+    ]

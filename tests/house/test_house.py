@@ -14,7 +14,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Lowest first; a module imports from its own floor and from lower ones only.
 FLOORS = [
-    {"errors", "remote", "storage", "progress", "quiet", "config", "presets", "text", "data"},
+    {
+        "errors",
+        "remote",
+        "storage",
+        "progress",
+        "quiet",
+        "config",
+        "presets",
+        "text",
+        "data",
+        "devices",
+    },
     {"convert"},
     {"encoder", "heads"},
     {"models"},

@@ -1,0 +1,1 @@
+"""How one step runs on one device or many, and on a batch whole or in parts."""

@@ -1,0 +1,44 @@
+"""A replica's tensors in, sums over all replicas out; and the writing of a replica's own copies.
+
+Everything here is called in a step: in `strategy.run`, or where there is no strategy.
+"""
+
+import keras
+import tensorflow as tf
+
+
+def num_replicas() -> int:
+    return tf.distribute.get_strategy().num_replicas_in_sync
+
+
+def replica_id():
+    """int32 scalar, 0 to `num_replicas` - 1."""
+    context = tf.distribute.get_replica_context()
+    return tf.cast(context.replica_id_in_sync_group, "int32")
+
+
+def sum_over_replicas(tensors):
+    """Any structure of dense tensors, of equal shapes on all replicas."""
+    if num_replicas() == 1:
+        return tensors
+    context = tf.distribute.get_replica_context()
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+
+
+def own_copy(variable: keras.Variable):
+    """The handle, for raw operations, of the copy of `variable` that lies with this replica.
+
+    Copies stay equal only where every replica does the same to its own: after `sum_over_replicas`.
+    Unlike `assign`, which brings all replicas together, such an operation may stand in `tf.cond`.
+    """
+    return variable.value.handle
+
+
+def set_own(variable: keras.Variable, value) -> None:
+    value = tf.cast(value, variable.dtype)
+    tf.raw_ops.AssignVariableOp(resource=own_copy(variable), value=value)
+
+
+def add_to_own(variable: keras.Variable, value) -> None:
+    value = tf.cast(value, variable.dtype)
+    tf.raw_ops.AssignAddVariableOp(resource=own_copy(variable), value=value)
