@@ -1,6 +1,6 @@
 """A replica's tensors in, sums over all replicas out; and the writing of a replica's own copies.
 
-Everything here is called in a step: in `strategy.run`, or where there is no strategy.
+A step is what runs in `strategy.run`, or anything where there is no strategy.
 """
 
 import keras
@@ -18,11 +18,16 @@ def replica_id():
 
 
 def sum_over_replicas(tensors):
-    """Any structure of dense tensors, of equal shapes on all replicas."""
-    if num_replicas() == 1:
-        return tensors
+    """Any structure of dense tensors, of equal shapes on all replicas; between steps, itself."""
     context = tf.distribute.get_replica_context()
+    if context is None or num_replicas() == 1:
+        return tensors
     return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+
+
+def number(variable: keras.Variable):
+    """Of a scalar, between steps, as Python's own: a variable may lie on many devices."""
+    return variable.numpy().item()
 
 
 def own_copy(variable: keras.Variable):

@@ -6,6 +6,7 @@ import time
 import keras
 import tensorflow as tf
 
+from bert_keras.devices.replicas import number
 from bert_keras.progress import progress
 
 
@@ -66,7 +67,7 @@ class TensorBoardLog(keras.callbacks.Callback):
         optimizer = self.model.optimizer
         numbers = {tag(name): value for name, value in logs.items() if not name.startswith("val_")}
         numbers["optimizer/learning_rate"] = float(optimizer.learning_rate)
-        numbers["optimizer/gradient_norm"] = float(optimizer.gradient_norm)
+        numbers["optimizer/gradient_norm"] = number(optimizer.gradient_norm)
         if self.last > self.first:
             examples = (self.last - self.first) * self.batch_size / (self.now - self.clock)
             numbers["speed/examples_per_second"] = examples
@@ -83,7 +84,7 @@ class TensorBoardLog(keras.callbacks.Callback):
     def _write(self, run: str, numbers: dict[str, float]) -> None:
         if run not in self.writers:
             self.writers[run] = tf.summary.create_file_writer(os.path.join(self.folder, run))
-        with self.writers[run].as_default(step=int(self.model.optimizer.iterations)):
+        with self.writers[run].as_default(step=number(self.model.optimizer.iterations)):
             for name, value in sorted(numbers.items()):
                 tf.summary.scalar(name, value)
         self.writers[run].flush()

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from bert_keras.convert.checkpoint import StoredTensor, TrainingState
+from bert_keras.devices.replicas import number
 from bert_keras.encoder.pretrained import named_weights, stored_weight
 from bert_keras.errors import InputError
 from bert_keras.storage import tensorflow_writes
@@ -41,7 +42,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         """The step of the newest state, now loaded; the optimizer's own where there is none yet."""
         newest = self.manager.latest_checkpoint
         if newest is None:
-            return int(self.optimizer.iterations)
+            return number(self.optimizer.iterations)
         try:
             self.checkpoint.restore(newest).assert_consumed()
         except (tf.errors.OpError, AssertionError, ValueError, IndexError) as error:
@@ -49,13 +50,13 @@ class TrainingCheckpoints(keras.callbacks.Callback):
                 f"{newest} does not hold the state of this run ({str(error).splitlines()[0]}); "
                 "remove it to continue from an older one, or choose another output folder"
             ) from error
-        return int(self.optimizer.iterations)
+        return number(self.optimizer.iterations)
 
     def save(self) -> None:
         """Raises OSError, with the older states as they were, where the disk is full."""
         try:
             with tensorflow_writes(self.manager.directory):
-                self.manager.save(checkpoint_number=int(self.optimizer.iterations))
+                self.manager.save(checkpoint_number=number(self.optimizer.iterations))
         finally:
             for half_written in Path(self.manager.directory).glob("*_temp"):
                 shutil.rmtree(half_written)
@@ -73,7 +74,7 @@ def training_state(model: keras.Model) -> TrainingState:
     """
     slots = _averages(model)
     return TrainingState(
-        step=int(model.optimizer.iterations),
+        step=number(model.optimizer.iterations),
         momentums={name: stored_weight(momentum) for name, (momentum, _) in slots.items()},
         velocities={name: stored_weight(velocity) for name, (_, velocity) in slots.items()},
     )

@@ -9,6 +9,7 @@ import keras
 
 from bert_keras.convert.memory import tensor
 from bert_keras.convert.safetensors_file import stored_tensors, write_tensors
+from bert_keras.devices.replicas import number
 from bert_keras.encoder.pretrained import named_weights, stored_weight
 from bert_keras.errors import InputError
 from bert_keras.storage import whole_file, write_text
@@ -56,7 +57,7 @@ class Evaluations(keras.callbacks.Callback):
         self.history = [scores for scores in self.history if scores["step"] <= step]
 
     def on_epoch_end(self, epoch, logs=None):
-        scores, step = dict(self.evaluate()), int(self.model.optimizer.iterations)
+        scores, step = dict(self.evaluate()), number(self.model.optimizer.iterations)
         losses = {"training": (logs or {}).get("loss", 0.0), "dev": scores["loss"]}
         for name, loss in losses.items():
             if not math.isfinite(loss):

@@ -6,6 +6,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from bert_keras.devices.replicas import number
 from bert_keras.training.callbacks import ProgressBar, TensorBoardLog
 from bert_keras.training.checkpoints import TrainingCheckpoints
 from bert_keras.training.evaluations import Evaluations
@@ -39,7 +40,7 @@ def fit_resumable(
     Returns the step that it goes on from.
     """
     model.optimizer.build(model.trainable_variables)
-    run_start = int(model.optimizer.iterations)
+    run_start = number(model.optimizer.iterations)
     checkpoints = TrainingCheckpoints(
         model,
         Path(output) / "checkpoints",
