@@ -10,6 +10,7 @@ scored after every epoch by the same scorer and keep the best. Each run is a pro
 import argparse
 import dataclasses
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -77,7 +78,7 @@ def theirs(task, recipe, files, start: str) -> dict:
     from bert_keras.training.schedule import LinearWarmupDecay
 
     begin = time.perf_counter()
-    torch.set_num_threads(2)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.manual_seed(recipe.seed)
     tokenizer = open_text_checkpoint(start).tokenizer
     examples = task.read(files["train"], split="train")
