@@ -1,6 +1,7 @@
 """`bert-keras`: one verb a run; parses, calls, prints."""
 
 import argparse
+import contextlib
 import os
 from collections.abc import Sequence
 
@@ -16,7 +17,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     def run() -> None:
         import_tensorflow()
         try:
-            arguments.run(arguments)
+            with _devices(arguments):
+                arguments.run(arguments)
         except KeyboardInterrupt:
             if arguments.verb not in ("finetune", "pretrain"):
                 raise
@@ -71,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--from", dest="start", metavar="DIR", help="go on from a checkpoint of any "
                      "format (see convert), at its step where it has a training state")  # fmt: skip
     sub.add_argument("--output", required=True, metavar="DIR")
+    tasks.add_devices(sub)
 
     tasks.add_finetune(verb)
     tasks.add_evaluate(verb)
@@ -130,6 +133,21 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--port", type=int, default=8501, help="default: 8501")
     sub.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
     return parser
+
+
+def _devices(arguments) -> contextlib.AbstractContextManager:
+    if "strategy" not in arguments:
+        return contextlib.nullcontext()
+    import keras
+
+    from bert_keras.devices.precision import named_policy
+    from bert_keras.devices.strategy import named_strategy
+
+    strategy = named_strategy(arguments.strategy)
+    keras.config.set_dtype_policy(named_policy(arguments.precision))
+    if strategy.num_replicas_in_sync > 1:
+        print(f"{strategy.num_replicas_in_sync} replicas: {type(strategy).__name__}")
+    return strategy.scope()
 
 
 def _demo(arguments) -> None:

@@ -37,6 +37,16 @@ def add_finetune(verb: AddVerb) -> None:
                      "seeds 1 to N, then median, best and spread")  # fmt: skip
     sub.add_argument("--learning-rates", type=float, nargs="*", metavar="RATE", help="runs with "
                      "each; those of the recipe where none is named")  # fmt: skip
+    add_devices(sub)
+
+
+def add_devices(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--strategy", default="auto", metavar="NAME", help="auto, one, mirrored, "
+                     "multiworker or tpu; default: auto, all GPUs or the workers of "
+                     "TF_CONFIG")  # fmt: skip
+    sub.add_argument("--precision", default="auto", metavar="NAME", help="auto, float32, bfloat16 "
+                     "or float16; default: auto, bfloat16 on TPUs and on GPUs that have "
+                     "it")  # fmt: skip
 
 
 def add_evaluate(verb: AddVerb) -> None:
@@ -248,6 +258,9 @@ def _file(arguments) -> str:
 
 def print_scores(scores: dict, output: str) -> None:
     """The scores of a run, and where to look further."""
+    if not scores:
+        print("the first worker writes the scores and the model")
+        return
     print_table(scores)
     print(f"model: {output}/model   curves: tensorboard --logdir {output}/logs")
 

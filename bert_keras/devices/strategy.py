@@ -1,10 +1,10 @@
 """A name and the environment in, what spreads a step over devices out."""
 
-import json
 import os
 
 import tensorflow as tf
 
+from bert_keras.devices.cluster import workers
 from bert_keras.errors import InputError
 
 STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
@@ -24,12 +24,11 @@ def named_strategy(name: str = "auto") -> tf.distribute.Strategy:
             f"no strategy is called {name!r}; known: {', '.join(STRATEGIES)}. What is trained with "
             "`fit` cannot use a parameter server: take multiworker"
         )
-    workers = _workers()
     gpus = tf.config.list_physical_devices("GPU")
     if name == "auto":
-        name = "multiworker" if len(workers) > 1 else "mirrored" if len(gpus) > 1 else "one"
+        name = "multiworker" if len(workers()) > 1 else "mirrored" if len(gpus) > 1 else "one"
     if name == "multiworker":
-        if not workers:
+        if not workers():
             raise InputError(
                 "multiworker needs TF_CONFIG, which is not set; expected on every worker, with its "
                 'own index: {"cluster": {"worker": ["HOST:PORT", ...]}, '
@@ -41,16 +40,6 @@ def named_strategy(name: str = "auto") -> tf.distribute.Strategy:
     if name == "tpu":
         return _tpu()
     return tf.distribute.get_strategy()
-
-
-def is_chief() -> bool:
-    """Whether this process is the one that writes: alone, or the first worker of TF_CONFIG."""
-    task = _tf_config().get("task", {})
-    return (
-        not task
-        or task["type"] == "chief"
-        or (task["index"] == 0 and "chief" not in _tf_config()["cluster"])
-    )
 
 
 def _names(kind: str) -> list[str]:
@@ -70,31 +59,3 @@ def _tpu() -> tf.distribute.Strategy:
             "TPU_NAME unset, elsewhere set it to the TPU's name or grpc:// address"
         ) from error
     return tf.distribute.TPUStrategy(resolver)
-
-
-def _workers() -> list[str]:
-    cluster = _tf_config().get("cluster", {})
-    return [*cluster.get("chief", []), *cluster.get("worker", [])]
-
-
-def _tf_config() -> dict:
-    """Raises InputError where it is there and `fit` cannot train with it."""
-    text = os.environ.get("TF_CONFIG", "")
-    if not text:
-        return {}
-    try:
-        config = json.loads(text)
-        cluster, task = config["cluster"], config["task"]
-        place = cluster[task["type"]][task["index"]]
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise InputError(
-            f"TF_CONFIG is {text!r}; expected "
-            '{"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": "worker", "index": 0}}'
-        ) from error
-    if "ps" in cluster or task["type"] not in ("chief", "worker"):
-        raise InputError(
-            f"TF_CONFIG makes this process the {task['type']} {place} of a cluster with a "
-            "parameter server or evaluator, which `fit` cannot use; name workers alone, and train "
-            "with --strategy multiworker"
-        )
-    return config

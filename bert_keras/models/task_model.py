@@ -3,16 +3,10 @@
 import keras
 
 from bert_keras.config import BertConfig
+from bert_keras.devices import WholeBatchStep
 from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.encoder.pretrained import Pretrained
 from bert_keras.errors import InputError
-
-if keras.backend.backend() == "tensorflow":
-    from bert_keras.devices.step import WholeBatchStep
-else:
-
-    class WholeBatchStep:
-        """Nothing: Keras' own step, on one device."""
 
 
 class TaskModel(WholeBatchStep, Pretrained, keras.Model):

@@ -5,6 +5,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.convert.feature_layers import feature_layers
+from bert_keras.devices import WholeBatchStep
 from bert_keras.heads.bilstm import BiLSTM
 from bert_keras.heads.layer_mix import LayerMix
 from bert_keras.heads.token_labels import TokenLabelsHead
@@ -13,7 +14,7 @@ NUM_LSTM_LAYERS = 2  # section 5.3
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class WordTagger(keras.Model):
+class WordTagger(WholeBatchStep, keras.Model):
     """Layers mixed, a BiLSTM of two layers with `lstm_units` a direction, a dense layer.
 
     Call with a dict of `features` [B, W, K, D], the K layers of the choice `layers` for the first

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from bert_keras.devices.cluster import is_chief
 from bert_keras.encoder.pretrained import save_model
 from bert_keras.runs.outcome import (
     claim_output,
@@ -36,7 +37,8 @@ def finetune(
     checkpoint of any format (see bert_keras/convert); a model of the same task goes on with its
     head. What a task of frozen features computes once is kept in `features`, by default
     `output`/features; several runs may share it. The same call continues an interrupted run.
-    Returns the scores of the best epoch beside what the task's baseline reaches.
+    Returns the scores of the best epoch beside what the task's baseline reaches; {} on all workers
+    but the first, which writes.
     """
     run = TaskRun(
         task,
@@ -76,6 +78,8 @@ def finetune(
         points_per_epoch=recipe.logs_per_epoch,
         evaluations=evaluations,
     )
+    if not is_chief():
+        return {}
     evaluations.restore_best(run.trained)
     outputs, loss = run.dev_outputs()
     run.task = run.task.tuned(run.dev_examples, run.dev_predictions(outputs))

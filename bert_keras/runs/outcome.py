@@ -9,6 +9,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from bert_keras.devices.cluster import is_chief
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object, write_text
 
@@ -20,9 +21,11 @@ def claim_output(output: str | os.PathLike, *, recipe, **inputs) -> Path:
 
     A folder with a recipe alone is that of a run that was refused: another may take it. Raises
     InputError where another run, of another recipe or other inputs, has begun there, or where the
-    folder holds something else.
+    folder holds something else. Of several workers the first makes it.
     """
     output = Path(output)
+    if not is_chief():
+        return output
     mine = json.loads(json.dumps({**dataclasses.asdict(recipe), **inputs}))  # no tuples
     path = output / RECIPE
     if path.is_file():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
@@ -21,6 +22,7 @@ from bert_keras.data.records import (
     record_files,
 )
 from bert_keras.data.schema import PretrainingSchema
+from bert_keras.devices.cluster import is_chief
 from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
@@ -40,7 +42,7 @@ from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.checkpoints import load_training_state
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.losses import OUTPUTS, pretraining_losses, pretraining_metrics
-from bert_keras.training.optimizer import BertAdamW
+from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.schedule import LinearWarmupDecay
 
 
@@ -57,7 +59,7 @@ def pretrain(
     with their vocab.txt. Records of plain ids are masked as the recipe says, anew each epoch;
     records without labels train masked words alone. Where there are held-out*.tfrecord they are
     scored on the way and at the end. The same call continues a run that was interrupted. Returns
-    the scores.
+    the scores; {} on all workers but the first, which writes.
 
     `start` is a checkpoint of any format (see bert_keras/convert) to begin from, in place of the
     recipe's size: heads that it lacks begin with fresh weights. With its training state the run
@@ -111,6 +113,8 @@ def pretrain(
             tokens_per_example=tokens_per_example,
             held_out=held_out,
         )
+        if not is_chief():
+            return {}
         scores = {"parameters": model.count_params(), "steps": recipe.num_steps}
         if held_out is not None:
             scores |= evaluate_pretrainer(model, held_out)
@@ -147,7 +151,7 @@ def _compiled_model(
         print(model.load_report, begin, sep="\n")
     outputs = OUTPUTS if card.model == "BertPretrainer" else OUTPUTS[:1]
     model.compile(
-        optimizer=BertAdamW(
+        optimizer=OPTIMIZERS[recipe.optimizer](
             LinearWarmupDecay(
                 recipe.learning_rate,
                 num_steps=recipe.num_steps,
@@ -157,6 +161,7 @@ def _compiled_model(
         ),
         loss=pretraining_losses(outputs),
         weighted_metrics=pretraining_metrics(outputs),
+        gradient_accumulation_steps=recipe.gradient_accumulation_steps,
     )
     if begin is not None and resumes:
         model.optimizer.iterations.assign(begin.step)  # where the run began
@@ -185,8 +190,9 @@ def evaluate_pretrainer(model: BertPretrainer | BertMaskedLM, held_out) -> dict[
     names = list(held_out.element_spec[1])
     sums = {name: np.zeros(3) for name in names}  # of losses, hits, weights
     examples = 0
+    forward = tf.function(partial(model, training=False), reduce_retracing=True)
     for inputs, targets, weights in progress(held_out, stage="score held-out", unit="batch"):
-        logits = model.predict_on_batch(inputs)
+        logits = {name: array.numpy() for name, array in forward(inputs).items()}
         for name in names:
             answers, weight = targets[name].numpy(), weights[name].numpy()
             losses = _cross_entropy(logits[name], answers)

@@ -36,8 +36,9 @@ def _check_rates(recipe, *, shares: Iterable[str] = ("dropout_rate",)) -> None:
 class PretrainRecipe:
     """Pretraining of one size: `num_steps` batches, one point on the curves every `steps_per_log`
     steps, the state saved and the held-out records scored every `logs_per_checkpoint` points.
-    `mask_rate`, `mask_unit`, `max_ngram` and `replacement` say how records of plain ids are masked
-    while they are read (bert_keras/data/masking.py).
+    Each device takes its batch in `gradient_accumulation_steps` parts. `mask_rate`, `mask_unit`,
+    `max_ngram` and `replacement` say how records of plain ids are masked while they are read
+    (bert_keras/data/masking.py).
     """
 
     size: str
@@ -46,6 +47,8 @@ class PretrainRecipe:
     num_warmup_steps: int
     learning_rate: float
     weight_decay_rate: float = 0.01
+    optimizer: str = "adamw"
+    gradient_accumulation_steps: int = 1
     dropout_rate: float = 0.1
     initializer_stddev: float = 0.02
     steps_per_log: int = 50
@@ -61,7 +64,9 @@ class PretrainRecipe:
         if self.size not in PRESETS:
             raise InputError(f"no size is called {self.size!r}; known: {', '.join(PRESETS)}")
         intervals = ("steps_per_log", "logs_per_checkpoint", "keep_checkpoints")
-        _check_counts(self, "batch_size", "num_steps", *intervals)
+        _check_counts(self, "batch_size", "num_steps", "gradient_accumulation_steps", *intervals)
+        if self.optimizer not in (known := ("adamw", "lamb")):
+            raise InputError(f"optimizer is {self.optimizer!r}; expected one of {known}")
         _check_rates(self)
         if not 0 <= self.num_warmup_steps < self.num_steps:
             raise InputError(
@@ -95,9 +100,10 @@ class PretrainRecipe:
 class FinetuneRecipe:
     """Fine-tuning on a task. `initial_weights` "pretrained" takes the encoder from the given
     folder, "random" only its config and vocabulary (the baseline that shows what pretraining gave).
-    `bias_correction` is AdamW's, which the original leaves out. `patience` ends a run after so many
-    epochs without a better score on dev, 0 never does. `learning_rates` are those that a search
-    tries.
+    `bias_correction` is AdamW's, which the original leaves out; `layer_rate_decay` is BertAdamW's.
+    Each device takes its batch in `gradient_accumulation_steps` parts. `patience` ends a run after
+    so many epochs without a better score on dev, 0 never does. `learning_rates` are those that a
+    search tries.
     """
 
     batch_size: int
@@ -106,6 +112,8 @@ class FinetuneRecipe:
     warmup_rate: float = 0.1
     weight_decay_rate: float = 0.01
     bias_correction: bool = False
+    layer_rate_decay: float = 1.0
+    gradient_accumulation_steps: int = 1
     dropout_rate: float = 0.1
     learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)
     patience: int = 0
@@ -115,8 +123,13 @@ class FinetuneRecipe:
     seed: int = 1
 
     def __post_init__(self):
-        _check_counts(self, "batch_size", "num_epochs", "logs_per_epoch", "keep_checkpoints")
+        counts = ("num_epochs", "logs_per_epoch", "keep_checkpoints")
+        _check_counts(self, "batch_size", "gradient_accumulation_steps", *counts)
         _check_rates(self, shares=("dropout_rate", "warmup_rate"))
+        if not 0 < self.layer_rate_decay <= 1:
+            raise InputError(
+                f"layer_rate_decay is {self.layer_rate_decay}; expected more than 0, up to 1"
+            )
         if self.patience < 0:
             raise InputError(f"patience is {self.patience}; expected at least 0")
         if self.initial_weights not in (known := ("pretrained", "random")):

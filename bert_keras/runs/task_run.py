@@ -105,8 +105,13 @@ class TaskRun:
             schedule,
             weight_decay_rate=self.recipe.weight_decay_rate,
             bias_correction=self.recipe.bias_correction,
+            layer_rate_decay=self.recipe.layer_rate_decay,
         )
-        trained.compile(optimizer=optimizer, **self.task.compile_arguments())
+        trained.compile(
+            optimizer=optimizer,
+            gradient_accumulation_steps=self.recipe.gradient_accumulation_steps,
+            **self.task.compile_arguments(),
+        )
         return trained
 
     @cached_property

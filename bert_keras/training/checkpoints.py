@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from bert_keras.convert.checkpoint import StoredTensor, TrainingState
+from bert_keras.devices.cluster import is_chief
 from bert_keras.devices.replicas import number
 from bert_keras.encoder.pretrained import named_weights, stored_weight
 from bert_keras.errors import InputError
@@ -53,7 +54,10 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         return number(self.optimizer.iterations)
 
     def save(self) -> None:
-        """Raises OSError, with the older states as they were, where the disk is full."""
+        """By the first of several workers. Raises OSError, with the older states as they were,
+        where the disk is full."""
+        if not is_chief():
+            return
         try:
             with tensorflow_writes(self.manager.directory):
                 self.manager.save(checkpoint_number=number(self.optimizer.iterations))

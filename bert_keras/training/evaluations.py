@@ -9,6 +9,7 @@ import keras
 
 from bert_keras.convert.memory import tensor
 from bert_keras.convert.safetensors_file import stored_tensors, write_tensors
+from bert_keras.devices.cluster import is_chief
 from bert_keras.devices.replicas import number
 from bert_keras.encoder.pretrained import named_weights, stored_weight
 from bert_keras.errors import InputError
@@ -69,11 +70,8 @@ class Evaluations(keras.callbacks.Callback):
             logs["val_loss"] = scores["loss"]
             logs |= {f"val_score/{name}": scores[name] for name in scores if name != "loss"}
         self.history.append({"step": step, **scores})
-        if self.best is self.history[-1]:
-            with whole_file(self.folder / BEST) as beside:
-                weights = named_weights(self.model).items()
-                write_tensors(beside, {name: stored_weight(weight) for name, weight in weights})
-        write_text(self.folder / HISTORY, json.dumps(self.history, indent=1) + "\n")
+        if is_chief():
+            self._write()
         if self.exhausted:
             self.model.stop_training = True
 
@@ -87,6 +85,13 @@ class Evaluations(keras.callbacks.Callback):
             raise InputError(f"{self.folder / BEST} is damaged; {_ANEW}") from error
         for name, weight in named_weights(model).items():
             weight.assign(tensor(best[name].read()))
+
+    def _write(self) -> None:
+        if self.best is self.history[-1]:
+            with whole_file(self.folder / BEST) as beside:
+                weights = named_weights(self.model).items()
+                write_tensors(beside, {name: stored_weight(weight) for name, weight in weights})
+        write_text(self.folder / HISTORY, json.dumps(self.history, indent=1) + "\n")
 
     def _read(self, path: Path) -> list[dict[str, float]]:
         try:

@@ -6,6 +6,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from bert_keras.devices.cluster import is_chief
 from bert_keras.devices.replicas import number
 from bert_keras.training.callbacks import ProgressBar, TensorBoardLog
 from bert_keras.training.checkpoints import TrainingCheckpoints
@@ -53,6 +54,12 @@ def fit_resumable(
     if first_step >= num_steps or (evaluations is not None and evaluations.exhausted):
         return first_step
     num_epochs = -(-(num_steps - run_start) // steps_per_epoch)
+    log = TensorBoardLog(
+        Path(output) / "logs",
+        batch_size=batch_size,
+        tokens_per_example=tokens_per_example,
+        steps_per_point=-(-steps_per_epoch // points_per_epoch),
+    )
     bar = ProgressBar(
         stage=stage,
         batch_size=batch_size,
@@ -64,22 +71,17 @@ def fit_resumable(
     )
     with bar.bar:  # an error is told below it
         model.fit(
-            dataset.skip(first_step - run_start),
+            spread(dataset.skip(first_step - run_start)),
             initial_epoch=(first_step - run_start) // steps_per_epoch,
             epochs=num_epochs,
             steps_per_epoch=steps_per_epoch,
             shuffle=False,
-            validation_data=held_out,
+            validation_data=None if held_out is None else spread(held_out),
             validation_freq=epochs_per_checkpoint,
             verbose=0,
             callbacks=[
                 *([] if evaluations is None else [evaluations]),
-                TensorBoardLog(
-                    Path(output) / "logs",
-                    batch_size=batch_size,
-                    tokens_per_example=tokens_per_example,
-                    steps_per_point=-(-steps_per_epoch // points_per_epoch),
-                ),
+                *([log] if is_chief() else []),
                 bar,
                 checkpoints,
                 StopAfter(num_steps - first_step),
@@ -88,6 +90,14 @@ def fit_resumable(
     if num_epochs % epochs_per_checkpoint:
         checkpoints.save()
     return first_step
+
+
+def spread(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Under a strategy of several workers each takes its rows of every batch: all read all data, so
+    that a batch is the one that a single device would see."""
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    return dataset.with_options(options)
 
 
 class StopAfter(keras.callbacks.Callback):

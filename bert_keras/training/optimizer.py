@@ -219,6 +219,9 @@ class Lamb(BertOptimizer):
         tf.raw_ops.AssignSubVariableOp(resource=own_copy(variable), value=rate * ratio * update)
 
 
+OPTIMIZERS = {"adamw": BertAdamW, "lamb": Lamb}
+
+
 def is_exempt(path: str) -> bool:
     """Weights that are not decayed: `.../bias`, `.../output_bias`, `.../gamma`, `.../beta`."""
     return path.rsplit("/", 1)[-1].endswith(("bias", "gamma", "beta"))

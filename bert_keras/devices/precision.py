@@ -1,0 +1,24 @@
+"""A name and the hardware in, Keras' dtype policy out."""
+
+import tensorflow as tf
+
+from bert_keras.errors import InputError
+
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+
+
+def named_policy(name: str = "auto") -> str:
+    """For `keras.config.set_dtype_policy`: weights are float32, products are in the precision.
+
+    `auto` is bfloat16 where the hardware multiplies it, TPUs and GPUs since compute capability 8.0
+    (A100), else float32: CPUs gain nothing from it.
+    """
+    if name not in PRECISIONS:
+        raise InputError(f"no precision is called {name!r}; known: {', '.join(PRECISIONS)}")
+    if name == "auto":
+        gpus = tf.config.list_physical_devices("GPU")
+        details = map(tf.config.experimental.get_device_details, gpus)
+        new = [each.get("compute_capability", (0, 0)) >= (8, 0) for each in details]
+        has_tpu = bool(tf.config.list_logical_devices("TPU"))
+        name = "bfloat16" if has_tpu or (new and all(new)) else "float32"
+    return name if name == "float32" else f"mixed_{name}"
