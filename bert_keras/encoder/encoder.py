@@ -15,6 +15,7 @@ from bert_keras.encoder.embeddings import BertEmbeddings
 from bert_keras.encoder.masks import apart_bias, attention_bias
 from bert_keras.encoder.pretrained import Pretrained
 from bert_keras.encoder.projection import projection
+from bert_keras.encoder.recomputed import recomputed
 
 
 class EncoderStates(NamedTuple):
@@ -34,7 +35,12 @@ class BertEncoder(Pretrained, keras.Model):
     begin at 0 with each and `sequence_ids` (from 1, 0 = padding) keep them apart. Returns a dict:
     `sequence_output` [B, T, D] and, of a config with a pooler, `pooled_output` [B, D]. `states`
     takes the same and returns every layer.
+
+    With `recomputes` set, training keeps of each block its inputs alone and computes the rest again
+    for the gradient: a third more time for a fraction of the memory.
     """
+
+    recomputes = False
 
     def __init__(self, config: BertConfig, *, name: str = "encoder", **kwargs):
         super().__init__(name=name, **kwargs)
@@ -96,7 +102,10 @@ class BertEncoder(Pretrained, keras.Model):
         )
         hidden_states, attentions = [hidden_BTD], []
         for block in self.blocks:
-            hidden_BTD, attention_BNTT = block(hidden_BTD, bias, training=training)
+            if training and self.recomputes:
+                hidden_BTD, attention_BNTT = recomputed(block, hidden_BTD, bias, training=True)
+            else:
+                hidden_BTD, attention_BNTT = block(hidden_BTD, bias, training=training)
             hidden_states.append(hidden_BTD)
             attentions.append(attention_BNTT)
         pooled_BD = None if self.pooler is None else self.pooler(hidden_BTD[:, 0])

@@ -11,6 +11,7 @@ from bert_keras.devices.replicas import number
 from bert_keras.training.callbacks import ProgressBar, TensorBoardLog
 from bert_keras.training.checkpoints import TrainingCheckpoints
 from bert_keras.training.evaluations import Evaluations
+from bert_keras.training.preemption import SaveOnTermination
 
 
 def fit_resumable(
@@ -69,7 +70,8 @@ def fit_resumable(
         first_step=first_step,
         metric="" if evaluations is None else evaluations.metric,
     )
-    with bar.bar:  # an error is told below it
+    termination = SaveOnTermination(checkpoints)
+    with bar.bar, termination.listening():  # an error is told below the bar
         model.fit(
             spread(dataset.skip(first_step - run_start)),
             initial_epoch=(first_step - run_start) // steps_per_epoch,
@@ -84,6 +86,7 @@ def fit_resumable(
                 *([log] if is_chief() else []),
                 bar,
                 checkpoints,
+                termination,
                 StopAfter(num_steps - first_step),
             ],
         )

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras.training.optimizer import BertAdamW
+from bert_keras.training.optimizer import BertAdamW, Lamb, layer_rates
 
 
 def variables():
@@ -82,6 +82,66 @@ def test_three_steps_with_rows_of_a_table_equal_the_formula():
         np.testing.assert_allclose(variable, theirs, rtol=1e-6, atol=1e-6)
     norm = np.sqrt(sum((gradient**2).sum() for gradient in steps[-1]))
     assert float(optimizer.gradient_norm) == pytest.approx(norm, rel=1e-5)
+
+
+def lamb_steps(weights, gradients, names, *, rate, decay=0.01):
+    """Algorithm 2 of You et al. 2020 in float64, phi the identity; ratio 1 where not decayed."""
+    weights = [np.asarray(weight, "float64") for weight in weights]
+    m = [np.zeros_like(weight) for weight in weights]
+    v = [np.zeros_like(weight) for weight in weights]
+    for t, step in enumerate(gradients, start=1):
+        norm = np.sqrt(sum((gradient**2).sum() for gradient in step))
+        for index, gradient in enumerate(step):
+            gradient = gradient / max(norm, 1.0)
+            m[index] = 0.9 * m[index] + 0.1 * gradient
+            v[index] = 0.999 * v[index] + 0.001 * gradient**2
+            update = m[index] / (1 - 0.9**t) / (np.sqrt(v[index] / (1 - 0.999**t)) + 1e-6)
+            if names[index] in ("kernel", "token"):
+                update += decay * weights[index]
+                update *= np.linalg.norm(weights[index]) / np.linalg.norm(update)
+            weights[index] = weights[index] - rate * update
+    return weights
+
+
+def test_three_steps_of_lamb_equal_the_paper():
+    ours = variables()
+    names = [variable.name for variable in ours]
+    random = np.random.default_rng(3)
+    gradients = [[random.normal(size=v.shape) for v in ours] for _ in range(3)]
+    expected = lamb_steps(ours, gradients, names, rate=1e-2)
+    optimizer = Lamb(1e-2)
+    for step in gradients:
+        optimizer.apply([keras.ops.convert_to_tensor(g, "float32") for g in step], ours)
+    for variable, theirs in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(variable, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_lamb_moves_weights_of_zero():
+    weight = keras.Variable(np.zeros((2, 2)), name="kernel")
+    Lamb(0.5, bias_correction=False).apply([keras.ops.ones((2, 2))], [weight])
+    assert float(weight[0, 0]) == pytest.approx(-0.5 * 0.05 / (np.sqrt(0.001 * 0.25) + 1e-6))
+
+
+def test_each_layer_has_its_share_of_the_rate():
+    paths = [
+        "classifier/encoder/embeddings/token",
+        "classifier/encoder/layer_0/attention/query/kernel",
+        "classifier/encoder/layer_1/feed_forward/output/bias",
+        "classifier/encoder/pooler/kernel",
+        "classifier/classification/dense/kernel",
+    ]
+    assert layer_rates(paths, decay=0.5) == [0.25, 0.5, 1.0, 1.0, 1.0]
+    assert layer_rates(paths, decay=1.0) == [1.0] * 5
+    for decay, moved in ((1.0, 1.0), (0.5, 0.25)):
+        table = keras.Variable(np.zeros(4), name="token")
+        table._path = paths[0]
+        top = keras.Variable(np.zeros(4), name="bias")
+        top._path = paths[2]
+        below = keras.Variable(np.zeros(4), name="bias")
+        below._path = "classifier/encoder/layer_0/attention/query/bias"
+        optimizer = BertAdamW(0.1, layer_rate_decay=decay)
+        optimizer.apply([keras.ops.ones(4)] * 3, [table, top, below])
+        assert float(table[0] / top[0]) == pytest.approx(moved, rel=1e-5)
 
 
 def test_config_round_trip():
