@@ -160,8 +160,9 @@ class WholeBatchStep:
         return {name: tf.reshape(value, (1,)) for name, value in logs.items()}
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        """Keras', which takes the mean over replicas for a batch: ids that are no integers."""
-        if self._distribute_strategy is None:
+        """Keras', which takes the mean over replicas for a batch: ids that are no integers; and which
+        leaves variables to be made in the step, where XLA cannot make them."""
+        if self._distribute_strategy is None and not self.jit_compile:
             return
         if data_batch is None:
             _, _, batches = next(iter(iterator))

@@ -1,4 +1,4 @@
-"""A layer and its inputs in, its outputs out, of which only the inputs are kept for the gradient."""
+"""A layer and its inputs in, its outputs out; the inputs alone are kept for the gradient."""
 
 import keras
 
@@ -10,7 +10,7 @@ def recomputed(layer: keras.layers.Layer, *inputs, training: bool):
     and outputs is kept in memory until then. Dropout draws the same both times.
     """
     seeds = [
-        (variable, variable.value)
+        (variable, keras.ops.copy(variable))  # as it is now, not when it is looked at
         for variable in layer.non_trainable_variables
         if variable.path.endswith("seed_generator_state")
     ]

@@ -43,6 +43,18 @@ def test_devices_and_parts_change_nothing(alone, devices, parts):
     assert_same(trained(strategy, parts=parts), alone)
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_xla_compiles_the_whole_step(alone, parts):
+    """XLA:TPU takes what XLA takes here: static shapes, operations that it knows."""
+    assert_same(trained(tf.distribute.get_strategy(), parts=parts, jit_compile=True), alone)
+
+
+@pytest.mark.parametrize(("devices", "parts"), [(1, 1), (2, 2)])
+def test_recomputed_activations_change_nothing(alone, devices, parts):
+    strategy = tf.distribute.get_strategy() if devices == 1 else mirrored(devices)
+    assert_same(trained(strategy, parts=parts, recomputes=True), alone)
+
+
 @pytest.mark.parametrize(("parts", "num_cpus"), [(1, 1), (2, 1)])
 def test_two_workers_change_nothing(alone, tmp_path, parts, num_cpus):
     with socket.socket() as first, socket.socket() as second:

@@ -57,7 +57,7 @@ def data():
     return dataset.apply(tf.data.experimental.assert_cardinality(NUM_STEPS)).with_options(options)
 
 
-def trained(strategy, *, parts=1, optimizer=None, **compiling):
+def trained(strategy, *, parts=1, optimizer=None, recomputes=False, **compiling):
     """The weights after ten steps, by their paths, and what `fit` told."""
     import keras
 
@@ -69,6 +69,7 @@ def trained(strategy, *, parts=1, optimizer=None, **compiling):
     keras.utils.set_random_seed(1)
     with strategy.scope():
         model = BertPretrainer(BertConfig(**CONFIG))
+        model.encoder.recomputes = recomputes
         model.compile(
             optimizer or BertAdamW(2e-4),  # the key biases, of gradient 0, drift by rounding
             loss=pretraining_losses(),
