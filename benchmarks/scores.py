@@ -1,8 +1,9 @@
 """Every task fine-tuned by us and by transformers: same weights, rows, batches, settings, seeds.
 
-Both take the encoder's folder, see the same batches of the same pieces in the same order, train by
-the recipe (the peer with torch.optim.AdamW: ours is equal to it with bias_correction=true), are
-scored after every epoch by the same scorer and keep the best. Each run is a process of its own.
+Both begin with the same weights, those of the new head too, see the same batches of the same pieces
+in the same order, train by the recipe (the peer with torch.optim.AdamW: ours is equal to it with
+bias_correction=true), are scored after every epoch by the same scorer and keep the best. Each run
+is a process of its own.
 
     python benchmarks/scores.py mrpc stsb --data glue --from minilm --rate 1e-4
 """
@@ -73,31 +74,25 @@ def theirs(task, recipe, files, start: str) -> dict:
     import torch
     import transformers
 
-    from bert_keras.convert.formats import open_text_checkpoint
     from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
+    from bert_keras.runs.task_run import TaskRun
     from bert_keras.training.schedule import LinearWarmupDecay
 
     begin = time.perf_counter()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.manual_seed(recipe.seed)
-    tokenizer = open_text_checkpoint(start).tokenizer
-    examples = task.read(files["train"], split="train")
-    task = task.with_labels_of(examples)
-    dev = task.read(files["dev"], split="dev")
-    rows, dev_rows = task.encode(examples, tokenizer), task.encode(dev, tokenizer)
+    run = TaskRun(task, recipe, pretrained=start, train=files["train"], dev=files["dev"])
+    task, rows, dev, dev_rows = run.task, run.rows, run.dev_examples, run.dev_rows
     head = {
         "BertClassifier": "BertForSequenceClassification",
         "BertTokenClassifier": "BertForTokenClassification",
         "BertQuestionAnswering": "BertForQuestionAnswering",
         "BertMultipleChoice": "BertForMultipleChoice",
     }[task.model]
-    labels = {"num_labels": len(task.labels)} if task.labels else {}
-    model = getattr(transformers, head).from_pretrained(
-        start,
-        hidden_dropout_prob=recipe.dropout_rate,
-        attention_probs_dropout_prob=recipe.dropout_rate,
-        **labels,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        run.model.save_pretrained(f"{folder}/model", format="huggingface")
+        model = getattr(transformers, head).from_pretrained(f"{folder}/model")
+    assert model.config.hidden_dropout_prob == recipe.dropout_rate
     exempt = ("bias", "LayerNorm.weight")
     named = list(model.named_parameters())
     decayed = [weight for name, weight in named if not name.endswith(exempt)]

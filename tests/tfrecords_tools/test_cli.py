@@ -169,7 +169,7 @@ def test_a_disk_that_is_full(corpus, vocab, tmp_path, monkeypatch, capsys):
         patch.setattr("tfrecords_tools.records.write_shard.framed", full)
         assert run(*build) == 2
     told = capsys.readouterr().err
-    assert "records.partial: No space left on device; free some and run the same again" in told
+    assert "-of-00001.tfrecord: No space left on device; free some and run the same again" in told
     assert not (tmp_path / "records").exists()
     assert run(*build) == 0
     assert (tmp_path / "records/manifest.json").is_file()
