@@ -11,12 +11,13 @@ from bert_keras.errors import InputError
 
 
 class Term(NamedTuple):
-    """One output's share in the loss: `loss` gives a number for every element."""
+    """One output's part in the loss: `loss` gives a number for every element."""
 
     name: str | None
     loss: Callable
     reduction: str
     epsilon: float
+    share: float
 
     def of(self, structure):
         return structure[self.name] if isinstance(structure, dict) else structure
@@ -56,7 +57,15 @@ class WholeBatchStep:
     nothing that runs before.
     """
 
-    def compile(self, optimizer="rmsprop", *args, gradient_accumulation_steps: int = 1, **kwargs):
+    def compile(
+        self,
+        optimizer="rmsprop",
+        loss=None,
+        loss_weights=None,
+        *,
+        gradient_accumulation_steps: int = 1,
+        **kwargs,
+    ):
         """Keras' arguments, and in how many parts a replica takes its batch. In mixed_float16 an
         optimizer of this house scales the loss."""
         if gradient_accumulation_steps < 1:
@@ -66,7 +75,8 @@ class WholeBatchStep:
         if hasattr(optimizer, "dynamic_loss_scale"):
             optimizer.dynamic_loss_scale |= self.compute_dtype == "float16"
             kwargs["auto_scale_loss"] = False
-        super().compile(optimizer, *args, **kwargs)
+        super().compile(optimizer, loss, loss_weights, **kwargs)
+        self.__dict__["_loss_shares"] = loss_weights or {}
         self.gradient_accumulation_steps = gradient_accumulation_steps
         self._compile_loss = None  # the steps below take its place
         names = self.loss if isinstance(self.loss, dict) and len(self.loss) > 1 else ()
@@ -99,7 +109,7 @@ class WholeBatchStep:
             with keras.StatelessScope(self._seeds(part)), tf.GradientTape() as tape:
                 y_pred = self(x_, training=True)
                 means = _means(terms, y_, y_pred, weight_, totals)
-                scaled = self.optimizer.scale_loss(tf.add_n(means))
+                scaled = self.optimizer.scale_loss(_sum(terms, means))
             self.compute_metrics(x_, y_, y_pred, sample_weight=weight_)
             found = tape.gradient(scaled, self.trainable_variables)
             found = [None if each is None else tf.convert_to_tensor(each) for each in found]
@@ -108,7 +118,7 @@ class WholeBatchStep:
         means, found = gradients(0)
         if self.gradient_accumulation_steps > 1:
             means, found = _added_up(gradients, self.gradient_accumulation_steps, means, found)
-        self._track_losses(means, rows)
+        self._track_losses(terms, means, rows)
         self.optimizer.apply(found, self.trainable_variables)
         return self._logs()
 
@@ -117,7 +127,7 @@ class WholeBatchStep:
         terms, rows = self._terms(y), _num_rows(x)
         y_pred = self(x, training=False)
         means = _means(terms, y, y_pred, weight, _totals(terms, weight, rows))
-        self._track_losses(tf.stack(means), rows)
+        self._track_losses(terms, tf.stack(means), rows)
         self.compute_metrics(x, y, y_pred, sample_weight=weight)
         return self._logs()
 
@@ -125,14 +135,19 @@ class WholeBatchStep:
         """Of all outputs together, over the global batch where this is one replica of several."""
         terms = self._terms(y)
         totals = _totals(terms, sample_weight, _num_rows(y))
-        return tf.add_n(_means(terms, y, y_pred, sample_weight, totals))
+        return _sum(terms, _means(terms, y, y_pred, sample_weight, totals))
 
     def _terms(self, y) -> list[Term]:
         if isinstance(self.loss, dict):
             losses = self.loss
         else:  # one for every output
             losses = dict.fromkeys(y if isinstance(y, dict) else [None], self.loss)
-        return [_term(name, loss) for name, loss in losses.items() if loss is not None]
+        shares = self._loss_shares
+        return [
+            _term(name, loss, shares.get(name, 1.0) if isinstance(shares, dict) else shares)
+            for name, loss in losses.items()
+            if loss is not None
+        ]
 
     def _seeds(self, part):
         """The state of every dropout for this step, replica and part."""
@@ -144,13 +159,14 @@ class WholeBatchStep:
             if variable.path.endswith("seed_generator_state")
         ]
 
-    def _track_losses(self, means, rows):
+    def _track_losses(self, terms, means, rows):
         """Those of the global batch, on every replica, which together count its rows."""
         means, rows = sum_over_replicas([means, tf.cast(rows, "float32")])
         weight = rows / num_replicas()
-        self._loss_tracker.update_state(tf.reduce_sum(means), sample_weight=weight)
-        for index, tracker in enumerate(self._loss_trackers):
-            tracker.update_state(means[index], sample_weight=weight)
+        means = tf.unstack(means)
+        self._loss_tracker.update_state(_sum(terms, means), sample_weight=weight)
+        for tracker, mean in zip(self._loss_trackers, means, strict=False):
+            tracker.update_state(mean, sample_weight=weight)
 
     def _logs(self):
         logs = self.get_metrics_result()
@@ -160,7 +176,7 @@ class WholeBatchStep:
         return {name: tf.reshape(value, (1,)) for name, value in logs.items()}
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        """Keras', which takes the mean over replicas for a batch: ids that are no integers; and which
+        """Keras', which takes the mean over replicas for a batch, ids that are no integers, and
         leaves variables to be made in the step, where XLA cannot make them."""
         if self._distribute_strategy is None and not self.jit_compile:
             return
@@ -190,10 +206,10 @@ def _refuse_clipping_by_replica(optimizer) -> None:
         )
 
 
-def _term(name: str | None, loss) -> Term:
+def _term(name: str | None, loss, share: float) -> Term:
     if not isinstance(loss, keras.losses.Loss):
-        return Term(name, keras.losses.get(loss), "sum_over_batch_size", 0.0)
-    return Term(name, loss.call, loss.reduction, getattr(loss, "epsilon", 0.0))
+        return Term(name, keras.losses.get(loss), "sum_over_batch_size", 0.0, share)
+    return Term(name, loss.call, loss.reduction, getattr(loss, "epsilon", 0.0), share)
 
 
 def _totals(terms: list[Term], weight, rows) -> list:
@@ -206,6 +222,14 @@ def _means(terms: list[Term], y, y_pred, weight, totals) -> list:
         for term, total in zip(terms, totals, strict=True)
     ]
     return means or [tf.zeros(())]
+
+
+def _sum(terms: list[Term], means: list):
+    """With the weights of `compile`."""
+    shares = [term.share for term in terms] or [1.0]
+    return tf.add_n(
+        [mean if share == 1 else share * mean for share, mean in zip(shares, means, strict=True)]
+    )
 
 
 def _part(structure, part, num_parts: int):

@@ -80,6 +80,7 @@ class TensorBoardLog(keras.callbacks.Callback):
     def on_train_end(self, logs=None):
         for writer in self.writers.values():
             writer.close()
+        self.writers.clear()
 
     def _write(self, run: str, numbers: dict[str, float]) -> None:
         if run not in self.writers:
@@ -129,6 +130,3 @@ class ProgressBar(keras.callbacks.Callback):
             if name in self.shown or ("/" not in name and name.endswith("accuracy"))
         }
         self.bar.set_postfix(shown, refresh=False)
-
-    def on_train_end(self, logs=None):
-        self.bar.close()

@@ -70,26 +70,28 @@ def fit_resumable(
         first_step=first_step,
         metric="" if evaluations is None else evaluations.metric,
     )
-    termination = SaveOnTermination(checkpoints)
+    termination, end = SaveOnTermination(checkpoints), StopAfter(num_steps - first_step)
+    held_out = None if held_out is None else spread(held_out)
+    callbacks = [*([log] if is_chief() else []), bar, checkpoints, termination, end]
+    done, cut = divmod(first_step - run_start, steps_per_epoch)
+    # An epoch that was cut short is ended first, so that epochs are those of an unbroken run.
+    pieces = [(done, done + 1, steps_per_epoch - cut)] if cut else []
+    pieces.append((done + bool(cut), num_epochs, steps_per_epoch))
     with bar.bar, termination.listening():  # an error is told below the bar
-        model.fit(
-            spread(dataset.skip(first_step - run_start)),
-            initial_epoch=(first_step - run_start) // steps_per_epoch,
-            epochs=num_epochs,
-            steps_per_epoch=steps_per_epoch,
-            shuffle=False,
-            validation_data=None if held_out is None else spread(held_out),
-            validation_freq=epochs_per_checkpoint,
-            verbose=0,
-            callbacks=[
-                *([] if evaluations is None else [evaluations]),
-                *([log] if is_chief() else []),
-                bar,
-                checkpoints,
-                termination,
-                StopAfter(num_steps - first_step),
-            ],
-        )
+        for begin, epochs, steps in pieces:
+            if begin == epochs or not end.steps_left or model.stop_training:
+                break
+            model.fit(
+                spread(dataset.skip(number(model.optimizer.iterations) - run_start)),
+                initial_epoch=begin,
+                epochs=epochs,
+                steps_per_epoch=steps,
+                shuffle=False,
+                validation_data=held_out,
+                validation_freq=epochs_per_checkpoint,
+                verbose=0,
+                callbacks=[*([] if evaluations is None else [evaluations]), *callbacks],
+            )
     if num_epochs % epochs_per_checkpoint:
         checkpoints.save()
     return first_step

@@ -33,9 +33,16 @@ class SaveOnTermination(keras.callbacks.Callback):
             signal.signal(signal.SIGTERM, before)
 
     def on_train_batch_end(self, batch, logs=None):
+        if self.asked and batch + 1 < self.params["steps"]:  # else the epoch is ended first
+            self._end()
+
+    def on_epoch_end(self, epoch, logs=None):
         if self.asked:
-            self.checkpoints.save()
-            raise SystemExit(128 + signal.SIGTERM)
+            self._end()
+
+    def _end(self) -> None:
+        self.checkpoints.save()
+        raise SystemExit(128 + signal.SIGTERM)
 
     def _note(self, number, frame) -> None:
         self.asked = True

@@ -1,6 +1,8 @@
 """A run that shows itself, is cut off and continues."""
 
 import dataclasses
+import os
+import signal
 
 import keras
 import numpy as np
@@ -22,7 +24,7 @@ from bert_keras.training.checkpoints import (
     training_state,
 )
 from bert_keras.training.curves import plot_curves, read_curves
-from bert_keras.training.loop import fit_resumable
+from bert_keras.training.loop import StopAfter, fit_resumable
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 
@@ -75,6 +77,31 @@ def test_a_run_that_continues_ends_where_an_unbroken_one_does(tmp_path):
     assert train(rest, tmp_path / "broken", num_steps=16) == 8
     assert_same_variables(rest, whole)
     assert train(compiled(), tmp_path / "broken", num_steps=16) == 16  # nothing left to do
+
+
+@pytest.mark.parametrize(("asked_after", "saved"), [(4, 4), (5, 6), (7, 8), (10, 11)])
+def test_sigterm_saves_and_the_same_call_goes_on_to_the_same_end(
+    tmp_path, monkeypatch, asked_after, saved
+):
+    whole = compiled()
+    train(whole, tmp_path / "whole", num_steps=16)
+
+    def kill_at(callback, batch, logs=None, ends=StopAfter.on_train_batch_end):
+        ends(callback, batch, logs)
+        if callback.steps_left == 16 - asked_after:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StopAfter, "on_train_batch_end", kill_at)
+        with pytest.raises(SystemExit) as end:
+            train(compiled(), tmp_path / "broken", num_steps=16)
+    assert end.value.code == 143
+    rest = compiled(seed=99)
+    assert train(rest, tmp_path / "broken", num_steps=16) == saved
+    assert_same_variables(rest, whole)
+    told = [read_curves(tmp_path / name / "logs")["held_out"] for name in ("whole", "broken")]
+    assert told[0] == told[1]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def assert_same_variables(ours, theirs):
