@@ -44,7 +44,8 @@ def sampled(task, *, train_rows: int, dev_rows: int):
 
 def settings(arguments, name: str):
     """The task, its recipe and its files."""
-    from bert_keras.runs.recipes import changed, task_recipes
+    from bert_keras.runs.changes import changed
+    from bert_keras.runs.recipes import task_recipes
     from bert_keras.tasks.catalog import named_task
 
     recipe = task_recipes(name)[arguments.recipe]

@@ -36,7 +36,7 @@ class Prediction:
     candidates: tuple[Candidate, ...] = ()
 
 
-class _Span(NamedTuple):
+class Span(NamedTuple):
     first: int  # pieces
     last: int
     start_logit: float
@@ -104,8 +104,8 @@ def _best_answers(
 ) -> list[Candidate]:
     """At most `num_best`, each text once, probabilities yet unknown."""
     answers: dict[str, Candidate] = {}
-    for span in _spans(windows, number, outputs, max_answer_length):
-        text = _cut(question.context, windows.offsets[span.first, 0], windows.offsets[span.last, 1])
+    for span in spans(windows, number, outputs, max_answer_length):
+        text = cut(question.context, windows.offsets[span.first, 0], windows.offsets[span.last, 1])
         if text not in answers:
             answers[text] = Candidate(text, 0.0, span.start_logit, span.end_logit)
             if len(answers) == num_best:
@@ -113,7 +113,7 @@ def _best_answers(
     return list(answers.values())
 
 
-def _spans(
+def spans(
     windows: Windows, number: int, outputs: Sequence[dict[str, np.ndarray]], max_answer_length: int
 ):
     """The allowed spans of a question, best first."""
@@ -145,10 +145,10 @@ def _spans(
         if scores[place] == -np.inf:
             return
         at, more = divmod(int(place), max_answer_length)
-        yield _Span(firsts[at], firsts[at] + more, float(starts[at]), float(ends[at + more]))
+        yield Span(firsts[at], firsts[at] + more, float(starts[at]), float(ends[at + more]))
 
 
-def _cut(context: str, start: int, end: int) -> str:
+def cut(context: str, start: int, end: int) -> str:
     """Marks that a model without accents does not see belong to the character before them."""
     while end < len(context) and unicodedata.category(context[end]) == "Mn":
         end += 1
