@@ -19,7 +19,7 @@ _HOMES = {
     "load_model": "bert_keras.models.loading",
     "BertAdamW": "bert_keras.training.optimizer",
     "LinearWarmupDecay": "bert_keras.training.schedule",
-    "export_classifier": "bert_keras.export.saved_model",
+    "export_classifier": "bert_keras.export.classifier",
 }
 __all__ = sorted(_HOMES)
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from bert_keras.errors import InputError
 from bert_keras.export.model_folder import export_model
 from bert_keras.progress import progress
+from bert_keras.runs.changes import changed
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
-from bert_keras.runs.recipes import PRETRAIN, changed, named_recipe, task_recipes
+from bert_keras.runs.recipes import PRETRAIN, named_recipe, task_recipes
 from bert_keras.serving.client import predict
 from bert_keras.serving.server import running_server
 from bert_keras.storage import whole_file

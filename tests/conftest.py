@@ -8,6 +8,7 @@ import pytest
 from bert_keras.quiet import import_tensorflow
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")  # as `bert-keras` has it on a CPU
 tf = pytest.importorskip("tensorflow")
 tf.config.set_logical_device_configuration(  # for strategies; all else runs on the first
     tf.config.list_physical_devices("CPU")[0], 4 * [tf.config.LogicalDeviceConfiguration()]

@@ -132,7 +132,10 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         (FINETUNE + " learning_rate=1e38 num_epochs=2", "has diverged; begin anew with a lower"),
         (FINETUNE + " label_column=mood", "has no column 'mood'"),
         (FINETUNE.replace("max_length=12", "max_length=17"), "max_length is 17; expected 3 to 16"),
-        ("export {}/pretrainer x --to {}/saved", "holds a BertPretrainer; only a BertClassifier"),
+        (
+            "export {}/pretrainer x --texts 2 --to {}/saved",
+            "holds a BertPretrainer; the number of texts is a classifier's",
+        ),
         ("export {}/none x --to {}/saved", "does not exist"),
         ("export {}/classifier x --to {}/file", "Not a directory"),
         ("serve {}/none", "none"),

@@ -21,6 +21,15 @@ import_tensorflow()
 import tensorflow as tf
 tf.transpose([[True], [False]])
 """
+WITHOUT = """
+import sys
+from bert_keras.quiet import import_tensorflow
+import_tensorflow(without=("keras", "jax"))
+assert not {"keras", "jax"} & set(sys.modules), "imported"
+import tensorflow as tf
+assert tf.keras.layers.Dense(2)(tf.ones([1, 3])).shape == (1, 2)
+assert "keras" in sys.modules
+"""
 
 
 def printed(program: str) -> str:
@@ -37,3 +46,8 @@ def test_notes_are_told_with_an_error_alone(error, is_told):
 @pytest.mark.slow
 def test_a_mask_brings_no_note():
     assert printed(TRANSPOSES) == ""
+
+
+@pytest.mark.slow
+def test_what_tensorflow_does_without_can_be_imported_later():
+    assert printed(WITHOUT) == ""

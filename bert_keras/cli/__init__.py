@@ -3,11 +3,13 @@
 import argparse
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from bert_keras.cli import tasks
-from bert_keras.errors import run_command
+from bert_keras.errors import InputError, run_command
 from bert_keras.quiet import import_tensorflow
+from bert_keras.storage import whole_folder
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -15,7 +17,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
 
     def run() -> None:
-        import_tensorflow()
+        is_server = arguments.verb == "serve"
+        import_tensorflow(without=("keras", "jax") if is_server else ())
+        if not is_server and vars(arguments).get("strategy") != "tpu":
+            from bert_keras.devices.determinism import add_in_one_order
+
+            add_in_one_order()
         try:
             with _devices(arguments):
                 arguments.run(arguments)
@@ -72,7 +79,11 @@ def _parser() -> argparse.ArgumentParser:
                      "as bert-tfrecords build writes them")  # fmt: skip
     sub.add_argument("--from", dest="start", metavar="DIR", help="go on from a checkpoint of any "
                      "format (see convert), at its step where it has a training state")  # fmt: skip
-    sub.add_argument("--output", required=True, metavar="DIR")
+    sub.add_argument("--output", metavar="DIR", help="where the run goes")
+    sub.add_argument("--profile", metavar="FIRST:LAST", help="look where the time of these steps "
+                     "goes, in TensorBoard, such as 20:25")  # fmt: skip
+    sub.add_argument("--dry-run", action="store_true", help="take ten steps, tell what the run "
+                     "takes, write nothing")  # fmt: skip
     tasks.add_devices(sub)
 
     tasks.add_finetune(verb)
@@ -113,25 +124,48 @@ def _parser() -> argparse.ArgumentParser:
     sub = verb(
         "export",
         _export,
-        "Write a classifier as saved_models/NAME/VERSION, verified through TF Serving's loader.",
-        "bert-keras export runs/sst2/model sst2",
+        "Write a model as saved_models/NAME/VERSION, verified through TF Serving's loader.",
+        "bert-keras export runs/sst2/model sst2\n"
+        "  bert-keras export runs/sst2/model sst2-int8 --variant int8 --data glue/SST-2",
     )
-    sub.add_argument("model", metavar="MODEL_DIR", help="OUTPUT/model of a fine-tuning run")
+    sub.add_argument("model", metavar="MODEL_DIR", help="OUTPUT/model of a run, or a "
+                     "checkpoint of any format (see convert)")  # fmt: skip
     sub.add_argument("name", metavar="NAME", help="what the server calls it")
     sub.add_argument("--version", type=int, metavar="N", help="default: one more than the newest")
-    sub.add_argument("--texts", type=int, choices=(1, 2), help="one text or a pair (default: as "
-                     "the model says; one where it does not)")  # fmt: skip
+    sub.add_argument("--texts", type=int, choices=(1, 2), help="of a classifier: one text or a "
+                     "pair (default: as the model says; one where it does not)")  # fmt: skip
     sub.add_argument("--to", default="saved_models", metavar="DIR", help="default: saved_models")
+    sub.add_argument("--serving-config", metavar="DIR", help="measure the model and write a folder "
+                     "that starts TF Serving with it, in Docker or Kubernetes")  # fmt: skip
+    sub.add_argument("--variant", metavar="VARIANT", help="a smaller or faster one: float16, int8, "
+                     "folded, xla or litert, weighed against float32; not written where it gains "
+                     "nothing")  # fmt: skip
+    sub.add_argument("--data", metavar="DIR", help="what a variant is scored on: the task's files, "
+                     "of which dev is taken, or one file")  # fmt: skip
+    sub.add_argument("--task", metavar="TASK", help="of a variant's model (default: the one that "
+                     "it was fine-tuned on)")  # fmt: skip
+    sub.add_argument("--accept-loss", type=float, default=0.5, metavar="POINTS", help="of the "
+                     "score that a variant may lose, of a hundred (default: 0.5)")  # fmt: skip
 
     sub = verb(
         "serve",
         _serve,
         "Answer TF Serving's REST API for saved_models/NAME on this machine.",
-        "bert-keras serve saved_models/sst2 --port 8501",
+        "bert-keras serve saved_models/sst2 --port 8501\n"
+        "  bert-keras serve saved_models/sst2 --versions 3 4 --label stable=3 --label canary=4",
     )
     sub.add_argument("model", metavar="saved_models/NAME")
     sub.add_argument("--port", type=int, default=8501, help="default: 8501")
     sub.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
+    sub.add_argument("--versions", type=int, nargs="+", default=(), metavar="N",
+                     help="serve these (default: always the newest, which replaces the one "
+                     "before)")  # fmt: skip
+    sub.add_argument("--label", action="append", default=[], metavar="NAME=N", help="answer for "
+                     "version N at /labels/NAME too; may be repeated")  # fmt: skip
+    sub.add_argument("--max-batch-size", type=int, default=32, metavar="N", help="rows of "
+                     "waiting requests in one run; fewer of long texts (default: 32)")  # fmt: skip
+    sub.add_argument("--timeout", type=float, default=30, metavar="SECONDS",
+                     help="of one request (default: 30)")  # fmt: skip
     return parser
 
 
@@ -157,16 +191,21 @@ def _demo(arguments) -> None:
 
 
 def _pretrain(arguments) -> None:
+    from bert_keras.runs.forecast import forecast
     from bert_keras.runs.pretrain import pretrain
     from bert_keras.runs.recipes import PRETRAIN, named_recipe
+    from bert_keras.training.board.profile import steps_to_profile
 
-    scores = pretrain(
-        named_recipe(PRETRAIN, arguments.recipe, changes=arguments.changes),
-        records=arguments.records,
-        output=arguments.output,
-        start=arguments.start,
-    )
-    tasks.print_scores(scores, arguments.output)
+    recipe = named_recipe(PRETRAIN, arguments.recipe, changes=arguments.changes)
+    given = {"records": arguments.records, "start": arguments.start}
+    if arguments.dry_run:
+        print(forecast(recipe, **given))
+        return
+    if arguments.output is None:
+        raise InputError("--output DIR is missing; name a new folder, or ask for a --dry-run")
+    if arguments.profile:
+        given["profile"] = steps_to_profile(arguments.profile)
+    tasks.print_scores(pretrain(recipe, output=arguments.output, **given), arguments.output)
 
 
 def _convert(arguments) -> None:
@@ -191,16 +230,62 @@ def _curves(arguments) -> None:
 
 
 def _export(arguments) -> None:
-    from bert_keras.export.model_folder import export_model, next_version
+    from bert_keras.export.model_folder import next_version
+    from bert_keras.export.variant_folder import NOT_SERVED
 
     place = os.path.join(arguments.to, arguments.name)
     version = next_version(place) if arguments.version is None else arguments.version
     folder = os.path.join(place, str(version))
-    written = export_model(arguments.model, folder, num_texts=arguments.texts)
-    print(f"{written}\nserve it:  bert-keras serve {place} --port 8501")
+    export = partial(_exporter(arguments), arguments.model, folder, num_texts=arguments.texts)
+    config, note = arguments.serving_config, NOT_SERVED.get(arguments.variant)
+    if config is None:
+        serve = note or f"serve it:  bert-keras serve {place} --port 8501"
+        print(f"{export()}\n{serve}")
+        return
+    if note:
+        raise InputError(f"--serving-config does not go with {arguments.variant}: {note}")
+    from bert_keras.serving.tf_serving.folder import check_name, write_config
+
+    check_name(arguments.name)
+    with whole_folder(config) as beside:  # refused before the model is exported
+        written = export()
+        write_config(written, beside)
+    print(f"{written}\n{config}\nserve it:  docker compose -f {config}/compose.yaml up")
+
+
+def _exporter(arguments) -> Callable:
+    from bert_keras.export.model_folder import export_model
+    from bert_keras.export.variant_folder import export_variant
+
+    if arguments.variant is None:
+        return export_model
+    if arguments.data is None:
+        raise InputError("--variant came without --data; name labelled examples to score it on")
+    return partial(
+        export_variant,
+        variant=arguments.variant,
+        data=arguments.data,
+        task=arguments.task,
+        most_lost=arguments.accept_loss,
+    )
 
 
 def _serve(arguments) -> None:
+    from bert_keras.serving.limits import Limits
     from bert_keras.serving.server import serve
 
-    serve(arguments.model, port=arguments.port, host=arguments.host)
+    serve(
+        arguments.model,
+        port=arguments.port,
+        host=arguments.host,
+        versions=arguments.versions,
+        labels=dict(map(_label, arguments.label)),
+        limits=Limits(max_batch_size=arguments.max_batch_size, seconds=arguments.timeout),
+    )
+
+
+def _label(text: str) -> tuple[str, int]:
+    name, _, number = text.partition("=")
+    if not name or not (number.isascii() and number.isdigit()):
+        raise InputError(f"--label {text} is no NAME=N; give a name and a version's number")
+    return name, int(number)

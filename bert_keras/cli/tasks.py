@@ -71,10 +71,15 @@ def add_predict(verb: AddVerb) -> None:
         "predict",
         _predict,
         "Write what a model answers, as the official scorer or server of the task reads it.",
-        "bert-keras predict mrpc --model runs/mrpc/model --data glue/MRPC --output MRPC.tsv",
+        "bert-keras predict mrpc --model runs/mrpc/model --data glue/MRPC --output MRPC.tsv\n"
+        "  bert-keras predict sst2 --server http://localhost:8501/v1/models/sst2 \\\n"
+        "    --data glue/SST-2 --output SST-2.tsv",
     )
     sub.add_argument("task", metavar="TASK")
-    sub.add_argument("--model", required=True, metavar="DIR")
+    asked = sub.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--model", metavar="DIR", help="OUTPUT/model of a fine-tuning run")
+    asked.add_argument("--server", metavar="URL", help="http://HOST:PORT/v1/models/NAME of a "
+                       "served model that tells classes or numbers of texts")  # fmt: skip
     _add_data(sub, "test")
     sub.add_argument("--output", required=True, metavar="FILE")
 
@@ -122,9 +127,11 @@ def _finetune(arguments) -> None:
     import dataclasses
     import os
 
+    from bert_keras.devices.cluster import workers
     from bert_keras.errors import InputError
+    from bert_keras.runs.changes import changed
     from bert_keras.runs.finetune import finetune
-    from bert_keras.runs.recipes import changed, named_recipe, task_recipes
+    from bert_keras.runs.recipes import named_recipe, task_recipes
     from bert_keras.runs.study import study
     from bert_keras.tasks.catalog import named_task
 
@@ -156,6 +163,8 @@ def _finetune(arguments) -> None:
     if arguments.seeds == 1 and rates is None:
         print_scores(run(recipe, arguments.output), arguments.output)
         return
+    if len(workers()) > 1:
+        raise InputError("a study of several runs trains on one machine; unset TF_CONFIG")
     rates = (recipe.learning_rate,) if rates is None else tuple(rates) or recipe.learning_rates
     recipes = {rate: dataclasses.replace(recipe, learning_rate=rate) for rate in rates}
     summary = study(
@@ -207,14 +216,13 @@ def _evaluate(arguments) -> None:
 
 def _predict(arguments) -> None:
     from bert_keras.runs.evaluate import answers_of_model
+    from bert_keras.serving.predictions import answers_of_server
 
-    answers = answers_of_model(
-        arguments.task,
-        model=arguments.model,
-        data=_file(arguments),
-        split=arguments.split,
-        changes=arguments.changes,
-    )
+    asked = {"data": _file(arguments), "split": arguments.split, "changes": arguments.changes}
+    if arguments.server:
+        answers = answers_of_server(arguments.task, server=arguments.server, **asked)
+    else:
+        answers = answers_of_model(arguments.task, model=arguments.model, **asked)
     answers.write(arguments.output)
     print(f"{len(answers.examples):,} predictions: {arguments.output}")
 

@@ -4,6 +4,7 @@ import contextlib
 import glob
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from bert_keras.data.objectives import DynamicMasking, masked_and_labelled, next_pieces
 from bert_keras.data.schema import PretrainingSchema, schema_of
@@ -61,6 +62,7 @@ def pretraining_dataset(
     repeat: bool = False,
     drop_remainder: bool = True,
     masking: DynamicMasking | None = None,
+    skip_broken: bool = False,
 ):
     """A `tf.data.Dataset` of (x, y, w), checked on the first record of every file.
 
@@ -84,7 +86,12 @@ def pretraining_dataset(
             "a seed, with which to mask them"
         )
     batches = feature_batches(
-        files, batch_size=batch_size, seed=seed, repeat=repeat, drop_remainder=drop_remainder
+        files,
+        batch_size=batch_size,
+        seed=seed,
+        repeat=repeat,
+        drop_remainder=drop_remainder,
+        skip_broken=skip_broken,
     )
     if masking:
         batches = batches.enumerate().map(masking.masked)
@@ -122,6 +129,7 @@ def feature_batches(
     seed: int | None = None,
     repeat: bool = False,
     drop_remainder: bool = True,
+    skip_broken: bool = False,
 ):
     """A `tf.data.Dataset` of the features as they stand in the records, parsed a batch at a time.
 
@@ -129,20 +137,26 @@ def feature_batches(
     batches, so a run resumes with `.skip(n)`; a seed given to `tf.random.set_seed` takes part in
     this. Without a seed they come in the order of the files. Unless it repeats, the data set knows
     its number of batches; for that all files are read once.
+
+    A file that is truncated, corrupt or gone is an error of TensorFlow's where it is read; with
+    `skip_broken` what follows in it is left out, see `broken_files`.
     """
     import tensorflow as tf
 
     if batch_size < 1:
         raise InputError(f"batch_size is {batch_size}; expected at least 1")
     spec = common_schema(files).parsing_spec()
+    names = tf.data.Dataset.from_tensor_slices(files)
+    if skip_broken:  # of a file that is gone `ignore_errors` would ask for ever
+        names = names.filter(lambda name: tf.numpy_function(tf.io.gfile.exists, [name], tf.bool))
+    read = partial(_records_of, skip_broken=skip_broken)
     if seed is None:
-        records = tf.data.TFRecordDataset(files)
+        records = names.flat_map(read)
     else:
         records = (
-            tf.data.Dataset.from_tensor_slices(files)
-            .shuffle(len(files), seed=seed)
+            names.shuffle(len(files), seed=seed)
             .interleave(
-                tf.data.TFRecordDataset,
+                read,
                 cycle_length=min(len(files), FILES_AT_ONCE),
                 block_length=16,
                 num_parallel_calls=tf.data.AUTOTUNE,
@@ -158,21 +172,34 @@ def feature_batches(
     if not repeat:
         # Where Keras does not know the number of batches, it runs a step more than there are and
         # counts it in the means of the losses.
-        num_records = _num_records(files)
+        num_records = sum(_num_records(file, skip_broken=skip_broken) for file in files)
         num_batches = num_records // batch_size if drop_remainder else -(-num_records // batch_size)
         batches = batches.apply(tf.data.experimental.assert_cardinality(num_batches))
     return batches
 
 
-def _num_records(files: list[str]) -> int:
-    """Counted by reading them, unparsed: about 170,000 a second on one core."""
+def _records_of(file, *, skip_broken: bool):
     import tensorflow as tf
 
-    count = 0
+    records = tf.data.TFRecordDataset(file)
+    return records.ignore_errors() if skip_broken else records
+
+
+def broken_files(files: Sequence[str]) -> dict[str, int]:
+    """The files that cannot be read to their end, each with the number of records before it."""
+    broken = {}
     for file in files:
-        with readable_records(file):
-            count += sum(len(batch) for batch in tf.data.TFRecordDataset(file).batch(1024))
-    return count
+        try:
+            _num_records(file)
+        except InputError:
+            broken[file] = _num_records(file, skip_broken=True)
+    return broken
+
+
+def _num_records(file: str, *, skip_broken: bool = False) -> int:
+    """Counted by reading them, unparsed: about 170,000 a second on one core."""
+    with readable_records(file):
+        return sum(len(batch) for batch in _records_of(file, skip_broken=skip_broken).batch(1024))
 
 
 @contextlib.contextmanager
@@ -186,6 +213,8 @@ def readable_records(
         yield
     except tf.errors.DataLossError as error:
         raise InputError(f"{file} is truncated or corrupt; write it again") from error
+    except tf.errors.NotFoundError as error:
+        raise InputError(f"a record file is gone ({_first_line(error)}); put it back") from error
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
         # TensorFlow quotes the bytes of what it cannot parse, which Python then cannot decode.
         if "ParseExample" not in str(error) and not isinstance(error, UnicodeDecodeError):
@@ -193,3 +222,7 @@ def readable_records(
         raise InputError(
             f"{file} holds a record without the features of the first one; write it again"
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from bert_keras.devices.replicas import num_replicas, replica_id, sum_over_replicas
+from bert_keras.devices.seeds import seed_states
 from bert_keras.errors import InputError
 
 
@@ -71,6 +72,11 @@ class WholeBatchStep:
         if gradient_accumulation_steps < 1:
             raise InputError(
                 f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected at least 1"
+            )
+        if keras.distribution.distribution() is not None:
+            raise InputError(
+                "keras.distribution does nothing under TensorFlow; train in the scope of "
+                'bert_keras.devices.strategy.named_strategy("mirrored")'
             )
         if hasattr(optimizer, "dynamic_loss_scale"):
             optimizer.dynamic_loss_scale |= self.compute_dtype == "float16"
@@ -153,11 +159,7 @@ class WholeBatchStep:
         """The state of every dropout for this step, replica and part."""
         part += tf.cast(self.optimizer.iterations.value, "int32") * self.gradient_accumulation_steps
         apart = tf.stack([replica_id(), part])
-        return [
-            (variable, variable.value + tf.cast(apart, variable.dtype))
-            for variable in self.non_trainable_variables
-            if variable.path.endswith("seed_generator_state")
-        ]
+        return [(state, state.value + tf.cast(apart, state.dtype)) for state in seed_states(self)]
 
     def _track_losses(self, terms, means, rows):
         """Those of the global batch, on every replica, which together count its rows."""
@@ -177,15 +179,25 @@ class WholeBatchStep:
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Keras', which takes the mean over replicas for a batch, ids that are no integers, and
-        leaves variables to be made in the step, where XLA cannot make them."""
-        if self._distribute_strategy is None and not self.jit_compile:
-            return
+        begins the data once for that, so that what is shuffled comes in another order; and which on
+        one device leaves variables to be made in the step: XLA cannot, and all else traces the step
+        a second time, for a fifth more memory and twice the time of the first step. Batches of
+        unknown sizes are left to that where nothing forbids it."""
+        may_be_left = self._distribute_strategy is None and not self.jit_compile
         if data_batch is None:
-            _, _, batches = next(iter(iterator))
-            results = self.distribute_strategy.experimental_local_results
-            data_batch = tf.nest.map_structure(lambda each: results(each)[0], next(batches))
+            spec = iterator.data_adapter.get_tf_dataset().element_spec
+            if may_be_left and not all(s.shape.is_fully_defined() for s in tf.nest.flatten(spec)):
+                return
+            data_batch = tf.nest.map_structure(_zeros, spec)
+        elif may_be_left:
+            return
         with self.distribute_strategy.scope():
             self._symbolic_build(data_batch=data_batch)
+
+
+def _zeros(spec):
+    spec = getattr(spec, "_value_specs", (spec,))[0]  # of the first replica
+    return tf.zeros([size or 1 for size in spec.shape], spec.dtype)
 
 
 def _tensors(structure) -> list:
@@ -255,7 +267,12 @@ def _added_up(gradients, num_parts: int, means, first):
 
     def add(part, means, *sums):
         more, found = gradients(part)
-        return part + 1, means + more, *(s + found[i] for s, i in zip(sums, there, strict=True))
+        # Apart, by operations that Grappler leaves: sums of three it turns, where they are large,
+        # into variables that a loop makes twice (tensorflow/tensorflow, issue 23780).
+        apart = {}
+        for index in reversed(there):  # as they come
+            apart[index], part = tf.identity_n([found[index], part])
+        return part + 1, means + more, *(s + apart[i] for s, i in zip(sums, there, strict=True))
 
     start = (tf.constant(1), means, *(first[index] for index in there))
     _, means, *sums = tf.while_loop(lambda part, *_: part < num_parts, add, start)

@@ -1,6 +1,8 @@
 """A name and the environment in, what spreads a step over devices out."""
 
 import os
+import socket
+from urllib.parse import urlsplit
 
 import tensorflow as tf
 
@@ -47,13 +49,15 @@ def _names(kind: str) -> list[str]:
 
 
 def _tpu() -> tf.distribute.Strategy:
+    name = os.environ.get("TPU_NAME", "local")
     try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu=os.environ.get("TPU_NAME", "local")
-        )
+        if name.startswith("grpc://"):  # TensorFlow would wait for ever
+            address = urlsplit(name)
+            socket.create_connection((address.hostname, address.port), timeout=10).close()
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
-    except (ValueError, tf.errors.OpError) as error:
+    except (ValueError, OSError, tf.errors.OpError) as error:
         raise InputError(
             f"no TPU answers ({str(error).splitlines()[0]}); on a TPU virtual machine leave "
             "TPU_NAME unset, elsewhere set it to the TPU's name or grpc:// address"

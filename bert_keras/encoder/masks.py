@@ -8,7 +8,8 @@ PADDING_SCORE = -10_000.0
 
 def attention_bias(input_mask_BT, *, dtype: str):
     """[B, T], 1 = real and 0 = padding  ->  [B, 1, 1, T] to add to attention scores."""
-    real = ops.cast(input_mask_BT, dtype)[:, None, None, :]
+    # Not [:, None, None, :], which LiteRT does not have where batch and length are open.
+    real = ops.expand_dims(ops.cast(input_mask_BT, dtype), (1, 2))
     return (1.0 - real) * PADDING_SCORE
 
 

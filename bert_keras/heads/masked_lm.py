@@ -53,7 +53,7 @@ class MaskedLMHead(keras.layers.Layer):
         masked_XD = self.transform(states_at(hidden, positions))
         masked_XD = self.norm(activate(masked_XD, activation=self.activation))
         table_VD = ops.cast(token_table, masked_XD.dtype)
-        logits_XV = ops.matmul(masked_XD, ops.transpose(table_VD))
+        logits_XV = _scores(masked_XD, table_VD)
         logits_XV = ops.cast(logits_XV, self.variable_dtype) + self.output_bias
         return ops.reshape(logits_XV, (-1, ops.shape(positions)[1], self.vocab_size))
 
@@ -68,3 +68,14 @@ class MaskedLMHead(keras.layers.Layer):
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "initializer_stddev": self.initializer_stddev,
         }
+
+
+@ops.custom_gradient
+def _scores(masked_XD, table_VD):
+    """Each state by each row of the table; the table's gradient comes in the table's own layout,
+    where that of a transposed table is transposed once more."""
+
+    def gradients(grad_XV):
+        return ops.matmul(grad_XV, table_VD), ops.matmul(ops.transpose(grad_XV), masked_XD)
+
+    return ops.matmul(masked_XD, ops.transpose(table_VD)), gradients

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
-from bert_keras.runs.recipes import changed
+from bert_keras.runs.changes import changed
 from bert_keras.tasks.batches import Predictor
 from bert_keras.tasks.catalog import named_task, task_of
 from bert_keras.tasks.task import Task

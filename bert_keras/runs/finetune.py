@@ -1,5 +1,6 @@
 """A checkpoint and a task's examples in, a fine-tuned model, its scores and predictions out."""
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.tasks.task import Task
 from bert_keras.tasks.tfds import is_tfds
+from bert_keras.training.board.hyperparameters import write_hyperparameters
+from bert_keras.training.board.norms import NormsByLayer
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
 
@@ -77,25 +80,29 @@ def finetune(
         tokens_per_example=float(run.rows.lengths.mean()),
         points_per_epoch=recipe.logs_per_epoch,
         evaluations=evaluations,
+        board=[NormsByLayer()],
     )
     if not is_chief():
         return {}
     evaluations.restore_best(run.trained)
     outputs, loss = run.dev_outputs()
-    run.task = run.task.tuned(run.dev_examples, run.dev_predictions(outputs))
     predictions = run.dev_predictions(outputs)
+    tuned = run.task.tuned(run.dev_examples, predictions)
+    if tuned != run.task:
+        run.task = tuned
+        predictions = run.dev_predictions(outputs)
     run.task.write_predictions(output / task.prediction_file, run.dev_examples, predictions)
     card, vocabulary = run.card, run.checkpoint.vocabulary
     save_model(run.model, model_folder(output), card=card, vocabulary=vocabulary)
-    return write_scores(
-        output,
-        {
-            **run.task.score(run.dev_examples, predictions),
-            "loss": loss,
-            **run.task.baseline(run.examples, run.dev_examples),
-            "best_step": evaluations.best["step"],
-            "steps": run.num_steps,
-            "train_rows": len(run.rows),
-            "dev_rows": len(run.dev_examples),
-        },
-    )
+    scores = {
+        **run.task.score(run.dev_examples, predictions),
+        "loss": loss,
+        **run.task.baseline(run.examples, run.dev_examples),
+        "best_step": evaluations.best["step"],
+        "steps": run.num_steps,
+        "train_rows": len(run.rows),
+        "dev_rows": len(run.dev_examples),
+    }
+    fields = {"task": task.name, **dataclasses.asdict(recipe)}
+    write_hyperparameters(output / "logs" / "final", fields, scores=scores, step=run.num_steps)
+    return write_scores(output, scores)

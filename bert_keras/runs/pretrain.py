@@ -1,33 +1,17 @@
 """A folder of records in, a pretrained model out, with its held-out losses beside the unigram's."""
 
+import dataclasses
 import os
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
+import shutil
+import sys
 
 import keras
-import numpy as np
-import tensorflow as tf
 
-from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.convert.letter_case import seems_lowercase
-from bert_keras.data.masking import Masker
-from bert_keras.data.objectives import DynamicMasking
-from bert_keras.data.records import (
-    common_schema,
-    feature_batches,
-    pretraining_dataset,
-    readable_records,
-    record_files,
-)
-from bert_keras.data.schema import PretrainingSchema
+from bert_keras.data.records import readable_records
 from bert_keras.devices.cluster import is_chief
 from bert_keras.encoder.pretrained import save_model
-from bert_keras.errors import InputError
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
-from bert_keras.presets import preset
-from bert_keras.progress import progress
+from bert_keras.runs.held_out import evaluate_pretrainer, unigram_baseline
 from bert_keras.runs.outcome import (
     claim_output,
     has_state,
@@ -35,11 +19,15 @@ from bert_keras.runs.outcome import (
     read_scores,
     write_scores,
 )
+from bert_keras.runs.pretrain_inputs import PretrainInputs, pretrain_inputs
 from bert_keras.runs.recipes import PretrainRecipe
-from bert_keras.runs.starting_point import StartingPoint, starting_point
-from bert_keras.storage import json_object
-from bert_keras.text.vocab import Vocabulary
-from bert_keras.training.checkpoints import load_training_state
+from bert_keras.training.alarms import Alarms
+from bert_keras.training.best_model import BestModel
+from bert_keras.training.board.hyperparameters import write_hyperparameters
+from bert_keras.training.board.pretraining import pretraining_board
+from bert_keras.training.board.profile import Profile
+from bert_keras.training.board.projector import write_projector
+from bert_keras.training.checkpoints import load_training_state, training_state
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.losses import OUTPUTS, pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import OPTIMIZERS
@@ -52,96 +40,99 @@ def pretrain(
     records: str | os.PathLike,
     output: str | os.PathLike,
     start: str | os.PathLike | None = None,
+    profile: tuple[int, int] | None = None,
 ) -> dict:
     """Train on `records`/train*.tfrecord and leave `output`/model, logs, checkpoints, scores.json.
 
     `records` is what `bert-tfrecords build` wrote, or any folder of the original's record files
     with their vocab.txt. Records of plain ids are masked as the recipe says, anew each epoch;
     records without labels train masked words alone. Where there are held-out*.tfrecord they are
-    scored on the way and at the end. The same call continues a run that was interrupted. Returns
-    the scores; {} on all workers but the first, which writes.
+    scored on the way and at the end; `output`/best is the model of their lowest loss, where that is
+    not the last one. The same call continues a run that was interrupted. Returns the scores; {} on
+    all workers but the first, which writes.
 
     `start` is a checkpoint of any format (see bert_keras/convert) to begin from, in place of the
     recipe's size: heads that it lacks begin with fresh weights. With its training state the run
     goes on at its step, which `num_steps` counts too; the records are read from their beginning.
+    The model of a recipe that ends before its schedule does holds the training state. `profile` are
+    the first and last of the steps whose profile goes into the logs.
     """
-    records = Path(records)
-    if not records.is_dir():
-        raise InputError(f"{records} is not a folder; expected one that bert-tfrecords build wrote")
-    vocabulary = Vocabulary.from_file(records / "vocab.txt")
-    files = record_files(records)
-    held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
-    schema = common_schema([*files, *held_out_files])
-    lowercase = _lowercase(records)
-    masking = _masking(recipe, schema, vocabulary)
-    dataset = partial(pretraining_dataset, masking=masking)
-    begin, started = None, {}
-    if start is not None:
-        begin = starting_point(
-            start, recipe=recipe, vocabulary=vocabulary, schema=schema, lowercase=lowercase
-        )
-        started = {"start": begin.path, "start_step": str(begin.step)}
-        lowercase = begin.checkpoint.card.lowercase
-    elif lowercase is None:
-        lowercase = seems_lowercase(vocabulary)
-    card = ModelCard(
-        model="BertPretrainer" if schema.has_labels else "BertMaskedLM",
-        config=_config(recipe, vocabulary, schema) if begin is None else begin.config,
-        lowercase=lowercase,
-        max_length=schema.max_length,
-    )
-    tokens_per_example = _look_at_records(files, card.config)
-    output = claim_output(output, recipe=recipe, records=str(records.resolve()), **started)
+    inputs = pretrain_inputs(recipe, records=records, start=start)
+    begin, vocabulary = inputs.begin, inputs.vocabulary
+    started = {} if begin is None else {"start": begin.path, "start_step": str(begin.step)}
+    where = {"records": os.path.realpath(records)}
+    output = claim_output(output, recipe=recipe, **where, **started)
     if (scores := read_scores(output)) is not None:
         return scores
+    for file, count in inputs.broken.items():
+        print(
+            f"WARNING: {file} breaks off after {count:,} records; what follows is left out",
+            file=sys.stderr,
+        )
+    model = compiled_pretrainer(inputs, resumes=has_state(output))
+    held_out = inputs.held_out_batches()
 
-    model = _compiled_model(recipe, card, begin, resumes=has_state(output))
-    held_out = None
-    if held_out_files:
-        held_out = dataset(held_out_files, batch_size=recipe.batch_size, drop_remainder=False)
+    def save(folder, **state):
+        save_model(model, folder, card=inputs.card, vocabulary=vocabulary, **state)
+
+    def unigram(most: int | None = None) -> dict[str, float]:
+        return unigram_baseline(
+            inputs.counted_batches(inputs.files, most=most),
+            inputs.counted_batches(inputs.held_out_files or inputs.files, most=most),
+            vocab_size=len(vocabulary),
+        )
+
+    logs = output / "logs"
+    board = pretraining_board(
+        inputs.sample_batch(),
+        config=inputs.card.config,
+        vocabulary=vocabulary,
+        logs=logs,
+        batch_size=recipe.batch_size,
+        epochs_per_sample=recipe.logs_per_checkpoint,
+    )
+    if profile and is_chief():
+        board.append(Profile(logs / "train", first=profile[0], last=profile[1]))
+    best = BestModel(output / "best", save)
+    alarms = Alarms(
+        num_steps=recipe.num_steps,
+        num_warmup_steps=recipe.num_warmup_steps,
+        unigram=lambda: unigram(most=100)["unigram_masked_lm_loss"],
+    )
     with readable_records():
         fit_resumable(
             model,
-            dataset(files, batch_size=recipe.batch_size, seed=recipe.seed, repeat=True),
+            inputs.training_batches(),
             stage="pretrain",
             output=output,
-            num_steps=recipe.num_steps,
+            num_steps=recipe.end,
             steps_per_epoch=recipe.steps_per_log,
             epochs_per_checkpoint=recipe.logs_per_checkpoint,
             keep_checkpoints=recipe.keep_checkpoints,
             batch_size=recipe.batch_size,
-            tokens_per_example=tokens_per_example,
+            tokens_per_example=inputs.tokens_per_example,
             held_out=held_out,
+            max_skipped=recipe.max_skipped,
+            board=board,
+            callbacks=[alarms, best],
         )
         if not is_chief():
             return {}
-        scores = {"parameters": model.count_params(), "steps": recipe.num_steps}
+        scores = {"parameters": model.count_params(), "steps": recipe.end}
         if held_out is not None:
-            scores |= evaluate_pretrainer(model, held_out)
-            scores |= unigram_baseline(
-                files, held_out_files, vocab_size=len(vocabulary), dataset=dataset
-            )
-    save_model(model, model_folder(output), card=card, vocabulary=vocabulary)
+            scores |= evaluate_pretrainer(model, held_out) | unigram()
+    save(model_folder(output), state=training_state(model) if recipe.last_step else None)
+    if best.scores["step"] == recipe.end:
+        shutil.rmtree(output / "best")
+    settings = dataclasses.asdict(recipe)
+    write_hyperparameters(logs / "final", settings, scores=scores, step=recipe.end)
+    write_projector(logs / "final", model.encoder.token_table.numpy(), vocabulary=vocabulary)
     return write_scores(output, scores)
 
 
-def _config(
-    recipe: PretrainRecipe, vocabulary: Vocabulary, schema: PretrainingSchema
-) -> BertConfig:
-    return preset(
-        recipe.size,
-        vocab_size=len(vocabulary),
-        hidden_dropout_rate=recipe.dropout_rate,
-        attention_dropout_rate=recipe.dropout_rate,
-        initializer_stddev=recipe.initializer_stddev,
-        has_pooler=schema.has_labels,
-    )
-
-
-def _compiled_model(
-    recipe: PretrainRecipe, card: ModelCard, begin: StartingPoint | None, *, resumes: bool
-) -> BertPretrainer | BertMaskedLM:
+def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> BertPretrainer | BertMaskedLM:
     """As the run begins; where it `resumes`, what its own state is put into."""
+    recipe, card, begin = inputs.recipe, inputs.card, inputs.begin
     keras.utils.set_random_seed(recipe.seed)
     Model = {cls.__name__: cls for cls in (BertPretrainer, BertMaskedLM)}[card.model]
     if begin is None or resumes:
@@ -149,6 +140,7 @@ def _compiled_model(
     else:
         model = Model.from_checkpoint(begin.checkpoint, card=card, source=begin.path, new=begin.new)
         print(model.load_report, begin, sep="\n")
+    model.encoder.recomputes = recipe.recomputes
     outputs = OUTPUTS if card.model == "BertPretrainer" else OUTPUTS[:1]
     model.compile(
         optimizer=OPTIMIZERS[recipe.optimizer](
@@ -168,109 +160,3 @@ def _compiled_model(
     elif begin is not None and begin.state is not None:
         load_training_state(model, begin.state)
     return model
-
-
-def _masking(
-    recipe: PretrainRecipe, schema: PretrainingSchema, vocabulary: Vocabulary
-) -> DynamicMasking | None:
-    """What masks records of plain ids; None where the records hold masks."""
-    if schema.max_predictions:
-        if changes := recipe.masking_changes():
-            raise InputError(
-                f"the recipe changes {', '.join(changes)}, but the records are masked already; "
-                "leave them out, or write records of plain ids"
-            )
-        return None
-    policy = recipe.masking_policy(max_length=schema.max_length)
-    return DynamicMasking(Masker(policy, vocabulary), seed=recipe.seed)
-
-
-def evaluate_pretrainer(model: BertPretrainer | BertMaskedLM, held_out) -> dict[str, float]:
-    """Losses in nats and accuracies over a whole data set; each prediction weighs the same."""
-    names = list(held_out.element_spec[1])
-    sums = {name: np.zeros(3) for name in names}  # of losses, hits, weights
-    examples = 0
-    forward = tf.function(partial(model, training=False), reduce_retracing=True)
-    for inputs, targets, weights in progress(held_out, stage="score held-out", unit="batch"):
-        logits = {name: array.numpy() for name, array in forward(inputs).items()}
-        for name in names:
-            answers, weight = targets[name].numpy(), weights[name].numpy()
-            losses = _cross_entropy(logits[name], answers)
-            hits = logits[name].argmax(-1) == answers
-            sums[name] += [(losses * weight).sum(), (hits * weight).sum(), weight.sum()]
-        examples += len(inputs["input_ids"])
-    scores = {}
-    for name, (loss, hits, weight) in sums.items():
-        scores[f"held_out_{name}_loss"] = float(loss / weight)
-        scores[f"held_out_{name}_accuracy"] = float(hits / weight)
-    return scores | {
-        "held_out_predictions": float(sums["masked_lm"][2]),
-        "held_out_examples": float(examples),
-    }
-
-
-def unigram_baseline(
-    files: list[str], held_out_files: list[str], *, vocab_size: int, dataset: Callable
-) -> dict[str, float]:
-    """What a model without context reaches on the held-out predictions: it answers every gap with
-    the frequencies (plus one) of the training predictions, or with the most frequent piece.
-    `dataset` reads files as `pretraining_dataset` does.
-    """
-
-    def answers(part, batches):
-        return _answer_counts(batches, vocab_size, stage=f"count {part} answers")
-
-    once = {"batch_size": 1024, "drop_remainder": False}
-    counts = answers("training", dataset(files, **once))
-    held_out = answers("held-out", dataset(held_out_files, **once))
-    log_share = np.log((counts + 1) / (counts + 1).sum())
-    return {
-        "unigram_masked_lm_loss": float(-(held_out * log_share).sum() / held_out.sum()),
-        "unigram_masked_lm_accuracy": float(held_out[counts.argmax()] / held_out.sum()),
-    }
-
-
-def _answer_counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
-    counts = np.zeros(vocab_size)
-    for _, targets, weights in progress(batches, stage=stage, unit="batch"):
-        real = weights["masked_lm"].numpy() > 0
-        counts += np.bincount(targets["masked_lm"].numpy()[real], minlength=vocab_size)
-    return counts
-
-
-def _cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """[..., V] and int [...] -> [...], in nats."""
-    largest = logits.max(-1)
-    log_total = largest + np.log(np.exp(logits - largest[..., None]).sum(-1))
-    return log_total - np.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-
-
-def _lowercase(records: Path) -> bool | None:
-    """As the records' own manifest says; None of foreign records."""
-    manifest = records / "manifest.json"
-    if manifest.is_file():
-        try:
-            return json_object(manifest)["settings"]["lowercase"]
-        except (KeyError, TypeError) as error:
-            raise InputError(f"{manifest} is not what bert-tfrecords build wrote") from error
-    return None
-
-
-def _look_at_records(files: list[str], config: BertConfig) -> float:
-    """Mean count of real tokens in the first thousand records, whose ids and segments must be ones
-    of the encoder."""
-    # Batches that end read all files once, to count: a truncated one shows before training.
-    features = next(iter(feature_batches(files, batch_size=1000, drop_remainder=False)))
-    largest = int(features["input_ids"].numpy().max())
-    if largest >= config.vocab_size:
-        raise InputError(
-            f"{files[0]} holds the id {largest}, but vocab.txt beside it has {config.vocab_size} "
-            "pieces; put the vocabulary there that the records were written with"
-        )
-    if features["segment_ids"].numpy().max() >= config.num_segments:
-        raise InputError(
-            f"{files[0]} holds pairs, which need 2 segments, and the encoder to begin from has "
-            f"{config.num_segments}; begin from another, or write records without pairs: "
-            "bert-tfrecords build --objective full-sentences"
-        )
-    return float(features["input_mask"].numpy().sum(axis=1).mean())

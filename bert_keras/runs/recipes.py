@@ -4,11 +4,11 @@ import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import get_args, get_origin
 
 from bert_keras.data.masking import MaskingPolicy, replacement_shares
 from bert_keras.errors import InputError
 from bert_keras.presets import PRESETS
+from bert_keras.runs.changes import changed
 
 
 def _check_counts(recipe, *names: str) -> None:
@@ -36,9 +36,12 @@ def _check_rates(recipe, *, shares: Iterable[str] = ("dropout_rate",)) -> None:
 class PretrainRecipe:
     """Pretraining of one size: `num_steps` batches, one point on the curves every `steps_per_log`
     steps, the state saved and the held-out records scored every `logs_per_checkpoint` points.
-    Each device takes its batch in `gradient_accumulation_steps` parts. `mask_rate`, `mask_unit`,
-    `max_ngram` and `replacement` say how records of plain ids are masked while they are read
-    (bert_keras/data/masking.py).
+    `last_step` ends the run before its schedule, which another then goes on with; 0 does not.
+    Each device takes its batch in `gradient_accumulation_steps` parts; `recomputes` computes every
+    block anew for its gradients. More than `max_skipped` steps between two
+    points whose gradients are not finite stop the run; `skip_broken` leaves out what follows where
+    a record file breaks off. `mask_rate`, `mask_unit`, `max_ngram` and `replacement` say how
+    records of plain ids are masked while they are read (bert_keras/data/masking.py).
     """
 
     size: str
@@ -49,6 +52,10 @@ class PretrainRecipe:
     weight_decay_rate: float = 0.01
     optimizer: str = "adamw"
     gradient_accumulation_steps: int = 1
+    recomputes: bool = False
+    last_step: int = 0
+    max_skipped: int = 0
+    skip_broken: bool = False
     dropout_rate: float = 0.1
     initializer_stddev: float = 0.02
     steps_per_log: int = 50
@@ -73,11 +80,21 @@ class PretrainRecipe:
                 f"num_warmup_steps is {self.num_warmup_steps} of num_steps {self.num_steps}; "
                 "expected fewer"
             )
+        for name, most in (("last_step", self.num_steps - 1), ("max_skipped", math.inf)):
+            if not 0 <= getattr(self, name) <= most:
+                raise InputError(
+                    f"{name} is {getattr(self, name)}; expected 0 or more, less than num_steps"
+                )
         if not 0 < self.initializer_stddev < math.inf:
             raise InputError(
                 f"initializer_stddev is {self.initializer_stddev}; expected a number above 0"
             )
         self.masking_policy(max_length=1)
+
+    @property
+    def end(self) -> int:
+        """The step that the run ends with."""
+        return self.last_step or self.num_steps
 
     def masking_policy(self, *, max_length: int) -> MaskingPolicy:
         """For records of plain ids; with room for all predictions of the longest sequence."""
@@ -138,6 +155,16 @@ class FinetuneRecipe:
             )
 
 
+# Appendix A.2: 90 % of the steps on sequences of 128, the rest of 512, under one schedule.
+PAPER_BASE = PretrainRecipe(
+    size="base",
+    batch_size=256,
+    num_steps=1_000_000,
+    num_warmup_steps=10_000,
+    learning_rate=1e-4,
+    steps_per_log=1_000,
+)
+
 # Dropout is left out where a run sees each sentence a few times only (Geiping and Goldstein 2022).
 PRETRAIN: dict[str, PretrainRecipe] = {
     # `bert-keras demo`: two minutes on 2 cores. At a hidden size of 128 the paper's 0.02 hardly
@@ -163,6 +190,43 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         dropout_rate=0.0,
         steps_per_log=100,
         logs_per_checkpoint=5,
+    ),
+    # A day of one GPU that takes 1,200 sequences of 128 a second: 102 million. Batch and rate are
+    # near those of Geiping and Goldstein 2022.
+    "gpu-day": PretrainRecipe(
+        size="base",
+        batch_size=4_096,
+        num_steps=25_000,
+        num_warmup_steps=1_500,
+        learning_rate=1e-3,
+        dropout_rate=0.0,
+        gradient_accumulation_steps=16,
+        steps_per_log=100,
+    ),
+    # The second begins from the first's model, which holds the training state.
+    "paper-128": dataclasses.replace(PAPER_BASE, last_step=900_000),
+    "paper-512": PAPER_BASE,
+    # Batches, rates, warmups and steps of NVIDIA's two LAMB phases for the large size; the parts
+    # are those of 8 GPUs. The second begins from the first's model.
+    "lamb-128": PretrainRecipe(
+        size="large",
+        optimizer="lamb",
+        batch_size=65_536,
+        num_steps=7_038,
+        num_warmup_steps=2_001,
+        learning_rate=6e-3,
+        gradient_accumulation_steps=128,
+        steps_per_log=10,
+    ),
+    "lamb-512": PretrainRecipe(
+        size="large",
+        optimizer="lamb",
+        batch_size=32_768,
+        num_steps=1_563,
+        num_warmup_steps=200,
+        learning_rate=4e-3,
+        gradient_accumulation_steps=256,
+        steps_per_log=10,
     ),
 }
 
@@ -205,39 +269,3 @@ def named_recipe(recipes: dict, name: str, *, changes: Iterable[str] = ()):
 def task_recipes(task: str) -> dict[str, FinetuneRecipe]:
     """The recipes of FINETUNE as they are for the task of this name."""
     return {name: recipes.get(task, recipes[""]) for name, recipes in FINETUNE.items()}
-
-
-def changed(*settings, changes: Iterable[str]) -> tuple:
-    """The dataclasses `settings`, each with those of the `FIELD=VALUE` changes that are its own.
-
-    A field of texts or numbers takes several, with commas between them. Raises InputError for an
-    unknown field and for a value that cannot be read as the field's type.
-    """
-    fields = [{f.name: f.type for f in dataclasses.fields(each)} for each in settings]
-    values: list[dict] = [{} for _ in settings]
-    known = [name for types in fields for name in types if name not in ("name", "labels")]
-    for change in changes:
-        name, equals, text = change.partition("=")
-        if not equals or name not in known:
-            raise InputError(
-                f"{change!r} changes nothing; expected FIELD=VALUE with one of {', '.join(known)}"
-            )
-        for types, own in zip(fields, values, strict=True):
-            if name in types:
-                own[name] = _read(text, types[name], change)
-    return tuple(
-        dataclasses.replace(each, **own) for each, own in zip(settings, values, strict=True)
-    )
-
-
-def _read(text: str, kind, change: str):
-    if get_origin(kind) is tuple:
-        return tuple(_read(part, get_args(kind)[0], change) for part in text.split(","))
-    if kind is bool:
-        if text not in (known := ("true", "false")):
-            raise InputError(f"{change!r}: expected one of {', '.join(known)}")
-        return text == "true"
-    try:
-        return kind(text)
-    except ValueError as error:
-        raise InputError(f"{change!r}: expected {kind.__name__}") from error

@@ -101,10 +101,10 @@ def starting_point(
         new=new,
         state=None if new else checkpoint.state,
     )
-    if start.step >= recipe.num_steps:
+    if start.step >= recipe.end:
         raise InputError(
-            f"{path} has trained {start.step:,} steps and num_steps, which counts them too, is "
-            f"{recipe.num_steps:,}; raise num_steps, or begin at step 0 from a checkpoint without "
+            f"{path} has trained {start.step:,} steps and the recipe, which counts them too, ends "
+            f"with {recipe.end:,}; raise num_steps, or begin at step 0 from a checkpoint without "
             "training state"
         )
     return start

@@ -1,13 +1,13 @@
 """What a training run shows while it runs: TensorBoard's curves and a progress bar."""
 
 import os
-import time
 
 import keras
 import tensorflow as tf
 
 from bert_keras.devices.replicas import number
 from bert_keras.progress import progress
+from bert_keras.training.pace import Pace
 
 
 def tag(log_name: str) -> str:
@@ -28,6 +28,7 @@ class TensorBoardLog(keras.callbacks.Callback):
     `folder`/train gets loss/*, accuracy/*, optimizer/learning_rate, optimizer/gradient_norm (before
     clipping, of the last step), speed/examples_per_second and speed/tokens_per_second; and
     `folder`/held_out the same loss/* and accuracy/*, or score/*, where the run has held-out data.
+    What callbacks before this one put into the logs of an epoch under a tag is written with them.
     `tokens_per_example` is the mean count of real (unpadded) tokens.
     """
 
@@ -44,21 +45,19 @@ class TensorBoardLog(keras.callbacks.Callback):
         self.batch_size = batch_size
         self.steps_per_point = steps_per_point
         self.tokens_per_example = tokens_per_example
+        self.pace = Pace()
         self.writers: dict[str, tf.summary.SummaryWriter] = {}
 
     def on_epoch_begin(self, epoch, logs=None):
-        self.clock = None
+        self.pace.restart()
 
     def on_train_batch_end(self, batch, logs=None):
-        # The first step of an epoch may hold tracing or the end of an evaluation: start after it.
-        if self.clock is None:
-            self.clock, self.first = time.perf_counter(), batch
-        self.last, self.now = batch, time.perf_counter()
+        self.pace.step()
         done = batch + 1
         if done % self.steps_per_point == 0 and done < self.params["steps"]:
             self._write_point(logs or {})
             self.model.reset_metrics()
-            self.clock = None
+            self.pace.restart()
 
     def on_epoch_end(self, epoch, logs=None):
         self._write_point(logs or {})
@@ -66,10 +65,11 @@ class TensorBoardLog(keras.callbacks.Callback):
     def _write_point(self, logs: dict) -> None:
         optimizer = self.model.optimizer
         numbers = {tag(name): value for name, value in logs.items() if not name.startswith("val_")}
-        numbers["optimizer/learning_rate"] = float(optimizer.learning_rate)
+        numbers["optimizer/learning_rate"] = float(
+            keras.ops.convert_to_numpy(optimizer.learning_rate)
+        )
         numbers["optimizer/gradient_norm"] = number(optimizer.gradient_norm)
-        if self.last > self.first:
-            examples = (self.last - self.first) * self.batch_size / (self.now - self.clock)
+        if examples := self.pace.steps_per_second * self.batch_size:
             numbers["speed/examples_per_second"] = examples
             numbers["speed/tokens_per_second"] = examples * self.tokens_per_example
         self._write("train", numbers)

@@ -1,7 +1,9 @@
 """A run's whole state out and in; an optimizer's alone, for checkpoints of every format."""
 
+import contextlib
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import keras
@@ -10,6 +12,7 @@ import tensorflow as tf
 from bert_keras.convert.checkpoint import StoredTensor, TrainingState
 from bert_keras.devices.cluster import is_chief
 from bert_keras.devices.replicas import number
+from bert_keras.devices.seeds import seed_states
 from bert_keras.encoder.pretrained import named_weights, stored_weight
 from bert_keras.errors import InputError
 from bert_keras.storage import tensorflow_writes
@@ -29,12 +32,12 @@ class TrainingCheckpoints(keras.callbacks.Callback):
     ):
         super().__init__()
         self.epochs_per_save = epochs_per_save
-        seeds = [v for v in model.variables if v.path.endswith("seed_generator_state")]
         weights = {f"model/{weight.path}": weight.value for weight in model.weights}
         slots = {f"optimizer/{slot.path}": slot.value for slot in model.optimizer.variables}
-        dropout = {f"dropout/{index}": seed.value for index, seed in enumerate(seeds)}
+        dropout = {f"dropout/{index}": seed.value for index, seed in enumerate(seed_states(model))}
         self.optimizer = model.optimizer
         self.checkpoint = tf.train.Checkpoint(**weights, **slots, **dropout)
+        _ = self.checkpoint.save_counter  # a variable, which all workers have to make together
         self.manager = tf.train.CheckpointManager(
             self.checkpoint, os.fspath(folder), max_to_keep=keep, checkpoint_name="step"
         )
@@ -64,6 +67,16 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         finally:
             for half_written in Path(self.manager.directory).glob("*_temp"):
                 shutil.rmtree(half_written)
+
+    @contextlib.contextmanager
+    def saving_where_data_break(self) -> Iterator[None]:
+        """A step that got no data changed nothing: what came before is saved."""
+        broken = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
+        try:
+            yield
+        except (*broken, UnicodeDecodeError):
+            self.save()
+            raise
 
     def on_epoch_end(self, epoch, logs=None):
         if (epoch + 1) % self.epochs_per_save == 0:

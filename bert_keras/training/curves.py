@@ -20,14 +20,17 @@ def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:
     runs = {}
     for events in sorted({path.parent for path in Path(logs).rglob("events.out.tfevents.*")}):
         accumulator = EventAccumulator(str(events), size_guidance={"tensors": 0}).Reload()
-        runs[events.name] = {
+        curves = {
             tag: sorted(
                 {
                     e.step: float(make_ndarray(e.tensor_proto)) for e in accumulator.Tensors(tag)
                 }.items()
             )
             for tag in accumulator.Tags()["tensors"]
+            if accumulator.SummaryMetadata(tag).plugin_data.plugin_name == "scalars"
         }
+        if curves:
+            runs[events.name] = curves
     if not runs:
         raise InputError(f"{logs} holds no TensorBoard event files; expected OUTPUT/logs of a run")
     return runs

@@ -60,12 +60,18 @@ class Evaluations(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         scores, step = dict(self.evaluate()), number(self.model.optimizer.iterations)
         losses = {"training": (logs or {}).get("loss", 0.0), "dev": scores["loss"]}
-        for name, loss in losses.items():
-            if not math.isfinite(loss):
-                raise InputError(
-                    f"the {name} loss is {loss} at step {step:,}: the training has diverged; begin "
-                    "anew with a lower learning_rate, in another output folder"
-                )
+        faults = [
+            f"the {name} loss is {loss} at step {step:,}"
+            for name, loss in losses.items()
+            if not math.isfinite(loss)
+        ]
+        if skipped := number(self.model.optimizer.skipped):
+            faults.append(f"the gradients of {skipped:,} of {step:,} steps are not finite")
+        if faults:
+            raise InputError(
+                f"{faults[0]}: the training has diverged; begin anew with a lower learning_rate, "
+                "in another output folder"
+            )
         if logs is not None:
             logs["val_loss"] = scores["loss"]
             logs |= {f"val_score/{name}": scores[name] for name in scores if name != "loss"}

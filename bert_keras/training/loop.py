@@ -1,6 +1,7 @@
 """A compiled model and its data in, a trained model out: `model.fit`, shown and resumable."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -11,6 +12,7 @@ from bert_keras.devices.replicas import number
 from bert_keras.training.callbacks import ProgressBar, TensorBoardLog
 from bert_keras.training.checkpoints import TrainingCheckpoints
 from bert_keras.training.evaluations import Evaluations
+from bert_keras.training.guard import Guard
 from bert_keras.training.preemption import SaveOnTermination
 
 
@@ -30,6 +32,9 @@ def fit_resumable(
     points_per_epoch: int = 1,
     held_out: tf.data.Dataset | None = None,
     evaluations: Evaluations | None = None,
+    max_skipped: int | None = None,
+    board: Sequence[keras.callbacks.Callback] = (),
+    callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> int:
     """Train to step `num_steps`, from the newest state in `output`/checkpoints where there is one,
     else from the optimizer's own step: above 0 where another run's state was put into it.
@@ -38,8 +43,10 @@ def fit_resumable(
     off is skipped. An epoch is what Keras takes for one, the last one may be shorter. Writes
     `output`/logs for TensorBoard, `points_per_epoch` points an epoch. Scores `held_out`, which must
     know its number of batches, whenever the state is saved; `evaluations` score every epoch and may
-    end the training. The bar counts `examples_per_epoch`, by default those of whole batches.
-    Returns the step that it goes on from.
+    end the training. What those of the `board` put into the logs of an epoch is written with its
+    point. Where `max_skipped` is given a Guard stops what goes wrong; `callbacks` see what is left
+    to save. Where the data end with an error the state is saved before it is raised. The bar counts
+    `examples_per_epoch`, by default those of whole batches. Returns the step that it goes on from.
     """
     model.optimizer.build(model.trainable_variables)
     run_start = number(model.optimizer.iterations)
@@ -72,12 +79,18 @@ def fit_resumable(
     )
     termination, end = SaveOnTermination(checkpoints), StopAfter(num_steps - first_step)
     held_out = None if held_out is None else spread(held_out)
-    callbacks = [*([log] if is_chief() else []), bar, checkpoints, termination, end]
+    watching = [] if evaluations is None else [evaluations]
+    watching += [*board, *([log] if is_chief() else []), bar]
+    if max_skipped is not None:
+        faults = Path(output) / "faults"
+        watching.append(Guard(checkpoints, dataset, run_start, faults, max_skipped=max_skipped))
+    watching += [*callbacks, checkpoints, termination, end]
     done, cut = divmod(first_step - run_start, steps_per_epoch)
     # An epoch that was cut short is ended first, so that epochs are those of an unbroken run.
     pieces = [(done, done + 1, steps_per_epoch - cut)] if cut else []
     pieces.append((done + bool(cut), num_epochs, steps_per_epoch))
-    with bar.bar, termination.listening():  # an error is told below the bar
+    broken = checkpoints.saving_where_data_break()
+    with bar.bar, termination.listening(), broken:  # an error is told below the bar
         for begin, epochs, steps in pieces:
             if begin == epochs or not end.steps_left or model.stop_training:
                 break
@@ -90,7 +103,7 @@ def fit_resumable(
                 validation_data=held_out,
                 validation_freq=epochs_per_checkpoint,
                 verbose=0,
-                callbacks=[*([] if evaluations is None else [evaluations]), *callbacks],
+                callbacks=watching,
             )
     if num_epochs % epochs_per_checkpoint:
         checkpoints.save()

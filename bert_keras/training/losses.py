@@ -13,8 +13,8 @@ class MaskedLMLoss(keras.losses.Loss):
     """sum(weight x cross-entropy) / (sum(weight) + 1e-5), over the whole batch.
 
     `y_true` int [B, P], `y_pred` logits [B, P, V], `sample_weight` [B, P] with 1 for a real
-    prediction and 0 for a filled slot. Computed in float32, whatever the logits are. Source:
-    run_pretraining.py, get_masked_lm_output.
+    prediction and 0 for a filled slot. Computed in float32, whatever the logits are; NaN where
+    `y_true` is no piece. Source: run_pretraining.py, get_masked_lm_output.
     """
 
     epsilon = 1e-5
@@ -23,14 +23,57 @@ class MaskedLMLoss(keras.losses.Loss):
         super().__init__(name=name, **{"reduction": "mean_with_sample_weight", **kwargs})
 
     def call(self, y_true, y_pred):
-        logits_BPV = ops.cast(y_pred, self.dtype)
-        return ops.sparse_categorical_crossentropy(y_true, logits_BPV, from_logits=True)
+        logits_XV = ops.reshape(ops.cast(y_pred, self.dtype), (-1, y_pred.shape[-1]))
+        return ops.reshape(_cross_entropy(logits_XV, ops.reshape(y_true, (-1,))), ops.shape(y_true))
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         loss_BP = self.call(y_true, y_pred)
         weight_BP = ops.ones_like(loss_BP) if sample_weight is None else sample_weight
         weight_BP = ops.cast(weight_BP, loss_BP.dtype)
         return ops.sum(loss_BP * weight_BP) / (ops.sum(weight_BP) + self.epsilon)
+
+
+def _cross_entropy(logits_XV, answers_X):
+    """Half the time of Keras' sparse_categorical_crossentropy under TensorFlow on a CPU."""
+
+    @ops.custom_gradient
+    def cross_entropy(logits_XV):
+        shifted_XV = logits_XV - ops.max(logits_XV, axis=-1, keepdims=True)
+        right_X, exp_XV = _answered(shifted_XV, answers_X), ops.exp(shifted_XV)
+        sum_X = ops.sum(exp_XV, axis=-1)
+
+        def gradient(upstream_X):
+            share_X = upstream_X / sum_X
+            at_answers_X = ops.exp(right_X) * share_X - upstream_X
+            places_X2 = ops.stack(_places(logits_XV, answers_X), axis=-1)
+            return ops.scatter_update(exp_XV * share_X[:, None], places_X2, at_answers_X)
+
+        return ops.log(sum_X) - right_X, gradient
+
+    return cross_entropy(logits_XV)
+
+
+def _answered(logits_XV, answers_X):
+    """The logit of each answer [X]; NaN where it is none of V."""
+    rows_X, pieces_X = _places(logits_XV, answers_X)
+    found_X = ops.take(ops.reshape(logits_XV, (-1,)), rows_X * logits_XV.shape[-1] + pieces_X)
+    return ops.where(ops.cast(answers_X, "int32") == pieces_X, found_X, float("nan"))
+
+
+def _places(logits_XV, answers_X):
+    """Rows and columns; an answer that is none of V lies in the column next to it."""
+    pieces_X = ops.clip(ops.cast(answers_X, "int32"), 0, logits_XV.shape[-1] - 1)
+    return ops.arange(ops.size(pieces_X)), pieces_X
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+def is_best(y_true, y_pred):
+    """Whether no logit [..., V] is higher than that of the answer int [...]."""
+    # Not `ops.argmax`, which under TensorFlow takes ten times as long as `ops.max`.
+    logits_XV = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
+    highest_X = ops.max(logits_XV, axis=-1, keepdims=True)[:, 0]  # as the loss has it: one pass
+    best_X = _answered(logits_XV, ops.reshape(y_true, (-1,))) >= highest_X
+    return ops.reshape(best_X, ops.shape(y_true))
 
 
 def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.losses.Loss]:
@@ -54,7 +97,9 @@ def pretraining_metrics(
     """
     # Keras puts an output's name before its metrics only where there are several outputs.
     prefix = f"{outputs[0]}_" if len(outputs) == 1 else ""
-    return {
-        name: [keras.metrics.SparseCategoricalAccuracy(name=f"{prefix}accuracy")]
-        for name in outputs
+    name = f"{prefix}accuracy"
+    metrics = {
+        "masked_lm": [keras.metrics.MeanMetricWrapper(is_best, name=name)],
+        "next_sentence": [keras.metrics.SparseCategoricalAccuracy(name=name)],
     }
+    return {name: metrics[name] for name in outputs}

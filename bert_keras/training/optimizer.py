@@ -20,16 +20,20 @@ class BertOptimizer(keras.optimizers.Optimizer):
     """What BERT's optimizers do alike with gradients, whichever number of replicas there is.
 
     1. A replica's gradients are added to those of all others.
-    2. They are scaled down together where their global norm is over `max_gradient_norm`; the norm
-       before that is kept in `gradient_norm`, a float32 scalar variable, for whoever watches.
-    3. Every replica updates its own copy of the weights, all alike. Biases, and LayerNorm's gamma
+    2. They are scaled down together where their global norm is over `max_gradient_norm`; what it
+       was before, and each weight's own, are kept for whoever watches: `gradient_norm`, a float32
+       scalar variable, and `gradient_norms`, float32 [number of weights].
+    3. Where that norm is not finite all replicas leave the weights and the averages as they are.
+       The step counts all the same: `iterations` is the position in the data. `skipped` counts
+       such steps, `last_skipped` is the newest (from 0).
+    4. Every replica updates its own copy of the weights, all alike. Biases, and LayerNorm's gamma
        and beta, are not decayed. The rate of layer l of L is multiplied by `layer_rate_decay` to
        the power of L - l, the embeddings being layer 0, that of the heads not at all (Sun et al.
        2019, "How to fine-tune BERT", section 5.3.4).
 
     With `dynamic_loss_scale`, which models in float16 switch on, the loss is multiplied by
-    `loss_scale`: halved, the step being skipped on all replicas and not counted, where a gradient
-    of any replica is not finite; doubled after 2,000 finite steps (Micikevicius et al. 2018).
+    `loss_scale`: halved where a gradient of any replica is not finite, which `skipped` does not
+    count while it can be; doubled after 2,000 finite steps (Micikevicius et al. 2018).
     """
 
     def __init__(
@@ -64,6 +68,11 @@ class BertOptimizer(keras.optimizers.Optimizer):
             var_list, ["momentum", "velocity"]
         )
         self.gradient_norm = self.add_variable((), dtype="float32", name="gradient_norm")
+        self.gradient_norms = self.add_variable(
+            (len(var_list),), dtype="float32", name="gradient_norms"
+        )
+        self.skipped = self.add_variable((), dtype="int64", name="skipped")
+        self.last_skipped = self.add_variable((), dtype="int64", name="last_skipped")
         self._decay_rates = [
             0.0 if is_exempt(variable.path) else self.weight_decay_rate for variable in var_list
         ]
@@ -91,21 +100,35 @@ class BertOptimizer(keras.optimizers.Optimizer):
         grads = sum_over_replicas([tf.convert_to_tensor(g) for g, _ in found])
         if self.dynamic_loss_scale:
             grads = [g / tf.cast(self.loss_scale.value, g.dtype) for g in grads]
-        grads, norm = tf.clip_by_global_norm(grads, self.max_gradient_norm)
-        set_own(self.gradient_norm, norm)
+        norm = self._note_norms(grads, [variable for _, variable in found])
+        grads, _ = tf.clip_by_global_norm(grads, self.max_gradient_norm, use_norm=norm)
+        is_finite = tf.math.is_finite(norm)
 
         def update():
             rate = self._get_current_learning_rate()
             for grad, (_, variable) in zip(grads, found, strict=True):
                 self.update_step(grad, variable, rate)
-            add_to_own(self._iterations, 1)
 
+        tf.cond(is_finite, update, self._skip)
         if self.dynamic_loss_scale:
-            is_finite = tf.math.is_finite(norm)
-            tf.cond(is_finite, update, lambda: None)
             self._adjust_loss_scale(is_finite)
-        else:
-            update()
+        add_to_own(self._iterations, 1)
+
+    def _note_norms(self, grads, variables):
+        """Of all gradients together; each by itself becomes `gradient_norms`."""
+        squares = [2 * tf.nn.l2_loss(tf.cast(grad, "float32")) for grad in grads]
+        places = [[self._get_variable_index(variable)] for variable in variables]
+        norms = tf.scatter_nd(places, tf.sqrt(tf.stack(squares)), self.gradient_norms.shape)
+        norm = tf.sqrt(tf.add_n(squares))
+        set_own(self.gradient_norms, norms)
+        set_own(self.gradient_norm, norm)
+        return norm
+
+    def _skip(self) -> None:
+        blamed = self.loss_scale.value <= 1 if self.dynamic_loss_scale else True
+        add_to_own(self.skipped, blamed)
+        step = self._iterations.value
+        set_own(self.last_skipped, tf.where(blamed, step, self.last_skipped.value))
 
     def _adjust_loss_scale(self, is_finite) -> None:
         steps = tf.where(is_finite, self._finite_steps.value + 1, 0)

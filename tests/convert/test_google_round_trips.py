@@ -96,7 +96,9 @@ def test_a_saver_restores_what_is_written(tmp_path):
     v1 = tf.compat.v1
     with v1.Graph().as_default(), v1.Session() as session:
         dtypes = reader.get_variable_to_dtype_map()
-        variables = {n: v1.get_variable(n, shapes[n], dtypes[n]) for n in shapes}
+        variables = {
+            n: v1.get_variable(n, shapes[n], dtypes[n], v1.zeros_initializer()) for n in shapes
+        }
         v1.train.Saver().restore(session, newest)
         restored = session.run(variables)
     assert restored["global_step"] == 3 and restored["global_step"].dtype == np.int64

@@ -2,7 +2,12 @@ from itertools import chain
 
 import pytest
 
-from bert_keras.data.records import pretraining_dataset, readable_records, record_files
+from bert_keras.data.records import (
+    broken_files,
+    pretraining_dataset,
+    readable_records,
+    record_files,
+)
 from bert_keras.errors import InputError
 
 
@@ -139,3 +144,30 @@ def test_a_finite_data_set_knows_its_number_of_batches(files):
     for drop, count in ((True, total // 4), (False, -(-total // 4))):
         dataset = pretraining_dataset(files, batch_size=4, drop_remainder=drop)
         assert dataset.cardinality() == len(list(dataset)) == count
+
+
+def test_what_follows_a_break_is_left_out_where_asked(files, tmp_path):
+    whole = (tmp_path / "1.tfrecord").read_bytes()
+    (tmp_path / "1.tfrecord").write_bytes(whole[: len(whole) // 2 - 7])
+    flipped = bytearray((tmp_path / "2.tfrecord").read_bytes())
+    flipped[-50] ^= 1
+    (tmp_path / "2.tfrecord").write_bytes(flipped)
+    assert broken_files(files) == {files[0]: 4, files[1]: 9}
+    left = pretraining_dataset(files, batch_size=1, skip_broken=True)
+    assert flat(numbers(left)) == [*range(10, 14), *range(20, 29), *range(30, 40)]
+    assert left.cardinality() == 23
+    shuffled = pretraining_dataset(files, batch_size=1, seed=1, repeat=True, skip_broken=True)
+    assert sorted(flat(numbers(shuffled.take(23)))) == sorted(flat(numbers(left)))
+
+
+def test_a_file_that_goes_while_it_is_read(files, tmp_path):
+    endless = pretraining_dataset(files, batch_size=3, repeat=True)
+    (tmp_path / "3.tfrecord").unlink()
+    with (
+        pytest.raises(InputError, match=r"a record file is gone \(.*3\.tfrecord"),
+        readable_records(),
+    ):
+        numbers(endless)
+    left = pretraining_dataset(files[:2], batch_size=10, repeat=True, skip_broken=True)
+    (tmp_path / "2.tfrecord").unlink()
+    assert numbers(left.take(1)) == [[*range(10, 20)]]

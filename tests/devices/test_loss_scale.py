@@ -38,9 +38,9 @@ def test_an_inf_of_one_replica_skips_the_step_on_all_and_halves_the_scale():
         step(planted)
     assert everywhere(weight) == moved
     assert everywhere(optimizer.loss_scale) == [2.0**12] * 2
-    assert everywhere(optimizer.iterations) == [1, 1]
+    assert everywhere(optimizer.iterations) == [4, 4]  # the position in the data
+    assert everywhere(optimizer.skipped) == [0, 0]  # the scale was to blame
     step(0.0)
-    assert everywhere(optimizer.iterations) == [2, 2]
     again = everywhere(weight)
     assert again[0] == again[1] and again[0][0] < moved[0][0]
 
@@ -57,3 +57,28 @@ def test_the_scale_changes_no_update_and_doubles_in_time(monkeypatch):
             )
     np.testing.assert_allclose(weights[0], weights[1], rtol=1e-6)
     assert float(scaled.loss_scale) == 2.0**16
+
+
+def test_what_no_scale_mends_is_left_out_and_counted():
+    for scales in (False, True):
+        weight = keras.Variable(np.ones(3, "float32"), name="kernel")
+        optimizer = BertAdamW(0.1, dynamic_loss_scale=scales)
+        optimizer.build([weight])
+        if scales:
+            optimizer.loss_scale.assign(2.0)
+        for planted in (0.0, np.nan, np.inf, 0.0, np.nan):
+            optimizer.apply([tf.constant([1.0, 2, 3 + planted])], [weight])
+        assert np.isfinite(weight.numpy()).all()
+        assert int(optimizer.iterations) == 5
+        # Of three such steps the first halved the scale to 1.
+        assert int(optimizer.skipped) == (2 if scales else 3)
+        assert int(optimizer.last_skipped) == 4
+
+
+def test_the_norm_of_every_gradient_is_kept():
+    weights = [keras.Variable(np.zeros(n, "float32"), name="kernel") for n in (2, 3, 1)]
+    optimizer = BertAdamW(0.1)
+    optimizer.build(weights)
+    optimizer.apply([tf.constant([3.0, 4]), None, tf.constant([12.0])], weights)
+    np.testing.assert_allclose(optimizer.gradient_norms, [5, 0, 12])
+    np.testing.assert_allclose(optimizer.gradient_norm, 13)

@@ -2,13 +2,19 @@
 
 import json
 
+import keras
 import pytest
 import tensorflow as tf
 
+from bert_keras.config import BertConfig
 from bert_keras.devices.cluster import is_chief, workers
 from bert_keras.devices.precision import named_policy
 from bert_keras.devices.strategy import named_strategy
 from bert_keras.errors import InputError
+from bert_keras.models.pretrainer import BertPretrainer
+from bert_keras.training.losses import pretraining_losses
+from bert_keras.training.optimizer import BertAdamW
+from tests.devices.training import CONFIG
 
 TWO = {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}
 
@@ -68,9 +74,10 @@ def test_a_tf_config_that_names_no_place_is_shown(monkeypatch, text):
         named_strategy()
 
 
-def test_no_tpu_is_told(monkeypatch):
+@pytest.mark.parametrize("name", ["local", "grpc://127.0.0.1:1", "grpc://nowhere"])
+def test_no_tpu_is_told(monkeypatch, name):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    monkeypatch.delenv("TPU_NAME", raising=False)
+    monkeypatch.setenv("TPU_NAME", name)
     with pytest.raises(InputError, match="no TPU answers"):
         named_strategy("tpu")
 
@@ -82,3 +89,13 @@ def test_precision_by_name():
         assert named_policy() == "float32"
     with pytest.raises(InputError, match="no precision is called 'int8'"):
         named_policy("int8")
+
+
+def test_keras_distribution_is_refused():
+    model = BertPretrainer(BertConfig(**CONFIG))
+    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))
+    try:
+        with pytest.raises(InputError, match="does nothing under TensorFlow; train in the scope"):
+            model.compile(BertAdamW(), loss=pretraining_losses())
+    finally:
+        keras.distribution.set_distribution(None)

@@ -234,7 +234,7 @@ def test_starts_that_do_not_fit_are_refused_before_anything_is_written(records, 
         return str(error.value)
 
     told = refusal(num_steps=2, num_warmup_steps=1)
-    assert "has trained 3 steps and num_steps, which counts them too, is 2; raise" in told
+    assert "has trained 3 steps and the recipe, which counts them too, ends with 2; raise" in told
     assert "nothing does not exist" in refusal(start=tmp_path / "nothing")
     short = tmp_path / "short"
     write_checkpoint(checkpoint_of("BertEncoder", max_positions=8), short, format="bert-keras")

@@ -12,6 +12,7 @@ from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
 from bert_keras.tasks.catalog import named_task
+from bert_keras.training.curves import read_curves
 from tfrecords_tools.build import BuildSettings, build
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
@@ -136,6 +137,10 @@ def test_finetuning_learns_and_is_scored_beside_the_majority(pretrained, table):
     assert card.labels == ("is cloth", "is stone", "is water")
     assert card.text_columns == ("text",)
     assert load_model(table / "run" / "model").num_labels == 3
+    curves = read_curves(table / "run" / "logs")
+    [(_, accuracy)] = curves["final"]["final/accuracy"]
+    assert accuracy == pytest.approx(scores["accuracy"])
+    assert len(curves["train"]["gradient_norm/heads"]) == FINETUNE.num_epochs
 
 
 def test_random_weights_are_no_pretrained_ones(pretrained, table, capsys):

@@ -102,6 +102,7 @@ def test_a_damaged_history_is_one_sentence(tmp_path, damaged):
 
 def test_a_dev_loss_that_is_no_number_ends_the_run(tmp_path):
     model = compiled()
+    model.optimizer.build(model.trainable_variables)
     evaluations = Evaluations(lambda: {"f1": 0.5, "loss": math.nan}, metric="f1", folder=tmp_path)
     evaluations.set_model(model)
     with pytest.raises(InputError, match="the dev loss is nan at step 0: the training has diverg"):
@@ -115,3 +116,11 @@ def test_damaged_weights_are_not_to_be_copied_anew(tmp_path):
     (tmp_path / "best.safetensors").write_bytes(b"damaged")
     with pytest.raises(InputError, match=r"best.safetensors is damaged; remove the run's folder"):
         evaluations.restore_best(model)
+
+
+def test_gradients_that_are_not_finite_end_the_training(tmp_path):
+    model = compiled()
+    model.optimizer.build(model.trainable_variables)
+    model.optimizer.skipped.assign(2)
+    with pytest.raises(InputError, match="the gradients of 2 of 4 steps are not finite"):
+        train(model, tmp_path)

@@ -1,8 +1,9 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from bert_keras.training.losses import MaskedLMLoss
+from bert_keras.training.losses import MaskedLMLoss, is_best
 
 
 def cross_entropy(logits, labels):
@@ -35,3 +36,35 @@ def test_the_loss_of_short_floats_is_computed_in_float32(dtype):
     expected = cross_entropy(np.asarray(keras.ops.cast(logits, "float32")), labels).mean()
     assert keras.backend.standardize_dtype(loss.dtype) == "float32"
     assert float(loss) == pytest.approx(expected, rel=1e-5)
+
+
+def test_loss_and_gradient_are_those_of_keras():
+    random = np.random.default_rng(0)
+    logits = tf.constant(random.normal(size=(3, 4, 70)) * 9, "float32")
+    labels, weights = random.integers(0, 70, (3, 4)), random.random((3, 4)).astype("float32")
+
+    def found(cross_entropy):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            losses = cross_entropy(labels, logits)
+            total = tf.reduce_sum(losses * weights)
+        return losses, tape.gradient(total, logits)
+
+    def of_keras(labels, logits):
+        return keras.ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+
+    for ours, theirs in zip(found(MaskedLMLoss().call), found(of_keras), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("label", [-1, 7])
+def test_a_label_that_is_no_piece_is_not_taken_for_one(label):
+    labels, logits = np.array([[3, label]]), np.zeros((1, 2, 7), "float32")
+    assert np.isnan(MaskedLMLoss().call(labels, logits)).tolist() == [[False, True]]
+    assert np.asarray(is_best(labels, logits)).tolist() == [[True, False]]
+
+
+def test_the_best_are_those_that_none_is_higher_than():
+    logits = np.array([[[1, 3, 2], [3, 1, 3], [0, 0, 9], [np.nan, 0, 0]]], "float32")
+    found = is_best(np.array([[1, 2, 1, 1]]), logits)
+    assert np.asarray(found).tolist() == [[True, True, False, False]]

@@ -1,0 +1,205 @@
+"""Whole pretraining steps, ours beside KerasHub and transformers: their time and peak memory.
+
+A step is forward, backward, clipping and AdamW, dropout on, on batches as of records; ours and
+KerasHub's are `model.fit`'s. Every side has a process to itself, so the peak of memory is its own.
+The first takes turns of a few steps with each of the others, one after another: two models are in
+memory. A ratio is the median of the turns' own: machines drift.
+
+    python benchmarks/train.py                      # base, 8 x 128, 20 predictions
+    python benchmarks/train.py --size tiny
+    python benchmarks/train.py --compare techniques
+    python benchmarks/train.py --compare memory --length 512
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from train_batches import Work, synthetic_batches
+
+from bert_keras.presets import PRESETS, preset
+
+OURS = "ours"
+COMPARISONS = {
+    "peers": (
+        OURS,
+        "ours, XLA",
+        "keras_hub",
+        "keras_hub, XLA",
+        "transformers",
+        "transformers, gathered, fused",
+    ),
+    "techniques": (
+        OURS,
+        "ours, XLA",
+        "every position projected",
+        "Keras' AdamW",
+        "Keras' losses and accuracies",
+        "dense layers in three dimensions",
+        "one product for query, key, value",
+        "no dropout",
+        "no metrics",
+    ),
+    "memory": (OURS, "blocks recomputed", "batch in 4 parts", "both"),
+}
+STEPS = {"base": 1, "large": 1}  # of a turn
+SMALL_STEPS = 10  # ... of the other sizes
+COLUMNS = ("ms a step", "first/this", "processor", "peak GiB", "start s")
+REST = 0.3  # seconds; threads of the one before spin for a while
+
+
+def named_side(name: str, work: Work, length: int) -> Callable[[], object]:
+    """What takes a turn of its steps."""
+    if name.startswith("transformers"):
+        import train_torch as sides
+
+        return (sides.gathered if "gathered" in name else sides.as_it_comes)(work)
+    import train_keras as sides
+
+    if name.startswith("keras_hub"):
+        return sides.keras_hub(work, jit_compile=name.endswith("XLA"))
+    changed = partial(partial, sides.ours)
+    makers = {
+        OURS: sides.ours,
+        "ours, XLA": changed(jit_compile=True),
+        "every position projected": sides.projecting_all,
+        "Keras' AdamW": changed(optimizer=sides.keras_adamw),
+        "Keras' losses and accuracies": changed(**sides.of_keras()),
+        "dense layers in three dimensions": changed(
+            change=partial(sides.in_three_dimensions, length=length)
+        ),
+        "one product for query, key, value": changed(change=sides.in_one_product),
+        "no dropout": sides.without_dropout,
+        "no metrics": changed(weighted_metrics=None),
+        "blocks recomputed": changed(change=sides.recompute),
+        "batch in 4 parts": changed(gradient_accumulation_steps=4),
+        "both": changed(change=sides.recompute, gradient_accumulation_steps=4),
+    }
+    return makers[name](work)
+
+
+def serve(arguments: argparse.Namespace) -> None:
+    """One side: two turns to warm up, then one for every line that comes in, told as JSON."""
+    told = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print
+    config = preset(arguments.size)
+    batches = synthetic_batches(
+        config, arguments.batch_size, arguments.length, arguments.predictions
+    )
+    work = Work(config=config, batches=batches, steps=arguments.steps)
+    turn = named_side(arguments.side, work, arguments.length)
+    for _ in range(2):
+        turn()
+    print("ready", file=told)
+    for _ in sys.stdin:
+        wall, processor = time.perf_counter(), time.process_time()
+        turn()
+        seconds = time.perf_counter() - wall, time.process_time() - processor
+        print(json.dumps({"seconds": seconds, "peak": peak_memory()}), file=told)
+
+
+def peak_memory() -> float:
+    """GiB of this process since its start."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 2**20
+
+
+class Side:
+    """A process that takes a turn when asked to."""
+
+    def __init__(self, name: str, arguments: argparse.Namespace):
+        shape = {
+            name: getattr(arguments, name)
+            for name in ("size", "batch_size", "length", "predictions", "steps")
+        }
+        options = [f"--{key.replace('_', '-')}={value}" for key, value in shape.items()]
+        self.steps = arguments.steps
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--side", name, *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        start = time.perf_counter()
+        if self.process.stdout.readline() != "ready\n":
+            raise SystemExit(f"{name}: ended before its first turn")
+        self.warm_up = time.perf_counter() - start
+        self.turns: list[list[float]] = []  # milliseconds a step: of the clock, of the processor
+        self.peak = 0.0
+
+    def take_turn(self) -> None:
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        self.turns.append([1000 * seconds / self.steps for seconds in answer["seconds"]])
+        self.peak = answer["peak"]
+
+    def end(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def taken_in_turn(first: Side, other: Side, *, turns: int) -> tuple[list, list]:
+    for _ in range(turns):
+        for side in (first, other):
+            time.sleep(REST)
+            side.take_turn()
+    return first.turns[-turns:], other.turns
+
+
+def show(name: str, side: Side, ours: list, theirs: list) -> None:
+    wall = statistics.median(turn[0] for turn in theirs)
+    pairs = list(zip(ours, theirs, strict=True))
+    clock, processor = (statistics.median(a[kind] / b[kind] for a, b in pairs) for kind in (0, 1))
+    print(
+        f"{name:<36}{wall:>11.1f}{clock:>11.2f}{processor:>11.2f}{side.peak:>11.2f}"
+        f"{side.warm_up:>11.0f}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--compare", default="peers", choices=COMPARISONS)
+    parser.add_argument("--only", nargs="+", help="sides of any comparison, the first being ours")
+    parser.add_argument("--size", default="base", choices=PRESETS)
+    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--predictions", type=int, default=20)
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--steps", type=int, help="of a turn")
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    arguments.steps = arguments.steps or STEPS.get(arguments.size, SMALL_STEPS)
+    if arguments.side:
+        serve(arguments)
+        return
+    print(
+        f"{arguments.size}, {arguments.batch_size} x {arguments.length}, {arguments.predictions} "
+        f"predictions; {arguments.turns} turns of {arguments.steps} steps; load "
+        f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
+        flush=True,
+    )
+    print(f"{'':<36}" + "".join(f"{column:>11}" for column in COLUMNS))
+    first_name, *names = arguments.only or COMPARISONS[arguments.compare]
+    first = Side(first_name, arguments)
+    for name in names:
+        other = Side(name, arguments)
+        show(name, other, *taken_in_turn(first, other, turns=arguments.turns))
+        other.end()
+    show(first_name, first, first.turns, first.turns)
+    first.end()
+    print(f"load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""A size in, batches as records give them out: what all sides of train.py and gpu.py take."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_keras.config import BertConfig
+
+LEARNING_RATE, WEIGHT_DECAY, MAX_NORM = 1e-4, 0.01, 1.0
+NUM_STEPS, NUM_WARMUP_STEPS = 10_000, 1_000  # of the schedule: more than are taken
+NUM_BATCHES = 8  # which come again and again
+SHORT_RATE = 0.1  # as of records that a tenth of the time are short
+SEED = 1
+
+Batch = tuple[dict, dict, dict]  # inputs, answers, their weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    config: BertConfig
+    batches: list[Batch]
+    steps: int  # of a turn
+
+
+def synthetic_batches(config: BertConfig, rows: int, length: int, predictions: int) -> list[Batch]:
+    random = np.random.default_rng(SEED)
+
+    def batch() -> Batch:
+        short = random.random(rows) < SHORT_RATE
+        lengths = np.where(short, random.integers(length // 4, length, rows), length)
+        mask = np.arange(length) < lengths[:, None]
+        begins = random.integers(2, lengths - 1)  # of B
+        counts = np.clip(np.round(0.15 * lengths), 1, predictions)
+        real = np.arange(predictions) < counts[:, None]
+        places = [1 + random.permutation(count - 1)[:predictions] for count in lengths]
+        inputs = {
+            "input_ids": random.integers(5, config.vocab_size, (rows, length)) * mask,
+            "input_mask": mask,
+            "segment_ids": (np.arange(length) >= begins[:, None]) & mask,
+            "masked_lm_positions": np.stack([np.resize(p, predictions) for p in places]) * real,
+        }
+        answers = {
+            "masked_lm": random.integers(5, config.vocab_size, (rows, predictions)) * real,
+            "next_sentence": random.integers(0, 2, rows),
+        }
+        weights = {"masked_lm": real, "next_sentence": np.ones(rows)}
+        return _as(inputs, "int32"), _as(answers, "int32"), _as(weights, "float32")
+
+    return [batch() for _ in range(NUM_BATCHES)]
+
+
+def every_position(batch: Batch) -> Batch:
+    """The same answers where they stood, amid places of no weight: the logits of all positions."""
+    inputs, answers, weights = batch
+    shape = rows, length = inputs["input_ids"].shape
+    there = np.arange(rows)[:, None], inputs["masked_lm_positions"]
+    ids, weight = np.zeros(shape, "int32"), np.zeros(shape, "float32")
+    ids[there], weight[there] = answers["masked_lm"], weights["masked_lm"]
+    ids[:, 0] = weight[:, 0] = 0  # what filled slots wrote
+    positions = np.tile(np.arange(length, dtype="int32"), (rows, 1))
+    return (
+        {**inputs, "masked_lm_positions": positions},
+        {**answers, "masked_lm": ids},
+        {**weights, "masked_lm": weight},
+    )
+
+
+def _as(arrays: dict, dtype: str) -> dict:
+    return {name: array.astype(dtype) for name, array in arrays.items()}

@@ -1,0 +1,123 @@
+"""Work in, what takes a turn of its steps out: the sides of train.py that are transformers'."""
+
+from collections.abc import Callable
+from itertools import cycle
+
+import numpy as np
+import torch
+import transformers
+from torch.nn.functional import cross_entropy
+from train_batches import (
+    LEARNING_RATE,
+    MAX_NORM,
+    NUM_STEPS,
+    NUM_WARMUP_STEPS,
+    SEED,
+    WEIGHT_DECAY,
+    Batch,
+    Work,
+    every_position,
+)
+
+from bert_keras.config import BertConfig
+
+
+def as_it_comes(work: Work) -> Callable[[], object]:
+    """BertForPreTraining with `labels`: the logits of every position, PyTorch's plain AdamW."""
+    model, update = training(work.config, fused=False)
+
+    def tensors(batch: Batch) -> dict:
+        inputs, answers, weights = every_position(batch)
+        labels = np.where(weights["masked_lm"] > 0, answers["masked_lm"], -100)
+        return {
+            **model_inputs(inputs),
+            "labels": torch.from_numpy(labels).long(),
+            "next_sentence_label": torch.from_numpy(answers["next_sentence"]).long(),
+        }
+
+    stream = cycle([tensors(batch) for batch in work.batches])
+
+    def turn() -> None:
+        for _ in range(work.steps):
+            update(model(**next(stream)).loss)
+
+    return turn
+
+
+def gathered(work: Work) -> Callable[[], object]:
+    """Its encoder and heads, masked positions gathered by hand, PyTorch's fused AdamW."""
+    model, update = training(work.config, fused=True)
+
+    def tensors(batch: Batch) -> tuple:
+        inputs, answers, weights = batch
+        weight = torch.from_numpy(weights["masked_lm"]).flatten()
+        return (
+            model_inputs(inputs),
+            torch.from_numpy(inputs["masked_lm_positions"]).long(),
+            torch.from_numpy(answers["masked_lm"]).long().flatten(),
+            weight / (weight.sum() + 1e-5),
+            torch.from_numpy(answers["next_sentence"]).long(),
+        )
+
+    stream = cycle([tensors(batch) for batch in work.batches])
+
+    def turn() -> None:
+        for _ in range(work.steps):
+            inputs, positions, ids, shares, labels = next(stream)
+            encoded = model.bert(**inputs)
+            rows = torch.arange(len(positions))[:, None]
+            logits = model.cls.predictions(encoded.last_hidden_state[rows, positions])
+            losses = cross_entropy(logits.flatten(0, 1), ids, reduction="none")
+            pairs = model.cls.seq_relationship(encoded.pooler_output)
+            update((losses * shares).sum() + cross_entropy(pairs, labels))
+
+    return turn
+
+
+def training(config: BertConfig, *, fused: bool):
+    """The model, and what makes an update of a loss."""
+    torch.manual_seed(SEED)
+    model = pretrainer(config).train()
+    exempt = ("bias", "LayerNorm.weight")
+    named = list(model.named_parameters())
+    groups = [
+        {"params": [weight for name, weight in named if not name.endswith(exempt)]},
+        {"params": [weight for name, weight in named if name.endswith(exempt)], "weight_decay": 0},
+    ]
+    optimizer = torch.optim.AdamW(
+        groups, LEARNING_RATE, eps=1e-6, weight_decay=WEIGHT_DECAY, fused=fused or None
+    )
+    rates = transformers.get_linear_schedule_with_warmup(optimizer, NUM_WARMUP_STEPS, NUM_STEPS)
+
+    def update(loss) -> None:
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
+        optimizer.step()
+        rates.step()
+        optimizer.zero_grad()
+
+    return model, update
+
+
+def pretrainer(config: BertConfig) -> transformers.BertForPreTraining:
+    """With its attention as it comes: `sdpa`."""
+    return transformers.BertForPreTraining(
+        transformers.BertConfig(
+            vocab_size=config.vocab_size,
+            hidden_size=config.hidden_size,
+            num_hidden_layers=config.num_layers,
+            num_attention_heads=config.num_heads,
+            intermediate_size=config.intermediate_size,
+            hidden_dropout_prob=config.hidden_dropout_rate,
+            attention_probs_dropout_prob=config.attention_dropout_rate,
+        )
+    )
+
+
+def model_inputs(inputs: dict) -> dict:
+    names = {
+        "input_ids": "input_ids",
+        "attention_mask": "input_mask",
+        "token_type_ids": "segment_ids",
+    }
+    return {name: torch.from_numpy(inputs[own]).long() for name, own in names.items()}

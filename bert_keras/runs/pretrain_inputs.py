@@ -1,0 +1,173 @@
+"""Recipe, records and starting point in, checked together; all that a pretraining takes out."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.convert.letter_case import seems_lowercase
+from bert_keras.data.masking import Masker
+from bert_keras.data.objectives import DynamicMasking
+from bert_keras.data.records import (
+    broken_files,
+    common_schema,
+    feature_batches,
+    pretraining_dataset,
+    record_files,
+)
+from bert_keras.data.schema import PretrainingSchema
+from bert_keras.errors import InputError
+from bert_keras.presets import preset
+from bert_keras.runs.recipes import PretrainRecipe
+from bert_keras.runs.starting_point import StartingPoint, starting_point
+from bert_keras.storage import json_object
+from bert_keras.text.vocab import Vocabulary
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainInputs:
+    """`broken` are the files that cannot be read to their end, where the recipe skips what follows,
+    with the number of records before; `tokens_per_example` is the mean count of real tokens.
+    """
+
+    recipe: PretrainRecipe
+    card: ModelCard
+    vocabulary: Vocabulary
+    files: list[str]
+    held_out_files: list[str]
+    schema: PretrainingSchema
+    masking: DynamicMasking | None
+    begin: StartingPoint | None
+    broken: dict[str, int]
+    tokens_per_example: float
+
+    def training_batches(self):
+        """Shuffled, endless."""
+        recipe = self.recipe
+        return self._dataset(self.files, recipe.batch_size, seed=recipe.seed, repeat=True)
+
+    def held_out_batches(self):
+        """None where there are no such records."""
+        if not self.held_out_files:
+            return None
+        return self._dataset(self.held_out_files, self.recipe.batch_size, drop_remainder=False)
+
+    def sample_batch(self):
+        """A few records, held-out ones where there are any."""
+        files = self.held_out_files or self.files
+        return next(iter(self._dataset(files, 4, repeat=True)))  # repeated, it counts nothing
+
+    def counted_batches(self, files: list[str], *, most: int | None = None):
+        """For counting: every record once, in order, or the first `most` batches."""
+        if most is None:
+            return self._dataset(files, 1024, drop_remainder=False)
+        return self._dataset(files, 1024, repeat=True).take(most)
+
+    def _dataset(self, files, batch_size: int, **options):
+        skip = self.recipe.skip_broken
+        return pretraining_dataset(
+            files, batch_size=batch_size, masking=self.masking, skip_broken=skip, **options
+        )
+
+
+def pretrain_inputs(
+    recipe: PretrainRecipe, *, records: str | os.PathLike, start: str | os.PathLike | None
+) -> PretrainInputs:
+    """See `bert_keras.runs.pretrain.pretrain`; InputError where they do not go together."""
+    records = Path(records)
+    if not records.is_dir():
+        raise InputError(f"{records} is not a folder; expected one that bert-tfrecords build wrote")
+    vocabulary = Vocabulary.from_file(records / "vocab.txt")
+    files = record_files(records)
+    held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
+    schema = common_schema([*files, *held_out_files])
+    lowercase = _lowercase(records)
+    masking = _masking(recipe, schema, vocabulary)
+    begin = None
+    if start is not None:
+        begin = starting_point(
+            start, recipe=recipe, vocabulary=vocabulary, schema=schema, lowercase=lowercase
+        )
+        lowercase = begin.checkpoint.card.lowercase
+    elif lowercase is None:
+        lowercase = seems_lowercase(vocabulary)
+    config = _config(recipe, vocabulary, schema) if begin is None else begin.config
+    broken = broken_files([*files, *held_out_files]) if recipe.skip_broken else {}
+    return PretrainInputs(
+        recipe=recipe,
+        card=ModelCard(
+            model="BertPretrainer" if schema.has_labels else "BertMaskedLM",
+            config=config,
+            lowercase=lowercase,
+            max_length=schema.max_length,
+        ),
+        vocabulary=vocabulary,
+        files=files,
+        held_out_files=held_out_files,
+        schema=schema,
+        masking=masking,
+        begin=begin,
+        broken=broken,
+        tokens_per_example=_look_at_records(files, config, skip_broken=recipe.skip_broken),
+    )
+
+
+def _config(
+    recipe: PretrainRecipe, vocabulary: Vocabulary, schema: PretrainingSchema
+) -> BertConfig:
+    return preset(
+        recipe.size,
+        vocab_size=len(vocabulary),
+        hidden_dropout_rate=recipe.dropout_rate,
+        attention_dropout_rate=recipe.dropout_rate,
+        initializer_stddev=recipe.initializer_stddev,
+        has_pooler=schema.has_labels,
+    )
+
+
+def _masking(
+    recipe: PretrainRecipe, schema: PretrainingSchema, vocabulary: Vocabulary
+) -> DynamicMasking | None:
+    """What masks records of plain ids; None where the records hold masks."""
+    if schema.max_predictions:
+        if changes := recipe.masking_changes():
+            raise InputError(
+                f"the recipe changes {', '.join(changes)}, but the records are masked already; "
+                "leave them out, or write records of plain ids"
+            )
+        return None
+    policy = recipe.masking_policy(max_length=schema.max_length)
+    return DynamicMasking(Masker(policy, vocabulary), seed=recipe.seed)
+
+
+def _lowercase(records: Path) -> bool | None:
+    """As the records' own manifest says; None of foreign records."""
+    manifest = records / "manifest.json"
+    if manifest.is_file():
+        try:
+            return json_object(manifest)["settings"]["lowercase"]
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{manifest} is not what bert-tfrecords build wrote") from error
+    return None
+
+
+def _look_at_records(files: list[str], config: BertConfig, *, skip_broken: bool) -> float:
+    """Mean count of real tokens in the first thousand records, whose ids and segments must be ones
+    of the encoder."""
+    # Batches that end read all files once, to count: a truncated one shows before training.
+    batches = feature_batches(files, batch_size=1000, drop_remainder=False, skip_broken=skip_broken)
+    features = next(iter(batches))
+    largest = int(features["input_ids"].numpy().max())
+    if largest >= config.vocab_size:
+        raise InputError(
+            f"{files[0]} holds the id {largest}, but vocab.txt beside it has {config.vocab_size} "
+            "pieces; put the vocabulary there that the records were written with"
+        )
+    if features["segment_ids"].numpy().max() >= config.num_segments:
+        raise InputError(
+            f"{files[0]} holds pairs, which need 2 segments, and the encoder to begin from has "
+            f"{config.num_segments}; begin from another, or write records without pairs: "
+            "bert-tfrecords build --objective full-sentences"
+        )
+    return float(features["input_mask"].numpy().sum(axis=1).mean())

@@ -1,0 +1,51 @@
+"""Weights and gradients in, one norm a layer out."""
+
+import math
+import re
+from collections.abc import Iterable
+
+import keras
+import tensorflow as tf
+
+
+def layer_of(path: str) -> str:
+    """ "pretrainer/encoder/layer_3/attention/query/kernel" -> "layer_03"; else "embeddings",
+    "pooler" or "heads"."""
+    parts = path.split("/")
+    if "encoder" not in parts:
+        return "heads"
+    part = parts[parts.index("encoder") + 1]
+    layer = re.fullmatch(r"layer_(\d+)", part)
+    return f"layer_{int(layer[1]):02d}" if layer else part
+
+
+def norms_by_layer(paths: Iterable[str], norms: Iterable[float]) -> dict[str, float]:
+    """The Euclidean norm over all weights of a layer, from that of each weight."""
+    squares: dict[str, float] = {}
+    for path, norm in zip(paths, norms, strict=True):
+        squares[layer_of(path)] = squares.get(layer_of(path), 0.0) + float(norm) ** 2
+    return {layer: math.sqrt(square) for layer, square in squares.items()}
+
+
+class NormsByLayer(keras.callbacks.Callback):
+    """Puts weight_norm/LAYER and gradient_norm/LAYER, before clipping, of the last step, into the
+    logs of an epoch, for the callbacks behind this one."""
+
+    _weight_norms = None
+
+    def on_epoch_end(self, epoch, logs=None):
+        optimizer = self.model.optimizer
+        variables = optimizer._trainable_variables
+        if self._weight_norms is None:
+            self._weight_norms = tf.function(lambda: tf.stack([_norm(v.value) for v in variables]))
+        paths = [variable.path for variable in variables]
+        for kind, norms in (
+            ("weight_norm", self._weight_norms().numpy()),
+            ("gradient_norm", optimizer.gradient_norms.numpy()),
+        ):
+            by_layer = norms_by_layer(paths, norms)
+            logs |= {f"{kind}/{layer}": norm for layer, norm in by_layer.items()}
+
+
+def _norm(weight):
+    return tf.norm(tf.cast(weight, "float32"))

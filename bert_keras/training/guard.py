@@ -1,0 +1,99 @@
+"""A run that goes wrong stops: what it stumbled on is written down, what it had reached is kept."""
+
+import math
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_keras.devices.cluster import is_chief
+from bert_keras.devices.replicas import number
+from bert_keras.errors import InputError
+from bert_keras.storage import whole_folder
+from bert_keras.training.checkpoints import TrainingCheckpoints
+
+EXPLODED = 2.0  # times the lowest loss
+
+
+class Guard(keras.callbacks.Callback):
+    """At the end of every Keras epoch: stops `fit` with InputError where since the last one more
+    than `max_skipped` steps had gradients that are not finite, or where its mean loss is over twice
+    the lowest of an epoch before.
+
+    Such steps have changed no weight (bert_keras/training/optimizer.py): the state is saved, and
+    the same run goes on behind them. What has exploded is not saved. Either way
+    `folder`/step-N/ gets the batch of the step, batch.npz, and weights.tsv: the norm of every
+    weight, and of its gradient on that batch without dropout, as they are at the stop. `dataset` is
+    what is trained on, its first batch that of step `first_step`.
+    """
+
+    def __init__(
+        self,
+        checkpoints: TrainingCheckpoints,
+        dataset: tf.data.Dataset,
+        first_step: int,
+        folder: Path,
+        *,
+        max_skipped: int,
+    ):
+        super().__init__()
+        self.checkpoints, self.dataset, self.folder = checkpoints, dataset, folder
+        self.first_step, self.max_skipped = first_step, max_skipped
+        self.lowest = math.inf
+
+    def on_train_begin(self, logs=None):
+        self.known = number(self.model.optimizer.skipped)
+
+    def on_epoch_end(self, epoch, logs=None):
+        optimizer, loss = self.model.optimizer, (logs or {}).get("loss", math.nan)
+        skipped, step = number(optimizer.skipped) - self.known, number(optimizer.iterations)
+        self.known += skipped
+        if skipped > self.max_skipped:
+            bad = number(optimizer.last_skipped)
+            self.checkpoints.save()
+            raise InputError(
+                f"the gradients of {skipped:,} steps, the last of them {bad:,}, are not finite; "
+                f"they changed no weight and the state of step {step:,} is saved: look at "
+                f"{self._write(bad)}, then the same command goes on behind them, or begin anew in "
+                "another output folder, with a lower learning_rate or max_skipped above 0"
+            )
+        if loss > EXPLODED * self.lowest:
+            raise InputError(
+                f"the loss has exploded: {loss:.4g} in the mean of the steps up to {step:,}, after "
+                f"{self.lowest:.4g} before; this is not saved: look at {self._write(step - 1)} and "
+                "begin anew in another output folder, with a lower learning_rate or a longer warmup"
+            )
+        self.lowest = min(loss, self.lowest) if math.isfinite(loss) else self.lowest
+
+    def _write(self, step: int) -> Path:
+        folder = self.folder / f"step-{step}"
+        if is_chief() and not folder.exists():
+            batch = next(iter(self.dataset.skip(step - self.first_step).take(1)))
+            with whole_folder(folder) as beside:
+                np.savez_compressed(beside / "batch.npz", **_named(batch))
+                (beside / "weights.tsv").write_text(self._norms(batch), encoding="utf-8")
+        return folder
+
+    def _norms(self, batch) -> str:
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+        weights = self.model.trainable_variables
+        with tf.GradientTape() as tape:
+            loss = self.model.compute_loss(x, y, self.model(x, training=False), sample_weight)
+        gradients = tape.gradient(loss, [weight.value for weight in weights])
+        rows = [f"weight\tshape\tnorm\tgradient norm, at loss {float(loss):.6g}"]
+        for weight, gradient in zip(weights, gradients, strict=True):
+            size = float(tf.norm(weight.value))
+            slope = 0.0 if gradient is None else float(tf.norm(tf.convert_to_tensor(gradient)))
+            rows.append(f"{weight.path}\t{tuple(weight.shape)}\t{size:.6g}\t{slope:.6g}")
+        return "\n".join(rows) + "\n"
+
+
+def _named(batch) -> dict[str, np.ndarray]:
+    """("x", "y", "weight") of a batch as flat names, such as "x.input_ids"."""
+    named = {}
+    for kind, part in zip(("x", "y", "weight"), batch, strict=False):
+        arrays = part if isinstance(part, dict) else {"": part}
+        for name, array in arrays.items():
+            named[f"{kind}.{name}".rstrip(".")] = array.numpy()
+    return named

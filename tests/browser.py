@@ -1,0 +1,102 @@
+"""A page's address in, what a headless Chromium shows of it out: its text, and a picture."""
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+# Of everything that is shown, in frames and shadow trees too, which `--dump-dom` leaves out.
+_TEXT = """(function text(root) {
+  let found = "";
+  for (const node of root.childNodes) {
+    if (node.nodeType === 3) found += node.data + " ";
+    if (node.nodeType !== 1 || ["SCRIPT", "STYLE", "TEMPLATE"].includes(node.tagName)) continue;
+    if (node.shadowRoot) found += text(node.shadowRoot);
+    if (node.tagName === "IFRAME" && node.contentDocument) found += text(node.contentDocument);
+    found += text(node);
+  }
+  return found;
+})(document)"""
+
+
+class Page:
+    """One tab, steered by the DevTools protocol over a pair of pipes."""
+
+    def __init__(self, to_browser: int, from_browser: int):
+        self.write, self.read = os.fdopen(to_browser, "wb"), os.fdopen(from_browser, "rb")
+        self.number, self.session = 0, {}
+        target = self._call("Target.createTarget", url="about:blank")["targetId"]
+        found = self._call("Target.attachToTarget", targetId=target, flatten=True)
+        self.session = {"sessionId": found["sessionId"]}
+
+    def open(self, url: str) -> None:
+        self._call("Page.navigate", url=url)
+
+    def run(self, script: str):
+        told = self._call("Runtime.evaluate", expression=script, returnByValue=True)
+        return told["result"].get("value")
+
+    def text(self) -> str:
+        return " ".join((self.run(_TEXT) or "").split())
+
+    def wait_for(self, *words: str, seconds: float = 40) -> str:
+        """The text of the page once it holds all of these."""
+        end = time.monotonic() + seconds
+        while missing := [word for word in words if word not in (text := self.text())]:
+            assert time.monotonic() < end, f"the page lacks {missing}; it shows: {text[:3000]}"
+            time.sleep(0.2)
+        return text
+
+    def picture(self, path: Path) -> None:
+        path.write_bytes(base64.b64decode(self._call("Page.captureScreenshot")["data"]))
+
+    def _call(self, method: str, **parameters) -> dict:
+        self.number += 1
+        call = {"id": self.number, "method": method, "params": parameters, **self.session}
+        self.write.write(json.dumps(call).encode() + b"\0")
+        self.write.flush()
+        while True:
+            told = b""
+            while not told.endswith(b"\0"):
+                byte = self.read.read1(1 << 20) if not told else self.read.read(1)
+                assert byte, "the browser has ended"
+                told += byte
+            for message in map(json.loads, told[:-1].split(b"\0")):
+                if message.get("id") == self.number:
+                    assert "error" not in message, message
+                    return message["result"]
+
+
+@contextlib.contextmanager
+def browser_page(*, width: int = 1400, height: int = 900):
+    """A `Page` of its own browser; skips the test where there is none."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("needs a Chromium to open the page with")
+    browser_reads, we_write = os.pipe()
+    we_read, browser_writes = os.pipe()
+    # It takes 3 and 4: none of the four may be one of these while they are put there.
+    ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (browser_reads, browser_writes)]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        process = subprocess.Popen(
+            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
+             "--enable-unsafe-swiftshader", f"--window-size={width},{height}",
+             f"--user-data-dir={profile}"],
+            preexec_fn=lambda: (os.dup2(ends[0], 3), os.dup2(ends[1], 4)),
+            pass_fds=(3, 4), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            for end in (browser_reads, browser_writes, *ends):
+                os.close(end)
+            yield Page(we_write, we_read)
+        finally:
+            process.terminate()
+            process.wait(20)

@@ -1,0 +1,139 @@
+"""A pretraining as TensorBoard shows it: what it serves, and what its page says in a browser."""
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+
+import numpy as np
+import pytest
+
+from bert_keras.runs.pretrain import pretrain
+from bert_keras.runs.recipes import PretrainRecipe
+from tests.browser import browser_page
+from tfrecords_tools.build import BuildSettings, build
+from tfrecords_tools.vocab.train_vocab import train_vocabulary
+
+pytestmark = pytest.mark.slow
+
+RECIPE = PretrainRecipe(
+    size="tiny",
+    batch_size=16,
+    num_steps=8,
+    num_warmup_steps=2,
+    learning_rate=1e-3,
+    steps_per_log=2,
+    logs_per_checkpoint=2,
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Its folder and its scores."""
+    folder = tmp_path_factory.mktemp("run")
+    random = np.random.default_rng(0)
+    words = ["red", "blue", "green", "old", "young", "tall", "warm", "cold", "soft", "hard"]
+    documents = [
+        "\n".join(f"A {kind} is {' and '.join(random.choice(words, 2))}." for _ in range(30))
+        for kind in ("stone", "river", "cloth", "metal", "paper", "glass")
+    ]
+    (folder / "corpus.txt").write_text("\n\n".join(documents))
+    vocabulary = train_vocabulary([folder / "corpus.txt"], size=120)
+    settings = BuildSettings(max_length=32, max_predictions=5, duplicates=3, held_out_rate=0.34)
+    records = folder / "records"
+    build([folder / "corpus.txt"], vocabulary=vocabulary, output=records, settings=settings)
+    return folder / "run", pretrain(RECIPE, records=records, output=folder / "run")
+
+
+@pytest.fixture(scope="module")
+def board(run):
+    """The address of a TensorBoard that has read the run."""
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(run[0] / "logs")]
+    process = subprocess.Popen(
+        [*command, "--host", "127.0.0.1", "--port", "0"], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        told = []
+        for line in process.stderr:
+            told.append(line)
+            if found := re.search(r" at (http://127\.0\.0\.1:\d+)/", line):
+                break
+        else:
+            raise AssertionError("".join(told))
+        end = time.monotonic() + 60
+        while "final" not in get(found[1], "runs"):
+            assert time.monotonic() < end, "TensorBoard has not read the run"
+            time.sleep(0.3)
+        yield found[1]
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        process.stderr.close()
+
+
+def get(address: str, place: str, post: dict | None = None, **query) -> object:
+    url = f"{address}/data/{place}?{urllib.parse.urlencode(query)}"
+    data = None if post is None else json.dumps(post).encode()
+    headers = {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=30) as answer:
+        body = answer.read()
+        return json.loads(body) if "json" in answer.headers["Content-Type"] else body
+
+
+def test_scalars(board):
+    tags = get(board, "plugin/scalars/tags")
+    for layer in ("embeddings", "layer_00", "layer_01", "pooler", "heads"):
+        assert {f"gradient_norm/{layer}", f"weight_norm/{layer}"} <= set(tags["train"])
+    for tag in ("loss/total", "optimizer/learning_rate", "speed/model_flops_utilisation"):
+        points = get(board, "plugin/scalars/scalars", run="train", tag=tag)
+        assert [step for _, step, _ in points] == [2, 4, 6, 8]
+        assert all(np.isfinite(value) for *_, value in points)
+    assert "loss/masked_lm" in tags["held_out"]
+
+
+def test_hyperparameters_and_final_scores(board, run):
+    asked = {"startIndex": 0, "sliceSize": 9, "allowedStatuses": ["STATUS_UNKNOWN"]}
+    [group] = get(board, "plugin/hparams/session_groups", post=asked)["sessionGroups"]
+    assert group["hparams"]["size"] == "tiny" and group["hparams"]["num_steps"] == 8
+    scores = {each["name"]["tag"]: each["value"] for each in group["metricValues"]}
+    loss = run[1]["held_out_masked_lm_loss"]
+    assert scores["final/held_out_masked_lm_loss"] == pytest.approx(loss)
+
+
+def test_samples(board):
+    assert get(board, "plugin/text/tags")["samples"] == ["masked_lm/samples"]
+    samples = get(board, "plugin/text/text", run="samples", tag="masked_lm/samples")
+    assert samples[-1]["step"] == 8
+    assert samples[-1]["text"].count("<td>") == 4
+    assert re.search(r"&#91;\S+ → \S+ 0\.\d\d&#93;", samples[-1]["text"])
+
+
+def test_projector(board):
+    assert get(board, "plugin/projector/runs") == ["final"]
+    [table] = get(board, "plugin/projector/info", run="final")["embeddings"]
+    of_table = {"run": "final", "name": table["tensorName"]}
+    words = get(board, "plugin/projector/metadata", **of_table).decode().splitlines()
+    vectors = np.frombuffer(get(board, "plugin/projector/tensor", **of_table), "float32")
+    assert {"red", "blue", "stone"} <= set(words)
+    assert vectors.reshape(len(words), 128).std() == pytest.approx(0.02, rel=0.3)
+
+
+def test_the_page_shows_them(board, tmp_path):
+    with browser_page() as page:
+        for plugin, words in (
+            ("timeseries", ["gradient_norm 5 cards", "/layer_00", "/layer_01", "/heads"]),
+            ("scalars", ["accuracy/masked_lm", "gradient_norm 5", "weight_norm 5"]),
+            ("text", ["masked_lm/samples", "[CLS] ", " → "]),
+            ("hparams", ["Trial ID", "num_warmup_steps", "final/held_out_masked_lm_loss"]),
+            ("projector", ["token_table", "Points:", "Dimension: 128"]),
+        ):
+            page.open("about:blank")
+            page.open(f"{board}/?tagFilter=gradient_norm#{plugin}")  # else groups are closed
+            page.wait_for(*words)
+            page.picture(tmp_path / f"{plugin}.png")
+            assert (tmp_path / f"{plugin}.png").stat().st_size > 20_000

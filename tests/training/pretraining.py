@@ -1,0 +1,68 @@
+"""As a script: a small pretraining with dropout that tells the loss of every step as it is made.
+
+python tests/training/pretraining.py RECORDS OUTPUT STRATEGY [STEP_TO_DIE_IN_SAVING]
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+NUM_STEPS = 120
+
+
+def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
+    import keras
+    import tensorflow as tf
+
+    from bert_keras import BertAdamW, BertPretrainer, preset, pretraining_dataset
+    from bert_keras.devices.cluster import is_chief
+    from bert_keras.devices.replicas import number
+    from bert_keras.devices.strategy import named_strategy
+    from bert_keras.training.loop import fit_resumable
+    from bert_keras.training.losses import pretraining_losses, pretraining_metrics
+
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], 2 * [tf.config.LogicalDeviceConfiguration()]
+    )
+
+    class Tell(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if not is_chief():
+                return
+            with open(f"{output}.losses", "a") as file:
+                loss = float(logs["loss"]).hex()
+                file.write(f"{number(self.model.optimizer.iterations)} {loss}\n")
+
+    def dying_save(manager, checkpoint_number, save=tf.train.CheckpointManager.save):
+        if checkpoint_number == int(dies_at):
+            manager.checkpoint.write(f"{manager.directory}/step-{checkpoint_number}")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return save(manager, checkpoint_number=checkpoint_number)
+
+    tf.train.CheckpointManager.save = dying_save
+    files = sorted(map(str, Path(records).glob("train*.tfrecord")))
+    keras.utils.set_random_seed(1)
+    with named_strategy(name).scope():
+        model = BertPretrainer(preset("tiny", vocab_size=200, num_layers=1, hidden_size=32))
+        model.compile(
+            BertAdamW(1e-3), loss=pretraining_losses(), weighted_metrics=pretraining_metrics()
+        )
+        fit_resumable(
+            model,
+            pretraining_dataset(files, batch_size=8, seed=1, repeat=True),
+            stage="test",
+            output=output,
+            num_steps=NUM_STEPS,
+            steps_per_epoch=10,
+            epochs_per_checkpoint=2,
+            keep_checkpoints=2,
+            batch_size=8,
+            tokens_per_example=32,
+            max_skipped=0,
+            callbacks=[Tell()],
+        )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,121 @@
+"""What goes wrong in a run: gradients that are not finite, a loss that explodes."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_keras.errors import InputError
+from bert_keras.training import guard
+from bert_keras.training.loop import fit_resumable
+from tests.training.test_loop import batches, compiled
+
+STEPS = 12
+
+
+def train(output, *, bad_steps=(), max_skipped=0, model=None, loss_of=None):
+    """Of 12 steps, three epochs; in `bad_steps` the weight of one row is not a number."""
+
+    def weighted(step, batch):
+        x, y = batch
+        bad = tf.reduce_any(step == tf.constant([-1, *bad_steps], "int64"))
+        weight = tf.where(tf.range(8) == 3, tf.where(bad, np.nan, 1.0), 1.0)
+        return x, y, weight if loss_of is None else loss_of(step) * tf.ones(8)
+
+    model = model or compiled()
+    fit_resumable(
+        model,
+        batches().repeat().enumerate().map(weighted),
+        stage="test",
+        output=output,
+        num_steps=STEPS,
+        steps_per_epoch=4,
+        epochs_per_checkpoint=10,
+        keep_checkpoints=2,
+        batch_size=8,
+        tokens_per_example=6,
+        max_skipped=max_skipped,
+    )
+    return model
+
+
+def test_a_bad_batch_stops_the_run_which_then_goes_on_behind_it(tmp_path):
+    with pytest.raises(InputError) as told:
+        train(tmp_path, bad_steps=(5,))
+    assert "the gradients of 1 steps, the last of them 5, are not finite" in str(told.value)
+    assert "the state of step 8 is saved" in str(told.value)
+
+    batch = np.load(tmp_path / "faults" / "step-5" / "batch.npz")
+    assert np.isnan(batch["weight"][3]) and np.isfinite(batch["weight"][:3]).all()
+    x, y = list(batches())[5]
+    np.testing.assert_array_equal(batch["x.input_ids"], x["input_ids"])
+    np.testing.assert_array_equal(batch["y"], y)
+    rows = (tmp_path / "faults" / "step-5" / "weights.tsv").read_text().splitlines()[1:]
+    norms = {row.split("\t")[0]: row.split("\t")[2:] for row in rows}
+    assert len(norms) == len(compiled().trainable_variables)
+    kernel = next(name for name in norms if name.endswith("query/kernel"))
+    assert float(norms[kernel][0]) > 0 and norms[kernel][1] == "nan"
+
+    rest = train(tmp_path, bad_steps=(5,))
+    assert int(rest.optimizer.iterations) == STEPS
+    left_out = train(tmp_path / "asked", bad_steps=(5,), max_skipped=1)
+    assert int(left_out.optimizer.skipped) == 1
+    for mine, other in zip(rest.weights, left_out.weights, strict=True):
+        np.testing.assert_array_equal(mine, other, mine.path)
+        assert np.isfinite(mine).all()
+
+
+def test_more_than_asked_for_still_stops(tmp_path):
+    with pytest.raises(InputError, match="the gradients of 3 steps, the last of them 7, are not"):
+        train(tmp_path, bad_steps=(4, 5, 7), max_skipped=2)
+
+
+def test_an_explosion_stops_and_is_not_saved(tmp_path):
+    def rising(step):
+        return tf.where(step < 4, 1.0, 5.0)
+
+    with pytest.raises(InputError, match=r"the loss has exploded: .* up to 8, after .* before"):
+        train(tmp_path, loss_of=rising)
+    assert (tmp_path / "faults" / "step-7" / "weights.tsv").is_file()
+    assert tf.train.latest_checkpoint(tmp_path / "checkpoints") is None
+
+
+def test_a_falling_loss_is_let_be(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "EXPLODED", 1.5)
+    train(tmp_path, loss_of=lambda step: 1 / (1 + tf.cast(step, "float32")))
+    assert not (tmp_path / "faults").exists()
+
+
+def test_records_that_break_off_leave_the_state_before(tmp_path):
+    """A data set that ends with TensorFlow's error after six batches."""
+
+    def broken(step, batch):
+        check = tf.debugging.Assert(step < 6, ["ParseExample"])
+        with tf.control_dependencies([check]):
+            return tf.nest.map_structure(tf.identity, batch)
+
+    model = compiled()
+    usual = {
+        "stage": "test",
+        "num_steps": STEPS,
+        "steps_per_epoch": 4,
+        "epochs_per_checkpoint": 10,
+        "keep_checkpoints": 2,
+        "batch_size": 8,
+        "tokens_per_example": 6,
+        "output": tmp_path,
+    }
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        fit_resumable(model, batches().repeat().enumerate().map(broken), **usual)
+    rest = compiled(seed=9)
+    assert fit_resumable(rest, batches().repeat(), **usual) == 6
+    whole = compiled()
+    fit_resumable(whole, batches().repeat(), **(usual | {"output": tmp_path / "whole"}))
+    for mine, other in zip(rest.weights, whole.weights, strict=True):
+        np.testing.assert_array_equal(mine, other, mine.path)
+
+
+@pytest.fixture(autouse=True)
+def apart():
+    yield
+    keras.backend.clear_session()
