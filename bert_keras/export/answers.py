@@ -2,31 +2,35 @@
 
 import abc
 from collections.abc import Sequence
+from typing import ClassVar
 
-import numpy as np
 import tensorflow as tf
 
 from bert_keras.errors import InputError
 
 
 class Answer(abc.ABC):
-    """Dense tensors by name, a row for each text. `number` names the one that is not text."""
+    """Dense tensors by name, a row for each text.
 
-    number: str
+    `api` is TF Serving's own for such answers; `api_outputs` has its names of outputs and ours.
+    """
+
+    api: ClassVar[str]
+    api_outputs: ClassVar[dict[str, str]]
 
     @abc.abstractmethod
     def outputs(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Of float32 [B,N]."""
 
-    def names_fit(self, served: dict) -> bool:
-        """Whether the texts of an answer, as nested lists, are those of its numbers."""
-        return True
-
 
 class OneLabel(Answer):
     """`label` string [B], `labels` string [B,N], `probabilities` float32 [B,N], a softmax."""
 
-    number = "probabilities"
+    api = "classify"
+    api_outputs: ClassVar[dict[str, str]] = {
+        tf.saved_model.CLASSIFY_OUTPUT_CLASSES: "labels",
+        tf.saved_model.CLASSIFY_OUTPUT_SCORES: "probabilities",
+    }
 
     def __init__(self, labels: Sequence[str]):
         self.labels = list(labels)
@@ -40,20 +44,11 @@ class OneLabel(Answer):
             "probabilities": probabilities,
         }
 
-    def names_fit(self, served):
-        rows = np.array(served["probabilities"], np.float32)
-        return served["labels"] == [self.labels] * len(rows) and served["label"] == [
-            self.name(row) for row in rows
-        ]
-
     def probabilities(self, logits: tf.Tensor) -> tf.Tensor:
         return tf.nn.softmax(logits)
 
     def label(self, names: tf.Tensor, probabilities: tf.Tensor) -> tf.Tensor:
         return tf.gather(names, tf.argmax(probabilities, axis=1))
-
-    def name(self, probabilities: np.ndarray) -> str:
-        return self.labels[probabilities.argmax()]
 
 
 class ManyLabels(OneLabel):
@@ -72,15 +67,12 @@ class ManyLabels(OneLabel):
             separator=",",
         )
 
-    def name(self, probabilities):
-        chosen = zip(self.labels, probabilities, strict=True)
-        return ",".join(label for label, probability in chosen if probability >= 0.5)
-
 
 class Number(Answer):
     """`score` float32 [B]."""
 
-    number = "score"
+    api = "regress"
+    api_outputs: ClassVar[dict[str, str]] = {tf.saved_model.REGRESS_OUTPUTS: "score"}
 
     def outputs(self, logits):
         return {"score": logits[:, 0]}

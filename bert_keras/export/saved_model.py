@@ -1,112 +1,115 @@
-"""A trained classifier and its vocabulary come in; a folder that TF Serving loads goes out."""
+"""A model's signatures, vocabulary and samples come in; a folder that TF Serving loads goes out."""
 
 import os
 import tempfile
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_keras.errors import InputError
-from bert_keras.export.answers import Answer, answer_of
-from bert_keras.export.samples import samples
+from bert_keras.export.checked_tensors import with_checked_tensors
+from bert_keras.export.examples import API_METHODS, on_examples
+from bert_keras.export.metadata import write_metadata
+from bert_keras.export.servable import Servable, check_answer
 from bert_keras.export.serving_ops import check_ops
-from bert_keras.export.signatures import ServedClassifier, signatures, window_signatures
 from bert_keras.export.text_in_graph import TextToInputs
+from bert_keras.export.variants import Variant
 from bert_keras.export.verify import answers_in_fresh_process
+from bert_keras.export.warmup import warmup_requests_for, write_warmup
 from bert_keras.progress import progress
 from bert_keras.storage import tensorflow_writes, whole_folder
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 
-# Of a probability, or a score beside 1, between the Keras model and its SavedModel.
-TOLERANCE = 1e-5
+
+class ServedModule(tf.Module):
+    """What is saved: the reader of text and bare variables, never the Keras model itself.
+
+    A tracked Keras model would store its weights twice or leave them where TF Serving's loader
+    does not find them.
+    """
+
+    def __init__(self, model: keras.Model | Variant, *, text_to_inputs: TextToInputs):
+        super().__init__()
+        stored = [weight.value for weight in model.weights]
+        self.weights = model.stored if isinstance(model, Variant) else stored
+        self.text_to_inputs = text_to_inputs
 
 
-def export_classifier(
-    model: keras.Model,
+def write_saved_model(
+    model: keras.Model | Variant,
     folder: str | os.PathLike,
     *,
+    make: Callable[[keras.Model, TextToInputs, WordPieceTokenizer], Servable],
     vocabulary: Vocabulary,
     lowercase: bool,
-    labels: Sequence[str],
     max_length: int,
-    num_texts: int = 1,
-    problem_type: str = "",
-    stride: int | None = None,
+    reader: type[TextToInputs] = TextToInputs,
+    metadata: Mapping | None = None,
 ) -> Path:
-    """Write saved_models/NAME/VERSION with the signatures `serving_default` and `tensors`.
-
-    `model` takes a dict of int32 `input_ids`, `input_mask`, `segment_ids` [B,T] and returns logits
-    [B,N], in the order of `labels`; `problem_type`, as a ModelCard says it, tells what they are:
-    see export/answers.py. `serving_default` takes raw `text`, with `num_texts` 2 also `text_pair`,
-    of up to `max_length` pieces. More are cut or, with a `stride`, read by a BertClassifier in
-    windows as bert_keras/tasks/texts.py makes them. Weights are stored once, the vocabulary is an
-    asset.
+    """Write saved_models/NAME/VERSION with the signatures that `make` gives for a `reader` of text
+    of up to `max_length` pieces, and `examples`, the same as `serving_default` on tf.Examples.
+    Weights are stored once, the vocabulary is an asset; TF Serving's warm-up requests and
+    `metadata`, as `metadata_of` makes it, lie in assets.extra.
 
     The folder takes its name only after its ops were found in TF Serving 2.20 and a fresh process
-    loaded it TF Serving's way and gave the answers of `model` to 1e-5. Raises InputError for
-    a folder that is there or is no version number, for parts that do not fit each other and for
-    ops that a server lacks; RuntimeError where the written folder does not answer as `model` does.
+    loaded it TF Serving's way, gave the answers of the samples (of a Variant that is not exact some
+    answers) and some to the warm-up. Raises InputError for a folder that is there or is no version
+    number, for parts that do not fit each other and for ops that a server lacks; RuntimeError where
+    the written folder answers otherwise.
     """
     folder = Path(folder)
-    _check_parts(model, folder, vocabulary=vocabulary, num_texts=num_texts, stride=stride)
-    answer = answer_of(labels, problem_type=problem_type)
+    _check_parts(model, folder, vocabulary=vocabulary)
     with (
         whole_folder(folder) as beside,
         tempfile.TemporaryDirectory() as scratch,
         progress(stage="export", unit="steps", total=3) as bar,
     ):
-        asked = samples(
-            model,
-            tokenizer=WordPieceTokenizer(vocabulary, lowercase=lowercase),
-            max_length=max_length,
-            num_texts=num_texts,
-            stride=stride,
-        )
-        if (num_logits := asked[0].logits.shape[1]) != len(labels):
-            raise InputError(f"{len(labels)} labels came with {num_logits} logits")
         vocabulary_file = Path(scratch) / "vocab.txt"
         vocabulary.save(vocabulary_file)
-        reader = TextToInputs(vocabulary_file, lowercase=lowercase, max_length=max_length)
-        make = signatures if stride is None else partial(window_signatures, stride=stride)
+        read = reader(vocabulary_file, lowercase=lowercase, max_length=max_length)
+        tokenizer = WordPieceTokenizer(vocabulary, lowercase=lowercase)
+        servable = with_checked_tensors(
+            make(model, read, tokenizer),
+            max_positions=model.config.max_positions,
+            cls_id=vocabulary.cls_id,
+        )
+        signatures, samples = on_examples(servable, signature="examples", input_name="examples")
         with tensorflow_writes(folder):
-            tf.saved_model.save(
-                ServedClassifier(model, text_to_inputs=reader),
-                os.fspath(beside),
-                signatures=make(model, text_to_inputs=reader, answer=answer, num_texts=num_texts),
-            )
+            module = ServedModule(model, text_to_inputs=read)
+            tf.saved_model.save(module, os.fspath(beside), signatures=signatures)
+            _name_methods(beside, signatures)
         bar.update()
         check_ops(beside)
+        if metadata is not None:
+            write_metadata(beside, metadata)
+        warmup = warmup_requests_for(beside, tokenizer=tokenizer, max_length=max_length)
+        write_warmup(beside, warmup, name=folder.resolve().parent.name)
         bar.update()
-        answers = answers_in_fresh_process(beside, [sample.request for sample in asked])
-        for (request, logits), served in zip(asked, answers, strict=True):
-            _compare(served, logits, answer=answer, signature=request["signature"])
+        requests = [*(sample.request for sample in samples), *warmup]
+        answers = answers_in_fresh_process(beside, requests)
+        if not isinstance(model, Variant) or model.is_exact:
+            for served, sample in zip(answers, samples, strict=False):
+                check_answer(served, sample)
         bar.update()
     return folder
 
 
-def _check_parts(
-    model: keras.Model,
-    folder: Path,
-    *,
-    vocabulary: Vocabulary,
-    num_texts: int,
-    stride: int | None,
-):
+def _name_methods(folder: Path, signatures: Collection[str]) -> None:
+    """`tf.saved_model.save` calls each signature's method predict."""
+    updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(os.fspath(folder))
+    for name in API_METHODS.keys() & signatures:
+        updater.replace_method_name(name, API_METHODS[name])
+    updater.save()
+
+
+def _check_parts(model: keras.Model, folder: Path, *, vocabulary: Vocabulary) -> None:
     if not (folder.name.isascii() and folder.name.isdigit()):
         raise InputError(
             f"{folder} does not end in a version number; expected such as saved_models/NAME/1"
         )
-    if num_texts not in (1, 2):
-        raise InputError(f"num_texts is {num_texts}; expected 1 or 2")
-    if stride is not None and (type(stride) is not int or stride < 1):
-        raise InputError(f"stride is {stride!r}; expected the number of pieces, at least 1")
-    if stride is not None and not hasattr(model, "window_pooling"):
-        raise InputError(f"stride is {stride} and a {type(model).__name__} reads no windows")
     if keras.config.backend() != "tensorflow":
         raise InputError(f"Keras runs on {keras.config.backend()}; export needs its TensorFlow")
     if model.compute_dtype != "float32":
@@ -119,16 +122,3 @@ def _check_parts(
             f"the vocabulary has {len(vocabulary)} pieces, the model {config.vocab_size}; "
             "give the vocabulary that it was trained with"
         )
-
-
-def _compare(served: dict, logits: tf.Tensor, *, answer: Answer, signature: str):
-    expected = answer.outputs(logits)[answer.number].numpy()
-    found = np.array(served[answer.number], np.float32)
-    difference = (np.abs(found - expected) / np.maximum(np.abs(expected), 1)).max()
-    if not difference <= TOLERANCE:
-        raise RuntimeError(
-            f"{signature} answers with {answer.number} {difference:.1e} off the Keras model's; "
-            f"expected at most {TOLERANCE:.0e}"
-        )
-    if not answer.names_fit(served):
-        raise RuntimeError(f"{signature} answers with labels that do not fit its {answer.number}")

@@ -1,26 +1,17 @@
 """Raw text, or pairs of it, comes in; padded ids, mask and segments go out, inside a TF graph."""
 
 import os
-from functools import partial
-from typing import NamedTuple
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from bert_keras.export.windows_in_graph import Windows
-from bert_keras.export.words_in_graph import words_of
+from bert_keras.export.offsets_in_graph import PlacedPieces, placed_pieces
+from bert_keras.export.windows_in_graph import Texts, Windows, window_rows
+from bert_keras.export.words_in_graph import placed_words_of, words_of
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
 from bert_keras.text.vocab import Vocabulary
 
 _MAX_BYTES_PER_CHARACTER = 4  # of UTF-8
-
-
-class _Texts(NamedTuple):
-    """Rows of one or two texts: text k of row n is `values[starts[k][n]:][: lengths[k][n]]`."""
-
-    values: tf.Tensor
-    starts: list[tf.Tensor]
-    lengths: list[tf.Tensor]
 
 
 class TextToInputs(tf.Module):
@@ -34,7 +25,7 @@ class TextToInputs(tf.Module):
         super().__init__()
         self._vocabulary = Vocabulary.from_file(vocabulary_file)
         self._lowercase = lowercase
-        self._max_length = max_length
+        self.max_length = max_length
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.TextFileInitializer(
                 os.fspath(vocabulary_file),
@@ -58,7 +49,7 @@ class TextToInputs(tf.Module):
         a time from the longer text, from the second where they are equally long.
         """
         read = self._read(text, text_pair)
-        return self._packed(read._replace(lengths=self._cut(read.lengths)))
+        return self.packed(read._replace(lengths=self._cut(read.lengths)))
 
     def windows(
         self, text: tf.Tensor, text_pair: tf.Tensor | None = None, *, stride: int
@@ -67,38 +58,28 @@ class TextToInputs(tf.Module):
         leaves the second no room, which is an error there, both are cut to one row.
         """
         read = self._read(text, text_pair)
-        limit = self._max_length - 1 - len(read.lengths)
+        limit = self.max_length - 1 - len(read.lengths)
         *firsts, last = read.lengths
         if firsts:
             has_room = firsts[0] < limit
             cut_first, cut_last = self._cut(read.lengths)
             firsts = [tf.where(has_room, firsts[0], cut_first)]
             last = tf.where(has_room, last, cut_last)
-        room = limit - tf.add_n([tf.zeros_like(last), *firsts])
-        step = tf.clip_by_value(room, 1, stride)  # no room where nothing of the second is left
-        numbers = tf.ragged.range(1 + tf.maximum(-((room - last) // step), 0))
-        owners = numbers.value_rowids()
-        of_windows = partial(tf.gather, indices=owners)
-        behind = numbers.values * of_windows(step)
-        *first_starts, last_starts = map(of_windows, read.starts)
-        rows = _Texts(
-            read.values,
-            [*first_starts, last_starts + behind],
-            [*map(of_windows, firsts), tf.minimum(of_windows(last) - behind, of_windows(room))],
-        )
-        return Windows(self._packed(rows), owners, tf.shape(text)[0])
+        rows = window_rows(read._replace(lengths=[*firsts, last]), limit=limit, stride=stride)
+        return Windows(self.packed(rows.texts), rows.owners, tf.shape(text)[0])
 
-    def _read(self, text: tf.Tensor, text_pair: tf.Tensor | None) -> _Texts:
+    def _read(self, text: tf.Tensor, text_pair: tf.Tensor | None) -> Texts:
         texts = tf.stack([text] if text_pair is None else [text, text_pair])
         pieces = self.pieces(tf.reshape(texts, [-1]))
         starts = tf.unstack(tf.reshape(pieces.row_starts(), tf.shape(texts)))
         lengths = tf.unstack(tf.reshape(pieces.row_lengths(), tf.shape(texts)))
-        return _Texts(pieces.values, starts, lengths)
+        return Texts(pieces.values, starts, lengths)
 
     def _cut(self, lengths: list[tf.Tensor]) -> list[tf.Tensor]:
-        return _kept_lengths(*lengths, limit=self._max_length - 1 - len(lengths))
+        return _kept_lengths(*lengths, limit=self.max_length - 1 - len(lengths))
 
-    def _packed(self, texts: _Texts) -> dict[str, tf.Tensor]:
+    def packed(self, texts: Texts) -> dict[str, tf.Tensor]:
+        """[CLS] text [SEP], or [CLS] text [SEP] text [SEP], int32 [B,T] by name."""
         pieces, starts, lengths = texts
         column = tf.range(1 + tf.reduce_max(tf.add_n(lengths) + len(lengths)))[None]
         input_ids = tf.where(column > 0, self._vocabulary.pad_id, self._vocabulary.cls_id)
@@ -120,12 +101,22 @@ class TextToInputs(tf.Module):
     def pieces(self, text: tf.Tensor) -> tf.RaggedTensor:
         """string [B] to the ids of its pieces, int32 [B,(pieces)]."""
         words = words_of(text, lowercase=self._lowercase)
-        is_long = words.values.row_lengths() > MAX_WORD_CHARACTERS
-        spelled = tf.strings.unicode_encode(words.values, "UTF-8")
-        pieces = self._wordpiece.tokenize(tf.where(is_long, "[UNK]", spelled))
+        pieces = self._wordpiece.tokenize(_spelled(words))
         return tf.RaggedTensor.from_row_splits(
             pieces.values, tf.gather(pieces.row_splits, words.row_splits), validate=False
         )
+
+    def placed_pieces(self, text: tf.Tensor) -> PlacedPieces:
+        """The same pieces, and where each stands in its text."""
+        placed = placed_words_of(text, lowercase=self._lowercase)
+        pieces, starts, _ = self._wordpiece.tokenize_with_offsets(_spelled(placed.words))
+        return placed_pieces(placed, pieces, starts)
+
+
+def _spelled(words: tf.RaggedTensor) -> tf.Tensor:
+    """string [W], one for each word of all texts."""
+    is_long = words.values.row_lengths() > MAX_WORD_CHARACTERS
+    return tf.where(is_long, "[UNK]", tf.strings.unicode_encode(words.values, "UTF-8"))
 
 
 def _kept_lengths(length, length_pair=None, *, limit: int) -> list[tf.Tensor]:

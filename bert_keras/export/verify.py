@@ -3,14 +3,17 @@
 A reload in the process that wrote a model proves nothing: TF Serving loads the TF1 session way, and
 that fails on some graphs that `tf.saved_model.load` reads well. As a program, `verify.py FOLDER`
 loads so, knows neither Keras nor this house, and turns JSON on stdin into JSON on stdout: a list of
-{"signature": name, "inputs": {name: nested list}} into a list of {output name: nested list}.
+{"signature": name, "inputs": {name: nested list}} into a list of {output name: nested list}. Bytes
+come as {"b64": base64}.
 """
 
+import base64
+import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 
 def answers_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
@@ -20,7 +23,7 @@ def answers_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]
     """
     done = subprocess.run(
         [sys.executable, "-P", __file__, os.fspath(folder)],
-        input=json.dumps(list(requests)),
+        input=json.dumps(list(requests), default=_coded),
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -35,16 +38,26 @@ def answers_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]
 
 def answer(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
     """The same, in this process."""
+    with loaded(folder) as ask:
+        return [
+            {name: _plain(value.tolist()) for name, value in ask(request).items()}
+            for request in requests
+        ]
+
+
+@contextlib.contextmanager
+def loaded(folder: str | os.PathLike) -> Iterator[Callable[[dict], dict]]:
+    """What answers a request with an array for each output, in this process."""
     import numpy as np
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  registers the ops that the graph holds
 
     v1 = tf.compat.v1
-    with v1.Session(graph=v1.Graph()) as session:
-        loaded = v1.saved_model.loader.load(session, ["serve"], os.fspath(folder))
+    with contextlib.closing(v1.Session(graph=v1.Graph())) as session:
+        signatures = v1.saved_model.loader.load(session, ["serve"], os.fspath(folder)).signature_def
 
-        def run(request: dict) -> dict:
-            signature = loaded.signature_def[request["signature"]]
+        def ask(request: dict) -> dict:
+            signature = signatures[request["signature"]]
             feeds = {
                 signature.inputs[name].name: np.array(
                     values, tf.dtypes.as_dtype(signature.inputs[name].dtype).as_numpy_dtype
@@ -52,10 +65,17 @@ def answer(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
                 for name, values in request["inputs"].items()
             }
             fetches = {name: info.name for name, info in signature.outputs.items()}
-            outputs = session.run(fetches, feeds)
-            return {name: _plain(value.tolist()) for name, value in outputs.items()}
+            return session.run(fetches, feeds)
 
-        return [run(request) for request in requests]
+        yield ask
+
+
+def _coded(value: bytes) -> dict:
+    return {"b64": base64.b64encode(value).decode()}
+
+
+def _decoded(value: dict) -> dict | bytes:
+    return base64.b64decode(value["b64"]) if list(value) == ["b64"] else value
 
 
 def _plain(value):
@@ -65,4 +85,4 @@ def _plain(value):
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(answer(sys.argv[1], json.load(sys.stdin))))
+    sys.stdout.write(json.dumps(answer(sys.argv[1], json.load(sys.stdin, object_hook=_decoded))))

@@ -4,6 +4,8 @@ Everything is done on code points, with the tables of the Python that writes the
 Unicode tables nor the locale of a server change a word.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -13,15 +15,31 @@ from bert_keras.export import unicode_tables as tables
 _CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = map(ord, "Σσς")
 
 
-class _Points(NamedTuple):
+class Points(NamedTuple):
     """Code points of all texts, int32 [N]; where each text begins and the last ends, int64 [B+1]"""
 
     points: tf.Tensor
     splits: tf.Tensor
     properties: tf.Tensor  # int32 [N]
+    places: tf.Tensor | None = None  # int64 [N], which of the given points each comes from
 
     def are(self, properties: int) -> tf.Tensor:
         return self.properties & properties != 0
+
+    def each(self, change: Callable[[tf.Tensor], tf.Tensor]) -> "Points":
+        """With what `change` makes of points, properties and, where they are asked for, places."""
+        points, properties = change(self.points), change(self.properties)
+        places = None if self.places is None else change(self.places)
+        return Points(points, self.splits, properties, places)
+
+
+class PlacedWords(NamedTuple):
+    """`words` as `words_of` gives them; `places`, int64 [B,(words),(characters)], tell which of the
+    points of `given`, all texts with a space behind each, their characters come from."""
+
+    words: tf.RaggedTensor
+    places: tf.RaggedTensor
+    given: Points
 
 
 def words_of(text: tf.Tensor, *, lowercase: bool) -> tf.RaggedTensor:
@@ -30,18 +48,39 @@ def words_of(text: tf.Tensor, *, lowercase: bool) -> tf.RaggedTensor:
     Bytes that are no UTF-8 are dropped. All steps stay on the processor, where strings are.
     """
     with tf.device("CPU:0"):
-        # A space behind each text keeps words, marks and sigmas of one text from those of the next.
-        given = tf.strings.unicode_decode(text + " ", "UTF-8", errors="ignore")
-        read = _with_properties(given.values, given.row_splits)
-        if lowercase:
-            read = _without(tables.ACCENT, _in_order(_small_decomposed(_with_small_sigmas(read))))
-        else:
-            read = _without(tables.DROPPED, read)
-        return _split(read)
+        read = _normalised(_given(text), lowercase=lowercase)
+        characters = _split(read)
+        return characters.with_flat_values(tf.gather(read.points, characters.flat_values))
 
 
-def _with_properties(points: tf.Tensor, splits: tf.Tensor) -> _Points:
-    return _Points(points, splits, _looked_up(tables.properties(), points))
+def placed_words_of(text: tf.Tensor, *, lowercase: bool) -> PlacedWords:
+    """The same words, with the places of their characters in the text that UTF-8 can read."""
+    with tf.device("CPU:0"):
+        given = _given(text)
+        numbers = tf.range(tf.size(given.points, tf.int64))
+        read = _normalised(given._replace(places=numbers), lowercase=lowercase)
+        characters = _split(read)
+        words, places = (
+            characters.with_flat_values(tf.gather(each, characters.flat_values))
+            for each in (read.points, read.places)
+        )
+        return PlacedWords(words, places, given)
+
+
+def _given(text: tf.Tensor) -> Points:
+    # A space behind each text keeps words, marks and sigmas of one text from those of the next.
+    given = tf.strings.unicode_decode(text + " ", "UTF-8", errors="ignore")
+    return Points(given.values, given.row_splits, _properties(given.values))
+
+
+def _normalised(read: Points, *, lowercase: bool) -> Points:
+    if lowercase:
+        return _without(tables.ACCENT, _in_order(_small_decomposed(_with_small_sigmas(read))))
+    return _without(tables.DROPPED, read)
+
+
+def _properties(points: tf.Tensor) -> tf.Tensor:
+    return _looked_up(tables.properties(), points)
 
 
 def _looked_up(table: tables.Table, points: tf.Tensor) -> tf.Tensor:
@@ -49,32 +88,28 @@ def _looked_up(table: tables.Table, points: tf.Tensor) -> tf.Tensor:
     return tf.gather(table.numbers, starts + (points & tables.BLOCK - 1))
 
 
-def _num_before(chosen: tf.Tensor) -> tf.Tensor:
+def num_before(chosen: tf.Tensor) -> tf.Tensor:
     """bool [N] to how many are chosen before each place and before the end, int64 [N+1]."""
     return tf.pad(tf.cumsum(tf.cast(chosen, tf.int64)), [[1, 0]])
 
 
-def _without(properties: int, read: _Points) -> _Points:
+def _without(properties: int, read: Points) -> Points:
     kept = ~read.are(properties)
-    places = tf.where(kept)[:, 0]
-    return _Points(
-        tf.gather(read.points, places),
-        tf.gather(_num_before(kept), read.splits),
-        tf.gather(read.properties, places),
-    )
+    found = read.each(partial(tf.gather, indices=tf.where(kept)[:, 0]))
+    return found._replace(splits=tf.gather(num_before(kept), read.splits))
 
 
-def _with_small_sigmas(read: _Points) -> _Points:
+def _with_small_sigmas(read: Points) -> Points:
     """Final is one behind a letter and not before one, whatever ignorable there is between."""
     is_firm = ~read.are(tables.IGNORABLE)
     are_letters = tf.pad(tf.boolean_mask(read.are(tables.CASED), is_firm), [[1, 1]])
-    place = _num_before(is_firm)
+    place = num_before(is_firm)
     is_final = tf.gather(are_letters, place[:-1]) & ~tf.gather(are_letters, place[1:] + 1)
     small = tf.where(is_final, _FINAL_SIGMA, _SMALL_SIGMA)
     return read._replace(points=tf.where(read.points == _CAPITAL_SIGMA, small, read.points))
 
 
-def _small_decomposed(read: _Points) -> _Points:
+def _small_decomposed(read: Points) -> Points:
     """Those that are spelled as themselves are taken from the text, which is put behind the rest"""
     spellings = tables.small_decomposed()
     number = _looked_up(spellings.numbers, read.points)
@@ -84,31 +119,30 @@ def _small_decomposed(read: _Points) -> _Points:
     length = tf.gather(starts[1:] - starts[:-1], number)
     places = tf.ragged.range(first, first + length, row_splits_dtype=tf.int64)
     points = tf.gather(tf.concat([spellings.points, read.points], axis=0), places.values)
-    return _with_properties(points, tf.gather(places.row_splits, read.splits))
+    splits = tf.gather(places.row_splits, read.splits)
+    sources = None if read.places is None else tf.gather(read.places, places.value_rowids())
+    return Points(points, splits, _properties(points), sources)
 
 
-def _in_order(read: _Points) -> _Points:
+def _in_order(read: Points) -> Points:
     """Marks between two other characters by their class, as NFD has them."""
     classes = tf.cast(read.properties & tables.COMBINING_CLASS, tf.int64)
     places = tf.where(classes > 0)
-    keys = tf.gather_nd(_num_before(classes == 0), places) * (tables.COMBINING_CLASS + 1)
+    keys = tf.gather_nd(num_before(classes == 0), places) * (tables.COMBINING_CLASS + 1)
     order = tf.argsort(keys + tf.gather_nd(classes, places), stable=True)
     sources = tf.gather(places, order)
-    points, properties = (
-        tf.tensor_scatter_nd_update(each, places, tf.gather_nd(each, sources))
-        for each in (read.points, read.properties)
+    return read.each(
+        lambda each: tf.tensor_scatter_nd_update(each, places, tf.gather_nd(each, sources))
     )
-    return _Points(points, read.splits, properties)
 
 
-def _split(read: _Points) -> tf.RaggedTensor:
+def _split(read: Points) -> tf.RaggedTensor:
+    """int64 [B,(words),(characters)], which of what was read."""
     is_space, is_within = read.are(tables.SPACE), ~read.are(tables.SPACE | tables.ALONE)
     is_first = ~(is_space | is_within & tf.pad(is_within, [[1, 0]])[:-1])
     places = tf.where(~is_space)[:, 0]
     words = tf.RaggedTensor.from_row_starts(
-        tf.gather(read.points, places),
-        tf.where(tf.gather(is_first, places))[:, 0],
-        validate=False,
+        places, tf.where(tf.gather(is_first, places))[:, 0], validate=False
     )
-    splits = tf.gather(_num_before(is_first), read.splits)
+    splits = tf.gather(num_before(is_first), read.splits)
     return tf.RaggedTensor.from_row_splits(words, splits, validate=False)

@@ -1,4 +1,4 @@
-"""The answer to a predict request: output arrays by name come in, a JSON body goes out."""
+"""The answer to a request: output arrays by name come in, a JSON body goes out."""
 
 import base64
 import json
@@ -44,6 +44,22 @@ def columns_body(outputs: dict[str, np.ndarray]) -> bytes:
         name: _nested(_scalars(name, array, 1)[0], array.shape) for name, array in outputs.items()
     }
     return _body("outputs", _named(tensors))
+
+
+def classes_body(examples: list[list[tuple[bytes, float]]]) -> bytes:
+    """{"results": [[[label, score], ...] an example]}."""
+    rows = [
+        "["
+        + ", ".join(f"[{_string_text(label)}, {_score(score)}]" for label, score in example)
+        + "]"
+        for example in examples
+    ]
+    return _body("results", f"[{_lines(rows)}]")
+
+
+def values_body(values: np.ndarray) -> bytes:
+    """{"results": [one value an example]}."""
+    return _body("results", f"[{', '.join(map(_score, values))}]")
 
 
 def _body(key: str, text: str) -> bytes:
@@ -94,6 +110,10 @@ def _decimal(value: float, kind: type, digits: int) -> str:
     if kind(text) != value:
         text = f"{value:.{digits}g}"
     return text if "." in text or "e" in text else f"{text}.0"
+
+
+def _score(value: np.float32) -> str:
+    return _decimal(float(value), *_FULL_DIGITS["float32"])
 
 
 def _string_text(value: bytes) -> str:

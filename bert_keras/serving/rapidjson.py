@@ -48,7 +48,7 @@ def integer(text: str) -> int | float:
 def decimal(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError("too big")
+        raise ValueError("Number too big to be stored in double.")
     return number
 
 
@@ -159,8 +159,8 @@ def _read_number(text: str, at: int) -> tuple[int | float, int]:
         end, read = _read_digits(text, end, "Miss exponent in number."), decimal
     try:
         return read(text[at:end]), end
-    except ValueError:
-        raise _fault("Number too big to be stored in double.", at) from None
+    except ValueError as error:
+        raise _fault(str(error), at) from None
 
 
 def _read_digits(text: str, at: int, sentence: str) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_keras.serving.json_text import read_json, show_json
 from bert_keras.serving.protocol import Refused
-from bert_keras.serving.tensors import Column, is_base64, read_tensor, type_name
+from bert_keras.serving.tensors import Column, is_base64, read_tensor
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -63,23 +63,6 @@ def read_signature_name(document: dict[str, object]) -> str:
             "be a string value."
         )
     return name
-
-
-def check_examples(document: dict[str, object]) -> None:
-    """Refuse a classify or regress body whose "examples" are not a filled list of objects."""
-    shown = f"JSON Value: {show_json(document)}"
-    if "examples" not in document:
-        raise Refused(
-            f"{shown} When method is classify, key 'examples' is expected and was not found"
-        )
-    examples = document["examples"]
-    if not isinstance(examples, list):
-        raise Refused(f"{shown} Expecting 'examples' value to be an list/array")
-    if not examples:
-        raise Refused(f"{shown} 'examples' value is an empty array")
-    for example in [document.get("context", {}), *examples]:
-        if not isinstance(example, dict):
-            raise Refused(f"Example must be JSON object but got JSON {type_name(example)}")
 
 
 def _read_rows(document: dict[str, object], inputs: Mapping[str, str]) -> dict[str, np.ndarray]:

@@ -3,18 +3,23 @@
 import contextlib
 import errno
 import os
+import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import uvicorn
+from starlette.applications import Starlette
 
 from bert_keras.errors import InputError
 from bert_keras.serving.app import create_app
-from bert_keras.serving.model import latest_version
+from bert_keras.serving.connections import PunctualProtocol, tune
+from bert_keras.serving.limits import Limits
+from bert_keras.serving.version_folders import chosen_versions, model_name
 
 __all__ = ["create_app", "running_server", "serve"]
+
+_GRACE_SECONDS = 20  # for running requests; Kubernetes gives 30 from SIGTERM to SIGKILL
 
 
 def serve(
@@ -22,33 +27,45 @@ def serve(
     *,
     port: int = 8501,
     host: str = "127.0.0.1",
+    versions: Sequence[int] = (),
+    labels: Mapping[str, int] | None = None,
+    limits: Limits | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Answer on `host`:`port` until Ctrl-C; prints one line, and calls `ready(url)`, when it does.
+    """Answer on `host`:`port` until Ctrl-C or SIGTERM, then finish what was begun.
 
-    Raises InputError for a folder without a servable version and for a port that cannot be had.
+    Prints one line, and calls `ready(url)`, when it answers. `versions`, `labels`, `limits`: as
+    `create_app` takes them. Raises InputError for a folder without a servable version and for a
+    port that cannot be had.
     """
-    latest_version(model_folder)  # what is missing is said before TensorFlow's slow import
+    chosen_versions(model_folder, versions)  # what is missing is said before TensorFlow's import
     with _listening(host, port) as listener:
-        server = _server(model_folder)
+        server = _server(create_app(model_folder, versions=versions, labels=labels, limits=limits))
         url = _url(listener)
-        name = Path(model_folder).resolve().name
-        print(f"serving {url}/v1/models/{name}:predict (Ctrl-C stops)", flush=True)
-        if ready:
-            ready(url)
-        with contextlib.suppress(KeyboardInterrupt):
+        with _ending_quietly(server):
+            name = model_name(model_folder)
+            print(f"serving {url}/v1/models/{name}:predict (Ctrl-C stops)", flush=True)
+            if ready:
+                ready(url)
             server.run(sockets=[listener])
 
 
 @contextlib.contextmanager
-def running_server(model_folder: str | os.PathLike, *, port: int = 0) -> Iterator[str]:
+def running_server(
+    model_folder: str | os.PathLike,
+    *,
+    port: int = 0,
+    versions: Sequence[int] = (),
+    labels: Mapping[str, int] | None = None,
+    limits: Limits | None = None,
+) -> Iterator[str]:
     """A server in a thread of this process: yields its URL ("http://127.0.0.1:PORT"), then stops.
 
     Port 0 takes a free one. Raises InputError as `serve` does.
     """
-    latest_version(model_folder)
+    chosen_versions(model_folder, versions)
     with _listening("127.0.0.1", port) as listener:
-        server = _server(model_folder)
+        server = _server(create_app(model_folder, versions=versions, labels=labels, limits=limits))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         try:
@@ -58,17 +75,37 @@ def running_server(model_folder: str | os.PathLike, *, port: int = 0) -> Iterato
             thread.join()
 
 
-def _server(model_folder: str | os.PathLike) -> uvicorn.Server:
+def _server(app: Starlette) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
-            create_app(model_folder),
+            app,
+            http=PunctualProtocol,
             log_config=None,
             access_log=False,
             ws="none",
             lifespan="on",
-            timeout_graceful_shutdown=5,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
         )
     )
+
+
+@contextlib.contextmanager
+def _ending_quietly(server: uvicorn.Server) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the server alone, before it runs and when uvicorn, which caught one
+    and finished what was begun, raises it once more."""
+
+    def end(*_) -> None:
+        server.should_exit = True
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # which is the only one that signals reach
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -76,8 +113,7 @@ def _listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
-        # asyncio sets this only on sockets that name their protocol; without it, 40 ms an answer.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tune(listener)
         return listener
     except OverflowError:
         raise InputError(f"port {port} does not exist; choose one from 1024 to 65535") from None

@@ -99,7 +99,7 @@ def _leaf(value: object, dtype: str) -> object:
         if kind is str:
             return value.encode("utf-8", "surrogateescape")
         if kind is dict:
-            return _base64_bytes(value)
+            return base64_bytes(value)
         fits = False
     elif dtype in ("float", "double"):
         fits = kind in (int, float)
@@ -125,7 +125,8 @@ def type_name(value: object) -> str:
     return _TYPE_NAMES.get(type(value)) or str(value)
 
 
-def _base64_bytes(value: dict[str, object]) -> bytes:
+def base64_bytes(value: dict[str, object]) -> bytes:
+    """The bytes of {"b64": text}; raises Refused where it is something else."""
     if not is_base64(value):
         raise Refused(f"JSON Value: {show_json(value)} not formatted correctly for base64 data")
     text = re.sub(r"\s", "", value["b64"])

@@ -8,11 +8,19 @@ from bert_keras.convert.card import ModelCard
 from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.export.model_folder import export_model
-from bert_keras.models import BertClassifier, BertEncoder
+from bert_keras.models import (
+    BertClassifier,
+    BertEncoder,
+    BertFeatureTagger,
+    BertMaskedLM,
+    BertMultipleChoice,
+    BertPretrainer,
+)
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
+pytestmark = pytest.mark.usefixtures("verified_here")
 TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_PIECES, "no", "yes", "x")))
 CONFIG = BertConfig(vocab_size=8, hidden_size=8, num_layers=1, num_heads=2, max_positions=16)
 
@@ -29,7 +37,7 @@ def test_a_foreign_classifier_is_exported(tmp_path, num_texts, inputs):
     assert answer["labels"].numpy().tolist() == [[b"LABEL_0", b"LABEL_1"]]
 
 
-def test_a_number_of_long_texts_is_exported_as_it_was_trained(tmp_path):
+def test_a_number_of_long_texts_is_exported_as_it_was_trained(tmp_path, assert_frozen):
     keras.utils.set_random_seed(1)
     card = ModelCard(
         model="BertClassifier",
@@ -44,6 +52,7 @@ def test_a_number_of_long_texts_is_exported_as_it_was_trained(tmp_path):
     model = BertClassifier.from_card(card)
     save_model(model, tmp_path / "ours", card=card, vocabulary=TOKENIZER.vocabulary)
     written = export_model(tmp_path / "ours", tmp_path / "name" / "1")
+    assert_frozen("regression_of_windows", written)
     signature = tf.saved_model.load(str(written)).signatures["serving_default"]
     answer = signature(text=tf.constant(["yes", "no " * 6 + "yes " * 3]))
     windows = ["yes", "no " * 6, "no no yes yes yes"]  # of 6 pieces, 4 apart
@@ -54,10 +63,32 @@ def test_a_number_of_long_texts_is_exported_as_it_was_trained(tmp_path):
     np.testing.assert_allclose(answer["score"].numpy(), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("kind", "outputs"),
+    [
+        (BertEncoder, {"embedding", "pooled"}),
+        (BertMaskedLM, {"pieces", "probabilities"}),
+        (BertMultipleChoice, {"choice", "probabilities"}),
+        (BertPretrainer, {"pieces", "probabilities"}),
+    ],
+)
+def test_models_of_other_heads_are_exported(tmp_path, kind, outputs):
+    keras.utils.set_random_seed(1)
+    kind(CONFIG).save_pretrained(tmp_path / "ours", tokenizer=TOKENIZER)
+    written = export_model(tmp_path / "ours", tmp_path / "name" / "1")
+    signatures = tf.saved_model.load(str(written)).signatures
+    assert set(signatures["serving_default"].structured_outputs) == outputs
+    assert {"tensors", "examples"} <= set(signatures)
+
+
 def test_what_cannot_be_exported_is_told(tmp_path):
+    tagger = BertFeatureTagger(CONFIG, num_labels=2, layers="last", lstm_units=2)
+    tagger.save_pretrained(tmp_path / "tagger", tokenizer=TOKENIZER)
+    with pytest.raises(InputError, match="holds a BertFeatureTagger; expected one of BertClassif"):
+        export_model(tmp_path / "tagger", tmp_path / "name" / "1")
     BertEncoder(CONFIG).save_pretrained(tmp_path / "encoder", tokenizer=TOKENIZER)
-    with pytest.raises(InputError, match=r"holds a BertEncoder; only a BertClassifier is exported"):
-        export_model(tmp_path / "encoder", tmp_path / "name" / "1")
+    with pytest.raises(InputError, match="a BertEncoder; the number of texts is a classifier's"):
+        export_model(tmp_path / "encoder", tmp_path / "name" / "1", num_texts=2)
     BertClassifier(CONFIG, num_labels=2).save_pretrained(tmp_path / "bare")
     with pytest.raises(
         InputError, match=r"bare comes without a vocabulary; put the vocab.txt there"

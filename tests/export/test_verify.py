@@ -19,8 +19,9 @@ def test_each_request_gets_its_answer_as_plain_lists(doubler):
     requests = [
         {"signature": "double", "inputs": {"x": [1, 2], "name": ["é", ""]}},
         {"signature": "double", "inputs": {"x": [], "name": []}},
+        {"signature": "double", "inputs": {"x": [3], "name": ["né".encode()]}},
     ]
-    expected = [{"y": [2, 4], "name": ["é", ""]}, {"y": [], "name": []}]
+    expected = [{"y": [2, 4], "name": ["é", ""]}, {"y": [], "name": []}, {"y": [6], "name": ["né"]}]
     assert answer(doubler, requests) == expected
     assert answers_in_fresh_process(doubler, requests) == expected
 

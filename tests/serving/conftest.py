@@ -3,12 +3,15 @@
 import contextlib
 import http.client
 import json
+import os
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import pytest
 
 from bert_keras.serving.server import running_server
+
+TF_SERVING_URL = "TF_SERVING_URL"  # of a TF Serving's REST API, such as http://127.0.0.1:8501
 
 
 @dataclass
@@ -152,10 +155,36 @@ def texty(folder):
     tf.saved_model.save(module, folder, signatures={"serving_default": module.text, **signatures})
 
 
-@pytest.fixture(scope="session")
-def models(tmp_path_factory):
-    """A folder of model folders; half_plus_two has two versions and things that are none."""
-    folder = tmp_path_factory.mktemp("saved_models")
+def odd(folder):
+    """What a server meets sooner or later: slow, failing, and rows that are none."""
+    import tensorflow as tf
+
+    def signature(function, dtype, *shape):
+        return tf.function(input_signature=[tf.TensorSpec(shape, dtype)])(function)
+
+    def count(n):
+        largest = tf.reduce_max(n)
+        return {"y": 0 * n + tf.while_loop(lambda i: i < largest, lambda i: [i + 1], [0])[0]}
+
+    def strict(x):
+        with tf.control_dependencies([tf.debugging.assert_non_negative(x, "negative")]):
+            return {"y": tf.identity(x) * 2}
+
+    def words(text):
+        split = tf.strings.split(text)
+        return {"words": split.to_tensor(), "length": tf.strings.length(text)}
+
+    module = tf.Module()
+    module.slow = signature(lambda n: count(n), tf.int32, None)
+    module.strict = signature(lambda x: strict(x), tf.float32, None)
+    module.centred = signature(lambda x: {"y": x - tf.reduce_mean(x)}, tf.float32, None)
+    module.words = signature(lambda text: words(text), tf.string, None)
+    names = ("slow", "strict", "centred", "words")
+    tf.saved_model.save(module, folder, signatures={name: getattr(module, name) for name in names})
+
+
+def write_models(folder):
+    """The model folders; half_plus_two has two versions and things that are none."""
     half_plus(2.0, folder / "half_plus_two" / "00000123")
     half_plus(2.0, folder / "half_plus_two" / "124")
     (folder / "half_plus_two" / "notes").mkdir()
@@ -163,6 +192,13 @@ def models(tmp_path_factory):
     half_plus(3.0, folder / "half_plus_three" / "123")
     tiny(folder / "keras_tiny" / "1")
     texty(folder / "texty" / "1")
+    odd(folder / "odd" / "1")
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved_models")
+    write_models(folder)
     return folder
 
 
@@ -180,6 +216,65 @@ def server_of(models):
         yield url_of
 
 
+def pytest_generate_tests(metafunc):
+    """What takes `any_server_of` asks the local server, then the one that TF_SERVING_URL names."""
+    if "any_server_of" in metafunc.fixturenames:
+        urls = {"local": None}
+        if TF_SERVING_URL in os.environ:
+            urls["tf_serving"] = os.environ[TF_SERVING_URL].rstrip("/")
+        metafunc.parametrize("any_server_of", urls.values(), ids=urls, indirect=True)
+
+
+@pytest.fixture
+def any_server_of(request, server_of):
+    """As `server_of`, of the server that the test is to ask."""
+    url = request.param
+    return server_of if url is None else lambda name: tf_serving_of(url, name)
+
+
+def tf_serving_of(url, name):
+    """`url`, where it serves the model; else the test is skipped."""
+    if send(url, "GET", f"/v1/models/{name}").status == 404:
+        pytest.skip(
+            f"{url} serves no {name}: `python tests/serving/conftest.py FOLDER` writes the models "
+            "and the models.config to start it with"
+        )
+    return url
+
+
+@pytest.fixture(scope="session")
+def both_versions(models):
+    """The URL of a server for both versions of half_plus_two."""
+    folder, labels = models / "half_plus_two", {"old": 123, "new": 124}
+    with running_server(folder, versions=[123, 124], labels=labels) as url:
+        yield url
+
+
 @pytest.fixture(name="send", scope="session")
 def send_fixture():
     return send
+
+
+if __name__ == "__main__":  # for a TF Serving to be tested: see test_recorded_answers.py
+    import sys
+    from pathlib import Path
+
+    from bert_keras.serving.version_folders import version_folders
+
+    place = Path(sys.argv[1]).resolve()
+    write_models(place)
+    configs = []
+    for child in sorted(place.iterdir()):
+        versions = " ".join(f"versions: {number}" for number in version_folders(child))
+        configs.append(
+            f'config {{ name: "{child.name}" base_path: "/models/{child.name}" '
+            f'model_platform: "tensorflow" '
+            f"model_version_policy {{ specific {{ {versions} }} }} }}"
+        )
+    text = "\n".join(["model_config_list {", *configs, "}", ""])
+    (place / "models.config").write_text(text, encoding="utf-8")
+    print(
+        f"docker run -p 8501:8501 -v {place}:/models tensorflow/serving:2.20.0 "
+        "--model_config_file=/models/models.config\n"
+        "TF_SERVING_URL=http://127.0.0.1:8501 pytest tests/serving"
+    )

@@ -1,6 +1,7 @@
 """Request JSON is read as RapidJSON reads it, sentences and byte offsets included."""
 
 import math
+import time
 
 import pytest
 
@@ -55,6 +56,26 @@ def test_faults(body, sentence, offset):
     with pytest.raises(Refused) as refusal:
         read_json(body)
     assert refusal.value.sentence == f"JSON Parse error: {sentence} at offset: {offset}"
+
+
+def test_an_escaped_backslash_begins_no_surrogate_pair():
+    assert read_json(b'["' + b"\\\\ud83d" * 100_000 + b'"]') == ["\\ud83d" * 100_000]
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b"[" + b"1," * 4_000_000, "Expecting value: line 1 column 8000002 (char 8000001)"),
+        (b'["\\ud83d' + b"\\n" * 4_000_000, "The surrogate pair in string is invalid."),
+        (b"[" + b"1," * 4_000_000 + b"1e999]", "Number too big to be stored in double."),
+    ],
+)
+def test_faults_of_long_bodies_are_told_soon(body, sentence):
+    start = time.perf_counter()
+    with pytest.raises(Refused) as refusal:
+        read_json(body)
+    assert refusal.value.sentence == f"JSON Parse error: {sentence}"
+    assert time.perf_counter() - start < 3  # byte by byte: 6 to 15
 
 
 def test_shown_values_are_indented_and_cut():

@@ -1,37 +1,90 @@
-"""A folder that cannot be served is refused with the sentence that says what to do."""
+"""A SavedModel is loaded and run, or says with TensorFlow's code and words why it cannot be."""
 
 import shutil
 
+import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.serving.model import ServedModel, latest_version
+from bert_keras.serving.model import LoadError, ServedModel
+from bert_keras.serving.protocol import Refused
+from bert_keras.serving.server import create_app
 
 
-def test_the_largest_number_is_the_latest_version(models):
-    assert latest_version(models / "half_plus_two").name == "124"
+@pytest.fixture
+def broken(models, tmp_path):
+    return shutil.copytree(models / "keras_tiny" / "1", tmp_path / "broken" / "1")
 
 
-def test_folders_without_a_servable_version(models, tmp_path):
-    with pytest.raises(InputError, match="missing is not a folder; expected saved_models/NAME"):
-        latest_version(tmp_path / "missing")
-    with pytest.raises(InputError, match=r"holds no version folder .* export a model first"):
-        latest_version(tmp_path)
-    with pytest.raises(InputError, match=r"holds no version folder .* give its parent folder"):
-        latest_version(models / "texty" / "1")
-    (tmp_path / "3").mkdir()
-    with pytest.raises(InputError, match=r"3 is not a SavedModel: it has no saved_model\.pb"):
-        latest_version(tmp_path)
-
-
-def test_broken_saved_models(models, tmp_path):
-    broken = tmp_path / "graph" / "1"
-    shutil.copytree(models / "keras_tiny" / "1", broken)
+def test_half_copied_models_are_not_loaded(broken):
+    data = broken / "variables" / "variables.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-1])
+    with pytest.raises(LoadError) as error:
+        ServedModel(broken)
+    assert (error.value.code, error.value.reason) == (
+        "OUT_OF_RANGE",
+        "Read less bytes than requested",
+    )
     (broken / "saved_model.pb").write_bytes(b"no graph")
-    with pytest.raises(InputError, match=r"graph/1 cannot be loaded as a SavedModel \(.+\)"):
-        ServedModel(broken.parent)
-    broken = tmp_path / "weights" / "1"
-    shutil.copytree(models / "keras_tiny" / "1", broken)
-    (broken / "variables" / "variables.data-00000-of-00001").write_bytes(b"")
-    with pytest.raises(InputError, match=r"weights/1 cannot be loaded as a SavedModel \(.+\)"):
-        ServedModel(broken.parent)
+    with pytest.raises(LoadError) as error:
+        ServedModel(broken)
+    assert error.value.code == "DATA_LOSS"
+    (broken / "saved_model.pb").unlink()
+    with pytest.raises(LoadError) as error:
+        ServedModel(broken)
+    assert error.value.code == "NOT_FOUND"
+
+
+def test_a_server_does_not_start_with_one(broken):
+    (broken / "saved_model.pb").write_bytes(b"no graph")
+    with pytest.raises(InputError, match=r"broken/1 cannot be loaded as a SavedModel \(.+\); expo"):
+        create_app(broken.parent)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "are_rows"),
+    [
+        ("serving_default", {"sentences": np.array([b"a", b"b"], object)}, True),
+        ("serving_default", {"sentences": np.array([[b"a", b"b"]], object)}, False),
+        ("serving_default", {"sentences": np.array(b"a", object)}, False),
+        ("multi", {"a": np.zeros([3, 2]), "b": np.zeros(3)}, True),
+        ("multi", {"a": np.zeros([3, 5]), "b": np.zeros(3)}, False),
+        ("agg", {"a": np.zeros([3, 2])}, False),
+        ("scalar", {"s": np.zeros([3])}, False),
+    ],
+)
+def test_declared_rows(texty, name, inputs, are_rows):
+    assert texty.declares_rows(name, inputs) == are_rows
+
+
+@pytest.fixture(scope="module")
+def texty(models):
+    model = ServedModel(models / "texty" / "1")
+    yield model
+    model.close()
+
+
+def test_a_run_has_an_end(models):
+    model = ServedModel(models / "odd" / "1", seconds=0.3)
+    assert model.predict("slow", {"n": np.int32([3])})["y"].tolist() == [3]
+    with pytest.raises(Refused) as refusal:
+        model.predict("slow", {"n": np.int32([2**31 - 1])})
+    assert refusal.value.status == 504
+    model.close()
+
+
+def test_an_op_whose_message_is_not_utf8(tmp_path):
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.number = tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])(
+        lambda text: {"number": tf.strings.to_number(text)}
+    )
+    tf.saved_model.save(module, tmp_path / "1", signatures={"number": module.number})
+    model = ServedModel(tmp_path / "1")
+    with pytest.raises(Refused, match="could not correctly convert string: ") as refusal:
+        model.predict("number", {"text": np.array([b"n\xff"], object)})
+    assert refusal.value.status == 400
+    assert b"n\xff" in refusal.value.body()  # byte for byte, as TF Serving quotes it
+    assert model.predict("number", {"text": np.array([b"2"], object)})["number"].tolist() == [2]
+    model.close()

@@ -1,80 +1,147 @@
-"""Every recorded pair of TF Serving that fits one model with one version is answered equally."""
+"""Every recorded pair of TF Serving is answered equally by the local server.
 
+By TF Serving itself too, where TF_SERVING_URL names one that serves the models of conftest.py:
+
+    python tests/serving/conftest.py FOLDER      writes them and prints the two lines that follow
+    docker run -p 8501:8501 -v FOLDER:/models tensorflow/serving:2.20.0 \\
+      --model_config_file=/models/models.config
+    TF_SERVING_URL=http://127.0.0.1:8501 pytest tests/serving
+
+A server of one model, such as `bert-keras serve FOLDER/half_plus_two --versions 123 124`, is asked
+for that one; what is asked of the others is skipped.
+"""
+
+import contextlib
 import json
+import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from bert_keras.serving.server import running_server
+from tests.serving.conftest import TF_SERVING_URL, tf_serving_of
 
 RECORDED = Path(__file__).parents[3] / "shared" / "reference" / "tf_serving_rest.jsonl"
 
-LEFT_OUT = {
-    "answers of classify and regress signatures, which our exports do not have": {
-        "classify",
-        "regress",
-        "regress_context",
-        "classify_wrong_feature",
-        "classify_wrong_dtype",
-    },
-    "versions that come and go while the server runs": {
-        "hot_after_v2",
-        "hot_old_version_predict",
-        "hot_corrupt_v3",
-        "hot_predict_after_corrupt",
-        "hot_metadata_corrupt_version",
-        "hot_after_v3_removed",
-    },
-    "sentences from inside an op of another graph, or that name an output of two by chance: only "
-    "the status is compared": {
-        "shape_texty_2d",
-        "shape_rank_keras_row",
-        "shape_dim_keras_row",
-        "shape_dim_keras_col",
-        "shape_extra_rank_keras",
-    },
+MODELS = ("half_plus_two", "half_plus_three", "keras_tiny", "texty")
+# Sentences from inside an op of another graph, or that name an output of two by chance.
+ONLY_STATUS = {
+    "shape_texty_2d",
+    "shape_rank_keras_row",
+    "shape_dim_keras_row",
+    "shape_dim_keras_col",
+    "shape_extra_rank_keras",
 }
+# Pairs of a folder that changes, for the local server only, and what was done to it before them.
+AFTER_V2 = ("hot_after_v2", "hot_old_version_predict")
+AFTER_CORRUPT_V3 = ("hot_corrupt_v3", "hot_predict_after_corrupt", "hot_metadata_corrupt_version")
+AFTER_V3_REMOVED = ("hot_after_v3_removed",)
+HOT = {*AFTER_V2, *AFTER_CORRUPT_V3, *AFTER_V3_REMOVED}
 
 
 @pytest.fixture(scope="module")
-def version_123(models, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("version_123") / "half_plus_two"
-    shutil.copytree(models / "half_plus_two" / "00000123", folder / "123")
-    with running_server(folder) as url:
-        yield url
-
-
-def test_answers_are_those_recorded(server_of, version_123, send):
+def pairs():
     if not RECORDED.is_file():
         pytest.skip(f"the recorded answers of TF Serving are not at {RECORDED}")
-    *skipped, only_status = LEFT_OUT.values()
-    differing, compared = [], 0
-    for line in RECORDED.read_text(encoding="utf-8").splitlines():
-        pair = json.loads(line)
-        request, expected = pair["request"], pair["response"]
-        if pair["case"] in set().union(*skipped):
-            continue
-        answer = send(url_for(request["path"], server_of, version_123), **as_sent(request))
-        compared += 1
+    lines = RECORDED.read_text(encoding="utf-8").splitlines()
+    return {pair["case"]: pair for pair in map(json.loads, lines)}
+
+
+def cases_of(pairs, model):
+    """Those of one model; of the first also those of none, such as /v1/models/nope."""
+    named = {case: pairs[case]["request"]["path"] for case in pairs.keys() - HOT}
+    others = [
+        case for case, path in named.items() if any(f"/{each}" in path for each in MODELS[1:])
+    ]
+    if model == MODELS[0]:
+        return named.keys() - set(others)
+    return {case for case in others if f"/{model}" in named[case]}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_answers_are_those_recorded(pairs, server_of, both_versions, send, model):
+    url = both_versions if model == MODELS[0] else server_of(model)
+    check(pairs, cases_of(pairs, model), url, send)
+
+
+@pytest.mark.skipif(TF_SERVING_URL not in os.environ, reason="TF_SERVING_URL names no TF Serving")
+@pytest.mark.parametrize("model", MODELS)
+def test_tf_serving_answers_so_still(pairs, send, model):
+    url = os.environ[TF_SERVING_URL].rstrip("/")
+    tf_serving_of(url, model)
+    check(pairs, cases_of(pairs, model), url, send)
+
+
+def test_every_pair_is_asked(pairs):
+    asked = [case for model in MODELS for case in cases_of(pairs, model)]
+    assert sorted([*asked, *HOT]) == sorted(pairs)
+    assert len(asked) == 94
+
+
+def test_versions_come_and_go_as_recorded(pairs, models, tmp_path, send):
+    folder = tmp_path / "hot"
+    shutil.copytree(models / "keras_tiny" / "1", folder / "1")
+    with running_server(folder) as url:
+        shutil.copytree(folder / "1", folder / "2")
+        with always_answered(url, send):
+            wait_for_states(url, send, ["AVAILABLE", "END"])
+        check(pairs, AFTER_V2, url, send)
+        shutil.copytree(folder / "2", folder / "3")
+        data = folder / "3" / "variables" / "variables.data-00000-of-00001"
+        data.write_bytes(data.read_bytes()[:-1])
+        wait_for_states(url, send, ["END", "AVAILABLE", "END"])
+        check(pairs, AFTER_CORRUPT_V3, url, send)
+        shutil.rmtree(folder / "3")
+        time.sleep(2)  # two looks at the folder
+        check(pairs, AFTER_V3_REMOVED, url, send)
+
+
+@contextlib.contextmanager
+def always_answered(url, send):
+    """Requests without a gap while the block lasts; all of them are answered."""
+    import threading
+
+    statuses, done = [], threading.Event()
+
+    def ask():
+        while not done.is_set():
+            body = '{"instances": [[1, 2, 3]]}'
+            statuses.append(send(url, "POST", "/v1/models/hot:predict", body).status)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    yield
+    done.set()
+    thread.join()
+    assert len(statuses) > 5
+    assert set(statuses) == {200}
+
+
+def wait_for_states(url, send, states):
+    end = time.monotonic() + 30
+    while True:
+        versions = send(url, "GET", "/v1/models/hot").json["model_version_status"]
+        if [version["state"] for version in versions] == states:
+            return
+        assert time.monotonic() < end, versions
+        time.sleep(0.05)
+
+
+def check(pairs, cases, url, send):
+    differing = []
+    for case in cases:
+        request, expected = pairs[case]["request"], pairs[case]["response"]
+        answer = send(url, **as_sent(request))
         same = answer.status == expected["status"]
-        if pair["case"] not in only_status:
-            same = same and meaning(answer.body.decode(errors="replace")) == meaning(
-                expected["body"]
-            )
+        if case not in ONLY_STATUS:
+            body = answer.body.decode(errors="replace")
+            same = same and meaning(body) == meaning(expected["body"])
             same = same and content_type(answer.headers) == content_type(expected["headers"])
         if not same:
-            differing.append(f"{pair['case']}: {answer.status} {answer.body} not {expected}")
+            differing.append(f"{case}: {answer.status} {answer.body} not {expected}")
     assert not differing
-    assert compared >= 89
-
-
-def url_for(path, server_of, version_123):
-    """The server of the model that `path` names; one that knows no such model for the rest."""
-    if "/versions/123" in path:
-        return version_123
-    names = ("half_plus_three", "keras_tiny", "texty")
-    return server_of(next((name for name in names if name in path), "half_plus_two"))
 
 
 def as_sent(request):
@@ -94,15 +161,13 @@ def content_type(headers):
 
 
 def meaning(body):
-    """The parsed body without what depends on the graph's inside or on a second version."""
+    """The parsed body without what depends on the graph's inside."""
     try:
         parsed = json.loads(body)
     except ValueError:
         return body
-    if "model_version_status" in parsed:
-        versions = parsed["model_version_status"]
-        newest = max(version["version"] for version in versions)
-        return [version for version in versions if version["version"] == newest]
+    if "error" in parsed:
+        parsed["error"] = parsed["error"].partition("\n\t [[")[0]  # then comes a node's name
     if "metadata" in parsed:
         for signature in parsed["metadata"]["signature_def"]["signature_def"].values():
             for tensor in (*signature["inputs"].values(), *signature["outputs"].values()):

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from bert_keras.cli import main
 from bert_keras.errors import InputError
 from bert_keras.serving.server import running_server, serve
 
@@ -72,26 +73,74 @@ def test_it_stops_cleanly_and_gives_the_port_back(models):
         assert urlsplit(url).port == port
 
 
-def test_ctrl_c_stops_it_quietly(models):
-    code = (
-        "import sys; from bert_keras.serving.server import serve; "
-        f"serve({str(models / 'half_plus_two')!r}, port=0); print('stopped')"
-    )
+@contextlib.contextmanager
+def command(*words):
+    """`bert-keras serve` in a process of its own, and its URL."""
     process = subprocess.Popen(
-        [sys.executable, "-c", code],
+        [sys.executable, "-m", "bert_keras.cli", "serve", *map(str, words), "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
     with contextlib.closing(process.stdout), contextlib.closing(process.stderr):
-        line = process.stdout.readline()
-        url = line.split()[1].removesuffix(":predict")
-        assert urllib.request.urlopen(url).status == 200
-        process.send_signal(signal.SIGINT)
+        try:
+            line = process.stdout.readline()
+            yield process, "/".join(line.split()[1].split("/")[:3])
+        finally:
+            process.kill()
+            process.wait()
+
+
+NO_KERAS = """
+import sys, uvicorn
+from bert_keras.cli import main
+uvicorn.Server.run = lambda *_, **__: print({"keras", "jax", "torch"} & set(sys.modules))
+main(["serve", sys.argv[1], "--port", "0"])
+"""
+
+
+@pytest.mark.slow
+def test_the_command_starts_without_keras_which_takes_seconds(models):
+    ran = subprocess.run(
+        [sys.executable, "-c", NO_KERAS, models / "texty"], capture_output=True, text=True
+    )
+    assert ran.stdout.splitlines()[-1] == "set()"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_quietly_when_asked_to_and_answers_what_was_begun(models, send, ending):
+    def ask(steps):
+        body = f'{{"signature_name": "slow", "instances": [{steps}]}}'
+        return send(url, "POST", "/v1/models/odd/labels/stable:predict", body)
+
+    given = (models / "odd", "--versions", 1, "--label", "stable=1", "--timeout", 20)
+    with command(*given) as (process, url), ThreadPoolExecutor(1) as pool:
+        start = time.perf_counter()
+        assert ask(20_000).json == {"predictions": [20_000]}
+        steps = round(20_000 / (time.perf_counter() - start))  # of about a second
+        begun = pool.submit(ask, steps)
+        time.sleep(0.3)
+        process.send_signal(ending)
+        assert begun.result(20).json == {"predictions": [steps]}
         assert process.wait(timeout=20) == 0
-        assert process.stdout.read() == "stopped\n"
         assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--label stable", "--label stable is no NAME=N; give a name and a version's number"),
+        ("--label stable=7", "label stable names version 7, which is not served; served are 124"),
+        ("--versions 123 7", "holds no version 7; it holds 123, 124"),
+        ("--max-batch-size 0", "a batch of 0 rows holds none"),
+        ("--timeout 0", "0.0 seconds are no time limit"),
+    ],
+)
+def test_words_that_mean_nothing(models, capsys, words, sentence):
+    assert main(["serve", str(models / "half_plus_two"), "--port", "0", *words.split()]) == 2
+    assert sentence in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

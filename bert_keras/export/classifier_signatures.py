@@ -5,25 +5,12 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
-from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.export.answers import Answer
+from bert_keras.export.servable import tensor_specs, text_specs
 from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.export.windows_in_graph import Windows, pooled_logits, windows_of_tensors
 
 TEXT_INPUTS = ("text", "text_pair")
-
-
-class ServedClassifier(tf.Module):
-    """What is saved: the reader of text and bare variables, never the Keras model itself.
-
-    A tracked Keras model would store its weights twice or leave them where TF Serving's loader
-    does not find them.
-    """
-
-    def __init__(self, model: keras.Model, *, text_to_inputs: TextToInputs):
-        super().__init__()
-        self.weights = [weight.value for weight in model.weights]
-        self.text_to_inputs = text_to_inputs
 
 
 def signatures(
@@ -38,13 +25,13 @@ def signatures(
         return answer.outputs(model(inputs, training=False))
 
     # Traced once: the graph of the encoder is stored once and `from_text` calls it.
-    answer_tensors = from_tensors.get_concrete_function(**_tensor_specs(rank=2))
+    answer_tensors = from_tensors.get_concrete_function(**tensor_specs(rank=2))
 
     @tf.function
     def from_text(**texts):
         return answer_tensors(**text_to_inputs(*_in_order(texts)))
 
-    answer_text = from_text.get_concrete_function(**_text_specs(num_texts))
+    answer_text = from_text.get_concrete_function(**text_specs(TEXT_INPUTS[:num_texts]))
     return {"serving_default": answer_text, "tensors": answer_tensors}
 
 
@@ -57,7 +44,7 @@ def window_signatures(
     def from_rows(**inputs):
         return model(inputs, training=False)
 
-    logits_of = from_rows.get_concrete_function(**_tensor_specs(rank=2))
+    logits_of = from_rows.get_concrete_function(**tensor_specs(rank=2))
 
     @tf.function
     def from_windows(owners, num_texts, **inputs):
@@ -72,7 +59,7 @@ def window_signatures(
     answer_windows = from_windows.get_concrete_function(
         owners=tf.TensorSpec([None], tf.int64),
         num_texts=tf.TensorSpec([], tf.int32),
-        **_tensor_specs(rank=2),
+        **tensor_specs(rank=2),
     )
 
     def answers(windows: Windows) -> dict[str, tf.Tensor]:
@@ -88,18 +75,10 @@ def window_signatures(
         return answers(text_to_inputs.windows(*_in_order(texts), stride=stride))
 
     return {
-        "serving_default": from_text.get_concrete_function(**_text_specs(num_texts)),
-        "tensors": from_tensors.get_concrete_function(**_tensor_specs(rank=3)),
+        "serving_default": from_text.get_concrete_function(**text_specs(TEXT_INPUTS[:num_texts])),
+        "tensors": from_tensors.get_concrete_function(**tensor_specs(rank=3)),
     }
 
 
 def _in_order(texts: dict[str, tf.Tensor]) -> list[tf.Tensor]:
     return [texts[name] for name in TEXT_INPUTS if name in texts]
-
-
-def _tensor_specs(*, rank: int) -> dict[str, tf.TensorSpec]:
-    return {name: tf.TensorSpec([None] * rank, tf.int32, name) for name in SEQUENCE_FEATURES}
-
-
-def _text_specs(num_texts: int) -> dict[str, tf.TensorSpec]:
-    return {name: tf.TensorSpec([None], tf.string, name) for name in TEXT_INPUTS[:num_texts]}

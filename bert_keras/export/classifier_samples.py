@@ -1,38 +1,27 @@
-"""A classifier and its tokenizer come in; requests to its export, and the logits for them, go out.
+"""A classifier and its tokenizer come in; requests to its export, with its answers, go out.
 
 The inputs are made by the code of training, not by that of the graph.
 """
-
-from typing import NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.export.signatures import TEXT_INPUTS
+from bert_keras.errors import InputError
+from bert_keras.export.answers import Answer
+from bert_keras.export.classifier_signatures import TEXT_INPUTS
+from bert_keras.export.servable import SAMPLE_TEXTS, Sample, long_text, plain, samples_of
 from bert_keras.export.windows_in_graph import WINDOWS_AT_ONCE
 from bert_keras.tasks.texts import windows_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 
-_SHORT = (
-    "A short sentence.",
-    "",
-    "Café [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb \x00\ufffd 😀\tend\n",
-)
-_PHRASE = "words, more than fit; "
-
-
-class Sample(NamedTuple):
-    """A request as export/verify.py takes it; the Keras model's logits for it, float32 [B,N]."""
-
-    request: dict
-    logits: tf.Tensor
-
 
 def samples(
     model: keras.Model,
     *,
+    answer: Answer,
+    num_labels: int,
     tokenizer: WordPieceTokenizer,
     max_length: int,
     num_texts: int,
@@ -42,8 +31,7 @@ def samples(
     `stride` the long one has more windows than the graph reads at once.
     """
     num_pieces = max_length + WINDOWS_AT_ONCE * (stride or 0)
-    (phrase,) = tokenizer.ids_batch([_PHRASE])
-    texts = [*_SHORT, _PHRASE * (1 + num_pieces // len(phrase))]
+    texts = [*SAMPLE_TEXTS, long_text(tokenizer, num_pieces=num_pieces)]
     columns = [texts]
     if num_texts == 2:
         columns.insert(0, texts[::-1])
@@ -61,12 +49,10 @@ def samples(
             inputs = _windows(ids, tokenizer, max_length=max_length, stride=stride)
         with tf.device("CPU:0"):
             logits = model(inputs, training=False)
-        tensors = {name: array.tolist() for name, array in inputs.items()}
-        by_name = dict(zip(TEXT_INPUTS, chosen, strict=False))
-        found += [
-            Sample({"signature": "serving_default", "inputs": by_name}, logits),
-            Sample({"signature": "tensors", "inputs": tensors}, logits),
-        ]
+            if logits.shape[1] != num_labels:
+                raise InputError(f"{num_labels} labels came with {logits.shape[1]} logits")
+            outputs = plain(answer.outputs(logits))
+        found += samples_of(dict(zip(TEXT_INPUTS, chosen, strict=False)), inputs, outputs)
     return found
 
 

@@ -2,13 +2,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.export import saved_model
-from bert_keras.export.saved_model import export_classifier
-from bert_keras.export.verify import answers_in_fresh_process
+from bert_keras.export.classifier import export_classifier
+from bert_keras.export.verify import answer, answers_in_fresh_process
 from bert_keras.models.classifier import BertClassifier
 from bert_keras.tasks.texts import windows_of
 from bert_keras.text.packing import pack
@@ -51,66 +50,44 @@ def expected_probabilities(model, *columns):
     return inputs, tf.nn.softmax(model(inputs, training=False)).numpy()
 
 
-def read_signatures(folder):
-    (meta_graph,) = SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs
-
-    def told(infos):
-        return {
-            name: (
-                tf.dtypes.as_dtype(info.dtype).name,
-                [dim.size for dim in info.tensor_shape.dim],
-            )
-            for name, info in infos.items()
-        }
-
-    return {
-        name: (told(signature.inputs), told(signature.outputs))
-        for name, signature in meta_graph.signature_def.items()
-        if name != "__saved_model_init_op"
+def serialized(*texts: str) -> bytes:
+    features = {
+        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
+        for name, text in zip(("text", "text_pair"), texts, strict=True)
     }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
-OUTPUTS = {
-    "label": ("string", [-1]),
-    "labels": ("string", [-1, 3]),
-    "probabilities": ("float32", [-1, 3]),
-}
-TENSORS = (
-    {name: ("int32", [-1, -1]) for name in ("input_ids", "input_mask", "segment_ids")},
-    OUTPUTS,
-)
-
-
-def test_a_pair_model_answers_from_a_moved_folder_as_keras_does(model, pair_folder, tmp_path):
-    assert read_signatures(pair_folder) == {
-        "serving_default": ({"text": ("string", [-1]), "text_pair": ("string", [-1])}, OUTPUTS),
-        "tensors": TENSORS,
-    }
+def test_a_pair_model_answers_from_a_moved_folder_as_keras_does(
+    model, pair_folder, tmp_path, assert_frozen
+):
+    assert_frozen("classifier_of_pairs", pair_folder)
     moved = pair_folder.parent.rename(tmp_path / "moved") / "1"
     inputs, probabilities = expected_probabilities(model, TEXTS, PAIRS)
     tensors = {name: array.tolist() for name, array in inputs.items()}
+    examples = [serialized(*pair) for pair in zip(TEXTS, PAIRS, strict=True)]
     answers = answers_in_fresh_process(
         moved,
         [
             {"signature": "serving_default", "inputs": {"text": TEXTS, "text_pair": PAIRS}},
             {"signature": "tensors", "inputs": tensors},
+            {"signature": "examples", "inputs": {"examples": examples}},
+            {"signature": "classify", "inputs": {"inputs": examples}},
         ],
     )
     assert np.ptp(probabilities[:, 0]) > 0.01
-    for answer in answers:
-        np.testing.assert_allclose(answer["probabilities"], probabilities, atol=1e-5)
-        assert answer["label"] == [LABELS[index] for index in probabilities.argmax(axis=1)]
-        assert answer["labels"] == [list(LABELS)] * len(TEXTS)
+    assert answers[3] == {"classes": answers[2]["labels"], "scores": answers[2]["probabilities"]}
+    for served in answers[:3]:
+        np.testing.assert_allclose(served["probabilities"], probabilities, atol=1e-5)
+        assert served["label"] == [LABELS[index] for index in probabilities.argmax(axis=1)]
+        assert served["labels"] == [list(LABELS)] * len(TEXTS)
     moved.parent.rename(pair_folder.parent)
 
 
-def test_a_text_model_is_small_whole_and_alone(model, tmp_path):
+def test_a_text_model_is_small_whole_and_alone(model, tmp_path, assert_frozen):
     folder = export(model, tmp_path / "texts" / "12")
     assert folder == tmp_path / "texts" / "12"
-    assert read_signatures(folder) == {
-        "serving_default": ({"text": ("string", [-1])}, OUTPUTS),
-        "tensors": TENSORS,
-    }
+    assert_frozen("classifier", folder)
     assert [path.name for path in folder.parent.iterdir()] == ["12"]
     assert (folder / "assets/vocab.txt").read_text("utf-8").split("\n")[:-1] == list(
         VOCABULARY.pieces
@@ -121,14 +98,10 @@ def test_a_text_model_is_small_whole_and_alone(model, tmp_path):
     )
 
 
-def test_windows_of_pairs_with_many_labels(model, tmp_path):
+def test_windows_of_pairs_with_many_labels(model, tmp_path, assert_frozen):
     changes = {"num_texts": 2, "stride": 20, "problem_type": "multi_label_classification"}
     folder = export(model, tmp_path / "windows" / "1", **changes)
-    tensors = {name: ("int32", [-1, -1, -1]) for name in TENSORS[0]}
-    assert read_signatures(folder) == {
-        "serving_default": ({"text": ("string", [-1]), "text_pair": ("string", [-1])}, OUTPUTS),
-        "tensors": (tensors, OUTPUTS),
-    }
+    assert_frozen("classifier_of_windows", folder)
     texts, pairs = ["the cafe", "word3", "", "word5 word6"], ["the, " * 200, "", *TEXTS[2:4]]
     tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=True)
     ids = tuple(tokenizer.ids_batch(column) for column in (texts, pairs))
@@ -137,7 +110,7 @@ def test_windows_of_pairs_with_many_labels(model, tmp_path):
     probabilities = tf.sigmoid(model(inputs, training=False)).numpy()
     assert inputs["input_ids"].shape[:2] == (4, 19)
     assert np.ptp(probabilities[:, 0]) > 0.01
-    answers = answers_in_fresh_process(
+    answers = answer(
         folder,
         [
             {"signature": "serving_default", "inputs": {"text": texts, "text_pair": pairs}},
@@ -145,9 +118,9 @@ def test_windows_of_pairs_with_many_labels(model, tmp_path):
             {"signature": "serving_default", "inputs": {"text": ["x"], "text_pair": ["the"]}},
         ],
     )
-    for answer in answers[:2]:
-        np.testing.assert_allclose(answer["probabilities"], probabilities, atol=1e-5)
-        assert answer["label"] == [
+    for served in answers[:2]:
+        np.testing.assert_allclose(served["probabilities"], probabilities, atol=1e-5)
+        assert served["label"] == [
             ",".join(np.array(LABELS)[row >= 0.5].tolist()) for row in probabilities
         ]
 
@@ -165,7 +138,7 @@ def test_the_loader_that_finds_no_variables_is_noticed(model, tmp_path, monkeypa
             super().__init__()
             self.model, self.text_to_inputs = model, text_to_inputs
 
-    monkeypatch.setattr(saved_model, "ServedClassifier", Trap)
+    monkeypatch.setattr(saved_model, "ServedModule", Trap)
     with pytest.raises(RuntimeError, match=r"(?s)does not answer in a fresh process.*variable"):
         export(model, tmp_path / "trap" / "1")
     assert not any((tmp_path / "trap").iterdir())
@@ -174,31 +147,22 @@ def test_the_loader_that_finds_no_variables_is_noticed(model, tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda answer: answer["probabilities"][0].__setitem__(0, 0.5), r"tensors answers .* off"),
+        (lambda served: served["probabilities"][0].__setitem__(0, 0.5), r"tensors answers .* off"),
         (
-            lambda answer: answer["probabilities"][0].__setitem__(0, float("nan")),
+            lambda served: served["probabilities"][0].__setitem__(0, float("nan")),
             "probabilities nan off",
         ),
-        (lambda answer: answer["label"].__setitem__(0, "maybe"), "labels that do not fit"),
+        (
+            lambda served: served["label"].__setitem__(0, "maybe"),
+            "tensors answers with label other than the Keras model's",
+        ),
     ],
 )
 def test_answers_that_differ_leave_nothing(model, tmp_path, monkeypatch, spoil, message):
     def answers(folder, requests):
-        answers = [
-            dict(zip(("probabilities", "label", "labels"), values, strict=True))
-            for values in map(keras_answer, requests)
-        ]
-        spoil(answers[1])
-        return answers
-
-    def keras_answer(request):
-        if "text" in request["inputs"]:
-            probabilities = expected_probabilities(model, request["inputs"]["text"])[1]
-        else:
-            arrays = {name: np.array(rows) for name, rows in request["inputs"].items()}
-            probabilities = tf.nn.softmax(model(arrays)).numpy()
-        names = [LABELS[index] for index in probabilities.argmax(axis=1)]
-        return probabilities.tolist(), names, [list(LABELS)] * len(names)
+        told = answer(folder, requests)
+        spoil(told[1])
+        return told
 
     monkeypatch.setattr(saved_model, "answers_in_fresh_process", answers)
     with pytest.raises(RuntimeError, match=message):

@@ -1,0 +1,197 @@
+"""The local server under load: texts a second, times of answers, memory, and its start.
+
+A BERT with random weights is exported and served by `bert-keras serve` in its own process; clients
+in this one send one text a request, the next as soon as they have their answer. Texts are SST-2's
+sentences and, as long ones, SQuAD's passages. For sentences the same SavedModel stands behind the
+plainest server too (serving_naive.py), and both take turns.
+
+    python benchmarks/serving.py ../shared/data               # base: its start, then under load
+    python benchmarks/serving.py ../shared/data --minutes 10  # its memory, 16 clients
+    python benchmarks/serving.py ../shared/data --max-batch-sizes 8 16 32 --clients 16 64
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from serving_load import Answers, Server, closed_loop
+
+from bert_keras.errors import InputError, run_command
+from bert_keras.quiet import import_tensorflow
+from bert_keras.tasks.squad.reading import json_rows, read_questions
+from bert_keras.tasks.table import table_rows
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import Vocabulary
+
+SENTENCES, PASSAGES = "glue/SST-2/dev.tsv", "squad/dev-v1.1.json"
+VOCABULARY = "vocab/bert-base-uncased-vocab.txt"
+OURS, NAIVE = "ours", "naive"
+MEMORY_CLIENTS = 16
+SETTLED = 2  # minutes, after which memory should not grow
+COLUMNS = ("texts/s", "p50 ms", "p95 ms", "p99 ms", "errors", "ratio")
+REST = 0.3  # seconds; threads of the one before spin for a while
+SEED = 1
+
+
+def texts_of(data: Path) -> dict[str, list[str]]:
+    sentences = table_rows(data / SENTENCES, columns=["sentence"])
+    questions = read_questions(json_rows(str(data / PASSAGES)))
+    texts = {
+        "SST-2": [values["sentence"] for _, values in sentences],
+        "SQuAD": sorted({question.context for question in questions}),
+    }
+    for each in texts.values():
+        random.Random(SEED).shuffle(each)
+    return texts
+
+
+def write_model(size: str, folder: Path, *, vocabulary: Vocabulary, max_length: int) -> None:
+    import_tensorflow()
+    import keras
+
+    from bert_keras import BertClassifier, preset
+    from bert_keras.export.classifier import export_classifier
+
+    keras.utils.set_random_seed(SEED)
+    export_classifier(
+        BertClassifier(preset(size), num_labels=2),
+        folder,
+        vocabulary=vocabulary,
+        lowercase=True,
+        labels=("0", "1"),
+        max_length=max_length,
+    )
+
+
+def ours(model: Path, *options: object) -> Server:
+    command = [sys.executable, "-m", "bert_keras.cli", "serve", model, "--port", 0, *options]
+    return Server(list(map(str, command)))
+
+
+def naive(model: Path) -> Server:
+    return Server([sys.executable, str(Path(__file__).with_name("serving_naive.py")), str(model)])
+
+
+def show_starts(model: Path, text: str, *, num_starts: int) -> None:
+    print(f"\n{'start':<24}{'first answer s':>16}{'first ms':>12}{'median ms':>12}{'ratio':>8}")
+    for number in range(num_starts):
+        with ours(model) as server, contextlib.closing(server.connection()) as connection:
+            first, age = server.asked(connection, text), server.age
+            median = statistics.median(server.asked(connection, text) for _ in range(21))
+        print(
+            f"{number + 1:<24}{age:>16.1f}{1000 * first:>12.0f}{1000 * median:>12.0f}"
+            f"{first / median:>8.2f}",
+            flush=True,
+        )
+
+
+def show_load(servers: dict[str, Server], texts: list[str], arguments: argparse.Namespace) -> None:
+    """A ratio is the median of the turns' own, to the last server's."""
+    print("\n" + f"{'clients':<24}" + "".join(f"{column:>10}" for column in COLUMNS))
+    for num_clients in arguments.clients:
+        turns: dict[str, list[Answers]] = {name: [] for name in servers}
+        for _ in range(arguments.turns):
+            for name, server in servers.items():
+                time.sleep(REST)
+                turns[name].append(
+                    closed_loop(server, texts, num_clients=num_clients, seconds=arguments.seconds)
+                )
+        last = list(turns.values())[-1]
+        for name, own in turns.items():
+            ratio = statistics.median(a.rate / b.rate for a, b in zip(own, last, strict=True))
+            show(f"{num_clients:>4}  {name}", own, f"{ratio:>10.2f}")
+
+
+def show(name: str, turns: list[Answers], more: str) -> None:
+    together = Answers(
+        times=[seconds for turn in turns for seconds in turn.times],
+        errors=sum(turn.errors for turn in turns),
+        seconds=sum(turn.seconds for turn in turns),
+    )
+    percentiles = "".join(f"{together.milliseconds(percent):>10.0f}" for percent in (50, 95, 99))
+    print(f"{name:<24}{together.rate:>10.1f}{percentiles}{together.errors:>10}{more}", flush=True)
+
+
+def show_memory(model: Path, texts: list[str], *, minutes: float) -> None:
+    columns = (*COLUMNS[:-1], "MiB")
+    print("\n" + f"{'minute':<24}" + "".join(f"{column:>10}" for column in columns))
+    with ours(model) as server:
+        begin, held = time.perf_counter(), {0.0: server.memory()}
+        print(f"{0:<24}{held[0.0]:>60.0f}")
+        while (minute := (time.perf_counter() - begin) / 60) < minutes:
+            answers = closed_loop(server, texts, num_clients=MEMORY_CLIENTS, seconds=30)
+            minute = (time.perf_counter() - begin) / 60
+            held[minute] = server.memory()
+            show(f"{minute:.1f}", [answers], f"{held[minute]:>10.0f}")
+    settled = [memory for minute, memory in held.items() if minute >= SETTLED]
+    if settled:
+        print(f"after minute {SETTLED}: {min(settled):.0f} to {max(settled):.0f} MiB")
+
+
+def measure(arguments: argparse.Namespace, scratch: Path) -> None:
+    wanted = (SENTENCES, PASSAGES, VOCABULARY)
+    if missing := [name for name in wanted if not (arguments.data / name).is_file()]:
+        raise InputError(
+            f"{arguments.data} lacks {', '.join(missing)}; give a folder with {', '.join(wanted)}"
+        )
+    texts = texts_of(arguments.data)
+    vocabulary = Vocabulary.from_file(arguments.data / VOCABULARY)
+    tokenizer = WordPieceTokenizer(vocabulary, lowercase=True)
+    model = arguments.model or scratch / arguments.size
+    if not arguments.model:
+        length = arguments.max_length
+        write_model(arguments.size, model / "1", vocabulary=vocabulary, max_length=length)
+    print(f"{model.name}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    for name, each in texts.items():
+        pieces = [len(ids) + 2 for ids in tokenizer.ids_batch(each)]
+        print(
+            f"{name}: {len(each)} texts of {statistics.mean(pieces):.0f} pieces in the mean, "
+            f"{statistics.quantiles(pieces, n=20)[-1]:.0f} at the 95th percentile"
+        )
+    if arguments.minutes:
+        mixed = [text for pair in zip(*texts.values(), strict=False) for text in pair]
+        show_memory(model, mixed, minutes=arguments.minutes)
+    else:
+        median = sorted(texts["SST-2"], key=len)[len(texts["SST-2"]) // 2]
+        show_starts(model, median, num_starts=arguments.starts)
+        with contextlib.ExitStack() as stack:
+            servers = {
+                f"{OURS}, batches of {size}": stack.enter_context(
+                    ours(model, "--max-batch-size", size)
+                )
+                for size in arguments.max_batch_sizes
+            } or {OURS: stack.enter_context(ours(model))}
+            show_load(
+                {**servers, NAIVE: stack.enter_context(naive(model))}, texts["SST-2"], arguments
+            )
+            show_load(servers, texts["SQuAD"], arguments)
+    print(f"load {os.getloadavg()[0]:.1f}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", metavar="DATA", type=Path)
+    parser.add_argument("--size", default="base", help="of the model that is exported")
+    parser.add_argument("--max-length", type=int, default=384, help="of its texts, in pieces")
+    parser.add_argument("--model", type=Path, help="saved_models/NAME of a classifier instead")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 64])
+    parser.add_argument("--seconds", type=float, default=8, help="of a turn")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--max-batch-sizes", type=int, nargs="+", default=[])
+    parser.add_argument("--minutes", type=float, help="look at memory for so long instead")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        return run_command("serving.py", lambda: measure(arguments, Path(scratch)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""Requests that wait share a session run: input arrays come in, each request's own rows go out."""
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
+
+from bert_keras.serving.protocol import Refused
+from bert_keras.serving.rows import Rows, Tensors, joined, num_rows, row_length, same_shape_key
+
+# A run takes max_batch_size rows of up to 64 positions, fewer of longer ones: longer rows fill a
+# processor by themselves, and a batch of them would only make each wait for all.
+_SHORT_ROW = 64
+_MOST_BATCHES_AT_ONCE = 16  # of a request that cannot be cut into smaller runs
+
+
+@dataclass(eq=False)
+class _Task:
+    """One request; `key` is None where its rows must run as they came, together and alone."""
+
+    signature_name: str
+    tensors: Tensors
+    num_rows: int
+    most_rows: int  # in one run
+    key: object | None
+    answer: Future = field(default_factory=Future)
+    next_row: int = 0
+    parts: dict[int, Tensors] = field(default_factory=dict)  # by first row
+
+    @property
+    def rows_left(self) -> int:
+        return self.num_rows - self.next_row
+
+
+@dataclass(eq=False)
+class _Piece:
+    """Rows `start` to `stop` of a task."""
+
+    task: _Task
+    start: int
+    stop: int
+
+    @property
+    def tensors(self) -> Tensors:
+        return {name: array[self.start : self.stop] for name, array in self.task.tensors.items()}
+
+
+class Batcher:
+    """The threads that run a model: what waits and fits together goes into one's next run.
+
+    Nothing is waited for, so a request alone runs at once. Where a request has more rows than one
+    run takes, its rest takes its turn behind the others. `shared(n)` is told of every n requests
+    that went into one run; `ended` is called after the last run.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        *,
+        max_batch_size: int,
+        num_threads: int,
+        shared: Callable[[int], None],
+        ended: Callable[[], None],
+    ):
+        self._rows = rows
+        self._max_batch_size = max_batch_size
+        self._shared = shared
+        self._ended = ended
+        self._waiting: deque[_Task] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._num_working = num_threads
+        self._threads = [
+            threading.Thread(target=self._work, name="batcher", daemon=True)
+            for _ in range(num_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, signature_name: str, tensors: Tensors) -> Future:
+        """The outputs to come, or the Refused of a failing run; cancelled before, it does not run.
+
+        Raises Refused for more rows than run at once where the signature does not answer by rows.
+        """
+        rows, length = num_rows(tensors) or 0, row_length(tensors)
+        at_once = self._max_batch_size * _SHORT_ROW // length
+        key = None
+        if rows and self._rows.can_join(signature_name, tensors):
+            key = (signature_name, same_shape_key(tensors))
+        elif rows > (most := max(_MOST_BATCHES_AT_ONCE * at_once, self._max_batch_size)):
+            raise Refused(
+                f"{rows} rows came; this signature answers all rows of a request together, and of "
+                f"rows this long it takes at most {most}; send several requests"
+            )
+        most_rows = min(max(at_once, 1), self._max_batch_size)
+        task = _Task(signature_name, tensors, rows, most_rows, key)
+        with self._changed:
+            if self._closed:
+                raise Refused("The server is shutting down", status=503)
+            self._waiting.append(task)
+            self._changed.notify()
+        return task.answer
+
+    def close(self, *, seconds: float) -> None:
+        """Take nothing new; wait at most `seconds` for the end of what waits."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        end = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def _work(self) -> None:
+        while (batch := self._next_batch()) is not None:
+            try:
+                self._run(batch)
+            except Exception as error:  # a fault of ours must not end a thread that answers
+                for piece in batch:
+                    _fail(piece.task, error)
+        with self._changed:
+            self._num_working -= 1
+            is_last = not self._num_working
+        if is_last:
+            self._ended()
+
+    def _next_batch(self) -> list[_Piece] | None:
+        """Rows of the oldest request and of those that fit to it; None when no more will come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            while self._waiting:
+                first = self._waiting.popleft()
+                if not first.answer.done():  # else its client has gone, or a part of it failed
+                    return self._with_others(first)
+            return None if self._closed else []
+
+    def _with_others(self, first: _Task) -> list[_Piece]:
+        if first.key is None:
+            return [_piece(first, first.num_rows)]
+        batch = [_piece(first, min(first.most_rows, first.rows_left))]
+        room = first.most_rows - batch[0].stop + batch[0].start
+        others: deque[_Task] = deque()
+        for task in self._waiting:
+            if task.key == first.key and task.rows_left <= room and not task.answer.done():
+                room -= task.rows_left
+                batch.append(_piece(task, task.rows_left))
+            else:
+                others.append(task)
+        if first.rows_left:
+            others.append(first)
+        self._waiting = others
+        return batch
+
+    def _run(self, batch: list[_Piece]) -> None:
+        if not batch:
+            return
+        first = batch[0].task
+        if len(batch) == 1 and batch[0].stop - batch[0].start == first.num_rows:
+            self._shared(1)
+            self._run_whole(first)
+            return
+        try:
+            outputs = self._rows.run_rows(
+                first.signature_name, joined([piece.tensors for piece in batch])
+            )
+        except Refused as refusal:
+            if len(batch) == 1:
+                _fail(first, refusal)
+            for piece in batch if len(batch) > 1 else ():  # nobody gets another's error
+                self._run([piece])
+            return
+        self._shared(len(batch))
+        if outputs is None:
+            for piece in batch:
+                self._run_whole(piece.task)
+        else:
+            self._hand_out(batch, outputs)
+
+    def _run_whole(self, task: _Task) -> None:
+        if task.answer.done():
+            return
+        try:
+            _finish(task, self._rows.run_whole(task.signature_name, task.tensors))
+        except Refused as refusal:
+            _fail(task, refusal)
+
+    def _hand_out(self, batch: list[_Piece], outputs: Tensors) -> None:
+        at = 0
+        for piece in batch:
+            stop = at + piece.stop - piece.start
+            rows = {name: array[at:stop] for name, array in outputs.items()}
+            at, task = stop, piece.task
+            with self._changed:  # another thread may run another part of the same request
+                task.parts[piece.start] = rows
+                is_whole = sum(map(num_rows, task.parts.values())) == task.num_rows
+            if is_whole:
+                _finish(task, joined([task.parts[start] for start in sorted(task.parts)]))
+
+
+def _piece(task: _Task, num_rows: int) -> _Piece:
+    start, task.next_row = task.next_row, task.next_row + num_rows
+    return _Piece(task, start, task.next_row)
+
+
+def _finish(task: _Task, outputs: Tensors) -> None:
+    with contextlib.suppress(InvalidStateError):  # the client has gone meanwhile
+        task.answer.set_result(outputs)
+
+
+def _fail(task: _Task, error: Exception) -> None:
+    with contextlib.suppress(InvalidStateError):
+        task.answer.set_exception(error)

@@ -1,0 +1,114 @@
+"""A task's examples and a server's URL come in; what the served model answers to them goes out."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bert_keras.convert.card import numbered_labels
+from bert_keras.errors import InputError
+from bert_keras.progress import progress
+from bert_keras.runs.changes import changed
+from bert_keras.runs.evaluate import Answers
+from bert_keras.serving.client import Client
+from bert_keras.storage import text_lines
+from bert_keras.tasks.catalog import named_task
+from bert_keras.tasks.classification import ClassificationTask, TextExample
+from bert_keras.tasks.label_kinds import listed
+
+_INPUTS = ("text", "text_pair")  # of every text classifier's serving_default
+_MOST_OFF = 1e-3  # from 1, of the sum of float32 probabilities
+
+
+def answers_of_server(
+    name: str, *, server: str, data: str, split: str = "test", changes: Iterable[str] = ()
+) -> Answers:
+    """As `answers_of_model`, of the model at a `Client`'s URL. `data` may be a .txt file too, one
+    text a line. Columns other than the task's own are named with `changes`: a server does not tell
+    what its model was trained on.
+
+    Raises InputError for tasks whose answers are no class, classes or number of a text or pair,
+    for what the client raises, and for answers of another kind.
+    """
+    (task,) = changed(named_task(name), changes=changes)
+    if not isinstance(task, ClassificationTask):
+        raise InputError(
+            f"a server is asked for classes and numbers of texts alone, not for {name}; give its "
+            "model folder with --model"
+        )
+    examples = _examples(task, data, split=split)
+    rows = _asked(server, [example.texts for example in examples])
+    task, logits = _logits(task, rows, server=server)
+    predictions = task.predictions(examples, None, logits)  # classes are read off logits alone
+    return Answers(task, examples, lambda: predictions)
+
+
+def _examples(task: ClassificationTask, data: str, *, split: str) -> Sequence[TextExample]:
+    if Path(data).suffix != ".txt":
+        return task.read(data, split=split)
+    if len(task.text_columns) > 1:
+        raise InputError(
+            f"{data} holds one text a line; {task.name} reads pairs, from .tsv, .csv or .jsonl"
+        )
+    examples = [
+        task.example([line], None, place=f"{data}, line {number}", split=split)
+        for number, line in enumerate(text_lines(data), start=1)
+    ]
+    if not examples:
+        raise InputError(f"{data} has no lines; expected one text in each")
+    return examples
+
+
+def _asked(server: str, texts: Sequence[tuple[str, ...]]) -> list:
+    instances = [dict(zip(_INPUTS, each, strict=False)) for each in texts]
+    rows = []
+    with (
+        Client(server) as client,
+        progress(stage="ask the server", unit="texts", total=len(texts), leave=False) as bar,
+    ):
+        for batch in client.batches(instances):
+            rows += batch
+            bar.update(len(batch))
+    return rows
+
+
+def _logits(
+    task: ClassificationTask, rows: list, *, server: str
+) -> tuple[ClassificationTask, list[np.ndarray]]:
+    """The task with the model's labels, and logits that have the probabilities or number of each
+    row: what the model itself would have put out, but for a constant."""
+    if task.kind == "number":
+        numbers = [row.get("score") if isinstance(row, dict) else row for row in rows]
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise _other_kind(task, server, "a number")
+        return task, [np.array([number]) for number in numbers]
+    try:
+        labels = tuple(rows[0]["labels"])
+        probabilities = np.array([row["probabilities"] for row in rows], np.float64)
+        answered = [row["label"] for row in rows]
+    except (TypeError, KeyError, ValueError) as error:
+        raise _other_kind(task, server, "label, labels and probabilities") from error
+    with np.errstate(divide="ignore"):
+        logits = np.log(probabilities)
+        if task.kind == "many":
+            logits -= np.log1p(-probabilities)
+        elif abs(probabilities.sum(axis=1) - 1).max() > _MOST_OFF:
+            raise _other_kind(task, server, "probabilities that sum to 1")
+    for label, row in zip(answered, logits, strict=True):
+        expected = task.label_kind.written(task.label_kind.prediction(row, labels).label)
+        if label != expected:
+            raise _other_kind(task, server, f"the label {expected!r}, not {label!r}")
+    if not task.labels or set(labels) == set(task.labels):
+        return dataclasses.replace(task, labels=labels), list(logits)
+    if labels == numbered_labels(len(task.labels)):
+        return task, list(logits)
+    raise InputError(
+        f"{server} has the labels {listed(labels)}; {task.name} has {listed(task.labels)}"
+    )
+
+
+def _other_kind(task: ClassificationTask, server: str, expected: str) -> InputError:
+    return InputError(
+        f"{server} does not answer as a model of {task.name} does; expected {expected}"
+    )

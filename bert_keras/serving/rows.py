@@ -1,0 +1,129 @@
+"""Whether a signature answers row by row: runs come in, joined runs to be cut apart go out."""
+
+import logging
+from collections import Counter
+from typing import Protocol
+
+import numpy as np
+
+Tensors = dict[str, np.ndarray]
+
+_MOST_CHECKS = 8  # of joined runs whose rows are all alike, which prove little
+_BYTES_A_POSITION = 4  # of text, about, for one WordPiece
+_TOLERANCE = 1e-2  # another padding moves a quantized model's outputs by up to about 1e-3
+
+
+class Runs(Protocol):
+    """What runs: `ServedModel`."""
+
+    def predict(self, signature_name: str, tensors: Tensors) -> Tensors: ...
+
+    def declares_rows(self, signature_name: str, tensors: Tensors) -> bool: ...
+
+
+class Rows:
+    """The runs of one model, and what they showed of its signatures.
+
+    Not every output with a row an instance depends on that row alone: a mean over the batch may be
+    subtracted. So the first joined run of a signature is compared with two runs of half its rows,
+    and a signature that fails is never joined again.
+    """
+
+    def __init__(self, model: Runs):
+        self._model = model
+        self._apart: set[str] = set()
+        self._checks: Counter[str] = Counter()
+
+    def can_join(self, signature_name: str, tensors: Tensors) -> bool:
+        """Whether such a request may share a run, as far as is known."""
+        return signature_name not in self._apart and self._model.declares_rows(
+            signature_name, tensors
+        )
+
+    def run_whole(self, signature_name: str, tensors: Tensors) -> Tensors:
+        """The outputs for one request as it came."""
+        outputs = self._model.predict(signature_name, tensors)
+        if self.can_join(signature_name, tensors) and num_rows(outputs) != num_rows(tensors):
+            self._keep_apart(signature_name)
+        return outputs
+
+    def run_rows(self, signature_name: str, tensors: Tensors) -> Tensors | None:
+        """The outputs for rows of several requests, or of a part of one; None where the signature
+        turns out not to answer row by row."""
+        if signature_name in self._apart:
+            return None
+        outputs = self._model.predict(signature_name, tensors)
+        if num_rows(outputs) != num_rows(tensors):
+            return self._keep_apart(signature_name)
+        if num_rows(tensors) > 1 and self._checks[signature_name] < _MOST_CHECKS:
+            middle = num_rows(tensors) // 2
+            halves = [
+                self._model.predict(
+                    signature_name, {name: array[part] for name, array in tensors.items()}
+                )
+                for part in (slice(middle), slice(middle, None))
+            ]
+            if None in map(num_rows, halves) or not _alike(outputs, joined(halves)):
+                return self._keep_apart(signature_name)
+            self._checks[signature_name] += 1 if _alike(*halves) else _MOST_CHECKS
+        return outputs
+
+    def _keep_apart(self, signature_name: str) -> None:
+        self._apart.add(signature_name)
+        logging.getLogger(__name__).warning(
+            "signature %s does not answer row by row: its requests run one by one", signature_name
+        )
+
+
+def num_rows(tensors: Tensors) -> int | None:
+    """The first dimension that all have; None where they differ or one has none."""
+    sizes = {array.shape[:1] for array in tensors.values()}
+    return next(iter(sizes.pop()), None) if len(sizes) == 1 else None
+
+
+def row_length(tensors: Tensors) -> int:
+    """Positions of the longest row, at least 1; a text counts one for four bytes."""
+    return max(
+        _longest_text(array) // _BYTES_A_POSITION + 1
+        if array.dtype == object
+        else int(np.prod(array.shape[1:]))
+        for array in tensors.values()
+    ) or 1  # fmt: skip
+
+
+def same_shape_key(tensors: Tensors) -> tuple:
+    """Equal for tensors that can be joined along their rows and whose texts are of about one
+    length: a short text that is joined with a long one runs at its length."""
+    return tuple(
+        (name, array.dtype, array.shape[1:], _length_class(array))
+        for name, array in sorted(tensors.items())
+    )
+
+
+def joined(tensors: list[Tensors]) -> Tensors:
+    """All rows, in order."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return {name: np.concatenate([each[name] for each in tensors]) for name in tensors[0]}
+
+
+def _longest_text(array: np.ndarray) -> int:
+    return max(map(len, array.flat), default=0)
+
+
+def _length_class(array: np.ndarray) -> int:
+    """Binary digits of the longest text's length; all below 64 bytes are one class."""
+    return max(_longest_text(array).bit_length(), 6) if array.dtype == object else 0
+
+
+def _alike(some: Tensors, others: Tensors) -> bool:
+    """Whether the outputs are equal, numbers with a fraction nearly so."""
+
+    def same(one: np.ndarray, other: np.ndarray) -> bool:
+        if one.shape != other.shape:
+            return False
+        if one.dtype.kind != "f":
+            return bool(np.array_equal(one, other))
+        return np.allclose(one, other, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
+
+    return all(same(some[name], others[name]) for name in some)

@@ -1,0 +1,224 @@
+"""The versions of one model: a folder that changes comes in, the versions that answer go out."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from bert_keras.errors import InputError
+from bert_keras.serving.model import LoadError
+from bert_keras.serving.protocol import Call, Refused
+from bert_keras.serving.version_folders import (
+    chosen_versions,
+    files_of,
+    model_name,
+    version_folders,
+)
+
+_POLL_SECONDS = 1.0  # as TF Serving's --file_system_poll_wait_seconds
+_STOP_SECONDS = 5.0  # for a version that is being loaded when the server stops
+
+
+class Closable(Protocol):
+    """What answers for a version: `Servable`."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(eq=False)
+class _Version:
+    number: int
+    state: str = "START"
+    error_code: str = "OK"
+    error_message: str = ""
+    servable: Closable | None = None
+    num_users: int = 0
+    files: frozenset | None = None  # as they were when last looked at, until they are loaded
+    failed_files: frozenset | None = None
+
+    def status(self) -> dict[str, object]:
+        return {
+            "version": str(self.number),
+            "state": self.state,
+            "status": {"error_code": self.error_code, "error_message": self.error_message},
+        }
+
+
+class Versions:
+    """Loads what appears in a model folder and retires what it replaces, as TF Serving does.
+
+    `numbers`: serve these (the policy "specific"), or none for always the latest. `labels`: names
+    for versions. A version is loaded when its files were alike at two looks, so a copy that goes on
+    is waited for; one that cannot be loaded is tried again when its files change. The old version
+    answers until a new one does, and what it had begun.
+
+    Raises InputError where a version to start with is missing or cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        model_folder: str | os.PathLike,
+        *,
+        numbers: Sequence[int] = (),
+        labels: Mapping[str, int] | None = None,
+        load: Callable[[Path], Closable],
+    ):
+        self.name = model_name(model_folder)
+        self._folder = Path(model_folder)
+        self._numbers = tuple(numbers)
+        self._labels = dict(labels or {})
+        self._load_folder = load
+        self._versions: dict[int, _Version] = {}
+        self._changed = threading.Condition()
+        self._stopped = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="versions", daemon=True)
+        chosen = chosen_versions(model_folder, numbers)
+        for label, number in self._labels.items():
+            if number not in chosen:
+                raise InputError(
+                    f"label {label} names version {number}, which is not served; served are "
+                    f"{', '.join(map(str, sorted(chosen)))} (see --versions)"
+                )
+        for number, folder in sorted(chosen.items()):
+            self._load(number, folder)
+            if message := self._versions[number].error_message:
+                self.close()
+                raise InputError(
+                    f"{folder} cannot be loaded as a SavedModel ({message}); export it again"
+                )
+
+    def watch(self) -> None:
+        """Look at the folder every second from now on, in a thread, until `close`."""
+        self._watcher.start()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(_POLL_SECONDS):
+            with contextlib.suppress(OSError):  # a folder out of reach for a moment changes nothing
+                self.look()
+
+    def look(self) -> None:
+        """One look at the folder: load what is new and settled, retire what it replaces."""
+        found = version_folders(self._folder)
+        if self._numbers:
+            wanted = {number: found[number] for number in self._numbers if number in found}
+        else:
+            wanted = {number: found[number] for number in sorted(found)[-1:]}
+        for number, folder in wanted.items():
+            if self._is_settled(number, folder):
+                self._load(number, folder)
+        for number in self._versions.keys() - wanted.keys():
+            if self._versions[number].state == "START":
+                del self._versions[number]  # gone before it was whole
+        available = {number for number, version in self._versions.items() if version.servable}
+        if available & wanted.keys() or not wanted:
+            for number in available - wanted.keys():
+                self._retire(self._versions[number])
+
+    def _is_settled(self, number: int, folder: Path) -> bool:
+        """Whether the version is to be loaded now: its files are new, but as at the last look."""
+        version = self._versions.setdefault(number, _Version(number))
+        if version.servable:
+            return False
+        files, before = files_of(folder), version.files
+        version.files = files
+        return files == before and files != version.failed_files and bool(files)
+
+    def _load(self, number: int, folder: Path) -> None:
+        version = self._versions.setdefault(number, _Version(number))
+        version.state, version.error_code, version.error_message = "LOADING", "OK", ""
+        files = files_of(folder)
+        try:
+            servable = self._load_folder(folder)
+        except LoadError as error:
+            version.failed_files = files
+            version.state = "END"
+            version.error_code, version.error_message = error.code, error.reason
+            return
+        if files_of(folder) != files:  # it was still being written: what was read may be half
+            servable.close()
+            version.state = "START"
+            return
+        with self._changed:
+            version.servable, version.state = servable, "AVAILABLE"
+            version.files = version.failed_files = None
+
+    def _retire(self, version: _Version) -> None:
+        with self._changed:
+            servable, version.servable = version.servable, None
+            version.state = "UNLOADING"
+            self._changed.wait_for(lambda: not version.num_users)
+        servable.close()
+        version.state = "END"
+
+    @contextlib.contextmanager
+    def serving(self, call: Call) -> Iterator["Lease"]:
+        """What `call` is answered by; it is not closed before the block ends."""
+        with self._changed:
+            number, refusal = self._number(call)
+            version = self._versions.get(number)
+            servable = version and version.servable
+            if servable:
+                version.num_users += 1
+        try:
+            yield Lease(number, servable, refusal)
+        finally:
+            if servable:
+                with self._changed:
+                    version.num_users -= 1
+                    self._changed.notify_all()
+
+    def _number(self, call: Call) -> tuple[int | None, Refused]:
+        """The version that `call` means, and what is said where it is not served."""
+        number = call.version
+        if call.label is not None:
+            if call.model != self.name or call.label not in self._labels:
+                return None, Refused(f"Unrecognized servable version label: {call.label}")
+            number = self._labels[call.label]
+        asked = f"Latest({call.model})" if number is None else f"Specific({call.model}, {number})"
+        if call.model != self.name:
+            number = None
+        elif number is None:
+            serving = [each.number for each in list(self._versions.values()) if each.servable]
+            number = max(serving, default=None)
+        return number, Refused(f"Servable not found for request: {asked}", status=404)
+
+    def statuses(self, call: Call) -> list[dict[str, object]]:
+        """The states of the versions that `call` asks for, the newest first.
+
+        As in TF Serving, a label is not looked at. Raises Refused where there is none.
+        """
+        versions = sorted(self._versions.items(), reverse=True) if call.model == self.name else ()
+        told = [each.status() for number, each in versions if call.version in (None, number)]
+        if told:
+            return told
+        if call.version is None:
+            raise Refused(f"Could not find any versions of model {call.model}", status=404)
+        raise Refused(f"Could not find version {call.version} of model {call.model}", status=404)
+
+    def close(self) -> None:
+        """Stop watching and close every version."""
+        self._stopped.set()
+        if self._watcher.is_alive():
+            self._watcher.join(_STOP_SECONDS)
+        for version in list(self._versions.values()):
+            if version.servable:
+                version.servable.close()
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A version for the time of one request."""
+
+    number: int | None
+    _servable: Closable | None
+    _refusal: Refused
+
+    @property
+    def servable(self):
+        """Raises Refused where no version is served for the request."""
+        if self._servable is None:
+            raise self._refusal
+        return self._servable

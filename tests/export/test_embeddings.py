@@ -1,0 +1,60 @@
+"""A served encoder gives the vectors of the Keras model."""
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras.config import BertConfig
+from bert_keras.export.embeddings import served_embeddings
+from bert_keras.export.saved_model import write_saved_model
+from bert_keras.export.verify import answer
+from bert_keras.models import BertEncoder
+from bert_keras.text.packing import pack
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+VOCABULARY = Vocabulary((*SPECIAL_PIECES, "the", "cafe", "##s", "東", ".", "x", "[", "]"))
+TOKENIZER = WordPieceTokenizer(VOCABULARY, lowercase=True)
+PARTS = {"vocabulary": VOCABULARY, "lowercase": True, "max_length": 12}
+TEXTS = ["The cafés.", "", "x " * 40, "[MASK] 東x a\u200bb 😀"]
+
+
+def encoder(**changes) -> BertEncoder:
+    keras.utils.set_random_seed(3)
+    sizes = {"hidden_size": 16, "num_layers": 2, "num_heads": 2, "max_positions": 16}
+    model = BertEncoder(BertConfig(vocab_size=len(VOCABULARY), **sizes, **changes))
+    model.build()
+    for weight in model.weights:  # far from the start, where all answers are alike
+        weight.assign(weight + keras.random.normal(weight.shape, stddev=0.3))
+    return model
+
+
+def vectors(model, text: str) -> dict[str, np.ndarray]:
+    """Of one text alone, without padding."""
+    inputs = pack(TOKENIZER.ids_batch([text]), vocabulary=VOCABULARY, max_length=12)
+    encoded = model(inputs, training=False)
+    mean = np.asarray(encoded["sequence_output"])[0].mean(axis=0)
+    found = {"embedding": mean / np.linalg.norm(mean)}
+    if "pooled_output" in encoded:
+        found["pooled"] = np.asarray(encoded["pooled_output"])[0]
+    return found
+
+
+@pytest.mark.parametrize(("name", "has_pooler"), [("embeddings", True), ("no_pooler", False)])
+@pytest.mark.usefixtures("verified_here")
+def test_vectors_of_a_batch_are_those_of_each_text(tmp_path, assert_frozen, name, has_pooler):
+    model = encoder(has_pooler=has_pooler)
+    folder = write_saved_model(model, tmp_path / name / "1", make=served_embeddings, **PARTS)
+    assert_frozen(name, folder)
+    inputs = pack(TOKENIZER.ids_batch(TEXTS), vocabulary=VOCABULARY, max_length=12)
+    tensors = {name: array.tolist() for name, array in inputs.items()}
+    asked = [
+        {"signature": "serving_default", "inputs": {"text": TEXTS}},
+        {"signature": "tensors", "inputs": tensors},
+    ]
+    for served in answer(folder, asked):
+        for row, text in enumerate(TEXTS):
+            expected = vectors(model, text)
+            assert set(served) == set(expected)
+            for kind, vector in expected.items():
+                np.testing.assert_allclose(served[kind][row], vector, atol=1e-5, err_msg=text)

@@ -1,0 +1,72 @@
+"""An HTTP server on loopback that answers as a test says, and keeps what it was asked."""
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+# (status, headers, body); None closes the connection without an answer.
+Reply = tuple[int, dict[str, str], bytes] | None
+
+
+@dataclass
+class Asked:
+    """`requests`: (method, path, body); `connections`: the ports that they came from."""
+
+    url: str
+    requests: list[tuple[str, str, bytes]] = field(default_factory=list)
+    connections: list[int] = field(default_factory=list)
+
+    @property
+    def documents(self) -> list[dict]:
+        return [json.loads(body) for *_, body in self.requests]
+
+
+def json_reply(document: object, *, status: int = 200, **headers: str) -> Reply:
+    headers = {"Content-Type": "application/json", **headers}
+    return status, headers, json.dumps(document).encode()
+
+
+@contextlib.contextmanager
+def scripted_server(reply: Callable[[str, str, bytes], Reply]) -> Iterator[Asked]:
+    """`reply(method, path, body)` is asked for each request, from many threads."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one packet: else each answer takes 40 ms more
+
+        def do_GET(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            asked.requests.append((self.command, self.path, body))
+            asked.connections.append(self.client_address[1])
+            replied = reply(self.command, self.path, body)
+            if replied is None:
+                self.close_connection = True
+                return
+            status, headers, content = replied
+            self.send_response(status)
+            for name, value in headers.items():
+                if name.lower() != "content-length":
+                    self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_POST = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    asked = Asked(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

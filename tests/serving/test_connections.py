@@ -1,0 +1,122 @@
+"""A connection that sends no request, or reads no answer, does not stay."""
+
+import http.client
+import json
+import socket
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+from bert_keras.serving import connections
+from bert_keras.serving.server import running_server
+
+HEAD = b"GET /v1/models/half_plus_two HTTP/1.1\r\nHost: a\r\n"
+
+
+@pytest.fixture
+def address(models, monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "REST_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "UNREAD_SECONDS", 1)
+    with running_server(models / "half_plus_two") as url:
+        yield urlsplit(url).hostname, urlsplit(url).port
+
+
+@pytest.mark.parametrize("sent", [b"", HEAD])
+def test_a_head_that_does_not_end(address, sent):
+    with socket.create_connection(address, timeout=5) as connection:
+        connection.sendall(sent)
+        assert is_dropped(connection)
+
+
+def test_a_head_that_comes_byte_by_byte(address):
+    with socket.create_connection(address, timeout=5) as connection, pytest.raises(OSError):
+        for _ in range(40):
+            connection.sendall(b"a")
+            time.sleep(0.05)
+
+
+def test_a_second_head_that_does_not_end(address):
+    with socket.create_connection(address, timeout=5) as connection:
+        connection.sendall(HEAD + b"\r\n")
+        received = b""
+        while b"]" not in received:
+            received += connection.recv(65536)
+        time.sleep(0.7)  # longer than a head may take: nothing is late before its first byte
+        connection.sendall(HEAD)
+        assert is_dropped(connection)
+
+
+def test_a_connection_that_gets_on_stays(address):
+    connection = http.client.HTTPConnection(*address, timeout=5)
+    for _ in range(4):
+        connection.request("GET", "/v1/models/half_plus_two")
+        assert connection.getresponse().read()
+        time.sleep(0.3)
+    connection.close()
+
+
+@pytest.mark.parametrize("verb", ["GET", "PUT"])
+def test_a_body_that_nobody_wants_and_does_not_end(address, verb):
+    head = HEAD.replace(b"GET", verb.encode()) + b"Content-Length: 1000000\r\n\r\n"
+    with socket.create_connection(address, timeout=5) as connection, pytest.raises(OSError):
+        connection.sendall(head)
+        for _ in range(60):
+            connection.sendall(b"a")
+            time.sleep(0.05)
+
+
+def test_a_body_that_nobody_wanted_leaves_the_connection(address):
+    connection = http.client.HTTPConnection(*address, timeout=5)
+    for _ in range(2):
+        connection.request("GET", "/v1/models/half_plus_two", body=b"x" * 100_000)
+        assert connection.getresponse().read()
+        time.sleep(0.3)
+    connection.close()
+
+
+def test_an_answer_that_nobody_reads(address):
+    with asked_for(address, 100_000) as connection:
+        time.sleep(4)
+        assert len(all_that_comes(connection)) < 250_000
+
+
+@pytest.mark.slow
+def test_an_answer_that_is_read_very_slowly(address):
+    with asked_for(address, 1_500_000) as connection:  # more than the kernel keeps
+        for _ in range(25):
+            connection.recv(4096)
+            time.sleep(0.1)
+        assert len(all_that_comes(connection)) < 6_000_000
+
+
+def asked_for(address, num_values):
+    """A connection that has asked for a list of so many values, which take 5 bytes each."""
+    body = json.dumps({"inputs": [[1.0] * num_values]})
+    head = (
+        f"POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}"
+    )
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(20)
+    connection.connect(address)
+    connection.sendall(f"{head}\r\n\r\n{body}".encode())
+    return connection
+
+
+def all_that_comes(connection):
+    received = b""
+    try:
+        while chunk := connection.recv(65536):
+            received += chunk
+    except ConnectionResetError:
+        pass
+    return received
+
+
+def is_dropped(connection):
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True

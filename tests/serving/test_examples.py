@@ -1,0 +1,144 @@
+"""JSON features become tf.Example, and outputs become classes and values, as in TF Serving."""
+
+import math
+
+import numpy as np
+import pytest
+from tensorflow.core.example.example_pb2 import Example
+from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
+
+from bert_keras.serving.examples import check_signature, classes_of, read_examples, values_of
+from bert_keras.serving.protocol import Refused
+
+
+def features_of(body):
+    _, examples = read_examples(body.encode("utf-8", "surrogateescape"))
+    return [
+        {
+            name: list(getattr(feature, feature.WhichOneof("kind")).value)
+            if feature.WhichOneof("kind")
+            else None
+            for name, feature in Example.FromString(example).features.feature.items()
+        }
+        for example in examples
+    ]
+
+
+def test_features():
+    body = (
+        '{"examples": [{"text": ["a", {"b64": "/w=="}], "i": [1, true], "f": [0.5, NaN], "e": []},'
+        '{"text": "\udcff", "i": -9223372036854775808, "f": 1e60}]}'
+    )
+    first, second = features_of(body)
+    assert math.isnan(first["f"].pop())
+    assert first == {"text": [b"a", b"\xff"], "i": [1, 1], "f": [0.5], "e": None}
+    assert second == {"text": [b"\xff"], "i": [-(2**63)], "f": [math.inf]}
+
+
+def test_a_context_is_in_every_example_and_yields_to_it():
+    body = '{"signature_name": "s", "context": {"a": 1, "b": 1}, "examples": [{}, {"b": 2}]}'
+    assert features_of(body) == [{"a": [1], "b": [1]}, {"a": [1], "b": [2]}]
+    assert read_examples(body.encode())[0] == "s"
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ("{}", "JSON Value: {} When method is classify, key 'examples' is expected and was not f"),
+        ('{"examples": 1}', "Expecting 'examples' value to be an list/array"),
+        ('{"examples": []}', "'examples' value is an empty array"),
+        ('{"examples": [1]}', "Example must be JSON object but got JSON Number"),
+        ('{"context": [], "examples": 1}', "Example must be JSON object but got JSON Array"),
+        ('{"examples": [{"x": null}]}', "Feature: x has element with unexpected JSON type: Null"),
+        ('{"examples": [{"x": [[1]]}]}', "Feature: x has element with unexpected JSON type: Array"),
+        ('{"examples": [{"x": {}}]}', "Feature: x has element with unexpected JSON type: Object"),
+        (
+            '{"examples": [{"x": [1, 0.5]}]}',
+            "Unexpected element type in feature: x expecting type: int64",
+        ),
+        (
+            '{"examples": [{"x": ["a", true]}]}',
+            "Unexpected element type in feature: x expecting type: bytes",
+        ),
+        (
+            '{"examples": [{"x": 9223372036854775808}]}',
+            "Feature: x has uint64_t element. Only int64_t is supported.",
+        ),
+        ('{"examples": [{"x": {"b64": "a"}}]}', "Unable to base64 decode"),
+        ('{"examples": [{"\udcff": 1}]}', "has a name that is not UTF-8"),
+    ],
+)
+def test_bodies_that_are_refused(body, sentence):
+    with pytest.raises(Refused) as refusal:
+        read_examples(body.encode("utf-8", "surrogateescape"))
+    assert sentence in refusal.value.sentence
+
+
+def signature(method, inputs, outputs):
+    made = SignatureDef(method_name=f"tensorflow/serving/{method}")
+    for name in inputs:
+        made.inputs[name].name = name
+    for name in outputs:
+        made.outputs[name].name = name
+    return {"s": made}
+
+
+@pytest.mark.parametrize(
+    ("verb", "inputs", "outputs", "sentence"),
+    [
+        ("classify", ["inputs", "b"], ["scores"], "Expected one input Tensor."),
+        ("classify", ["a"], ["scores"], "No classification inputs found in SignatureDef: "),
+        ("classify", ["inputs"], ["y"], 'outputs to contain at least one of "classes" or "scores"'),
+        ("regress", ["inputs"], ["outputs", "y"], "Expected one output Tensor."),
+    ],
+)
+def test_signatures_that_are_refused(verb, inputs, outputs, sentence):
+    with pytest.raises(Refused) as refusal:
+        check_signature(verb, signature(verb, inputs, outputs), "s")
+    assert sentence in refusal.value.sentence
+
+
+def test_classes_with_labels_scores_or_both():
+    classes = np.array([[b"no", b"yes"], [b"no", b"yes"]], object)
+    scores = np.float32([[0.25, 0.75], [1, 0]])
+    assert classes_of({"classes": classes, "scores": scores}, num_examples=2) == [
+        [(b"no", 0.25), (b"yes", 0.75)],
+        [(b"no", 1), (b"yes", 0)],
+    ]
+    assert classes_of({"scores": scores}, num_examples=2)[0] == [(b"", 0.25), (b"", 0.75)]
+    assert classes_of({"classes": classes[:1]}, num_examples=1) == [[(b"no", 0), (b"yes", 0)]]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "sentence"),
+    [
+        ({"scores": np.zeros(2, np.float32)}, r"[batch_size num_classes] but got [2]"),
+        ({"scores": np.zeros([2, 1], np.int32)}, "Expected scores Tensor of DT_FLOAT. Got: int32"),
+        (
+            {"scores": np.zeros([3, 1], np.float32)},
+            "Expected scores output batch size of 2. Got: 3",
+        ),
+        (
+            {"classes": np.full([2, 3], b"", object), "scores": np.zeros([2, 1], np.float32)},
+            "Tensors class and score should match in dim_size(1). Got 3 vs. 1",
+        ),
+    ],
+)
+def test_classes_that_are_none(outputs, sentence):
+    with pytest.raises(Refused) as refusal:
+        classes_of(outputs, num_examples=2)
+    assert sentence in refusal.value.sentence
+
+
+def test_values():
+    for shape in ([2], [2, 1]):
+        array = np.arange(2, dtype=np.float32).reshape(shape)
+        assert values_of({"outputs": array}, num_examples=2).tolist() == [0, 1]
+    for array, sentence in (
+        (np.zeros([2, 2], np.float32), "[batch_size] or [batch_size, 1] but got [2,2]"),
+        (np.zeros(3, np.float32), "Input batch size did not match output batch size: 2 vs. 3"),
+        (np.zeros(2), "Expected output Tensor of DT_FLOAT.  Got: float64"),
+    ):
+        with pytest.raises(Refused) as refusal:
+            values_of({"outputs": array}, num_examples=2)
+        assert sentence in refusal.value.sentence

@@ -1,0 +1,247 @@
+"""Whatever is sent gets TF Serving's status and JSON, and the next client its own answer."""
+
+import contextlib
+import json
+import random
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+pytest.importorskip("hypothesis")
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+# 408, 413, 503 and 504 are the answers of limits; nothing here comes near one.
+STATUSES = {200, 400, 404}
+FEW_OR_MANY = pytest.mark.parametrize(
+    "num_examples",
+    [pytest.param(100, id="few"), pytest.param(1200, id="many", marks=pytest.mark.slow)],
+)
+
+NAMES = ["sentences", "a", "b", "s", "v", "image_bytes", "x", "b64", ""]
+SIGNATURES = ["serving_default", "multi", "agg", "scalar", "special", "bytes", "regress_x_to_y",
+              "classify_x_to_y", "classify_x2_to_y3", "__saved_model_init_op", "nope"]  # fmt: skip
+NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.sampled_from([0, 1, -1, 2**31, 2**63, 2**64, 1e39]),
+)
+TEXTS = st.one_of(
+    st.text(max_size=20), st.sampled_from(["hello", "a" * 70_000, "\0", "\ud83d\ude00"])
+)
+SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS, TEXTS.map(lambda text: {"b64": text}))
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+TENSORS = st.tuples(
+    SCALARS, st.lists(st.integers(0, 3) | st.just(1), max_size=5) | st.just([1] * 80)
+).map(lambda parts: filled(*parts))
+INPUTS = st.one_of(VALUES, TENSORS, st.dictionaries(st.sampled_from(NAMES), TENSORS, max_size=3))
+DOCUMENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "signature_name": st.one_of(*[st.sampled_from(SIGNATURES)] * 9, VALUES),
+        "instances": INPUTS | st.lists(INPUTS, max_size=3),
+        "inputs": INPUTS,
+        "examples": st.lists(VALUES, max_size=3) | VALUES,
+        "context": VALUES,
+    },
+)
+
+
+def filled(scalar, shape):
+    for size in shape:
+        scalar = [scalar] * size
+    return scalar
+
+
+@st.composite
+def bodies(draw):
+    """A document as JSON, then often with bytes cut out, put in or doubled."""
+    document = draw(DOCUMENTS)
+    body = json.dumps(document, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
+    kind = draw(st.sampled_from(["whole", "whole", "cut", "put", "double", "raw", "deep"]))
+    at = draw(st.integers(0, len(body)))
+    if kind == "cut":
+        return body[:at]
+    if kind == "put":
+        return body[:at] + draw(st.binary(min_size=1, max_size=8)) + body[at:]
+    if kind == "double":  # equal keys
+        return b'{"inputs": 1, ' + body[1:] if len(body) > 2 else body
+    if kind == "raw":
+        return draw(st.binary(max_size=200))
+    if kind == "deep":
+        return b'{"inputs": ' + draw(st.sampled_from([b"[", b'{"a":'])) * draw(
+            st.integers(0, 50_000)
+        )
+    return body
+
+
+def fuzzed(num_examples, **strategies):
+    """A decorator that calls its function with so many examples, always the same."""
+
+    def run(function):
+        chosen = settings(
+            max_examples=num_examples,
+            derandomize=True,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        chosen(given(**strategies)(function))()
+
+    return run
+
+
+def check(answer, path="/v1/"):
+    assert answer.status in STATUSES, answer.body
+    if answer.headers["Content-Type"].startswith("text/html"):
+        assert (answer.status, path.lower().startswith("/v1/")) == (404, False)
+    elif answer.status == 200:
+        assert len(answer.json) in (1, 2)
+    elif answer.body:
+        assert [type(told) for told in answer.json.values()] == [str]
+        assert list(answer.json) == ["error"]
+    else:
+        assert "versions" in path  # beyond 64 bits, where TF Serving says nothing
+
+
+def check_control(server_of, send):
+    body = '{"signature_name": "bytes", "instances": ["control"]}'
+    answer = send(server_of("texty"), "POST", "/v1/models/texty:predict", body)
+    assert answer.json["predictions"][0]["out"] == "CONTROL"
+
+
+@FEW_OR_MANY
+def test_bodies(server_of, send, num_examples):
+    @fuzzed(
+        num_examples,
+        call=st.sampled_from(
+            ["texty:predict"] * 3
+            + ["keras_tiny:predict", "odd:predict"]
+            + [f"half_plus_two:{verb}" for verb in ("predict", "classify", "regress")]
+        ),
+        body=bodies(),
+    )
+    def ask(call, body):
+        model = call.partition(":")[0]
+        check(send(server_of(model), "POST", f"/v1/models/{call}", body))
+        check_control(server_of, send)
+
+
+PIECES = st.one_of(
+    st.sampled_from(
+        ["/", "/v1", "/models", "/texty", "/half_plus_two", ":predict", ":classify", "/metadata",
+         "/versions/", "/labels/", "1", "123", "9" * 30, "9" * 5000, "..", "%2e%2e%2f", "%00", "%",
+         "%ff", "?", "#", "//", "\\", "/etc/passwd", "a" * 20_000, "/1/saved_model.pb"]
+    ),
+    st.text(max_size=8).map(quote),
+)  # fmt: skip
+PATHS = st.one_of(
+    st.lists(PIECES, max_size=6).map("".join),
+    st.lists(PIECES, max_size=4).map(lambda pieces: "/v1/models/texty" + "".join(pieces)),
+)
+METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "A" * 500]
+
+
+@FEW_OR_MANY
+def test_paths_and_methods(server_of, send, num_examples):
+    """No name leads to a file: what is found is a model's status, metadata or answer."""
+
+    @fuzzed(num_examples, method=st.sampled_from(METHODS), path=PATHS)
+    def ask(method, path):
+        path = f"/{path}"
+        answer = send(server_of("texty"), method, path, b"{}")
+        check(answer, path)
+        if answer.status == 200:
+            assert answer.json.keys() & {"model_version_status", "model_spec"}
+        check_control(server_of, send)
+
+
+BODY = b'{"signature_name": "bytes", "instances": ["x"]}'
+HEADERS = st.one_of(
+    st.sampled_from(
+        [b"Content-Length: 0", b"Content-Length: 5", b"Content-Length: 99999999999999999999",
+         b"Content-Length: -1", b"Content-Length: 5, 6", b"Transfer-Encoding: chunked",
+         b"Transfer-Encoding: gzip, chunked", b"Content-Encoding: gzip", b"Expect: 100-continue",
+         b"Connection: close", b"Connection: upgrade\r\nUpgrade: websocket", b"Host: a", b" folded",
+         b"X: " + b"a" * 70_000, b"Accept: text/html", b"Content-Length: %d" % len(BODY)]
+    ),
+    st.binary(max_size=20),
+)  # fmt: skip
+CHUNKS = st.lists(
+    st.sampled_from([b"5\r\n{\"a\":\r\n", b"0\r\n\r\n", b"ffffffffffffffff\r\n", b"-1\r\n", b"x",
+                     b"2;ext=1\r\n{}\r\n", BODY])
+).map(b"".join)  # fmt: skip
+
+
+@FEW_OR_MANY
+def test_heads_and_clients_that_leave(server_of, send, num_examples):
+    """A client sends what it likes and goes at any byte, or waits a moment for an answer first."""
+    url = server_of("texty")
+    address = urlsplit(url).hostname, urlsplit(url).port
+
+    @fuzzed(
+        num_examples,
+        first=st.sampled_from([b"POST /v1/models/texty:predict HTTP/1.1", b"GET / HTTP/1.0",
+                               b"GET /v1/models/texty HTTP/1.1", b"CONNECT a:1 HTTP/1.1",
+                               b"HEAD /v1/models/texty HTTP/1.1", b"POST * HTTP/9.9", b"\x16\x03"]),
+        headers=st.lists(HEADERS, max_size=4),
+        rest=st.one_of(st.just(BODY), CHUNKS, st.binary(max_size=50)),
+        kept=st.floats(0, 1) | st.just(1.0),
+        stays=st.booleans(),
+    )  # fmt: skip
+    def ask(first, headers, rest, kept, stays):
+        sent = b"\r\n".join([first, b"Host: a", *headers, b"", rest])
+        answer = b""
+        connection = socket.create_connection(address, timeout=0.05)
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(sent[: round(kept * len(sent))])
+            if stays:
+                answer = connection.recv(65536)
+        if answer:
+            status = int(answer.removeprefix(b"HTTP/1.1 ")[:3])
+            assert status in {*STATUSES, 100, 413}, answer
+        check_control(server_of, send)
+
+
+@pytest.mark.parametrize(
+    "num_requests",
+    [pytest.param(400, id="few"), pytest.param(4000, id="many", marks=pytest.mark.slow)],
+)
+def test_everybody_gets_the_own_answer_among_bad_clients(server_of, send, num_requests):
+    url, path = server_of("texty"), "/v1/models/texty:predict"
+    address = urlsplit(url).hostname, urlsplit(url).port
+    chosen = random.Random(7)
+    words = ["".join(chosen.choices("abcdefgh \u00e9\u4e2d", k=chosen.randint(0, 90)))
+             for _ in range(num_requests)]  # fmt: skip
+
+    def ask(number):
+        texts = [f"{number} {words[number]}", words[-number]]
+        body = {"signature_name": "bytes", "instances": texts}
+        kind = number % 8
+        if kind == 0:  # a client that leaves before its answer
+            sent = json.dumps(body).encode()
+            head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(sent)}\r\n\r\n"
+            with socket.create_connection(address) as connection:
+                connection.sendall(head.encode() + sent)
+            return
+        if kind == 1:  # one that is refused
+            body = {"signature_name": "bytes", "inputs": [{"b64": 1, "own": texts[0]}]}
+        answer = send(url, "POST", path, json.dumps(body))
+        if kind == 1:
+            assert answer.status == 400
+            assert f'"{texts[0]}"' in answer.json["error"]
+        else:
+            rows = [row["out"].encode() for row in answer.json["predictions"]]
+            assert rows == [text.encode().upper() for text in texts]
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(ask, range(num_requests)))

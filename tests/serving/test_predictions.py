@@ -1,0 +1,212 @@
+"""`predict --server` writes what `predict --model` writes, where a server of the model answers."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras.cli import main
+from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.encoder.pretrained import save_model
+from bert_keras.export.model_folder import export_model
+from bert_keras.models import BertClassifier
+from bert_keras.runs.evaluate import answers_of_model
+from bert_keras.serving.server import running_server
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tests.serving.scripted import json_reply, scripted_server
+
+WORDS = ("good", "bad", "film", "a")
+TEXTS = [" ".join(words) for n in range(10) for words in [[WORDS[n % 4], WORDS[n % 3], "film"]]]
+LABELS = {
+    "classification": ("neg", "pos", "so so"),
+    "multi-label": ("city", "sport", "tree"),
+    "regression": ("score",),
+    "sst2": ("0", "1"),
+    "stsb": ("score",),
+}
+PROBLEM_TYPES = {
+    "multi-label": "multi_label_classification",
+    "regression": "regression",
+    "stsb": "regression",
+}
+PAIRS = ("stsb", "multi-label")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A model folder and a test file for each task."""
+    folder = tmp_path_factory.mktemp("tasks")
+    vocabulary = Vocabulary((*SPECIAL_PIECES, *WORDS))
+    config = BertConfig(
+        vocab_size=len(vocabulary), hidden_size=8, num_layers=1, num_heads=1, max_positions=16
+    )
+    keras.utils.set_random_seed(3)
+    for name, labels in LABELS.items():
+        columns = {"stsb": ("sentence1", "sentence2"), "sst2": ("sentence",)}.get(
+            name, ("text", "text_pair") if name in PAIRS else ("text",)
+        )
+        model = BertClassifier(config, num_labels=len(labels))
+        for weight in model.trainable_weights:  # answers that differ from text to text
+            weight.assign(np.random.default_rng(len(name)).normal(0, 0.7, weight.shape))
+        card = ModelCard(
+            model="BertClassifier",
+            config=config,
+            lowercase=True,
+            max_length=12,
+            text_columns=columns,
+            labels=labels,
+            problem_type=PROBLEM_TYPES.get(name, ""),
+        )
+        save_model(model, folder / name, card=card, vocabulary=vocabulary)
+        rows = ["\t".join(columns), *("\t".join([t, "a bad film"][: len(columns)]) for t in TEXTS)]
+        (folder / f"{name}.tsv").write_text("\n".join(rows) + "\n")
+    (folder / "lines.txt").write_text("\n".join(TEXTS) + "\n")
+    return folder
+
+
+def settings(name):
+    columns = ["text_columns=text,text_pair"] if name == "multi-label" else []
+    return [*columns, *([] if name in ("sst2", "stsb") else ["long_texts=truncate"])]
+
+
+def row(name, prediction):
+    """What an export of the model answers: float32, all labels, the chosen ones as a text."""
+    if LABELS[name] == ("score",):
+        return float(np.float32(prediction.label))
+    probabilities = [float(p) for p in np.float32(prediction.probabilities)]
+    label = prediction.label if isinstance(prediction.label, str) else ",".join(prediction.label)
+    return {"label": label, "labels": LABELS[name], "probabilities": probabilities}
+
+
+def predict(name, *asked, data, output):
+    changes = ["--set", *settings(name)] if settings(name) else []
+    command = ["predict", name, *asked, "--data", str(data), "--output", str(output), *changes]
+    return main(list(map(str, command)))
+
+
+def answering(name, place):
+    """A reply as the served model's, which knows the model's own answers to the test file."""
+    answers = answers_of_model(
+        name,
+        model=place / name,
+        data=str(place / f"{name}.tsv"),
+        split="test",
+        changes=[*settings(name), "max_length=12"],
+    )
+    rows = {
+        example.texts: row(name, prediction)
+        for example, prediction in zip(answers.examples, answers.predictions, strict=True)
+    }
+
+    def reply(method, path, body):
+        instances = json.loads(body)["instances"]
+        return json_reply({"predictions": [rows[tuple(each.values())] for each in instances]})
+
+    return reply
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_the_file_is_that_of_the_local_model(place, tmp_path, name, capsys):
+    local, remote = tmp_path / "local.tsv", tmp_path / "remote.tsv"
+    data = place / f"{name}.tsv"
+    changes = [*settings(name), "max_length=12"]
+    command = ["predict", name, "--model", place / name, "--data", data, "--output", local]
+    assert main([*map(str, command), "--set", *changes]) == 0
+    told = capsys.readouterr().out
+    with scripted_server(answering(name, place)) as server:
+        url = f"{server.url}/v1/models/m"
+        assert predict(name, "--server", url, data=data, output=remote) == 0
+        instances = server.documents[0]["instances"]
+    assert [*instances[0]] == (["text", "text_pair"] if name in PAIRS else ["text"])
+    assert remote.read_text() == local.read_text()
+    assert len(set(remote.read_text().splitlines())) == 1 + len(TEXTS)
+    assert capsys.readouterr().out == told.replace("local.tsv", "remote.tsv")
+
+
+def test_one_text_a_line(place, tmp_path):
+    with scripted_server(answering("classification", place)) as server:
+        url = f"{server.url}/v1/models/m"
+        for data in (place / "lines.txt", place / "classification.tsv"):
+            output = tmp_path / data.name
+            assert predict("classification", "--server", url, data=data, output=output) == 0
+    assert (tmp_path / "lines.txt").read_text() == (tmp_path / "classification.tsv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "answer", "sentence"),
+    [
+        ("squad1", "dev.json", {}, "is asked for classes and numbers of texts alone, not for squ"),
+        ("ner", "test.txt", {}, "alone, not for ner; give its model folder with --model"),
+        ("multi-label", "lines.txt", {}, "lines.txt holds one text a line; multi-label reads pa"),
+        ("classification", "multi-label.tsv", 1.5, "expected label, labels and probabilities"),
+        ("regression", "regression.tsv", {"label": "a"}, "as a model of regression does; expec"),
+        ("classification", "classification.tsv",
+         {"label": "a", "labels": ["a", "b"], "probabilities": [0.9, 0.8]}, "that sum to 1"),
+        ("multi-label", "multi-label.tsv",
+         {"label": "b", "labels": ["a", "b"], "probabilities": [0.9, 0.8]},
+         "expected the label 'a,b', not 'b'"),
+        ("sst2", "sst2.tsv",
+         {"label": "a", "labels": ["a", "b"], "probabilities": [0.75, 0.25]},
+         "has the labels a, b; sst2 has 0, 1"),
+    ],
+)  # fmt: skip
+def test_what_a_server_cannot_answer(place, tmp_path, capsys, name, data, answer, sentence):
+    def reply(method, path, body):
+        return json_reply({"predictions": [answer] * len(json.loads(body)["instances"])})
+
+    output = tmp_path / "out.tsv"
+    with scripted_server(reply) as server:
+        url = f"{server.url}/v1/models/m"
+        changes = ["--set", *settings(name)] if name in LABELS and settings(name) else []
+        command = ["predict", name, "--server", url, "--data", str(place / data), "--output"]
+        assert main([*command, str(output), *changes]) == 2
+    told = capsys.readouterr().err
+    assert sentence in told and told.count("\n") == 1
+    assert not output.exists()
+
+
+def test_names_of_a_converted_model_stand_for_the_tasks_own(place, tmp_path):
+    answer = {"label": "LABEL_1", "labels": ["LABEL_0", "LABEL_1"], "probabilities": [0.25, 0.75]}
+
+    def reply(method, path, body):
+        return json_reply({"predictions": [answer] * len(json.loads(body)["instances"])})
+
+    with scripted_server(reply) as server:
+        url = f"{server.url}/v1/models/m"
+        assert predict("sst2", "--server", url, data=place / "sst2.tsv", output=tmp_path / "o") == 0
+    assert (tmp_path / "o").read_text().splitlines()[:3] == ["index\tprediction", "0\t1", "1\t1"]
+
+
+def test_no_server_and_a_refusal_leave_nothing(place, tmp_path, capsys):
+    data, output = place / "sst2.tsv", tmp_path / "out.tsv"
+
+    def reply(method, path, body):
+        return json_reply({"error": "too many instances"}, status=400)
+
+    with scripted_server(reply) as server:
+        url = f"{server.url}/v1/models/m"
+        assert predict("sst2", "--server", url, data=data, output=output) == 2
+    assert "answered 400: too many instances" in capsys.readouterr().err
+    assert predict("sst2", "--server", url, data=data, output=output) == 2
+    assert "no server answers at" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sst2", "multi-label", "stsb"])
+def test_a_real_export_and_server(place, tmp_path, name):
+    export_model(place / name, tmp_path / "m" / "1")
+    data, files = place / f"{name}.tsv", (tmp_path / "local.tsv", tmp_path / "remote.tsv")
+    command = ["predict", name, "--model", place / name, "--data", data, "--output", files[0]]
+    assert main([*map(str, command), "--set", *settings(name), "max_length=12"]) == 0
+    with running_server(tmp_path / "m") as url:
+        server = f"{url}/v1/models/m"
+        assert predict(name, "--server", server, data=data, output=files[1]) == 0
+    local, remote = (np.loadtxt(f, dtype=str, delimiter="\t", skiprows=1) for f in files)
+    assert (local[:, 1] == remote[:, 1]).all() or LABELS[name] == ("score",)
+    numbers = [
+        t[:, 1 if LABELS[name] == ("score",) else 2 :].astype(float) for t in (local, remote)
+    ]
+    np.testing.assert_allclose(*numbers, atol=2e-3 if name == "stsb" else 2e-6)

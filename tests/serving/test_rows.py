@@ -1,0 +1,59 @@
+"""Rows are counted, measured and compared as joining them needs."""
+
+import numpy as np
+import pytest
+
+from bert_keras.serving.rows import Rows, joined, num_rows, row_length, same_shape_key
+
+
+def texts(*values):
+    return {"text": np.array(values, object)}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "count"),
+    [
+        ({"a": np.zeros([3, 2]), "b": np.zeros(3)}, 3),
+        ({"a": np.zeros(3), "b": np.zeros(2)}, None),
+        ({"a": np.zeros(1), "b": np.array(1.0)}, None),
+        ({"a": np.array(1.0)}, None),
+        ({"a": np.zeros([0, 2])}, 0),
+    ],
+)
+def test_the_number_of_rows(arrays, count):
+    assert num_rows(arrays) == count
+
+
+def test_the_length_of_rows():
+    assert row_length({"ids": np.zeros([5, 128]), "flag": np.zeros(5)}) == 128
+    assert row_length({"ids": np.zeros([2, 0])}) == 1
+    assert row_length(texts(b"x" * 400, b"")) == 101
+    assert row_length({"text": np.zeros([0], object)}) == 1
+
+
+def test_short_texts_are_of_one_length_and_long_ones_of_several():
+    keys = {length: same_shape_key(texts(b"x" * length)) for length in (0, 63, 64, 100, 127, 128)}
+    assert keys[0] == keys[63] != keys[64] == keys[100] == keys[127] != keys[128]
+
+
+def test_joined_rows_stay_in_order():
+    whole = joined([texts(b"a", b"b"), texts(b"c")])
+    assert whole["text"].tolist() == [b"a", b"b", b"c"]
+
+
+def test_rows_that_are_alike_prove_little_and_different_ones_much():
+    class Model:
+        runs = 0
+
+        def declares_rows(self, name, tensors):
+            return True
+
+        def predict(self, name, tensors):
+            self.runs += 1
+            return {"y": tensors["x"] * 2}
+
+    for x, num_checked in ((np.ones(4), 8), (np.arange(4.0), 1)):
+        rows = Rows(model := Model())
+        for _ in range(20):
+            assert rows.run_rows("f", {"x": x})["y"].tolist() == (2 * x).tolist()
+        assert model.runs == 20 + 2 * num_checked

@@ -1,0 +1,118 @@
+"""A version answers after its warm-up requests were run, and not at all where one of them fails."""
+
+import shutil
+from functools import partial
+
+import pytest
+
+from bert_keras.export.warmup import WARMUP, write_warmup
+from bert_keras.serving.limits import Limits
+from bert_keras.serving.model import LoadError
+from bert_keras.serving.monitoring import Monitoring
+from bert_keras.serving.protocol import Call, Refused
+from bert_keras.serving.servable import Servable
+from bert_keras.serving.versions import Versions
+from bert_keras.serving.warming_up import warm_up
+
+LOAD = partial(Servable, limits=Limits(), monitoring=Monitoring("odd"))
+DOUBLED = {"signature": "strict", "inputs": {"x": [1.0, 2.0]}}
+NEGATIVE = {"signature": "strict", "inputs": {"x": [-1.0]}}
+
+
+class Model:
+    """Notes what it was asked, and refuses with `status` where there is one."""
+
+    def __init__(self, status=None):
+        self.status, self.asked = status, []
+
+    def input_dtypes(self, signature_name):
+        return {"x": "float"}
+
+    def predict(self, signature_name, tensors):
+        self.asked.append((signature_name, tensors["x"].tolist()))
+        if self.status:
+            raise Refused("no", status=self.status)
+
+
+@pytest.fixture
+def folder(models, tmp_path):
+    return shutil.copytree(models / "odd" / "1", tmp_path / "odd" / "1")
+
+
+def test_every_request_is_run(folder):
+    other = {"signature": "strict", "inputs": {"x": [3.0]}}
+    write_warmup(folder, [DOUBLED, other, {"signature": "words", "inputs": {}}], name="odd")
+    model = Model()
+    warm_up(model, folder)
+    assert model.asked == [("strict", [1.0, 2.0]), ("strict", [3.0])]
+
+
+def test_a_folder_without_requests_is_as_it_is(folder):
+    warm_up(model := Model(), folder)
+    assert not model.asked
+
+
+def test_a_run_that_takes_long_is_no_fault(folder):
+    write_warmup(folder, [DOUBLED, DOUBLED], name="odd")
+    warm_up(model := Model(status=504), folder)
+    assert len(model.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(400, "INVALID_ARGUMENT"), (429, "RESOURCE_EXHAUSTED"), (500, "UNKNOWN")]
+)
+def test_a_request_that_fails(folder, status, code):
+    write_warmup(folder, [DOUBLED], name="odd")
+    with pytest.raises(LoadError, match=r"^a warm-up request of strict fails: no$") as error:
+        warm_up(Model(status=status), folder)
+    assert error.value.code == code
+
+
+def test_the_older_version_answers_where_a_request_of_the_new_one_fails(folder):
+    write_warmup(folder, [DOUBLED], name="odd")
+    versions = Versions(folder.parent, load=LOAD)
+    new = shutil.copytree(folder, folder.parent / "2")
+    write_warmup(new, [DOUBLED, NEGATIVE], name="odd")
+    versions.look()
+    versions.look()
+    new, old = versions.statuses(Call("odd", None, None, "status"))
+    assert (new["state"], old["state"]) == ("END", "AVAILABLE")
+    assert new["status"]["error_code"] == "INVALID_ARGUMENT"
+    assert "a warm-up request of strict fails: " in new["status"]["error_message"]
+    assert "negative" in new["status"]["error_message"]
+    versions.close()
+
+
+@pytest.mark.parametrize(
+    ("signature", "inputs", "sentence"),
+    [
+        ("words", {"x": [1.0]}, "a warm-up request of words fails: its inputs are x"),
+        ("gone", {"x": [1.0]}, 'signature name: "gone" not found in signature def'),
+        ("strict", {"x": ["text"]}, "a warm-up request of strict fails: "),
+    ],
+)
+def test_requests_of_another_model(folder, tmp_path, signature, inputs, sentence):
+    """As where a folder's files come from two exports."""
+    import tensorflow as tf
+
+    written = tmp_path / "written"
+    module = tf.Module()
+    dtype = tf.constant(inputs["x"]).dtype
+    module.same = tf.function(input_signature=[tf.TensorSpec([None], dtype, "x")])(
+        lambda x: {"y": tf.identity(x)}
+    )
+    tf.saved_model.save(module, written, signatures={signature: module.same})
+    write_warmup(written, [{"signature": signature, "inputs": inputs}], name="odd")
+    shutil.copytree(written / "assets.extra", folder / "assets.extra")
+    with pytest.raises(LoadError) as error:
+        LOAD(folder)
+    assert sentence in error.value.reason
+
+
+def test_half_a_file(folder):
+    write_warmup(folder, [DOUBLED], name="odd")
+    path = folder / WARMUP
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(LoadError, match="does not hold whole PredictionLogs") as error:
+        LOAD(folder)
+    assert error.value.code == "DATA_LOSS"
