@@ -116,10 +116,11 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
     def _note_norms(self, grads, variables):
         """Of all gradients together; each by itself becomes `gradient_norms`."""
-        squares = [2 * tf.nn.l2_loss(tf.cast(grad, "float32")) for grad in grads]
+        squares = tf.stack([2 * tf.nn.l2_loss(tf.cast(grad, "float32")) for grad in grads])
         places = [[self._get_variable_index(variable)] for variable in variables]
-        norms = tf.scatter_nd(places, tf.sqrt(tf.stack(squares)), self.gradient_norms.shape)
-        norm = tf.sqrt(tf.add_n(squares))
+        norms = tf.scatter_nd(places, tf.sqrt(squares), self.gradient_norms.shape)
+        # Not tf.add_n, which begins with the first input that nobody else is still reading.
+        norm = tf.sqrt(tf.reduce_sum(squares))
         set_own(self.gradient_norms, norms)
         set_own(self.gradient_norm, norm)
         return norm
