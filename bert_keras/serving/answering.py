@@ -11,7 +11,7 @@ from bert_keras.serving.examples import check_signature, classes_of, read_exampl
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.monitoring import Monitoring
 from bert_keras.serving.protocol import Call, json_bytes
-from bert_keras.serving.requests import read_predict
+from bert_keras.serving.requests import input_dtypes, read_predict
 from bert_keras.serving.rows import Tensors
 from bert_keras.serving.servable import Servable
 from bert_keras.serving.version_folders import model_name
@@ -63,10 +63,10 @@ class Answering:
         )
 
     async def _predict(self, lease: Lease, body: bytes) -> bytes:
-        request = await self._read(
-            body,
-            partial(read_predict, inputs_of=lambda name: lease.servable.model.input_dtypes(name)),
-        )
+        def inputs_of(name: str) -> dict[str, str]:
+            return input_dtypes(lease.servable.model.signatures, name)
+
+        request = await self._read(body, partial(read_predict, inputs_of=inputs_of))
         outputs = await _outputs(lease, request.signature_name, request.tensors)
         write = rows_body if request.form == "instances" else columns_body
         if sum(array.size for array in outputs.values()) <= _MOST_NUMBERS_INLINE:

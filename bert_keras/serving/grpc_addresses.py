@@ -7,14 +7,15 @@ predictions over gRPC as over REST.
 import contextlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from urllib.parse import unquote
 
 from bert_keras.errors import InputError
 from bert_keras.serving.addresses import Unavailable
 from bert_keras.serving.answers import rows_body
 from bert_keras.serving.protocol import Refused
-from bert_keras.serving.requests import read_predict
+from bert_keras.serving.requests import input_dtypes, read_predict
 
 _URL = re.compile(
     r"grpc://(?P<target>[^/?#]+)/(?P<model>[^/:?#]+)"
@@ -57,32 +58,20 @@ class GrpcAddress:
     def opened_async(self) -> "AsyncGrpcConnection":
         return AsyncGrpcConnection(self)
 
-    def signatures(self, metadata) -> dict[str, dict[str, str]]:
-        """{signature name: {input name: dtype}} of a GetModelMetadataResponse."""
-        from tensorflow.core.framework.types_pb2 import DataType
+    def signatures(self, metadata) -> Mapping:
+        """The SignatureDefs of a GetModelMetadataResponse, by name."""
         from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 
         found = SignatureDefMap()
         metadata.metadata["signature_def"].Unpack(found)
-        return {
-            name: {
-                key: DataType.Name(info.dtype).removeprefix("DT_").lower()
-                for key, info in signature.inputs.items()
-            }
-            for name, signature in found.signature_def.items()
-        }
+        return found.signature_def
 
-    def request(self, body: bytes, signatures: dict[str, dict[str, str]]):
+    def request(self, body: bytes, signatures: Mapping):
         """The PredictRequest of a JSON body."""
         from tensorflow import make_tensor_proto
         from tensorflow_serving.apis.predict_pb2 import PredictRequest
 
-        def inputs_of(name: str) -> dict[str, str]:
-            if name not in signatures:
-                raise Refused(f'Serving signature name: "{name}" not found in signature def')
-            return signatures[name]
-
-        read = read_predict(body, inputs_of=inputs_of)
+        read = read_predict(body, inputs_of=partial(input_dtypes, signatures))
         request = PredictRequest(model_spec=self.model)
         request.model_spec.signature_name = read.signature_name
         for name, array in read.tensors.items():
@@ -124,7 +113,7 @@ class GrpcConnection:
         self._address = address
         self._channel = grpc.insecure_channel(address.target, options=_OPTIONS)
         self._service = PredictionServiceStub(self._channel)
-        self._signatures: dict[str, dict[str, str]] = {}
+        self._signatures: Mapping = {}
 
     def ask(self, body: bytes) -> list:
         address = self._address
@@ -149,7 +138,7 @@ class AsyncGrpcConnection:
         self._address = address
         self._channel = aio.insecure_channel(address.target, options=_OPTIONS)
         self._service = PredictionServiceStub(self._channel)
-        self._signatures: dict[str, dict[str, str]] = {}
+        self._signatures: Mapping = {}
 
     async def ask(self, body: bytes) -> list:
         address = self._address

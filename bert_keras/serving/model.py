@@ -64,17 +64,6 @@ class ServedModel:
         )
         return self._session._make_callable_from_options(options)
 
-    def input_dtypes(self, signature_name: str) -> dict[str, str]:
-        """{input name: dtype}, such as {"text": "string"}; raises Refused where it is unknown."""
-        from tensorflow.core.framework import types_pb2
-
-        if signature_name not in self.signatures:
-            raise Refused(f'Serving signature name: "{signature_name}" not found in signature def')
-        return {
-            name: types_pb2.DataType.Name(info.dtype).removeprefix("DT_").lower()
-            for name, info in sorted(self.signatures[signature_name].inputs.items())
-        }
-
     def declares_rows(self, signature_name: str, tensors: dict[str, np.ndarray]) -> bool:
         """Whether the signature is declared to give a row of known shape for each row of `tensors`.
 

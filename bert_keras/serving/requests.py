@@ -46,6 +46,19 @@ def read_predict(body: bytes, *, inputs_of: Callable[[str], Mapping[str, str]]) 
     return PredictRequest(signature_name, forms[0], read(document, inputs))
 
 
+def input_dtypes(signatures: Mapping, name: str) -> dict[str, str]:
+    """{input name: dtype} of one of `signatures` (SignatureDef by name), as `read_predict` wants
+    them; raises Refused where there is none of the name."""
+    from tensorflow.core.framework.types_pb2 import DataType
+
+    if name not in signatures:
+        raise Refused(f'Serving signature name: "{name}" not found in signature def')
+    return {
+        key: DataType.Name(info.dtype).removeprefix("DT_").lower()
+        for key, info in sorted(signatures[name].inputs.items())
+    }
+
+
 def read_document(body: bytes) -> dict[str, object]:
     """The JSON object of a request body; raises Refused where it is none."""
     document = read_json(body)

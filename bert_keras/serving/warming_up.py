@@ -9,6 +9,7 @@ from bert_keras.errors import InputError
 from bert_keras.serving.model import LoadError, ServedModel
 from bert_keras.serving.monitoring import CODES
 from bert_keras.serving.protocol import Refused
+from bert_keras.serving.requests import input_dtypes
 
 _TIME_IS_UP = 504
 
@@ -30,7 +31,7 @@ def warm_up(model: ServedModel, folder: Path) -> None:
         if not inputs:
             continue  # the log of another verb than predict, which this project writes none of
         try:
-            if inputs.keys() != model.input_dtypes(name).keys():
+            if inputs.keys() != input_dtypes(model.signatures, name).keys():
                 raise Refused(f"its inputs are {', '.join(sorted(inputs))}")
             model.predict(name, inputs)
         except Refused as refusal:

@@ -4,6 +4,7 @@ import shutil
 from functools import partial
 
 import pytest
+from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
 
 from bert_keras.export.warmup import WARMUP, write_warmup
 from bert_keras.serving.limits import Limits
@@ -24,9 +25,7 @@ class Model:
 
     def __init__(self, status=None):
         self.status, self.asked = status, []
-
-    def input_dtypes(self, signature_name):
-        return {"x": "float"}
+        self.signatures = {"strict": SignatureDef(inputs={"x": TensorInfo(dtype="DT_FLOAT")})}
 
     def predict(self, signature_name, tensors):
         self.asked.append((signature_name, tensors["x"].tolist()))
