@@ -33,8 +33,7 @@ class Answering:
         labels: Mapping[str, int] | None = None,
         limits: Limits,
     ):
-        self.name = model_name(model_folder)
-        self.monitoring = Monitoring(self.name)
+        self.monitoring = Monitoring(model_name(model_folder))
         self.versions = Versions(
             model_folder,
             numbers=versions,
