@@ -116,9 +116,8 @@ def _check_parts(model: keras.Model, folder: Path, *, vocabulary: Vocabulary) ->
         raise InputError(
             f"the model computes in {model.compute_dtype}; load its weights into a float32 model"
         )
-    config = getattr(model, "config", None)
-    if config is not None and len(vocabulary) > config.vocab_size:
+    if len(vocabulary) > model.config.vocab_size:
         raise InputError(
-            f"the vocabulary has {len(vocabulary)} pieces, the model {config.vocab_size}; "
+            f"the vocabulary has {len(vocabulary)} pieces, the model {model.config.vocab_size}; "
             "give the vocabulary that it was trained with"
         )
