@@ -18,6 +18,7 @@ from bert_keras.export.servable import (
     tensor_specs,
 )
 from bert_keras.export.text_in_graph import TextToInputs
+from bert_keras.export.windows_in_graph import in_parts
 from bert_keras.tasks.softmax import softmax
 from bert_keras.tasks.swag import Situation, SwagTask
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -38,36 +39,46 @@ def signatures(model: keras.Model, *, text_to_inputs: TextToInputs) -> dict[str,
     `probabilities` float32 [B,C], which sum to 1.
 
     C may differ from request to request, and within one: an empty choice, or one without any
-    input_mask, is none and has the probability 0.
+    input_mask, is none and has the probability 0. Of texts a few choices are read at a time.
     """
 
     @tf.function
-    def from_tensors(**inputs):
-        is_real_BC = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)
-        logits_BC = tf.where(is_real_BC, model(inputs, training=False), tf.float32.min)
+    def from_rows(**inputs):
+        each_alone = {name: ids_XT[:, None] for name, ids_XT in inputs.items()}
+        return {"logits": model(each_alone, training=False)[:, 0]}
+
+    # Traced once: the graph of the encoder is stored once and both signatures call it.
+    read = from_rows.get_concrete_function(**tensor_specs(rank=2))
+
+    def chosen(logits_X, is_real_BC):
+        logits_BC = tf.reshape(logits_X, tf.shape(is_real_BC))
+        logits_BC = tf.where(is_real_BC, logits_BC, tf.float32.min)
         probabilities_BC = tf.where(is_real_BC, tf.nn.softmax(logits_BC), 0.0)
         choice_B = tf.argmax(probabilities_BC, axis=1, output_type=tf.int32)
         return {"choice": choice_B, "probabilities": probabilities_BC}
 
-    # Traced once: the graph of the encoder is stored once and `from_text` calls it.
-    choose = from_tensors.get_concrete_function(**tensor_specs(rank=3))
+    @tf.function
+    def from_tensors(**inputs):
+        length = tf.shape(inputs["input_ids"])[-1]
+        rows = {name: tf.reshape(ids, [-1, length]) for name, ids in inputs.items()}
+        return chosen(read(**rows)["logits"], tf.reduce_any(inputs["input_mask"] > 0, axis=-1))
 
     @tf.function
     def from_text(context, choices):
         is_any = tf.debugging.Assert(tf.size(choices) > 0, ["choices is empty; send at least one"])
         with tf.control_dependencies([is_any]):
-            batch, num_choices = tf.unstack(tf.shape(choices))
-        inputs = text_to_inputs(tf.repeat(context, num_choices), tf.reshape(choices, [-1]))
-        length = tf.shape(inputs["input_ids"])[1]
-        inputs = {n: tf.reshape(ids, [batch, num_choices, length]) for n, ids in inputs.items()}
-        is_real_BC1 = tf.cast(choices != "", tf.int32)[..., None]
-        return choose(**{**inputs, "input_mask": inputs["input_mask"] * is_real_BC1})
+            num_choices = tf.shape(choices)[1]
+        rows = text_to_inputs(tf.repeat(context, num_choices), tf.reshape(choices, [-1]))
+        found = in_parts(rows, read, outputs={"logits": tf.TensorSpec([None], tf.float32)})
+        return chosen(found["logits"], choices != "")
 
-    choose_text = from_text.get_concrete_function(
-        context=tf.TensorSpec([None], tf.string, "context"),
-        choices=tf.TensorSpec([None, None], tf.string, "choices"),
-    )
-    return {"serving_default": choose_text, "tensors": choose}
+    return {
+        "serving_default": from_text.get_concrete_function(
+            context=tf.TensorSpec([None], tf.string, "context"),
+            choices=tf.TensorSpec([None, None], tf.string, "choices"),
+        ),
+        "tensors": from_tensors.get_concrete_function(**tensor_specs(rank=3)),
+    }
 
 
 def _samples(model: keras.Model, *, tokenizer: WordPieceTokenizer, max_length: int) -> list[Sample]:

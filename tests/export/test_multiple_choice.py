@@ -7,9 +7,11 @@ import tensorflow as tf
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.export.multiple_choice import served_multiple_choice
+from bert_keras.export.multiple_choice import served_multiple_choice, signatures
 from bert_keras.export.saved_model import write_saved_model
+from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.export.verify import answer
+from bert_keras.export.windows_in_graph import WINDOWS_AT_ONCE
 from bert_keras.models import BertMultipleChoice
 from bert_keras.tasks.softmax import softmax
 from bert_keras.tasks.swag import Situation, SwagTask
@@ -86,6 +88,38 @@ def test_any_number_of_choices_in_text_ids_and_examples(model, folder):
     assert none == {"choice": [0], "probabilities": [[0.0, 0.0]]}
     expected = [probabilities_of(model, "", ["x", "the"]), [1, 0]]
     np.testing.assert_allclose(examples["probabilities"], expected, atol=1e-5)
+
+
+def test_many_questions_at_once_are_answered_as_one_at_a_time(folder):
+    contexts = [f"he {'opens the door, ' * (number % 5)}" for number in range(11)]
+    choices = [[f"she {'sings, ' * (number % 7)}", "x", ("", "東 the")[number % 2]]
+               for number in range(len(contexts))]  # fmt: skip
+
+    def request(rows: slice) -> dict:
+        inputs = {"context": contexts[rows], "choices": choices[rows]}
+        return {"signature": "serving_default", "inputs": inputs}
+
+    alone = [request(slice(number, number + 1)) for number in range(len(contexts))]
+    together, *found = answer(folder, [request(slice(None)), *alone])
+    assert len({each["choice"][0] for each in found}) > 1
+    assert together["choice"] == [each["choice"][0] for each in found]
+    expected = [each["probabilities"][0] for each in found]
+    np.testing.assert_allclose(together["probabilities"], expected, atol=1e-5)
+
+
+def test_a_few_choices_are_read_at_a_time(tmp_path):
+    counts = []
+
+    def model(inputs, training):
+        tf.py_function(lambda rows: counts.append(len(rows)), [inputs["input_ids"]], [])
+        return tf.cast(tf.reduce_sum(inputs["input_ids"], axis=-1), tf.float32)
+
+    VOCABULARY.save(tmp_path / "vocab.txt")
+    reader = TextToInputs(tmp_path / "vocab.txt", lowercase=True, max_length=MAX_LENGTH)
+    choose = signatures(model, text_to_inputs=reader)["serving_default"]
+    found = choose(context=tf.constant(["he", "she"]), choices=tf.constant([["x"] * 10] * 2))
+    np.testing.assert_allclose(found["probabilities"], np.full([2, 10], 0.1), rtol=1e-6)
+    assert sum(counts) == 20 and max(counts) == WINDOWS_AT_ONCE
 
 
 def test_no_choices_at_all_are_refused(folder):
