@@ -10,10 +10,13 @@ come as {"b64": base64}.
 import base64
 import contextlib
 import json
+import logging
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 
 
 def answers_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
@@ -50,11 +53,13 @@ def loaded(folder: str | os.PathLike) -> Iterator[Callable[[dict], dict]]:
     """What answers a request with an array for each output, in this process."""
     import numpy as np
     import tensorflow as tf
-    import tensorflow_text  # noqa: F401  registers the ops that the graph holds
 
+    register_text_ops()
     v1 = tf.compat.v1
     with contextlib.closing(v1.Session(graph=v1.Graph())) as session:
-        signatures = v1.saved_model.loader.load(session, ["serve"], os.fspath(folder)).signature_def
+        with without_deprecation_notes():
+            loaded = v1.saved_model.loader.load(session, ["serve"], os.fspath(folder))
+        signatures = loaded.signature_def
 
         def ask(request: dict) -> dict:
             signature = signatures[request["signature"]]
@@ -68,6 +73,26 @@ def loaded(folder: str | os.PathLike) -> Iterator[Callable[[dict], dict]]:
             return session.run(fetches, feeds)
 
         yield ask
+
+
+def register_text_ops() -> None:
+    """Make tensorflow-text's ops known, which TF Serving knows too; its Python would need Keras."""
+    import tensorflow as tf
+
+    package = Path(find_spec("tensorflow_text").origin).parent
+    tf.load_library(str(package / "python" / "ops"))
+
+
+@contextlib.contextmanager
+def without_deprecation_notes() -> Iterator[None]:
+    """TensorFlow calls its TF1 loader deprecated; it is the way in that TF Serving takes."""
+    logger = logging.getLogger("tensorflow")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _coded(value: bytes) -> dict:
@@ -85,4 +110,6 @@ def _plain(value):
 
 
 if __name__ == "__main__":
+    # TensorFlow imports these where it finds them, and would take twice as long.
+    sys.modules.update(keras=None, jax=None)
     sys.stdout.write(json.dumps(answer(sys.argv[1], json.load(sys.stdin, object_hook=_decoded))))

@@ -1,13 +1,10 @@
 """A SavedModel as TF Serving runs it: a version folder comes in, output arrays go out."""
 
-import contextlib
-import logging
-from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
+from bert_keras.export.verify import register_text_ops, without_deprecation_notes
 from bert_keras.serving.protocol import Refused
 
 # tensorflow_serving/model_servers/http_server.cc, ToHTTPStatusCode; others are 500.
@@ -36,11 +33,11 @@ class ServedModel:
     def __init__(self, folder: Path, *, seconds: float = 30.0):
         from tensorflow.compat import v1
 
-        _register_text_ops()
+        register_text_ops()
         self._seconds = seconds
         self._session = v1.Session(graph=v1.Graph(), config=_session_config())
         try:
-            with self._session.graph.as_default(), _without_deprecation_notes():
+            with self._session.graph.as_default(), without_deprecation_notes():
                 meta_graph = v1.saved_model.loader.load(self._session, ["serve"], str(folder))
             self.signatures = dict(meta_graph.signature_def)
             self._run = {
@@ -118,14 +115,6 @@ class ServedModel:
         self._session.close()
 
 
-def _register_text_ops() -> None:
-    """Make tensorflow-text's ops known, which TF Serving knows too; its Python would need Keras."""
-    import tensorflow as tf
-
-    package = Path(find_spec("tensorflow_text").origin).parent
-    tf.load_library(str(package / "python" / "ops"))
-
-
 def _session_config():
     """One round of TensorFlow's graph optimizers, not two: a third less of the time of loading.
 
@@ -165,15 +154,3 @@ def _load_error(error: Exception) -> LoadError:
     # An op's own sentence stands before its node; Session.run puts more around them.
     sentence, node, _ = message.strip().partition("\n\t [[")
     return LoadError(code, sentence.splitlines()[-1 if node else 0] if sentence else code)
-
-
-@contextlib.contextmanager
-def _without_deprecation_notes() -> Iterator[None]:
-    """TensorFlow calls its TF1 loader deprecated; it is the way in that TF Serving takes."""
-    logger = logging.getLogger("tensorflow")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
