@@ -230,9 +230,10 @@ def _curves(arguments) -> None:
 
 
 def _export(arguments) -> None:
-    from bert_keras.export.model_folder import next_version
+    from bert_keras.export.names import check_model_name, next_version
     from bert_keras.export.variant_folder import NOT_SERVED
 
+    check_model_name(arguments.name)
     place = os.path.join(arguments.to, arguments.name)
     version = next_version(place) if arguments.version is None else arguments.version
     folder = os.path.join(place, str(version))

@@ -101,10 +101,3 @@ def export_model(
         max_length=card.max_length,
         metadata=metadata_of(card, model_folder=model_folder),
     )
-
-
-def next_version(place: str | os.PathLike) -> int:
-    """One more than the largest version in saved_models/NAME; 1 where there is none."""
-    place = Path(place)
-    versions = [int(p.name) for p in place.glob("*") if p.name.isdigit()] if place.is_dir() else []
-    return max(versions, default=0) + 1

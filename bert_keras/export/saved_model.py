@@ -12,6 +12,7 @@ from bert_keras.errors import InputError
 from bert_keras.export.checked_tensors import with_checked_tensors
 from bert_keras.export.examples import API_METHODS, on_examples
 from bert_keras.export.metadata import write_metadata
+from bert_keras.export.names import LARGEST_VERSION, is_version
 from bert_keras.export.servable import Servable, check_answer
 from bert_keras.export.serving_ops import check_ops
 from bert_keras.export.text_in_graph import TextToInputs
@@ -106,9 +107,10 @@ def _name_methods(folder: Path, signatures: Collection[str]) -> None:
 
 
 def _check_parts(model: keras.Model, folder: Path, *, vocabulary: Vocabulary) -> None:
-    if not (folder.name.isascii() and folder.name.isdigit()):
+    if not is_version(folder.name):
         raise InputError(
-            f"{folder} does not end in a version number; expected such as saved_models/NAME/1"
+            f"{folder} does not end in a version number, 0 to {LARGEST_VERSION}; expected such as "
+            "saved_models/NAME/1"
         )
     if keras.config.backend() != "tensorflow":
         raise InputError(f"Keras runs on {keras.config.backend()}; export needs its TensorFlow")

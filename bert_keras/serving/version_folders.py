@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bert_keras.errors import InputError
+from bert_keras.export.names import is_version
 
 
 def model_name(model_folder: str | os.PathLike) -> str:
@@ -56,7 +57,7 @@ def version_folders(model_folder: str | os.PathLike) -> dict[int, Path]:
     return {
         int(child.name): child
         for child in sorted(Path(model_folder).iterdir())
-        if _is_number(child.name) and child.is_dir()
+        if is_version(child.name) and child.is_dir()
     }
 
 
@@ -87,7 +88,3 @@ def _servable(version: Path) -> Path:
             f"{version} is not a SavedModel: it has no saved_model.pb; export it again"
         )
     return version
-
-
-def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdigit() and int(name) < 2**63

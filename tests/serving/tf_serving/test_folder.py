@@ -52,7 +52,7 @@ def test_an_export_is_written_with_what_starts_it(tmp_path, monkeypatch, exports
     ("arguments", "said"),
     [
         ("sst2 --serving-config taken", "taken is already there; choose another name"),
-        ("sst:2 --serving-config new", "the model's name is 'sst:2'; for files of TF Serving"),
+        ("größe --serving-config new", "the model's name is 'größe'; for files of TF Serving"),
     ],
 )
 def test_what_cannot_be_written_is_told_before_the_export(

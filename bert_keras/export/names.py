@@ -1,0 +1,29 @@
+"""saved_models/NAME/VERSION comes in; whether a server can know it by these goes out."""
+
+import os
+from pathlib import Path
+
+from bert_keras.errors import InputError
+
+LARGEST_VERSION = 2**63 - 1  # TF Serving reads an int64, and passes other folders over
+
+
+def check_model_name(name: str) -> None:
+    """Raises InputError for what is no folder's name or has no place in a URL of the server."""
+    if name in ("", ".", "..") or "/" in name or ":" in name:
+        raise InputError(
+            f"the model's name is {name!r}; expected a folder's name without '/' and ':', such as "
+            "sst2 (the folder above it is named with --to)"
+        )
+
+
+def is_version(name: str) -> bool:
+    """Whether a folder of this name holds a version."""
+    return name.isascii() and name.isdigit() and int(name) <= LARGEST_VERSION
+
+
+def next_version(place: str | os.PathLike) -> int:
+    """One more than the largest version in saved_models/NAME; 1 where there is none."""
+    place = Path(place)
+    versions = [int(p.name) for p in place.glob("*") if is_version(p.name)]
+    return max(versions, default=0) + 1
