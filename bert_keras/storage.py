@@ -82,15 +82,31 @@ def _is_full(error: OSError) -> bool:
     return error.errno in full and error.filename is None
 
 
+def check_place(path: str | os.PathLike) -> None:
+    """Raises what `whole_file` would where no file can be written as `path`: asked before long
+    work, it writes nothing."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file to write")
+    _check_above(path)
+
+
+def _check_above(path: Path) -> None:
+    above = next(each for each in path.absolute().parents if os.path.lexists(each))
+    if not above.is_dir():
+        raise InputError(f"{path} cannot be written: {above} is no folder; name another place")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+
+
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike) -> Iterator[Path]:
     """A temporary path beside `path` that takes its name when the block ends without an error.
 
-    Raises InputError where `path` is a folder.
+    Raises InputError where `path` is a folder, or one above it a file.
     """
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file to write")
+    check_place(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -112,21 +128,32 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 
 @contextlib.contextmanager
 def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
-    """A temporary folder beside `path` that takes its name when the block ends without an error.
+    """A temporary folder beside `path` that takes its name when the block ends without an error,
+    and else goes with the folders above that were made for it.
 
-    Raises InputError where `path` already holds something: a result is never overwritten.
+    Raises InputError where `path` already holds something: a result is never overwritten; and
+    where one above it is a file.
     """
     path = Path(path)
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise InputError(f"{path} is already there; choose another name or remove it first")
+    _check_above(path)
+    made = [above for above in path.parents if not above.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    try:
+        beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
     try:
         yield beside
         beside.chmod(0o755)
         os.replace(beside, path)
-    finally:
+    except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
+        with contextlib.suppress(OSError):  # where something else has come into one
+            for above in made:
+                above.rmdir()
+        raise
 
 
 @contextlib.contextmanager

@@ -67,6 +67,7 @@ def house(tmp_path_factory):
         "one-label.tsv": "text\tlabel\ngood film\tpos\n",
         "single.txt": "One document.\nIt has no other.\n",
         "nothing.txt": "",
+        "nothing.tsv": "",
     }.items():
         (place / name).write_text(text)
     (place / "latin1.tsv").write_bytes(b"text\tlabel\ncaf\xe9\tpos\n")
@@ -77,6 +78,9 @@ def house(tmp_path_factory):
         shutil.copytree(place / "classifier", place / "run" / name)
     (place / "full" / "mine").touch()
     (place / "saved" / "NAME" / "1").mkdir(parents=True)
+    (place / "exported" / "assets.extra").mkdir(parents=True)
+    shutil.copy(place / "classifier" / "bert_keras.json", place / "exported" / "assets.extra")
+    (place / "exported" / "saved_model.pb").touch()
     return place
 
 
@@ -86,6 +90,13 @@ FINETUNE = (
     "--output {}/new --recipe demo --set max_length=12"
 )
 
+EXPORT = "export {}/classifier x --to {}/saved"
+VARIANT = EXPORT + " --variant int8 --data {}/train.tsv --task classification"
+PREDICT = (
+    "predict classification --model {}/classifier --data {}/train.tsv --output {}/answers.tsv "
+    "--set max_length=12"
+)
+ASK = PREDICT.replace("--model {}/classifier", "--server http://a..b/v1/models/x")
 EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
 
 
@@ -102,7 +113,7 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         (PRETRAIN.replace("/records ", "/bad-manifest "), "manifest.json is not the JSON it was"),
         (PRETRAIN.replace("/new", "/full"), "full holds something else; choose a new or empty"),
         (PRETRAIN.replace("/new", "/file"), "file holds something else"),
-        (PRETRAIN.replace("/new", "/file/new"), "Not a directory"),
+        (PRETRAIN.replace("/new", "/file/new"), "file is no folder"),
         (PRETRAIN + " --set num_steps=x", "'num_steps=x': expected int"),
         (PRETRAIN.replace("demo", "dem"), "no recipe is called 'dem'; known: demo"),
         (FINETUNE.replace("{}/pretrainer", "{}/none"), "does not exist"),
@@ -137,10 +148,33 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
             "holds a BertPretrainer; the number of texts is a classifier's",
         ),
         ("export {}/none x --to {}/saved", "does not exist"),
-        ("export {}/classifier x --to {}/file", "Not a directory"),
+        (EXPORT.replace("/classifier", "/exported"), "exported is a SavedModel, which answers and"),
+        (EXPORT.replace("/saved", "/file"), "file is no folder; name another place"),
+        (EXPORT.replace("/saved", "/file/deep"), "file is no folder; name another place"),
+        (EXPORT.replace(" x ", " ../x "), "the model's name is '../x'; expected a folder's name"),
+        (EXPORT + f" --version {2**63}", "does not end in a version number, 0 to 9223372036854775"),
+        (EXPORT + " --variant int8", "--variant came without --data; name labelled examples"),
+        (VARIANT.replace("int8", "int9"), "no variant is called 'int9'; known: float16, int8"),
+        (VARIANT.replace("/train.tsv", "/none.tsv"), "none.tsv does not exist"),
+        (VARIANT.replace("/train.tsv", "/unknown-label.tsv"), "has the label 'mixed'; known: neg"),
+        (VARIANT.replace(" --task classification", ""), "does not say which task it was fine-"),
+        (VARIANT + " --accept-loss nan", "--accept-loss is nan; expected points"),
+        (VARIANT.replace("int8", "xla") + " --serving-config {}/new", "does not go with xla: TF "),
+        (VARIANT.replace("int8", "litert") + " --serving-config {}/new", "does not go with litert"),
+        (PREDICT.replace("/answers.tsv", "/full"), "full is a folder; name a file to write"),
+        (PREDICT.replace("/answers.tsv", "/file/answers.tsv"), "file is no folder; name another"),
+        (PREDICT.replace("/train.tsv", "/none.tsv"), "none.tsv does not exist"),
+        (ASK, "http://a..b/v1/models/x is no URL: "),
+        (ASK.replace("a..b", "127.0.0.1:1"), "no server answers at http://127.0.0.1:1/v1/models/x"),
+        (ASK.replace("/train.tsv", "/nothing.tsv"), "nothing.tsv is empty"),
+        (ASK.replace("/train.tsv", "/latin1.txt"), "latin1.txt, line 1 is not UTF-8"),
+        (ASK.replace("classification", "ner"), "a server is asked for classes and numbers of"),
+        (EVALUATE + " --report {}/full", "full is a folder; name a file to write"),
         ("serve {}/none", "none"),
         ("serve {}/full", "full"),
         ("serve {}/saved/NAME", "NAME"),
+        ("serve {}/exported", "exported holds no version folder (1, 2, ...)"),
+        ("curves {}/none {}/picture", "picture has no ending; expected such as"),
         ("curves {}/none {}/picture.png", "holds no TensorBoard event files"),
         ("demo --corpus {}/none.txt --output {}/demo", "none.txt does not exist"),
         ("demo --corpus {}/nothing.txt --output {}/demo", "the corpus holds no text"),

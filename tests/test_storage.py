@@ -3,6 +3,7 @@ import tensorflow as tf
 
 from bert_keras.errors import InputError
 from bert_keras.storage import (
+    check_place,
     existing_file,
     open_file,
     resumed_folder,
@@ -50,6 +51,30 @@ def test_what_is_no_place_for_a_file_is_told_by_the_name_that_was_given(tmp_path
     with pytest.raises(FileNotFoundError) as raised, whole_file(tmp_path / "file") as beside:
         beside.read_bytes()
     assert raised.value.filename == str(tmp_path / "file")
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file" / "new", tmp_path / "file" / "deep" / "new"):
+        for write in (whole_file, whole_folder):
+            with pytest.raises(InputError, match="file is no folder; name another"), write(place):
+                pass
+    nameless = tmp_path / ("x" * 300)
+    with pytest.raises(OSError, match="too long") as raised, whole_folder(nameless):
+        pass
+    assert raised.value.filename == str(nameless)
+    with pytest.raises(RuntimeError), whole_folder(tmp_path / "deep" / "er" / "new") as beside:
+        (beside / "half").touch()
+        raise RuntimeError
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_place_is_looked_at_before_anything_is_written(tmp_path, monkeypatch):
+    check_place(tmp_path / "deep" / "er" / "file")
+    with pytest.raises(InputError, match=r"is a folder; name a file"):
+        check_place(tmp_path)
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # as for anyone but root
+    with pytest.raises(PermissionError) as raised:
+        check_place(tmp_path / "file")
+    assert raised.value.filename == str(tmp_path / "file")
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(

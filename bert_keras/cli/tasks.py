@@ -180,7 +180,10 @@ def _finetune(arguments) -> None:
 def _evaluate(arguments) -> None:
     from bert_keras.runs.evaluate import answers_of_file, answers_of_model
     from bert_keras.runs.report import evaluation_page
+    from bert_keras.storage import check_place
 
+    if arguments.report:
+        check_place(arguments.report)
     data = _file(arguments)
     if arguments.model:
         answers = answers_of_model(
@@ -217,7 +220,9 @@ def _evaluate(arguments) -> None:
 def _predict(arguments) -> None:
     from bert_keras.runs.evaluate import answers_of_model
     from bert_keras.serving.predictions import answers_of_server
+    from bert_keras.storage import check_place
 
+    check_place(arguments.output)
     asked = {"data": _file(arguments), "split": arguments.split, "changes": arguments.changes}
     if arguments.server:
         answers = answers_of_server(arguments.task, server=arguments.server, **asked)

@@ -47,6 +47,11 @@ def open_checkpoint(
         )
     if path.is_file():
         raise InputError(f"{path} is a file; give the checkpoint's folder, {path.parent}")
+    if (path / "saved_model.pb").is_file():
+        raise InputError(
+            f"{path} is a SavedModel, which answers and no more; give the checkpoint's folder that "
+            "it was exported from"
+        )
     near_ones = sorted([*path.glob("*"), *path.glob("snapshots/*")])
     for near in [path / "model", *near_ones]:  # a run's model, before its states
         if any(_module(name).recognises(near) for name in FORMATS if near.is_dir()):

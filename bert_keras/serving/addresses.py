@@ -95,7 +95,7 @@ class RestAddress:
 
         try:
             yield
-        except httpx.InvalidURL as error:
+        except (httpx.InvalidURL, UnicodeError) as error:
             raise InputError(f"{self.url} is no URL: {error}") from error
         except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
             raise InputError(

@@ -121,6 +121,8 @@ def _listening(host: str, port: int) -> socket.socket:
         raise InputError(
             f"port {port} is not permitted for this user; choose one from 1024 to 65535"
         ) from None
+    except TypeError as error:
+        raise InputError(f"cannot listen on {host!r}, which is no host's name ({error})") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise InputError(

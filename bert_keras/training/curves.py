@@ -38,6 +38,8 @@ def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:
 
 def plot_curves(logs: str | os.PathLike, picture: str | os.PathLike) -> None:
     """Losses and accuracies of all runs over steps, one panel a tag, into a .png or .svg file."""
+    if not Path(picture).suffix:
+        raise InputError(f"{picture} has no ending; expected such as {picture}.png")
     runs = read_curves(logs)
     try:
         from matplotlib.figure import Figure

@@ -164,6 +164,8 @@ def test_a_port_that_is_not_permitted(models, monkeypatch):
 def test_a_host_that_is_not_this_machine(models):
     with pytest.raises(InputError, match=r"cannot listen on 192\.0\.2\.1, port 0: "):
         serve(models / "half_plus_two", port=0, host="192.0.2.1")
+    with pytest.raises(InputError, match=r"cannot listen on 'ü\.\.b', which is no host's name"):
+        serve(models / "half_plus_two", port=0, host="ü..b")
 
 
 def test_answers_on_an_open_connection_do_not_wait_for_acknowledgements(server_of):
