@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> None:
         is_server = arguments.verb == "serve"
-        import_tensorflow(without=("keras", "jax") if is_server else ())
+        import_tensorflow(without=("keras", "jax", "scipy", "h5py") if is_server else ())
         if not is_server and vars(arguments).get("strategy") != "tpu":
             from bert_keras.devices.determinism import add_in_one_order
 

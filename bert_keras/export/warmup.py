@@ -17,6 +17,7 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 
 from bert_keras.data.schema import PREDICTION_FEATURES, SEQUENCE_FEATURES
 from bert_keras.errors import InputError
+from bert_keras.export.examples import TEXT_SIGNATURE
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 
@@ -38,8 +39,10 @@ it had been an hour longer, which is not what I usually wish for.
 def warmup_requests_for(
     folder: str | os.PathLike, *, tokenizer: WordPieceTokenizer, max_length: int
 ) -> list[dict]:
-    """A short, a middling and a longest text, the short one alone and twice, to every signature of
-    a SavedModel, as requests that export/verify.py takes.
+    """A short text to every signature of a SavedModel, as requests that export/verify.py takes;
+    a middling one too where inputs are pieces, and to `serving_default` it, the longest and the
+    short one twice. All signatures share the encoder, and once their graphs are made no length is
+    slower the first time.
 
     Each text input gets its share of the length; inputs of pieces get as many. Raises RuntimeError
     for an input of another name.
@@ -51,12 +54,15 @@ def warmup_requests_for(
     found = []
     for signature_name, signature in sorted(signatures.items()):
         num_texts = sum(_is_text(name, info) for name, info in signature.inputs.items())
-        for length in lengths:
+        is_default = signature_name == TEXT_SIGNATURE
+        has_pieces = not {*SEQUENCE_FEATURES}.isdisjoint(signature.inputs)
+        for length in lengths if is_default else lengths[: 1 + has_pieces]:
             text = _text(tokenizer, num_pieces=length // max(num_texts, 1))
             ids = tokenizer.ids_batch([_text(tokenizer, num_pieces=length)])
             tensors = pack(ids, vocabulary=tokenizer.vocabulary, max_length=length)
             example = _example(names - {*SEQUENCE_FEATURES, *_EXAMPLES}, text, tensors)
-            for batch_size in BATCH_SIZES if length == lengths[0] else BATCH_SIZES[:1]:
+            twice = is_default and length == lengths[0]
+            for batch_size in BATCH_SIZES if twice else BATCH_SIZES[:1]:
                 inputs = {}
                 for name, info in signature.inputs.items():
                     if _is_text(name, info):

@@ -73,10 +73,10 @@ def test_choices_and_serialized_examples(choices):
     shapes = [np.shape(inputs["choices"]) for inputs in of(requests, "serving_default")]
     assert shapes == [(1, 2), (2, 2), (1, 2)]  # the middling length is the shortest
     shapes = [np.shape(inputs["input_ids"]) for inputs in of(requests, "tensors")]
-    assert shapes == [(1, 2, 8), (2, 2, 8), (1, 2, 20)]
+    assert shapes == [(1, 2, 8), (1, 2, 20)]
     found = [Choices().of_examples(inputs["examples"]) for inputs in of(requests, "examples")]
     lengths = [each["length"].numpy().tolist() for each in found]
-    assert lengths == [[8], [8, 8], [20]]
+    assert lengths == [[8]]
     assert all(each["context"].numpy()[0].startswith(b"The film") for each in found)
 
 
@@ -85,7 +85,7 @@ def test_the_file_holds_what_tf_serving_replays(choices):
     write_warmup(choices, requests, name="swag")
     records = [*tf.data.TFRecordDataset(str(choices / WARMUP)).as_numpy_iterator()]
     logs = [PredictionLog.FromString(record) for record in records]
-    assert len(logs) == len(requests) == 3 * 3
+    assert len(logs) == len(requests) == 3 + 2 + 1
     for log, request in zip(logs, requests, strict=True):
         asked = log.predict_log.request
         assert asked.model_spec.name == "swag"
@@ -119,14 +119,15 @@ def test_an_exported_classifier_answers_texts_and_pieces_of_all_lengths(tmp_path
     folder = export_model(tmp_path / "model", tmp_path / "pairs" / "1")
     requests = warmup_requests(folder)
     shapes = [np.shape(inputs["input_ids"]) for inputs in of(requests, "tensors")]
-    assert shapes == [(1, 8), (2, 8), (1, 12), (1, 48)]
-    for inputs, (size, length) in zip(of(requests, "serving_default"), shapes, strict=True):
+    assert shapes == [(1, 8), (1, 12)]
+    sizes = [(1, 8), (2, 8), (1, 12), (1, 48)]
+    for inputs, (size, length) in zip(of(requests, "serving_default"), sizes, strict=True):
         assert set(inputs) == {"text", "text_pair"}
         assert inputs["text"].tolist() == [inputs["text"][0]] * size
         (ids,) = TOKENIZER.ids_batch([inputs["text"][0].decode()])
         assert length // 2 - 8 < len(ids) <= length // 2
     served = [each for each in requests if each["signature"] in ("serving_default", "tensors")]
-    assert [len(each["label"]) for each in answer(folder, served)] == 2 * [1, 2, 1, 1]
+    assert [len(each["label"]) for each in answer(folder, served)] == [1, 2, 1, 1, 1, 1]
 
 
 def test_an_input_that_nobody_knows(tmp_path):
