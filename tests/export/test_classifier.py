@@ -84,7 +84,7 @@ def test_a_pair_model_answers_from_a_moved_folder_as_keras_does(
     moved.parent.rename(pair_folder.parent)
 
 
-def test_a_text_model_is_small_whole_and_alone(model, tmp_path, assert_frozen):
+def test_a_text_model_is_small_whole_and_alone(model, tmp_path, assert_frozen, verified_freshly):
     folder = export(model, tmp_path / "texts" / "12")
     assert folder == tmp_path / "texts" / "12"
     assert_frozen("classifier", folder)
@@ -132,7 +132,9 @@ def test_a_version_that_is_there_stays_as_it_is(model, pair_folder):
     assert (pair_folder / "saved_model.pb").read_bytes() == before
 
 
-def test_the_loader_that_finds_no_variables_is_noticed(model, tmp_path, monkeypatch):
+def test_the_loader_that_finds_no_variables_is_noticed(
+    model, tmp_path, monkeypatch, verified_freshly
+):
     class Trap(tf.Module):
         def __init__(self, model, *, text_to_inputs):
             super().__init__()
@@ -144,28 +146,14 @@ def test_the_loader_that_finds_no_variables_is_noticed(model, tmp_path, monkeypa
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (lambda served: served["probabilities"][0].__setitem__(0, 0.5), r"tensors answers .* off"),
-        (
-            lambda served: served["probabilities"][0].__setitem__(0, float("nan")),
-            "probabilities nan off",
-        ),
-        (
-            lambda served: served["label"].__setitem__(0, "maybe"),
-            "tensors answers with label other than the Keras model's",
-        ),
-    ],
-)
-def test_answers_that_differ_leave_nothing(model, tmp_path, monkeypatch, spoil, message):
+def test_answers_that_differ_leave_nothing(model, tmp_path, monkeypatch):
     def answers(folder, requests):
         told = answer(folder, requests)
-        spoil(told[1])
+        told[1]["probabilities"][0][0] = 0.5
         return told
 
     monkeypatch.setattr(saved_model, "answers_in_fresh_process", answers)
-    with pytest.raises(RuntimeError, match=message):
+    with pytest.raises(RuntimeError, match=r"tensors answers .* off"):
         export(model, tmp_path / "spoiled" / "1")
     assert not any(tmp_path.iterdir())
 

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from bert_keras.config import BertConfig
-from bert_keras.export.embeddings import served_embeddings
-from bert_keras.export.saved_model import write_saved_model
+from bert_keras.convert.card import ModelCard
+from bert_keras.encoder.pretrained import save_model
+from bert_keras.export.model_folder import export_model
 from bert_keras.export.verify import answer
 from bert_keras.models import BertEncoder
 from bert_keras.text.packing import pack
@@ -15,7 +16,6 @@ from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
 VOCABULARY = Vocabulary((*SPECIAL_PIECES, "the", "cafe", "##s", "東", ".", "x", "[", "]"))
 TOKENIZER = WordPieceTokenizer(VOCABULARY, lowercase=True)
-PARTS = {"vocabulary": VOCABULARY, "lowercase": True, "max_length": 12}
 TEXTS = ["The cafés.", "", "x " * 40, "[MASK] 東x a\u200bb 😀"]
 
 
@@ -41,10 +41,11 @@ def vectors(model, text: str) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(("name", "has_pooler"), [("embeddings", True), ("no_pooler", False)])
-@pytest.mark.usefixtures("verified_here")
 def test_vectors_of_a_batch_are_those_of_each_text(tmp_path, assert_frozen, name, has_pooler):
     model = encoder(has_pooler=has_pooler)
-    folder = write_saved_model(model, tmp_path / name / "1", make=served_embeddings, **PARTS)
+    card = ModelCard(model="BertEncoder", config=model.config, lowercase=True, max_length=12)
+    save_model(model, tmp_path / "ours", card=card, vocabulary=VOCABULARY)
+    folder = export_model(tmp_path / "ours", tmp_path / name / "1")
     assert_frozen(name, folder)
     inputs = pack(TOKENIZER.ids_batch(TEXTS), vocabulary=VOCABULARY, max_length=12)
     tensors = {name: array.tolist() for name, array in inputs.items()}

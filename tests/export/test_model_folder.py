@@ -1,3 +1,5 @@
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -7,34 +9,46 @@ from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
 from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
+from bert_keras.export import model_folder
 from bert_keras.export.model_folder import export_model
 from bert_keras.models import (
     BertClassifier,
     BertEncoder,
     BertFeatureTagger,
-    BertMaskedLM,
     BertMultipleChoice,
     BertPretrainer,
+    BertQuestionAnswering,
+    BertTokenClassifier,
 )
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
-pytestmark = pytest.mark.usefixtures("verified_here")
 TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_PIECES, "no", "yes", "x")))
 CONFIG = BertConfig(vocab_size=8, hidden_size=8, num_layers=1, num_heads=2, max_positions=16)
 
 
-@pytest.mark.parametrize(("num_texts", "inputs"), [(None, {"text"}), (2, {"text", "text_pair"})])
-def test_a_foreign_classifier_is_exported(tmp_path, num_texts, inputs):
+@pytest.fixture
+def foreign(tmp_path):
     keras.utils.set_random_seed(1)
     model = BertClassifier(CONFIG, num_labels=2)
     model.save_pretrained(tmp_path / "theirs", format="huggingface", tokenizer=TOKENIZER)
-    written = export_model(tmp_path / "theirs", tmp_path / "name" / "1", num_texts=num_texts)
+    return tmp_path / "theirs"
+
+
+def test_a_foreign_classifier_is_exported(tmp_path, foreign):
+    written = export_model(foreign, tmp_path / "name" / "1", num_texts=2)
     signature = tf.saved_model.load(str(written)).signatures["serving_default"]
-    assert set(signature.structured_input_signature[1]) == inputs
-    answer = signature(**{name: tf.constant(["yes"]) for name in inputs})
+    assert set(signature.structured_input_signature[1]) == {"text", "text_pair"}
+    answer = signature(text=tf.constant(["yes"]), text_pair=tf.constant(["yes"]))
     assert answer["labels"].numpy().tolist() == [[b"LABEL_0", b"LABEL_1"]]
+
+
+def test_a_foreign_classifier_is_of_one_text(tmp_path, foreign, monkeypatch):
+    monkeypatch.setattr(
+        model_folder, "write_saved_model", lambda *_, make, **__: make.keywords["num_texts"]
+    )
+    assert export_model(foreign, tmp_path / "name" / "1") == 1
 
 
 def test_a_number_of_long_texts_is_exported_as_it_was_trained(tmp_path, assert_frozen):
@@ -63,18 +77,22 @@ def test_a_number_of_long_texts_is_exported_as_it_was_trained(tmp_path, assert_f
     np.testing.assert_allclose(answer["score"].numpy(), expected, atol=1e-5)
 
 
+@pytest.mark.slow  # the other tests of a head ask its export in their own process
 @pytest.mark.parametrize(
     ("kind", "outputs"),
     [
         (BertEncoder, {"embedding", "pooled"}),
-        (BertMaskedLM, {"pieces", "probabilities"}),
         (BertMultipleChoice, {"choice", "probabilities"}),
         (BertPretrainer, {"pieces", "probabilities"}),
+        (BertQuestionAnswering, {"answer", "start", "end", "score", "no_answer_score"}),
+        (BertTokenClassifier, {"entities", "starts", "ends", "labels", "scores"}),
     ],
 )
-def test_models_of_other_heads_are_exported(tmp_path, kind, outputs):
+def test_every_other_head_answers_in_a_fresh_process(tmp_path, verified_freshly, kind, outputs):
     keras.utils.set_random_seed(1)
-    kind(CONFIG).save_pretrained(tmp_path / "ours", tokenizer=TOKENIZER)
+    config = dataclasses.replace(CONFIG, max_positions=128)  # room for a question and a passage
+    model = kind(config, **({"num_labels": 3} if kind is BertTokenClassifier else {}))
+    model.save_pretrained(tmp_path / "ours", tokenizer=TOKENIZER)
     written = export_model(tmp_path / "ours", tmp_path / "name" / "1")
     signatures = tf.saved_model.load(str(written)).signatures
     assert set(signatures["serving_default"].structured_outputs) == outputs

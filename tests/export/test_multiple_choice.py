@@ -6,7 +6,10 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
+from bert_keras.export.model_folder import export_model
 from bert_keras.export.multiple_choice import served_multiple_choice, signatures
 from bert_keras.export.saved_model import write_saved_model
 from bert_keras.export.text_in_graph import TextToInputs
@@ -39,9 +42,12 @@ def model():
 
 @pytest.fixture(scope="module")
 def folder(model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("saved_models") / "swag" / "1"
-    parts = {"vocabulary": VOCABULARY, "lowercase": True, "max_length": MAX_LENGTH}
-    return write_saved_model(model, folder, make=served_multiple_choice, **parts)
+    place = tmp_path_factory.mktemp("saved_models")
+    card = ModelCard(
+        model="BertMultipleChoice", config=CONFIG, lowercase=True, max_length=MAX_LENGTH
+    )
+    save_model(model, place / "ours", card=card, vocabulary=VOCABULARY)
+    return export_model(place / "ours", place / "swag" / "1")
 
 
 def probabilities_of(model, context: str, choices: list[str]) -> np.ndarray:

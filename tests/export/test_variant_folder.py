@@ -18,7 +18,6 @@ from bert_keras.models import BertEncoder
 from bert_keras.models.loading import load_model
 from tests.export.fine_tuned import fine_tuned
 
-pytestmark = pytest.mark.usefixtures("verified_here")
 INPUTS = {name: np.full((2, 7), name != "segment_ids", np.int32)
           for name in ("input_ids", "input_mask", "segment_ids")}  # fmt: skip
 

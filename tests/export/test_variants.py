@@ -11,7 +11,6 @@ from bert_keras.export.verify import answer
 from bert_keras.models.loading import load_model
 from tests.export.fine_tuned import TEXTS, fine_tuned
 
-pytestmark = pytest.mark.usefixtures("verified_here")
 REQUESTS = [{"signature": "serving_default", "inputs": {"text": TEXTS}}]
 
 
@@ -50,19 +49,22 @@ def dtypes(folder):
     return [array.dtype.name for array in found if getattr(array, "ndim", 0)]
 
 
-def test_float16_stores_halves_and_answers_nearly_the_same(tmp_path, model_folder, expected):
-    written = export_model(model_folder, tmp_path / "name" / "1", variant=Float16)
-    assert set(dtypes(written)) == {"float16"}
-    found = scores(written)
+@pytest.fixture(scope="module")
+def halves(model_folder, tmp_path_factory):
+    return export_model(model_folder, tmp_path_factory.mktemp("a") / "1", variant=Float16)
+
+
+def test_float16_stores_halves_and_answers_nearly_the_same(halves, expected):
+    assert set(dtypes(halves)) == {"float16"}
+    found = scores(halves)
     assert (found != expected).any()
     np.testing.assert_allclose(found, expected, rtol=3e-3, atol=3e-3)
 
 
-def test_halves_of_two_models_in_one_process_are_their_own(tmp_path, model_folder, expected):
+def test_halves_of_two_models_in_one_process_are_their_own(tmp_path, halves, expected):
     other, _ = fine_tuned("regression", tmp_path / "other", seed=4)
-    for name, folder in (("a", model_folder), ("b", other)):
-        export_model(folder, tmp_path / name / "1", variant=Float16)
-    loaded = {name: tf.saved_model.load(str(tmp_path / name / "1")) for name in ("a", "b")}
+    other_halves = export_model(other, tmp_path / "b" / "1", variant=Float16)
+    loaded = {"a": tf.saved_model.load(str(halves)), "b": tf.saved_model.load(str(other_halves))}
     asked = {
         name: model.signatures["serving_default"](text=tf.constant(TEXTS))["score"].numpy()
         for name, model in loaded.items()

@@ -9,17 +9,15 @@ from bert_keras.runs.evaluate import answers_of_model
 from bert_keras.tasks.catalog import task_of
 from tests.export.fine_tuned import fine_tuned
 
-pytestmark = pytest.mark.usefixtures("verified_here")
-
 
 @pytest.mark.parametrize(
     ("name", "points"),
     [
         ("classification", 100),
-        ("multi-label", 100),
-        ("regression", 100),
+        pytest.param("multi-label", 100, marks=pytest.mark.slow),
+        pytest.param("regression", 100, marks=pytest.mark.slow),
         ("squad1", 1),
-        ("swag", 100),
+        pytest.param("swag", 100, marks=pytest.mark.slow),
         ("ner", 1),
     ],
 )
