@@ -1,6 +1,8 @@
 """Pretraining that goes on from a checkpoint: its weights, its training state, or neither whole."""
 
+import contextlib
 import dataclasses
+import io
 import json
 
 import numpy as np
@@ -109,6 +111,19 @@ def start(tmp_path):
     return tmp_path / "start"
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A folder with records, start, and a run of RECIPE from it; and what that run printed."""
+    place, told = tmp_path_factory.mktemp("whole"), io.StringIO()
+    write_records(place / "records")
+    checkpoint = checkpoint_of("BertPretrainer", step=3)
+    write_checkpoint(checkpoint, place / "start", format="google")
+    parts = {"records": place / "records", "output": place / "run", "start": place / "start"}
+    with contextlib.redirect_stdout(told):
+        assert pretrain(RECIPE, **parts)["steps"] == 8
+    return place, told.getvalue()
+
+
 def recipe(**changes) -> PretrainRecipe:
     return dataclasses.replace(RECIPE, **changes)
 
@@ -117,47 +132,47 @@ def weights(folder):
     return {name: tensor.read() for name, tensor in open_checkpoint(folder).tensors.items()}
 
 
-def test_a_run_goes_on_at_the_step_of_its_start(records, start, tmp_path, capsys):
-    scores = pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
-    assert scores["steps"] == 8
-    assert capsys.readouterr().out.splitlines()[1:] == [
+def test_a_run_goes_on_at_the_step_of_its_start(whole):
+    place, told = whole
+    assert told.splitlines()[1:] == [
         "loaded      encoder (21), pooler (2), masked_lm (5), next_sentence (2)",
         "new         none",
         "left over   none",
         "size        the checkpoint's, not the recipe's: 1 layers, hidden size 16",
         "training    step 3, with Adam's averages",
     ]
-    logged = read_curves(tmp_path / "run" / "logs")["train"]
+    logged = read_curves(place / "run" / "logs")["train"]
     assert [step for step, _ in logged["loss/total"]] == [5, 7, 8]
     rate = dict(logged["optimizer/learning_rate"])
     assert rate[5] == pytest.approx(1e-2 * (1 - 5 / 8))
-    model = load_model(tmp_path / "run" / "model")
+    model = load_model(place / "run" / "model")
     assert model.config.hidden_size == 16 and model.config.activation == "gelu_tanh"
-    assert open_checkpoint(tmp_path / "run" / "model").state is None
-    told = json.loads((tmp_path / "run" / "recipe.json").read_text())
-    assert (told["start"], told["start_step"]) == (str(start), "3")
+    assert open_checkpoint(place / "run" / "model").state is None
+    recipe = json.loads((place / "run" / "recipe.json").read_text())
+    assert (recipe["start"], recipe["start_step"]) == (str(place / "start"), "3")
 
 
-def test_it_equals_the_steps_taken_by_hand(records, start, tmp_path):
-    pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
+def test_it_equals_the_steps_taken_by_hand(whole):
+    place, _ = whole
+    start = place / "start"
     model = BertPretrainer.from_pretrained(
         start, hidden_dropout_rate=0.0, attention_dropout_rate=0.0
     )
     schedule = LinearWarmupDecay(1e-2, num_steps=8, num_warmup_steps=2)
     model.compile(optimizer=BertAdamW(schedule), loss=pretraining_losses())
     load_training_state(model, open_checkpoint(start).state)
-    batches = pretraining_dataset(record_files(records), batch_size=4, seed=1, repeat=True)
+    files = record_files(place / "records")
+    batches = pretraining_dataset(files, batch_size=4, seed=1, repeat=True)
     for batch in batches.take(5):  # steps 3 to 7, on the records from their beginning
         model.train_on_batch(*batch)
-    trained = weights(tmp_path / "run" / "model")
+    trained = weights(place / "run" / "model")
     for name, weight in named_weights(model).items():
         np.testing.assert_allclose(trained[name], weight, rtol=0, atol=1e-6, err_msg=name)
 
 
-def test_a_run_that_was_killed_continues_from_its_own_state(
-    records, start, tmp_path, monkeypatch, capsys
-):
-    pretrain(RECIPE, records=records, output=tmp_path / "whole", start=start)
+def test_a_run_that_was_killed_continues_from_its_own_state(whole, tmp_path, monkeypatch, capsys):
+    place, _ = whole
+    parts = {"records": place / "records", "output": tmp_path / "run", "start": place / "start"}
 
     def kill(self, epoch, logs=None):
         if int(self.model.optimizer.iterations) == 8:
@@ -166,13 +181,13 @@ def test_a_run_that_was_killed_continues_from_its_own_state(
     with monkeypatch.context() as patch:
         patch.setattr(ProgressBar, "on_epoch_end", kill)
         with pytest.raises(KeyboardInterrupt):
-            pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
+            pretrain(RECIPE, **parts)
     assert (tmp_path / "run" / "checkpoints" / "step-7.index").is_file()
     assert "training    step 3" in capsys.readouterr().out
-    pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
+    pretrain(RECIPE, **parts)
     assert capsys.readouterr().out == ""
-    whole, resumed = (weights(tmp_path / name / "model") for name in ("whole", "run"))
-    for name, array in whole.items():
+    resumed = weights(tmp_path / "run" / "model")
+    for name, array in weights(place / "run" / "model").items():
         np.testing.assert_array_equal(resumed[name], array, name)
 
 
@@ -260,11 +275,12 @@ def test_starts_that_do_not_fit_are_refused_before_anything_is_written(records, 
 def test_records_that_do_not_tell_their_casing_have_that_of_the_start(records, tmp_path):
     start = tmp_path / "cased"
     write_checkpoint(checkpoint_of("BertPretrainer", lowercase=False), start, format="bert-keras")
-    pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
+    short = recipe(num_steps=2, num_warmup_steps=0)
+    pretrain(short, records=records, output=tmp_path / "run", start=start)
     assert not open_checkpoint(tmp_path / "run" / "model").card.lowercase
 
 
-def test_another_start_is_another_run(records, start, tmp_path):
-    pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
+def test_another_start_is_another_run(whole):
+    place, _ = whole
     with pytest.raises(InputError, match=r"holds a run with start '.*start', now None"):
-        pretrain(RECIPE, records=records, output=tmp_path / "run")
+        pretrain(RECIPE, records=place / "records", output=place / "run")
