@@ -68,24 +68,26 @@ def train(model, output, *, num_steps: int, **options) -> int:
     )
 
 
-def test_a_run_that_continues_ends_where_an_unbroken_one_does(tmp_path):
-    whole = compiled()
-    assert train(whole, tmp_path / "whole", num_steps=16) == 0
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A model after an unbroken run of 16 steps, and the run's folder."""
+    model, folder = compiled(), tmp_path_factory.mktemp("whole")
+    assert train(model, folder, num_steps=16) == 0
+    return model, folder
 
+
+def test_a_run_that_continues_ends_where_an_unbroken_one_does(whole, tmp_path):
     train(compiled(), tmp_path / "broken", num_steps=8)
     rest = compiled(seed=99)  # what it starts with does not matter: all is restored
     assert train(rest, tmp_path / "broken", num_steps=16) == 8
-    assert_same_variables(rest, whole)
+    assert_same_variables(rest, whole[0])
     assert train(compiled(), tmp_path / "broken", num_steps=16) == 16  # nothing left to do
 
 
 @pytest.mark.parametrize(("asked_after", "saved"), [(4, 4), (5, 6), (7, 8), (10, 11)])
 def test_sigterm_saves_and_the_same_call_goes_on_to_the_same_end(
-    tmp_path, monkeypatch, asked_after, saved
+    whole, tmp_path, monkeypatch, asked_after, saved
 ):
-    whole = compiled()
-    train(whole, tmp_path / "whole", num_steps=16)
-
     def kill_at(callback, batch, logs=None, ends=StopAfter.on_train_batch_end):
         ends(callback, batch, logs)
         if callback.steps_left == 16 - asked_after:
@@ -98,8 +100,9 @@ def test_sigterm_saves_and_the_same_call_goes_on_to_the_same_end(
     assert end.value.code == 143
     rest = compiled(seed=99)
     assert train(rest, tmp_path / "broken", num_steps=16) == saved
-    assert_same_variables(rest, whole)
-    told = [read_curves(tmp_path / name / "logs")["held_out"] for name in ("whole", "broken")]
+    model, folder = whole
+    assert_same_variables(rest, model)
+    told = [read_curves(each / "logs")["held_out"] for each in (folder, tmp_path / "broken")]
     assert told[0] == told[1]
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
@@ -125,9 +128,8 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path):
         train(compiled(), tmp_path, num_steps=16)
 
 
-def test_tensorboard_gets_every_curve_under_sensible_tags(tmp_path):
-    train(compiled(), tmp_path, num_steps=16)
-    runs = read_curves(tmp_path / "logs")
+def test_tensorboard_gets_every_curve_under_sensible_tags(whole):
+    runs = read_curves(whole[1] / "logs")
     assert set(runs["train"]) == {
         "loss/total",
         "accuracy/total",
@@ -154,10 +156,9 @@ def test_tags():
 
 
 @pytest.mark.extra
-def test_curves_become_a_picture(tmp_path):
+def test_curves_become_a_picture(whole, tmp_path):
     pytest.importorskip("matplotlib", reason='needs matplotlib: pip install "bert-keras[plot]"')
-    train(compiled(), tmp_path, num_steps=8)
-    plot_curves(tmp_path / "logs", tmp_path / "curves.png")
+    plot_curves(whole[1] / "logs", tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match=r"nothing holds no TensorBoard event files"):
         plot_curves(tmp_path / "nothing", tmp_path / "curves.png")
