@@ -205,7 +205,9 @@ print(peak() - before)
 """
 
 
-@pytest.mark.parametrize("format", ["bert-keras", "huggingface"])
+@pytest.mark.parametrize(
+    "format", ["bert-keras", pytest.param("huggingface", marks=pytest.mark.slow)]
+)
 def test_loading_takes_the_memory_of_the_weights_alone(tmp_path, format):
     sizes = {"num_layers": 2, "num_heads": 8, "max_positions": 64}
     for name, hidden_size in (("small", 16), ("large", 768)):
