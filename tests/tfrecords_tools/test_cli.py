@@ -82,7 +82,7 @@ def bad(tmp_path, corpus, vocab):
         ("vocab full --output v", "the corpus holds no text (full/file)"),
         ("vocab empty.txt --output v", "the corpus holds no text"),
         ("vocab latin1.txt --output v", "latin1.txt, line 3 is not UTF-8"),
-        ("vocab one.txt --output one.txt/v", "exists"),
+        ("vocab one.txt --output one.txt/v", "is no folder"),
         ("build none.txt --vocab vocab.txt --output new", "none.txt does not exist"),
         ("build empty.txt --vocab vocab.txt --output new", "the corpus holds no text"),
         ("build latin1.txt --vocab vocab.txt --output new", "latin1.txt, line 3 is not UTF-8"),
