@@ -23,7 +23,7 @@ def import_tensorflow(*, without: Collection[str] = ()) -> None:
     with tempfile.TemporaryFile() as notes:
         os.dup2(notes.fileno(), 2)
         try:
-            with _not_found(without), _uncollected():
+            with _not_found(without), no_collection():
                 import tensorflow as tf
 
             if "TF_CONFIG" not in os.environ:  # workers are made known before anything is computed
@@ -39,8 +39,9 @@ def import_tensorflow(*, without: Collection[str] = ()) -> None:
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """No garbage is looked for in the block: imports make none, and a tenth of their time went."""
+def no_collection() -> Iterator[None]:
+    """Python's collector would go through all of TensorFlow: a tenth of the time of importing it,
+    and longer than a model takes to load."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,11 +1,9 @@
 """A checkpoint of any format in, a model with its weights out; and back."""
 
-import contextlib
 import dataclasses
-import gc
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +18,7 @@ from bert_keras.convert.formats import open_checkpoint, write_checkpoint
 from bert_keras.convert.mapping import listed, rows
 from bert_keras.convert.memory import tensor
 from bert_keras.errors import InputError
+from bert_keras.quiet import no_collection
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 
@@ -126,7 +125,7 @@ class Pretrained:
         names every weight missing, misshapen or unexpected. `load_report` says what was done.
         """
         report = load_report(checkpoint, card=card, source=os.fspath(source), new=new)
-        with ThreadPoolExecutor() as pool, _no_collection():
+        with ThreadPoolExecutor() as pool, no_collection():
             values = {name: pool.submit(checkpoint.tensors[name].read) for name in report.loaded}
             # Variables made in this scope begin when it ends: none draws values that are not kept.
             with keras.StatelessScope():
@@ -243,15 +242,3 @@ def _several(name: str, given: Collection[str]) -> tuple[str, ...]:
 def _take(values: dict[str, Future], name: str, shape, dtype=None):
     """As Keras asks an initializer; the array goes over to the variable."""
     return keras.ops.cast(tensor(values.pop(name).result()), dtype)
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Python's collector would go through all of TensorFlow, which takes longer than a model."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
