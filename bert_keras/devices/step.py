@@ -83,6 +83,9 @@ class WholeBatchStep:
             kwargs["auto_scale_loss"] = False
         super().compile(optimizer, loss, loss_weights, **kwargs)
         self.__dict__["_loss_shares"] = loss_weights or {}
+        metrics = tf.nest.flatten([kwargs.get("metrics"), kwargs.get("weighted_metrics")])
+        objects = keras.metrics.Metric, type(None)
+        self._has_metrics_by_name = not all(isinstance(each, objects) for each in metrics)
         self.gradient_accumulation_steps = gradient_accumulation_steps
         self._compile_loss = None  # the steps below take its place
         names = self.loss if isinstance(self.loss, dict) and len(self.loss) > 1 else ()
@@ -104,8 +107,6 @@ class WholeBatchStep:
 
     def _train_step(self, data):
         _refuse_clipping_by_replica(self.optimizer)
-        if not self.optimizer.built:
-            self.optimizer.build(self.trainable_variables)
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         terms, rows = self._terms(y), _num_rows(x)
         totals = _totals(terms, weight, rows)
@@ -177,20 +178,22 @@ class WholeBatchStep:
         # Keras' reduction over workers is along an axis.
         return {name: tf.reshape(value, (1,)) for name, value in logs.items()}
 
+    def make_train_function(self, force=False):
+        if not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Keras', which takes the mean over replicas for a batch, ids that are no integers, and
         begins the data once for that, so that what is shuffled comes in another order; and which on
-        one device leaves variables to be made in the step: XLA cannot, and all else traces the step
-        a second time, for a fifth more memory and twice the time of the first step. Batches of
-        unknown sizes are left to that where nothing forbids it."""
-        may_be_left = self._distribute_strategy is None and not self.jit_compile
+        one device leaves metrics told by name to be made in the step: XLA cannot, and all else
+        traces the step a second time, for a fifth more memory and twice the time of the first
+        step."""
+        if self._distribute_strategy is None and not self._has_metrics_by_name:
+            return
         if data_batch is None:
             spec = iterator.data_adapter.get_tf_dataset().element_spec
-            if may_be_left and not all(s.shape.is_fully_defined() for s in tf.nest.flatten(spec)):
-                return
             data_batch = tf.nest.map_structure(_zeros, spec)
-        elif may_be_left:
-            return
         with self.distribute_strategy.scope():
             self._symbolic_build(data_batch=data_batch)
 

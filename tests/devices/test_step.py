@@ -4,16 +4,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.framework import config
 
 from bert_keras.config import BertConfig
+from bert_keras.models.classifier import BertClassifier
 from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW
-from tests.devices.training import trained
+from tests.devices.training import CONFIG, trained
 from tests.devices.workers import two_workers
 
 HERE = Path(__file__).parent
@@ -53,6 +55,24 @@ def test_xla_compiles_the_whole_step(alone, parts, monkeypatch, recwarn):
     monkeypatch.setattr(config, "is_op_determinism_enabled", lambda: False)
     assert_same(trained(tf.distribute.get_strategy(), parts=parts, jit_compile=True), alone)
     assert not [each for each in recwarn if "jit_compile" in str(each.message)]
+
+
+@pytest.mark.parametrize(
+    "metric", ["accuracy", keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+)
+def test_the_step_is_traced_once(monkeypatch, metric):
+    traces = []
+    own = BertClassifier._train_step
+    monkeypatch.setattr(
+        BertClassifier, "_train_step", lambda *arguments: traces.append(1) or own(*arguments)
+    )
+    model = BertClassifier(BertConfig(**CONFIG), num_labels=2)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(BertAdamW(1e-3), loss=loss, metrics=[metric])
+    x = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), np.ones((8, 4), "int32"))
+    data = tf.data.Dataset.from_tensor_slices((x, np.ones(8, "int32"))).batch(4)
+    assert model.fit(data, epochs=8, verbose=0).history["accuracy"][-1] == 1
+    assert len(traces) == 1
 
 
 def test_recomputed_activations_change_nothing(alone):

@@ -64,7 +64,12 @@ def test_outputs_take_the_names_of_an_api():
 
 
 @pytest.mark.parametrize(
-    "serialized", [example(b=[b"1"]), example(a=[b"x", b"y"], b=[]), b"no example"]
+    "serialized",
+    [
+        pytest.param(example(b=[b"1"]), id="an input too few"),
+        pytest.param(example(a=[b"x", b"y"], b=[]), id="two values for one"),
+        pytest.param(b"no example", id="no example"),
+    ],
 )
 def test_what_is_no_such_example_is_the_fault_of_the_request(serialized):
     added = on_examples(servable(), signature="examples", input_name="examples")
