@@ -200,7 +200,8 @@ class WholeBatchStep:
 
 def _zeros(spec):
     spec = getattr(spec, "_value_specs", (spec,))[0]  # of the first replica
-    return tf.zeros([size or 1 for size in spec.shape], spec.dtype)
+    # Two, of what is unknown: "accuracy" of one choice would be that of two classes.
+    return tf.zeros([size or 2 for size in spec.shape], spec.dtype)
 
 
 def _tensors(structure) -> list:
