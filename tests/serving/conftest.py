@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from bert_keras.serving.limits import Limits
 from bert_keras.serving.server import running_server
 
 TF_SERVING_URL = "TF_SERVING_URL"  # of a TF Serving's REST API, such as http://127.0.0.1:8501
@@ -27,7 +28,7 @@ class Answer:
 
 def send(url, method, path, body=None, headers=None):
     """One request on a connection of its own."""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=3600)
     with contextlib.closing(connection):
         connection.request(method, path, body=body, headers=headers or {})
         response = connection.getresponse()
@@ -204,13 +205,14 @@ def models(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def server_of(models):
-    """The URL of a server for a model folder, started when first asked for."""
-    urls = {}
+    """The URL of a server for a model folder, started when first asked for; no stall of a busy
+    machine reaches the time that its requests have."""
+    urls, limits = {}, Limits(seconds=3600)
     with contextlib.ExitStack() as stack:
 
         def url_of(name):
             if name not in urls:
-                urls[name] = stack.enter_context(running_server(models / name))
+                urls[name] = stack.enter_context(running_server(models / name, limits=limits))
             return urls[name]
 
         yield url_of

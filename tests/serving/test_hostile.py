@@ -100,8 +100,8 @@ def fuzzed(num_examples, **strategies):
     return run
 
 
-def check(answer, path="/v1/"):
-    assert answer.status in STATUSES, answer.body
+def check(answer, path="/v1/", body=b""):
+    assert answer.status in STATUSES, (answer, path[:500], body[:2000])
     if answer.headers["Content-Type"].startswith("text/html"):
         assert (answer.status, path.lower().startswith("/v1/")) == (404, False)
     elif answer.status == 200:
@@ -116,6 +116,7 @@ def check(answer, path="/v1/"):
 def check_control(server_of, send):
     body = '{"signature_name": "bytes", "instances": ["control"]}'
     answer = send(server_of("texty"), "POST", "/v1/models/texty:predict", body)
+    assert answer.status == 200, answer
     assert answer.json["predictions"][0]["out"] == "CONTROL"
 
 
@@ -132,7 +133,8 @@ def test_bodies(server_of, send, num_examples):
     )
     def ask(call, body):
         model = call.partition(":")[0]
-        check(send(server_of(model), "POST", f"/v1/models/{call}", body))
+        path = f"/v1/models/{call}"
+        check(send(server_of(model), "POST", path, body), path, body)
         check_control(server_of, send)
 
 
