@@ -63,6 +63,7 @@ def pretraining_dataset(
     drop_remainder: bool = True,
     masking: DynamicMasking | None = None,
     skip_broken: bool = False,
+    most: int | None = None,
 ):
     """A `tf.data.Dataset` of (x, y, w), checked on the first record of every file.
 
@@ -92,6 +93,7 @@ def pretraining_dataset(
         repeat=repeat,
         drop_remainder=drop_remainder,
         skip_broken=skip_broken,
+        most=most,
     )
     if masking:
         batches = batches.enumerate().map(masking.masked)
@@ -130,13 +132,15 @@ def feature_batches(
     repeat: bool = False,
     drop_remainder: bool = True,
     skip_broken: bool = False,
+    most: int | None = None,
 ):
     """A `tf.data.Dataset` of the features as they stand in the records, parsed a batch at a time.
 
     With a seed files and records are shuffled, anew each epoch, and the same seed gives the same
     batches, so a run resumes with `.skip(n)`; a seed given to `tf.random.set_seed` takes part in
     this. Without a seed they come in the order of the files. Unless it repeats, the data set knows
-    its number of batches; for that all files are read once.
+    its number of batches; for that all files are read once, but where it ends with the first `most`
+    records.
 
     A file that is truncated, corrupt or gone is an error of TensorFlow's where it is read; with
     `skip_broken` what follows in it is left out, see `broken_files`.
@@ -163,13 +167,15 @@ def feature_batches(
             )
             .shuffle(SHUFFLE_BUFFER, seed=seed)
         )
+    if most is not None:
+        records = records.take(most)
     if repeat:
         records = records.repeat()
     batches = records.batch(batch_size, drop_remainder=drop_remainder).map(
         lambda serialized: tf.io.parse_example(serialized, spec),
         num_parallel_calls=tf.data.AUTOTUNE,
     )
-    if not repeat:
+    if not repeat and most is None:
         # Where Keras does not know the number of batches, it runs a step more than there are and
         # counts it in the means of the losses.
         num_records = sum(_num_records(file, skip_broken=skip_broken) for file in files)

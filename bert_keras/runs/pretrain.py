@@ -97,7 +97,7 @@ def pretrain(
     alarms = Alarms(
         num_steps=recipe.num_steps,
         num_warmup_steps=recipe.num_warmup_steps,
-        unigram=lambda: unigram(most=100)["unigram_masked_lm_loss"],
+        unigram=lambda: unigram(most=102_400)["unigram_masked_lm_loss"],
     )
     with readable_records():
         fit_resumable(

@@ -59,10 +59,8 @@ class PretrainInputs:
         return next(iter(self._dataset(files, 4, repeat=True)))  # repeated, it counts nothing
 
     def counted_batches(self, files: list[str], *, most: int | None = None):
-        """For counting: every record once, in order, or the first `most` batches."""
-        if most is None:
-            return self._dataset(files, 1024, drop_remainder=False)
-        return self._dataset(files, 1024, repeat=True).take(most)
+        """For counting: every record once, in order, or the first `most` records."""
+        return self._dataset(files, 1024, drop_remainder=False, most=most)
 
     def _dataset(self, files, batch_size: int, **options):
         skip = self.recipe.skip_broken

@@ -90,6 +90,7 @@ def fit_resumable(
     pieces = [(done, done + 1, steps_per_epoch - cut)] if cut else []
     pieces.append((done + bool(cut), num_epochs, steps_per_epoch))
     broken = checkpoints.saving_where_data_break()
+    model.stop_training = False  # as an earlier run of the same model may have left it
     with bar.bar, termination.listening(), broken:  # an error is told below the bar
         for begin, epochs, steps in pieces:
             if begin == epochs or not end.steps_left or model.stop_training:

@@ -54,6 +54,13 @@ def test_without_a_seed_the_order_is_that_of_the_files(files):
     assert len(numbers(pretraining_dataset(files, batch_size=7))) == 4
 
 
+def test_the_first_records_alone_are_not_counted(files, monkeypatch):
+    monkeypatch.setattr("bert_keras.data.records._num_records", None)
+    for most, last in ((12, 22), (30, 40), (999, 40)):
+        batches = pretraining_dataset(files, batch_size=5, drop_remainder=False, most=most)
+        assert flat(numbers(batches)) == list(range(10, last))
+
+
 def test_same_seed_same_batches(files):
     first = numbers(pretraining_dataset(files, batch_size=5, seed=1))
     assert first == numbers(pretraining_dataset(files, batch_size=5, seed=1))

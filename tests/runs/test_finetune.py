@@ -90,15 +90,42 @@ def test_a_head_is_kept_for_the_same_labels_of_the_same_task(
     ]
 
 
-def test_a_run_that_goes_on_loads_nothing_of_its_start(run, tmp_path, monkeypatch, capsys):
-    start = encoder(tmp_path / "encoder")
-    with monkeypatch.context() as patch:
-        patch.setattr("bert_keras.runs.finetune.save_model", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            run(start, "one", output="run")
-    assert "loaded      encoder (21), pooler (2)" in capsys.readouterr().out
-    assert run(start, "one", output="run")["steps"] == 2
-    assert capsys.readouterr().out == ""
+def test_a_run_goes_on_wherever_it_was_broken_off(run, tmp_path, monkeypatch, capsys):
+    """Before it began, before its model was saved, before its scores; and behind its end."""
+    start, folder, bars = encoder(tmp_path / "encoder"), tmp_path / "run", []
+
+    def begin(*text_columns, **changes):
+        return run(start, *text_columns, output="run", batch_size=3, num_epochs=2, **changes)
+
+    def break_off(place, **changes):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"bert_keras.runs.finetune.{place}", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                begin("one", **changes)
+        return capsys.readouterr().out
+
+    def bar(**told):
+        bars.append(tqdm(total=told["total"], disable=False, file=io.StringIO()))
+        return bars[-1]
+
+    assert break_off("fit_resumable", seed=5)  # a folder that another run may take
+    monkeypatch.setattr("bert_keras.training.callbacks.progress", bar)
+    assert "loaded      encoder (21), pooler (2)" in break_off("save_model")
+    assert (bars[0].n, bars[0].total) == (16, 16)  # rows
+    with pytest.raises(InputError, match=r"holds a run with task.text_columns \['one'\], now \['t"):
+        begin("two")
+    assert break_off("write_scores") == ""  # the start is not loaded again
+    assert (folder / "model").is_dir()
+    scores = begin("one")
+    assert scores["steps"] == 6 and len(bars) == 1  # nothing was trained again
+    shutil.rmtree(folder / "model")
+    assert begin("one") == scores
+    assert "run has ended but its model/ is gone: it is made again" in capsys.readouterr().err
+    assert (folder / "model").is_dir()
+    shutil.rmtree(folder / "model")
+    (folder / "best.safetensors").unlink()
+    with pytest.raises(InputError, match=r"run has lost its evaluations.json or best.safetensors;"):
+        begin("one")
 
 
 def test_checkpoints_that_do_not_fit_are_refused_before_anything_is_written(run, tmp_path):
@@ -112,54 +139,3 @@ def test_checkpoints_that_do_not_fit_are_refused_before_anything_is_written(run,
     ):
         run(padded, "one", output="run")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_run_that_was_killed_before_its_scores_replaces_its_model(run, tmp_path, monkeypatch):
-    start = encoder(tmp_path / "encoder")
-    with monkeypatch.context() as patch:
-        patch.setattr("bert_keras.runs.finetune.write_scores", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            run(start, "one", output="run")
-    assert (tmp_path / "run" / "model").is_dir()
-    assert run(start, "one", output="run")["steps"] == 2
-
-
-def test_a_model_that_was_removed_is_made_again(run, tmp_path, capsys):
-    start = encoder(tmp_path / "encoder")
-    scores = run(start, "one", output="run")
-    shutil.rmtree(tmp_path / "run" / "model")
-    assert run(start, "one", output="run") == scores
-    assert "run has ended but its model/ is gone: it is made again" in capsys.readouterr().err
-    assert (tmp_path / "run" / "model").is_dir()
-    shutil.rmtree(tmp_path / "run" / "model")
-    (tmp_path / "run" / "best.safetensors").unlink()
-    with pytest.raises(InputError, match=r"run has lost its evaluations.json or best.safetensors;"):
-        run(start, "one", output="run")
-
-
-def test_the_folder_of_a_run_that_never_began_may_be_taken(run, tmp_path, monkeypatch):
-    start = encoder(tmp_path / "encoder")
-    with monkeypatch.context() as patch:
-        patch.setattr("bert_keras.runs.finetune.fit_resumable", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            run(start, "one", output="run", seed=5)
-    assert run(start, "one", output="run")["steps"] == 2
-    with pytest.raises(InputError, match=r"holds a run with task.text_columns \['one'\], now \['t"):
-        run(start, "two", output="run")
-
-
-def test_a_training_that_diverges_ends_with_a_sentence(run, tmp_path):
-    with pytest.raises(InputError, match="loss is nan at step 2: the training has diverged; begin"):
-        run(encoder(tmp_path / "encoder"), "one", output="run", learning_rate=1e38)
-
-
-def test_the_bar_counts_rows(run, tmp_path, monkeypatch):
-    bars = []
-
-    def bar(**told):
-        bars.append(tqdm(total=told["total"], disable=False, file=io.StringIO()))
-        return bars[-1]
-
-    monkeypatch.setattr("bert_keras.training.callbacks.progress", bar)
-    run(encoder(tmp_path / "encoder"), "one", output="run", batch_size=3, num_epochs=2)
-    assert (bars[0].n, bars[0].total) == (16, 16)

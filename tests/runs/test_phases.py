@@ -2,23 +2,29 @@
 
 import pytest
 
-from bert_keras.convert.formats import open_checkpoint
+from bert_keras.convert.formats import open_checkpoint, write_checkpoint
 from bert_keras.errors import InputError
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.training.curves import read_curves
-from tests.runs.test_continue import recipe, records  # noqa: F401
+from tests.runs.test_continue import checkpoint_of, recipe, records  # noqa: F401
 
 
-def test_a_second_phase_goes_on_at_the_step_of_the_first(records, tmp_path):  # noqa: F811
-    first = recipe(size="tiny", last_step=4)
-    pretrain(first, records=records, output=tmp_path / "first")
+@pytest.fixture
+def start(tmp_path):
+    """A pretrainer of one small layer, without a training state."""
+    write_checkpoint(checkpoint_of("BertPretrainer"), tmp_path / "start", format="bert-keras")
+    return tmp_path / "start"
+
+
+def test_a_second_phase_goes_on_at_the_step_of_the_first(records, start, tmp_path):  # noqa: F811
+    first = recipe(last_step=4)
+    pretrain(first, records=records, output=tmp_path / "first", start=start)
     state = open_checkpoint(tmp_path / "first" / "model").state
     assert state.step == 4
     assert read_curves(tmp_path / "first" / "logs")["train"]["loss/total"][-1][0] == 4
 
-    second = recipe(size="tiny")
     scores = pretrain(
-        second, records=records, output=tmp_path / "second", start=tmp_path / "first" / "model"
+        recipe(), records=records, output=tmp_path / "second", start=tmp_path / "first" / "model"
     )
     assert scores["steps"] == 8
     rate = dict(read_curves(tmp_path / "second" / "logs")["train"]["optimizer/learning_rate"])
@@ -28,14 +34,13 @@ def test_a_second_phase_goes_on_at_the_step_of_the_first(records, tmp_path):  # 
         recipe(last_step=8)
 
 
-def test_what_breaks_off_is_told_and_left_out(records, tmp_path, capsys):  # noqa: F811
+def test_what_breaks_off_is_told_and_left_out(records, start, tmp_path, capsys):  # noqa: F811
     file = records / "train.tfrecord"
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2 - 7])
     with pytest.raises(InputError, match=r"train\.tfrecord is truncated or corrupt"):
-        pretrain(recipe(size="tiny"), records=records, output=tmp_path / "run")
-    scores = pretrain(
-        recipe(size="tiny", skip_broken=True), records=records, output=tmp_path / "run"
-    )
+        pretrain(recipe(), records=records, output=tmp_path / "run", start=start)
+    skipping = recipe(skip_broken=True)
+    scores = pretrain(skipping, records=records, output=tmp_path / "run", start=start)
     assert scores["steps"] == 8
     assert f"WARNING: {file} breaks off after 19 records" in capsys.readouterr().err

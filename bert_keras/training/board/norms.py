@@ -37,7 +37,7 @@ class NormsByLayer(keras.callbacks.Callback):
         optimizer = self.model.optimizer
         variables = optimizer._trainable_variables
         if self._weight_norms is None:
-            self._weight_norms = tf.function(lambda: tf.stack([_norm(v.value) for v in variables]))
+            self._weight_norms = tf.function(lambda: _norms(v.value for v in variables))
         paths = [variable.path for variable in variables]
         for kind, norms in (
             ("weight_norm", self._weight_norms().numpy()),
@@ -47,5 +47,7 @@ class NormsByLayer(keras.callbacks.Callback):
             logs |= {f"{kind}/{layer}": norm for layer, norm in by_layer.items()}
 
 
-def _norm(weight):
-    return tf.norm(tf.cast(weight, "float32"))
+def _norms(weights: Iterable[tf.Tensor]) -> tf.Tensor:
+    """float32, one a weight."""
+    # Not tf.norm: tracing it takes nearly twice as long.
+    return tf.sqrt(tf.stack([tf.reduce_sum(tf.square(tf.cast(w, "float32"))) for w in weights]))
