@@ -106,8 +106,14 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
         def update():
             rate = self._get_current_learning_rate()
+            # Made once for all weights: tracing takes as long as there are operations.
+            dtypes = dict.fromkeys(variable.dtype for _, variable in found)
+            numbers = {dtype: self._numbers(dtype) for dtype in dtypes}
             for grad, (_, variable) in zip(grads, found, strict=True):
-                self.update_step(grad, variable, rate)
+                share = self._rates[self._get_variable_index(variable)]
+                own_rate = tf.cast(rate if share == 1 else rate * share, variable.dtype)
+                grad = tf.cast(grad, variable.dtype)
+                self.update_step(grad, variable, own_rate, **numbers[variable.dtype])
 
         tf.cond(is_finite, update, self._skip)
         if self.dynamic_loss_scale:
@@ -116,7 +122,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
     def _note_norms(self, grads, variables):
         """Of all gradients together; each by itself becomes `gradient_norms`."""
-        squares = tf.stack([2 * tf.nn.l2_loss(tf.cast(grad, "float32")) for grad in grads])
+        squares = 2 * tf.stack([tf.nn.l2_loss(tf.cast(grad, "float32")) for grad in grads])
         places = [[self._get_variable_index(variable)] for variable in variables]
         norms = tf.scatter_nd(places, tf.sqrt(squares), self.gradient_norms.shape)
         # Not tf.add_n, which begins with the first input that nobody else is still reading.
@@ -139,14 +145,9 @@ class BertOptimizer(keras.optimizers.Optimizer):
         set_own(self._finite_steps, tf.where(doubles, 0, steps))
 
     def _of(self, variable):
-        """The variable's momentum, velocity, share of the rate, and rate of decay."""
+        """The variable's momentum, velocity and rate of decay."""
         index = self._get_variable_index(variable)
-        return (
-            self._momentums[index],
-            self._velocities[index],
-            self._rates[index],
-            self._decay_rates[index],
-        )
+        return self._momentums[index], self._velocities[index], self._decay_rates[index]
 
     def _beta_powers(self, dtype):
         """beta_1^t and beta_2^t at step t; 0 leaves the bias correction out."""
@@ -187,27 +188,31 @@ class BertAdamW(BertOptimizer):
     ):
         super().__init__(learning_rate, bias_correction=bias_correction, name=name, **kwargs)
 
-    def update_step(self, gradient, variable, learning_rate):
-        momentum, velocity, share, decay = self._of(variable)
-        rate = tf.cast(learning_rate * share, variable.dtype)
+    def _numbers(self, dtype):
+        beta_1_power, beta_2_power = self._beta_powers(dtype)
+        return {
+            "beta1_power": beta_1_power,
+            "beta2_power": beta_2_power,
+            "beta1": tf.cast(self.beta_1, dtype),
+            "beta2": tf.cast(self.beta_2, dtype),
+            "epsilon": self.epsilon * tf.sqrt(1 - beta_2_power),  # it stands beside the corrected v
+        }
+
+    def update_step(self, gradient, variable, rate, **numbers):
+        momentum, velocity, decay = self._of(variable)
         if decay:
             tf.raw_ops.AssignSubVariableOp(
                 resource=own_copy(variable), value=rate * decay * variable.value
             )
-        beta_1_power, beta_2_power = self._beta_powers(variable.dtype)
         # One pass over the weights: a third of the time of single ops. In float32 1 - beta_2 makes
         # a step 6e-6 of itself longer.
         tf.raw_ops.ResourceApplyAdam(
             var=own_copy(variable),
             m=own_copy(momentum),
             v=own_copy(velocity),
-            beta1_power=beta_1_power,
-            beta2_power=beta_2_power,
             lr=rate,
-            beta1=tf.cast(self.beta_1, variable.dtype),
-            beta2=tf.cast(self.beta_2, variable.dtype),
-            epsilon=self.epsilon * tf.sqrt(1 - beta_2_power),  # it stands beside the corrected v
-            grad=tf.cast(gradient, variable.dtype),
+            grad=gradient,
+            **numbers,
         )
 
 
@@ -225,21 +230,23 @@ class Lamb(BertOptimizer):
     def __init__(self, learning_rate=1e-3, *, bias_correction=True, name: str = "lamb", **kwargs):
         super().__init__(learning_rate, bias_correction=bias_correction, name=name, **kwargs)
 
-    def update_step(self, gradient, variable, learning_rate):
-        momentum, velocity, share, decay = self._of(variable)
-        grad, weight = tf.cast(gradient, variable.dtype), variable.value
-        m = momentum.value + (1 - self.beta_1) * (grad - momentum.value)
-        v = velocity.value + (1 - self.beta_2) * (tf.square(grad) - velocity.value)
+    def _numbers(self, dtype):
+        beta_1_power, beta_2_power = self._beta_powers(dtype)
+        return {"corrections": (1 - beta_1_power, 1 - beta_2_power)}
+
+    def update_step(self, gradient, variable, rate, *, corrections):
+        momentum, velocity, decay = self._of(variable)
+        weight = variable.value
+        m = momentum.value + (1 - self.beta_1) * (gradient - momentum.value)
+        v = velocity.value + (1 - self.beta_2) * (tf.square(gradient) - velocity.value)
         set_own(momentum, m)
         set_own(velocity, v)
-        beta_1_power, beta_2_power = self._beta_powers(variable.dtype)
-        update = m / (1 - beta_1_power) / (tf.sqrt(v / (1 - beta_2_power)) + self.epsilon)
+        update = m / corrections[0] / (tf.sqrt(v / corrections[1]) + self.epsilon)
         ratio = 1.0
         if not is_exempt(variable.path):
             update += decay * weight
             size, length = tf.norm(weight), tf.norm(update)
             ratio = tf.where((size > 0) & (length > 0), tf.math.divide_no_nan(size, length), 1.0)
-        rate = tf.cast(learning_rate * share, variable.dtype)
         tf.raw_ops.AssignSubVariableOp(resource=own_copy(variable), value=rate * ratio * update)
 
 

@@ -42,18 +42,19 @@ def mirrored(devices: int):
     )
 
 
-@pytest.mark.parametrize(("devices", "parts"), [(1, 3), (4, 1), (2, 2)])
-def test_devices_and_parts_change_nothing(alone, devices, parts):
+@pytest.mark.parametrize(
+    ("devices", "parts", "recomputes"), [(1, 3, False), (4, 1, False), (2, 2, True)]
+)
+def test_devices_parts_and_recomputed_activations_change_nothing(alone, devices, parts, recomputes):
     strategy = tf.distribute.get_strategy() if devices == 1 else mirrored(devices)
-    assert_same(trained(strategy, parts=parts), alone)
+    assert_same(trained(strategy, parts=parts, recomputes=recomputes), alone)
 
 
-@pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_xla_compiles_the_whole_step(alone, parts, monkeypatch, recwarn):
+def test_xla_compiles_the_whole_step(alone, monkeypatch, recwarn):
     """XLA:TPU takes what XLA takes here: static shapes, operations that it knows."""
     # Else Keras, with a warning, leaves XLA aside.
     monkeypatch.setattr(config, "is_op_determinism_enabled", lambda: False)
-    assert_same(trained(tf.distribute.get_strategy(), parts=parts, jit_compile=True), alone)
+    assert_same(trained(tf.distribute.get_strategy(), parts=2, jit_compile=True), alone)
     assert not [each for each in recwarn if "jit_compile" in str(each.message)]
 
 
@@ -73,10 +74,6 @@ def test_the_step_is_traced_once(monkeypatch, metric):
     data = tf.data.Dataset.from_tensor_slices((x, np.ones(8, "int32"))).batch(4)
     assert model.fit(data, epochs=8, verbose=0).history["accuracy"][-1] == 1
     assert len(traces) == 1
-
-
-def test_recomputed_activations_change_nothing(alone):
-    assert_same(trained(mirrored(2), parts=2, recomputes=True), alone)
 
 
 @pytest.mark.slow

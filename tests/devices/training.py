@@ -10,7 +10,7 @@ import numpy as np
 CONFIG = {
     "vocab_size": 50,
     "hidden_size": 16,
-    "num_layers": 2,
+    "num_layers": 1,
     "num_heads": 2,
     "intermediate_size": 32,
     "max_positions": 16,

@@ -109,7 +109,7 @@ def test_spans_are_cut_with_their_marks(both, tmp_path):
     assert found().numpy().tolist() == [text.encode() for text in cuts]
 
 
-@pytest.mark.parametrize("case", ["uncased", "cased"])
+@pytest.mark.parametrize(("both", "case"), [(True, "uncased"), (False, "cased")], indirect=["both"])
 def test_offsets_of_real_lines(both, shared_data, case):
     vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{case}-vocab.txt")
     corpora = [shared_data / "corpus" / name for name in ("books.txt", "wiki.txt")]

@@ -48,8 +48,9 @@ def test_pieces_are_those_of_the_offline_tokenizer(both, lowercase):
         assert ids == expected, ascii(text[:60])
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
-@pytest.mark.parametrize("max_length", [4, 5, 16, 17])
+@pytest.mark.parametrize(
+    ("max_length", "lowercase"), [(4, True), (5, False), (16, False), (17, True)]
+)
 def test_inputs_are_those_of_pack(both, lowercase, max_length):
     offline, reader = both(SMALL, lowercase=lowercase, max_length=max_length)
     firsts = [*TEXTS, "a", "a b c", "a b c d e f g h", "a b c d e f g h i j k l m n o p"]
@@ -84,7 +85,7 @@ def offline_windows(*texts, max_length: int, stride: int):
     return inputs, inputs["input_mask"].any(axis=-1)
 
 
-@pytest.mark.parametrize(("max_length", "stride"), [(4, 1), (5, 9), (16, 3), (17, 13), (64, 60)])
+@pytest.mark.parametrize(("max_length", "stride"), [(4, 1), (5, 9), (17, 13), (64, 60)])
 def test_windows_are_those_of_training(both, max_length, stride):
     offline, reader = both(SMALL, lowercase=True, max_length=max_length)
     lasts = [*TEXTS, *("a " * length for length in range(3 * max_length)), ""]

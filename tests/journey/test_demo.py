@@ -11,6 +11,8 @@ from bert_keras import demo as demo_module
 from bert_keras.cli import main
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 
+NUM_TOPICS = 4  # the longest of the language reference
+
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
@@ -20,16 +22,21 @@ def short(monkeypatch):
     monkeypatch.setitem(PRETRAIN, "demo", shorter)
     recipe = dataclasses.replace(FINETUNE["demo"][""], num_epochs=1)
     monkeypatch.setitem(FINETUNE, "demo", {"": recipe})
+    monkeypatch.setattr(demo_module, "VOCABULARY_SIZE", 500)
+    longest = sorted(topics, key=lambda name: len(topics[name]))[-NUM_TOPICS:]
+    monkeypatch.setattr("pydoc_data.topics.topics", {name: topics[name] for name in longest})
 
 
-def test_the_demo_runs_every_stage_and_repeats_itself(tmp_path, capsys):
-    told = []
-    for _ in range(2):
-        assert main(["demo", "--output", str(tmp_path)]) == 0
-        told.append(capsys.readouterr())
+def test_the_demo_runs_every_stage_and_repeats_itself_with_a_corpus_of_ones_own(tmp_path, capsys):
     first, second = (tmp_path / "1", tmp_path / "2")
+    told = []
+    for own in ([], ["--corpus", str(first / "corpus.txt")]):
+        assert main(["demo", *own, "--output", str(tmp_path)]) == 0
+        told.append(capsys.readouterr())
+    assert (first / "corpus.txt").stat().st_size > 100_000
+    assert not (second / "corpus.txt").exists()
+    assert "read corpus" not in told[1].err
     for folder in (first, second):
-        assert (folder / "corpus.txt").stat().st_size > 100_000
         for left in (
             "vocab.txt",
             "records/manifest.json",
@@ -50,7 +57,7 @@ def test_the_demo_runs_every_stage_and_repeats_itself(tmp_path, capsys):
         assert (first / same).read_bytes() == (second / same).read_bytes(), same
 
     out = told[0].out
-    assert f"records of {len(topics)} documents" in out
+    assert f"records of {NUM_TOPICS} documents" in out
     assert out.replace(str(first), "") == told[1].out.replace(str(second), "")
     assert "held-out sentences right; always saying the most frequent label:" in out
     assert "POST /v1/models/demo:predict" in out
@@ -73,19 +80,6 @@ def test_the_demo_runs_every_stage_and_repeats_itself(tmp_path, capsys):
         "ask the server",
     ):
         assert f"{stage:<24}: " in told[0].err
-
-
-def test_a_corpus_of_ones_own(tmp_path, capsys):
-    lines = [
-        f"In {place} the {thing} of number {number} is kept with great care."
-        for place, thing in (("Rome", "coin"), ("Oslo", "ship"), ("Lima", "drum"), ("Cork", "harp"))
-        for number in range(40)
-    ]
-    documents = ["\n".join(lines[start : start + 40]) for start in range(0, 160, 40)]
-    (tmp_path / "mine.txt").write_text("\n\n".join(documents))
-    assert main(["demo", "--corpus", str(tmp_path / "mine.txt"), "--output", str(tmp_path)]) == 0
-    assert "of 4 documents" in capsys.readouterr().out
-    assert not (tmp_path / "1" / "corpus.txt").exists()
 
 
 def test_a_python_without_the_reference_is_told(tmp_path, monkeypatch):

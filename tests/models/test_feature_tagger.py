@@ -97,6 +97,7 @@ def test_a_sentence_is_learnt_by_heart_from_features_alone():
     np.testing.assert_array_equal(found[x["word_mask"]], y[x["word_mask"]])
 
 
+@pytest.mark.parametrize("layers", ["last", "concat-last-four", "weighted-sum-all"])
 def test_it_comes_back_from_its_folder(layers, tmp_path):
     model = new(layers)
     model.save_pretrained(tmp_path / "model")
@@ -112,9 +113,10 @@ def test_it_comes_back_from_its_folder(layers, tmp_path):
 
 
 def test_no_other_format_holds_it(tmp_path):
+    model = new()
     for format in ("huggingface", "google", "keras-hub"):
         with pytest.raises(InputError, match=r"has no place for .*a BertFeatureTagger"):
-            new().save_pretrained(tmp_path / "it", format=format)
+            model.save_pretrained(tmp_path / "it", format=format)
 
 
 def test_keras_rebuilds_and_saves_it(tmp_path):

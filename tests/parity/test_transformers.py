@@ -67,7 +67,7 @@ def test_every_layer_with_random_weights(random_encoder, length, rows):
 
 
 @pytest.mark.parametrize("rows", [1, 3], ids=["full", "padded"])
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("length", [2, 128, 512])
 def test_every_layer_with_real_weights(real_encoder, length, rows):
     """Nobody reads what real weights make of padding, and rounding grows there, in PyTorch as much
     as here: 2e-5 from its own float64."""
@@ -90,7 +90,7 @@ def test_logits_with_random_weights(model):
     assert_equal(our_side.outputs(ours, batch), their_side.outputs(reference, batch))
 
 
-@pytest.mark.parametrize("model", TASKS)
+@pytest.mark.parametrize("model", ["BertPretrainer", "BertMultipleChoice"])
 def test_logits_with_a_real_encoder(real_weights, real_encoder, model):
     reference = their_side.real_reference(model, real_weights)
     ours = our_side.imported(reference)
