@@ -180,7 +180,7 @@ def test_a_run_that_was_killed_continues_from_its_own_state(whole, tmp_path, cap
     states = tmp_path / "run" / "checkpoints"
     for ended in (tmp_path / "run" / "scores.json", *states.glob("step-8.*")):
         ended.unlink()
-    tf.train.update_checkpoint_state(str(states), "step-7")
+    tf.compat.v1.train.update_checkpoint_state(str(states), "step-7")
     pretrain(RECIPE, **parts)
     assert capsys.readouterr().out == ""
     resumed = weights(tmp_path / "run" / "model")
