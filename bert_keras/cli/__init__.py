@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from bert_keras.cli import tasks
+from bert_keras.cli.inspection import add_inspect
 from bert_keras.errors import InputError, run_command
 from bert_keras.quiet import import_tensorflow
 from bert_keras.storage import whole_folder
@@ -91,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     tasks.add_predict(verb)
     tasks.add_submission(verb)
     tasks.add_features(verb)
+    add_inspect(verb)
 
     sub = verb(
         "convert",

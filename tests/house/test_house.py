@@ -125,6 +125,7 @@ def test_importing_and_asking_for_help_is_light():
                 "predict",
                 "submission",
                 "features",
+                "inspect",
                 "convert",
                 "curves",
                 "export",

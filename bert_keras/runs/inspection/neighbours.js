@@ -1,0 +1,53 @@
+// The section of a word in several sentences.
+function neighbours({word, num_pieces, places, cosines, orders}) {
+  let chosen = 0;
+  function show() {
+    const depth = +$("depth").value, near = cosines[depth], others = [];
+    near.forEach((row, a) => row.forEach((cosine, b) => { if (a !== b) others.push(cosine); }));
+    const [least, most] = [others.reduce((a, b) => Math.min(a, b)),
+      others.reduce((a, b) => Math.max(a, b))];
+    const share = cosine => most > least ? (cosine - least) / (most - least) : 0;
+    const order = {alike: orders[depth], given: range(0, places.length),
+      nearest: range(0, places.length).sort((a, b) => near[chosen][b] - near[chosen][a])
+    }[$("order").value];
+    $("measure").textContent = `Cosines between the vectors of the word`
+      + `${num_pieces > 1 ? `, the means of its ${num_pieces} pieces` : ""}. No shade is `
+      + `${least.toFixed(2)}, the full one ${most.toFixed(2)}. Choose a sentence to compare the `
+      + "others with it.";
+    const header = element("tr", {}, element("th", {}, "line"), element("th", {}, "sentence"),
+      element("th", {}, "cosine to the chosen"),
+      ...order.map(each => element("th", {title: `line ${places[each].line}`}, places[each].line)));
+    const rows = order.map(each => {
+      const {line, before, word, after} = places[each];
+      const radio = element("input", {type: "radio", name: "chosen", value: each});
+      radio.checked = each === chosen;
+      radio.addEventListener("change", () => { chosen = each; show(); });
+      const cosine = near[chosen][each];
+      return element("tr", each === chosen ? {class: "chosen"} : {},
+        element("th", {}, element("label", {}, radio, ` ${line}`)),
+        element("td", {class: "text", dir: "auto"}, before, element("mark", {}, word), after),
+        element("td", {class: "cosine"}, ...each === chosen ? ["chosen"] : [cosine.toFixed(2),
+          element("div", {class: "track", "aria-hidden": "true"},
+            element("div", {share: Math.max(0, share(cosine))}))]),
+        ...order.map(other => {
+          const told = near[each][other].toFixed(2);
+          return each === other ? element("td", {class: "heat", share: 0}, "·")
+            : element("td", {class: "heat", share: share(near[each][other]),
+              title: `lines ${line} and ${places[other].line}: ${told}`},
+            places.length > MOST_FIGURES ? "" : told.replace("0.", "."));
+        }));
+    });
+    const isFocused = $("near").contains(document.activeElement);
+    $("near").replaceChildren(element("thead", {}, header), element("tbody", {}, ...rows));
+    if (isFocused) $("near").querySelector("input:checked").focus();
+  }
+  const lines = new Set(places.map(({line}) => line)).size;
+  $("neighbours-title").textContent = `“${word}” in ${lines} sentence${lines > 1 ? "s" : ""}`;
+  $("depth").append(option(0, "of the embeddings"),
+    ...range(1, DATA.num_layers + 1).map(number => option(number, `after layer ${number}`)));
+  $("depth").value = DATA.num_layers;
+  $("depth").addEventListener("change", show);
+  $("order").addEventListener("change", show);
+  $("neighbours").hidden = false;
+  show();
+}

@@ -1,0 +1,43 @@
+// What the sections of the page share.
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const MOST_NAMED = 5;  // pieces in a sentence
+const MOST_FIGURES = 24;  // columns of a table whose cells hold numbers
+const $ = id => document.getElementById(id);
+
+/** An element with text or elements inside: whatever comes from outside stays text. */
+function element(name, attributes, ...content) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key === "share") made.style.setProperty("--share", value);
+    else made.setAttribute(key, value);
+  }
+  made.append(...content);
+  return made;
+}
+
+const percent = share => share && share < 0.0005 ? "< 0.1 %"
+  : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+const range = (start, end) => Array.from({length: end - start}, (_, at) => start + at);
+const option = (value, text) => element("option", {value}, text);
+const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name);
+const sum = numbers => numbers.reduce((total, each) => total + each, 0);
+
+/** One of a group of buttons is in reach of Tab; arrow keys go from it to the others. */
+function press(group, chosen) {
+  for (const each of group.querySelectorAll("button")) {
+    each.setAttribute("aria-pressed", each === chosen);
+    each.tabIndex = each === chosen ? 0 : -1;
+  }
+}
+
+function walk(group, columns) {
+  group.addEventListener("keydown", event => {
+    const buttons = [...group.querySelectorAll("button")];
+    const at = buttons.indexOf(document.activeElement);
+    const to = {ArrowLeft: at - 1, ArrowRight: at + 1, ArrowUp: at - columns,
+      ArrowDown: at + columns, Home: 0, End: buttons.length - 1}[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    if (buttons[to]) buttons[to].focus();
+  });
+}

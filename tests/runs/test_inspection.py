@@ -1,0 +1,375 @@
+"""`bert-keras inspect`: the numbers of the page are the model's own, and a browser shows them."""
+
+import base64
+import html
+import json
+import re
+import shlex
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras.cli import main
+from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.encoder.pretrained import save_model
+from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
+from bert_keras.runs.inspection import inspect_texts
+from bert_keras.runs.inspection.attention import MOST_PIECES, STEPS
+from bert_keras.runs.inspection.neighbours import alike_together
+from bert_keras.tasks.softmax import softmax
+from bert_keras.text.packing import pack
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tests.browser import browser_page
+
+WORDS = ("the", "bank", "of", "a", "river", "lend", "##s", "##er", "money", "muddy", *".,<>/'b")
+VOCABULARY = Vocabulary((*SPECIAL_PIECES, *WORDS))
+TOKENIZER = WordPieceTokenizer(VOCABULARY)
+CONFIG = BertConfig(
+    vocab_size=len(VOCABULARY),
+    hidden_size=24,
+    num_layers=3,
+    num_heads=4,
+    max_positions=200,
+    initializer_stddev=0.4,
+)
+MODELS = {
+    "encoder": BertEncoder,
+    "pretrainer": BertPretrainer,
+    "masked-lm": BertMaskedLM,
+    "classifier": lambda config: BertClassifier(config, num_labels=2),
+}
+TEXT = "The bank of the river lends."
+UNSAFE = "</script><script>document.title='broken'</script>{{data}} bank"
+SENTENCES = ["A muddy bank.", "The bank lends money, the bank of a lender.", "Bank of a river."]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Folders of models by name, and the models."""
+    place, made = tmp_path_factory.mktemp("models"), {}
+    keras.utils.set_random_seed(1)
+    for name, make in MODELS.items():
+        model = make(CONFIG)
+        if not model.built:
+            model.build()
+        card = ModelCard(
+            model=type(model).__name__,
+            config=CONFIG,
+            lowercase=True,
+            max_length=190,
+            labels=("no", "yes") if name == "classifier" else (),
+        )
+        save_model(model, place / name, card=card, vocabulary=VOCABULARY)
+        made[name] = place / name, model
+    return made
+
+
+@pytest.fixture
+def page_of(folders, tmp_path):
+    """What stands in the page of a model, as it is read there."""
+
+    def page_of(name, *texts, **asked):
+        output = tmp_path / "page.html"
+        inspect_texts(folders[name][0], texts, output=output, **asked)
+        return data_of(output.read_text("utf-8"))
+
+    return page_of
+
+
+def data_of(page):
+    return json.loads(
+        re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1]
+    )
+
+
+def weights_of(attention):
+    size = len(attention["pieces"])
+    steps = np.frombuffer(base64.b64decode(attention["weights"]), "<u2")
+    assert attention["steps"] == STEPS
+    return steps.reshape(CONFIG.num_layers, CONFIG.num_heads, size, size) / STEPS
+
+
+def inputs_of(*texts):
+    ids = [[TOKENIZER.encode(text).ids] for text in texts]
+    return pack(*ids, vocabulary=VOCABULARY, max_length=190)
+
+
+def encoder_of(model):
+    return model if isinstance(model, BertEncoder) else model.encoder
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("texts", [(TEXT,), (TEXT, "Money, money.")], ids=["one", "pair"])
+def test_attention_is_the_encoders_own(page_of, folders, name, texts):
+    told = page_of(name, *texts)
+    found, inputs = weights_of(told["attention"]), inputs_of(*texts)
+    states = encoder_of(folders[name][1]).states(inputs)
+    expected = np.stack([np.asarray(each)[0] for each in states.attentions])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=0.51 / STEPS)
+    np.testing.assert_allclose(found.sum(-1), 1, atol=found.shape[-1] / STEPS)
+    assert expected.std() > 0.05
+    names = [VOCABULARY.pieces[each] for each in inputs["input_ids"][0]]
+    assert told["attention"]["pieces"] == names and "##s" in names
+    assert told["attention"]["segments"] == inputs["segment_ids"][0].tolist()
+    assert (told["model"], told["num_layers"]) == (type(folders[name][1]).__name__, 3)
+
+
+@pytest.mark.parametrize("name", ["pretrainer", "masked-lm"])
+def test_every_mask_of_a_text(page_of, folders, name):
+    told = page_of(name, "The [MASK] of the [MASK].", "[MASK] lends.", num_pieces=4)["masked"]
+    inputs, mask = inputs_of("the the of the the.", "the lends."), VOCABULARY.mask_id
+    positions = [2, 5, 8]
+    inputs["input_ids"][0, positions] = mask
+    logits = folders[name][1]({**inputs, "masked_lm_positions": np.array([positions])})
+    shares = softmax(np.asarray(logits["masked_lm"])[0])
+    assert [each["position"] for each in told["places"]] == positions
+    for each, of_place in zip(told["places"], shares, strict=True):
+        best = np.argsort(-of_place)[:4]
+        assert [piece for piece, _ in each["top"]] == [VOCABULARY.pieces[i] for i in best]
+        np.testing.assert_allclose([p for _, p in each["top"]], of_place[best], rtol=1e-4)
+        assert "own" not in each
+    if name == "pretrainer":
+        is_next = softmax(np.asarray(logits["next_sentence"]))[0, 0]
+        assert told["is_next"] == pytest.approx(float(is_next), rel=1e-4)
+    else:
+        assert "is_next" not in told
+
+
+def test_without_a_mask_each_piece_is_masked_by_itself(page_of, folders):
+    told = page_of("pretrainer", TEXT, num_pieces=2)["masked"]
+    assert "is_next" not in told
+    inputs = inputs_of(TEXT)
+    ids = inputs["input_ids"][0].copy()
+    assert [each["position"] for each in told["places"]] == list(range(1, len(ids) - 1))
+    for each in told["places"]:
+        place = each["position"]
+        inputs["input_ids"][0] = np.where(np.arange(len(ids)) == place, VOCABULARY.mask_id, ids)
+        logits = folders["pretrainer"][1]({**inputs, "masked_lm_positions": np.array([[place]])})
+        shares = softmax(np.asarray(logits["masked_lm"])[0, 0])
+        piece, share, rank = each["own"]
+        assert piece == VOCABULARY.pieces[ids[place]]
+        assert share == pytest.approx(float(shares[ids[place]]), rel=1e-4)
+        assert rank == 1 + (shares > shares[ids[place]]).sum()
+        assert each["top"][0][1] == pytest.approx(float(shares.max()), rel=1e-4)
+        assert len(each["top"]) == 2
+
+
+def test_a_model_without_the_head_says_so(page_of):
+    assert page_of("encoder", "[MASK] money")["masked"] == {"missing": "BertEncoder"}
+    assert page_of("classifier", "money")["masked"] == {"missing": "BertClassifier"}
+
+
+@pytest.mark.parametrize(
+    ("word", "spans"),
+    [
+        ("bank", [(0, "bank"), (1, "bank"), (1, "bank"), (2, "Bank")]),
+        ("of a", [(1, "of a"), (2, "of a")]),
+    ],
+)
+def test_cosines_of_a_word(page_of, folders, tmp_path, word, spans):
+    lines = [each for each in SENTENCES if word in each.lower()]
+    path = tmp_path / "lines.txt"
+    path.write_text("\n".join(lines), "utf-8")
+    told = page_of("masked-lm", word=word, sentences=path)
+    assert "attention" not in told and "masked" not in told
+    near, vectors = told["neighbours"], []
+    for line in lines:
+        inputs = inputs_of(line)
+        names = [VOCABULARY.pieces[each] for each in inputs["input_ids"][0]]
+        states = folders["masked-lm"][1].encoder.states(inputs).hidden_states
+        for at in range(len(names)):
+            if names[at : at + len(word.split())] == word.split():
+                mine = [np.asarray(each)[0, at : at + len(word.split())] for each in states]
+                vectors.append(np.mean(mine, axis=1))
+    vectors = np.stack(vectors, axis=1)
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    expected = vectors @ vectors.transpose(0, 2, 1)
+    np.testing.assert_allclose(near["cosines"], expected, atol=1e-4)
+    assert expected.min() < 0.95
+    assert near["num_pieces"] == len(word.split())
+    found = [(SENTENCES.index(lines[each["line"] - 1]), each["word"]) for each in near["places"]]
+    assert found == spans
+    for each in near["places"]:
+        assert each["before"] + each["word"] + each["after"] == lines[each["line"] - 1]
+    assert [sorted(each) for each in near["orders"]] == [[*range(len(spans))]] * 4
+
+
+def test_a_longer_word_is_another_one(page_of, tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_text("lend lends lender lend\n", "utf-8")
+    near = page_of("encoder", word="lend", sentences=path)["neighbours"]
+    assert [each["before"] for each in near["places"]] == ["", "lend lends lender "]
+    assert near["places"][0]["after"] == " lends lender lend"
+
+
+def test_what_is_alike_stands_together():
+    group = np.array([0, 1, 0, 1, 1, 0])
+    cosines = np.where(group[:, None] == group, 0.9, 0.2) + 0.1 * np.eye(6)
+    assert "".join(map(str, group[alike_together(cosines)])) in ("000111", "111000")
+
+
+def test_the_page_needs_nothing_else_and_texts_stay_texts(folders, tmp_path):
+    output = tmp_path / "new" / "page.html"
+    (tmp_path / "lines.txt").write_text(f"{UNSAFE}\n{UNSAFE}\n", "utf-8")
+    inspect_texts(
+        folders["pretrainer"][0],
+        [UNSAFE],
+        output=output,
+        word="bank",
+        sentences=tmp_path / "lines.txt",
+    )
+    page = output.read_text("utf-8")
+    assert not re.search(r"https?://|src=|@import|url\(|\bfetch\(|\bimport\(", page)
+    assert "default-src 'none'" in page
+    assert page.count("<script") == page.count("</script>") == 2
+    assert data_of(page)["neighbours"]["places"][0]["before"] == UNSAFE.removesuffix("bank")
+    assert html.escape(str(folders["pretrainer"][0])) in page
+
+
+LONG = " ".join(["money"] * MOST_PIECES)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("{folder}", "there is nothing to show; give a text"),
+        ("{folder} a b money", "3 texts came; expected one, or the two of a pair"),
+        ("{folder} ''", "the text '' holds no word"),
+        ("{folder} money ' '", "the text ' ' holds no word"),
+        (f"{{folder}} '{LONG}'", f"has {MOST_PIECES + 2} pieces, [CLS] and [SEP] counted"),
+        ("{folder} money --top-k 0", "0 pieces were asked for; expected at least 1"),
+        ("{folder} money --word bank", "go together; give both or neither"),
+        ("{folder} money --sentences {place}/banks.txt", "go together; give both or neither"),
+        ("{folder} --word bank --sentences {place}/none.txt", "does not exist; expected a file"),
+        ("{folder} --word river --sentences {place}/banks.txt", "line 1 does not hold 'river'"),
+        ("{folder} --word zebra --sentences {place}/banks.txt", "does not know 'zebra'"),
+        ("{folder} --word ' ' --sentences {place}/banks.txt", "does not know ' '"),
+        ("{folder} --word muddy --sentences {place}/one.txt", "1 times; expected 2 to 100"),
+        ("{folder} --word muddy --sentences {place}/many.txt", "101 times; expected 2 to 100"),
+        ("{folder} --word muddy --sentences {place}/long.txt", "line 2 has 189 pieces; expected"),
+        ("{place} money", "holds no checkpoint"),
+        ("{place}/nowhere money", "does not exist"),
+    ],
+)
+def test_wrong_inputs(folders, tmp_path, capsys, asked, told):
+    folder, _ = folders["encoder"]
+    (tmp_path / "banks.txt").write_text("\n".join(SENTENCES), "utf-8")
+    (tmp_path / "one.txt").write_text("A muddy bank.\n", "utf-8")
+    (tmp_path / "many.txt").write_text("A muddy bank.\n" * 101, "utf-8")
+    (tmp_path / "long.txt").write_text("muddy\n" + "muddy " * 189, "utf-8")
+    words = shlex.split(asked.format(folder=folder, place=tmp_path))
+    assert main(["inspect", *words, "-o", str(tmp_path / "page.html")]) == 2
+    printed = capsys.readouterr()
+    assert told in printed.err and printed.err.count("\n") == 1 and not printed.out
+    assert printed.err.startswith("bert-keras inspect: ")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_place_that_cannot_be_written_and_a_folder_without_words(folders, tmp_path, capsys):
+    folder, model = folders["encoder"]
+    assert main(["inspect", str(folder), "money", "-o", str(tmp_path)]) == 2
+    assert "is a folder; name a file to write" in capsys.readouterr().err
+    card = ModelCard(model="BertEncoder", config=CONFIG, lowercase=True, max_length=190)
+    save_model(model, tmp_path / "mute", card=card, vocabulary=None)
+    assert main(["inspect", str(tmp_path / "mute"), "money", "-o", str(tmp_path / "p.html")]) == 2
+    assert "comes without a vocabulary" in capsys.readouterr().err
+
+
+def test_the_command(folders, tmp_path, capsys):
+    folder, _ = folders["pretrainer"]
+    output = tmp_path / "page.html"
+    assert main(["inspect", str(folder), "a [MASK]", "-o", str(output), "--top-k", "3"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"page: {output}"
+    data = data_of(output.read_text("utf-8"))
+    assert len(data["masked"]["places"][0]["top"]) == 3
+
+
+def key(page, name, code):
+    for kind in ("keyDown", "keyUp"):
+        page._call("Input.dispatchKeyEvent", type=kind, key=name, code=name,
+                   windowsVirtualKeyCode=code)  # fmt: skip
+
+
+def chosen(page, element, value):
+    page.run(f"{{ const box = document.getElementById('{element}'); box.value = '{value}'; "
+             "box.dispatchEvent(new Event('change')); }")  # fmt: skip
+
+
+def shown_share(share):
+    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.{1 if share < 0.0995 else 0}f} %"
+
+
+@pytest.mark.slow
+def test_a_browser_shows_it_and_keys_go_through_it(folders, tmp_path):
+    output, lines = tmp_path / "page.html", tmp_path / "lines.txt"
+    lines.write_text("\n".join([*SENTENCES, UNSAFE]), "utf-8")
+    inspect_texts(
+        folders["pretrainer"][0],
+        ["The bank of the [MASK].", UNSAFE],
+        output=output,
+        word="bank",
+        sentences=lines,
+    )
+    data = data_of(output.read_text("utf-8"))
+    weights, pieces = weights_of(data["attention"]), data["attention"]["pieces"]
+    with browser_page(width=1200, height=900) as page:
+        page.open(output.as_uri())
+        text = page.wait_for("Attention", "Masked words", "“bank” in 4 sentences")
+        assert "BertPretrainer: 3 layers of 4 heads, hidden size 24" in text
+        assert "The second text follows the first with a probability of" in text
+        assert shown_share(data["masked"]["places"][0]["top"][0][1]) in text
+        assert page.run("document.querySelectorAll('#grid button').length") == 12
+        # The grid is one stop of Tab; arrows choose the map beside and below.
+        page.run("document.querySelector('#grid button[tabindex=\"0\"]').focus()")
+        key(page, "Home", 36)
+        key(page, "ArrowDown", 40)
+        key(page, "ArrowRight", 39)
+        page.wait_for("Layer 2, head 2: a piece looks on average at")
+        assert page.run("[document.activeElement.dataset.layer, document.activeElement.title]") == [
+            "2",
+            "layer 2, head 2",
+        ]
+        page.run("document.querySelector('#tokens button[aria-pressed=true]').focus()")
+        key(page, "ArrowRight", 39)
+        row = weights[1, 1, 2]
+        best = int(row.argmax())
+        page.wait_for(f"bank (2) looks at {pieces[best]} {shown_share(row[best])}")
+        chosen(page, "side", "column")
+        column = weights[1, 1, :, 2]
+        best = int(column.argmax())
+        page.wait_for(f"is looked at by {pieces[best]} {shown_share(column[best])}")
+        chosen(page, "among", "across")
+        chosen(page, "head", "0")
+        page.wait_for("bank (2) stands outside of what is shown", "mean of the heads")
+        chosen(page, "side", "row")
+        cosines = np.array(data["neighbours"]["cosines"][0])
+        chosen(page, "depth", "0")
+        chosen(page, "order", "nearest")
+        page.run("document.querySelector('#near input[value=\"3\"]').click()")
+        lines_shown = page.run(
+            "[...document.querySelectorAll('#near tbody tr')].map(row => "
+            "+row.querySelector('input').value)"
+        )
+        assert lines_shown == sorted(range(5), key=lambda each: -cosines[3, each])
+        page.picture(tmp_path / "page.png")
+        assert (tmp_path / "page.png").stat().st_size > 20_000
+        assert page.run("document.title") == f"Inside {folders['pretrainer'][0]}"
+
+
+@pytest.mark.slow
+def test_a_browser_shows_what_was_least_expected(folders, tmp_path):
+    output = tmp_path / "page.html"
+    inspect_texts(folders["masked-lm"][0], [TEXT], output=output, num_pieces=2)
+    places = data_of(output.read_text("utf-8"))["masked"]["places"]
+    least = min(places, key=lambda each: each["own"][1])
+    with browser_page(width=500, height=800) as page:
+        page.open(output.as_uri())
+        text = page.wait_for(f"In the place of {least['own'][0]} ({least['position']})")
+        assert f"rank {least['own'][2]}" in text
+        page.run("document.querySelector('#masked button').focus()")
+        page.wait_for(f"In the place of {places[0]['own'][0]} (1)")
+        assert page.run("document.getElementById('neighbours').hidden")
+        assert page.run("document.documentElement.scrollWidth") <= 500
