@@ -1,8 +1,6 @@
 """`bert-keras inspect`: the numbers of the page are the model's own, and a browser shows them."""
 
-import base64
 import html
-import json
 import re
 import shlex
 
@@ -23,6 +21,7 @@ from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from tests.browser import browser_page
+from tests.inspected import data_of, weights_of
 
 WORDS = ("the", "bank", "of", "a", "river", "lend", "##s", "##er", "money", "muddy", *".,<>/'b")
 VOCABULARY = Vocabulary((*SPECIAL_PIECES, *WORDS))
@@ -74,22 +73,9 @@ def page_of(folders, tmp_path):
     def page_of(name, *texts, **asked):
         output = tmp_path / "page.html"
         inspect_texts(folders[name][0], texts, output=output, **asked)
-        return data_of(output.read_text("utf-8"))
+        return data_of(output)
 
     return page_of
-
-
-def data_of(page):
-    return json.loads(
-        re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1]
-    )
-
-
-def weights_of(attention):
-    size = len(attention["pieces"])
-    steps = np.frombuffer(base64.b64decode(attention["weights"]), "<u2")
-    assert attention["steps"] == STEPS
-    return steps.reshape(CONFIG.num_layers, CONFIG.num_heads, size, size) / STEPS
 
 
 def inputs_of(*texts):
@@ -105,7 +91,7 @@ def encoder_of(model):
 @pytest.mark.parametrize("texts", [(TEXT,), (TEXT, "Money, money.")], ids=["one", "pair"])
 def test_attention_is_the_encoders_own(page_of, folders, name, texts):
     told = page_of(name, *texts)
-    found, inputs = weights_of(told["attention"]), inputs_of(*texts)
+    found, inputs = weights_of(told), inputs_of(*texts)
     states = encoder_of(folders[name][1]).states(inputs)
     expected = np.stack([np.asarray(each)[0] for each in states.attentions])
     np.testing.assert_allclose(found, expected, rtol=0, atol=0.51 / STEPS)
@@ -225,7 +211,7 @@ def test_the_page_needs_nothing_else_and_texts_stay_texts(folders, tmp_path):
     assert not re.search(r"https?://|src=|@import|url\(|\bfetch\(|\bimport\(", page)
     assert "default-src 'none'" in page
     assert page.count("<script") == page.count("</script>") == 2
-    assert data_of(page)["neighbours"]["places"][0]["before"] == UNSAFE.removesuffix("bank")
+    assert data_of(output)["neighbours"]["places"][0]["before"] == UNSAFE.removesuffix("bank")
     assert html.escape(str(folders["pretrainer"][0])) in page
 
 
@@ -283,7 +269,7 @@ def test_the_command(folders, tmp_path, capsys):
     output = tmp_path / "page.html"
     assert main(["inspect", str(folder), "a [MASK]", "-o", str(output), "--top-k", "3"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"page: {output}"
-    data = data_of(output.read_text("utf-8"))
+    data = data_of(output)
     assert len(data["masked"]["places"][0]["top"]) == 3
 
 
@@ -313,8 +299,8 @@ def test_a_browser_shows_it_and_keys_go_through_it(folders, tmp_path):
         word="bank",
         sentences=lines,
     )
-    data = data_of(output.read_text("utf-8"))
-    weights, pieces = weights_of(data["attention"]), data["attention"]["pieces"]
+    data = data_of(output)
+    weights, pieces = weights_of(data), data["attention"]["pieces"]
     with browser_page(width=1200, height=900) as page:
         page.open(output.as_uri())
         text = page.wait_for("Attention", "Masked words", "“bank” in 4 sentences")
@@ -363,7 +349,7 @@ def test_a_browser_shows_it_and_keys_go_through_it(folders, tmp_path):
 def test_a_browser_shows_what_was_least_expected(folders, tmp_path):
     output = tmp_path / "page.html"
     inspect_texts(folders["masked-lm"][0], [TEXT], output=output, num_pieces=2)
-    places = data_of(output.read_text("utf-8"))["masked"]["places"]
+    places = data_of(output)["masked"]["places"]
     least = min(places, key=lambda each: each["own"][1])
     with browser_page(width=500, height=800) as page:
         page.open(output.as_uri())

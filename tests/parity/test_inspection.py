@@ -1,0 +1,79 @@
+"""The page of `bert-keras inspect` tells what transformers tells of the same weights and texts."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from bert_keras.runs.inspection import inspect_texts
+from bert_keras.tasks.softmax import softmax
+from tests.inspected import data_of, weights_of
+
+pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
+transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
+pytestmark = pytest.mark.extra
+
+import their_side  # noqa: E402
+
+TEXTS = ["He sat on the bank of the river.", "The bank lends money to 10,000 people."]
+PRECISION = 2e-5  # of a probability: half a step of the page, and rounding
+
+
+def asked(folder, *texts):
+    """The inputs as transformers makes them, and its pieces."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    told = tokenizer(*texts, return_tensors="np")
+    names = {
+        "input_ids": "input_ids",
+        "attention_mask": "input_mask",
+        "token_type_ids": "segment_ids",
+    }
+    pieces = tokenizer.convert_ids_to_tokens(told["input_ids"][0])
+    return {ours: told[theirs] for theirs, ours in names.items()}, pieces
+
+
+@pytest.mark.parametrize("texts", [TEXTS[:1], TEXTS], ids=["one", "pair"])
+def test_attention_with_real_weights(real_weights, tmp_path, texts):
+    inspect_texts(real_weights, texts, output=tmp_path / "page.html")
+    told = data_of(tmp_path / "page.html")
+    batch, pieces = asked(real_weights, *texts)
+    outputs = their_side.outputs(their_side.real_reference("BertEncoder", real_weights), batch)
+    expected = [outputs[f"attentions/{layer}"][0] for layer in range(told["num_layers"])]
+    np.testing.assert_allclose(weights_of(told), np.stack(expected), rtol=0, atol=PRECISION)
+    assert told["attention"]["pieces"] == pieces
+    assert told["masked"] == {"missing": "BertEncoder"}
+
+
+def test_neighbours_with_real_weights(real_weights, tmp_path):
+    (tmp_path / "banks.txt").write_text("\n".join(TEXTS), "utf-8")
+    inspect_texts(
+        real_weights, output=tmp_path / "page.html", word="bank", sentences=tmp_path / "banks.txt"
+    )
+    reference, vectors = their_side.real_reference("BertEncoder", real_weights), []
+    for text in TEXTS:
+        batch, pieces = asked(real_weights, text)
+        outputs = their_side.outputs(reference, batch)
+        states = [outputs[f"hidden_states/{layer}"] for layer in range(7)]
+        vectors.append([each[0, pieces.index("bank")] for each in states])
+    first, second = np.stack(vectors)
+    lengths = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)
+    cosines = np.array(data_of(tmp_path / "page.html")["neighbours"]["cosines"])
+    np.testing.assert_allclose(cosines[:, 0, 1], (first * second).sum(-1) / lengths, atol=1e-4)
+    np.testing.assert_allclose(cosines[:, [0, 1], [0, 1]], 1)
+
+
+def test_masked_words_under_a_drawn_head(real_weights, tmp_path):
+    reference = their_side.real_reference("BertMaskedLM", real_weights)
+    reference.save_pretrained(tmp_path / "model")
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        shutil.copy(real_weights / name, tmp_path / "model")
+    text = "The [MASK] lends [MASK]."
+    inspect_texts(tmp_path / "model", [text], output=tmp_path / "page.html", num_pieces=5)
+    batch, pieces = asked(real_weights, text)
+    shares = softmax(their_side.outputs(reference, batch)["masked_lm"][0])
+    told = data_of(tmp_path / "page.html")["masked"]["places"]
+    masks = [at for at, piece in enumerate(pieces) if piece == "[MASK]"]
+    assert [each["position"] for each in told] == masks
+    for each in told:
+        expected = np.sort(shares[each["position"]])[::-1][:5]
+        np.testing.assert_allclose([share for _, share in each["top"]], expected, rtol=1e-4)
