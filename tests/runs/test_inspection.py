@@ -284,6 +284,19 @@ def chosen(page, element, value):
              "box.dispatchEvent(new Event('change')); }")  # fmt: skip
 
 
+def corner_of_the_map(page):
+    """The opacity, of 255, of what the pointer is put on: the last piece's of itself."""
+    x, y, opacity = page.run("""(() => {
+      const map = document.getElementById("map"), from = 6 * (devicePixelRatio || 1);
+      map.scrollIntoView({block: "center"});
+      const {right, bottom} = map.getBoundingClientRect();
+      return [right - 6, bottom - 6, map.getContext("2d").getImageData(
+        map.width - from, map.height - from, 1, 1).data[3]];
+    })()""")
+    page._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    return opacity
+
+
 def shown_share(share):
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.{1 if share < 0.0995 else 0}f} %"
 
@@ -301,24 +314,34 @@ def test_a_browser_shows_it_and_keys_go_through_it(folders, tmp_path):
     )
     data = data_of(output)
     weights, pieces = weights_of(data), data["attention"]["pieces"]
+    last = len(pieces) - 1
     with browser_page(width=1200, height=900) as page:
         page.open(output.as_uri())
         text = page.wait_for("Attention", "Masked words", "“bank” in 4 sentences")
         assert "BertPretrainer: 3 layers of 4 heads, hidden size 24" in text
         assert "The second text follows the first with a probability of" in text
         assert shown_share(data["masked"]["places"][0]["top"][0][1]) in text
-        assert page.run("document.querySelectorAll('#grid button').length") == 12
+        assert page.run("document.querySelectorAll('#grid button').length") == 15  # and the means
         # The grid is one stop of Tab; arrows choose the map beside and below.
         page.run("document.querySelector('#grid button[tabindex=\"0\"]').focus()")
         key(page, "Home", 36)
         key(page, "ArrowDown", 40)
+        page.wait_for("Layer 2, mean of the heads: a piece looks on average at")
+        key(page, "ArrowRight", 39)
         key(page, "ArrowRight", 39)
         page.wait_for("Layer 2, head 2: a piece looks on average at")
         assert page.run("[document.activeElement.dataset.layer, document.activeElement.title]") == [
             "2",
             "layer 2, head 2",
         ]
-        page.run("document.querySelector('#tokens button[aria-pressed=true]').focus()")
+        corner = corner_of_the_map(page)
+        page.wait_for(f"{pieces[-1]} ({last}) looks at {pieces[-1]} ({last}): "
+                      f"{weights[1, 1, -1, -1]:.4f}")  # fmt: skip
+        assert corner == pytest.approx(255 * weights[1, 1, -1, -1] / weights[1, 1].max(), abs=2)
+        page._call("Input.dispatchMouseEvent", type="mouseMoved", x=0, y=0)
+        assert page.run("document.getElementById('tip').hidden")
+        page.run("document.querySelector('#tokens button[value=\"1\"]').focus()")
+        key(page, "ArrowRight", 39)
         key(page, "ArrowRight", 39)
         row = weights[1, 1, 2]
         best = int(row.argmax())

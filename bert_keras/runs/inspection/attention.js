@@ -10,7 +10,7 @@ function attention({pieces, segments, steps, weights}) {
     ...of(1).length && {across: ["first text to second", of(0), of(1)],
       back: ["second text to first", of(1), of(0)]},
   };
-  let layer = layers, head = 0, chosen = Math.min(1, size - 1), at = null;
+  let layer = layers, head = 0, chosen = Math.min(1, size - 1);
 
   /** [T x T] of a head from 1, or of head 0, the mean of all. */
   function matrix(layer, head) {
@@ -47,11 +47,12 @@ function attention({pieces, segments, steps, weights}) {
       button.lastChild.textContent = weight >= 0.005 ? percent(weight) : "";
       if (+button.value === chosen) press($("tokens"), button);
     }
-    const named = [...weights].sort((a, b) => b[1] - a[1]).slice(0, MOST_NAMED)
-      .map(([each, weight]) => `${pieces[each]} ${percent(weight)}`).join(", ");
-    const told = !named ? "stands outside of what is shown" : isRow() ? `looks at ${named}`
-      : `is looked at by ${named}`;
-    $("told").replaceChildren(element("b", {}, pieces[chosen]), ` (${chosen}) ${told}.`);
+    const mostFirst = [...weights].sort((a, b) => b[1] - a[1]).slice(0, MOST_NAMED);
+    const told = !weights.size ? "stands outside of what is shown"
+      : isRow() ? "looks at" : "is looked at by";
+    $("told").replaceChildren(element("b", {}, pieces[chosen]), ` (${chosen}) ${told} `,
+      ...mostFirst.flatMap(([each, weight], at) => [at ? ", " : "",
+        element("bdi", {class: "piece"}, pieces[each]), ` ${percent(weight)}`]));
   }
 
   /** Where the whole head looks, the mean over all pieces. */
@@ -67,12 +68,15 @@ function attention({pieces, segments, steps, weights}) {
 
   function showMap(values) {
     const [, rows, columns] = among(), most = greatest(values);
-    const cell = Math.min(28, Math.max(9, Math.floor(520 / Math.max(rows.length, columns.length))));
+    const room = Math.min(460, $("attention").clientWidth - 100);  // beside the rows' labels
+    const longest = Math.max(rows.length, columns.length);
+    const cell = Math.min(28, Math.max(9, Math.floor(room / longest)));
     const canvas = $("map"), pen = canvas.getContext("2d"), dense = devicePixelRatio || 1;
     const font = `${Math.min(13, cell)}px system-ui, sans-serif`;
     const short = at => pieces[at].length > 12 ? `${pieces[at].slice(0, 11)}…` : pieces[at];
     pen.font = `bold ${font}`;
-    const margin = 8 + Math.ceil(Math.max(...range(0, size).map(at => pen.measureText(short(at)).width)));
+    const widths = range(0, size).map(at => pen.measureText(short(at)).width);
+    const margin = 8 + Math.ceil(Math.max(...widths));
     const [width, height] = [margin + columns.length * cell + 2, margin + rows.length * cell + 2];
     Object.assign(canvas, {width: width * dense, height: height * dense});
     Object.assign(canvas.style, {width: `${width}px`, height: `${height}px`});
@@ -104,23 +108,22 @@ function attention({pieces, segments, steps, weights}) {
       pen.fillRect(margin + j * cell, margin + i * cell, cell - (cell > 12), cell - (cell > 12));
     }));
     pen.strokeStyle = colour("--ink");
-    const [line, place] = isRow() ? [columns, rows.indexOf(chosen)] : [rows, columns.indexOf(chosen)];
+    const [line, place] = isRow() ? [columns, rows.indexOf(chosen)]
+      : [rows, columns.indexOf(chosen)];
     const side = line.length * cell, begin = margin + place * cell - .5;
     if (place >= 0) pen.strokeRect(...isRow() ? [margin - .5, begin, side, cell]
       : [begin, margin - .5, cell, side]);
-    canvas.onpointermove = event => {
+    canvas.onpointermove = canvas.onpointerdown = event => {
       const [j, i] = [event.offsetX, event.offsetY].map(each => Math.floor((each - margin) / cell));
-      if (!(rows[i] >= 0 && columns[j] >= 0)) return;
-      at = [rows[i], columns[j]];
-      chosen = at[isRow() ? 0 : 1];
-      show();
+      if (!(rows[i] >= 0 && columns[j] >= 0)) return hideTip();
+      const [from, to] = [rows[i], columns[j]];
+      choosePiece(isRow() ? from : to);
+      showTip(event, `${pieces[from]} (${from}) looks at ${pieces[to]} (${to}): `
+        + values[from * size + to].toFixed(4));
     };
-    canvas.onpointerleave = () => { at = null; show(); };
-    $("scale").textContent = at
-      ? `${pieces[at[0]]} (${at[0]}) looks at ${pieces[at[1]]} (${at[1]}): `
-        + values[at[0] * size + at[1]].toFixed(4)
-      : `A row is a piece that looks at the columns: no shade is 0, the full one `
-        + `${most.toFixed(4)}; the whole row adds up to 1.`;
+    canvas.onpointerleave = hideTip;
+    $("scale").textContent = `A row is a piece that looks at the columns: no shade is 0, the full `
+      + `one ${most.toFixed(4)}; the whole row adds up to 1. Point at a cell to read it.`;
   }
 
   function showGrid() {
@@ -139,41 +142,40 @@ function attention({pieces, segments, steps, weights}) {
   function show() {
     const values = matrix(layer, head);
     [$("layer").value, $("head").value] = [layer, head];
-    press($("grid"), [...$("grid").querySelectorAll("button")]
-      .find(each => +each.dataset.layer === layer && +each.dataset.head === Math.max(head, 1)));
-    if (!head) $("grid").querySelectorAll("button").forEach(each =>
-      each.setAttribute("aria-pressed", false));
+    press($("grid"), $("grid").querySelector(`[data-layer="${layer}"][data-head="${head}"]`));
     showTokens(values);
     showHabits(values);
     showMap(values);
   }
 
   const choose = (newLayer, newHead) => { [layer, head] = [newLayer, newHead]; show(); };
+  const choosePiece = piece => { if (chosen !== piece) { chosen = piece; show(); } };
   $("layer").append(...range(1, layers + 1).map(number => option(number, number)));
   $("head").append(option(0, "mean of all"), ...range(1, heads + 1).map(n => option(n, n)));
   $("among").append(...Object.entries(AMONG).map(([key, [text]]) => option(key, text)));
   $("tokens").append(...pieces.flatMap((piece, each) => {
     const button = element("button", {type: "button", value: each}, piece, element("small", {}));
     for (const event of ["focus", "pointerenter", "click"])
-      button.addEventListener(event, () => { chosen = each; at = null; show(); });
+      button.addEventListener(event, () => choosePiece(each));
     return each && segments[each] !== segments[each - 1] ? [element("hr", {}), button] : [button];
   }));
-  $("grid").style.gridTemplateColumns =
-    `1.6rem repeat(${heads}, minmax(1.5rem, ${heads > 12 ? 2.2 : 2.9}rem))`;
-  $("grid").append(element("span", {}), ...range(1, heads + 1).map(n => element("span", {}, n)),
-    ...range(1, layers + 1).flatMap(l => [element("span", {}, l), ...range(1, heads + 1).map(h => {
-      const button = element("button", {type: "button", "data-layer": l, "data-head": h,
-        title: `layer ${l}, head ${h}`, "aria-label": `layer ${l}, head ${h}`}, element("canvas", {}));
+  $("grid").style.setProperty("--columns", heads + 1);
+  const headings = ["", "mean", ...range(1, heads + 1)].map(each => element("span", {}, each));
+  $("grid").append(...headings,
+    ...range(1, layers + 1).flatMap(l => [element("span", {}, l), ...range(0, heads + 1).map(h => {
+      const label = `layer ${l}, ${name(h)}`, button = element("button", {type: "button",
+        "data-layer": l, "data-head": h, title: label, "aria-label": label}, element("canvas", {}));
       for (const event of ["focus", "click"]) button.addEventListener(event, () => choose(l, h));
       return button;
     })]));
   walk($("tokens"), 1);
-  walk($("grid"), heads);
+  walk($("grid"), heads + 1);
   $("layer").addEventListener("change", event => choose(+event.target.value, head));
   $("head").addEventListener("change", event => choose(layer, +event.target.value));
   $("side").addEventListener("change", show);
   const redraw = () => { showGrid(); show(); };
   $("among").addEventListener("change", redraw);
+  addEventListener("resize", show);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   $("attention").hidden = false;
   redraw();

@@ -16,7 +16,8 @@ function neighbours({word, num_pieces, places, cosines, orders}) {
       + "others with it.";
     const header = element("tr", {}, element("th", {}, "line"), element("th", {}, "sentence"),
       element("th", {}, "cosine to the chosen"),
-      ...order.map(each => element("th", {title: `line ${places[each].line}`}, places[each].line)));
+      ...order.map(each => places[each]).map(({line, before, word, after}) => element("th",
+        {class: "heat", title: `line ${line}: ${before}${word}${after}`}, line)));
     const rows = order.map(each => {
       const {line, before, word, after} = places[each];
       const radio = element("input", {type: "radio", name: "chosen", value: each});

@@ -15,8 +15,8 @@ function element(name, attributes, ...content) {
   return made;
 }
 
-const percent = share => share && share < 0.0005 ? "< 0.1 %"
-  : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+const percent = share => share && share < 0.0005 ? "< 0.1\u00a0%"
+  : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)}\u00a0%`;
 const range = (start, end) => Array.from({length: end - start}, (_, at) => start + at);
 const option = (value, text) => element("option", {value}, text);
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name);
@@ -41,3 +41,16 @@ function walk(group, columns) {
     if (buttons[to]) buttons[to].focus();
   });
 }
+
+/** What is under the pointer, beside it and within the window. */
+function showTip(event, text) {
+  const tip = $("tip");
+  tip.textContent = text;
+  tip.hidden = false;
+  const {width, height} = tip.getBoundingClientRect();
+  tip.style.left = `${Math.max(4, Math.min(event.clientX + 14, innerWidth - width - 4))}px`;
+  const above = event.clientY - height - 14;
+  tip.style.top = `${above > 4 ? above : event.clientY + 20}px`;
+}
+
+const hideTip = () => { $("tip").hidden = true; };
