@@ -342,7 +342,6 @@ def test_a_browser_shows_it_and_keys_go_through_it(folders, tmp_path):
         assert page.run("document.getElementById('tip').hidden")
         page.run("document.querySelector('#tokens button[value=\"1\"]').focus()")
         key(page, "ArrowRight", 39)
-        key(page, "ArrowRight", 39)
         row = weights[1, 1, 2]
         best = int(row.argmax())
         page.wait_for(f"bank (2) looks at {pieces[best]} {shown_share(row[best])}")

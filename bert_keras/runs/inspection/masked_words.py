@@ -1,6 +1,7 @@
 """A model of masked words and a text in; what it expects at each [MASK], or each piece, out."""
 
 import numpy as np
+from keras import ops
 
 from bert_keras.convert.card import HEADS
 from bert_keras.encoder.pretrained import Pretrained
@@ -32,8 +33,8 @@ def masked_words(
         rows = {name: np.repeat(array, len(places), axis=0) for name, array in inputs.items()}
         rows["input_ids"][np.arange(len(places)), places] = vocabulary.mask_id
         rows["masked_lm_positions"] = places[:, None].astype(np.int32)
-    logits = model.predict(rows, batch_size=ROWS_AT_ONCE, verbose=0)["masked_lm"]
-    shares_PV = softmax(logits.reshape(len(places), -1))
+    logits_RPV = _answers(model, rows, "masked_lm")
+    shares_PV = softmax(logits_RPV.reshape(len(places), -1))
     told: dict = {"places": []}
     for place, shares_V in zip(places, shares_PV, strict=True):
         order = np.argsort(-shares_V, kind="stable")
@@ -45,6 +46,14 @@ def masked_words(
             told["places"][-1]["own"] = [vocabulary.pieces[own], float(shares_V[own]), rank]
     if "next_sentence" in HEADS[name] and inputs["segment_ids"].any():
         asked = {**inputs, "masked_lm_positions": np.zeros((1, 1), np.int32)}
-        is_next = softmax(model.predict(asked, verbose=0)["next_sentence"])
-        told["is_next"] = float(is_next[0, 0])
+        told["is_next"] = float(softmax(_answers(model, asked, "next_sentence"))[0, 0])
     return told
+
+
+def _answers(model: Pretrained, rows: dict[str, np.ndarray], head: str) -> np.ndarray:
+    """Of calls, not of `predict`: to trace a graph takes longer than a text's rows."""
+    batches = (
+        {name: array[start : start + ROWS_AT_ONCE] for name, array in rows.items()}
+        for start in range(0, len(rows["input_ids"]), ROWS_AT_ONCE)
+    )
+    return np.concatenate([ops.convert_to_numpy(model(batch)[head]) for batch in batches])
