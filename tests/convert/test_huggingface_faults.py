@@ -48,8 +48,13 @@ def go_on(name: str) -> str:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"model_type": "roberta"}, "config.json: model_type is 'roberta'; the one known here is "
-         "'bert'"),
+        ({"model_type": "electra"}, "config.json: model_type is 'electra'; known here are 'bert', "
+         "'distilbert', 'albert', 'roberta'"),
+        ({"model_type": "roberta"}, "config.json: pad_token_id is 0; expected 1, the only one "
+         "known here"),
+        ({"model_type": "albert", "num_hidden_groups": 2}, "config.json: num_hidden_groups is 2; "
+         "expected 1, the only one known here"),
+        ({"type_vocab_size": 0}, "config.json: type_vocab_size is 0; expected at least 1"),
         ({"architectures": ["BertForNextSentencePrediction"]},
          f"config.json is of a BertForNextSentencePrediction; known are {KNOWN}"
          + go_on("architectures")),
