@@ -114,3 +114,24 @@ def test_a_pretrainer_has_no_place_where_there_is_no_next_sentence(small, tmp_pa
     given = small(family, "BertPretrainer")
     with pytest.raises(InputError, match="no place for next_sentence/dense/kernel of a BertPre"):
         write_checkpoint(given, tmp_path / "it", format="huggingface")
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize(("family", "model"), PAIRS)
+def test_transformers_reads_what_we_write_and_we_what_it_writes(small, tmp_path, family, model):
+    pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
+    transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
+    transformers.logging.disable_progress_bar()
+    given = small(family, model)
+    write_checkpoint(given, tmp_path / "it", format="huggingface")
+    auto = f"AutoModel{CLASSES[model].removeprefix('Model')}"
+    theirs, info = getattr(transformers, auto).from_pretrained(
+        tmp_path / "it", output_loading_info=True
+    )
+    assert type(theirs).__name__ == f"{FAMILIES[family].classes}{CLASSES[model]}"
+    assert not any(info.values()), info
+    theirs.save_pretrained(tmp_path / "again")
+    read = open_checkpoint(tmp_path / "again")
+    assert (read.card, read.notes) == (given.card, ())
+    for weight, tensor in given.tensors.items():
+        assert read.tensors[weight].read().tobytes() == tensor.read().tobytes()
