@@ -7,6 +7,7 @@ import numpy as np
 
 from bert_keras.convert.card import ModelCard
 from bert_keras.errors import InputError
+from bert_keras.text.fast_tokenizer import FastTokenizer, tokenizer_of
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 
@@ -61,10 +62,10 @@ class Checkpoint:
         )
 
     @property
-    def tokenizer(self) -> WordPieceTokenizer | None:
+    def tokenizer(self) -> WordPieceTokenizer | FastTokenizer | None:
         if self.vocabulary is None:
             return None
-        return WordPieceTokenizer(self.vocabulary, lowercase=self.card.lowercase)
+        return tokenizer_of(self.vocabulary, lowercase=self.card.lowercase)
 
 
 def fitting(

@@ -1,7 +1,7 @@
 """Our own format: one folder that holds config, vocabulary, weights, labels; training state apart.
 
 bert_keras.json             which model, its config, how text becomes its input, its labels
-vocab.txt                   one piece a line
+vocab.txt                   one piece a line; or, where pieces are not WordPiece's, tokenizer.json
 weights.safetensors         every weight under its public name
 training_state.safetensors  where there is one: `momentum/NAME`, `velocity/NAME`; metadata `step`
 """
@@ -20,9 +20,11 @@ from bert_keras.convert.safetensors_file import metadata, stored_tensors, write_
 from bert_keras.convert.state_card import state_card
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
+from bert_keras.text.fast_tokenizer import rules_vocabulary
 from bert_keras.text.vocab import Vocabulary
 
 CARD, VOCABULARY, WEIGHTS = "bert_keras.json", "vocab.txt", "weights.safetensors"
+RULES = "tokenizer.json"
 STATE, STEP = "training_state.safetensors", "global_step"  # its name where it is to be left
 
 
@@ -32,8 +34,11 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
     card = read_card(path)
-    has_vocabulary = (path / VOCABULARY).is_file()
-    vocabulary = Vocabulary.from_file(path / VOCABULARY) if has_vocabulary else None
+    vocabulary = None
+    if (path / VOCABULARY).is_file():
+        vocabulary = Vocabulary.from_file(path / VOCABULARY)
+    elif (path / RULES).is_file():
+        vocabulary = rules_vocabulary((path / RULES).read_text("utf-8"))
     tensors, left_over = translated(
         stored_tensors(path / WEIGHTS), card=card, column=OURS, ignore=ignore
     )
@@ -52,8 +57,11 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     values = {**dataclasses.asdict(checkpoint.card), "config": checkpoint.card.config.to_dict()}
     (folder / CARD).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-    if checkpoint.vocabulary is not None:
-        checkpoint.vocabulary.save(folder / VOCABULARY)
+    if (vocabulary := checkpoint.vocabulary) is not None:
+        if vocabulary.rules:
+            (folder / RULES).write_text(vocabulary.rules, encoding="utf-8", newline="\n")
+        else:
+            vocabulary.save(folder / VOCABULARY)
     write_tensors(folder / WEIGHTS, checkpoint.tensors)
     if checkpoint.state is not None:
         state = checkpoint.state

@@ -143,7 +143,7 @@ class ClassificationTask(Task):
                 vocabulary=tokenizer.vocabulary,
                 places=[example.place for example in examples],
             )
-        lengths = num_pieces(texts)
+        lengths = num_pieces(texts, tokenizer.vocabulary)
         longest = int(lengths.argmax())
         if self.long_texts == "error" and lengths[longest] > self.max_length:
             raise InputError(

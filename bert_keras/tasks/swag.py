@@ -59,7 +59,7 @@ class EncodedSituations(Encoded):
         self.vocabulary, self.max_length = vocabulary, max_length
         lengths_NC = np.reshape([len(ids) for ids in continuations], (-1, NUM_ENDINGS))
         lengths = np.array([len(ids) for ids in contexts]) + lengths_NC.max(axis=1)
-        self.lengths = np.minimum(lengths + SPECIAL_PIECES, max_length)
+        self.lengths = np.minimum(lengths + vocabulary.num_specials(2), max_length)
 
     def batch(self, rows: np.ndarray) -> tuple:
         """Inputs int32 [B,4,T], labels int32 [B]."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -10,10 +11,13 @@ from bert_keras.config import BertConfig
 from bert_keras.convert.families import FAMILIES, family_of
 from bert_keras.convert.formats import open_checkpoint, write_checkpoint
 from bert_keras.convert.huggingface.config import CLASSES
+from bert_keras.convert.huggingface.rules import read_rules
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier
 from bert_keras.models.loading import MODELS
 from bert_keras.presets import PRESETS
+from bert_keras.text.fast_tokenizer import lowers, rules_vocabulary
+from bert_keras.text.packing import pack
 
 CHANGES = {
     "distilbert": {"num_segments": 0, "pooler_activation": "relu"},
@@ -135,3 +139,51 @@ def test_transformers_reads_what_we_write_and_we_what_it_writes(small, tmp_path,
     assert (read.card, read.notes) == (given.card, ())
     for weight, tensor in given.tensors.items():
         assert read.tensors[weight].read().tobytes() == tensor.read().tobytes()
+
+
+@pytest.fixture(params=["roberta", "albert"])
+def with_text(request, small, subwords, tmp_path):
+    """A folder as it was published, with the tokenizer's files of old; and what it holds."""
+    vocabulary = rules_vocabulary(read_rules(subwords[request.param], {}))
+    given = small(request.param, "BertClassifier", vocabulary=vocabulary)
+    write_checkpoint(given, tmp_path / "published", format="huggingface")
+    for file in subwords[request.param].iterdir():
+        shutil.copy(file, tmp_path / "published")
+    return tmp_path / "published", vocabulary
+
+
+def test_tokenizers_of_old_come_in_and_a_whole_one_goes_out(with_text, tmp_path):
+    folder, vocabulary = with_text
+    read = open_checkpoint(folder)
+    assert read.vocabulary == vocabulary
+    assert read.card.lowercase == lowers(vocabulary) == read.card.config.shares_layers
+    for format in ("bert-keras", "huggingface"):
+        write_checkpoint(read, tmp_path / format, format=format)
+        back = open_checkpoint(tmp_path / format)
+        assert (back.card, back.vocabulary) == (read.card, vocabulary)
+        assert back.tokenizer.encode("The License").ids == read.tokenizer.encode("The License").ids
+
+
+def test_padding_of_another_id_is_refused(with_text, tmp_path, checkpoint):
+    _, vocabulary = with_text
+    given = checkpoint("BertEncoder", vocabulary=vocabulary, **CHANGES["roberta"])
+    if vocabulary.pad_id == 1:
+        write_checkpoint(given, tmp_path / "it", format="huggingface")
+    else:
+        with pytest.raises(InputError, match="pad_token_id is 0; expected 1"):
+            write_checkpoint(given, tmp_path / "it", format="huggingface")
+
+
+@pytest.mark.extra
+def test_auto_tokenizer_gives_our_ids(with_text, tmp_path):
+    transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
+    read = open_checkpoint(with_text[0])
+    write_checkpoint(read, tmp_path / "it", format="huggingface")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "it")
+    first, second = "The License, naïve", "you may not use 12, this"
+    ids = read.tokenizer.ids_batch([first, second])
+    packed = pack(ids[:1], ids[1:], vocabulary=read.vocabulary, max_length=99)
+    assert theirs(first, second)["input_ids"] == [*packed["input_ids"][0]]
+    assert theirs.pad_token_id == read.vocabulary.pad_id
+    assert theirs.mask_token_id == read.vocabulary.mask_id
+    assert theirs.model_max_length == read.card.max_length

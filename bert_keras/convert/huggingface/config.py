@@ -254,6 +254,11 @@ def write_config(card: ModelCard, folder: Path, *, pad_id: int, has_text: bool) 
         "dtype": "float32",
         "torch_dtype": "float32",  # the same for transformers 4
     }
+    if has_text and values["pad_token_id"] != pad_id:
+        raise InputError(
+            f"{CONFIG}: pad_token_id is {pad_id}; expected {values['pad_token_id']}, by which a "
+            f"{family.kind} counts its positions"
+        )
     if card.labels:
         values["id2label"] = {str(number): label for number, label in enumerate(card.labels)}
         values["label2id"] = {label: number for number, label in enumerate(card.labels)}

@@ -3,6 +3,7 @@
 config.json         the numbers, the class, the labels; read and written in config.py
 model.safetensors   or its shards, or pytorch_model.bin; read in weights.py
 vocab.txt, tokenizer.json, tokenizer_config.json    in tokenizer.py
+vocab.json and merges.txt, spiece.model             in rules.py
 modules.json        of sentence-transformers: which folder holds all this
 """
 

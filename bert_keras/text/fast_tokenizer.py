@@ -1,0 +1,113 @@
+"""Raw text comes in; ids with their character offsets go out, by the rules of a tokenizer.json.
+
+Such a file of the library `tokenizers` says all of byte-level BPE (RoBERTa) and of Unigram pieces
+(ALBERT): pieces, normalising, splitting. Theirs are the ids of Hugging Face.
+"""
+
+import json
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from tokenizers import Encoding, Tokenizer
+from tokenizers.processors import ByteLevel
+
+from bert_keras.errors import InputError
+from bert_keras.text.tokenizer import TokenizedText, WordPieceTokenizer
+from bert_keras.text.vocab import Specials, Vocabulary
+
+# By the kind of model that a tokenizer.json holds.
+SPECIALS = {
+    "BPE": Specials(
+        ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), num_separators=2, second_segment=0
+    ),
+    "Unigram": Specials(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")),
+}
+
+
+def rules_vocabulary(rules: str) -> Vocabulary:
+    """The vocabulary that the text of a tokenizer.json holds, with its rules.
+
+    Raises InputError for rules that are not those of RoBERTa's or ALBERT's kind.
+    """
+    whole = _parsed(rules)
+    kind, pieces = whole["model"]["type"], whole["model"]["vocab"]
+    ids = pieces if kind == "BPE" else {piece: i for i, (piece, _) in enumerate(pieces)}
+    ids = ids | {token["content"]: token["id"] for token in whole.get("added_tokens") or ()}
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise InputError("tokenizer.json: the ids of its pieces are not each number from 0 once")
+    return Vocabulary(tuple(sorted(ids, key=ids.__getitem__)), SPECIALS[kind], rules)
+
+
+def tokenizer_of(
+    vocabulary: Vocabulary, *, lowercase: bool
+) -> "WordPieceTokenizer | FastTokenizer":
+    """`lowercase` is WordPiece's; rules say of themselves whether they lower."""
+    if vocabulary.rules:
+        return FastTokenizer(vocabulary)
+    return WordPieceTokenizer(vocabulary, lowercase=lowercase)
+
+
+def lowers(vocabulary: Vocabulary) -> bool:
+    """Whether its rules lower-case a text."""
+    return '"Lowercase"' in json.dumps(_parsed(vocabulary.rules).get("normalizer"))
+
+
+class FastTokenizer:
+    """Tokenizes without adding specials; one that is written in a text is just its characters."""
+
+    def __init__(self, vocabulary: Vocabulary):
+        self.vocabulary = vocabulary
+        whole = _parsed(vocabulary.rules)
+        self.lowercase = lowers(vocabulary)
+        whole |= dict.fromkeys(("truncation", "padding", "post_processor"))
+        whole["added_tokens"] = []
+        if whole["model"]["type"] == "Unigram":
+            hidden = {piece: f" {piece}" for piece in vocabulary.specials.pieces}  # in no word
+            pieces = whole["model"]["vocab"]
+            whole["model"]["vocab"] = [[hidden.get(piece, piece), score] for piece, score in pieces]
+        self._tokenizer = Tokenizer.from_str(json.dumps(whole))
+        if whole["model"]["type"] == "BPE":
+            self._tokenizer.post_processor = ByteLevel(trim_offsets=True)  # of the space before
+
+    def encode(self, text: str) -> TokenizedText:
+        return self._told(self._tokenizer.encode(text))
+
+    def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
+        return list(map(self._told, self._tokenizer.encode_batch(texts)))
+
+    def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all texts, int32 [M], and how many each has, int64 [N]."""
+        ids = self.ids_batch(texts)
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        return np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum())), lengths
+
+    def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids alone, text by text."""
+        return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the pieces, as the rules' decoder joins them."""
+        pieces = [self.vocabulary.pieces[int(number)] for number in ids]
+        return self._tokenizer.decoder.decode(pieces).strip()
+
+    def _told(self, encoding: Encoding) -> TokenizedText:
+        pieces = [self.vocabulary.pieces[number] for number in encoding.ids]
+        return TokenizedText(encoding.ids, pieces, encoding.offsets)
+
+
+def _parsed(rules: str) -> dict[str, Any]:
+    try:
+        whole = json.loads(rules)
+        kind, split = whole["model"]["type"], json.dumps(whole["pre_tokenizer"])
+        Tokenizer.from_str(rules)
+    except Exception as error:  # the library raises no other
+        raise InputError(f"tokenizer.json is damaged ({error}); copy it anew") from error
+    wanted = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
+    if wanted.get(kind, "") not in split or kind not in wanted:
+        raise InputError(
+            f"tokenizer.json is of a {kind} tokenizer split by {split}; known are WordPiece, "
+            "byte-level BPE and SentencePiece's Unigram"
+        )
+    return whole
