@@ -80,10 +80,10 @@ def _normalised(read: Points, *, lowercase: bool) -> Points:
 
 
 def _properties(points: tf.Tensor) -> tf.Tensor:
-    return _looked_up(tables.properties(), points)
+    return looked_up(tables.properties(), points)
 
 
-def _looked_up(table: tables.Table, points: tf.Tensor) -> tf.Tensor:
+def looked_up(table: tables.Table, points: tf.Tensor) -> tf.Tensor:
     starts = tf.gather(table.starts, tf.bitwise.right_shift(points, tables.BLOCK_BITS))
     return tf.gather(table.numbers, starts + (points & tables.BLOCK - 1))
 
@@ -112,7 +112,7 @@ def _with_small_sigmas(read: Points) -> Points:
 def _small_decomposed(read: Points) -> Points:
     """Those that are spelled as themselves are taken from the text, which is put behind the rest"""
     spellings = tables.small_decomposed()
-    number = _looked_up(spellings.numbers, read.points)
+    number = looked_up(spellings.numbers, read.points)
     starts = tf.constant(spellings.starts)
     from_text = len(spellings.points) + tf.range(tf.size(number))
     first = tf.where(number == 0, from_text, tf.gather(starts, number))

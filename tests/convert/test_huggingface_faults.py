@@ -182,8 +182,8 @@ TRAINED_WITH = "remove the file that the weights were not trained with"
          "Lowercase; BERT's is BertNormalizer" + go_on("normalizer")),
         ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "tokenizer.json: "
          "pre_tokenizer is Whitespace; BERT's is BertPreTokenizer" + go_on("pre_tokenizer")),
-        ("tokenizer.json", {"model": {"type": "BPE"}}, "tokenizer.json is of a BPE tokenizer; "
-         "BERT's is WordPiece"),
+        ("tokenizer.json", {"model": {"type": "WordLevel"}}, "tokenizer.json is of a WordLevel "
+         "tokenizer; BERT's is WordPiece"),
         ("tokenizer.json", {"model": {"vocab": {"a": 0, "b": 2}}}, "tokenizer.json: the ids of its "
          "pieces are not each number from 0 once"),
         ("tokenizer.json", {"model": {"vocab": {}, "continuing_subword_prefix": "@"}},

@@ -72,11 +72,6 @@ def windows_over(
 ) -> Windows:
     """Each context is tokenized once, however many questions it has."""
     num_specials = tokenizer.vocabulary.num_specials(2)
-    if max_length - num_specials - max_question_length < 1:
-        raise InputError(
-            f"max_length is {max_length}; a question of max_question_length={max_question_length} "
-            f"and {num_specials} special pieces leave no room for a passage"
-        )
     numbers: dict[str, int] = {}
     context_Q = np.array([numbers.setdefault(q.context, len(numbers)) for q in questions])
     ids, offsets, num_pieces = _tokenized(list(numbers), tokenizer)
@@ -90,6 +85,11 @@ def windows_over(
     question_lengths_Q = np.minimum(num_question_pieces, max_question_length)
 
     room_Q = max_length - num_specials - question_lengths_Q
+    for question in np.flatnonzero(room_Q < 1)[:1]:
+        raise InputError(
+            f"{questions[question].place}: max_length={max_length} leaves no room for a passage "
+            f"beside the question and {num_specials} special pieces; raise it"
+        )
     step_Q = np.minimum(stride, room_Q)
     num_windows_Q = 1 + np.maximum(0, -(-(num_pieces_Q - room_Q) // step_Q))
     first_windows = np.append(0, np.cumsum(num_windows_Q))
