@@ -5,6 +5,7 @@ A server's own tables (ICU's, RE2's) are of another year, and its locale changes
 
 import sys
 import unicodedata
+from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
@@ -43,11 +44,18 @@ def properties() -> Table:
 @cache
 def small_decomposed() -> Spellings:
     """Lower case, then NFD; nothing where the character is dropped."""
+    return spellings_of(
+        "" if is_dropped(each) else unicodedata.normalize("NFD", each.lower())
+        for each in characters()
+    )
+
+
+def spellings_of(spelled: Iterable[str]) -> Spellings:
+    """`spelled` tells what each character becomes, in their order."""
     spellings, numbers = {"\0": 0}, []  # any one character has the length of number 0
-    for character in characters():
-        small = "" if is_dropped(character) else unicodedata.normalize("NFD", character.lower())
-        same = small == character
-        numbers.append(0 if same else spellings.setdefault(small, len(spellings)))
+    for character, spelling in zip(characters(), spelled, strict=True):
+        same = spelling == character
+        numbers.append(0 if same else spellings.setdefault(spelling, len(spellings)))
     points = np.array([ord(part) for spelling in spellings for part in spelling], np.int32)
     starts = np.cumsum([0, *map(len, spellings)], dtype=np.int32)
     return Spellings(table_of(numbers), points, starts)

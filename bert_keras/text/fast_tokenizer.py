@@ -5,8 +5,10 @@ Such a file of the library `tokenizers` says all of byte-level BPE (RoBERTa) and
 """
 
 import json
+import os
 from collections.abc import Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,16 +16,40 @@ from tokenizers import Encoding, Tokenizer
 from tokenizers.processors import ByteLevel
 
 from bert_keras.errors import InputError
+from bert_keras.storage import write_text
 from bert_keras.text.tokenizer import TokenizedText, WordPieceTokenizer
 from bert_keras.text.vocab import Specials, Vocabulary
 
+ROBERTA_SPECIALS = Specials(
+    ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), num_separators=2, second_segment=0
+)
+ALBERT_SPECIALS = Specials(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"))
 # By the kind of model that a tokenizer.json holds.
-SPECIALS = {
-    "BPE": Specials(
-        ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), num_separators=2, second_segment=0
-    ),
-    "Unigram": Specials(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")),
-}
+SPECIALS = {"BPE": ROBERTA_SPECIALS, "Unigram": ALBERT_SPECIALS}
+PIECES, RULES = "vocab.txt", "tokenizer.json"
+
+
+def vocabulary_in(folder: Path) -> Vocabulary | None:
+    """That of a folder in which `write_vocabulary` wrote; None where there is none."""
+    files = [folder / name for name in (PIECES, RULES) if (folder / name).is_file()]
+    return vocabulary_from(files[0]) if files else None
+
+
+def vocabulary_from(path: str | os.PathLike) -> Vocabulary:
+    """Of a vocab.txt or a tokenizer.json."""
+    if Path(path).name == RULES:
+        return rules_vocabulary(Path(path).read_text("utf-8"))
+    return Vocabulary.from_file(path)
+
+
+def write_vocabulary(vocabulary: Vocabulary, folder: Path) -> Path:
+    """The file that was written: the one for WordPiece, the other for all else."""
+    path = folder / (RULES if vocabulary.rules else PIECES)
+    if vocabulary.rules:
+        write_text(path, vocabulary.rules)
+    else:
+        vocabulary.save(path)
+    return path
 
 
 def rules_vocabulary(rules: str) -> Vocabulary:
