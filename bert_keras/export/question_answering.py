@@ -32,6 +32,7 @@ def signatures(model: keras.Model, *, reader: TextToInputs, task: SquadTask) -> 
     `input_mask`, `segment_ids`, int32 [B,T], to `start_logits` and `end_logits` float32 [B,T], the
     lowest float where there is padding.
     """
+    reader.check_knows_places()
 
     @tf.function
     def from_tensors(**inputs):

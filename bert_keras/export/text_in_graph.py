@@ -125,14 +125,16 @@ class TextToInputs(tf.Module):
             pieces.values, tf.gather(pieces.row_splits, words.row_splits), validate=False
         )
 
-    def placed_pieces(self, text: tf.Tensor) -> PlacedPieces:
-        """The same pieces, and where each stands in its text. Raises InputError where they are not
-        WordPiece's."""
+    def check_knows_places(self) -> None:
+        """Raises InputError where `placed_pieces` cannot be asked."""
         if self._by_rules is not None:
             raise InputError(
                 "a graph knows where the pieces of WordPiece stand in a text, not those of a "
                 "tokenizer.json; export a model that answers about whole texts"
             )
+
+    def placed_pieces(self, text: tf.Tensor) -> PlacedPieces:
+        """The same pieces, and where each stands in its text."""
         placed = placed_words_of(text, lowercase=self._lowercase)
         pieces, starts, _ = self._wordpiece.tokenize_with_offsets(_spelled(placed.words))
         return placed_pieces(placed, pieces, starts)

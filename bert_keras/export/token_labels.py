@@ -41,6 +41,7 @@ def signatures(
     `segment_ids`, int32 [B,T], to `probabilities` float32 [B,T,N], in the order of `label_names`
     string [B,N], and `label_ids` int32 [B,T]; both are 0 where there is padding.
     """
+    reader.check_knows_places()
 
     @tf.function
     def from_tensors(**inputs):

@@ -1,5 +1,6 @@
 """BERT's relatives served: the same signatures, text in the graph, answers of a fresh process."""
 
+import dataclasses
 import json
 
 import keras
@@ -14,6 +15,7 @@ from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.export.model_folder import export_model
 from bert_keras.models.loading import MODELS
+from bert_keras.tasks.catalog import named_task
 from bert_keras.text.fast_tokenizer import rules_vocabulary
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
@@ -71,7 +73,8 @@ def test_masked_words(saved, tmp_path, family, verified_here):
 
 @pytest.mark.parametrize("family", ["albert", "roberta"])
 def test_answers_within_a_text_are_wordpieces(saved, tmp_path, family):
-    model = saved(family, "BertQuestionAnswering", task={"name": "squad1"})
+    task = dataclasses.replace(named_task("squad1"), max_length=24, max_question_length=4, stride=4)
+    model = saved(family, "BertQuestionAnswering", task=task.settings())
     with pytest.raises(InputError, match="of WordPiece stand in a text, not those"):
         export_model(model, tmp_path / "family" / "1")
     assert not (tmp_path / "family" / "1").exists()

@@ -124,4 +124,4 @@ def test_places_in_a_text_are_wordpieces(kind, subwords, tmp_path):
     file = write_vocabulary(rules_vocabulary(read_rules(subwords[kind], {})), tmp_path)
     reader = TextToInputs(file, lowercase=False, max_length=9)
     with pytest.raises(InputError, match="of WordPiece stand in a text, not those"):
-        reader.placed_pieces(tf.constant(["a"]))
+        reader.check_knows_places()
