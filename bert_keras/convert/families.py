@@ -122,7 +122,10 @@ ALBERT = Family(
     },
     dropouts=("classifier_dropout_prob",),
     fixed={"num_hidden_groups": 1, "inner_group_num": 1},
-    others=("down_scale_factor", "gap_size", "net_structure_type", "num_memory_blocks"),
+    others=(
+        *("down_scale_factor", "gap_size", "layers_to_keep", "net_structure_type"),
+        "num_memory_blocks",
+    ),
 )
 ROBERTA = Family(
     kind="roberta",

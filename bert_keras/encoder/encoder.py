@@ -28,7 +28,7 @@ class EncoderStates(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertEncoder(Pretrained, keras.Model):
-    """The encoder of Devlin et al. 2018, section 3, with its tanh pooler on [CLS].
+    """The encoder of Devlin et al. 2018, section 3, with its pooler on [CLS].
 
     Call with a dict of int arrays [B, T], `input_ids`, `input_mask` (1 = real, 0 = padding) and
     `segment_ids`; other keys are left alone. Where several sequences share a row, `position_ids`

@@ -177,10 +177,7 @@ def byte_symbols() -> list[str]:
 def _checked(rules: dict) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """The ids of pieces and the merges, in their order."""
     model, splitter = rules["model"], rules["pre_tokenizer"]
-    ids, merges = (
-        model["vocab"],
-        [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in model["merges"]],
-    )
+    ids, merges = model["vocab"], [tuple(pair) for pair in model["merges"]]
     odd = [name for name in _PLAIN if model.get(name)]
     if splitter["type"] != "ByteLevel" or not splitter.get("use_regex", True):
         odd.append("pre_tokenizer")

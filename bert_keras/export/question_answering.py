@@ -11,11 +11,11 @@ from bert_keras.export.question_samples import samples
 from bert_keras.export.servable import Servable, tensor_specs, text_specs
 from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.tasks.squad.task import SquadTask
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 
 def served_question_answering(
-    model: keras.Model, reader: TextToInputs, tokenizer: WordPieceTokenizer, *, task: SquadTask
+    model: keras.Model, reader: TextToInputs, tokenizer: TextTokenizer, *, task: SquadTask
 ) -> Servable:
     """Of a model that takes and returns what a BertQuestionAnswering does, asked as `task` asks it,
     in windows of as many pieces as `reader` takes."""

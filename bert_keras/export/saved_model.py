@@ -22,7 +22,7 @@ from bert_keras.export.warmup import warmup_requests_for, write_warmup
 from bert_keras.progress import progress
 from bert_keras.storage import tensorflow_writes, whole_folder
 from bert_keras.text.fast_tokenizer import tokenizer_of, write_vocabulary
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 
@@ -44,7 +44,7 @@ def write_saved_model(
     model: keras.Model | Variant,
     folder: str | os.PathLike,
     *,
-    make: Callable[[keras.Model, TextToInputs, WordPieceTokenizer], Servable],
+    make: Callable[[keras.Model, TextToInputs, TextTokenizer], Servable],
     vocabulary: Vocabulary,
     lowercase: bool,
     max_length: int,

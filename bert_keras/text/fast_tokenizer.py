@@ -7,18 +7,18 @@ Such a file of the library `tokenizers` says all of byte-level BPE (RoBERTa) and
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 from tokenizers.processors import ByteLevel
 
 from bert_keras.errors import InputError
-from bert_keras.storage import write_text
-from bert_keras.text.tokenizer import TokenizedText, WordPieceTokenizer
-from bert_keras.text.vocab import Specials, Vocabulary
+from bert_keras.storage import text_lines, write_text
+from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTokenizer
+from bert_keras.text.vocab import Specials, Vocabulary, in_order_of_ids
 
 ROBERTA_SPECIALS = Specials(
     ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), num_separators=2, second_segment=0
@@ -26,6 +26,8 @@ ROBERTA_SPECIALS = Specials(
 ALBERT_SPECIALS = Specials(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"))
 # By the kind of model that a tokenizer.json holds.
 SPECIALS = {"BPE": ROBERTA_SPECIALS, "Unigram": ALBERT_SPECIALS}
+SPLITTERS = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
+KNOWN = "known are WordPiece, byte-level BPE and SentencePiece's Unigram"
 PIECES, RULES = "vocab.txt", "tokenizer.json"
 
 
@@ -38,7 +40,7 @@ def vocabulary_in(folder: Path) -> Vocabulary | None:
 def vocabulary_from(path: str | os.PathLike) -> Vocabulary:
     """Of a vocab.txt or a tokenizer.json."""
     if Path(path).name == RULES:
-        return rules_vocabulary(Path(path).read_text("utf-8"))
+        return rules_vocabulary("\n".join(text_lines(path)))
     return Vocabulary.from_file(path)
 
 
@@ -53,22 +55,38 @@ def write_vocabulary(vocabulary: Vocabulary, folder: Path) -> Path:
 
 
 def rules_vocabulary(rules: str) -> Vocabulary:
-    """The vocabulary that the text of a tokenizer.json holds, with its rules.
+    """The vocabulary that the text of a tokenizer.json holds, with its rules as they are written
+    today: the files of published models are older.
 
     Raises InputError for rules that are not those of RoBERTa's or ALBERT's kind.
     """
-    whole = _parsed(rules)
-    kind, pieces = whole["model"]["type"], whole["model"]["vocab"]
+    try:
+        given, today = json.loads(rules), Tokenizer.from_str(rules).to_str()
+    except Exception as error:  # the library raises no other
+        raise InputError(f"{RULES} is damaged ({error}); copy it anew") from error
+    whole = json.loads(today)
+    kind, split = whole["model"]["type"], json.dumps(whole["pre_tokenizer"])
+    if kind not in SPECIALS or SPLITTERS[kind] not in split:
+        raise InputError(f"{RULES} is of a {kind} tokenizer split by {split}; {KNOWN}")
+    if kind == "BPE" and not whole["model"]["merges"]:
+        raise InputError("the tokenizer has no merges; copy its files anew")
+    pieces = given["model"]["vocab"]
     ids = pieces if kind == "BPE" else {piece: i for i, (piece, _) in enumerate(pieces)}
-    ids = ids | {token["content"]: token["id"] for token in whole.get("added_tokens") or ()}
-    if sorted(ids.values()) != list(range(len(ids))):
-        raise InputError("tokenizer.json: the ids of its pieces are not each number from 0 once")
-    return Vocabulary(tuple(sorted(ids, key=ids.__getitem__)), SPECIALS[kind], rules)
+    ids = ids | {token["content"]: token["id"] for token in given.get("added_tokens") or ()}
+    return Vocabulary(in_order_of_ids(ids, file=RULES), SPECIALS[kind], today)
 
 
-def tokenizer_of(
-    vocabulary: Vocabulary, *, lowercase: bool
-) -> "WordPieceTokenizer | FastTokenizer":
+def padded(vocabulary: Vocabulary, size: int) -> Vocabulary:
+    """`vocabulary.padded`, of which its rules know."""
+    longer = vocabulary.padded(size)
+    if not vocabulary.rules:
+        return longer
+    tokenizer = Tokenizer.from_str(vocabulary.rules)
+    tokenizer.add_tokens([*longer.pieces[len(vocabulary) :]])
+    return replace(longer, rules=tokenizer.to_str())
+
+
+def tokenizer_of(vocabulary: Vocabulary, *, lowercase: bool) -> TextTokenizer:
     """`lowercase` is WordPiece's; rules say of themselves whether they lower."""
     if vocabulary.rules:
         return FastTokenizer(vocabulary)
@@ -77,7 +95,7 @@ def tokenizer_of(
 
 def lowers(vocabulary: Vocabulary) -> bool:
     """Whether its rules lower-case a text."""
-    return '"Lowercase"' in json.dumps(_parsed(vocabulary.rules).get("normalizer"))
+    return '"Lowercase"' in json.dumps(json.loads(vocabulary.rules)["normalizer"])
 
 
 class FastTokenizer:
@@ -85,7 +103,7 @@ class FastTokenizer:
 
     def __init__(self, vocabulary: Vocabulary):
         self.vocabulary = vocabulary
-        whole = _parsed(vocabulary.rules)
+        whole = json.loads(vocabulary.rules)
         self.lowercase = lowers(vocabulary)
         whole |= dict.fromkeys(("truncation", "padding", "post_processor"))
         whole["added_tokens"] = []
@@ -121,19 +139,3 @@ class FastTokenizer:
     def _told(self, encoding: Encoding) -> TokenizedText:
         pieces = [self.vocabulary.pieces[number] for number in encoding.ids]
         return TokenizedText(encoding.ids, pieces, encoding.offsets)
-
-
-def _parsed(rules: str) -> dict[str, Any]:
-    try:
-        whole = json.loads(rules)
-        kind, split = whole["model"]["type"], json.dumps(whole["pre_tokenizer"])
-        Tokenizer.from_str(rules)
-    except Exception as error:  # the library raises no other
-        raise InputError(f"tokenizer.json is damaged ({error}); copy it anew") from error
-    wanted = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
-    if wanted.get(kind, "") not in split or kind not in wanted:
-        raise InputError(
-            f"tokenizer.json is of a {kind} tokenizer split by {split}; known are WordPiece, "
-            "byte-level BPE and SentencePiece's Unigram"
-        )
-    return whole

@@ -2,6 +2,7 @@
 
 import os
 import string
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, islice
@@ -125,3 +126,10 @@ class Vocabulary:
     @property
     def mask_id(self) -> int:
         return self.ids[self.specials.pieces[4]]
+
+
+def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
+    """The pieces that `file` gives ids; InputError where these are not each number from 0 once."""
+    if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
+        raise InputError(f"{file}: the ids of its pieces are not each number from 0 once")
+    return tuple(sorted(ids, key=ids.__getitem__))

@@ -50,6 +50,8 @@ def go_on(name: str) -> str:
     [
         ({"model_type": "electra"}, "config.json: model_type is 'electra'; known here are 'bert', "
          "'distilbert', 'albert', 'roberta'"),
+        ({"model_type": ["bert"]}, "config.json: model_type is ['bert']; known here are 'bert', "
+         "'distilbert', 'albert', 'roberta'"),
         ({"model_type": "roberta"}, "config.json: pad_token_id is 0; expected 1, the only one "
          "known here"),
         ({"model_type": "albert", "num_hidden_groups": 2}, "config.json: num_hidden_groups is 2; "
@@ -183,7 +185,7 @@ TRAINED_WITH = "remove the file that the weights were not trained with"
         ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "tokenizer.json: "
          "pre_tokenizer is Whitespace; BERT's is BertPreTokenizer" + go_on("pre_tokenizer")),
         ("tokenizer.json", {"model": {"type": "WordLevel"}}, "tokenizer.json is of a WordLevel "
-         "tokenizer; BERT's is WordPiece"),
+         "tokenizer; known are WordPiece, byte-level BPE and SentencePiece's Unigram"),
         ("tokenizer.json", {"model": {"vocab": {"a": 0, "b": 2}}}, "tokenizer.json: the ids of its "
          "pieces are not each number from 0 once"),
         ("tokenizer.json", {"model": {"vocab": {}, "continuing_subword_prefix": "@"}},
@@ -267,7 +269,7 @@ def test_pointers_of_git_lfs(copy, name):
     (folder / "model.safetensors").unlink()
     (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
     assert refusal(folder) == (
-        f"{name} is a Git LFS pointer, not the weights: fetch them with git lfs pull"
+        f"{name} is a Git LFS pointer, not the file itself: fetch it with git lfs pull"
     )
 
 

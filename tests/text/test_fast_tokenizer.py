@@ -8,7 +8,15 @@ import pytest
 
 from bert_keras.convert.huggingface.rules import read_rules
 from bert_keras.errors import InputError
-from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, tokenizer_of
+from bert_keras.tasks.ner.pieces import word_pieces
+from bert_keras.tasks.ner.reading import Sentence
+from bert_keras.text.fast_tokenizer import (
+    FastTokenizer,
+    padded,
+    rules_vocabulary,
+    tokenizer_of,
+)
+from bert_keras.text.gaps import ids_with_masks
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
@@ -37,6 +45,19 @@ def test_one_text_or_many_are_the_same(tokenizer):
     assert [*ids] == [number for each in told for number in each.ids]
     assert [*lengths] == [len(each.ids) for each in told]
     assert (ids.dtype, lengths.dtype) == (np.int32, np.int64)
+
+
+def test_the_blank_before_a_gap_goes_with_it(tokenizer):
+    mask_id = tokenizer.vocabulary.mask_id
+    the, license = tokenizer.ids_batch(["under the", " License"])
+    texts = ["under the [MASK] License", "under the\n [MASK] License", "under the[MASK] License"]
+    assert ids_with_masks(texts, tokenizer) == 3 * [[*the, mask_id, *license]]
+
+
+def test_words_by_themselves_stand_behind_a_blank(tokenizer):
+    words = ["the", "License", "naïve"]
+    found = word_pieces([Sentence(tuple(words), None, 0, 1)], tokenizer)
+    assert [*found.ids] == tokenizer.encode(" " + " ".join(words)).ids
 
 
 def test_a_special_that_is_written_is_no_special(tokenizer):
@@ -90,13 +111,14 @@ def test_pairs_are_packed_as_each_was_trained(tokenizer):
     ]  # fmt: skip
 
 
-def test_padding_keeps_the_rules(tokenizer):
-    padded = tokenizer.vocabulary.padded(len(tokenizer.vocabulary) + 3)
-    assert padded.pieces[-1] == "[unused2]" and padded.rules == tokenizer.vocabulary.rules
-    assert FastTokenizer(padded).encode("a b").ids == tokenizer.encode("a b").ids
+def test_rules_know_of_padding(tokenizer):
+    longer = padded(tokenizer.vocabulary, len(tokenizer.vocabulary) + 3)
+    assert longer.pieces[-1] == "[unused2]" and rules_vocabulary(longer.rules) == longer
+    for text in ("a b", "a [unused2]"):
+        assert FastTokenizer(longer).encode(text) == tokenizer.encode(text)
 
 
-def test_what_is_refused(subwords, tmp_path):
+def test_what_is_refused(subwords):
     rules = json.loads(read_rules(subwords["roberta"], {}))
     for changes, said in (
         ({"pre_tokenizer": {"type": "Whitespace"}}, "is of a BPE tokenizer split by"),
@@ -105,10 +127,3 @@ def test_what_is_refused(subwords, tmp_path):
     ):
         with pytest.raises(InputError, match=said):
             rules_vocabulary(json.dumps(rules | changes))
-    (tmp_path / "spiece.model").write_bytes(b"no model")
-    with pytest.raises(InputError, match=r"spiece\.model is (damaged|not of)"):
-        read_rules(tmp_path, {})
-    (tmp_path / "vocab.json").write_text('{"a": 0}')
-    (tmp_path / "merges.txt").write_text("")
-    with pytest.raises(InputError, match=r"vocab\.json lacks <pad>, <unk>, <s>, </s>, <mask>"):
-        read_rules(tmp_path, {})

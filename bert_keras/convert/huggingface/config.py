@@ -109,7 +109,7 @@ def read_values(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{folder} has no {CONFIG}, which says what the weights are; put it there")
     values = json_object(path)
-    if (kind := values.get("model_type", BERT.kind)) not in FAMILIES:
+    if (kind := values.get("model_type", BERT.kind)) not in [*FAMILIES]:
         known = ", ".join(map(repr, FAMILIES))
         raise InputError(f"{path}: model_type is {kind!r}; known here are {known}")
     return values

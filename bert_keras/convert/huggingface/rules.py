@@ -13,11 +13,14 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_
 from tokenizers.models import BPE, Unigram
 from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
+from bert_keras.convert.lfs_pointer import refuse_pointer
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 from bert_keras.text.fast_tokenizer import SPECIALS
+from bert_keras.text.vocab import in_order_of_ids
 
 WHOLE, PIECES, MERGES, MODEL = "tokenizer.json", "vocab.json", "merges.txt", "spiece.model"
+LISTED = "vocab.txt"
 UNIGRAM = 1  # of SentencePiece's kinds of models
 OTHER_SCORE = -100.0
 
@@ -27,18 +30,28 @@ def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
     tokenizer_config.json says."""
     if (folder / WHOLE).is_file():
         model = json_object(folder / WHOLE).get("model") or {}
-        if model.get("type") in SPECIALS:
+        if model.get("type", _untold(model)) in SPECIALS:
             return (folder / WHOLE).read_text("utf-8")
-    elif (folder / PIECES).is_file() and (folder / MERGES).is_file():
-        return _byte_pair(folder, settings)
-    elif (folder / MODEL).is_file():
+        return None
+    if (folder / MODEL).is_file():
         return _unigram(folder / MODEL, settings)
+    missing = [name for name in (PIECES, MERGES) if not (folder / name).is_file()]
+    if not missing:
+        return _byte_pair(folder, settings)
+    if len(missing) == 1 and not (folder / LISTED).is_file():
+        raise InputError(f"{missing[0]} is missing; byte-level BPE is {PIECES} and {MERGES}")
     return None
+
+
+def _untold(model: Mapping[str, Any]) -> str:
+    """Which it is: files of old, RoBERTa's among them, do not say."""
+    return "BPE" if "merges" in model else "Unigram" if "unk_id" in model else "WordPiece"
 
 
 def _byte_pair(folder: Path, settings: Mapping[str, Any]) -> str:
     """As RobertaTokenizer of transformers makes them."""
     prefixed = settings.get("add_prefix_space", False)
+    in_order_of_ids(json_object(folder / PIECES), file=PIECES)
     try:
         tokenizer = Tokenizer(BPE.from_file(str(folder / PIECES), str(folder / MERGES)))
     except Exception as error:  # the library raises no other
@@ -61,9 +74,12 @@ def _unigram(path: Path, settings: Mapping[str, Any]) -> str:
     try:
         model.ParseFromString(path.read_bytes())
     except Exception as error:  # protobuf's own, of which there are two
-        raise InputError(f"{path} is damaged ({error}); copy it anew") from error
+        refuse_pointer(path)
+        raise InputError(f"{MODEL} is damaged ({error}); copy it anew") from error
+    if not (model.pieces and model.HasField("trainer_spec") and model.HasField("normalizer_spec")):
+        raise InputError(f"{MODEL} is cut off behind {len(model.pieces):,} pieces; copy it anew")
     if model.trainer_spec.model_type != UNIGRAM:
-        raise InputError(f"{path} is not of SentencePiece's unigram kind, which ALBERT's is")
+        raise InputError(f"{MODEL} is not of SentencePiece's unigram kind, which ALBERT's is")
     pieces = [(each.piece, each.score + _comma(each.piece)) for each in model.pieces]
     tokenizer = Tokenizer(Unigram(pieces, unk_id=model.trainer_spec.unk_id, byte_fallback=False))
     steps = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]

@@ -22,9 +22,9 @@ from bert_keras.convert.huggingface.rules import read_rules
 from bert_keras.convert.letter_case import seems_lowercase
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
-from bert_keras.text.fast_tokenizer import lowers, rules_vocabulary
+from bert_keras.text.fast_tokenizer import KNOWN, lowers, rules_vocabulary
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary, in_order_of_ids
 
 VOCABULARY, WHOLE, SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
 ADDED, SENTENCES = "added_tokens.json", "sentence_bert_config.json"
@@ -113,9 +113,9 @@ def _vocabulary(folder: Path, whole: Mapping[str, Any]) -> Vocabulary | None:
     if not whole:
         return listed
     ids = _model(whole).get("vocab")
-    if not isinstance(ids, dict) or sorted(ids.values()) != list(range(len(ids))):
-        raise InputError(f"{WHOLE}: the ids of its pieces are not each number from 0 once")
-    pieces = tuple(sorted(ids, key=ids.__getitem__))
+    if not isinstance(ids, dict):
+        raise InputError(f"{WHOLE} has no table of pieces and their ids; copy it anew")
+    pieces = in_order_of_ids(ids, file=WHOLE)
     if listed is None:
         return Vocabulary(pieces)
     if len(pieces) != len(listed):
@@ -136,7 +136,7 @@ def _model(whole: Mapping[str, Any]) -> Mapping[str, Any]:
     model = whole.get("model") or {}
     kind = model.get("type", "WordPiece")
     if kind != "WordPiece":
-        raise InputError(f"{WHOLE} is of a {kind} tokenizer; BERT's is WordPiece")
+        raise InputError(f"{WHOLE} is of a {kind} tokenizer; {KNOWN}")
     for name, expected in (("continuing_subword_prefix", "##"), ("unk_token", "[UNK]")):
         if model.get(name, expected) != expected:
             raise InputError(f"{WHOLE}: {name} is {model[name]!r}; expected {expected!r}")

@@ -15,7 +15,7 @@ from bert_keras.errors import InputError
 from bert_keras.tasks.squad.reading import Question
 from bert_keras.tasks.task import Encoded
 from bert_keras.text.packing import packed, sequence_spans
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 NUM_SPECIALS = 3  # BERT's: [CLS], [SEP], [SEP]
@@ -64,7 +64,7 @@ class Windows(Encoded):
 
 def windows_over(
     questions: Sequence[Question],
-    tokenizer: WordPieceTokenizer,
+    tokenizer: TextTokenizer,
     *,
     max_length: int,
     stride: int,
@@ -137,7 +137,7 @@ def max_context(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
 
 
 def _tokenized(
-    contexts: list[str], tokenizer: WordPieceTokenizer
+    contexts: list[str], tokenizer: TextTokenizer
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Flat ids, int32 [P]; their characters, int32 [P,2]; how many each context has."""
     ids, offsets, lengths = [np.empty(0, np.int32)], [np.empty((0, 2), np.int32)], []
