@@ -71,10 +71,19 @@ def test_masked_words(saved, tmp_path, family, verified_here):
     }
 
 
+SQUAD = dataclasses.replace(named_task("squad1"), max_length=24, max_question_length=4, stride=4)
+
+
 @pytest.mark.parametrize("family", ["albert", "roberta"])
-def test_answers_within_a_text_are_wordpieces(saved, tmp_path, family):
-    task = dataclasses.replace(named_task("squad1"), max_length=24, max_question_length=4, stride=4)
-    model = saved(family, "BertQuestionAnswering", task=task.settings())
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("BertQuestionAnswering", {"task": SQUAD.settings()}),
+        ("BertTokenClassifier", {"labels": ("O", "B-LOC")}),
+    ],
+)
+def test_answers_within_a_text_are_wordpieces(saved, tmp_path, family, model, said):
+    model = saved(family, model, **said)
     with pytest.raises(InputError, match="of WordPiece stand in a text, not those"):
         export_model(model, tmp_path / "family" / "1")
     assert not (tmp_path / "family" / "1").exists()

@@ -270,7 +270,7 @@ def test_starts_that_do_not_fit_are_refused_before_anything_is_written(records, 
     told = refusal()
     assert f"--pad-vocabulary; first run bert-keras convert {start} NEW_FOLDER with that" in told
     (start / "vocab.txt").unlink()
-    assert "comes without a vocabulary; put the vocab.txt there" in refusal()
+    assert "comes without a vocabulary; put the vocab.txt or tokenizer.json there" in refusal()
     Vocabulary((*VOCABULARY.pieces[:-1], "other")).save(start / "vocab.txt")
     assert "(of 25 and 25 pieces; line 25 is the first to differ); write" in refusal()
 
