@@ -50,7 +50,12 @@ def saved(subwords, tmp_path):
     return make
 
 
-@pytest.mark.parametrize("family", CHANGES)
+SLOW = {"marks": pytest.mark.slow}  # the same graph, traced for each; inputs: test_rules_in_graph
+
+
+@pytest.mark.parametrize(
+    "family", ["roberta", pytest.param("albert", **SLOW), pytest.param("distilbert", **SLOW)]
+)
 def test_a_classifier_of_pairs(saved, tmp_path, family, assert_frozen):
     said = {"labels": ("no", "yes", "perhaps"), "text_columns": ("question", "answer")}
     folder = export_model(saved(family, "BertClassifier", **said), tmp_path / "family" / "1")
@@ -59,7 +64,7 @@ def test_a_classifier_of_pairs(saved, tmp_path, family, assert_frozen):
     assert [path.name for path in (folder / "assets").iterdir()] == [asset]
 
 
-@pytest.mark.parametrize("family", CHANGES)
+@pytest.mark.parametrize("family", ["albert", pytest.param("roberta", **SLOW)])
 def test_masked_words(saved, tmp_path, family, verified_here):
     model = saved(family, "BertMaskedLM")
     folder = export_model(model, tmp_path / "family" / "1")
@@ -74,12 +79,11 @@ def test_masked_words(saved, tmp_path, family, verified_here):
 SQUAD = dataclasses.replace(named_task("squad1"), max_length=24, max_question_length=4, stride=4)
 
 
-@pytest.mark.parametrize("family", ["albert", "roberta"])
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("family", "model", "said"),
     [
-        ("BertQuestionAnswering", {"task": SQUAD.settings()}),
-        ("BertTokenClassifier", {"labels": ("O", "B-LOC")}),
+        ("albert", "BertQuestionAnswering", {"task": SQUAD.settings()}),
+        ("roberta", "BertTokenClassifier", {"labels": ("O", "B-LOC")}),
     ],
 )
 def test_answers_within_a_text_are_wordpieces(saved, tmp_path, family, model, said):
