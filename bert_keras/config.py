@@ -12,6 +12,15 @@ from bert_keras.storage import json_object, write_text
 from bert_keras.text.vocab import SPECIAL_PIECES
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
+POOLER_ACTIVATIONS = ("tanh", "relu")
+MAY_BE_NONE = ("num_segments", "embedding_size", "position_offset")
+# BERT's own values: files of a BERT do without them.
+OF_RELATIVES = {
+    "embedding_size": 0,
+    "shares_layers": False,
+    "position_offset": 0,
+    "pooler_activation": "tanh",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +30,12 @@ class BertConfig:
     `intermediate_size` is 4 x `hidden_size` unless given. `activation` "gelu" is the exact one
     (erf), "gelu_tanh" its approximation. Without `has_pooler` there is no pooled vector: models of
     single words have no use for it. Raises InputError, naming the field, for what cannot be.
+
+    BERT's relatives are the same encoder in other numbers. ALBERT (Lan et al. 2019): tables of
+    `embedding_size`, projected to `hidden_size`, and `shares_layers`, one block used `num_layers`
+    times. RoBERTa (Liu et al. 2019): the first position is row `position_offset` of a table that
+    has so many rows more than `max_positions`. DistilBERT (Sanh et al. 2019): no segments,
+    `num_segments` 0, and a pooler, where there is one, of `pooler_activation` "relu".
     """
 
     vocab_size: int = 30_522
@@ -36,6 +51,10 @@ class BertConfig:
     layer_norm_epsilon: float = 1e-12
     initializer_stddev: float = 0.02
     has_pooler: bool = True
+    embedding_size: int = 0
+    shares_layers: bool = False
+    position_offset: int = 0
+    pooler_activation: str = "tanh"
 
     def __post_init__(self) -> None:
         if self.intermediate_size == 0:
@@ -45,8 +64,9 @@ class BertConfig:
             right = type(value) is field.type or (field.type is float and type(value) is int)
             if not right:
                 raise InputError(f"{field.name} is {value!r}; expected {field.type.__name__}")
-            if field.type is int and value < 1:
-                raise InputError(f"{field.name} is {value}; expected at least 1")
+            least = 0 if field.name in MAY_BE_NONE else 1
+            if field.type is int and value < least:
+                raise InputError(f"{field.name} is {value}; expected at least {least}")
         if self.vocab_size < len(SPECIAL_PIECES):
             raise InputError(
                 f"vocab_size is {self.vocab_size}; expected at least {len(SPECIAL_PIECES)}, "
@@ -58,6 +78,11 @@ class BertConfig:
             )
         if self.activation not in ACTIVATIONS:
             raise InputError(f"activation is {self.activation!r}; expected one of {ACTIVATIONS}")
+        if self.pooler_activation not in POOLER_ACTIVATIONS:
+            raise InputError(
+                f"pooler_activation is {self.pooler_activation!r}; expected one of "
+                f"{POOLER_ACTIVATIONS}"
+            )
         for name in ("hidden_dropout_rate", "attention_dropout_rate"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; expected a rate in [0, 1)")
@@ -66,7 +91,9 @@ class BertConfig:
                 raise InputError(f"{name} is {getattr(self, name)}; expected more than 0")
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """Without what tells a relative from BERT, where it is BERT's."""
+        values = dataclasses.asdict(self)
+        return {n: v for n, v in values.items() if n not in OF_RELATIVES or v != OF_RELATIVES[n]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "BertConfig":

@@ -1,4 +1,6 @@
-"""A size by its name: the 24 small ones (Turc et al. 2019), base and large (Devlin et al. 2018)."""
+"""A size by its name: the 24 small ones (Turc et al. 2019), base and large (Devlin et al. 2018);
+of BERT's relatives DistilBERT (Sanh et al. 2019), ALBERT v2 (Lan et al. 2019) and RoBERTa (Liu et
+al. 2019)."""
 
 import dataclasses
 
@@ -22,6 +24,40 @@ PRESETS |= {
     "medium": PRESETS["L-8_H-512"],
     "base": PRESETS["L-12_H-768"],
     "large": _size(24, 1024),
+}
+
+
+def _albert(num_layers: int, hidden_size: int, num_heads: int) -> BertConfig:
+    """As its second version was published: without dropout."""
+    return BertConfig(
+        vocab_size=30_000,
+        embedding_size=128,
+        hidden_size=hidden_size,
+        num_layers=num_layers,
+        shares_layers=True,
+        num_heads=num_heads,
+        activation="gelu_tanh",
+        hidden_dropout_rate=0.0,
+        attention_dropout_rate=0.0,
+    )
+
+
+ROBERTA = {
+    "vocab_size": 50_265,
+    "num_segments": 1,
+    "position_offset": 2,
+    "layer_norm_epsilon": 1e-5,
+}
+PRESETS |= {
+    "distilbert": BertConfig(
+        num_layers=6, num_segments=0, has_pooler=False, pooler_activation="relu"
+    ),
+    "albert-base": _albert(12, 768, 12),
+    "albert-large": _albert(24, 1024, 16),
+    "albert-xlarge": _albert(24, 2048, 16),
+    "albert-xxlarge": _albert(12, 4096, 64),
+    "roberta-base": dataclasses.replace(PRESETS["base"], **ROBERTA),
+    "roberta-large": dataclasses.replace(PRESETS["large"], **ROBERTA),
 }
 
 

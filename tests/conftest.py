@@ -24,3 +24,40 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("needs ../shared/data, real corpora and task files beside the checkout")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def subwords(tmp_path_factory) -> dict[str, Path]:
+    """Folders as RoBERTa's and ALBERT's tokenizers were published: vocab.json with merges.txt, and
+    spiece.model, of the license's text."""
+    from sentencepiece import SentencePieceTrainer
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    folder, root = tmp_path_factory.mktemp("subwords"), Path(__file__).resolve().parents[1]
+    lines = [line for line in (root / "LICENSE").read_text("utf-8").split("\n") if line]
+    lines += 9 * ["1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 2, 3, 5, 7, 1,"]
+    folders = {name: folder / name for name in ("roberta", "albert")}
+    for each in folders.values():
+        each.mkdir()
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(lines, trainer)
+    tokenizer.model.save(str(folders["roberta"]))
+    SentencePieceTrainer.train(
+        sentence_iterator=(line.lower() for line in lines),
+        model_prefix=str(folders["albert"] / "spiece"),
+        vocab_size=400,
+        pad_id=0,
+        unk_id=1,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
+        minloglevel=2,
+    )
+    return folders

@@ -27,6 +27,8 @@ def test_intermediate_size_follows_hidden_size_unless_given():
         ({"vocab_size": 4}, "vocab_size is 4; expected at least 5"),
         ({"num_layers": 0}, "num_layers is 0; expected at least 1"),
         ({"num_layers": "2"}, "num_layers is '2'; expected int"),
+        ({"num_segments": -1}, "num_segments is -1; expected at least 0"),
+        ({"pooler_activation": "gelu"}, "pooler_activation is 'gelu'; expected one of ('tanh', "),
         ({"activation": "gelu_new"}, "activation is 'gelu_new'; expected one of"),
         ({"layer_norm_epsilon": 0.0}, "layer_norm_epsilon is 0.0; expected more than 0"),
     ],
@@ -42,8 +44,14 @@ def test_is_frozen():
         BertConfig().num_layers = 3
 
 
+def test_a_bert_says_nothing_of_its_relatives():
+    told = {"embedding_size", "shares_layers", "position_offset", "pooler_activation"}
+    assert told.isdisjoint(BertConfig().to_dict())
+    assert told & set(BertConfig(embedding_size=8).to_dict()) == {"embedding_size"}
+
+
 def test_round_trip_through_json(tmp_path):
-    config = BertConfig(num_layers=3, hidden_dropout_rate=0)
+    config = BertConfig(num_layers=3, hidden_dropout_rate=0, num_segments=0, position_offset=2)
     config.save(tmp_path / "config.json")
     assert BertConfig.load(tmp_path / "config.json") == config
 

@@ -13,6 +13,14 @@ PARAMETERS = {
     "medium": 41_373_184,
     "base": 109_482_240,
     "large": 335_141_888,
+    # Told of them: 66 M; 11.7, 17.7, 58.7 and 223 M; 125 and 355 M.
+    "distilbert": 66_362_880,
+    "albert-base": 11_683_584,
+    "albert-large": 17_683_968,
+    "albert-xlarge": 58_724_864,
+    "albert-xxlarge": 222_595_584,
+    "roberta-base": 124_645_632,
+    "roberta-large": 355_359_744,
 }
 
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from bert_keras.convert.card import ModelCard
 from bert_keras.errors import InputError
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.fast_tokenizer import padded, tokenizer_of
+from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 
@@ -61,10 +62,10 @@ class Checkpoint:
         )
 
     @property
-    def tokenizer(self) -> WordPieceTokenizer | None:
+    def tokenizer(self) -> TextTokenizer | None:
         if self.vocabulary is None:
             return None
-        return WordPieceTokenizer(self.vocabulary, lowercase=self.card.lowercase)
+        return tokenizer_of(self.vocabulary, lowercase=self.card.lowercase)
 
 
 def fitting(
@@ -74,7 +75,7 @@ def fitting(
     rows = card.config.vocab_size
     if vocabulary is None or not pad_vocabulary or len(vocabulary) >= rows:
         return vocabulary
-    return vocabulary.padded(rows)
+    return padded(vocabulary, rows)
 
 
 def part(name: str) -> str:

@@ -1,7 +1,7 @@
 """Our own format: one folder that holds config, vocabulary, weights, labels; training state apart.
 
 bert_keras.json             which model, its config, how text becomes its input, its labels
-vocab.txt                   one piece a line
+vocab.txt                   one piece a line; or, where pieces are not WordPiece's, tokenizer.json
 weights.safetensors         every weight under its public name
 training_state.safetensors  where there is one: `momentum/NAME`, `velocity/NAME`; metadata `step`
 """
@@ -20,9 +20,9 @@ from bert_keras.convert.safetensors_file import metadata, stored_tensors, write_
 from bert_keras.convert.state_card import state_card
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
-from bert_keras.text.vocab import Vocabulary
+from bert_keras.text.fast_tokenizer import vocabulary_in, write_vocabulary
 
-CARD, VOCABULARY, WEIGHTS = "bert_keras.json", "vocab.txt", "weights.safetensors"
+CARD, WEIGHTS = "bert_keras.json", "weights.safetensors"
 STATE, STEP = "training_state.safetensors", "global_step"  # its name where it is to be left
 
 
@@ -32,8 +32,6 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
     card = read_card(path)
-    has_vocabulary = (path / VOCABULARY).is_file()
-    vocabulary = Vocabulary.from_file(path / VOCABULARY) if has_vocabulary else None
     tensors, left_over = translated(
         stored_tensors(path / WEIGHTS), card=card, column=OURS, ignore=ignore
     )
@@ -43,7 +41,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     return Checkpoint(
         card=card,
         tensors=tensors,
-        vocabulary=fitting(vocabulary, card, pad_vocabulary=pad_vocabulary),
+        vocabulary=fitting(vocabulary_in(path), card, pad_vocabulary=pad_vocabulary),
         state=_state(path / STATE, card) if has_state and STEP not in ignore else None,
         left_over=left_over,
     )
@@ -53,7 +51,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     values = {**dataclasses.asdict(checkpoint.card), "config": checkpoint.card.config.to_dict()}
     (folder / CARD).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     if checkpoint.vocabulary is not None:
-        checkpoint.vocabulary.save(folder / VOCABULARY)
+        write_vocabulary(checkpoint.vocabulary, folder)
     write_tensors(folder / WEIGHTS, checkpoint.tensors)
     if checkpoint.state is not None:
         state = checkpoint.state

@@ -69,8 +69,8 @@ def open_text_checkpoint(path: str | os.PathLike) -> Checkpoint:
     checkpoint = open_checkpoint(path)
     if checkpoint.vocabulary is None:
         raise InputError(
-            f"{path} comes without a vocabulary; put the vocab.txt there that its weights were "
-            "trained with"
+            f"{path} comes without a vocabulary; put the vocab.txt or tokenizer.json there "
+            "that its weights were trained with"
         )
     return checkpoint
 

@@ -12,5 +12,5 @@ def refuse_pointer(path: Path) -> None:
     with path.open("rb") as file:
         if file.read(len(BEGINNING)) == BEGINNING:
             raise InputError(
-                f"{path} is a Git LFS pointer, not the weights: fetch them with git lfs pull"
+                f"{path} is a Git LFS pointer, not the file itself: fetch it with git lfs pull"
             )

@@ -5,12 +5,13 @@ heads' kernels transposed, KerasHub's attention arrays are ours cut into heads.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
 from bert_keras.convert.checkpoint import StoredTensor
+from bert_keras.convert.families import BERT, FAMILIES, family_of
 from bert_keras.convert.feature_layers import feature_layers
 from bert_keras.errors import InputError
 
@@ -57,25 +58,43 @@ def rows(card: ModelCard) -> list[Row]:
         "BertMultipleChoice": _head("multiple_choice", size, 1, None, "classifier", ""),
         "BertFeatureTagger": _tagger(card),
     }
-    return [*_encoder(config), *heads[card.model]]
+    named_as_bert, family = [*_encoder(config), *heads[card.model]], family_of(config)
+    if family is BERT:
+        return named_as_bert
+    return [
+        replace(
+            row,
+            google="",
+            huggingface=family.weight(row.huggingface, model=card.model) if family else "",
+            keras_hub="",
+        )
+        for row in named_as_bert
+    ]
 
 
 def _encoder(config: BertConfig) -> Iterator[Row]:
     size, inner = config.hidden_size, config.intermediate_size
+    table_size = config.embedding_size or size
     for ours, count, theirs, hub in (
         ("token", config.vocab_size, "word", "token"),
-        ("position", config.max_positions, "position", "position"),
+        ("position", config.position_offset + config.max_positions, "position", "position"),
         ("segment", config.num_segments, "token_type", "segment"),
     ):
-        yield Row(
-            f"encoder/embeddings/{ours}",
-            (count, size),
-            f"bert/embeddings/{theirs}_embeddings",
-            f"embeddings.{theirs}_embeddings.weight",
-            f"{hub}_embedding/embeddings",
-        )
-    yield from _norm("encoder/embeddings/norm", size, "bert/embeddings/", "embeddings_layer_norm")
-    for index in range(config.num_layers):
+        if count:
+            yield Row(
+                f"encoder/embeddings/{ours}",
+                (count, table_size),
+                f"bert/embeddings/{theirs}_embeddings",
+                f"embeddings.{theirs}_embeddings.weight",
+                f"{hub}_embedding/embeddings",
+            )
+    yield from _norm(
+        "encoder/embeddings/norm", table_size, "bert/embeddings/", "embeddings_layer_norm"
+    )
+    if config.embedding_size:
+        projection = "embeddings/projection"
+        yield from _dense(f"encoder/{projection}", (table_size, size), f"bert/{projection}", "")
+    for index in range(1 if config.shares_layers else config.num_layers):
         ours, google = f"encoder/layer_{index}", f"bert/encoder/layer_{index}"
         hub = f"transformer_layer_{index}"
         for name in ("query", "key", "value"):
@@ -118,11 +137,11 @@ def _encoder(config: BertConfig) -> Iterator[Row]:
 
 def _masked_lm(config: BertConfig) -> list[Row]:
     size, theirs = config.hidden_size, "cls/predictions/transform/"
+    table_size = config.embedding_size or size
+    hub = "mlm_head/intermediate_"
     return [
-        *_dense(
-            "masked_lm/transform", (size, size), f"{theirs}dense", "mlm_head/intermediate_dense"
-        ),
-        *_norm("masked_lm/norm", size, theirs, "mlm_head/intermediate_layer_norm"),
+        *_dense("masked_lm/transform", (size, table_size), f"{theirs}dense", f"{hub}dense"),
+        *_norm("masked_lm/norm", table_size, theirs, f"{hub}layer_norm"),
         Row(
             "masked_lm/output_bias",
             (config.vocab_size,),
@@ -211,6 +230,7 @@ def translated(
 
     Raises one InputError that names every tensor missing, misshapen or unexpected.
     """
+    _check_family(card, column)
     found, faults = {}, []
     table = {row.foreign(column): row for row in rows(card)}
     for name, row in table.items():
@@ -250,6 +270,7 @@ def foreign_tensors(
     """The inverse: the card's weights by the format's names, in its layout (KerasHub's still in
     ours). Raises InputError where the format has no place for the card's model.
     """
+    _check_family(card, column)
     given = {}
     for row in rows(card):
         if not row.foreign(column):
@@ -260,3 +281,13 @@ def foreign_tensors(
         tensor = tensors[row.ours]
         given[row.foreign(column)] = tensor.transposed() if row.is_transposed(column) else tensor
     return given
+
+
+def _check_family(card: ModelCard, column: str) -> None:
+    family, kinds = family_of(card.config), FAMILIES if column == HUGGING_FACE else (BERT.kind,)
+    if column != OURS and (family is None or family.kind not in kinds):
+        named = f"the numbers of {family.kind}" if family else "these numbers"
+        raise InputError(
+            f"{column} has no place for an encoder of {named}, only for {', '.join(kinds)}: "
+            f"{card.config.to_dict()}"
+        )

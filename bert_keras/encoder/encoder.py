@@ -1,8 +1,8 @@
 """Ids in, hidden states out: embeddings, a stack of blocks, the pooler.
 
 The letters that tensors wear in this house: B batch, T tokens of a sequence, D hidden size,
-N attention heads, H size of a head, F intermediate size, P masked positions, V vocabulary,
-C choices, X rows of two or three of these together.
+E embedding size, N attention heads, H size of a head, F intermediate size, P masked positions,
+V vocabulary, C choices, X rows of two or three of these together.
 """
 
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class EncoderStates(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertEncoder(Pretrained, keras.Model):
-    """The encoder of Devlin et al. 2018, section 3, with its tanh pooler on [CLS].
+    """The encoder of Devlin et al. 2018, section 3, with its pooler on [CLS].
 
     Call with a dict of int arrays [B, T], `input_ids`, `input_mask` (1 = real, 0 = padding) and
     `segment_ids`; other keys are left alone. Where several sequences share a row, `position_ids`
@@ -53,6 +53,8 @@ class BertEncoder(Pretrained, keras.Model):
             dropout_rate=config.hidden_dropout_rate,
             layer_norm_epsilon=config.layer_norm_epsilon,
             initializer_stddev=config.initializer_stddev,
+            embedding_size=config.embedding_size,
+            position_offset=config.position_offset,
             dtype=self.dtype_policy,
             name="embeddings",
         )
@@ -68,13 +70,13 @@ class BertEncoder(Pretrained, keras.Model):
                 dtype=self.dtype_policy,
                 name=f"layer_{index}",
             )
-            for index in range(config.num_layers)
+            for index in range(1 if config.shares_layers else config.num_layers)
         ]
         self.pooler = None
         if config.has_pooler:
             self.pooler = projection(
                 config.hidden_size,
-                activation="tanh",
+                activation=config.pooler_activation,
                 initializer_stddev=config.initializer_stddev,
                 dtype=self.dtype_policy,
                 name="pooler",
@@ -101,7 +103,8 @@ class BertEncoder(Pretrained, keras.Model):
             training=training,
         )
         hidden_states, attentions = [hidden_BTD], []
-        for block in self.blocks:
+        for index in range(self.config.num_layers):
+            block = self.blocks[index % len(self.blocks)]
             if training and self.recomputes:
                 hidden_BTD, attention_BNTT = recomputed(block, hidden_BTD, bias, training=True)
             else:
@@ -120,7 +123,7 @@ class BertEncoder(Pretrained, keras.Model):
 
     @property
     def token_table(self):
-        """[V, D], the embedding that the masked-LM head shares."""
+        """[V, E], the embedding that the masked-LM head shares."""
         return self.embeddings.token_table
 
     def get_config(self):

@@ -19,7 +19,7 @@ from bert_keras.convert.mapping import listed, rows
 from bert_keras.convert.memory import tensor
 from bert_keras.errors import InputError
 from bert_keras.quiet import no_collection
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 
@@ -52,7 +52,7 @@ class Pretrained:
 
     uses_pooler = False
     card: ModelCard | None = None
-    tokenizer: WordPieceTokenizer | None = None
+    tokenizer: TextTokenizer | None = None
     load_report: LoadReport | None = None
 
     @classmethod
@@ -143,7 +143,7 @@ class Pretrained:
         path: str | os.PathLike,
         *,
         format: str = "bert-keras",
-        tokenizer: WordPieceTokenizer | None = None,
+        tokenizer: TextTokenizer | None = None,
         labels: Sequence[str] = (),
     ) -> Path:
         """Write a new folder in a format of `bert_keras.convert.formats`; prints what its readers

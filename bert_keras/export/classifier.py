@@ -15,7 +15,7 @@ from bert_keras.export.examples import API_INPUT, on_examples
 from bert_keras.export.saved_model import write_saved_model
 from bert_keras.export.servable import Servable
 from bert_keras.export.text_in_graph import TextToInputs
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 
@@ -44,7 +44,7 @@ def export_classifier(
 def served_classifier(
     model: keras.Model,
     reader: TextToInputs,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: TextTokenizer,
     *,
     labels: Sequence[str],
     num_texts: int = 1,

@@ -14,7 +14,7 @@ from bert_keras.export.servable import SAMPLE_TEXTS, Sample, long_text, plain, s
 from bert_keras.export.windows_in_graph import WINDOWS_AT_ONCE
 from bert_keras.tasks.texts import windows_of
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 
 def samples(
@@ -22,7 +22,7 @@ def samples(
     *,
     answer: Answer,
     num_labels: int,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: TextTokenizer,
     max_length: int,
     num_texts: int,
     stride: int | None,
@@ -57,7 +57,7 @@ def samples(
 
 
 def _windows(
-    ids: list[list[list[int]]], tokenizer: WordPieceTokenizer, *, max_length: int, stride: int
+    ids: list[list[list[int]]], tokenizer: TextTokenizer, *, max_length: int, stride: int
 ) -> dict[str, np.ndarray]:
     rows = np.arange(len(ids[0]))
     encoded = windows_of(

@@ -17,11 +17,11 @@ from bert_keras.export.servable import (
 )
 from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 
 def served_embeddings(
-    model: keras.Model, reader: TextToInputs, tokenizer: WordPieceTokenizer
+    model: keras.Model, reader: TextToInputs, tokenizer: TextTokenizer
 ) -> Servable:
     """Of a BertEncoder; texts of more pieces than `reader` takes are cut."""
     asked = _samples(model, tokenizer=tokenizer, max_length=reader.max_length)
@@ -59,7 +59,7 @@ def signatures(model: keras.Model, *, text_to_inputs: TextToInputs) -> dict[str,
     }
 
 
-def _samples(model: keras.Model, *, tokenizer: WordPieceTokenizer, max_length: int) -> list[Sample]:
+def _samples(model: keras.Model, *, tokenizer: TextTokenizer, max_length: int) -> list[Sample]:
     """Short texts and one that is too long, together, then one alone."""
     texts = [*SAMPLE_TEXTS, long_text(tokenizer, num_pieces=max_length)]
     found = []

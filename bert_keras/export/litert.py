@@ -33,9 +33,9 @@ def write_litert(saved_model: str | os.PathLike, folder: str | os.PathLike) -> P
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     folder.mkdir(parents=True)
     (folder / MODEL).write_bytes(converter.convert())
-    for name in ("assets/vocab.txt", METADATA):
-        (folder / name).parent.mkdir()
-        shutil.copy(saved_model / name, folder / name)
+    shutil.copytree(saved_model / "assets", folder / "assets")
+    (folder / METADATA).parent.mkdir()
+    shutil.copy(saved_model / METADATA, folder / METADATA)
     return folder
 
 

@@ -8,14 +8,14 @@ import tensorflow as tf
 from bert_keras.export.masked_lm_samples import samples
 from bert_keras.export.masks_in_graph import MaskedTextToInputs
 from bert_keras.export.servable import Servable, tensor_specs, text_specs
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 NUM_PIECES = 5  # that are told for each [MASK]
 
 
 def served_masked_lm(
-    model: keras.Model, reader: MaskedTextToInputs, tokenizer: WordPieceTokenizer
+    model: keras.Model, reader: MaskedTextToInputs, tokenizer: TextTokenizer
 ) -> Servable:
     """Of a BertMaskedLM or BertPretrainer. Texts of more pieces than `reader` takes are cut, with
     the [MASK]s there."""

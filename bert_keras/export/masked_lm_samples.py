@@ -11,13 +11,13 @@ from bert_keras.export.servable import SAMPLE_TEXTS, Sample, long_text, samples_
 from bert_keras.tasks.softmax import softmax
 from bert_keras.text.gaps import MASK, ids_with_masks
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 _CLEAR = 1e-4  # of a probability, beside the next: rounding does not exchange the two
 
 
 def samples(
-    model: keras.Model, *, tokenizer: WordPieceTokenizer, max_length: int, num_pieces: int
+    model: keras.Model, *, tokenizer: TextTokenizer, max_length: int, num_pieces: int
 ) -> list[Sample]:
     """Texts with several masks, one, none, and more than fit; of a BertPretrainer pairs too."""
     long = long_text(tokenizer, num_pieces=max_length)
@@ -44,7 +44,7 @@ def samples(
     return [*found, of_text, of_tensors]
 
 
-def _inputs(*columns: list[str], tokenizer: WordPieceTokenizer, max_length: int) -> dict:
+def _inputs(*columns: list[str], tokenizer: TextTokenizer, max_length: int) -> dict:
     """With the positions of the masks, 0 on the right of a row's last."""
     ids = [ids_with_masks(column, tokenizer) for column in columns]
     inputs = pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from bert_keras.export.text_in_graph import TextToInputs
-from bert_keras.text.gaps import MASK
+from bert_keras.text.gaps import GAP, MASK
 
 
 class MaskedTextToInputs(TextToInputs):
@@ -17,7 +17,7 @@ class MaskedTextToInputs(TextToInputs):
         return self._vocabulary.mask_id
 
     def pieces(self, text):
-        parts = tf.strings.split(text, MASK)
+        parts = tf.strings.split(tf.strings.regex_replace(text, GAP, MASK), MASK)
         pieces = super().pieces(parts.values)
         masks = tf.fill([pieces.nrows(), 1], self.mask_id)
         with_masks = tf.concat([masks, pieces], axis=1)

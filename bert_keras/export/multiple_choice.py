@@ -21,11 +21,11 @@ from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.export.windows_in_graph import in_parts
 from bert_keras.tasks.softmax import softmax
 from bert_keras.tasks.swag import Situation, SwagTask
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 
 def served_multiple_choice(
-    model: keras.Model, reader: TextToInputs, tokenizer: WordPieceTokenizer
+    model: keras.Model, reader: TextToInputs, tokenizer: TextTokenizer
 ) -> Servable:
     """Of a BertMultipleChoice. A context and its choice of more pieces than `reader` takes are cut,
     the longer first."""
@@ -81,7 +81,7 @@ def signatures(model: keras.Model, *, text_to_inputs: TextToInputs) -> dict[str,
     }
 
 
-def _samples(model: keras.Model, *, tokenizer: WordPieceTokenizer, max_length: int) -> list[Sample]:
+def _samples(model: keras.Model, *, tokenizer: TextTokenizer, max_length: int) -> list[Sample]:
     """Two situations as training reads them, then the first with its last choice left empty."""
     long = long_text(tokenizer, num_pieces=max_length)
     short, empty, mixed = SAMPLE_TEXTS

@@ -11,11 +11,11 @@ from bert_keras.export.question_samples import samples
 from bert_keras.export.servable import Servable, tensor_specs, text_specs
 from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.tasks.squad.task import SquadTask
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 
 def served_question_answering(
-    model: keras.Model, reader: TextToInputs, tokenizer: WordPieceTokenizer, *, task: SquadTask
+    model: keras.Model, reader: TextToInputs, tokenizer: TextTokenizer, *, task: SquadTask
 ) -> Servable:
     """Of a model that takes and returns what a BertQuestionAnswering does, asked as `task` asks it,
     in windows of as many pieces as `reader` takes."""
@@ -32,6 +32,7 @@ def signatures(model: keras.Model, *, reader: TextToInputs, task: SquadTask) -> 
     `input_mask`, `segment_ids`, int32 [B,T], to `start_logits` and `end_logits` float32 [B,T], the
     lowest float where there is padding.
     """
+    reader.check_knows_places()
 
     @tf.function
     def from_tensors(**inputs):

@@ -16,7 +16,7 @@ from bert_keras.tasks.squad.answers import spans
 from bert_keras.tasks.squad.reading import Question
 from bert_keras.tasks.squad.task import SquadTask
 from bert_keras.tasks.squad.windows import Windows
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 _LEAST_LEAD = 1e-3  # of the best span: what is nearer to another may come second in the graph
 _SHORT = (
@@ -29,7 +29,7 @@ _SHORT = (
 )
 
 
-def samples(model: keras.Model, *, tokenizer: WordPieceTokenizer, task: SquadTask) -> list[Sample]:
+def samples(model: keras.Model, *, tokenizer: TextTokenizer, task: SquadTask) -> list[Sample]:
     """To both signatures, of short contexts and one that has more windows than the graph reads at
     once. Answers are asked only where one span leads and the scores are asked of all.
     """

@@ -21,7 +21,8 @@ from bert_keras.export.verify import answers_in_fresh_process
 from bert_keras.export.warmup import warmup_requests_for, write_warmup
 from bert_keras.progress import progress
 from bert_keras.storage import tensorflow_writes, whole_folder
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.fast_tokenizer import tokenizer_of, write_vocabulary
+from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 
@@ -43,7 +44,7 @@ def write_saved_model(
     model: keras.Model | Variant,
     folder: str | os.PathLike,
     *,
-    make: Callable[[keras.Model, TextToInputs, WordPieceTokenizer], Servable],
+    make: Callable[[keras.Model, TextToInputs, TextTokenizer], Servable],
     vocabulary: Vocabulary,
     lowercase: bool,
     max_length: int,
@@ -68,10 +69,9 @@ def write_saved_model(
         tempfile.TemporaryDirectory() as scratch,
         progress(stage="export", unit="steps", total=3) as bar,
     ):
-        vocabulary_file = Path(scratch) / "vocab.txt"
-        vocabulary.save(vocabulary_file)
+        vocabulary_file = write_vocabulary(vocabulary, Path(scratch))
         read = reader(vocabulary_file, lowercase=lowercase, max_length=max_length)
-        tokenizer = WordPieceTokenizer(vocabulary, lowercase=lowercase)
+        tokenizer = tokenizer_of(vocabulary, lowercase=lowercase)
         servable = with_checked_tensors(
             make(model, read, tokenizer),
             max_positions=model.config.max_positions,

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 # Of a number beside 1, or of a larger one beside itself. Graphs add up in another order than single
 # ops: with six trained layers 6e-6 was seen.
@@ -22,7 +22,7 @@ SAMPLE_TEXTS = (
 _PHRASE = "words, more than fit; "
 
 
-def long_text(tokenizer: WordPieceTokenizer, *, num_pieces: int) -> str:
+def long_text(tokenizer: TextTokenizer, *, num_pieces: int) -> str:
     """Of more than `num_pieces`."""
     (phrase,) = tokenizer.ids_batch([_PHRASE])
     return _PHRASE * (1 + num_pieces // len(phrase))

@@ -5,27 +5,37 @@ import os
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from bert_keras.errors import InputError
+from bert_keras.export.byte_pairs_in_graph import BytePairs
 from bert_keras.export.offsets_in_graph import PlacedPieces, placed_pieces
+from bert_keras.export.unigrams_in_graph import Unigrams
 from bert_keras.export.windows_in_graph import Texts, Windows, window_rows
 from bert_keras.export.words_in_graph import placed_words_of, words_of
+from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, ROBERTA_SPECIALS, vocabulary_from
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
-from bert_keras.text.vocab import Vocabulary
 
 _MAX_BYTES_PER_CHARACTER = 4  # of UTF-8
 
 
 class TextToInputs(tf.Module):
-    """`bert_keras.text` (WordPieceTokenizer, then `pack`) as TensorFlow ops, equal id for id.
+    """`bert_keras.text` (its tokenizer, then `pack`) as TensorFlow ops, equal id for id.
 
-    `vocabulary_file`, as `Vocabulary.save` writes it, becomes an asset of a SavedModel.
-    `max_length` counts pieces, specials included, and must leave room for one more.
+    `vocabulary_file`, as `write_vocabulary` writes it, becomes an asset of a SavedModel.
+    `max_length` counts pieces, specials included, and must leave room for one more. Raises
+    InputError for a tokenizer.json that no graph can follow.
     """
 
     def __init__(self, vocabulary_file: str | os.PathLike, *, lowercase: bool, max_length: int):
         super().__init__()
-        self._vocabulary = Vocabulary.from_file(vocabulary_file)
+        self._vocabulary = vocabulary_from(vocabulary_file)
         self._lowercase = lowercase
         self.max_length = max_length
+        self._by_rules = None
+        if self._vocabulary.rules:
+            self._asset = tf.saved_model.Asset(os.fspath(vocabulary_file))
+            kinds = {ROBERTA_SPECIALS: BytePairs, ALBERT_SPECIALS: Unigrams}
+            self._by_rules = kinds[self._vocabulary.specials](self._vocabulary)
+            return
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.TextFileInitializer(
                 os.fspath(vocabulary_file),
@@ -58,7 +68,7 @@ class TextToInputs(tf.Module):
         leaves the second no room, which is an error there, both are cut to one row.
         """
         read = self._read(text, text_pair)
-        limit = self.max_length - 1 - len(read.lengths)
+        limit = self.max_length - self._vocabulary.num_specials(len(read.lengths))
         *firsts, last = read.lengths
         if firsts:
             has_room = firsts[0] < limit
@@ -76,35 +86,52 @@ class TextToInputs(tf.Module):
         return Texts(pieces.values, starts, lengths)
 
     def _cut(self, lengths: list[tf.Tensor]) -> list[tf.Tensor]:
-        return _kept_lengths(*lengths, limit=self.max_length - 1 - len(lengths))
+        num_specials = self._vocabulary.num_specials(len(lengths))
+        return _kept_lengths(*lengths, limit=self.max_length - num_specials)
 
     def packed(self, texts: Texts) -> dict[str, tf.Tensor]:
-        """[CLS] text [SEP], or [CLS] text [SEP] text [SEP], int32 [B,T] by name."""
+        """[CLS] text [SEP], or [CLS] text [SEP] text [SEP], int32 [B,T] by name; a vocabulary may
+        have two [SEP] between texts and one segment for both."""
         pieces, starts, lengths = texts
-        column = tf.range(1 + tf.reduce_max(tf.add_n(lengths) + len(lengths)))[None]
+        specials = self._vocabulary.specials
+        num_specials = self._vocabulary.num_specials(len(lengths))
+        column = tf.range(tf.reduce_max(tf.add_n(lengths)) + num_specials)[None]
         input_ids = tf.where(column > 0, self._vocabulary.pad_id, self._vocabulary.cls_id)
         values = tf.concat([pieces, [0]], axis=0)  # never empty
+        sep_id, is_second = self._vocabulary.sep_id, specials.second_segment
         end, ends = tf.zeros_like(lengths[0])[:, None], []
         for first, length in zip(starts, lengths, strict=True):
-            start, end = end, end + length[:, None] + 1
+            start = end + (specials.num_separators - 1 if ends else 0)
+            input_ids = tf.where((column > end) & (column <= start), sep_id, input_ids)
+            end = start + length[:, None] + 1
             inside = (column > start) & (column < end)
             place = tf.where(inside, first[:, None] + column - start - 1, 0)
             input_ids = tf.where(inside, tf.gather(values, place), input_ids)
-            input_ids = tf.where(column == end, self._vocabulary.sep_id, input_ids)
+            input_ids = tf.where(column == end, sep_id, input_ids)
             ends.append(end)
         return {
             "input_ids": input_ids,
             "input_mask": tf.cast(column <= end, tf.int32),
-            "segment_ids": tf.cast((column > ends[0]) & (column <= end), tf.int32),
+            "segment_ids": is_second * tf.cast((column > ends[0]) & (column <= end), tf.int32),
         }
 
     def pieces(self, text: tf.Tensor) -> tf.RaggedTensor:
         """string [B] to the ids of its pieces, int32 [B,(pieces)]."""
+        if self._by_rules is not None:
+            return self._by_rules(text)
         words = words_of(text, lowercase=self._lowercase)
         pieces = self._wordpiece.tokenize(_spelled(words))
         return tf.RaggedTensor.from_row_splits(
             pieces.values, tf.gather(pieces.row_splits, words.row_splits), validate=False
         )
+
+    def check_knows_places(self) -> None:
+        """Raises InputError where `placed_pieces` cannot be asked."""
+        if self._by_rules is not None:
+            raise InputError(
+                "a graph knows where the pieces of WordPiece stand in a text, not those of a "
+                "tokenizer.json; export a model that answers about whole texts"
+            )
 
     def placed_pieces(self, text: tf.Tensor) -> PlacedPieces:
         """The same pieces, and where each stands in its text."""

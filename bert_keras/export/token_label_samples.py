@@ -20,7 +20,7 @@ from bert_keras.tasks.ner.pieces import WordPieces
 from bert_keras.tasks.ner.windows import own_reach, rows_around
 from bert_keras.tasks.softmax import softmax
 from bert_keras.tasks.squad.answers import cut
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 _LEAST_LEAD = 1e-4  # of a word's label: what is nearer to another may come second in the graph
 _SHORT = (
@@ -50,7 +50,7 @@ class PlacedText(NamedTuple):
 
 
 def samples(
-    model: keras.Model, *, tokenizer: WordPieceTokenizer, max_length: int, labels: Sequence[str]
+    model: keras.Model, *, tokenizer: TextTokenizer, max_length: int, labels: Sequence[str]
 ) -> list[Sample]:
     """To both signatures, of short texts and one that has more rows than the graph reads at once,
     but for texts in which a label does not lead."""
@@ -81,7 +81,7 @@ def samples(
 
 
 def placed_texts(
-    model: keras.Model, texts: Sequence[str], *, tokenizer: WordPieceTokenizer, max_length: int
+    model: keras.Model, texts: Sequence[str], *, tokenizer: TextTokenizer, max_length: int
 ) -> tuple[list[PlacedText], dict[str, np.ndarray], np.ndarray]:
     """Each read by itself; the inputs of the first rows and their probabilities [B,T,N]."""
     tokens = tokenizer.encode_batch(texts)

@@ -11,13 +11,13 @@ from bert_keras.export.servable import Servable, tensor_specs, text_specs
 from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.export.token_label_samples import samples
 from bert_keras.export.windows_in_graph import in_parts
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 
 def served_token_labels(
     model: keras.Model,
     reader: TextToInputs,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: TextTokenizer,
     *,
     labels: Sequence[str],
 ) -> Servable:
@@ -41,6 +41,7 @@ def signatures(
     `segment_ids`, int32 [B,T], to `probabilities` float32 [B,T,N], in the order of `label_names`
     string [B,N], and `label_ids` int32 [B,T]; both are 0 where there is padding.
     """
+    reader.check_knows_places()
 
     @tf.function
     def from_tensors(**inputs):

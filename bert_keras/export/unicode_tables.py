@@ -5,6 +5,7 @@ A server's own tables (ICU's, RE2's) are of another year, and its locale changes
 
 import sys
 import unicodedata
+from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
@@ -37,27 +38,34 @@ class Spellings(NamedTuple):
 
 @cache
 def properties() -> Table:
-    return _table([_properties(character) for character in _characters()])
+    return table_of([_properties(character) for character in characters()])
 
 
 @cache
 def small_decomposed() -> Spellings:
     """Lower case, then NFD; nothing where the character is dropped."""
+    return spellings_of(
+        "" if is_dropped(each) else unicodedata.normalize("NFD", each.lower())
+        for each in characters()
+    )
+
+
+def spellings_of(spelled: Iterable[str]) -> Spellings:
+    """`spelled` tells what each character becomes, in their order."""
     spellings, numbers = {"\0": 0}, []  # any one character has the length of number 0
-    for character in _characters():
-        small = "" if is_dropped(character) else unicodedata.normalize("NFD", character.lower())
-        same = small == character
-        numbers.append(0 if same else spellings.setdefault(small, len(spellings)))
+    for character, spelling in zip(characters(), spelled, strict=True):
+        same = spelling == character
+        numbers.append(0 if same else spellings.setdefault(spelling, len(spellings)))
     points = np.array([ord(part) for spelling in spellings for part in spelling], np.int32)
     starts = np.cumsum([0, *map(len, spellings)], dtype=np.int32)
-    return Spellings(_table(numbers), points, starts)
+    return Spellings(table_of(numbers), points, starts)
 
 
-def _characters() -> map:
+def characters() -> map:
     return map(chr, range(sys.maxunicode + 1))
 
 
-def _table(numbers: list[int]) -> Table:
+def table_of(numbers: list[int]) -> Table:
     blocks = np.array(numbers, np.int32).reshape(-1, BLOCK)
     kinds, of_which_kind = np.unique(blocks, axis=0, return_inverse=True)
     return Table(of_which_kind.reshape(-1).astype(np.int32) * BLOCK, kinds.reshape(-1))

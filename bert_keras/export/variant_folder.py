@@ -22,7 +22,6 @@ from bert_keras.export.weighing import SCORED, Ask, Figures, score, seconds
 from bert_keras.storage import json_object, size_told, whole_folder
 from bert_keras.tasks.catalog import task_of
 from bert_keras.tasks.task import Task
-from bert_keras.text.tokenizer import WordPieceTokenizer
 
 FLOAT32, LITERT = "float32", "litert"
 SAVED_MODELS: dict[str, type[Variant]] = {
@@ -69,9 +68,7 @@ def export_variant(
     place = asked.files(data)["dev"] if os.path.isdir(data) or "tfds:" in data else data
     examples = asked.read(place, split="dev")
     asked.check_labels(examples)
-    encoded = asked.encode(
-        examples, WordPieceTokenizer(checkpoint.vocabulary, lowercase=checkpoint.card.lowercase)
-    )
+    encoded = asked.encode(examples, checkpoint.tokenizer)
     with (
         whole_folder(folder) as beside,
         tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as scratch,

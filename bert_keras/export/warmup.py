@@ -19,7 +19,7 @@ from bert_keras.data.schema import PREDICTION_FEATURES, SEQUENCE_FEATURES
 from bert_keras.errors import InputError
 from bert_keras.export.examples import TEXT_SIGNATURE
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 WARMUP = "assets.extra/tf_serving_warmup_requests"
 MAX_REQUESTS = 1000  # tensorflow_serving/servables/tensorflow/saved_model_warmup_util.h
@@ -37,7 +37,7 @@ it had been an hour longer, which is not what I usually wish for.
 
 
 def warmup_requests_for(
-    folder: str | os.PathLike, *, tokenizer: WordPieceTokenizer, max_length: int
+    folder: str | os.PathLike, *, tokenizer: TextTokenizer, max_length: int
 ) -> list[dict]:
     """A short text to every signature of a SavedModel, as requests that export/verify.py takes;
     a middling one too where inputs are pieces, and to `serving_default` it, the longest and the
@@ -138,7 +138,7 @@ def _is_text(name: str, info) -> bool:
     return tf.dtypes.as_dtype(info.dtype) == tf.string and name not in _EXAMPLES
 
 
-def _text(tokenizer: WordPieceTokenizer, *, num_pieces: int) -> str:
+def _text(tokenizer: TextTokenizer, *, num_pieces: int) -> str:
     """Words of together at most so many pieces, one at least."""
     words = _TEXT.split()
     totals = accumulate(cycle(map(len, tokenizer.ids_batch(words))))

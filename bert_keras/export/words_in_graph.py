@@ -80,10 +80,10 @@ def _normalised(read: Points, *, lowercase: bool) -> Points:
 
 
 def _properties(points: tf.Tensor) -> tf.Tensor:
-    return _looked_up(tables.properties(), points)
+    return looked_up(tables.properties(), points)
 
 
-def _looked_up(table: tables.Table, points: tf.Tensor) -> tf.Tensor:
+def looked_up(table: tables.Table, points: tf.Tensor) -> tf.Tensor:
     starts = tf.gather(table.starts, tf.bitwise.right_shift(points, tables.BLOCK_BITS))
     return tf.gather(table.numbers, starts + (points & tables.BLOCK - 1))
 
@@ -110,18 +110,24 @@ def _with_small_sigmas(read: Points) -> Points:
 
 
 def _small_decomposed(read: Points) -> Points:
-    """Those that are spelled as themselves are taken from the text, which is put behind the rest"""
-    spellings = tables.small_decomposed()
-    number = _looked_up(spellings.numbers, read.points)
+    points, places = respelled(read.points, tables.small_decomposed())
+    splits = tf.gather(places.row_splits, read.splits)
+    sources = None if read.places is None else tf.gather(read.places, places.value_rowids())
+    return Points(points, splits, _properties(points), sources)
+
+
+def respelled(points: tf.Tensor, spellings: tables.Spellings) -> tuple[tf.Tensor, tf.RaggedTensor]:
+    """What each of int32 [N] becomes: all points, and a row of them [N,(points)] for each.
+
+    Those that are spelled as themselves are taken from the text, which is put behind the rest.
+    """
+    number = looked_up(spellings.numbers, points)
     starts = tf.constant(spellings.starts)
     from_text = len(spellings.points) + tf.range(tf.size(number))
     first = tf.where(number == 0, from_text, tf.gather(starts, number))
     length = tf.gather(starts[1:] - starts[:-1], number)
     places = tf.ragged.range(first, first + length, row_splits_dtype=tf.int64)
-    points = tf.gather(tf.concat([spellings.points, read.points], axis=0), places.values)
-    splits = tf.gather(places.row_splits, read.splits)
-    sources = None if read.places is None else tf.gather(read.places, places.value_rowids())
-    return Points(points, splits, _properties(points), sources)
+    return tf.gather(tf.concat([spellings.points, points], axis=0), places.values), places
 
 
 def _in_order(read: Points) -> Points:

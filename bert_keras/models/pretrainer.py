@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig
+from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.encoder.places import states_at
 from bert_keras.heads.classification import ClassificationHead
 from bert_keras.heads.masked_lm import MaskedLMHead
@@ -25,7 +26,7 @@ class BertMaskedLM(TaskModel):
         self.build()
 
     def build_heads(self):
-        self.masked_lm.build((None, None, self.config.hidden_size))
+        _build_masked_lm(self.masked_lm, self.encoder)
 
     def call(self, inputs, training=False):
         hidden_BTD = self.encoder(inputs, training=training)["sequence_output"]
@@ -53,9 +54,8 @@ class BertPretrainer(TaskModel):
         self.build()
 
     def build_heads(self):
-        size = self.config.hidden_size
-        self.masked_lm.build((None, None, size))
-        self.next_sentence.build((None, size))
+        _build_masked_lm(self.masked_lm, self.encoder)
+        self.next_sentence.build((None, self.config.hidden_size))
 
     def call(self, inputs, training=False):
         encoded = self.encoder(inputs, training=training)
@@ -82,3 +82,7 @@ def _masked_lm_head(config: BertConfig, *, dtype) -> MaskedLMHead:
         dtype=dtype,
         name="masked_lm",
     )
+
+
+def _build_masked_lm(head: MaskedLMHead, encoder: BertEncoder) -> None:
+    head.build((None, None, encoder.config.hidden_size), None, encoder.token_table.shape)

@@ -48,7 +48,7 @@ def answers_of_model(
     """
     loaded = load_model(model)
     if loaded.tokenizer is None:
-        raise InputError(f"{model} holds no vocabulary; put its vocab.txt there")
+        raise InputError(f"{model} holds no vocabulary; put its vocab.txt or tokenizer.json there")
     task = task_of(loaded.card, name=name, source=model)
     (task,) = changed(task, changes=changes)
     dataclasses.replace(loaded.card, max_length=task.max_length)  # what does not fit is refused

@@ -21,7 +21,7 @@ from bert_keras.tasks.ner.encoded import TaggedWords
 from bert_keras.tasks.ner.pieces import WordPieces, word_pieces
 from bert_keras.tasks.ner.reading import Sentence
 from bert_keras.tasks.ner.windows import own_reach, rows_around
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 LAYERS = (-1, -2, -3, -4)  # google-research/bert extract_features.py
 UNITS = ("pieces", "words", "texts")
@@ -113,7 +113,7 @@ def _state_number(layer: int, *, num_layers: int) -> int:
     return layer % (num_layers + 1)
 
 
-def _counts(texts: str | os.PathLike, tokenizer: WordPieceTokenizer, *, of: str) -> tuple[int, int]:
+def _counts(texts: str | os.PathLike, tokenizer: TextTokenizer, *, of: str) -> tuple[int, int]:
     """Of texts and of vectors; the whole file is checked before anything is computed."""
     num_texts = num_vectors = 0
     for chunk in _chunks(text_lines(texts)):
@@ -144,7 +144,7 @@ def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _pieces(texts: Sequence[str], tokenizer: WordPieceTokenizer, *, of: str) -> WordPieces:
+def _pieces(texts: Sequence[str], tokenizer: TextTokenizer, *, of: str) -> WordPieces:
     """What has a vector is a word here: a piece, unless words were asked for."""
     if of == "words":
         sentences = [Sentence(tuple(text.split()), None, 0, 0) for text in texts]
@@ -156,7 +156,7 @@ def _pieces(texts: Sequence[str], tokenizer: WordPieceTokenizer, *, of: str) -> 
 
 
 def _tokens(
-    texts: Sequence[str], pieces: WordPieces, tokenizer: WordPieceTokenizer, *, of: str
+    texts: Sequence[str], pieces: WordPieces, tokenizer: TextTokenizer, *, of: str
 ) -> list[list[str]]:
     """What each vector is of."""
     if of == "texts":
@@ -170,7 +170,7 @@ def _tokens(
     ]
 
 
-def _rows(pieces: WordPieces, tokenizer: WordPieceTokenizer, *, max_length: int) -> TaggedWords:
+def _rows(pieces: WordPieces, tokenizer: TextTokenizer, *, max_length: int) -> TaggedWords:
     rows = rows_around(pieces, own_reach(pieces), limit=max_length - 2)
     no_labels = np.full(len(pieces.firsts), -1, np.int32)
     return TaggedWords(pieces.ids, rows, pieces.word_bounds, no_labels, tokenizer.vocabulary)

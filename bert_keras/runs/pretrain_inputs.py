@@ -1,5 +1,6 @@
 """Recipe, records and starting point in, checked together; all that a pretraining takes out."""
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,7 +163,7 @@ def _look_at_records(files: list[str], config: BertConfig, *, skip_broken: bool)
             f"{files[0]} holds the id {largest}, but vocab.txt beside it has {config.vocab_size} "
             "pieces; put the vocabulary there that the records were written with"
         )
-    if features["segment_ids"].numpy().max() >= config.num_segments:
+    if features["segment_ids"].numpy().max() >= (config.num_segments or math.inf):
         raise InputError(
             f"{files[0]} holds pairs, which need 2 segments, and the encoder to begin from has "
             f"{config.num_segments}; begin from another, or write records without pairs: "

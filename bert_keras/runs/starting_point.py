@@ -115,6 +115,11 @@ def _refuse_other_vocabulary(
 ) -> None:
     if checkpoints == records:
         return
+    if checkpoints.rules:
+        raise InputError(
+            f"{path} reads texts by a tokenizer.json, and records are of WordPiece alone; begin "
+            "from a model with a vocab.txt"
+        )
     pairs = zip(checkpoints.pieces, records.pieces, strict=False)
     differing = (line for line, (a, b) in enumerate(pairs, start=1) if a != b)
     line = next(differing, min(len(checkpoints), len(records)) + 1)

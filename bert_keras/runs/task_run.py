@@ -1,6 +1,7 @@
 """A task, its files and a checkpoint in; `tf.data` batches and a compiled model for `fit` out."""
 
 import dataclasses
+import math
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -169,7 +170,7 @@ class TaskRun:
 
     def _refuse_too_few_segments(self) -> None:
         inputs, *_ = self._rows.batch(self._rows.lengths.argmax()[None])
-        if inputs["segment_ids"].max() >= self.card.config.num_segments:
+        if inputs["segment_ids"].max() >= (self.card.config.num_segments or math.inf):
             raise InputError(
                 f"a pair needs 2 segments and the encoder of {os.fspath(self.pretrained)} has "
                 f"{self.card.config.num_segments}; take a task of one text, or begin from another "

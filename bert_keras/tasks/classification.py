@@ -16,7 +16,7 @@ from bert_keras.tasks.table import table_rows
 from bert_keras.tasks.task import Encoded, Outputs, Task, data_files, nothing_to_score
 from bert_keras.tasks.texts import EncodedTexts, num_pieces, windows_of
 from bert_keras.tasks.tfds import is_tfds, tfds_splits
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 LONG_TEXTS = ("error", "truncate", "mean", "max")
 
@@ -127,7 +127,7 @@ class ClassificationTask(Task):
         classes = self.label_kind.classes(labels, file=file, column=self.label_column)
         return dataclasses.replace(self, labels=classes)
 
-    def encode(self, examples: Sequence[TextExample], tokenizer: WordPieceTokenizer) -> Encoded:
+    def encode(self, examples: Sequence[TextExample], tokenizer: TextTokenizer) -> Encoded:
         """Raises InputError for a text too long where `long_texts` is "error"."""
         texts = tuple(
             tokenizer.ids_batch(list(column))
@@ -143,7 +143,7 @@ class ClassificationTask(Task):
                 vocabulary=tokenizer.vocabulary,
                 places=[example.place for example in examples],
             )
-        lengths = num_pieces(texts)
+        lengths = num_pieces(texts, tokenizer.vocabulary)
         longest = int(lengths.argmax())
         if self.long_texts == "error" and lengths[longest] > self.max_length:
             raise InputError(

@@ -15,7 +15,7 @@ from bert_keras.tasks.feature_cache import stored_features
 from bert_keras.tasks.ner.reading import Sentence
 from bert_keras.tasks.ner.task import NerTask
 from bert_keras.tasks.placed_words import PlacedWords, WordFeatures
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class NerFeaturesTask(NerTask):
         except InputError as error:
             raise InputError(f"{error}; take layers=last or layers=weighted-sum-all") from error
 
-    def encode(self, examples: Sequence[Sentence], tokenizer: WordPieceTokenizer) -> PlacedWords:
+    def encode(self, examples: Sequence[Sentence], tokenizer: TextTokenizer) -> PlacedWords:
         return PlacedWords(**vars(super().encode(examples, tokenizer)))
 
     def trained(self, model: BertFeatureTagger) -> keras.Model:

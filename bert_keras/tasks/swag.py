@@ -15,7 +15,7 @@ from bert_keras.tasks.softmax import softmax
 from bert_keras.tasks.table import table_rows
 from bert_keras.tasks.task import Encoded, Outputs, Task, data_files, nothing_to_score
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 NUM_ENDINGS = 4
@@ -59,7 +59,7 @@ class EncodedSituations(Encoded):
         self.vocabulary, self.max_length = vocabulary, max_length
         lengths_NC = np.reshape([len(ids) for ids in continuations], (-1, NUM_ENDINGS))
         lengths = np.array([len(ids) for ids in contexts]) + lengths_NC.max(axis=1)
-        self.lengths = np.minimum(lengths + SPECIAL_PIECES, max_length)
+        self.lengths = np.minimum(lengths + vocabulary.num_specials(2), max_length)
 
     def batch(self, rows: np.ndarray) -> tuple:
         """Inputs int32 [B,4,T], labels int32 [B]."""
@@ -131,9 +131,7 @@ class SwagTask(Task):
             )
         return situations
 
-    def encode(
-        self, examples: Sequence[Situation], tokenizer: WordPieceTokenizer
-    ) -> EncodedSituations:
+    def encode(self, examples: Sequence[Situation], tokenizer: TextTokenizer) -> EncodedSituations:
         return EncodedSituations(
             tokenizer.ids_batch([each.context for each in examples]),
             tokenizer.ids_batch(

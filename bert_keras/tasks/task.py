@@ -13,7 +13,7 @@ import numpy as np
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 Outputs = Sequence  # of one array, or one dict of arrays, a row
 
@@ -72,7 +72,7 @@ class Task(abc.ABC):
         labelled, in other splits labels may be absent. Raises InputError with file and line."""
 
     @abc.abstractmethod
-    def encode(self, examples: Sequence, tokenizer: WordPieceTokenizer) -> Encoded:
+    def encode(self, examples: Sequence, tokenizer: TextTokenizer) -> Encoded:
         """Rows for the model."""
 
     @abc.abstractmethod

@@ -29,10 +29,10 @@ class EncodedTexts(Encoded):
         return inputs, self.targets[rows]
 
 
-def num_pieces(texts: tuple[Ids, ...]) -> np.ndarray:
+def num_pieces(texts: tuple[Ids, ...], vocabulary: Vocabulary) -> np.ndarray:
     """int64 [N]: pieces of each example, [CLS] and [SEP]s counted."""
     counts = sum(np.array([len(ids) for ids in text], np.int64) for text in texts)
-    return counts + 1 + len(texts)
+    return counts + vocabulary.num_specials(len(texts))
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class EncodedWindows(Encoded):
         firsts, lasts = [], []
         for row in rows:
             *first, last = parts = [text[row] for text in self.texts]
-            room = room_of_last(parts, max_length=self.max_length)
+            room = room_of_last(parts, max_length=self.max_length, vocabulary=self.vocabulary)
             for start in self.starts[row]:
                 firsts += first
                 lasts.append(last[start : start + room])
@@ -72,9 +72,9 @@ class EncodedWindows(Encoded):
         return inputs, self.targets[rows]
 
 
-def room_of_last(texts: Sequence[Sequence[int]], *, max_length: int) -> int:
+def room_of_last(texts: Sequence[Sequence[int]], *, max_length: int, vocabulary: Vocabulary) -> int:
     """How many pieces of the last text fit beside the others and the special pieces."""
-    return max_length - sum(map(len, texts[:-1])) - len(texts) - 1
+    return max_length - sum(map(len, texts[:-1])) - vocabulary.num_specials(len(texts))
 
 
 def windows_of(
@@ -92,7 +92,7 @@ def windows_of(
     """
     starts, lengths = [], []
     for row, parts in enumerate(zip(*texts, strict=True)):
-        room = room_of_last(parts, max_length=max_length)
+        room = room_of_last(parts, max_length=max_length, vocabulary=vocabulary)
         if room < 1:
             raise InputError(
                 f"{places[row]} has a first text of {len(parts[0])} pieces, which leaves the "

@@ -1,4 +1,7 @@
-"""Ids of texts come in; padded rows of `[CLS] A [SEP] B [SEP]`, one or more in each, go out."""
+"""Ids of texts come in; padded rows of `[CLS] A [SEP] B [SEP]`, one or more in each, go out.
+
+A vocabulary's own specials stand there, RoBERTa's as `<s> A </s></s> B </s>` of one segment.
+"""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -48,9 +51,10 @@ def pack(
     first [SEP]; padding is [PAD] with mask 0 and segment 0.
     """
     num_texts = 1 if seconds is None else 2
-    if max_length <= num_texts + 1:
+    num_specials = vocabulary.num_specials(num_texts)
+    if max_length <= num_specials:
         raise InputError(
-            f"max_length is {max_length}; expected more than the {num_texts + 1} special pieces"
+            f"max_length is {max_length}; expected more than the {num_specials} special pieces"
         )
     if seconds is not None and len(firsts) != len(seconds):
         raise InputError(f"{len(firsts)} first texts came with {len(seconds)} second texts")
@@ -60,15 +64,16 @@ def pack(
     pieces = np.fromiter(chain.from_iterable(texts), np.int32, int(lengths.sum()))
     starts_NK = starts.reshape(num_texts, -1).T
     lengths_NK = lengths.reshape(num_texts, -1).T
-    limit = max_length - num_texts - 1
+    limit = max_length - num_specials
     if seconds is None:
         lengths_NK = np.minimum(lengths_NK, limit)
     else:
         lengths_NK = np.stack(truncated_lengths(*lengths_NK.T, limit=limit), axis=1)
-    length = int((lengths_NK.sum(axis=1) + num_texts + 1).max(initial=0))
+    length = int((lengths_NK.sum(axis=1) + num_specials).max(initial=0))
+    num_separators = vocabulary.specials.num_separators
     return packed(
         pieces,
-        sequence_spans(starts_NK, lengths_NK),
+        sequence_spans(starts_NK, lengths_NK, num_separators=num_separators),
         num_rows=len(firsts),
         length=length,
         vocabulary=vocabulary,
@@ -82,8 +87,10 @@ def sequence_spans(
     rows: np.ndarray | None = None,
     columns: np.ndarray | int = 0,
     sequences: np.ndarray | int = 1,
+    num_separators: int = 1,
 ) -> Spans:
-    """Spans of N sequences of K texts each, whose segments are 0 to K-1.
+    """Spans of N sequences of K texts each, whose segments are 0 to K-1, with so many [SEP]s
+    between two of them.
 
     The [CLS] of a sequence stands at (`rows`, `columns`), int [N], ascending; by default each
     sequence has its own row. `sequences` numbers those of a row from 1.
@@ -95,7 +102,8 @@ def sequence_spans(
         values = np.broadcast_to(np.asarray(values), num_sequences)
         return np.repeat(values, num_texts)
 
-    spaces = lengths_NK + 1  # a text and what stands before it: [CLS] or [SEP]
+    before_K = np.where(np.arange(num_texts) == 0, 1, num_separators)  # [CLS], or [SEP]s
+    spaces = lengths_NK + before_K
     return Spans(
         rows=each(rows),
         columns=each(columns) + (np.cumsum(spaces, axis=1) - lengths_NK).ravel(),
@@ -113,7 +121,9 @@ def packed(
 
     `pieces` is one flat array of ids, of any integer type.
     """
-    runs = _Runs.of(spans, num_rows=num_rows, length=length)
+    specials = vocabulary.specials
+    num_separators = specials.num_separators
+    runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
     places = runs.spread(spans.starts - runs.text_begins, np.int64)
     places += np.arange(num_rows * length)
     is_text = runs.spread(np.ones(len(spans.rows)), np.int32)
@@ -121,13 +131,15 @@ def packed(
     input_ids = np.take(pieces, places, mode="clip") if len(pieces) else np.zeros_like(places)
     input_ids = input_ids.astype(np.int32)
     np.copyto(input_ids, vocabulary.pad_id, where=is_text == 0)
+    input_ids[runs.begins[runs.begins < runs.text_begins]] = vocabulary.sep_id
     input_ids[runs.text_begins[runs.opens] - 1] = vocabulary.cls_id
     input_ids[runs.ends - 1] = vocabulary.sep_id
+    segments = np.asarray(spans.segments) * specials.second_segment
     shape = (num_rows, length)
     return {
         "input_ids": input_ids.reshape(shape),
         "input_mask": is_text.reshape(shape),
-        "segment_ids": runs.spread(spans.segments, np.int32).reshape(shape),
+        "segment_ids": runs.spread(segments, np.int32).reshape(shape),
     }
 
 
@@ -151,20 +163,21 @@ def kept_apart(spans: Spans, *, num_rows: int, length: int) -> dict[str, np.ndar
 
 class _Runs(NamedTuple):
     """Rows laid end to end as runs: a text with its [SEP] and, where it opens a sequence, its
-    [CLS]; then what is empty before the next; and so on."""
+    [CLS], or else the second of two [SEP]s; then what is empty before the next; and so on."""
 
     opens: np.ndarray  # bool [M]: the text is the first of its sequence
     text_begins: np.ndarray  # int [M]
-    begins: np.ndarray  # int [M], with the [CLS]
+    begins: np.ndarray  # int [M], with the [CLS] or second [SEP]
     ends: np.ndarray  # int [M], with the [SEP]
     lengths: np.ndarray  # int [2M+1]: empty, text, empty, ..., text, empty
 
     @classmethod
-    def of(cls, spans: Spans, *, num_rows: int, length: int) -> "_Runs":
+    def of(cls, spans: Spans, *, num_rows: int, length: int, num_separators: int = 1) -> "_Runs":
         opens = np.ones(len(spans.rows), bool)
         opens[1:] = np.diff(spans.rows).astype(bool) | np.diff(spans.sequences).astype(bool)
         text_begins = np.asarray(spans.rows, np.int64) * length + spans.columns
-        begins, ends = text_begins - opens, text_begins + spans.lengths + 1
+        begins = text_begins - np.where(opens, 1, num_separators - 1)
+        ends = text_begins + spans.lengths + 1
         bounds = np.stack([begins, ends], axis=1).ravel()
         lengths = np.diff(bounds, prepend=0, append=num_rows * length)
         if lengths.min() < 0:

@@ -7,7 +7,7 @@ otherwise go through it, the others word by word through `google_words`.
 
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
@@ -33,6 +33,25 @@ class TokenizedText(NamedTuple):
     ids: list[int]
     pieces: list[str]
     offsets: list[tuple[int, int]]
+
+
+class TextTokenizer(Protocol):
+    """What a task or an export asks of a tokenizer, of whatever pieces."""
+
+    vocabulary: Vocabulary
+    lowercase: bool
+
+    def encode(self, text: str) -> TokenizedText: ...
+
+    def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]: ...
+
+    def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all texts, int32 [M], and how many each has, int64 [N]."""
+
+    def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids alone, text by text."""
+
+    def decode(self, ids: Sequence[int]) -> str: ...
 
 
 def normalizer(*, lowercase: bool) -> BertNormalizer:

@@ -2,7 +2,8 @@
 
 import os
 import string
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, islice
 
@@ -10,24 +11,44 @@ from bert_keras.errors import InputError
 from bert_keras.storage import text_lines, whole_file
 
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+@dataclass(frozen=True)
+class Specials:
+    """Names of the five, in the order of SPECIAL_PIECES, and how two texts are packed with them:
+    one separator or two between them, the second text of segment 1 or 0."""
+
+    pieces: tuple[str, ...] = SPECIAL_PIECES
+    num_separators: int = 1
+    second_segment: int = 1
+
+
+BERT_SPECIALS = Specials()
 _ASCII_SPACES = frozenset(string.whitespace)  # others are pieces: Google's Chinese one has U+2028
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """WordPiece pieces in the order of their ids; InputError where they cannot serve BERT."""
+    """Pieces in the order of their ids; InputError where they cannot serve BERT.
+
+    Those of WordPiece need no `rules`; of others these are the text of a tokenizer.json, by which
+    `fast_tokenizer` splits texts.
+    """
 
     pieces: tuple[str, ...]
+    specials: Specials = BERT_SPECIALS
+    rules: str = ""
 
     def __post_init__(self):
         object.__setattr__(self, "pieces", tuple(self.pieces))
         if not self.pieces:
             raise InputError("the vocabulary is empty; expected one piece a line")
         self._refuse_unusable_pieces()
-        missing = [piece for piece in SPECIAL_PIECES if piece not in self.ids]
+        missing = [piece for piece in self.specials.pieces if piece not in self.ids]
         if missing:
             raise InputError(
-                f"the vocabulary lacks {', '.join(missing)}; BERT needs {' '.join(SPECIAL_PIECES)}"
+                f"the vocabulary lacks {', '.join(missing)}; BERT needs "
+                f"{' '.join(self.specials.pieces)}"
             )
 
     def _refuse_unusable_pieces(self) -> None:
@@ -73,7 +94,11 @@ class Vocabulary:
                 "the table of tokens: it is another checkpoint's"
             )
         fillers = (piece for n in count() if (piece := f"[unused{n}]") not in self.ids)
-        return Vocabulary((*self.pieces, *islice(fillers, size - len(self))))
+        return replace(self, pieces=(*self.pieces, *islice(fillers, size - len(self))))
+
+    def num_specials(self, num_texts: int) -> int:
+        """How many stand around and between the texts of a sequence."""
+        return 2 + self.specials.num_separators * (num_texts - 1)
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -84,20 +109,27 @@ class Vocabulary:
 
     @property
     def pad_id(self) -> int:
-        return self.ids["[PAD]"]
+        return self.ids[self.specials.pieces[0]]
 
     @property
     def unk_id(self) -> int:
-        return self.ids["[UNK]"]
+        return self.ids[self.specials.pieces[1]]
 
     @property
     def cls_id(self) -> int:
-        return self.ids["[CLS]"]
+        return self.ids[self.specials.pieces[2]]
 
     @property
     def sep_id(self) -> int:
-        return self.ids["[SEP]"]
+        return self.ids[self.specials.pieces[3]]
 
     @property
     def mask_id(self) -> int:
-        return self.ids["[MASK]"]
+        return self.ids[self.specials.pieces[4]]
+
+
+def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
+    """The pieces that `file` gives ids; InputError where these are not each number from 0 once."""
+    if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
+        raise InputError(f"{file}: the ids of its pieces are not each number from 0 once")
+    return tuple(sorted(ids, key=ids.__getitem__))

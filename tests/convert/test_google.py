@@ -132,7 +132,7 @@ def test_a_path_that_would_be_a_pattern(copy, name, tmp_path):
 def test_a_pointer_of_git_lfs(copy, ending):
     file = copy / f"bert_model.ckpt{ending}"
     file.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
-    assert f"{file} is a Git LFS pointer, not the weights: fetch them with" in refusal(copy)
+    assert f"{file} is a Git LFS pointer, not the file itself: fetch it with" in refusal(copy)
 
 
 def test_a_read_turns_the_heads_weights_round():

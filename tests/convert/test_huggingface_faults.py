@@ -48,8 +48,15 @@ def go_on(name: str) -> str:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"model_type": "roberta"}, "config.json: model_type is 'roberta'; the one known here is "
-         "'bert'"),
+        ({"model_type": "electra"}, "config.json: model_type is 'electra'; known here are 'bert', "
+         "'distilbert', 'albert', 'roberta'"),
+        ({"model_type": ["bert"]}, "config.json: model_type is ['bert']; known here are 'bert', "
+         "'distilbert', 'albert', 'roberta'"),
+        ({"model_type": "roberta"}, "config.json: pad_token_id is 0; expected 1, the only one "
+         "known here"),
+        ({"model_type": "albert", "num_hidden_groups": 2}, "config.json: num_hidden_groups is 2; "
+         "expected 1, the only one known here"),
+        ({"type_vocab_size": 0}, "config.json: type_vocab_size is 0; expected at least 1"),
         ({"architectures": ["BertForNextSentencePrediction"]},
          f"config.json is of a BertForNextSentencePrediction; known are {KNOWN}"
          + go_on("architectures")),
@@ -177,8 +184,8 @@ TRAINED_WITH = "remove the file that the weights were not trained with"
          "Lowercase; BERT's is BertNormalizer" + go_on("normalizer")),
         ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "tokenizer.json: "
          "pre_tokenizer is Whitespace; BERT's is BertPreTokenizer" + go_on("pre_tokenizer")),
-        ("tokenizer.json", {"model": {"type": "BPE"}}, "tokenizer.json is of a BPE tokenizer; "
-         "BERT's is WordPiece"),
+        ("tokenizer.json", {"model": {"type": "WordLevel"}}, "tokenizer.json is of a WordLevel "
+         "tokenizer; known are WordPiece, byte-level BPE and SentencePiece's Unigram"),
         ("tokenizer.json", {"model": {"vocab": {"a": 0, "b": 2}}}, "tokenizer.json: the ids of its "
          "pieces are not each number from 0 once"),
         ("tokenizer.json", {"model": {"vocab": {}, "continuing_subword_prefix": "@"}},
@@ -262,7 +269,7 @@ def test_pointers_of_git_lfs(copy, name):
     (folder / "model.safetensors").unlink()
     (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
     assert refusal(folder) == (
-        f"{name} is a Git LFS pointer, not the weights: fetch them with git lfs pull"
+        f"{name} is a Git LFS pointer, not the file itself: fetch it with git lfs pull"
     )
 
 

@@ -111,7 +111,7 @@ def test_a_task_without_weights_is_told(copy):
 def test_a_pointer_of_git_lfs(copy, name):
     text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
     (copy / name).write_text(text)
-    assert f"{copy / name} is a Git LFS pointer, not the weights: fetch" in refusal(copy)
+    assert f"{copy / name} is a Git LFS pointer, not the file itself: fetch" in refusal(copy)
 
 
 def test_labels_without_the_weights_of_their_head(checkpoint, tmp_path):

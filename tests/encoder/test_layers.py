@@ -50,6 +50,22 @@ CASES = {
         (B, T, D),
         5,
     ),
+    "embeddings_of_relatives": (
+        BertEmbeddings(
+            V,
+            D,
+            max_positions=T,
+            num_segments=0,
+            dropout_rate=0.2,
+            layer_norm_epsilon=1e-12,
+            initializer_stddev=0.5,
+            embedding_size=6,
+            position_offset=2,
+        ),
+        (IDS, IDS % 2),
+        (B, T, D),
+        6,
+    ),
     "attention": (
         SelfAttention(N, dropout_rate=0.2, initializer_stddev=0.5),
         (FLAT, BIAS),
@@ -80,6 +96,12 @@ CASES = {
     "masked_lm": (
         MaskedLMHead(V, activation="gelu", layer_norm_epsilon=1e-12, initializer_stddev=0.5),
         (HIDDEN, POSITIONS, TABLE),
+        (B, P, V),
+        5,
+    ),
+    "masked_lm_of_a_factorised_table": (
+        MaskedLMHead(V, activation="gelu", layer_norm_epsilon=1e-12, initializer_stddev=0.5),
+        (HIDDEN, POSITIONS, TABLE[:, :6]),
         (B, P, V),
         5,
     ),

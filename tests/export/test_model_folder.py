@@ -109,6 +109,7 @@ def test_what_cannot_be_exported_is_told(tmp_path):
         export_model(tmp_path / "encoder", tmp_path / "name" / "1", num_texts=2)
     BertClassifier(CONFIG, num_labels=2).save_pretrained(tmp_path / "bare")
     with pytest.raises(
-        InputError, match=r"bare comes without a vocabulary; put the vocab.txt there"
+        InputError,
+        match=r"bare comes without a vocabulary; put the vocab.txt or tokenizer.json there",
     ):
         export_model(tmp_path / "bare", tmp_path / "name" / "1")

@@ -10,7 +10,7 @@ from bert_keras.config import BertConfig
 from bert_keras.convert.card import HEADS
 from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.encoder.pretrained import Pretrained, named_weights
-from bert_keras.models import BertPretrainer
+from bert_keras.models import BertMaskedLM, BertPretrainer
 from bert_keras.models.loading import load_model
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.training.losses import pretraining_losses
@@ -24,10 +24,11 @@ def batch_of(
     random = np.random.default_rng(seed)
     real = np.maximum(1, length // 2 ** np.arange(rows))
     mask = (np.arange(length) < real[:, None]).astype("int32")
+    num_segments = config.num_segments or 2
     batch = {
         "input_ids": random.integers(5, config.vocab_size, mask.shape, dtype="int32") * mask,
         "input_mask": mask,
-        "segment_ids": random.integers(0, config.num_segments, mask.shape, dtype="int32") * mask,
+        "segment_ids": random.integers(0, num_segments, mask.shape, dtype="int32") * mask,
         "masked_lm_positions": np.tile(np.arange(length, dtype="int32"), (rows, 1)),
     }
     if not num_predictions:
@@ -90,7 +91,7 @@ def outputs(model: Pretrained, batch: dict[str, np.ndarray]) -> dict[str, np.nda
 
 
 def loss_and_gradients(
-    model: BertPretrainer, batch: dict[str, np.ndarray]
+    model: BertPretrainer | BertMaskedLM, batch: dict[str, np.ndarray]
 ) -> tuple[float, dict[str, np.ndarray]]:
     """Of pretraining, as `fit` computes them; gradients by our names."""
     losses, variables = pretraining_losses(), named_weights(model)
@@ -98,7 +99,9 @@ def loss_and_gradients(
         told = model(batch)
         loss = losses["masked_lm"](
             batch["masked_lm_ids"], told["masked_lm"], batch["masked_lm_weights"]
-        ) + losses["next_sentence"](batch["next_sentence_labels"], told["next_sentence"])
+        )
+        if "next_sentence" in told:
+            loss += losses["next_sentence"](batch["next_sentence_labels"], told["next_sentence"])
     gradients = tape.gradient(loss, [variable.value for variable in variables.values()])
     # A looked-up table's gradient comes as rows; converted, they are added up.
     arrays = [tf.convert_to_tensor(gradient).numpy() for gradient in gradients]

@@ -1,5 +1,5 @@
-"""The reference, Hugging Face's BERT in PyTorch: a model's name in, its outputs and gradients out,
-named and laid out as in `our_side`.
+"""The reference, Hugging Face's BERT and relatives in PyTorch: a model's name in, its outputs and
+gradients out, named and laid out as in `our_side`.
 """
 
 from pathlib import Path
@@ -11,6 +11,7 @@ import transformers
 from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
 from bert_keras.convert.checkpoint import StoredTensor
+from bert_keras.convert.families import FAMILIES, family_of
 from bert_keras.convert.mapping import HUGGING_FACE, translated
 
 transformers.logging.set_verbosity_error()
@@ -36,24 +37,42 @@ NUM_LABELS = {"BertClassifier": 3, "BertTokenClassifier": 5}
 def random_reference(model: str, config: BertConfig, *, seed: int = 0) -> torch.nn.Module:
     """Every weight drawn, biases and LayerNorm's gamma and beta as well: each must count."""
     torch.manual_seed(seed)
-    reference = getattr(transformers, CLASSES[model][0])(
-        transformers.BertConfig(
-            vocab_size=config.vocab_size,
-            hidden_size=config.hidden_size,
-            num_hidden_layers=config.num_layers,
-            num_attention_heads=config.num_heads,
-            intermediate_size=config.intermediate_size,
-            max_position_embeddings=config.max_positions,
-            type_vocab_size=config.num_segments,
-            hidden_act=ACTIVATIONS.get(config.activation, config.activation),
-            layer_norm_eps=config.layer_norm_epsilon,
-            initializer_range=config.initializer_stddev,
-            num_labels=NUM_LABELS.get(model, 2),
-            attn_implementation="eager",
-        )
+    family = family_of(config)
+    theirs = getattr(transformers, f"{family.classes}Config")(
+        vocab_size=config.vocab_size,
+        max_position_embeddings=config.max_positions + config.position_offset,
+        initializer_range=config.initializer_stddev,
+        num_labels=NUM_LABELS.get(model, 2),
+        attn_implementation="eager",
+        **(_distilbert if family.kind == "distilbert" else _bert)(config),
+        **({"embedding_size": config.embedding_size} if config.embedding_size else {}),
     )
+    kind = CLASSES[model][0].removeprefix("Bert")
+    reference = getattr(transformers, f"{family.classes}{kind}")(theirs)
     _perturb(reference.parameters(), config.initializer_stddev)
     return reference.eval()
+
+
+def _bert(config: BertConfig) -> dict[str, object]:
+    return {
+        "hidden_size": config.hidden_size,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "intermediate_size": config.intermediate_size,
+        "type_vocab_size": config.num_segments,
+        "hidden_act": ACTIVATIONS.get(config.activation, config.activation),
+        "layer_norm_eps": config.layer_norm_epsilon,
+    }
+
+
+def _distilbert(config: BertConfig) -> dict[str, object]:
+    return {
+        "dim": config.hidden_size,
+        "n_layers": config.num_layers,
+        "n_heads": config.num_heads,
+        "hidden_dim": config.intermediate_size,
+        "activation": ACTIVATIONS.get(config.activation, config.activation),
+    }
 
 
 def real_reference(model: str, folder: Path, *, seed: int = 0) -> torch.nn.Module:
@@ -77,11 +96,14 @@ def _perturb(parameters, stddev: float) -> None:
 
 def outputs(reference: torch.nn.Module, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     with torch.no_grad():
-        told = reference(**_tensors(batch), output_hidden_states=True, output_attentions=True)
+        told = reference(
+            **_tensors(batch, reference), output_hidden_states=True, output_attentions=True
+        )
     if "start_logits" in told:
         told["qa_outputs"] = torch.stack([told.start_logits, told.end_logits], dim=-1)
-    names = dict(CLASSES.values())[type(reference).__name__]
-    found = {ours: told[theirs].numpy() for theirs, ours in names.items()}
+    kind = type(reference).__name__.removeprefix(_classes(reference))
+    names = {**dict(CLASSES.values())[f"Bert{kind}"], "sop_logits": "next_sentence"}
+    found = {ours: told[theirs].numpy() for theirs, ours in names.items() if theirs in told}
     if batch["input_ids"].ndim == 2:
         for kind in ("hidden_states", "attentions"):
             found |= {f"{kind}/{index}": each.numpy() for index, each in enumerate(told[kind])}
@@ -91,31 +113,42 @@ def outputs(reference: torch.nn.Module, batch: dict[str, np.ndarray]) -> dict[st
 def loss_and_gradients(
     reference: torch.nn.Module, batch: dict[str, np.ndarray], *, card: ModelCard
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """Of pretraining: the two losses of the original's run_pretraining.py, summed."""
-    told = reference(**_tensors(batch))
+    """Of pretraining: the two losses of the original's run_pretraining.py, summed; the first alone
+    of a model without the second head."""
+    told = reference(**_tensors(batch, reference))
     rows = np.arange(len(batch["input_ids"]))[:, None]
-    masked = told.prediction_logits[rows, batch["masked_lm_positions"]]
+    logits = told["prediction_logits" if "prediction_logits" in told else "logits"]
+    masked = logits[rows, batch["masked_lm_positions"]]
     cross_entropy = torch.nn.functional.cross_entropy
     answers = torch.tensor(batch["masked_lm_ids"]).long().flatten()
     weights = torch.tensor(batch["masked_lm_weights"]).flatten().to(masked.dtype)
     each = cross_entropy(masked.flatten(0, 1), answers, reduction="none")
     labels = torch.tensor(batch["next_sentence_labels"]).long().flatten()
     loss = (each * weights).sum() / (weights.sum() + 1e-5)
-    loss = loss + cross_entropy(told.seq_relationship_logits, labels)
+    for name in ("seq_relationship_logits", "sop_logits"):
+        if name in told:
+            loss = loss + cross_entropy(told[name], labels)
     reference.zero_grad()
     loss.backward()
+    before = f"{reference.base_model_prefix}."
     named = {
-        name.removeprefix("bert."): StoredTensor(tuple(p.shape), p.grad.float().numpy)
+        name.removeprefix(before): StoredTensor(tuple(p.shape), p.grad.float().numpy)
         for name, p in reference.named_parameters()
     }
     gradients, _ = translated(named, card=card, column=HUGGING_FACE)
     return loss.item(), {name: gradient.read() for name, gradient in gradients.items()}
 
 
-def _tensors(batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+def _classes(reference: torch.nn.Module) -> str:
+    return FAMILIES[reference.config.model_type].classes
+
+
+def _tensors(batch: dict[str, np.ndarray], reference: torch.nn.Module) -> dict[str, torch.Tensor]:
     names = {
         "input_ids": "input_ids",
         "input_mask": "attention_mask",
         "segment_ids": "token_type_ids",
     }
+    if reference.config.model_type == "distilbert":
+        del names["segment_ids"]
     return {theirs: torch.tensor(batch[ours]).long() for ours, theirs in names.items()}

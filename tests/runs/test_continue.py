@@ -14,6 +14,7 @@ from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
 from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, TrainingState
 from bert_keras.convert.formats import open_checkpoint, write_checkpoint
+from bert_keras.convert.huggingface.rules import read_rules
 from bert_keras.convert.mapping import rows
 from bert_keras.data.records import pretraining_dataset, record_files
 from bert_keras.encoder.pretrained import named_weights
@@ -23,6 +24,7 @@ from bert_keras.models.loading import load_model
 from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import pretrain_inputs
 from bert_keras.runs.recipes import PretrainRecipe
+from bert_keras.text.fast_tokenizer import rules_vocabulary
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from bert_keras.training.checkpoints import load_training_state
 from bert_keras.training.curves import read_curves
@@ -244,7 +246,9 @@ def test_records_without_labels_leave_the_label_head(start, tmp_path, capsys):
     assert np.abs(trained["masked_lm/output_bias"] - given["masked_lm/output_bias"]).max() > 1e-3
 
 
-def test_starts_that_do_not_fit_are_refused_before_anything_is_written(records, start, tmp_path):
+def test_starts_that_do_not_fit_are_refused_before_anything_is_written(
+    records, start, tmp_path, subwords
+):
     def refusal(*, start=start, **changes):
         with pytest.raises(InputError) as error:
             pretrain(recipe(**changes), records=records, output=tmp_path / "run", start=start)
@@ -270,9 +274,15 @@ def test_starts_that_do_not_fit_are_refused_before_anything_is_written(records, 
     told = refusal()
     assert f"--pad-vocabulary; first run bert-keras convert {start} NEW_FOLDER with that" in told
     (start / "vocab.txt").unlink()
-    assert "comes without a vocabulary; put the vocab.txt there" in refusal()
+    assert "comes without a vocabulary; put the vocab.txt or tokenizer.json there" in refusal()
     Vocabulary((*VOCABULARY.pieces[:-1], "other")).save(start / "vocab.txt")
     assert "(of 25 and 25 pieces; line 25 is the first to differ); write" in refusal()
+    rules = json.loads(read_rules(subwords["albert"], {}))
+    del rules["model"]["vocab"][len(VOCABULARY) :]
+    vocabulary, others = rules_vocabulary(json.dumps(rules)), tmp_path / "others"
+    albert = dataclasses.replace(checkpoint_of("BertEncoder"), vocabulary=vocabulary)
+    write_checkpoint(albert, others, format="bert-keras")
+    assert "by a tokenizer.json, and records are of WordPiece alone;" in refusal(start=others)
 
 
 def test_records_that_do_not_tell_their_casing_have_that_of_the_start(records, tmp_path):

@@ -3,6 +3,7 @@
 What it has no place for stands in it under one more key, which transformers passes over and keeps.
 """
 
+import dataclasses
 import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -10,14 +11,17 @@ from typing import Any
 
 from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
+from bert_keras.convert.families import BERT, COUNTS, FAMILIES, Family, family_of
 from bert_keras.convert.own_key import OURS_KEY, checked
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 
 CONFIG = "config.json"
-# Hugging Face's names, ours. Source: BertConfig of transformers 5; its defaults are ours.
+# Hugging Face's names, ours. Source: BertConfig of transformers 5; its defaults are ours. What
+# relatives call otherwise, and theirs by default: `families`.
 NUMBERS = {
     "attention_probs_dropout_prob": "attention_dropout_rate",
+    "embedding_size": "embedding_size",
     "hidden_dropout_prob": "hidden_dropout_rate",
     "hidden_size": "hidden_size",
     "initializer_range": "initializer_stddev",
@@ -42,16 +46,16 @@ ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
-MODELS = {
-    "BertModel": "BertEncoder",
-    "BertForPreTraining": "BertPretrainer",
-    "BertForMaskedLM": "BertMaskedLM",
-    "BertForSequenceClassification": "BertClassifier",
-    "BertForTokenClassification": "BertTokenClassifier",
-    "BertForQuestionAnswering": "BertQuestionAnswering",
-    "BertForMultipleChoice": "BertMultipleChoice",
+# How the names of their classes end.
+CLASSES = {
+    "BertEncoder": "Model",
+    "BertPretrainer": "ForPreTraining",
+    "BertMaskedLM": "ForMaskedLM",
+    "BertClassifier": "ForSequenceClassification",
+    "BertTokenClassifier": "ForTokenClassification",
+    "BertQuestionAnswering": "ForQuestionAnswering",
+    "BertMultipleChoice": "ForMultipleChoice",
 }
-CLASSES = {ours: theirs for theirs, ours in MODELS.items()}
 # Any other value makes another model of it.
 FIXED = {
     "position_embedding_type": "absolute",
@@ -69,6 +73,11 @@ OTHERWISE = {
     "model, hidden_dropout_rate unless given; a config.json written has null",
     "problem_type": "config.json says problem_type {}; the loss here is of one label of several",
 }
+NO_DROPOUT = {"classifier_dropout": None}
+OF_HEAD = (
+    "config.json: {} is {}; here heads drop dropout_rate of the model, hidden_dropout_rate unless "
+    "given, and so says a config.json written"
+)
 # The others that folders in use have; transformers does not read them for BERT's numbers.
 WITHOUT_EFFECT = (
     *("_name_or_path", "_num_labels", "bos_token_id", "chunk_size_feed_forward", "directionality"),
@@ -81,7 +90,6 @@ WITHOUT_EFFECT = (
 KNOWN = {
     *("model_type", "architectures", "auto_map", "hidden_act", "tokenizer_class", OURS_KEY),
     *("id2label", "label2id", "num_labels"),
-    *NUMBERS,
     *FIXED,
     *OTHERWISE,
     *WITHOUT_EFFECT,
@@ -101,28 +109,53 @@ def read_values(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{folder} has no {CONFIG}, which says what the weights are; put it there")
     values = json_object(path)
-    if (kind := values.get("model_type", "bert")) != "bert":
-        raise InputError(f"{path}: model_type is {kind!r}; the one known here is 'bert'")
+    if (kind := values.get("model_type", BERT.kind)) not in [*FAMILIES]:
+        known = ", ".join(map(repr, FAMILIES))
+        raise InputError(f"{path}: model_type is {kind!r}; known here are {known}")
     return values
+
+
+def family_named(values: Mapping[str, Any]) -> Family:
+    return FAMILIES[values.get("model_type", BERT.kind)]
+
+
+def their_class(model: str, family: Family) -> str:
+    return f"{family.classes}{CLASSES[model]}"
+
+
+def _numbers(family: Family) -> dict[str, str]:
+    """Keys of the family's config.json to the fields of our config that they say."""
+    absent = {*COUNTS, *family.traits} - {*family.counts}
+    return {family.key(name): ours for name, ours in NUMBERS.items() if ours not in absent}
 
 
 def read_config(values: Mapping[str, Any]) -> BertConfig:
     """With a pooler. Raises InputError for what our encoder cannot be."""
-    for name, expected in FIXED.items():
+    family = family_named(values)
+    for name, expected in (FIXED | family.fixed).items():
         if (value := values.get(name)) is not None and value != expected:
             raise InputError(
                 f"{CONFIG}: {name} is {json.dumps(value)}; expected {json.dumps(expected)}, the "
                 "only one known here"
             )
-    activation = str(values.get("hidden_act", "gelu"))
+    values = family.defaults | values
+    activation = str(values.get(family.key("hidden_act"), "gelu"))
     if activation not in ACTIVATIONS:
         raise InputError(
-            f"{CONFIG}: hidden_act is {activation!r}; known are {', '.join(ACTIVATIONS)}"
+            f"{CONFIG}: {family.key('hidden_act')} is {activation!r}; known are "
+            f"{', '.join(ACTIVATIONS)}"
         )
-    numbers = {ours: values[theirs] for theirs, ours in NUMBERS.items() if theirs in values}
-    numbers.setdefault("intermediate_size", INTERMEDIATE_SIZE)
+    known = _numbers(family)
+    if none := [name for name, ours in known.items() if ours in COUNTS and values.get(name) == 0]:
+        raise InputError(f"{CONFIG}: {none[0]} is 0; expected at least 1")
+    given = {ours: values[name] for name, ours in known.items() if name in values}
+    absent = dict.fromkeys({*COUNTS} - {*family.counts}, 0)
+    numbers = {"intermediate_size": INTERMEDIATE_SIZE, **given, **family.traits, **absent}
     try:
-        return BertConfig(**numbers, activation=ACTIVATIONS[activation])
+        config = BertConfig(**numbers, activation=ACTIVATIONS[activation])
+        # Their table's rows, of which an offset takes the first.
+        rows = config.max_positions - config.position_offset
+        return dataclasses.replace(config, max_positions=rows)
     except InputError as error:
         raise InputError(f"{CONFIG}: {error}") from error
 
@@ -131,7 +164,7 @@ def read_architecture(
     values: Mapping[str, Any], *, ignore: Collection[str]
 ) -> tuple[str, tuple[str, ...]]:
     """Our name of the model whose class config.json names, "" where it names none; and notes."""
-    notes = []
+    notes, family = [], family_named(values)
     if values.get("auto_map"):
         fault = f"{CONFIG} has an auto_map, a model's code in the folder, which is never run"
         notes.append(left_if_named("auto_map", fault, ignore=ignore))
@@ -140,14 +173,20 @@ def read_architecture(
         for name, text in OTHERWISE.items()
         if values.get(name) not in (None, SINGLE)
     ]
-    if others := [name for name in values if name not in KNOWN]:
+    dropout = (family.defaults | values).get(family.key("hidden_dropout_prob"), 0.1)
+    dropouts = {name: values[name] for name in family.dropouts if name in values}
+    notes += [OF_HEAD.format(*each) for each in dropouts.items() if each[1] != dropout]
+    known = {*KNOWN, *_numbers(family), family.key("hidden_act")}
+    known |= {*family.dropouts, *family.fixed, *family.others}
+    if others := [name for name in values if name not in known]:
         notes.append(f"{CONFIG} also has {', '.join(others)}, unknown to BERT: passed over")
     classes = values.get("architectures") or [""]
     given = str(classes[0] if isinstance(classes, list) else classes)
-    if given not in ("", *MODELS):
-        fault = f"{CONFIG} is of a {given}; known are {', '.join(MODELS)}"
+    models = {their_class(model, family): model for model in CLASSES}
+    if given not in ("", *models):
+        fault = f"{CONFIG} is of a {given}; known are {', '.join(models)}"
         notes.append(left_if_named("architectures", fault, ignore=ignore))
-    return MODELS.get(given, ""), tuple(notes)
+    return models.get(given, ""), tuple(notes)
 
 
 def read_labels(values: Mapping[str, Any], count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -195,7 +234,7 @@ def read_own(values: Mapping[str, Any], model: str) -> dict[str, Any]:
 
 
 def write_config(card: ModelCard, folder: Path, *, pad_id: int, has_text: bool) -> None:
-    config = card.config.to_dict()
+    config, family = card.config, family_of(card.config)
     theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
     own = {"model": card.model, "text_columns": card.text_columns}
     if card.task:
@@ -203,16 +242,23 @@ def write_config(card: ModelCard, folder: Path, *, pad_id: int, has_text: bool) 
     if not has_text:  # else these stand beside the vocabulary
         own |= {"lowercase": card.lowercase, "max_length": card.max_length}
     values = {
-        "architectures": [CLASSES[card.model]],
-        "model_type": "bert",
-        **{name: config[ours] for name, ours in NUMBERS.items()},
-        "hidden_act": theirs[card.config.activation],
-        "classifier_dropout": None,
+        "architectures": [their_class(card.model, family)],
+        "model_type": family.kind,
+        **{name: getattr(config, ours) for name, ours in _numbers(family).items()},
+        "max_position_embeddings": config.max_positions + config.position_offset,
+        family.key("hidden_act"): theirs[config.activation],
+        **({name: config.hidden_dropout_rate for name in family.dropouts} or NO_DROPOUT),
         "pad_token_id": pad_id,
+        **family.fixed,
         "position_embedding_type": "absolute",
         "dtype": "float32",
         "torch_dtype": "float32",  # the same for transformers 4
     }
+    if has_text and values["pad_token_id"] != pad_id:
+        raise InputError(
+            f"{CONFIG}: pad_token_id is {pad_id}; expected {values['pad_token_id']}, by which a "
+            f"{family.kind} counts its positions"
+        )
     if card.labels:
         values["id2label"] = {str(number): label for number, label in enumerate(card.labels)}
         values["label2id"] = {label: number for number, label in enumerate(card.labels)}

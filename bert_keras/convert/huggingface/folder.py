@@ -1,8 +1,9 @@
-"""Hugging Face folders: a BERT of transformers in, of any of its classes; one folder out.
+"""Hugging Face folders: a BERT of transformers or a relative in, of any class; one folder out.
 
 config.json         the numbers, the class, the labels; read and written in config.py
 model.safetensors   or its shards, or pytorch_model.bin; read in weights.py
 vocab.txt, tokenizer.json, tokenizer_config.json    in tokenizer.py
+vocab.json and merges.txt, spiece.model             in rules.py
 modules.json        of sentence-transformers: which folder holds all this
 """
 
@@ -13,20 +14,21 @@ from pathlib import Path, PurePosixPath
 
 from bert_keras.convert.card import LABELLED, ModelCard, numbered_labels
 from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, fitting
+from bert_keras.convert.families import Family, family_of
 from bert_keras.convert.huggingface.config import (
-    CLASSES,
     CONFIG,
+    family_named,
     read_architecture,
     read_config,
     read_labels,
     read_own,
     read_problem_type,
     read_values,
+    their_class,
     write_config,
 )
 from bert_keras.convert.huggingface.tokenizer import read_tokenizer, write_tokenizer
 from bert_keras.convert.huggingface.weights import (
-    PREFIX,
     SAFETENSORS,
     WEIGHT_FILES,
     read_weights,
@@ -37,16 +39,17 @@ from bert_keras.convert.state_card import WITHOUT_POOLED
 from bert_keras.errors import InputError
 
 MODULES = "modules.json"
-NEXT = "cls.seq_relationship."
-# What the weights tell of their model, how one begins; the first that is there counts.
+NEXT = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
+# What BERT's weights tell of their model; the first that is there counts.
 HEADS = {
-    NEXT: "BertPretrainer",
-    "cls.predictions.": "BertMaskedLM",
-    "qa_outputs.": "BertQuestionAnswering",
+    NEXT[0]: "BertPretrainer",
+    "cls.predictions.bias": "BertMaskedLM",
+    "qa_outputs.weight": "BertQuestionAnswering",
 }
 CLASSIFIER = ("classifier.weight", "classifier.bias")
 CLASSIFIERS = ("BertClassifier", "BertTokenClassifier", "BertMultipleChoice")
 POOLER_UNUSED = (*WITHOUT_POOLED, "BertEncoder")
+ENCODER = ("embeddings.", "encoder.", "transformer.", "pooler.")  # what stands behind a `bert.`
 
 
 def recognises(path: Path) -> bool:
@@ -63,14 +66,16 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     """
     folder, folder_notes = _encoder_folder(path)
     values = read_values(folder)
-    config = read_config(values)
+    family, config = family_named(values), read_config(values)
     named, config_notes = read_architecture(values, ignore=ignore)
-    weights, left_over, weight_notes = read_weights(folder, ignore=ignore)
-    model = _model(weights, named)
-    has_pooler = model not in POOLER_UNUSED or any(name.startswith("pooler.") for name in weights)
+    weights, left_over, weight_notes = read_weights(folder, family=family, ignore=ignore)
+    model = _model(weights, named, family)
+    pooler = family.weight("pooler.dense.weight", model=model)
+    has_pooler = model not in POOLER_UNUSED or pooler in weights
     labels, label_notes = (), ()
     if model in LABELLED:
-        shape = next(weights[name].shape for name in CLASSIFIER if name in weights)
+        names = [family.weight(name, model=model) for name in CLASSIFIER]
+        shape = next(weights[name].shape for name in names if name in weights)
         count = shape[0] if shape else 1
         labels, label_notes = read_labels(values, count)
         labels = labels or numbered_labels(count)
@@ -87,7 +92,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         problem_type=read_problem_type(values) if model == "BertClassifier" else "",
         task=own.get("task", {}),
     )
-    heads = [name for name in weights if "architectures" in ignore and name.startswith(NEXT)]
+    heads = [family.weight(name, model=model) for name in NEXT if "architectures" in ignore]
     tensors, heads = translated(weights, card=card, column=HUGGING_FACE, ignore=heads)
     return Checkpoint(
         card=card,
@@ -118,17 +123,20 @@ def _encoder_folder(path: Path) -> tuple[Path, tuple[str, ...]]:
     )
 
 
-def _model(weights: Mapping[str, StoredTensor], named: str) -> str:
+def _model(weights: Mapping[str, StoredTensor], named: str, family: Family) -> str:
     """The weights decide: config.json of bert-base-uncased names one head of its two."""
+    own = [family.weight(name, model=CLASSIFIERS[0]) for name in CLASSIFIER]
+    if own != list(CLASSIFIER) and any(name in weights for name in own):
+        return CLASSIFIERS[0]
     if any(name in weights for name in CLASSIFIER):
         if named in CLASSIFIERS:
             return named
-        classes = ", ".join(CLASSES[model] for model in CLASSIFIERS)
+        classes = [their_class(model, family) for model in CLASSIFIERS]
         raise InputError(
-            f"{CLASSIFIER[0]} may be of {classes}; write into {CONFIG} which it is: "
-            f'"architectures": ["{CLASSES[CLASSIFIERS[0]]}"]'
+            f"{CLASSIFIER[0]} may be of {', '.join(classes)}; write into {CONFIG} which it is: "
+            f'"architectures": ["{classes[0]}"]'
         )
-    heads = [m for start, m in HEADS.items() if any(name.startswith(start) for name in weights)]
+    heads = [m for name, m in HEADS.items() if family.weight(name, model=m) in weights]
     if heads == ["BertPretrainer"] != [named]:  # BertForNextSentencePrediction, unknown here
         heads = []
     return next(iter(heads), "BertEncoder")
@@ -137,6 +145,7 @@ def _model(weights: Mapping[str, StoredTensor], named: str) -> str:
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     card, vocabulary = checkpoint.card, checkpoint.vocabulary
     tensors, notes = foreign_tensors(checkpoint.tensors, card=card, column=HUGGING_FACE), ()
+    family = family_of(card.config)
     write_config(
         card,
         folder,
@@ -146,12 +155,13 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     if vocabulary is not None:
         notes += write_tokenizer(card, vocabulary, folder)
     if card.model != "BertEncoder":
-        heads = (*HEADS, *CLASSIFIER)
-        tensors = {n if n.startswith(heads) else f"{PREFIX}{n}": t for n, t in tensors.items()}
+        before = f"{family.kind}."
+        tensors = {f"{before}{n}" if n.startswith(ENCODER) else n: t for n, t in tensors.items()}
     write_tensors(folder / SAFETENSORS, tensors, metadata={"format": "pt"})
-    own_class = CLASSES[card.model]
-    if card.model == "BertEncoder" and not card.config.has_pooler:
+    own_class, config = their_class(card.model, family), card.config
+    has_none = card.model in WITHOUT_POOLED or own_class == "DistilBertModel"
+    if card.model == "BertEncoder" and not (config.has_pooler or has_none):
         notes += (f"there is no pooler: {own_class} begins with a fresh one",)
-    if card.model in WITHOUT_POOLED and card.config.has_pooler:
+    if has_none and config.has_pooler:
         notes += (f"{own_class} has no pooler: transformers leaves the one here, as unexpected",)
     return notes

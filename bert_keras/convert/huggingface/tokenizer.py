@@ -18,20 +18,29 @@ from tokenizers.processors import TemplateProcessing
 
 from bert_keras.convert.card import ModelCard
 from bert_keras.convert.huggingface.config import left_if_named
+from bert_keras.convert.huggingface.rules import read_rules
 from bert_keras.convert.letter_case import seems_lowercase
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
+from bert_keras.text.fast_tokenizer import KNOWN, lowers, rules_vocabulary
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary, in_order_of_ids
 
 VOCABULARY, WHOLE, SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
 ADDED, SENTENCES = "added_tokens.json", "sentence_bert_config.json"
-CLASSES = ("BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
+CLASSES = (
+    *("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast"),
+    *("PreTrainedTokenizerFast", "TokenizersBackend"),
+)
 THEIR_WORD_CHARACTERS = 100  # of BertTokenizer in transformers
 SPECIAL_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 TOKENS = (
     "transformers' tokenizer takes [MASK] and the like in a text for the piece, and some hundred "
     "rare characters and the capital sigma that ends a word otherwise than BERT's and this one"
+)
+TOKENS_OF_RULES = (
+    "transformers' tokenizer takes a special piece that is written in a text for the piece, this "
+    "one for its characters"
 )
 
 
@@ -62,6 +71,9 @@ def read_tokenizer(
 def _read(folder: Path, tokenizer_class: str | None, ignore: Collection[str]) -> TextRules:
     settings = json_object(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
     whole = json_object(folder / WHOLE) if (folder / WHOLE).is_file() else {}
+    rules = read_rules(folder, settings)
+    if rules is not None:
+        return _of_rules(rules_vocabulary(rules), _length(folder, settings), settings, ignore)
     vocabulary = _vocabulary(folder, whole)
     if vocabulary is None:
         return TextRules(None, True, _length(folder, settings), ())
@@ -83,6 +95,17 @@ def _read(folder: Path, tokenizer_class: str | None, ignore: Collection[str]) ->
     return TextRules(vocabulary, lowercase, _length(folder, settings), (*notes, *case_notes))
 
 
+def _of_rules(
+    vocabulary: Vocabulary,
+    length: int | None,
+    settings: Mapping[str, Any],
+    ignore: Collection[str],
+) -> TextRules:
+    faults = _faults_of_roles(settings, vocabulary.specials.pieces, whose="that of this kind")
+    notes = tuple(left_if_named(name, fault, ignore=ignore) for name, fault in faults)
+    return TextRules(vocabulary, lowers(vocabulary), length, notes)
+
+
 def _vocabulary(folder: Path, whole: Mapping[str, Any]) -> Vocabulary | None:
     listed = None
     if (folder / VOCABULARY).is_file():
@@ -90,9 +113,9 @@ def _vocabulary(folder: Path, whole: Mapping[str, Any]) -> Vocabulary | None:
     if not whole:
         return listed
     ids = _model(whole).get("vocab")
-    if not isinstance(ids, dict) or sorted(ids.values()) != list(range(len(ids))):
-        raise InputError(f"{WHOLE}: the ids of its pieces are not each number from 0 once")
-    pieces = tuple(sorted(ids, key=ids.__getitem__))
+    if not isinstance(ids, dict):
+        raise InputError(f"{WHOLE} has no table of pieces and their ids; copy it anew")
+    pieces = in_order_of_ids(ids, file=WHOLE)
     if listed is None:
         return Vocabulary(pieces)
     if len(pieces) != len(listed):
@@ -113,7 +136,7 @@ def _model(whole: Mapping[str, Any]) -> Mapping[str, Any]:
     model = whole.get("model") or {}
     kind = model.get("type", "WordPiece")
     if kind != "WordPiece":
-        raise InputError(f"{WHOLE} is of a {kind} tokenizer; BERT's is WordPiece")
+        raise InputError(f"{WHOLE} is of a {kind} tokenizer; {KNOWN}")
     for name, expected in (("continuing_subword_prefix", "##"), ("unk_token", "[UNK]")):
         if model.get(name, expected) != expected:
             raise InputError(f"{WHOLE}: {name} is {model[name]!r}; expected {expected!r}")
@@ -134,11 +157,15 @@ def _faults_of_settings(settings: Mapping[str, Any], tokenizer_class: str | None
             "never_split",
             f"{SETTINGS} never splits {', '.join(settings['never_split'])}; this tokenizer does",
         )
-    for role, piece in zip(SPECIAL_ROLES, SPECIAL_PIECES, strict=True):
+    yield from _faults_of_roles(settings, SPECIAL_PIECES, whose="BERT's")
+
+
+def _faults_of_roles(settings: Mapping[str, Any], pieces: tuple[str, ...], *, whose: str):
+    for role, piece in zip(SPECIAL_ROLES, pieces, strict=True):
         given = settings.get(role, piece)
         given = given.get("content") if isinstance(given, dict) else given
         if given not in (None, piece):
-            yield role, f"{SETTINGS}: {role} is {given!r}; BERT's is {piece!r}"
+            yield role, f"{SETTINGS}: {role} is {given!r}; {whose} is {piece!r}"
 
 
 def _faults_of_whole(whole: Mapping[str, Any]):
@@ -203,6 +230,16 @@ def _length(folder: Path, settings: Mapping[str, Any]) -> int | None:
 
 def write_tokenizer(card: ModelCard, vocabulary: Vocabulary, folder: Path) -> tuple[str, ...]:
     """Returns a sentence for each thing that transformers will read otherwise."""
+    settings = {
+        "model_max_length": card.max_length,
+        **dict(zip(SPECIAL_ROLES, vocabulary.specials.pieces, strict=True)),
+    }
+    if card.config.num_segments == 0 or not vocabulary.specials.second_segment:
+        settings["model_input_names"] = ["input_ids", "attention_mask"]
+    if vocabulary.rules:
+        (folder / WHOLE).write_text(vocabulary.rules, encoding="utf-8", newline="\n")
+        _write_settings(settings | {"tokenizer_class": "PreTrainedTokenizerFast"}, folder)
+        return (TOKENS_OF_RULES,)
     vocabulary.save(folder / VOCABULARY)
     tokenizer = Tokenizer(
         WordPiece(vocabulary.ids, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS)
@@ -217,17 +254,19 @@ def write_tokenizer(card: ModelCard, vocabulary: Vocabulary, folder: Path) -> tu
     )
     tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in SPECIAL_PIECES])
     tokenizer.save(str(folder / WHOLE))
-    settings = {
+    bert = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": card.lowercase,
         "strip_accents": None,
         "tokenize_chinese_chars": True,
-        "model_max_length": card.max_length,
-        **dict(zip(SPECIAL_ROLES, SPECIAL_PIECES, strict=True)),
     }
-    (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    _write_settings(bert | settings, folder)
     return (
         f"transformers 5 takes words of more than {THEIR_WORD_CHARACTERS} characters for [UNK], "
         f"bert-keras those of more than {MAX_WORD_CHARACTERS}",
         TOKENS,
     )
+
+
+def _write_settings(settings: Mapping[str, Any], folder: Path) -> None:
+    (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

@@ -7,6 +7,7 @@ import numpy as np
 
 from bert_keras.convert import safetensors_file
 from bert_keras.convert.checkpoint import StoredTensor
+from bert_keras.convert.families import Family
 from bert_keras.convert.huggingface import torch_file
 from bert_keras.convert.lfs_pointer import refuse_pointer
 from bert_keras.convert.typed_tensor import TypedTensor
@@ -26,7 +27,6 @@ OF_OTHERS = {
 }
 WEIGHT_FILES = (*READERS, *(f"{name}{INDEX}" for name in READERS), *OF_OTHERS)
 
-PREFIX = "bert."
 TABLE, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_ids"
 SEGMENTS = "embeddings.token_type_ids"
 # A second name of the same numbers.
@@ -38,7 +38,7 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
 def read_weights(
-    folder: Path, *, ignore: Collection[str]
+    folder: Path, *, family: Family, ignore: Collection[str]
 ) -> tuple[dict[str, StoredTensor], tuple[str, ...], tuple[str, ...]]:
     """The arrays by their names without `bert.`, those of `ignore` that were left, and notes.
 
@@ -47,27 +47,26 @@ def read_weights(
     found, left_over = {}, []
     stored, notes = _stored(folder)
     for name, tensor in stored.items():
-        if name in ignore or modern(name) in ignore:
+        today = modern(name, family)
+        if name in ignore or today in ignore:
             left_over.append(name)
-        elif modern(name) in found:
-            raise InputError(
-                f"two weights are called {modern(name)}, one of them {name}; leave one"
-            )
+        elif today in found:
+            raise InputError(f"two weights are called {today}, one of them {name}; leave one")
         else:
-            found[modern(name)] = tensor
+            found[today] = tensor
     _drop_buffers(found)
-    _drop_duplicates(found)
+    _drop_duplicates(found, family)
     return found, tuple(left_over), (*notes, *_widths(found))
 
 
-def modern(name: str) -> str:
+def modern(name: str, family: Family) -> str:
     """Task models put `bert.` before the encoder's names; LayerNorm had gamma and beta once."""
     for old, new in (
         (".LayerNorm.gamma", ".LayerNorm.weight"),
         (".LayerNorm.beta", ".LayerNorm.bias"),
     ):
         name = name.removesuffix(old) + new if name.endswith(old) else name
-    return name.removeprefix(PREFIX)
+    return name.removeprefix(f"{family.kind}.")
 
 
 def _stored(folder: Path) -> tuple[dict[str, TypedTensor], tuple[str, ...]]:
@@ -122,8 +121,9 @@ def _drop_buffers(found: dict[str, TypedTensor]) -> None:
                 raise InputError(f"{name} is not what BERT has there; its positions count from 0")
 
 
-def _drop_duplicates(found: dict[str, TypedTensor]) -> None:
-    for name, first in TIED.items():
+def _drop_duplicates(found: dict[str, TypedTensor], family: Family) -> None:
+    for pair in TIED.items():
+        name, first = (family.weight(each, model="BertMaskedLM") for each in pair)
         if name not in found:
             continue
         twin = found.pop(name)

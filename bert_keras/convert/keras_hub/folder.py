@@ -109,8 +109,9 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     card, vocabulary = checkpoint.card, checkpoint.vocabulary
     notes = write_configs(card, folder, has_text=vocabulary is not None)
+    tensors = foreign_tensors(checkpoint.tensors, card=card, column=KERAS_HUB)
     backbone, head, shapes = {}, {}, _shapes(card)
-    for name, tensor in foreign_tensors(checkpoint.tensors, card=card, column=KERAS_HUB).items():
+    for name, tensor in tensors.items():
         file = head if _is_of_head(name) else backbone
         file[_place(name)] = tensor.reshaped(shapes[name])
     weights.write_tensors(folder / WEIGHTS, backbone)

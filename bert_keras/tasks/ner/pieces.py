@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 
 from bert_keras.tasks.ner.reading import Sentence
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,12 @@ class WordPieces:
     word_bounds: np.ndarray
 
 
-def word_pieces(sentences: Sequence[Sentence], tokenizer: WordPieceTokenizer) -> WordPieces:
-    """Each word is tokenized by itself. One that comes to nothing (control characters alone) is
-    read as [UNK], for every word needs a piece that its tag is predicted from."""
-    ids, counts = tokenizer.flat_ids([*chain.from_iterable(s.words for s in sentences)])
+def word_pieces(sentences: Sequence[Sentence], tokenizer: TextTokenizer) -> WordPieces:
+    """Each word is tokenized by itself, behind a blank, which counts in RoBERTa. One that comes to
+    nothing (control characters alone) is read as [UNK], for every word needs a piece that its tag
+    is predicted from."""
+    words = chain.from_iterable(sentence.words for sentence in sentences)
+    ids, counts = tokenizer.flat_ids([f" {word}" for word in words])
     empty = counts == 0
     ids = np.insert(ids, (np.cumsum(counts) - counts)[empty], tokenizer.vocabulary.unk_id)
     ends = np.cumsum(np.where(empty, 1, counts))

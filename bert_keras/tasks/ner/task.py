@@ -21,7 +21,7 @@ from bert_keras.tasks.ner.tag_file import read_tags, write_tags
 from bert_keras.tasks.ner.windows import document_reach, own_reach, rows_around
 from bert_keras.tasks.task import Outputs, Task, data_files, nothing_to_score
 from bert_keras.tasks.tfds import is_tfds, tfds_splits
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 FILES = {
     "train": ("train.conll", "train.txt", "eng.train"),
@@ -87,7 +87,7 @@ class NerTask(Task):
             )
         return dataclasses.replace(self, labels=(OUTSIDE, *sorted(tags)))
 
-    def encode(self, examples: Sequence[Sentence], tokenizer: WordPieceTokenizer) -> TaggedWords:
+    def encode(self, examples: Sequence[Sentence], tokenizer: TextTokenizer) -> TaggedWords:
         """Tags that are no label (absent from training) have no part in the loss; they are told on
         stderr, and a score counts them as missed."""
         pieces = word_pieces(examples, tokenizer)

@@ -121,11 +121,10 @@ def spans(
     passage_starts = windows.starts_N2[rows.start : rows.stop, 1]
     question_lengths, passage_lengths = windows.lengths_N2[rows.start : rows.stop].T
     is_max = max_context(passage_starts - passage_starts[0], passage_lengths)
+    before_passage = question_lengths + windows.vocabulary.num_specials(2) - 1
     scores, starts, ends = [], [], []
     for index, row in enumerate(rows):
-        passage = slice(
-            question_lengths[index] + 2, question_lengths[index] + 2 + passage_lengths[index]
-        )
+        passage = slice(before_passage[index], before_passage[index] + passage_lengths[index])
         start = outputs[row]["start"][passage].astype(np.float64)
         end = outputs[row]["end"][passage].astype(np.float64)
         start[~is_max[index]] = -np.inf

@@ -30,7 +30,7 @@ from bert_keras.tasks.squad.scoring import scores_of_answers, scores_of_answers_
 from bert_keras.tasks.squad.windows import NUM_SPECIALS, Windows, windows_over
 from bert_keras.tasks.task import Outputs, Task, data_files, nothing_to_score
 from bert_keras.tasks.tfds import is_tfds
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 
 _MOST_LISTED = 20  # misplaced answers, of many
 
@@ -104,7 +104,7 @@ class SquadTask(Task):
             check_answers(questions, allows_no_answer=self.allows_no_answer)
         return questions
 
-    def encode(self, examples: Sequence[Question], tokenizer: WordPieceTokenizer) -> Windows:
+    def encode(self, examples: Sequence[Question], tokenizer: TextTokenizer) -> Windows:
         return windows_over(
             examples,
             tokenizer,

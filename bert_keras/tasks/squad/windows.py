@@ -15,10 +15,10 @@ from bert_keras.errors import InputError
 from bert_keras.tasks.squad.reading import Question
 from bert_keras.tasks.task import Encoded
 from bert_keras.text.packing import packed, sequence_spans
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
-NUM_SPECIALS = 3  # [CLS], [SEP], [SEP]
+NUM_SPECIALS = 3  # BERT's: [CLS], [SEP], [SEP]
 _CONTEXTS_AT_ONCE = 1_000  # while their offsets are Python's tuples, 100 bytes each
 
 
@@ -41,15 +41,19 @@ class Windows(Encoded):
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        return self.lengths_N2.sum(axis=1) + NUM_SPECIALS
+        return self.lengths_N2.sum(axis=1) + self.vocabulary.num_specials(2)
 
     def batch(self, rows: np.ndarray) -> tuple[dict, dict]:
         starts_B2, lengths_B2 = self.starts_N2[rows], self.lengths_N2[rows]
         inputs = packed(
             self.pieces,
-            sequence_spans(starts_B2, lengths_B2),
+            sequence_spans(
+                starts_B2,
+                lengths_B2,
+                num_separators=self.vocabulary.specials.num_separators,
+            ),
             num_rows=len(rows),
-            length=int(lengths_B2.sum(axis=1).max()) + NUM_SPECIALS,
+            length=int(lengths_B2.sum(axis=1).max()) + self.vocabulary.num_specials(2),
             vocabulary=self.vocabulary,
         )
         return inputs, {name: positions[rows] for name, positions in self.targets.items()}
@@ -60,13 +64,14 @@ class Windows(Encoded):
 
 def windows_over(
     questions: Sequence[Question],
-    tokenizer: WordPieceTokenizer,
+    tokenizer: TextTokenizer,
     *,
     max_length: int,
     stride: int,
     max_question_length: int,
 ) -> Windows:
     """Each context is tokenized once, however many questions it has."""
+    num_specials = tokenizer.vocabulary.num_specials(2)
     numbers: dict[str, int] = {}
     context_Q = np.array([numbers.setdefault(q.context, len(numbers)) for q in questions])
     ids, offsets, num_pieces = _tokenized(list(numbers), tokenizer)
@@ -79,7 +84,12 @@ def windows_over(
     question_begins_Q = len(ids) + np.cumsum(num_question_pieces) - num_question_pieces
     question_lengths_Q = np.minimum(num_question_pieces, max_question_length)
 
-    room_Q = max_length - NUM_SPECIALS - question_lengths_Q
+    room_Q = max_length - num_specials - question_lengths_Q
+    for question in np.flatnonzero(room_Q < 1)[:1]:
+        raise InputError(
+            f"{questions[question].place}: max_length={max_length} leaves no room for a passage "
+            f"beside the question and {num_specials} special pieces; raise it"
+        )
     step_Q = np.minimum(stride, room_Q)
     num_windows_Q = 1 + np.maximum(0, -(-(num_pieces_Q - room_Q) // step_Q))
     first_windows = np.append(0, np.cumsum(num_windows_Q))
@@ -93,7 +103,7 @@ def windows_over(
     first_Q, last_Q = _answer_pieces(questions, context_Q, list(numbers), offsets, num_pieces)
     first_N, last_N = (pieces_Q[question_N] - starts_N2[:, 1] for pieces_Q in (first_Q, last_Q))
     is_inside_N = (first_N >= 0) & (first_N <= last_N) & (last_N < length_N)
-    before_passage_N = 2 + lengths_N2[:, 0]  # [CLS] question [SEP]
+    before_passage_N = num_specials - 1 + lengths_N2[:, 0]  # all but the last [SEP]
     return Windows(
         vocabulary=tokenizer.vocabulary,
         pieces=np.concatenate([ids, question_ids]),
@@ -127,7 +137,7 @@ def max_context(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
 
 
 def _tokenized(
-    contexts: list[str], tokenizer: WordPieceTokenizer
+    contexts: list[str], tokenizer: TextTokenizer
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Flat ids, int32 [P]; their characters, int32 [P,2]; how many each context has."""
     ids, offsets, lengths = [np.empty(0, np.int32)], [np.empty((0, 2), np.int32)], []

@@ -1,5 +1,7 @@
 """The operations of a training example."""
 
+import dataclasses
+
 import pytest
 import tensorflow as tf
 
@@ -31,9 +33,10 @@ def test_of_bert_base_6_operations_a_weight_and_token_and_the_attention():
 
 
 @pytest.mark.parametrize("Model", [BertPretrainer, BertMaskedLM])
-def test_they_are_the_products_of_matrices_in_the_graph_of_the_gradient(Model):
+@pytest.mark.parametrize("changes", [{}, {"embedding_size": 6, "shares_layers": True}], ids=str)
+def test_they_are_the_products_of_matrices_in_the_graph_of_the_gradient(Model, changes):
     has_pooler = Model is BertPretrainer
-    config = BertConfig(**{**CONFIG.to_dict(), "has_pooler": has_pooler})
+    config = dataclasses.replace(CONFIG, has_pooler=has_pooler, **changes)
     model, rows = Model(config), 4
     x = {name: tf.ones((rows, 10), "int32") for name in ("input_ids", "input_mask", "segment_ids")}
     x["masked_lm_positions"] = tf.ones((rows, 3), "int32")

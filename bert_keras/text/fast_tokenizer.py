@@ -1,0 +1,141 @@
+"""Raw text comes in; ids with their character offsets go out, by the rules of a tokenizer.json.
+
+Such a file of the library `tokenizers` says all of byte-level BPE (RoBERTa) and of Unigram pieces
+(ALBERT): pieces, normalising, splitting. Theirs are the ids of Hugging Face.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Encoding, Tokenizer
+from tokenizers.processors import ByteLevel
+
+from bert_keras.errors import InputError
+from bert_keras.storage import text_lines, write_text
+from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTokenizer
+from bert_keras.text.vocab import Specials, Vocabulary, in_order_of_ids
+
+ROBERTA_SPECIALS = Specials(
+    ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), num_separators=2, second_segment=0
+)
+ALBERT_SPECIALS = Specials(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"))
+# By the kind of model that a tokenizer.json holds.
+SPECIALS = {"BPE": ROBERTA_SPECIALS, "Unigram": ALBERT_SPECIALS}
+SPLITTERS = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
+KNOWN = "known are WordPiece, byte-level BPE and SentencePiece's Unigram"
+PIECES, RULES = "vocab.txt", "tokenizer.json"
+
+
+def vocabulary_in(folder: Path) -> Vocabulary | None:
+    """That of a folder in which `write_vocabulary` wrote; None where there is none."""
+    files = [folder / name for name in (PIECES, RULES) if (folder / name).is_file()]
+    return vocabulary_from(files[0]) if files else None
+
+
+def vocabulary_from(path: str | os.PathLike) -> Vocabulary:
+    """Of a vocab.txt or a tokenizer.json."""
+    if Path(path).name == RULES:
+        return rules_vocabulary("\n".join(text_lines(path)))
+    return Vocabulary.from_file(path)
+
+
+def write_vocabulary(vocabulary: Vocabulary, folder: Path) -> Path:
+    """The file that was written: the one for WordPiece, the other for all else."""
+    path = folder / (RULES if vocabulary.rules else PIECES)
+    if vocabulary.rules:
+        write_text(path, vocabulary.rules)
+    else:
+        vocabulary.save(path)
+    return path
+
+
+def rules_vocabulary(rules: str) -> Vocabulary:
+    """The vocabulary that the text of a tokenizer.json holds, with its rules as they are written
+    today: the files of published models are older.
+
+    Raises InputError for rules that are not those of RoBERTa's or ALBERT's kind.
+    """
+    try:
+        given, today = json.loads(rules), Tokenizer.from_str(rules).to_str()
+    except Exception as error:  # the library raises no other
+        raise InputError(f"{RULES} is damaged ({error}); copy it anew") from error
+    whole = json.loads(today)
+    kind, split = whole["model"]["type"], json.dumps(whole["pre_tokenizer"])
+    if kind not in SPECIALS or SPLITTERS[kind] not in split:
+        raise InputError(f"{RULES} is of a {kind} tokenizer split by {split}; {KNOWN}")
+    if kind == "BPE" and not whole["model"]["merges"]:
+        raise InputError("the tokenizer has no merges; copy its files anew")
+    pieces = given["model"]["vocab"]
+    ids = pieces if kind == "BPE" else {piece: i for i, (piece, _) in enumerate(pieces)}
+    ids = ids | {token["content"]: token["id"] for token in given.get("added_tokens") or ()}
+    return Vocabulary(in_order_of_ids(ids, file=RULES), SPECIALS[kind], today)
+
+
+def padded(vocabulary: Vocabulary, size: int) -> Vocabulary:
+    """`vocabulary.padded`, of which its rules know."""
+    longer = vocabulary.padded(size)
+    if not vocabulary.rules:
+        return longer
+    tokenizer = Tokenizer.from_str(vocabulary.rules)
+    tokenizer.add_tokens([*longer.pieces[len(vocabulary) :]])
+    return replace(longer, rules=tokenizer.to_str())
+
+
+def tokenizer_of(vocabulary: Vocabulary, *, lowercase: bool) -> TextTokenizer:
+    """`lowercase` is WordPiece's; rules say of themselves whether they lower."""
+    if vocabulary.rules:
+        return FastTokenizer(vocabulary)
+    return WordPieceTokenizer(vocabulary, lowercase=lowercase)
+
+
+def lowers(vocabulary: Vocabulary) -> bool:
+    """Whether its rules lower-case a text."""
+    return '"Lowercase"' in json.dumps(json.loads(vocabulary.rules)["normalizer"])
+
+
+class FastTokenizer:
+    """Tokenizes without adding specials; one that is written in a text is just its characters."""
+
+    def __init__(self, vocabulary: Vocabulary):
+        self.vocabulary = vocabulary
+        whole = json.loads(vocabulary.rules)
+        self.lowercase = lowers(vocabulary)
+        whole |= dict.fromkeys(("truncation", "padding", "post_processor"))
+        whole["added_tokens"] = []
+        if whole["model"]["type"] == "Unigram":
+            hidden = {piece: f" {piece}" for piece in vocabulary.specials.pieces}  # in no word
+            pieces = whole["model"]["vocab"]
+            whole["model"]["vocab"] = [[hidden.get(piece, piece), score] for piece, score in pieces]
+        self._tokenizer = Tokenizer.from_str(json.dumps(whole))
+        if whole["model"]["type"] == "BPE":
+            self._tokenizer.post_processor = ByteLevel(trim_offsets=True)  # of the space before
+
+    def encode(self, text: str) -> TokenizedText:
+        return self._told(self._tokenizer.encode(text))
+
+    def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
+        return list(map(self._told, self._tokenizer.encode_batch(texts)))
+
+    def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all texts, int32 [M], and how many each has, int64 [N]."""
+        ids = self.ids_batch(texts)
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        return np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum())), lengths
+
+    def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids alone, text by text."""
+        return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the pieces, as the rules' decoder joins them."""
+        pieces = [self.vocabulary.pieces[int(number)] for number in ids]
+        return self._tokenizer.decoder.decode(pieces).strip()
+
+    def _told(self, encoding: Encoding) -> TokenizedText:
+        pieces = [self.vocabulary.pieces[number] for number in encoding.ids]
+        return TokenizedText(encoding.ids, pieces, encoding.offsets)

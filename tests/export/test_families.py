@@ -1,0 +1,93 @@
+"""BERT's relatives served: the same signatures, text in the graph, answers of a fresh process."""
+
+import dataclasses
+import json
+
+import keras
+import pytest
+import tensorflow as tf
+
+from bert_keras.config import BertConfig
+from bert_keras.convert.card import ModelCard
+from bert_keras.convert.families import family_of
+from bert_keras.convert.huggingface.rules import read_rules
+from bert_keras.encoder.pretrained import save_model
+from bert_keras.errors import InputError
+from bert_keras.export.model_folder import export_model
+from bert_keras.models.loading import MODELS
+from bert_keras.tasks.catalog import named_task
+from bert_keras.text.fast_tokenizer import rules_vocabulary
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+CHANGES = {
+    "distilbert": {"num_segments": 0, "pooler_activation": "relu"},
+    "albert": {"embedding_size": 6, "shares_layers": True, "num_layers": 2},
+    "roberta": {"position_offset": 2, "num_segments": 1},
+}
+
+
+@pytest.fixture
+def saved(subwords, tmp_path):
+    """A maker of model folders of a family."""
+
+    def make(family: str, model: str, **said):
+        vocabulary = Vocabulary((*SPECIAL_PIECES, "the", "license", "a", "##s"))
+        if family in subwords:
+            vocabulary = rules_vocabulary(read_rules(subwords[family], {}))
+        sizes = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "max_positions": 32}
+        config = BertConfig(vocab_size=len(vocabulary), **{**sizes, **CHANGES[family]})
+        assert family_of(config).kind == family
+        card = ModelCard(
+            model=model, config=config, lowercase=family != "roberta", max_length=24, **said
+        )
+        keras.utils.set_random_seed(3)
+        ours = MODELS[model].from_card(card)
+        for weight in ours.weights:  # far from the start, where all answers are alike
+            weight.assign(weight + keras.random.normal(weight.shape, stddev=0.2))
+        save_model(ours, tmp_path / "model", card=card, vocabulary=vocabulary)
+        return tmp_path / "model"
+
+    return make
+
+
+SLOW = {"marks": pytest.mark.slow}  # the same graph, traced for each; inputs: test_rules_in_graph
+
+
+@pytest.mark.parametrize(
+    "family", ["roberta", pytest.param("albert", **SLOW), pytest.param("distilbert", **SLOW)]
+)
+def test_a_classifier_of_pairs(saved, tmp_path, family, assert_frozen):
+    said = {"labels": ("no", "yes", "perhaps"), "text_columns": ("question", "answer")}
+    folder = export_model(saved(family, "BertClassifier", **said), tmp_path / "family" / "1")
+    assert_frozen("classifier_of_pairs", folder)
+    asset = "vocab.txt" if family == "distilbert" else "tokenizer.json"
+    assert [path.name for path in (folder / "assets").iterdir()] == [asset]
+
+
+@pytest.mark.parametrize("family", ["albert", pytest.param("roberta", **SLOW)])
+def test_masked_words(saved, tmp_path, family, verified_here):
+    model = saved(family, "BertMaskedLM")
+    folder = export_model(model, tmp_path / "family" / "1")
+    served = tf.saved_model.load(folder).signatures["serving_default"]
+    told = served(text=tf.constant(["the [MASK] license"]))
+    assert json.loads((model / "bert_keras.json").read_text())["max_length"] == 24
+    assert {name: tuple(value.shape[:2]) for name, value in told.items()} == {
+        name: (1, 1) for name in told
+    }
+
+
+SQUAD = dataclasses.replace(named_task("squad1"), max_length=24, max_question_length=4, stride=4)
+
+
+@pytest.mark.parametrize(
+    ("family", "model", "said"),
+    [
+        ("albert", "BertQuestionAnswering", {"task": SQUAD.settings()}),
+        ("roberta", "BertTokenClassifier", {"labels": ("O", "B-LOC")}),
+    ],
+)
+def test_answers_within_a_text_are_wordpieces(saved, tmp_path, family, model, said):
+    model = saved(family, model, **said)
+    with pytest.raises(InputError, match="of WordPiece stand in a text, not those"):
+        export_model(model, tmp_path / "family" / "1")
+    assert not (tmp_path / "family" / "1").exists()

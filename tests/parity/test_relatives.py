@@ -1,0 +1,85 @@
+"""DistilBERT, ALBERT and RoBERTa, forward and backward, against the reference in PyTorch."""
+
+import dataclasses
+
+import numpy as np
+import our_side
+import pytest
+from differences import PRECISION, at, difference, gradient_differences
+
+from bert_keras.config import BertConfig
+
+pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
+pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
+pytestmark = [
+    pytest.mark.extra,
+    pytest.mark.filterwarnings("ignore:You are using a softmax over axis -1"),  # of one piece
+]
+
+import their_side  # noqa: E402
+
+SIZE = BertConfig(
+    vocab_size=500, hidden_size=96, num_layers=3, num_heads=6, initializer_stddev=0.08
+)
+CONFIGS = {
+    "distilbert": dataclasses.replace(SIZE, num_segments=0, pooler_activation="relu"),
+    "albert": dataclasses.replace(
+        SIZE,
+        embedding_size=40,
+        shares_layers=True,
+        activation="gelu_tanh",
+        hidden_dropout_rate=0.0,
+        attention_dropout_rate=0.0,
+    ),
+    "roberta": dataclasses.replace(
+        SIZE, num_segments=1, position_offset=2, layer_norm_epsilon=1e-5
+    ),
+}
+PRETRAINED = {"distilbert": "BertMaskedLM", "albert": "BertPretrainer", "roberta": "BertMaskedLM"}
+PAIRS = [
+    (family, model)
+    for family in CONFIGS
+    for model in their_side.CLASSES
+    if model != "BertPretrainer" or family == "albert"
+]
+
+
+def batch_of(family: str, **shape) -> dict[str, np.ndarray]:
+    """RoBERTa's padding has the id 1: the reference counts positions by it."""
+    batch = our_side.batch_of(CONFIGS[family], **shape)
+    if family == "roberta":
+        batch["input_ids"] = np.where(batch["input_mask"], batch["input_ids"], 1)
+    return batch
+
+
+@pytest.mark.parametrize(("family", "model"), PAIRS)
+@pytest.mark.parametrize("length", [1, 33, 512])
+def test_every_layer_and_logits(family, model, length):
+    """At the pieces of the text: RoBERTa gives padding positions that nobody reads."""
+    reference = their_side.random_reference(model, CONFIGS[family])
+    ours = our_side.imported(reference)
+    assert type(ours).__name__ == model
+    assert dataclasses.replace(ours.config, has_pooler=True) == CONFIGS[family]
+    batch = batch_of(family, length=length, rows=2 if length == 512 else 4)
+    places = batch["input_mask"].astype(bool)
+    if model == "BertMultipleChoice":
+        batch = our_side.choices(batch, num_choices=2)
+    found, told = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
+    assert found.keys() == told.keys()
+    for name in told:
+        apart = difference(at(places, name, found[name]), at(places, name, told[name]))
+        assert apart.relative <= PRECISION and apart.margin <= 1, f"{name}: {apart}"
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_gradients_of_the_pretraining_loss(family):
+    reference = their_side.random_reference(PRETRAINED[family], CONFIGS[family])
+    ours = our_side.imported(reference)
+    batch = batch_of(family, length=64, rows=4, num_predictions=10)
+    loss, gradients = our_side.loss_and_gradients(ours, batch)
+    their_loss, told = their_side.loss_and_gradients(reference, batch, card=ours.card)
+    assert loss == pytest.approx(their_loss, rel=1e-5)
+    assert gradients.keys() == told.keys()
+    for name, apart in gradient_differences(gradients, told).items():
+        assert apart.relative <= 1e-4, f"{name}: {apart}"
+    assert all(np.abs(told[n]).max() > 1e-5 for n in told if not n.endswith("/key/bias"))

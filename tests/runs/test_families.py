@@ -1,0 +1,73 @@
+"""BERT's relatives fine-tuned by the same runs, on texts and pairs that their tokenizers read."""
+
+import dataclasses
+
+import keras
+import pytest
+
+from bert_keras.config import BertConfig
+from bert_keras.convert.huggingface.rules import read_rules
+from bert_keras.models.loading import MODELS, load_model
+from bert_keras.runs.finetune import finetune
+from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.tasks.catalog import named_task
+from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
+from bert_keras.text.packing import pack
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+CHANGES = {
+    "distilbert": {"num_segments": 0, "pooler_activation": "relu", "has_pooler": False},
+    "albert": {"embedding_size": 12, "shares_layers": True, "num_layers": 2},
+    "roberta": {"position_offset": 2, "num_segments": 1},
+}
+RECIPE = FinetuneRecipe(batch_size=4, num_epochs=12, learning_rate=5e-3, logs_per_epoch=1)
+
+
+@pytest.fixture
+def start(subwords, tmp_path):
+    """A maker of Hugging Face folders of untrained encoders."""
+
+    def make(family: str):
+        vocabulary = Vocabulary((*SPECIAL_PIECES, "good", "bad", "film"))
+        if family in subwords:
+            vocabulary = rules_vocabulary(read_rules(subwords[family], {}))
+        sizes = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "max_positions": 24}
+        sizes |= {"initializer_stddev": 0.3, "hidden_dropout_rate": 0.0}
+        config = BertConfig(vocab_size=len(vocabulary), **{**sizes, **CHANGES[family]})
+        keras.utils.set_random_seed(1)
+        tokenizer = tokenizer_of(vocabulary, lowercase=True)
+        encoder = MODELS["BertEncoder"](config)
+        return encoder.save_pretrained(
+            tmp_path / "start", format="huggingface", tokenizer=tokenizer
+        )
+
+    return make
+
+
+SLOW = {"marks": pytest.mark.slow}  # the same steps, traced for each
+
+
+@pytest.mark.parametrize(
+    "family", ["roberta", pytest.param("albert", **SLOW), pytest.param("distilbert", **SLOW)]
+)
+def test_a_relative_learns_pairs(start, tmp_path, family):
+    rows = ["one\ttwo\tlabel", *["good film\tfilm\t1", "bad film\tfilm\t0"] * 12]
+    (tmp_path / "rows.tsv").write_text("\n".join(rows) + "\n")
+    task = dataclasses.replace(
+        named_task("classification"), max_length=24, text_columns=("one", "two")
+    )
+    finetune(
+        task,
+        RECIPE,
+        pretrained=start(family),
+        train=str(tmp_path / "rows.tsv"),
+        dev=str(tmp_path / "rows.tsv"),
+        output=tmp_path / "run",
+    )
+    model = load_model(tmp_path / "run" / "model")
+    ids = [model.tokenizer.ids_batch(texts) for texts in (["good film", "bad film"], ["film"] * 2)]
+    inputs = pack(*ids, vocabulary=model.tokenizer.vocabulary, max_length=24)
+    found = model.predict_on_batch(inputs).argmax(axis=1)
+    assert [model.card.labels[number] for number in found] == ["1", "0"]
+    kept = {name for name in CHANGES[family] if name != "has_pooler"}
+    assert all(getattr(model.config, name) == CHANGES[family][name] for name in kept)
