@@ -1,5 +1,6 @@
 """`bert-keras inspect`: the numbers of the page are the model's own, and a browser shows them."""
 
+import dataclasses
 import html
 import re
 import shlex
@@ -11,12 +12,14 @@ import pytest
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
+from bert_keras.convert.huggingface.rules import read_rules
 from bert_keras.encoder.pretrained import save_model
 from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
 from bert_keras.runs.inspection import inspect_texts
 from bert_keras.runs.inspection.attention import MOST_PIECES, STEPS
 from bert_keras.runs.inspection.neighbours import alike_together
 from bert_keras.tasks.softmax import softmax
+from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
@@ -106,7 +109,7 @@ def test_attention_is_the_encoders_own(page_of, folders, name, texts):
     assert expected.std() > 0.05
     names = [VOCABULARY.pieces[each] for each in inputs["input_ids"][0]]
     assert told["attention"]["pieces"] == names and "##s" in names
-    assert told["attention"]["segments"] == inputs["segment_ids"][0].tolist()
+    assert told["attention"]["texts"] == inputs["segment_ids"][0].tolist()
     assert (told["model"], told["num_layers"]) == (type(folders[name][1]).__name__, 3)
 
 
@@ -198,6 +201,55 @@ def test_a_longer_word_is_another_one(page_of, tmp_path):
     assert near["places"][0]["after"] == " lends lender lend"
 
 
+@pytest.mark.parametrize(
+    ("family", "changes", "pair"),
+    [
+        ("roberta", {"position_offset": 2, "num_segments": 1}, "<s>0 | </s>0</s>1 | </s>1"),
+        ("albert", {"embedding_size": 12, "shares_layers": True}, "[CLS]0 | [SEP]0 | [SEP]1"),
+    ],
+)
+def test_relatives_by_their_own_pieces(subwords, tmp_path, family, changes, pair):
+    vocabulary = rules_vocabulary(read_rules(subwords[family], {}))
+    tokenizer = tokenizer_of(vocabulary, lowercase=False)
+    model = BertMaskedLM(dataclasses.replace(CONFIG, vocab_size=len(vocabulary), **changes))
+    model.save_pretrained(tmp_path / "model", tokenizer=tokenizer)
+    (tmp_path / "lines.txt").write_text("work, works and a work\nnetwork work.\n", "utf-8")
+    inspect_texts(
+        tmp_path / "model",
+        ["The license [MASK].", "Any work."],
+        output=tmp_path / "page.html",
+        word="work",
+        sentences=tmp_path / "lines.txt",
+    )
+    told = data_of(tmp_path / "page.html")
+    shown = told["attention"]
+    specials = {shown["cls"], shown["sep"]}
+    marked = [
+        f"{piece}{text}" if piece in specials else ""
+        for piece, text in zip(shown["pieces"], shown["texts"], strict=True)
+    ]
+    assert re.sub(r"\s+", " ", "".join(each or " " for each in marked)).replace(" ", " | ") == pair
+    (masked,) = told["masked"]["places"]
+    assert shown["pieces"][masked["position"]] == vocabulary.pieces[vocabulary.mask_id]
+    assert 0 < told["masked"].get("is_next", 0.5) < 1
+    near = told["neighbours"]["places"]
+    assert [(each["before"], each["word"]) for each in near] == [
+        ("", "work"),
+        ("work, works and a ", "work"),
+        ("network ", "work"),
+    ]
+
+
+def test_a_pair_of_a_model_without_segments_and_of_one(tmp_path):
+    for num_segments in (0, 1):
+        folder = tmp_path / str(num_segments)
+        encoder = BertEncoder(dataclasses.replace(CONFIG, num_segments=num_segments))
+        encoder.save_pretrained(folder, tokenizer=TOKENIZER)
+        command = ["inspect", str(folder), "money", "bank", "-o", str(folder / "page.html")]
+        assert main(command) == 2 * num_segments
+    assert data_of(tmp_path / "0" / "page.html")["attention"]["texts"] == [0, 0, 0, 1, 1]
+
+
 def test_what_is_alike_stands_together():
     group = np.array([0, 1, 0, 1, 1, 0])
     cosines = np.where(group[:, None] == group, 0.9, 0.2) + 0.1 * np.eye(6)
@@ -232,7 +284,7 @@ LONG = " ".join(["money"] * MOST_PIECES)
         ("{folder} a b money", "3 texts came; expected one, or the two of a pair"),
         ("{folder} ''", "the text '' holds no word"),
         ("{folder} money ' '", "the text ' ' holds no word"),
-        (f"{{folder}} '{LONG}'", f"has {MOST_PIECES + 2} pieces, [CLS] and [SEP] counted"),
+        (f"{{folder}} '{LONG}'", f"has {MOST_PIECES + 2} pieces, specials counted"),
         ("{folder} money --top-k 0", "0 pieces were asked for; expected at least 1"),
         ("{folder} money --word bank", "go together; give both or neither"),
         ("{folder} money --sentences {place}/banks.txt", "go together; give both or neither"),

@@ -1,12 +1,12 @@
 // The section of attention: the pieces, one map, the grid of all maps.
-function attention({pieces, segments, steps, weights}) {
+function attention({pieces, texts, cls, sep, steps, weights}) {
   const all = new Uint16Array(Uint8Array.from(atob(weights), each => each.charCodeAt(0)).buffer);
   const size = pieces.length, {num_layers: layers, num_heads: heads} = DATA;
-  const isEnd = at => at === 0 || pieces[at] === "[SEP]";
-  const of = segment => range(0, size).filter(at => segments[at] === segment && !isEnd(at));
+  const isEnd = at => at === 0 || pieces[at] === sep;
+  const of = text => range(0, size).filter(at => texts[at] === text && !isEnd(at));
   const AMONG = {
     all: ["all pieces", range(0, size), range(0, size)],
-    words: ["all but [CLS] and [SEP]", [...of(0), ...of(1)], [...of(0), ...of(1)]],
+    words: [`all but ${cls} and ${sep}`, [...of(0), ...of(1)], [...of(0), ...of(1)]],
     ...of(1).length && {across: ["first text to second", of(0), of(1)],
       back: ["second text to first", of(1), of(0)]},
   };
@@ -59,8 +59,8 @@ function attention({pieces, segments, steps, weights}) {
   function showHabits(values) {
     const to = columns => sum(range(0, size).flatMap(r => columns(r)
       .map(c => c >= 0 && c < size ? values[r * size + c] : 0))) / size;
-    const ends = range(0, size).filter(each => pieces[each] === "[SEP]");
-    const shares = [["[CLS]", to(() => [0])], ["[SEP]", to(() => ends)], ["itself", to(r => [r])],
+    const ends = range(0, size).filter(each => pieces[each] === sep);
+    const shares = [[cls, to(() => [0])], [sep, to(() => ends)], ["itself", to(r => [r])],
       ["the piece before", to(r => [r - 1])], ["the piece after", to(r => [r + 1])]];
     $("habits").textContent = `Layer ${layer}, ${name(head)}: a piece looks on average at `
       + shares.map(([what, share]) => `${what} ${percent(share)}`).join(", ") + ".";
@@ -157,7 +157,7 @@ function attention({pieces, segments, steps, weights}) {
     const button = element("button", {type: "button", value: each}, piece, element("small", {}));
     for (const event of ["focus", "pointerenter", "click"])
       button.addEventListener(event, () => choosePiece(each));
-    return each && segments[each] !== segments[each - 1] ? [element("hr", {}), button] : [button];
+    return each && texts[each] !== texts[each - 1] ? [element("hr", {}), button] : [button];
   }));
   $("grid").style.setProperty("--columns", heads + 1);
   const headings = ["", "mean", ...range(1, heads + 1)].map(each => element("span", {}, each));

@@ -22,7 +22,7 @@ function masked({missing, places, is_next}, pieces) {
     + "first with a probability of ", element("b", {}, percent(is_next)), "."));
   if (!places[0].own) {
     const around = at => [pieces.slice(Math.max(0, at - 4), at).join(" "), " ",
-      element("mark", {class: "both"}, "[MASK]"), " ", pieces.slice(at + 1, at + 5).join(" ")];
+      element("mark", {class: "both"}, pieces[at]), " ", pieces.slice(at + 1, at + 5).join(" ")];
     $("masked").append(element("div", {class: "lists"}, ...places.map(each => element("div", {},
       element("h3", {}, ...around(each.position)), bars(each)))));
     return;

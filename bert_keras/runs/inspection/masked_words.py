@@ -44,7 +44,7 @@ def masked_words(
             own = ids_T[place]
             rank = int(np.flatnonzero(order == own)[0]) + 1
             told["places"][-1]["own"] = [vocabulary.pieces[own], float(shares_V[own]), rank]
-    if "next_sentence" in HEADS[name] and inputs["segment_ids"].any():
+    if "next_sentence" in HEADS[name] and (ids_T == vocabulary.sep_id).sum() > 1:
         asked = {**inputs, "masked_lm_positions": np.zeros((1, 1), np.int32)}
         told["is_next"] = float(softmax(_answers(model, asked, "next_sentence"))[0, 0])
     return told

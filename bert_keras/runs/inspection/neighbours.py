@@ -13,23 +13,24 @@ from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.errors import InputError
 from bert_keras.storage import text_lines
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import TokenizedText, WordPieceTokenizer
+from bert_keras.text.tokenizer import TextTokenizer, TokenizedText
 
 MOST_PLACES = 100  # of a table that can be read
 
 
 class Sentence(NamedTuple):
-    """`places`: where the word's pieces begin, one for each time that it stands there."""
+    """`places`: the word's pieces, first and behind the last, one for each time that it stands
+    there."""
 
     line: int
     text: str
     read: TokenizedText
-    places: list[int]
+    places: list[tuple[int, int]]
 
 
 def neighbours(
     encoder: BertEncoder,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: TextTokenizer,
     *,
     word: str,
     sentences: str | os.PathLike,
@@ -42,23 +43,23 @@ def neighbours(
     Raises InputError for a line that lacks the word or is too long, and where it stands in all of
     them but once or too often.
     """
-    ids = tokenizer.ids_batch([word])[0]
-    if not ids or tokenizer.vocabulary.unk_id in ids:
+    words = tokenizer.ids_batch([word.strip(), f" {word.strip()}"])  # a byte-level BPE's two
+    if not words[0] or tokenizer.vocabulary.unk_id in words[0]:
         raise InputError(f"the model's vocabulary does not know {word!r}; ask for another word")
-    found = list(_sentences(sentences, ids, tokenizer, word=word, max_length=max_length))
+    found = list(_sentences(sentences, words, tokenizer, word=word, max_length=max_length))
     places = [(each, place) for each in found for place in each.places]
     if not 2 <= len(places) <= MOST_PLACES:
         raise InputError(
             f"{word!r} stands in {sentences} {len(places)} times; expected 2 to {MOST_PLACES}"
         )
-    vectors_MLD = [v for each in found for v in _vectors(encoder, tokenizer, each, len(ids))]
+    vectors_MLD = [v for each in found for v in _vectors(encoder, tokenizer, each)]
     vectors_LMD = np.stack(vectors_MLD, axis=1)
     vectors_LMD /= np.linalg.norm(vectors_LMD, axis=-1, keepdims=True)
     cosines_LMM = np.clip(np.einsum("lad,lbd->lab", vectors_LMD, vectors_LMD), -1, 1)
     return {
         "word": word,
-        "num_pieces": len(ids),
-        "places": [_told(each, place, place + len(ids) - 1) for each, place in places],
+        "num_pieces": max(end - first for _, (first, end) in places),
+        "places": [_told(each, *place) for each, place in places],
         "cosines": np.round(cosines_LMM.astype(float), 4).tolist(),
         "orders": [alike_together(each) for each in cosines_LMM],
     }
@@ -66,12 +67,13 @@ def neighbours(
 
 def _sentences(
     path: str | os.PathLike,
-    ids: list[int],
-    tokenizer: WordPieceTokenizer,
+    words: list[list[int]],
+    tokenizer: TextTokenizer,
     *,
     word: str,
     max_length: int,
 ) -> Iterator[Sentence]:
+    by_rules = bool(tokenizer.vocabulary.rules)
     for line, text in enumerate(text_lines(path), start=1):
         read = tokenizer.encode(text)
         if len(read.ids) > max_length - 2:
@@ -80,10 +82,11 @@ def _sentences(
                 f"{max_length - 2}, the model's"
             )
         places = [
-            at
-            for at in range(len(read.ids) - len(ids) + 1)
-            if read.ids[at : at + len(ids)] == ids
-            and not "".join(read.pieces[at + len(ids) :][:1]).startswith("##")
+            (first, first + len(ids))
+            for first in range(len(read.ids))
+            for ids in (words[:1] if words[0] == words[1] else words)
+            if read.ids[first : first + len(ids)] == ids
+            and _is_whole(text, read, first, first + len(ids), by_rules=by_rules)
         ]
         if not places:
             raise InputError(
@@ -92,26 +95,34 @@ def _sentences(
         yield Sentence(line, text, read, places)
 
 
+def _is_whole(text: str, read: TokenizedText, first: int, end: int, *, by_rules: bool) -> bool:
+    """Whether the pieces are no part of a longer word."""
+    if not by_rules:
+        return not "".join(read.pieces[end : end + 1]).startswith("##")
+    (start, _), (_, stop) = read.offsets[first], read.offsets[end - 1]
+    return not (text[:start][-1:].isalnum() or text[stop : stop + 1].isalnum())
+
+
 def _vectors(
-    encoder: BertEncoder, tokenizer: WordPieceTokenizer, sentence: Sentence, num_pieces: int
+    encoder: BertEncoder, tokenizer: TextTokenizer, sentence: Sentence
 ) -> Iterator[np.ndarray]:
     """float32 [L + 1, D] of each place."""
     ids = sentence.read.ids
     inputs = pack([ids], vocabulary=tokenizer.vocabulary, max_length=len(ids) + 2)
     states = encoder.states(inputs).hidden_states
     states_LTD = np.stack([ops.convert_to_numpy(each)[0] for each in states])
-    for place in sentence.places:
-        yield states_LTD[:, place + 1 : place + 1 + num_pieces].mean(axis=1)  # [CLS] stands at 0
+    for first, end in sentence.places:
+        yield states_LTD[:, first + 1 : end + 1].mean(axis=1)  # [CLS] stands at 0
 
 
-def _told(sentence: Sentence, first: int, last: int) -> dict:
-    (start, _), (_, end) = sentence.read.offsets[first], sentence.read.offsets[last]
+def _told(sentence: Sentence, first: int, end: int) -> dict:
+    (start, _), (_, stop) = sentence.read.offsets[first], sentence.read.offsets[end - 1]
     text = sentence.text
     return {
         "line": sentence.line,
         "before": text[:start],
-        "word": text[start:end],
-        "after": text[end:],
+        "word": text[start:stop],
+        "after": text[stop:],
     }
 
 

@@ -55,7 +55,7 @@ def inspect_texts(
         "num_heads": card.config.num_heads,
         "hidden_size": card.config.hidden_size,
         "num_pieces": len(tokenizer.vocabulary),
-        "lowercase": card.lowercase,
+        "lowercase": tokenizer.lowercase,
     }
     if texts:
         data["attention"] = attention_among(encoder, inputs, tokenizer)
