@@ -12,6 +12,8 @@ from bert_keras.storage import json_object, write_text
 from bert_keras.text.vocab import SPECIAL_PIECES
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
+# BERT's own values: files of a BERT do without them.
+OF_OTHERS = {"is_causal": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +23,9 @@ class BertConfig:
     `intermediate_size` is 4 x `hidden_size` unless given. `activation` "gelu" is the exact one
     (erf), "gelu_tanh" its approximation. Without `has_pooler` there is no pooled vector: models of
     single words have no use for it. Raises InputError, naming the field, for what cannot be.
+
+    Where it `is_causal`, each token hears itself and those before it alone, and the pooled vector
+    is the last token's, the only one that hears all: the left-to-right model of section 5.1.
     """
 
     vocab_size: int = 30_522
@@ -36,6 +41,7 @@ class BertConfig:
     layer_norm_epsilon: float = 1e-12
     initializer_stddev: float = 0.02
     has_pooler: bool = True
+    is_causal: bool = False
 
     def __post_init__(self) -> None:
         if self.intermediate_size == 0:
@@ -66,7 +72,9 @@ class BertConfig:
                 raise InputError(f"{name} is {getattr(self, name)}; expected more than 0")
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """Without what tells another encoder from BERT's, where it is BERT's."""
+        values = dataclasses.asdict(self)
+        return {n: v for n, v in values.items() if n not in OF_OTHERS or v != OF_OTHERS[n]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "BertConfig":

@@ -48,6 +48,12 @@ def test_round_trip_through_json(tmp_path):
     assert BertConfig.load(tmp_path / "config.json") == config
 
 
+def test_files_of_a_bert_say_nothing_of_what_others_are():
+    assert "is_causal" not in BertConfig().to_dict()
+    causal = BertConfig(is_causal=True)
+    assert BertConfig.from_dict(causal.to_dict()) == causal
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -250,6 +250,11 @@ def foreign_tensors(
     """The inverse: the card's weights by the format's names, in its layout (KerasHub's still in
     ours). Raises InputError where the format has no place for the card's model.
     """
+    if card.config.is_causal:
+        raise InputError(
+            f"{column} has no place for a causal encoder, one that reads from left to right; write "
+            "our own format"
+        )
     given = {}
     for row in rows(card):
         if not row.foreign(column):

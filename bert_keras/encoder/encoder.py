@@ -8,11 +8,13 @@ C choices, X rows of two or three of these together.
 from typing import NamedTuple
 
 import keras
+from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.encoder.block import EncoderBlock
 from bert_keras.encoder.embeddings import BertEmbeddings
-from bert_keras.encoder.masks import apart_bias, attention_bias
+from bert_keras.encoder.masks import apart_bias, attention_bias, causal_bias
+from bert_keras.encoder.places import last_places, states_at
 from bert_keras.encoder.pretrained import Pretrained
 from bert_keras.encoder.projection import projection
 from bert_keras.encoder.recomputed import recomputed
@@ -28,7 +30,8 @@ class EncoderStates(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertEncoder(Pretrained, keras.Model):
-    """The encoder of Devlin et al. 2018, section 3, with its tanh pooler on [CLS].
+    """The encoder of Devlin et al. 2018, section 3, with its tanh pooler on [CLS],
+    or on the last token of a causal one.
 
     Call with a dict of int arrays [B, T], `input_ids`, `input_mask` (1 = real, 0 = padding) and
     `segment_ids`; other keys are left alone. Where several sequences share a row, `position_ids`
@@ -94,6 +97,8 @@ class BertEncoder(Pretrained, keras.Model):
             bias = apart_bias(inputs["sequence_ids"], dtype=self.compute_dtype)
         else:
             bias = attention_bias(inputs["input_mask"], dtype=self.compute_dtype)
+        if self.config.is_causal:
+            bias = bias + causal_bias(ops.shape(bias)[-1], dtype=self.compute_dtype)
         hidden_BTD = self.embeddings(
             inputs["input_ids"],
             inputs["segment_ids"],
@@ -108,8 +113,14 @@ class BertEncoder(Pretrained, keras.Model):
                 hidden_BTD, attention_BNTT = block(hidden_BTD, bias, training=training)
             hidden_states.append(hidden_BTD)
             attentions.append(attention_BNTT)
-        pooled_BD = None if self.pooler is None else self.pooler(hidden_BTD[:, 0])
+        pooled_BD = None if self.pooler is None else self.pooler(self._whole(hidden_BTD, inputs))
         return EncoderStates(tuple(hidden_states), tuple(attentions), pooled_BD)
+
+    def _whole(self, hidden_BTD, inputs: dict):
+        """[B, D], the state of each row that has heard all of it."""
+        if self.config.is_causal:
+            return states_at(hidden_BTD, last_places(inputs["input_mask"]))
+        return hidden_BTD[:, 0]
 
     def call(self, inputs, training=False):
         states = self.states(inputs, training=training)

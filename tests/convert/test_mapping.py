@@ -55,6 +55,15 @@ def test_names_of_the_formats(checkpoint, column, ours, theirs):
     assert table[ours].foreign(column) == theirs
 
 
+@pytest.mark.parametrize("column", [GOOGLE, HUGGING_FACE, KERAS_HUB])
+def test_no_other_format_has_a_place_for_a_causal_encoder(checkpoint, column):
+    given = checkpoint("BertEncoder")
+    config = dataclasses.replace(given.card.config, is_causal=True)
+    card = dataclasses.replace(given.card, config=config)
+    with pytest.raises(InputError, match=f"{column} has no place for a causal encoder"):
+        foreign_tensors(given.tensors, card=card, column=column)
+
+
 @pytest.mark.parametrize(
     ("column", "models"),
     [
