@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bert_keras.data.masking import MaskingPolicy, replacement_shares
+from bert_keras.data.objectives import OBJECTIVES
 from bert_keras.errors import InputError
 from bert_keras.presets import PRESETS
 from bert_keras.runs.changes import changed
@@ -41,7 +42,9 @@ class PretrainRecipe:
     block anew for its gradients. More than `max_skipped` steps between two
     points whose gradients are not finite stop the run; `skip_broken` leaves out what follows where
     a record file breaks off. `mask_rate`, `mask_unit`, `max_ngram` and `replacement` say how
-    records of plain ids are masked while they are read (bert_keras/data/masking.py).
+    records of plain ids are masked while they are read (bert_keras/data/masking.py). `objective`:
+    "bert", masked words and, where the records have labels, next sentences; "masked-lm" leaves
+    labels out; "left-to-right" trains a causal encoder to tell the next of plain ids.
     """
 
     size: str
@@ -65,6 +68,7 @@ class PretrainRecipe:
     mask_unit: str = "piece"
     max_ngram: int = 1
     replacement: str = "80-10-10"
+    objective: str = "bert"
     seed: int = 1
 
     def __post_init__(self):
@@ -89,12 +93,20 @@ class PretrainRecipe:
             raise InputError(
                 f"initializer_stddev is {self.initializer_stddev}; expected a number above 0"
             )
+        if self.objective not in OBJECTIVES:
+            raise InputError(
+                f"objective is {self.objective!r}; expected one of {', '.join(OBJECTIVES)}"
+            )
         self.masking_policy(max_length=1)
 
     @property
     def end(self) -> int:
         """The step that the run ends with."""
         return self.last_step or self.num_steps
+
+    @property
+    def is_causal(self) -> bool:
+        return self.objective == "left-to-right"
 
     def masking_policy(self, *, max_length: int) -> MaskingPolicy:
         """For records of plain ids; with room for all predictions of the longest sequence."""

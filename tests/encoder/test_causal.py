@@ -103,8 +103,11 @@ def test_a_causal_classifier_is_served_as_it_is(tmp_path):
     )
     save_model(model, tmp_path / "model", card=card, vocabulary=VOCABULARY)
     folder = export_model(tmp_path / "model", tmp_path / "served" / "1")
-    rows = {"input_ids": [[2, 5, 6, 3, 0], [2, 7, 3, 0, 0]],
-            "input_mask": [[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]], "segment_ids": [[0] * 5] * 2}  # fmt: skip
+    rows = {
+        "input_ids": [[2, 5, 6, 3, 0], [2, 7, 3, 0, 0]],
+        "input_mask": [[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]],
+        "segment_ids": [[0] * 5] * 2,
+    }
     (served,) = answer(folder, [{"signature": "tensors", "inputs": rows}])
     expected = tf.nn.softmax(model({name: np.array(each) for name, each in rows.items()}))
     np.testing.assert_allclose(served["probabilities"], expected, atol=1e-4)
