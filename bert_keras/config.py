@@ -13,7 +13,7 @@ from bert_keras.text.vocab import SPECIAL_PIECES
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
 # BERT's own values: files of a BERT do without them.
-OF_OTHERS = {"is_causal": False}
+OF_OTHERS = {"is_causal": False, "num_lstm_layers": 0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,8 @@ class BertConfig:
     single words have no use for it. Raises InputError, naming the field, for what cannot be.
 
     Where it `is_causal`, each token hears itself and those before it alone, and the pooled vector
-    is the last token's, the only one that hears all: the left-to-right model of section 5.1.
+    is the last token's, the only one that hears all: the left-to-right model of section 5.1. On
+    its blocks there may be a BiLSTM of `num_lstm_layers`, half of `hidden_size` a direction.
     """
 
     vocab_size: int = 30_522
@@ -42,6 +43,7 @@ class BertConfig:
     initializer_stddev: float = 0.02
     has_pooler: bool = True
     is_causal: bool = False
+    num_lstm_layers: int = 0
 
     def __post_init__(self) -> None:
         if self.intermediate_size == 0:
@@ -51,8 +53,9 @@ class BertConfig:
             right = type(value) is field.type or (field.type is float and type(value) is int)
             if not right:
                 raise InputError(f"{field.name} is {value!r}; expected {field.type.__name__}")
-            if field.type is int and value < 1:
-                raise InputError(f"{field.name} is {value}; expected at least 1")
+            least = 0 if field.name in OF_OTHERS else 1
+            if field.type is int and value < least:
+                raise InputError(f"{field.name} is {value}; expected at least {least}")
         if self.vocab_size < len(SPECIAL_PIECES):
             raise InputError(
                 f"vocab_size is {self.vocab_size}; expected at least {len(SPECIAL_PIECES)}, "
@@ -61,6 +64,10 @@ class BertConfig:
         if self.hidden_size % self.num_heads:
             raise InputError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}"
+            )
+        if self.num_lstm_layers and self.hidden_size % 2:
+            raise InputError(
+                f"hidden_size {self.hidden_size} is odd; the two directions of a BiLSTM share it"
             )
         if self.activation not in ACTIVATIONS:
             raise InputError(f"activation is {self.activation!r}; expected one of {ACTIVATIONS}")

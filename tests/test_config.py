@@ -26,6 +26,8 @@ def test_intermediate_size_follows_hidden_size_unless_given():
         ({"attention_dropout_rate": -0.1}, "attention_dropout_rate is -0.1"),
         ({"vocab_size": 4}, "vocab_size is 4; expected at least 5"),
         ({"num_layers": 0}, "num_layers is 0; expected at least 1"),
+        ({"num_lstm_layers": -1}, "num_lstm_layers is -1; expected at least 0"),
+        ({"hidden_size": 9, "num_heads": 1, "num_lstm_layers": 1}, "hidden_size 9 is odd; the two"),
         ({"num_layers": "2"}, "num_layers is '2'; expected int"),
         ({"activation": "gelu_new"}, "activation is 'gelu_new'; expected one of"),
         ({"layer_norm_epsilon": 0.0}, "layer_norm_epsilon is 0.0; expected more than 0"),
@@ -49,7 +51,7 @@ def test_round_trip_through_json(tmp_path):
 
 
 def test_files_of_a_bert_say_nothing_of_what_others_are():
-    assert "is_causal" not in BertConfig().to_dict()
+    assert {"is_causal", "num_lstm_layers"}.isdisjoint(BertConfig().to_dict())
     causal = BertConfig(is_causal=True)
     assert BertConfig.from_dict(causal.to_dict()) == causal
 

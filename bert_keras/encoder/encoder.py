@@ -1,4 +1,4 @@
-"""Ids in, hidden states out: embeddings, a stack of blocks, the pooler.
+"""Ids in, hidden states out: embeddings, a stack of blocks, maybe a BiLSTM, the pooler.
 
 The letters that tensors wear in this house: B batch, T tokens of a sequence, D hidden size,
 N attention heads, H size of a head, F intermediate size, P masked positions, V vocabulary,
@@ -18,6 +18,7 @@ from bert_keras.encoder.places import last_places, states_at
 from bert_keras.encoder.pretrained import Pretrained
 from bert_keras.encoder.projection import projection
 from bert_keras.encoder.recomputed import recomputed
+from bert_keras.heads.bilstm import BiLSTM
 
 
 class EncoderStates(NamedTuple):
@@ -25,6 +26,7 @@ class EncoderStates(NamedTuple):
 
     hidden_states: tuple  # num_layers + 1 of [B, T, D]: the embeddings, then each block
     attentions: tuple  # num_layers of [B, N, T, T], rows sum to 1
+    sequence_output: object  # [B, T, D], the last hidden state, or what a BiLSTM makes of it
     pooled_output: object  # [B, D], None without a pooler
 
 
@@ -73,6 +75,15 @@ class BertEncoder(Pretrained, keras.Model):
             )
             for index in range(config.num_layers)
         ]
+        self.bilstm = None
+        if config.num_lstm_layers:
+            self.bilstm = BiLSTM(
+                config.hidden_size // 2,
+                num_layers=config.num_lstm_layers,
+                dropout_rate=config.hidden_dropout_rate,
+                dtype=self.dtype_policy,
+                name="bilstm",
+            )
         self.pooler = None
         if config.has_pooler:
             self.pooler = projection(
@@ -87,6 +98,8 @@ class BertEncoder(Pretrained, keras.Model):
         self.embeddings.build()
         for block in self.blocks:
             block.build((None, None, self.config.hidden_size))
+        if self.bilstm is not None:
+            self.bilstm.build((None, None, self.config.hidden_size))
         if self.pooler is not None:
             self.pooler.build((None, self.config.hidden_size))
         self.built = True
@@ -113,8 +126,11 @@ class BertEncoder(Pretrained, keras.Model):
                 hidden_BTD, attention_BNTT = block(hidden_BTD, bias, training=training)
             hidden_states.append(hidden_BTD)
             attentions.append(attention_BNTT)
+        if self.bilstm is not None:
+            is_real_BT = ops.cast(inputs["input_mask"], "bool")
+            hidden_BTD = self.bilstm(hidden_BTD, is_real_BT, training=training)
         pooled_BD = None if self.pooler is None else self.pooler(self._whole(hidden_BTD, inputs))
-        return EncoderStates(tuple(hidden_states), tuple(attentions), pooled_BD)
+        return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
 
     def _whole(self, hidden_BTD, inputs: dict):
         """[B, D], the state of each row that has heard all of it."""
@@ -124,7 +140,7 @@ class BertEncoder(Pretrained, keras.Model):
 
     def call(self, inputs, training=False):
         states = self.states(inputs, training=training)
-        outputs = {"sequence_output": states.hidden_states[-1]}
+        outputs = {"sequence_output": states.sequence_output}
         if self.pooler is not None:
             outputs["pooled_output"] = states.pooled_output
         return outputs

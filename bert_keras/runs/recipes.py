@@ -132,7 +132,8 @@ class FinetuneRecipe:
     `bias_correction` is AdamW's, which the original leaves out; `layer_rate_decay` is BertAdamW's.
     Each device takes its batch in `gradient_accumulation_steps` parts. `patience` ends a run after
     so many epochs without a better score on dev, 0 never does. `learning_rates` are those that a
-    search tries.
+    search tries. `num_lstm_layers` of a BiLSTM with random weights come between encoder and head
+    (section 5.1, "+ BiLSTM").
     """
 
     batch_size: int
@@ -147,6 +148,7 @@ class FinetuneRecipe:
     learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)
     patience: int = 0
     initial_weights: str = "pretrained"
+    num_lstm_layers: int = 0
     logs_per_epoch: int = 10
     keep_checkpoints: int = 1
     seed: int = 1
@@ -159,8 +161,9 @@ class FinetuneRecipe:
             raise InputError(
                 f"layer_rate_decay is {self.layer_rate_decay}; expected more than 0, up to 1"
             )
-        if self.patience < 0:
-            raise InputError(f"patience is {self.patience}; expected at least 0")
+        for name in ("patience", "num_lstm_layers"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} is {getattr(self, name)}; expected at least 0")
         if self.initial_weights not in (known := ("pretrained", "random")):
             raise InputError(
                 f"initial_weights is {self.initial_weights!r}; expected one of {known}"

@@ -85,6 +85,11 @@ def starting_point(
             f"the records are of {max_length} tokens and {path} has {positions} positions; "
             "write shorter records"
         )
+    if checkpoint.card.config.num_lstm_layers:
+        raise InputError(
+            f"{path} has a BiLSTM, which is for fine-tuning alone: it reads what is to be told; "
+            "begin from the model that it was fine-tuned from"
+        )
     if checkpoint.card.config.is_causal != recipe.is_causal:
         told = "both ways", "from left to right"
         raise InputError(

@@ -55,7 +55,9 @@ def test_later_pieces_change_nothing_bit_for_bit(encoder, dtype):
     assert np.abs(ours[:, 5:] - theirs[:, 5:]).max() > 0.01
 
 
-def test_xla_computes_the_same(encoder):
+@pytest.mark.parametrize("num_lstm_layers", [0, 1])
+def test_xla_computes_the_same(num_lstm_layers):
+    encoder = random_encoder(dataclasses.replace(CAUSAL, num_lstm_layers=num_lstm_layers))
     compiled = tf.function(lambda batch: encoder(batch), jit_compile=True)
     for length in (9, 6):
         batch = {name: array[:, :length] for name, array in inputs().items()}
@@ -92,8 +94,11 @@ def test_a_classifier_learns_from_the_last_word():
     assert history.history["accuracy"][-1] == 1
 
 
-def test_a_causal_classifier_is_served_as_it_is(tmp_path):
-    config = dataclasses.replace(CAUSAL, vocab_size=len(VOCABULARY))
+@pytest.mark.parametrize("num_lstm_layers", [0, 1])
+def test_a_causal_classifier_is_served_as_it_is(tmp_path, num_lstm_layers):
+    config = dataclasses.replace(
+        CAUSAL, vocab_size=len(VOCABULARY), num_lstm_layers=num_lstm_layers
+    )
     keras.utils.set_random_seed(3)
     model = BertClassifier(config, num_labels=2)
     for weight in model.weights:

@@ -107,6 +107,22 @@ def test_every_layer_equals_the_paper(is_causal):
         assert np.abs(ours - theirs).max() <= 1e-5 * np.abs(theirs).max()
 
 
+def test_a_bilstm_reads_the_last_of_the_states():
+    encoder = random_encoder(dataclasses.replace(CONFIG, num_lstm_layers=2))
+    batch = inputs()
+    states, is_real = encoder.states(batch), batch["input_mask"] == 1
+    read = encoder.bilstm(states.hidden_states[-1], is_real)
+    assert read.shape == states.hidden_states[-1].shape
+    outputs = encoder(batch)
+    np.testing.assert_array_equal(outputs["sequence_output"], read)
+    np.testing.assert_array_equal(outputs["pooled_output"], encoder.pooler(read[:, 0]))
+    longer = {name: np.pad(array, ((0, 0), (0, 5))) for name, array in batch.items()}
+    longer["input_ids"][:, -5:] = 7
+    for name, array in encoder(longer).items():
+        array = np.asarray(array)[:, :9] if name == "sequence_output" else array
+        np.testing.assert_allclose(array, outputs[name], atol=1e-6)
+
+
 def test_call_returns_the_last_of_the_states(encoder):
     outputs, states = encoder(inputs()), encoder.states(inputs())
     np.testing.assert_array_equal(outputs["sequence_output"], states.hidden_states[-1])
