@@ -48,10 +48,11 @@ class PretrainInputs:
         return self._dataset(self.files, recipe.batch_size, seed=recipe.seed, repeat=True)
 
     def held_out_batches(self):
-        """None where there are no such records."""
+        """As large as the parts of a step; None where there are no such records."""
         if not self.held_out_files:
             return None
-        return self._dataset(self.held_out_files, self.recipe.batch_size, drop_remainder=False)
+        size = max(1, self.recipe.batch_size // self.recipe.gradient_accumulation_steps)
+        return self._dataset(self.held_out_files, size, drop_remainder=False)
 
     def sample_batch(self):
         """A few records, held-out ones where there are any."""
