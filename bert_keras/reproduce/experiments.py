@@ -13,14 +13,17 @@ from bert_keras.tasks.catalog import named_task
 class Arm:
     """A row: FIELD=VALUE changes of the pretraining's recipe and of every fine-tuning's.
 
-    Arms of the same `pretraining` share one model. `published` are the paper's scores, a column
-    each.
+    Arms of the same `pretraining` share one model, each as it is after a `share` of the steps.
+    `published` are the paper's scores, a column each, and `perplexity` that of masked words; a
+    figure has none.
     """
 
     name: str
     pretraining: tuple[str, ...] = ()
+    share: float = 1.0
     finetuning: tuple[str, ...] = ()
-    published: tuple[float, ...]
+    published: tuple[float, ...] = ()
+    perplexity: float | None = None
 
     @property
     def pretraining_name(self) -> str:
@@ -54,8 +57,8 @@ class Experiment:
     columns: tuple[Column, ...]
     arms: tuple[Arm, ...]
 
-    def published(self, arm: Arm, column: Column) -> float:
-        return arm.published[self.columns.index(column)]
+    def published(self, arm: Arm, column: Column) -> float | None:
+        return arm.published[self.columns.index(column)] if arm.published else None
 
     def columns_in(self, data: str) -> tuple[dict[str, dict[str, str]], list[str]]:
         """By the name of each column whose files are there these files, and why others are not."""
@@ -103,6 +106,7 @@ def _ner(name: str, task: str) -> Column:
 
 
 MNLI = _glue("MNLI", name="MNLI-m")
+MRPC, SST_2 = _glue("MRPC"), _glue("SST-2")
 SQUAD = Column(name="SQuAD", task="squad1", score="f1", factor=1, places=("squad",))
 LEFT_TO_RIGHT = ("objective=left-to-right",)
 
@@ -112,17 +116,23 @@ def _policy(replacement: str, *published: float) -> Arm:
     return Arm(name=replacement.replace("-", "/"), pretraining=changes, published=published)
 
 
+def _size(name: str, perplexity: float, *published: float) -> Arm:
+    changes = (f"size={name}",)
+    return Arm(name=name, pretraining=changes, perplexity=perplexity, published=published)
+
+
+def _shares(name: str, pretraining: tuple[str, ...] = ()) -> list[Arm]:
+    return [
+        Arm(name=f"{name}, {share:.0%} of the steps", pretraining=pretraining, share=share)
+        for share in (0.2, 0.4, 0.6, 0.8, 1.0)
+    ]
+
+
 EXPERIMENTS = {
     "table5": Experiment(
         name="table5",
         title="Table 5: what the pretraining tasks give",
-        columns=(
-            MNLI,
-            _glue("QNLI"),
-            _glue("MRPC"),
-            _glue("SST-2"),
-            SQUAD,
-        ),
+        columns=(MNLI, _glue("QNLI"), MRPC, SST_2, SQUAD),
         arms=(
             Arm(name="BERT", published=(84.4, 88.4, 86.7, 92.7, 88.5)),
             Arm(
@@ -142,6 +152,25 @@ EXPERIMENTS = {
                 published=(82.1, 84.1, 75.7, 91.6, 84.9),
             ),
         ),
+    ),
+    "table6": Experiment(
+        name="table6",
+        title="Table 6: what the size of the model gives",
+        columns=(MNLI, MRPC, SST_2),
+        arms=(
+            _size("L-3_H-768_A-12", 5.84, 77.9, 79.8, 88.4),
+            _size("L-6_H-768_A-3", 5.24, 80.6, 82.2, 90.7),
+            _size("L-6_H-768_A-12", 4.68, 81.9, 84.8, 91.3),
+            _size("L-12_H-768_A-12", 3.99, 84.4, 86.7, 92.9),
+            _size("L-12_H-1024_A-16", 3.54, 85.7, 86.9, 93.3),
+            _size("L-24_H-1024_A-16", 3.23, 86.6, 87.8, 93.7),
+        ),
+    ),
+    "c1": Experiment(
+        name="c1",
+        title="Figure 5 (C.1): what more steps of pretraining give",
+        columns=(MNLI,),
+        arms=(*_shares("BERT"), *_shares("LTR & No NSP", LEFT_TO_RIGHT)),
     ),
     "c2": Experiment(
         name="c2",

@@ -1,11 +1,12 @@
 """Results in; report.html, report.md and curves/*.svg, beside the paper's numbers, out."""
 
 import json
+import math
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from bert_keras.reproduce.experiments import Arm, Column, slug
+from bert_keras.reproduce.experiments import Arm, Column, arms_named, slug
 from bert_keras.reproduce.results import Results, Score
 from bert_keras.runs.report.charts import Line, line_chart
 from bert_keras.runs.report.page import Html, element, page, pipes, table
@@ -13,10 +14,8 @@ from bert_keras.storage import write_text
 
 Rows = list[list[object]]  # a header, then values
 
-TABLE = (
-    "On dev, in percent: ours (mean over seeds ± standard deviation), then the paper's. Theirs are "
-    "of other, larger files."
-)
+TABLE = "On dev, in percent: the mean over seeds ± standard deviation."
+BESIDE = "The paper's beside it are of other, larger files."
 CURVES = (
     "One line a model or a seed, one colour an arm. Losses of models that read from left to right "
     "are of every next piece, those of the others of masked ones: they do not compare."
@@ -27,13 +26,14 @@ def write_page(output: Path, results: Results) -> None:
     """Also results.json, the same for programs."""
     charts = _charts(results)
     parts = [
-        ("Scores", [TABLE], _score_rows(results)),
+        ("Scores", [TABLE, *([BESIDE] if _is_published(results) else [])], _score_rows(results)),
         ("Order", [], _order_rows(results)),
         ("Curves", [CURVES], None),
         ("Pretraining", [], _pretraining_rows(results)),
         ("Seeds", [], _seed_rows(results)),
         ("Cost", [], _cost_rows(results)),
     ]
+    parts = [part for part in parts if part[2] is None or part[2][1:]]
     title = results.experiment.title
     write_text(output / "report.html", _html(title, _lead(results), parts, charts))
     for name, chart in charts.items():
@@ -44,7 +44,7 @@ def write_page(output: Path, results: Results) -> None:
 
 def _lead(results: Results) -> list[str]:
     planned = len(results.experiment.arms) * len(results.columns)
-    lines = [f"What this scale shows: {results.note}", *results.missing]
+    lines = [f"What this scale shows: {results.note}", *results.remarks]
     if len(results.scores) < planned:
         lines.append(f"{len(results.scores)} of {planned} cells have been filled so far.")
     failed = [(*names, score) for names, score in results.scores.items() if score.degenerate]
@@ -62,19 +62,20 @@ def told(score: Score | None) -> str:
     return f"{score.mean:.1f}" + ("" if deviation is None else f" ± {deviation:.1f}")
 
 
+def _is_published(results: Results) -> bool:
+    return any(arm.published for arm in results.experiment.arms)
+
+
 def _score_rows(results: Results) -> Rows:
-    names = [column.name for column in results.columns]
-    rows: Rows = [["", *(f"{name}{whose}" for name in names for whose in ("", ", paper"))]]
+    whose = ("", ", paper") if _is_published(results) else ("",)
+    rows: Rows = [["", *(f"{column.name}{w}" for column in results.columns for w in whose)]]
     for arm in results.experiment.arms:
-        cells = [
-            cell
-            for column in results.columns
-            for cell in (
-                told(results.score(arm, column)),
-                f"{results.experiment.published(arm, column):.1f}",
-            )
-        ]
-        rows.append([arm.name, *cells])
+        row = [arm.name]
+        for column in results.columns:
+            row.append(told(results.score(arm, column)))
+            if arm.published:
+                row.append(f"{results.experiment.published(arm, column):.1f}")
+        rows.append(row)
     return rows
 
 
@@ -103,11 +104,17 @@ def _order(scores: dict[Arm, float]) -> str:
 
 
 def _pretraining_rows(results: Results) -> Rows:
-    names = list(dict.fromkeys(n for p in results.pretrainings.values() for n in p.scores))
-    rows: Rows = [["model", *(name.replace("_", " ") for name in names)]]
-    for model, pretraining in results.pretrainings.items():
-        rows.append([model, *(pretraining.scores.get(name) for name in names)])
-    return rows
+    """Perplexities where the paper has some."""
+    arms, models = arms_named(results.experiment.arms), results.pretrainings
+    names = list(dict.fromkeys(n for p in models.values() for n in p.scores))
+    header: list[object] = ["model", *(name.replace("_", " ") for name in names)]
+    rows = [[model, *map(p.scores.get, names)] for model, p in models.items()]
+    if all(arm.perplexity for arm in arms.values()):
+        header += ["perplexity of masked pieces", "the paper's"]
+        for row, (model, pretraining) in zip(rows, models.items(), strict=True):
+            loss = pretraining.scores.get("held_out_masked_lm_loss", math.nan)
+            row += [math.exp(loss), arms[model].perplexity]
+    return [header, *rows]
 
 
 def _seed_rows(results: Results) -> Rows:
@@ -127,7 +134,8 @@ def _cost_rows(results: Results) -> Rows:
 
 
 def _charts(results: Results) -> dict[str, Html]:
-    """The losses of pretraining, then the score on dev of each task."""
+    """The losses of pretraining, then the score on dev of each task and, where arms are of several
+    steps, by their steps."""
     charts = {}
     for name, side, title in (
         ("pretraining-loss", "train", "training loss, masked or next pieces"),
@@ -142,7 +150,21 @@ def _charts(results: Results) -> dict[str, Html]:
         charts[slug(column.name)] = line_chart(
             f"{column.name}: {column.score} on dev", _dev_lines(results, column)
         )
+        if len(set(results.steps.values())) > 1:
+            name = f"{slug(column.name)}-by-steps"
+            title = f"{column.name} by steps of pretraining"
+            charts[name] = line_chart(title, _lines_by_steps(results, column))
     return charts
+
+
+def _lines_by_steps(results: Results, column: Column) -> list[Line]:
+    points: dict[str, list[tuple[float, float]]] = {}
+    for arm in results.experiment.arms:
+        if (score := results.score(arm, column)) is not None:
+            points.setdefault(arm.pretraining_name, []).append(
+                (results.steps[arm.name], score.mean)
+            )
+    return [Line(label=name, group=name, points=line) for name, line in points.items()]
 
 
 def _points(curves: dict, side: str) -> Sequence[tuple[float, float]]:

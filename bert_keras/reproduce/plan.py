@@ -5,7 +5,7 @@ import os
 import statistics
 import sys
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -14,10 +14,9 @@ from bert_keras.convert.card import ModelCard
 from bert_keras.encoder.pretrained import save_model
 from bert_keras.models import BertEncoder
 from bert_keras.presets import preset
-from bert_keras.reproduce.experiments import Arm, Experiment, arms_named, corpus_in
+from bert_keras.reproduce.experiments import Experiment, arms_named, corpus_in
 from bert_keras.reproduce.run import record_settings, tuned
 from bert_keras.reproduce.scales import Phase, Scale
-from bert_keras.runs.changes import changed
 from bert_keras.runs.forecast import step_seconds
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import pretrain_inputs
@@ -95,14 +94,14 @@ class _Sample:
             build([text], vocabulary=self.vocabulary, output=folder, settings=settings)
         return folder
 
-    def encoder(self) -> Path:
+    def encoder(self, size: str) -> Path:
         """As large as the pretrained ones: a vocabulary of few words is filled up."""
-        folder = self.folder / "encoder"
+        folder = self.folder / f"encoder-{size}"
         if not folder.is_dir():
             vocabulary: Vocabulary = self.vocabulary
             if len(vocabulary) < self.scale.vocab_size:
                 vocabulary = vocabulary.padded(self.scale.vocab_size)
-            config = preset(self.scale.phases[-1].recipe.size, vocab_size=len(vocabulary))
+            config = preset(size, vocab_size=len(vocabulary))
             card = ModelCard(
                 model="BertEncoder",
                 config=config,
@@ -127,8 +126,8 @@ def _beginning(corpus: list[str]) -> Iterator[str]:
 def _pretrainings(experiment: Experiment, scale: Scale, sample: _Sample) -> Iterator[Stage]:
     for name, arm in arms_named(experiment.arms).items():
         begin = 0
-        for phase in scale.phases:
-            (recipe,) = changed(phase.recipe, changes=arm.pretraining)
+        for phase in scale.pretraining(arm):
+            recipe = phase.recipe
             inputs = pretrain_inputs(recipe, records=sample.records(phase), start=None)
             model = compiled_pretrainer(inputs, resumes=False)
             seconds = statistics.median(step_seconds(model, inputs.training_batches()))
@@ -140,26 +139,26 @@ def _pretrainings(experiment: Experiment, scale: Scale, sample: _Sample) -> Iter
 def _tunings(
     experiment: Experiment, scale: Scale, sample: _Sample, files: dict[str, dict[str, str]]
 ) -> list[Stage]:
-    """Each task once, and once more for arms with other recipes."""
-    stages, counts = [], Counter(arm.finetuning for arm in experiment.arms)
-    first = {arm.finetuning: arm for arm in reversed(experiment.arms)}
-    for changes, count in counts.items():
+    """Each task once, and once more for arms with other recipes or of another size."""
+    stages, arms = [], defaultdict(list)
+    for arm in experiment.arms:
+        arms[scale.pretraining(arm)[-1].recipe.size, arm.finetuning].append(arm)
+    for (size, changes), alike in arms.items():
         for column in experiment.columns:
             if column.name not in files:
                 continue
-            arm: Arm = first[changes]
-            task, recipe = tuned(scale, arm, column)
+            task, recipe = tuned(scale, alike[0], column)
             run = TaskRun(
                 task,
                 recipe,
-                pretrained=sample.encoder(),
+                pretrained=sample.encoder(size),
                 train=files[column.name]["train"],
                 dev=files[column.name]["dev"],
                 features=sample.folder / "features",
             )
             seconds = statistics.median(step_seconds(run.trained, run.train))
-            runs = count * scale.num_seeds * len(recipe.learning_rates)
-            told = f"fine-tune {column.name}, {' '.join((*changes, ''))}{runs} runs"
+            runs = len(alike) * scale.num_seeds * len(recipe.learning_rates)
+            told = " ".join((f"fine-tune {column.name}, {size},", *changes, f"{runs} runs"))
             stages.append(Stage(told, runs * run.num_steps, seconds))
             print(f"{told}: timed", file=sys.stderr, flush=True)
     return stages

@@ -37,13 +37,15 @@ class Pretraining:
 
 @dataclass(kw_only=True)
 class Results:
-    """Fills up as runs end. `scores` and `curves` (those on dev, one for each seed) are by the
-    names of arm and column, `pretrainings` by that of the model; `costs` are seconds."""
+    """Fills up as runs end. `steps` are the arms' of pretraining, `scores` and `curves` (those on
+    dev, one for each seed) are by the names of arm and column, `pretrainings` by that of the model;
+    `costs` are seconds."""
 
     experiment: Experiment
     columns: tuple[Column, ...]
     note: str
-    missing: tuple[str, ...]
+    remarks: tuple[str, ...]
+    steps: dict[str, int] = field(default_factory=dict)
     pretrainings: dict[str, Pretraining] = field(default_factory=dict)
     scores: dict[tuple[str, str], Score] = field(default_factory=dict)
     curves: dict[tuple[str, str], list[Curve]] = field(default_factory=dict)
@@ -54,12 +56,12 @@ class Results:
 
     def agreement(self, column: Column) -> float | None:
         """Kendall's tau-b of the arms' order and the paper's: 1 the same, -1 the reverse; None
-        until all have ended, and where all scores are the same."""
+        until all have ended, where all scores are the same, and where the paper tells none."""
         arms = self.experiment.arms
         found = [self.score(arm, column) for arm in arms]
-        if None in found:
-            return None
         theirs = [self.experiment.published(arm, column) for arm in arms]
+        if None in found or None in theirs:
+            return None
         tau = float(kendalltau([score.mean for score in found], theirs).statistic)
         return None if math.isnan(tau) else tau
 

@@ -43,7 +43,7 @@ def reproduce(
 
 
 class _Run:
-    """The folder of one experiment: vocab.txt, records-LENGTH, pretrain/ARM/LENGTH and
+    """The folder of one experiment: vocab.txt, records-LENGTH, pretrain/ARM/LENGTH-STEP and
     finetune/ARM/TASK, each made where it is not there."""
 
     def __init__(self, experiment: Experiment, scale: Scale, *, data: str, output: Path):
@@ -52,16 +52,18 @@ class _Run:
         self.corpus = corpus_in(data)
         self.columns = [c for c in experiment.columns if c.name in self.files]
         whose = {"table": experiment.name, "data": os.path.realpath(data)}
-        self.output = claim_output(output, recipe=scale, **whose)
+        self.output = claim_output(output, recipe=scale.needed(experiment), **whose)
 
     def results(self) -> Results:
         for line in self.missing:
             print(line, file=sys.stderr)
+        stand_ins = self.scale.needed(self.experiment).stand_ins
         results = Results(
             experiment=self.experiment,
             columns=tuple(self.columns),
             note=self.scale.note,
-            missing=tuple(self.missing),
+            remarks=(*self.missing, *(f"{old} is {new} here." for old, new in stand_ins.items())),
+            steps={arm.name: self.scale.step(arm) for arm in self.experiment.arms},
         )
         models = {}
         for name, arm in arms_named(self.experiment.arms).items():
@@ -70,7 +72,8 @@ class _Run:
         for arm in self.experiment.arms:
             for column in self.columns:
                 self._say(f"fine-tune {arm.name} on {column.name}")
-                outcome = self._tuned(arm, column, models[arm.pretraining_name])
+                model = models[arm.pretraining_name][self.scale.step(arm)]
+                outcome = self._tuned(arm, column, model)
                 results.scores[arm.name, column.name] = score_of(outcome, column)
                 results.curves[arm.name, column.name] = self._curves(arm, column, outcome)
                 results.costs = self._costs()
@@ -78,20 +81,21 @@ class _Run:
         write_page(self.output, results)
         return results
 
-    def _pretrained(self, name: str, arm: Arm) -> tuple[Path, Pretraining]:
-        """Its model, phase after phase, and what it came to."""
-        start, curves = None, {}
-        for phase in self.scale.phases:
-            (recipe,) = changed(phase.recipe, changes=arm.pretraining)
-            folder = self.output / "pretrain" / name / str(phase.max_length)
+    def _pretrained(self, name: str, arm: Arm) -> tuple[dict[int, Path], Pretraining]:
+        """Its models, by the step that they are of, and what the last one came to."""
+        start, models, curves = None, {}, {}
+        ends = [self.scale.step(arm) for arm in self.experiment.arms]
+        for phase in self.scale.pretraining(arm, ends=ends):
+            end = phase.recipe.end
+            folder = self.output / "pretrain" / name / f"{phase.max_length}-{end}"
             records = self._records(phase)
             with self._counted(f"pretrain {name}", unless=(folder / "scores.json").is_file()):
-                scores = pretrain(recipe, records=records, output=folder, start=start)
-            start = folder / "model"
+                scores = pretrain(phase.recipe, records=records, output=folder, start=start)
+            models[end] = start = folder / "model"
             for side, tags in read_curves(folder / "logs").items():
                 for tag, points in tags.items():
                     curves.setdefault((side, tag), []).extend(points)
-        return start, Pretraining(scores=scores, curves=curves)
+        return models, Pretraining(scores=scores, curves=curves)
 
     def _tuned(self, arm: Arm, column: Column, model: Path) -> dict:
         """The study.json of its runs."""

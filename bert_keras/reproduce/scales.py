@@ -1,8 +1,11 @@
 """How large an experiment is: vocabulary, records, recipes, seeds, and what that can show."""
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
+from bert_keras.reproduce.experiments import Arm, Experiment
+from bert_keras.runs.changes import changed
 from bert_keras.runs.recipes import PAPER, PRETRAIN, TAGGER, FinetuneRecipe, PretrainRecipe
 
 
@@ -26,7 +29,8 @@ class Tuning:
 @dataclass(frozen=True, kw_only=True)
 class Scale:
     """`note` tells what it can show and what not. `tunings` are by the task's name, "" for those
-    not named. Records hold pairs of plain ids: every arm reads the same tokens, in the same order.
+    not named; `stand_ins` are changes in place of those of an arm's pretraining. Records hold pairs
+    of plain ids: every arm reads the same tokens, in the same order.
     """
 
     note: str
@@ -37,9 +41,41 @@ class Scale:
     duplicates: int = 5
     held_out_rate: float = 0.01
     seed: int = 1
+    stand_ins: dict[str, str] = field(default_factory=dict)
 
     def tuning(self, task: str) -> Tuning:
         return self.tunings.get(task, self.tunings[""])
+
+    def step(self, arm: Arm) -> int:
+        """The one of its pretraining that the arm's model is of."""
+        return round(arm.share * self.phases[-1].recipe.end)
+
+    def pretraining(self, arm: Arm, *, ends: Iterable[int] = ()) -> list[Phase]:
+        """The phases as the arm changes them, cut where steps of `ends` are. Each part of a phase
+        has a seed of its own: the records, which it reads from their beginning, come otherwise.
+        """
+        parts, begin = [], 0
+        for phase in self.phases:
+            changes = [self.stand_ins.get(change, change) for change in arm.pretraining]
+            (recipe,) = changed(phase.recipe, changes=changes)
+            within = {end for end in ends if begin < end < recipe.end}
+            for number, end in enumerate(sorted({*within, recipe.end})):
+                last_step = end if end < recipe.num_steps else 0
+                part = dataclasses.replace(recipe, last_step=last_step, seed=recipe.seed + number)
+                parts.append(dataclasses.replace(phase, recipe=part))
+            begin = recipe.end
+        return parts
+
+    def needed(self, experiment: Experiment) -> "Scale":
+        """As much of it as the outcome of the experiment hangs on."""
+        tasks = {column.task for column in experiment.columns}
+        changes = {change for arm in experiment.arms for change in arm.pretraining}
+        return dataclasses.replace(
+            self,
+            note="",
+            tunings={task: self.tuning(task) for task in sorted(tasks)},
+            stand_ins={old: new for old, new in self.stand_ins.items() if old in changes},
+        )
 
 
 def _in_parts(name: str) -> PretrainRecipe:
@@ -88,6 +124,15 @@ SCALES = {
             ),
         },
         num_seeds=2,
+        # A third of the layers, a sixth of the width, heads of half the size.
+        stand_ins={
+            "size=L-3_H-768_A-12": "size=L-1_H-128_A-4",
+            "size=L-6_H-768_A-3": "size=L-2_H-128_A-1",
+            "size=L-6_H-768_A-12": "size=L-2_H-128_A-4",
+            "size=L-12_H-768_A-12": "size=L-4_H-128_A-4",
+            "size=L-12_H-1024_A-16": "size=L-4_H-160_A-5",
+            "size=L-24_H-1024_A-16": "size=L-8_H-160_A-5",
+        },
     ),
     # Appendix A.2 and sections 4 and 5.1, on Wikipedia and books of one's own.
     "paper": Scale(

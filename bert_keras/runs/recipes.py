@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bert_keras.data.masking import MaskingPolicy, replacement_shares
 from bert_keras.data.objectives import OBJECTIVES
 from bert_keras.errors import InputError
-from bert_keras.presets import PRESETS
+from bert_keras.presets import preset
 from bert_keras.runs.changes import changed
 
 
@@ -72,8 +72,7 @@ class PretrainRecipe:
     seed: int = 1
 
     def __post_init__(self):
-        if self.size not in PRESETS:
-            raise InputError(f"no size is called {self.size!r}; known: {', '.join(PRESETS)}")
+        preset(self.size)
         intervals = ("steps_per_log", "logs_per_checkpoint", "keep_checkpoints")
         _check_counts(self, "batch_size", "num_steps", "gradient_accumulation_steps", *intervals)
         if self.optimizer not in (known := ("adamw", "lamb")):

@@ -12,10 +12,16 @@ from bert_keras.runs.recipes import PRETRAIN, TAGGER, FinetuneRecipe
 
 WORDS = [f"{a}{b}" for a in ("ba", "de", "fi", "go") for b in ("lu", "mi", "no", "ra", "su")]
 PRETRAINING = dataclasses.replace(
-    PRETRAIN["demo"], batch_size=8, num_steps=6, num_warmup_steps=1, steps_per_log=2
+    PRETRAIN["demo"],
+    size="L-1_H-8_A-2",
+    batch_size=8,
+    num_steps=6,
+    num_warmup_steps=1,
+    steps_per_log=2,
+    logs_per_checkpoint=1,
 )
 FINETUNING = FinetuneRecipe(
-    batch_size=8, num_epochs=1, learning_rate=1e-3, learning_rates=(1e-3,), logs_per_epoch=2
+    batch_size=8, num_epochs=2, learning_rate=1e-3, learning_rates=(1e-3,), logs_per_epoch=2
 )
 MINIATURE = Scale(
     note="seconds, and nothing but that it runs.",
@@ -36,6 +42,14 @@ MINIATURE = Scale(
     num_seeds=2,
     duplicates=2,
     held_out_rate=0.2,
+    stand_ins={
+        "size=L-3_H-768_A-12": "size=L-1_H-8_A-2",
+        "size=L-6_H-768_A-3": "size=L-2_H-8_A-1",
+        "size=L-6_H-768_A-12": "size=L-2_H-8_A-2",
+        "size=L-12_H-768_A-12": "size=L-3_H-8_A-2",
+        "size=L-12_H-1024_A-16": "size=L-3_H-12_A-3",
+        "size=L-24_H-1024_A-16": "size=L-4_H-12_A-3",
+    },
 )
 
 

@@ -1,7 +1,8 @@
-"""A table of the paper in miniature: every arm, every task that is there, one page, and again."""
+"""Tables of the paper in miniature: arms, the tasks that are there, one page, and again."""
 
 import dataclasses
 import json
+import math
 
 import pytest
 
@@ -11,71 +12,91 @@ from bert_keras.reproduce import run
 from bert_keras.reproduce.experiments import EXPERIMENTS
 from bert_keras.reproduce.plan import plan
 from bert_keras.reproduce.run import reproduce
+from bert_keras.training.loop import StopAfter
+
+TABLE5 = EXPERIMENTS["table5"]
+NO_NSP, BILSTM = TABLE5.arms[1], TABLE5.arms[3]
+SHORT = dataclasses.replace(TABLE5, arms=(NO_NSP, BILSTM), columns=TABLE5.columns[:3])
+
+
+def interrupted_at(patch, most):
+    """The steps that are made from here on, the last one interrupted where there are so many."""
+    steps = []
+
+    def end(callback, batch, logs=None, end=StopAfter.on_train_batch_end):
+        steps.append(batch)
+        if len(steps) == most:
+            raise KeyboardInterrupt
+        end(callback, batch, logs)
+
+    patch.setattr(StopAfter, "on_train_batch_end", end)
+    return steps
 
 
 def refused(*arguments, **named):
     raise AssertionError("what has ended is not done again")
 
 
-def interrupted_at(number, function):
-    """`function`, interrupted when it is called for the time of this number."""
-    calls = []
-
-    def call(*arguments, **named):
-        calls.append(named)
-        if len(calls) == number:
-            raise KeyboardInterrupt
-        return function(*arguments, **named)
-
-    return call
-
-
-def test_a_table_is_interrupted_and_goes_on_and_is_not_done_twice(
-    data, scale, experiment, tmp_path, monkeypatch, capsys
+def test_a_table_goes_on_where_it_was_broken_off_and_is_not_done_twice(
+    data, scale, tmp_path, monkeypatch
 ):
-    output, given = tmp_path / "run", {"data": data, "output": tmp_path / "run"}
+    """In a pretraining of 6 steps, with a state every 2, and in a fine-tuning of 2 epochs of 3."""
+    output = tmp_path / "run"
+    scale = dataclasses.replace(scale, num_seeds=1)
+
+    def break_off(step):
+        with monkeypatch.context() as patch:
+            interrupted_at(patch, step)
+            with pytest.raises(KeyboardInterrupt):
+                reproduce(SHORT, scale, data=data, output=output)
+
+    break_off(6 + 3)
+    for stage in ("train_vocabulary", "build"):
+        monkeypatch.setattr(run, stage, refused)
+    break_off(4 + 6 + 5)
+    assert "1 of 2 cells have been filled so far" in (output / "report.md").read_text()
     with monkeypatch.context() as patch:
-        patch.setattr(run, "finetune", interrupted_at(6, run.finetune))
-        with pytest.raises(KeyboardInterrupt):
-            reproduce(experiment, scale, **given)
-    assert "have been filled so far" in (output / "report.md").read_text()
-    with monkeypatch.context() as patch:
-        for stage in ("train_vocabulary", "build"):
-            patch.setattr(run, stage, refused)
-        patch.setattr(run, "pretrain", _only_ended(run.pretrain))
-        results = reproduce(experiment, scale, **given)
+        steps = interrupted_at(patch, math.inf)
+        results = reproduce(SHORT, scale, data=data, output=output)
+    assert len(steps) == 3
     spent = json.loads((output / "costs.json").read_text())
-    with monkeypatch.context() as patch:
-        for stage in ("finetune", "study", "train_vocabulary", "build"):
-            patch.setattr(run, stage, refused)
-        assert reproduce(experiment, scale, **given) == results
+    for stage in ("finetune", "study"):
+        monkeypatch.setattr(run, stage, refused)
+    assert reproduce(SHORT, scale, data=data, output=output) == results
     assert json.loads((output / "costs.json").read_text()) == spent
 
-    there = {"table5": ["MNLI-m", "SQuAD"], "c2": ["MNLI-m", "NER fine-tuned", "NER features"]}
-    there = there[experiment.name]
+    assert results.scores.keys() == {("No NSP", "MNLI-m"), ("+ BiLSTM", "MNLI-m")}
+    assert {"vocabulary", "records", "fine-tune MNLI-m", "pretrain left-to-right"} <= spent.keys()
+    told = (output / "report.md").read_text()
+    assert "QNLI is left out" in told and "MRPC is left out" in told
+    curve = results.pretrainings["left-to-right"].curves["train", "loss/total"]
+    assert [step for step, _ in curve] == [2, 4, 6]
+
+
+@pytest.mark.slow
+def test_every_arm_on_every_task(data, scale, experiment, tmp_path):
+    output = tmp_path / "run"
+    results = reproduce(experiment, scale, data=data, output=output)
+    there = {
+        "table5": ["MNLI-m", "SQuAD"],
+        "table6": ["MNLI-m"],
+        "c1": ["MNLI-m"],
+        "c2": ["MNLI-m", "NER fine-tuned", "NER features"],
+    }[experiment.name]
     cells = {(arm.name, column) for arm in experiment.arms for column in there}
     assert set(results.scores) == cells
     assert all(len(score.seeds) == 2 for score in results.scores.values())
     assert all(0 <= value <= 100 for score in results.scores.values() for value in score.seeds)
-    assert {"vocabulary", "records", "fine-tune MNLI-m"} <= set(spent)
     told = (output / "report.md").read_text()
     for arm in experiment.arms:
-        assert f"| {arm.name} | " in told and f" | {arm.published[0]:.1f} |" in told
+        assert f"| {arm.name} | " in told
+        assert not arm.published or f" | {arm.published[0]:.1f} |" in told
     page = (output / "report.html").read_text()
-    assert page.count("<svg") == 2 + len(there)
+    assert page.count("<svg") == 2 + len(there) + (experiment.name == "c1")
     numbers = json.loads((output / "results.json").read_text())
     assert len(numbers["cells"]) == len(cells) and numbers["kendall_tau"].keys() == set(there)
-    if experiment.name == "table5":
-        assert "SST-2 is left out" in told and "MRPC is left out" in told
-        _check_arms_of_table5(output)
-
-
-def _only_ended(function):
-    def call(recipe, **named):
-        assert (named["output"] / "scores.json").is_file()
-        return function(recipe, **named)
-
-    return call
+    check = {"table5": _check_arms_of_table5, "table6": _check_sizes, "c1": _check_steps}
+    check.get(experiment.name, lambda output: None)(output)
 
 
 def _check_arms_of_table5(output):
@@ -89,7 +110,7 @@ def _check_arms_of_table5(output):
         "bert": (False, 0), "no-nsp": (False, 0), "ltr-no-nsp": (True, 0), "bilstm": (True, 1)
     }  # fmt: skip
     pretrained = {
-        path.name: type(load_model(path / "32" / "model")).__name__
+        path.name: type(load_model(path / "32-6" / "model")).__name__
         for path in (output / "pretrain").iterdir()
     }
     assert pretrained == {
@@ -97,37 +118,52 @@ def _check_arms_of_table5(output):
     }  # fmt: skip
 
 
-def test_phases_begin_from_one_another(data, scale, tmp_path):
-    table = dataclasses.replace(
-        EXPERIMENTS["table5"],
-        columns=EXPERIMENTS["table5"].columns[:1],
-        arms=EXPERIMENTS["table5"].arms[2:3],
-    )
+def _check_sizes(output):
+    sizes = [
+        (config.num_layers, config.hidden_size, config.num_heads)
+        for path in (output / "pretrain").iterdir()
+        for config in [load_model(path / "32-6" / "model").config]
+    ]
+    assert sorted(sizes) == [(1, 8, 2), (2, 8, 1), (2, 8, 2), (3, 8, 2), (3, 12, 3), (4, 12, 3)]
+    assert "size=L-6_H-768_A-3 is size=L-2_H-8_A-1 here." in (output / "report.md").read_text()
+
+
+def _check_steps(output):
+    """One pretraining in parts: five models of it, the curve of all."""
+    for arm in ("bert", "left-to-right"):
+        steps = sorted(path.name for path in (output / "pretrain" / arm).iterdir())
+        assert steps == ["32-1", "32-2", "32-4", "32-5", "32-6"]
+
+
+@pytest.mark.slow
+def test_an_arm_has_the_model_of_its_share_of_the_steps(data, scale, tmp_path):
+    """Phases and parts of them begin from one another, with the optimizer's state."""
     (first,) = scale.phases
     phases = (
         dataclasses.replace(first, recipe=dataclasses.replace(first.recipe, last_step=4)),
         dataclasses.replace(first, max_length=48),
     )
-    results = reproduce(
-        table,
-        dataclasses.replace(scale, phases=phases, num_seeds=1),
-        data=data,
-        output=tmp_path / "run",
-    )
-    curve = results.pretrainings["left-to-right"].curves["train", "loss/total"]
+    scale = dataclasses.replace(scale, phases=phases, num_seeds=1)
+    arm = dataclasses.replace(NO_NSP, name="a third of it", share=1 / 3, published=())
+    table = dataclasses.replace(SHORT, columns=SHORT.columns[:1], arms=(arm,))
+    results = reproduce(table, scale, data=data, output=tmp_path / "run")
+    curve = results.pretrainings["masked-lm"].curves["train", "loss/total"]
     assert [step for step, _ in curve] == [2, 4, 6]
-    assert (tmp_path / "run" / "records-48").is_dir()
+    parts = {path.name: path for path in (tmp_path / "run" / "pretrain" / "masked-lm").iterdir()}
+    assert parts.keys() == {"32-2", "32-4", "48-6"}
+    (tuned,) = (tmp_path / "run").glob("finetune/a-third-of-it/mnli-m/lr-*/seed-1/recipe.json")
+    assert json.loads(tuned.read_text())["pretrained"] == str(parts["32-2"] / "model")
 
 
-def test_a_plan_tells_arms_steps_and_time_and_leaves_nothing(data, scale, experiment, capsys):
-    told = plan(experiment, scale, data=data)
-    for arm in experiment.arms:
-        assert arm.name in told
-    lines = {line[:24].strip(): line for line in told.splitlines()}
-    assert any("pretrain" in line and " 6 " in line for line in lines.values())
-    mnli = next(line for line in told.splitlines() if line.startswith("fine-tune MNLI-m, "))
-    runs = 6 if experiment.name == "table5" else 12
-    assert f"{runs} runs" in mnli and f" {3 * runs} " in mnli  # 24 rows in batches of 8
+def test_a_plan_tells_arms_steps_and_time_and_leaves_nothing(data, scale, capsys):
+    told = plan(SHORT, scale, data=data)
+    lines = told.splitlines()
+    assert "No NSP, + BiLSTM" in lines[0] and "QNLI is left out" in told
+    for name in ("masked-lm", "left-to-right"):
+        assert any(line.startswith(f"pretrain {name}, length 32 ") for line in lines)
+    no_nsp, bilstm = (line for line in lines if line.startswith("fine-tune MNLI-m, L-1_H-8_A-2, "))
+    assert "A-2, 2 runs " in no_nsp and " 12 " in no_nsp  # 24 rows in batches of 8, 2 epochs
+    assert "num_lstm_layers=1 2 runs" in bilstm
     assert "(hours:minutes:seconds) in all" in told
 
 

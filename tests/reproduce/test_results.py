@@ -17,7 +17,7 @@ def results(means, *, spread=0.1):
         (arm.name, MNLI.name): Score((mean - spread, mean + spread), 1e-3, 0)
         for arm, mean in zip(TABLE.arms, means, strict=False)
     }
-    return Results(experiment=TABLE, columns=(MNLI,), note="a note.", missing=(), scores=scores)
+    return Results(experiment=TABLE, columns=(MNLI,), note="a note.", remarks=(), scores=scores)
 
 
 @pytest.mark.parametrize(
