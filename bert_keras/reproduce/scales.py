@@ -44,7 +44,7 @@ class Scale:
     stand_ins: dict[str, str] = field(default_factory=dict)
 
     def tuning(self, task: str) -> Tuning:
-        return self.tunings.get(task, self.tunings[""])
+        return self.tunings[task if task in self.tunings else ""]
 
     def step(self, arm: Arm) -> int:
         """The one of its pretraining that the arm's model is of."""
