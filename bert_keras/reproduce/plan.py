@@ -108,7 +108,9 @@ class _Sample:
                 lowercase=True,
                 max_length=config.max_positions,
             )
-            save_model(BertEncoder(config), folder, card=card, vocabulary=vocabulary)
+            encoder = BertEncoder(config)
+            encoder.build()
+            save_model(encoder, folder, card=card, vocabulary=vocabulary)
         return folder
 
 
@@ -132,15 +134,15 @@ def _pretrainings(experiment: Experiment, scale: Scale, sample: _Sample) -> Iter
             model = compiled_pretrainer(inputs, resumes=False)
             seconds = statistics.median(step_seconds(model, inputs.training_batches()))
             told = f"pretrain {name}, length {phase.max_length}"
-            yield Stage(told, recipe.end - begin, seconds)
+            yield _timed(Stage(told, recipe.end - begin, seconds))
             begin = recipe.end
 
 
 def _tunings(
     experiment: Experiment, scale: Scale, sample: _Sample, files: dict[str, dict[str, str]]
-) -> list[Stage]:
+) -> Iterator[Stage]:
     """Each task once, and once more for arms with other recipes or of another size."""
-    stages, arms = [], defaultdict(list)
+    arms = defaultdict(list)
     for arm in experiment.arms:
         arms[scale.pretraining(arm)[-1].recipe.size, arm.finetuning].append(arm)
     for (size, changes), alike in arms.items():
@@ -159,6 +161,9 @@ def _tunings(
             seconds = statistics.median(step_seconds(run.trained, run.train))
             runs = len(alike) * scale.num_seeds * len(recipe.learning_rates)
             told = " ".join((f"fine-tune {column.name}, {size},", *changes, f"{runs} runs"))
-            stages.append(Stage(told, runs * run.num_steps, seconds))
-            print(f"{told}: timed", file=sys.stderr, flush=True)
-    return stages
+            yield _timed(Stage(told, runs * run.num_steps, seconds))
+
+
+def _timed(stage: Stage) -> Stage:
+    print(f"timed: {', '.join(stage.row)}", file=sys.stderr, flush=True)
+    return stage
