@@ -13,13 +13,15 @@ from bert_keras.text.vocab import SPECIAL_PIECES
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
 POOLER_ACTIVATIONS = ("tanh", "relu")
-MAY_BE_NONE = ("num_segments", "embedding_size", "position_offset")
+MAY_BE_NONE = ("num_segments", "embedding_size", "position_offset", "num_lstm_layers")
 # BERT's own values: files of a BERT do without them.
-OF_RELATIVES = {
+OF_OTHERS = {
     "embedding_size": 0,
     "shares_layers": False,
     "position_offset": 0,
     "pooler_activation": "tanh",
+    "is_causal": False,
+    "num_lstm_layers": 0,
 }
 
 
@@ -36,6 +38,10 @@ class BertConfig:
     times. RoBERTa (Liu et al. 2019): the first position is row `position_offset` of a table that
     has so many rows more than `max_positions`. DistilBERT (Sanh et al. 2019): no segments,
     `num_segments` 0, and a pooler, where there is one, of `pooler_activation` "relu".
+
+    Where it `is_causal`, each token hears itself and those before it alone, and the pooled vector
+    is the last token's, the only one that hears all: the left-to-right model of section 5.1. On
+    its blocks there may be a BiLSTM of `num_lstm_layers`, half of `hidden_size` a direction.
     """
 
     vocab_size: int = 30_522
@@ -55,6 +61,8 @@ class BertConfig:
     shares_layers: bool = False
     position_offset: int = 0
     pooler_activation: str = "tanh"
+    is_causal: bool = False
+    num_lstm_layers: int = 0
 
     def __post_init__(self) -> None:
         if self.intermediate_size == 0:
@@ -76,6 +84,10 @@ class BertConfig:
             raise InputError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}"
             )
+        if self.num_lstm_layers and self.hidden_size % 2:
+            raise InputError(
+                f"hidden_size {self.hidden_size} is odd; the two directions of a BiLSTM share it"
+            )
         if self.activation not in ACTIVATIONS:
             raise InputError(f"activation is {self.activation!r}; expected one of {ACTIVATIONS}")
         if self.pooler_activation not in POOLER_ACTIVATIONS:
@@ -91,9 +103,9 @@ class BertConfig:
                 raise InputError(f"{name} is {getattr(self, name)}; expected more than 0")
 
     def to_dict(self) -> dict[str, Any]:
-        """Without what tells a relative from BERT, where it is BERT's."""
+        """Without what tells another encoder from BERT's, where it is BERT's."""
         values = dataclasses.asdict(self)
-        return {n: v for n, v in values.items() if n not in OF_RELATIVES or v != OF_RELATIVES[n]}
+        return {n: v for n, v in values.items() if n not in OF_OTHERS or v != OF_OTHERS[n]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "BertConfig":

@@ -3,6 +3,7 @@ of BERT's relatives DistilBERT (Sanh et al. 2019), ALBERT v2 (Lan et al. 2019) a
 al. 2019)."""
 
 import dataclasses
+import re
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
@@ -64,8 +65,16 @@ PRESETS |= {
 def preset(name: str, **changes) -> BertConfig:
     """The named size with fields changed where asked: `preset("tiny", vocab_size=4_000)`.
 
-    Raises InputError for a name that is not in `PRESETS`.
+    Any other size goes by its layers, hidden size and heads, as "L-3_H-768_A-12". Raises InputError
+    for a name that is neither that nor in `PRESETS`.
     """
-    if name not in PRESETS:
-        raise InputError(f"no size is called {name!r}; known: {', '.join(PRESETS)}")
-    return dataclasses.replace(PRESETS[name], **changes)
+    if numbers := re.fullmatch(r"L-(\d+)_H-(\d+)_A-(\d+)", name):
+        layers, hidden, heads = map(int, numbers.groups())
+        config = BertConfig(num_layers=layers, hidden_size=hidden, num_heads=heads)
+    elif name in PRESETS:
+        config = PRESETS[name]
+    else:
+        raise InputError(
+            f"no size is called {name!r}; known: L-LAYERS_H-HIDDEN_A-HEADS, {', '.join(PRESETS)}"
+        )
+    return dataclasses.replace(config, **changes)

@@ -26,6 +26,8 @@ def test_intermediate_size_follows_hidden_size_unless_given():
         ({"attention_dropout_rate": -0.1}, "attention_dropout_rate is -0.1"),
         ({"vocab_size": 4}, "vocab_size is 4; expected at least 5"),
         ({"num_layers": 0}, "num_layers is 0; expected at least 1"),
+        ({"num_lstm_layers": -1}, "num_lstm_layers is -1; expected at least 0"),
+        ({"hidden_size": 9, "num_heads": 1, "num_lstm_layers": 1}, "hidden_size 9 is odd; the two"),
         ({"num_layers": "2"}, "num_layers is '2'; expected int"),
         ({"num_segments": -1}, "num_segments is -1; expected at least 0"),
         ({"pooler_activation": "gelu"}, "pooler_activation is 'gelu'; expected one of ('tanh', "),
@@ -54,6 +56,12 @@ def test_round_trip_through_json(tmp_path):
     config = BertConfig(num_layers=3, hidden_dropout_rate=0, num_segments=0, position_offset=2)
     config.save(tmp_path / "config.json")
     assert BertConfig.load(tmp_path / "config.json") == config
+
+
+def test_files_of_a_bert_say_nothing_of_what_others_are():
+    assert {"is_causal", "num_lstm_layers"}.isdisjoint(BertConfig().to_dict())
+    causal = BertConfig(is_causal=True)
+    assert BertConfig.from_dict(causal.to_dict()) == causal
 
 
 @pytest.mark.parametrize(

@@ -44,5 +44,14 @@ def test_parameters(name, monkeypatch):
 
 def test_fields_change_and_unknown_names_are_listed():
     assert preset("tiny", vocab_size=4_000).vocab_size == 4_000
-    with pytest.raises(InputError, match="no size is called 'huge'; known: L-2_H-128, "):
+    with pytest.raises(InputError, match="'huge'; known: L-LAYERS_H-HIDDEN_A-HEADS, L-2_H-128, "):
         preset("huge")
+
+
+def test_any_size_goes_by_its_numbers():
+    config = preset("L-6_H-768_A-3", vocab_size=9)
+    assert (config.num_layers, config.hidden_size, config.num_heads) == (6, 768, 3)
+    assert (config.intermediate_size, config.vocab_size) == (3_072, 9)
+    assert preset("L-24_H-1024_A-16") == PRESETS["large"]
+    with pytest.raises(InputError, match=r"768.* 5"):
+        preset("L-6_H-768_A-5")

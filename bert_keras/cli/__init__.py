@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from bert_keras.cli import tasks
+from bert_keras.cli.experiments import add_reproduce
 from bert_keras.cli.inspection import add_inspect
 from bert_keras.errors import InputError, run_command
 from bert_keras.quiet import import_tensorflow
@@ -28,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with _devices(arguments):
                 arguments.run(arguments)
         except KeyboardInterrupt:
-            if arguments.verb not in ("finetune", "pretrain"):
+            if arguments.verb not in ("finetune", "pretrain", "reproduce"):
                 raise
             raise KeyboardInterrupt("the same command continues") from None
 
@@ -93,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     tasks.add_submission(verb)
     tasks.add_features(verb)
     add_inspect(verb)
+    add_reproduce(verb)
 
     sub = verb(
         "convert",

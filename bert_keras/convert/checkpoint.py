@@ -79,5 +79,7 @@ def fitting(
 
 
 def part(name: str) -> str:
-    """What a weight belongs to: `encoder`, `pooler`, or the head that its name begins with."""
-    return "pooler" if name.startswith("encoder/pooler/") else name.split("/")[0]
+    """What a weight belongs to: `encoder`, `bilstm` or `pooler` on top of it, or the head that its
+    name begins with."""
+    first, second, *_ = name.split("/")
+    return second if (first, second) in (("encoder", "bilstm"), ("encoder", "pooler")) else first

@@ -131,6 +131,10 @@ def _encoder(config: BertConfig) -> Iterator[Row]:
         yield from _norm(
             f"{ours}/feed_forward_norm", size, f"{google}/output/", f"{hub}/feedforward_layer_norm"
         )
+    if config.num_lstm_layers:
+        yield from _bilstm(
+            "encoder/bilstm", size, units=size // 2, num_layers=config.num_lstm_layers
+        )
     if config.has_pooler:
         yield from _dense("encoder/pooler", (size, size), "bert/pooler/dense", "pooled_dense")
 
@@ -177,7 +181,7 @@ def _head(
 
 
 def _tagger(card: ModelCard) -> Iterator[Row]:
-    """No foreign format has a place for these. Keras' LSTM holds its four gates side by side."""
+    """No foreign format has a place for these."""
     size, count, units = card.config.hidden_size, len(card.labels), card.task.get("lstm_units")
     if type(units) is not int or units < 1:
         raise InputError(f"lstm_units of a {card.model} is {units!r}; expected at least 1")
@@ -185,15 +189,22 @@ def _tagger(card: ModelCard) -> Iterator[Row]:
     shapes: dict[str, tuple[int, ...]] = {}
     if layers.is_summed:
         shapes |= {"layer_mix/layer_logits": (len(layers.numbers),), "layer_mix/scale": ()}
-    for index, inputs in enumerate((layers.vector_size(size), 2 * units)):
-        for direction in ("forward", "backward"):
-            cell = f"bilstm/layer_{index}/{direction}_lstm/lstm_cell"
-            shapes[f"{cell}/kernel"] = (inputs, 4 * units)
-            shapes[f"{cell}/recurrent_kernel"] = (units, 4 * units)
-            shapes[f"{cell}/bias"] = (4 * units,)
-    shapes |= {"token_labels/dense/kernel": (2 * units, count), "token_labels/dense/bias": (count,)}
     for name, shape in shapes.items():
         yield Row(f"tagger/{name}", shape, "", "", "")
+    yield from _bilstm("tagger/bilstm", layers.vector_size(size), units=units, num_layers=2)
+    for name, shape in (("kernel", (2 * units, count)), ("bias", (count,))):
+        yield Row(f"tagger/token_labels/dense/{name}", shape, "", "", "")
+
+
+def _bilstm(ours: str, size: int, *, units: int, num_layers: int) -> Iterator[Row]:
+    """No foreign format has a place for these. Keras' LSTM holds its four gates side by side."""
+    for index in range(num_layers):
+        inputs = 2 * units if index else size
+        for direction in ("forward", "backward"):
+            cell = f"{ours}/layer_{index}/{direction}_lstm/lstm_cell"
+            yield Row(f"{cell}/kernel", (inputs, 4 * units), "", "", "")
+            yield Row(f"{cell}/recurrent_kernel", (units, 4 * units), "", "", "")
+            yield Row(f"{cell}/bias", (4 * units,), "", "", "")
 
 
 def _dense(ours: str, shape: tuple[int, int], google: str, hub: str) -> Iterator[Row]:
@@ -271,6 +282,11 @@ def foreign_tensors(
     ours). Raises InputError where the format has no place for the card's model.
     """
     _check_family(card, column)
+    if card.config.is_causal:
+        raise InputError(
+            f"{column} has no place for a causal encoder, one that reads from left to right; write "
+            "our own format"
+        )
     given = {}
     for row in rows(card):
         if not row.foreign(column):

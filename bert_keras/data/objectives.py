@@ -46,14 +46,21 @@ class DynamicMasking:
         return features | dict(zip(_CHANGED, values, strict=True))
 
 
-def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
-    """(x, y, w) of masked words and, where there are labels, of next sentences."""
+def masked(features: dict) -> tuple[dict, dict, dict]:
+    """(x, y, w) of masked words alone, whatever labels there are."""
     import tensorflow as tf
 
     positions, answers = PREDICTION_FEATURES
     inputs = _inputs(features) | {positions: tf.cast(features[positions], tf.int32)}
     targets = {"masked_lm": tf.cast(features[answers], tf.int32)}
-    weights = {"masked_lm": features[WEIGHTS_FEATURE]}
+    return inputs, targets, {"masked_lm": features[WEIGHTS_FEATURE]}
+
+
+def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
+    """(x, y, w) of masked words and, where there are labels, of next sentences."""
+    import tensorflow as tf
+
+    inputs, targets, weights = masked(features)
     if LABEL_POSITIONS_FEATURE in features:
         inputs[LABEL_POSITIONS_FEATURE] = tf.cast(features[LABEL_POSITIONS_FEATURE], tf.int32)
         targets["next_sentence"] = tf.cast(features[LABEL_FEATURE], tf.int32)
@@ -65,21 +72,22 @@ def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
 
 
 def next_pieces(features: dict) -> tuple[dict, dict, dict]:
-    """(x, y, w) of left-to-right prediction: every real position but a sequence's last counts."""
+    """(x, y, w) of left-to-right prediction, in the words of masked ones: at every position but the
+    last the answer is the piece behind it. It counts where that is of the same sequence.
+    """
     import tensorflow as tf
 
     inputs = _inputs(features)
-
-    def shifted(values):
-        return tf.pad(values[:, 1:], [[0, 0], [0, 1]])
-
+    positions, _ = PREDICTION_FEATURES
+    answers = inputs["input_ids"][:, 1:]
+    inputs[positions] = tf.zeros_like(answers) + tf.range(answers.shape[1])
     sequence = inputs.get("sequence_ids", inputs["input_mask"])
-    counts = (sequence > 0) & (sequence == shifted(sequence))
-    return (
-        inputs,
-        {"next_piece": shifted(inputs["input_ids"])},
-        {"next_piece": tf.cast(counts, tf.float32)},
-    )
+    counts = (sequence[:, :-1] > 0) & (sequence[:, :-1] == sequence[:, 1:])
+    return inputs, {"masked_lm": answers}, {"masked_lm": tf.cast(counts, tf.float32)}
+
+
+# The ways to pretrain by name. Without masks the encoder is causal.
+OBJECTIVES = {"bert": masked_and_labelled, "masked-lm": masked, "left-to-right": next_pieces}
 
 
 def _inputs(features: dict) -> dict:

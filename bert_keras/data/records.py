@@ -3,7 +3,7 @@
 import contextlib
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from bert_keras.data.objectives import DynamicMasking, masked_and_labelled, next_pieces
@@ -62,6 +62,7 @@ def pretraining_dataset(
     repeat: bool = False,
     drop_remainder: bool = True,
     masking: DynamicMasking | None = None,
+    objective: Callable = masked_and_labelled,
     skip_broken: bool = False,
     most: int | None = None,
 ):
@@ -71,17 +72,22 @@ def pretraining_dataset(
     y: int32 `masked_lm` [B,P], `next_sentence` [B]; w: float32, the same names and shapes as y.
     Where several sequences share a record, x holds `position_ids` and `sequence_ids` [B,L] and
     `next_sentence_positions` [B,S] too, and `next_sentence` is [B,S]. Records without labels give
-    no `next_sentence`. Records of plain ids need `masking`, which masks them anew each epoch; where
-    the data set does not repeat, each pass over it is masked alike.
+    no `next_sentence`, nor does the `objective` "masked-lm", one of those of
+    bert_keras/data/objectives.py, whose "left-to-right" takes plain ids as they are and has an
+    answer at P = L-1 positions. For the others records of plain ids need `masking`, which masks
+    them anew each epoch; where the data set does not repeat, each pass over it is masked alike.
     Order and end are those of `feature_batches`.
     """
     import tensorflow as tf
 
     files = record_files(files)
     schema = common_schema(files)
-    if schema.max_predictions and masking:
+    if objective is next_pieces:
+        if schema.max_predictions or masking:
+            raise InputError(f"{files[0]} holds masked records; left to right needs plain ids")
+    elif schema.max_predictions and masking:
         raise InputError(f"{files[0]} holds records that are masked already; leave out `masking`")
-    if not schema.max_predictions and not masking:
+    elif not schema.max_predictions and not masking:
         raise InputError(
             f"{files[0]} holds records of plain ids; give `masking`, a policy, the vocabulary and "
             "a seed, with which to mask them"
@@ -97,31 +103,7 @@ def pretraining_dataset(
     )
     if masking:
         batches = batches.enumerate().map(masking.masked)
-    return batches.map(masked_and_labelled).prefetch(tf.data.AUTOTUNE)
-
-
-def left_to_right_dataset(
-    files: str | os.PathLike | Sequence[str | os.PathLike],
-    *,
-    batch_size: int,
-    seed: int | None = None,
-    repeat: bool = False,
-    drop_remainder: bool = True,
-):
-    """A `tf.data.Dataset` of (x, y, w) for left-to-right prediction, from records of plain ids.
-
-    x is as in `pretraining_dataset`, less `masked_lm_positions`; y: int32 `next_piece` [B,L], the
-    piece after each position; w: float32, 0 where none follows in the same sequence.
-    """
-    import tensorflow as tf
-
-    files = record_files(files)
-    if common_schema(files).max_predictions:
-        raise InputError(f"{files[0]} holds masked records; left to right needs plain ids")
-    batches = feature_batches(
-        files, batch_size=batch_size, seed=seed, repeat=repeat, drop_remainder=drop_remainder
-    )
-    return batches.map(next_pieces).prefetch(tf.data.AUTOTUNE)
+    return batches.map(objective).prefetch(tf.data.AUTOTUNE)
 
 
 def feature_batches(

@@ -1,4 +1,4 @@
-"""Ids in, hidden states out: embeddings, a stack of blocks, the pooler.
+"""Ids in, hidden states out: embeddings, a stack of blocks, maybe a BiLSTM, the pooler.
 
 The letters that tensors wear in this house: B batch, T tokens of a sequence, D hidden size,
 E embedding size, N attention heads, H size of a head, F intermediate size, P masked positions,
@@ -8,14 +8,17 @@ V vocabulary, C choices, X rows of two or three of these together.
 from typing import NamedTuple
 
 import keras
+from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.encoder.block import EncoderBlock
 from bert_keras.encoder.embeddings import BertEmbeddings
-from bert_keras.encoder.masks import apart_bias, attention_bias
+from bert_keras.encoder.masks import apart_bias, attention_bias, causal_bias
+from bert_keras.encoder.places import last_places, states_at
 from bert_keras.encoder.pretrained import Pretrained
 from bert_keras.encoder.projection import projection
 from bert_keras.encoder.recomputed import recomputed
+from bert_keras.heads.bilstm import BiLSTM
 
 
 class EncoderStates(NamedTuple):
@@ -23,12 +26,14 @@ class EncoderStates(NamedTuple):
 
     hidden_states: tuple  # num_layers + 1 of [B, T, D]: the embeddings, then each block
     attentions: tuple  # num_layers of [B, N, T, T], rows sum to 1
+    sequence_output: object  # [B, T, D], the last hidden state, or what a BiLSTM makes of it
     pooled_output: object  # [B, D], None without a pooler
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertEncoder(Pretrained, keras.Model):
-    """The encoder of Devlin et al. 2018, section 3, with its pooler on [CLS].
+    """The encoder of Devlin et al. 2018, section 3, with its pooler on [CLS], or on the last token
+    of a causal one.
 
     Call with a dict of int arrays [B, T], `input_ids`, `input_mask` (1 = real, 0 = padding) and
     `segment_ids`; other keys are left alone. Where several sequences share a row, `position_ids`
@@ -72,6 +77,15 @@ class BertEncoder(Pretrained, keras.Model):
             )
             for index in range(1 if config.shares_layers else config.num_layers)
         ]
+        self.bilstm = None
+        if config.num_lstm_layers:
+            self.bilstm = BiLSTM(
+                config.hidden_size // 2,
+                num_layers=config.num_lstm_layers,
+                dropout_rate=config.hidden_dropout_rate,
+                dtype=self.dtype_policy,
+                name="bilstm",
+            )
         self.pooler = None
         if config.has_pooler:
             self.pooler = projection(
@@ -86,6 +100,8 @@ class BertEncoder(Pretrained, keras.Model):
         self.embeddings.build()
         for block in self.blocks:
             block.build((None, None, self.config.hidden_size))
+        if self.bilstm is not None:
+            self.bilstm.build((None, None, self.config.hidden_size))
         if self.pooler is not None:
             self.pooler.build((None, self.config.hidden_size))
         self.built = True
@@ -96,6 +112,8 @@ class BertEncoder(Pretrained, keras.Model):
             bias = apart_bias(inputs["sequence_ids"], dtype=self.compute_dtype)
         else:
             bias = attention_bias(inputs["input_mask"], dtype=self.compute_dtype)
+        if self.config.is_causal:
+            bias = bias + causal_bias(ops.shape(bias)[-1], dtype=self.compute_dtype)
         hidden_BTD = self.embeddings(
             inputs["input_ids"],
             inputs["segment_ids"],
@@ -111,12 +129,21 @@ class BertEncoder(Pretrained, keras.Model):
                 hidden_BTD, attention_BNTT = block(hidden_BTD, bias, training=training)
             hidden_states.append(hidden_BTD)
             attentions.append(attention_BNTT)
-        pooled_BD = None if self.pooler is None else self.pooler(hidden_BTD[:, 0])
-        return EncoderStates(tuple(hidden_states), tuple(attentions), pooled_BD)
+        if self.bilstm is not None:
+            is_real_BT = ops.cast(inputs["input_mask"], "bool")
+            hidden_BTD = self.bilstm(hidden_BTD, is_real_BT, training=training)
+        pooled_BD = None if self.pooler is None else self.pooler(self._whole(hidden_BTD, inputs))
+        return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
+
+    def _whole(self, hidden_BTD, inputs: dict):
+        """[B, D], the state of each row that has heard all of it."""
+        if self.config.is_causal:
+            return states_at(hidden_BTD, last_places(inputs["input_mask"]))
+        return hidden_BTD[:, 0]
 
     def call(self, inputs, training=False):
         states = self.states(inputs, training=training)
-        outputs = {"sequence_output": states.hidden_states[-1]}
+        outputs = {"sequence_output": states.sequence_output}
         if self.pooler is not None:
             outputs["pooled_output"] = states.pooled_output
         return outputs

@@ -1,4 +1,4 @@
-"""input_mask or sequence_ids in, the term that keeps attention where it belongs out."""
+"""input_mask or sequence_ids in, the terms that keep attention where it belongs out."""
 
 from keras import ops
 
@@ -20,3 +20,10 @@ def apart_bias(sequence_ids_BT, *, dtype: str):
     """
     same = ops.equal(sequence_ids_BT[:, None, :, None], sequence_ids_BT[:, None, None, :])
     return (1.0 - ops.cast(same, dtype)) * PADDING_SCORE
+
+
+def causal_bias(length, *, dtype: str):
+    """[1, 1, T, T], to add to one of the others: each position sees itself and those before it."""
+    places_T = ops.arange(length)
+    later_TT = ops.less(ops.expand_dims(places_T, 1), places_T)
+    return ops.expand_dims(ops.cast(later_TT, dtype), (0, 1)) * PADDING_SCORE

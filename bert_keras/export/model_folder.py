@@ -82,6 +82,11 @@ def export_model(
         raise InputError(
             f"{model_folder} holds a {card.model}; expected one of {', '.join(EXPORTERS)}"
         )
+    if card.config.is_causal and card.model == "BertMaskedLM":
+        raise InputError(
+            f"{model_folder} reads from left to right and fills no [MASK]; fine-tune it, or serve "
+            "its vectors: bert-keras convert --model BertEncoder"
+        )
     exporter = EXPORTERS[card.model]
     settings = exporter.settings(card)
     if num_texts is not None:

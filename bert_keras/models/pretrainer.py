@@ -6,6 +6,7 @@ from keras import ops
 from bert_keras.config import BertConfig
 from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.encoder.places import states_at
+from bert_keras.errors import InputError
 from bert_keras.heads.classification import ClassificationHead
 from bert_keras.heads.masked_lm import MaskedLMHead
 from bert_keras.models.task_model import TaskModel
@@ -15,7 +16,8 @@ from bert_keras.models.task_model import TaskModel
 class BertMaskedLM(TaskModel):
     """Masked words alone (RoBERTa, section 4.2), for records without labels. Call with a dict of
     `input_ids`, `input_mask`, `segment_ids` [B, T] and `masked_lm_positions` [B, P]; returns logits
-    `masked_lm` [B, P, V]. Rows that several sequences share: see BertEncoder.
+    `masked_lm` [B, P, V]. Rows that several sequences share: see BertEncoder. Of a causal config it
+    is the left-to-right model: the logits are of the piece behind each position.
     """
 
     uses_pooler = False
@@ -38,10 +40,15 @@ class BertMaskedLM(TaskModel):
 class BertPretrainer(TaskModel):
     """Section 3.1. Call as BertMaskedLM; returns logits `next_sentence` [B, 2] too (index 1: B is a
     random sentence, as in the records). With `next_sentence_positions` int [B, S], where the [CLS]
-    of each sequence of a shared row stands, these are [B, S, 2].
+    of each sequence of a shared row stands, these are [B, S, 2]. Not for a causal config, whose
+    [CLS] hears nothing: that is BertMaskedLM's.
     """
 
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
+        if config.is_causal:
+            raise InputError(
+                "the [CLS] of a causal encoder hears no sentence; pretrain it as a BertMaskedLM"
+            )
         super().__init__(config, name=name, **kwargs)
         self.masked_lm = _masked_lm_head(config, dtype=self.dtype_policy)
         self.next_sentence = ClassificationHead(

@@ -30,16 +30,9 @@ def forecast(
     inputs = pretrain_inputs(recipe, records=records, start=start)
     model = compiled_pretrainer(inputs, resumes=False)
     first_step = number(model.optimizer.iterations) if model.optimizer.built else 0
-    clock = _Clock()
     with readable_records():
-        model.fit(
-            spread(inputs.training_batches()),
-            steps_per_epoch=WARMUP_STEPS + MEASURED_STEPS,
-            shuffle=False,
-            verbose=0,
-            callbacks=[clock],
-        )
-    seconds = statistics.median(clock.seconds[WARMUP_STEPS:])
+        first, *measured = step_seconds(model, inputs.training_batches())
+    seconds = statistics.median(measured)
     steps = recipe.end - first_step
     sequences = steps * recipe.batch_size
     state = sum(weight.value.dtype.size * weight.value.shape.num_elements() for weight in
@@ -52,14 +45,28 @@ def forecast(
         "tokens": f"{sequences * inputs.tokens_per_example / 1e6:,.1f} million in {sequences:,} "
         "sequences, padding not counted",
         "a step": f"{seconds:.3g} s, the median of {MEASURED_STEPS} (from "
-        f"{min(clock.seconds[WARMUP_STEPS:]):.3g} to {max(clock.seconds[WARMUP_STEPS:]):.3g}); "
-        f"the first, with tracing, {clock.seconds[0]:.3g} s",
+        f"{min(measured):.3g} to {max(measured):.3g}); "
+        f"the first, with tracing, {first:.3g} s",
         "time": f"{timedelta(seconds=round(steps * seconds))} (hours:minutes:seconds), "
         f"{recipe.batch_size / seconds:,.0f} sequences a second",
         "memory": _memory(),
         "disk": f"{size_told(state)} a state, of which {recipe.keep_checkpoints} are kept",
     }
     return "\n".join(f"{name:<12}{told}" for name, told in rows.items())
+
+
+def step_seconds(model: keras.Model, batches: tf.data.Dataset) -> list[float]:
+    """Of a compiled model: the first step's, in which it is traced, then MEASURED_STEPS of those
+    that follow."""
+    clock = _Clock()
+    model.fit(
+        spread(batches),
+        steps_per_epoch=WARMUP_STEPS + MEASURED_STEPS,
+        shuffle=False,
+        verbose=0,
+        callbacks=[clock],
+    )
+    return [clock.seconds[0], *clock.seconds[WARMUP_STEPS:]]
 
 
 class _Clock(keras.callbacks.Callback):

@@ -9,7 +9,7 @@ from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
 from bert_keras.convert.letter_case import seems_lowercase
 from bert_keras.data.masking import Masker
-from bert_keras.data.objectives import DynamicMasking
+from bert_keras.data.objectives import OBJECTIVES, DynamicMasking
 from bert_keras.data.records import (
     broken_files,
     common_schema,
@@ -49,10 +49,11 @@ class PretrainInputs:
         return self._dataset(self.files, recipe.batch_size, seed=recipe.seed, repeat=True)
 
     def held_out_batches(self):
-        """None where there are no such records."""
+        """As large as the parts of a step; None where there are no such records."""
         if not self.held_out_files:
             return None
-        return self._dataset(self.held_out_files, self.recipe.batch_size, drop_remainder=False)
+        size = max(1, self.recipe.batch_size // self.recipe.gradient_accumulation_steps)
+        return self._dataset(self.held_out_files, size, drop_remainder=False)
 
     def sample_batch(self):
         """A few records, held-out ones where there are any."""
@@ -66,7 +67,12 @@ class PretrainInputs:
     def _dataset(self, files, batch_size: int, **options):
         skip = self.recipe.skip_broken
         return pretraining_dataset(
-            files, batch_size=batch_size, masking=self.masking, skip_broken=skip, **options
+            files,
+            batch_size=batch_size,
+            masking=self.masking,
+            objective=OBJECTIVES[self.recipe.objective],
+            skip_broken=skip,
+            **options,
         )
 
 
@@ -82,21 +88,27 @@ def pretrain_inputs(
     held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
     schema = common_schema([*files, *held_out_files])
     lowercase = _lowercase(records)
+    has_labels = recipe.objective == "bert" and schema.has_labels
     masking = _masking(recipe, schema, vocabulary)
     begin = None
     if start is not None:
         begin = starting_point(
-            start, recipe=recipe, vocabulary=vocabulary, schema=schema, lowercase=lowercase
+            start,
+            recipe=recipe,
+            vocabulary=vocabulary,
+            max_length=schema.max_length,
+            has_labels=has_labels,
+            lowercase=lowercase,
         )
         lowercase = begin.checkpoint.card.lowercase
     elif lowercase is None:
         lowercase = seems_lowercase(vocabulary)
-    config = _config(recipe, vocabulary, schema) if begin is None else begin.config
+    config = _config(recipe, vocabulary, has_labels=has_labels) if begin is None else begin.config
     broken = broken_files([*files, *held_out_files]) if recipe.skip_broken else {}
     return PretrainInputs(
         recipe=recipe,
         card=ModelCard(
-            model="BertPretrainer" if schema.has_labels else "BertMaskedLM",
+            model="BertPretrainer" if has_labels else "BertMaskedLM",
             config=config,
             lowercase=lowercase,
             max_length=schema.max_length,
@@ -112,23 +124,29 @@ def pretrain_inputs(
     )
 
 
-def _config(
-    recipe: PretrainRecipe, vocabulary: Vocabulary, schema: PretrainingSchema
-) -> BertConfig:
+def _config(recipe: PretrainRecipe, vocabulary: Vocabulary, *, has_labels: bool) -> BertConfig:
     return preset(
         recipe.size,
         vocab_size=len(vocabulary),
         hidden_dropout_rate=recipe.dropout_rate,
         attention_dropout_rate=recipe.dropout_rate,
         initializer_stddev=recipe.initializer_stddev,
-        has_pooler=schema.has_labels,
+        has_pooler=has_labels,
+        is_causal=recipe.is_causal,
     )
 
 
 def _masking(
     recipe: PretrainRecipe, schema: PretrainingSchema, vocabulary: Vocabulary
 ) -> DynamicMasking | None:
-    """What masks records of plain ids; None where the records hold masks."""
+    """What masks records of plain ids; None where the records hold masks, or none are wanted."""
+    if recipe.is_causal:
+        if changes := recipe.masking_changes():
+            raise InputError(
+                f"the recipe changes {', '.join(changes)}, but left to right nothing is masked; "
+                "leave them out"
+            )
+        return None
     if schema.max_predictions:
         if changes := recipe.masking_changes():
             raise InputError(

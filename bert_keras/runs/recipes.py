@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bert_keras.data.masking import MaskingPolicy, replacement_shares
+from bert_keras.data.objectives import OBJECTIVES
 from bert_keras.errors import InputError
-from bert_keras.presets import PRESETS
+from bert_keras.presets import preset
 from bert_keras.runs.changes import changed
 
 
@@ -41,7 +42,9 @@ class PretrainRecipe:
     block anew for its gradients. More than `max_skipped` steps between two
     points whose gradients are not finite stop the run; `skip_broken` leaves out what follows where
     a record file breaks off. `mask_rate`, `mask_unit`, `max_ngram` and `replacement` say how
-    records of plain ids are masked while they are read (bert_keras/data/masking.py).
+    records of plain ids are masked while they are read (bert_keras/data/masking.py). `objective`:
+    "bert", masked words and, where the records have labels, next sentences; "masked-lm" leaves
+    labels out; "left-to-right" trains a causal encoder to tell the next of plain ids.
     """
 
     size: str
@@ -65,11 +68,11 @@ class PretrainRecipe:
     mask_unit: str = "piece"
     max_ngram: int = 1
     replacement: str = "80-10-10"
+    objective: str = "bert"
     seed: int = 1
 
     def __post_init__(self):
-        if self.size not in PRESETS:
-            raise InputError(f"no size is called {self.size!r}; known: {', '.join(PRESETS)}")
+        preset(self.size)
         intervals = ("steps_per_log", "logs_per_checkpoint", "keep_checkpoints")
         _check_counts(self, "batch_size", "num_steps", "gradient_accumulation_steps", *intervals)
         if self.optimizer not in (known := ("adamw", "lamb")):
@@ -89,12 +92,20 @@ class PretrainRecipe:
             raise InputError(
                 f"initializer_stddev is {self.initializer_stddev}; expected a number above 0"
             )
+        if self.objective not in OBJECTIVES:
+            raise InputError(
+                f"objective is {self.objective!r}; expected one of {', '.join(OBJECTIVES)}"
+            )
         self.masking_policy(max_length=1)
 
     @property
     def end(self) -> int:
         """The step that the run ends with."""
         return self.last_step or self.num_steps
+
+    @property
+    def is_causal(self) -> bool:
+        return self.objective == "left-to-right"
 
     def masking_policy(self, *, max_length: int) -> MaskingPolicy:
         """For records of plain ids; with room for all predictions of the longest sequence."""
@@ -120,7 +131,8 @@ class FinetuneRecipe:
     `bias_correction` is AdamW's, which the original leaves out; `layer_rate_decay` is BertAdamW's.
     Each device takes its batch in `gradient_accumulation_steps` parts. `patience` ends a run after
     so many epochs without a better score on dev, 0 never does. `learning_rates` are those that a
-    search tries.
+    search tries. `num_lstm_layers` of a BiLSTM with random weights come between encoder and head
+    (section 5.1, "+ BiLSTM").
     """
 
     batch_size: int
@@ -135,6 +147,7 @@ class FinetuneRecipe:
     learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)
     patience: int = 0
     initial_weights: str = "pretrained"
+    num_lstm_layers: int = 0
     logs_per_epoch: int = 10
     keep_checkpoints: int = 1
     seed: int = 1
@@ -147,8 +160,9 @@ class FinetuneRecipe:
             raise InputError(
                 f"layer_rate_decay is {self.layer_rate_decay}; expected more than 0, up to 1"
             )
-        if self.patience < 0:
-            raise InputError(f"patience is {self.patience}; expected at least 0")
+        for name in ("patience", "num_lstm_layers"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} is {getattr(self, name)}; expected at least 0")
         if self.initial_weights not in (known := ("pretrained", "random")):
             raise InputError(
                 f"initial_weights is {self.initial_weights!r}; expected one of {known}"

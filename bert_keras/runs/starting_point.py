@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from bert_keras.config import BertConfig
 from bert_keras.convert.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.convert.formats import open_text_checkpoint
-from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.text.vocab import Vocabulary
@@ -61,7 +60,8 @@ def starting_point(
     *,
     recipe: PretrainRecipe,
     vocabulary: Vocabulary,
-    schema: PretrainingSchema,
+    max_length: int,
+    has_labels: bool,
     lowercase: bool | None,
 ) -> StartingPoint:
     """Its config is the checkpoint's with the dropout rates of the recipe.
@@ -70,7 +70,7 @@ def starting_point(
     known) of the records, or too short for them, or has trained as long as the recipe says, and as
     `open_start` does.
     """
-    checkpoint, has_labels = open_start(path), schema.has_labels
+    checkpoint = open_start(path)
     _refuse_other_vocabulary(path, checkpoint.vocabulary, vocabulary)
     if lowercase not in (None, checkpoint.card.lowercase):
         theirs, ours, option = ("lower case", "cased", "with")
@@ -80,10 +80,22 @@ def starting_point(
             f"the records are {theirs} and {path} is {ours}; write the records {option} --cased"
         )
     positions = checkpoint.card.config.max_positions
-    if schema.max_length > positions:
+    if max_length > positions:
         raise InputError(
-            f"the records are of {schema.max_length} tokens and {path} has {positions} positions; "
+            f"the records are of {max_length} tokens and {path} has {positions} positions; "
             "write shorter records"
+        )
+    if checkpoint.card.config.num_lstm_layers:
+        raise InputError(
+            f"{path} has a BiLSTM, which is for fine-tuning alone: it reads what is to be told; "
+            "begin from the model that it was fine-tuned from"
+        )
+    if checkpoint.card.config.is_causal != recipe.is_causal:
+        told = "both ways", "from left to right"
+        raise InputError(
+            f"{path} reads {told[not recipe.is_causal]} and the recipe, whose objective is "
+            f"{recipe.objective}, {told[recipe.is_causal]}; give the objective that it was "
+            "trained with, or another checkpoint"
         )
     config = dataclasses.replace(
         checkpoint.card.config,

@@ -45,6 +45,11 @@ class TaskRun:
         self.recipe, self.pretrained, self.features = recipe, pretrained, Path(features)
         self.checkpoint = open_start(pretrained)
         task.check_encoder(self.checkpoint.card.config)
+        if recipe.num_lstm_layers and task.freezes_encoder:
+            raise InputError(
+                f"num_lstm_layers is {recipe.num_lstm_layers}, but {task.name} trains nothing of "
+                "the encoder and has a BiLSTM of its own; leave it out"
+            )
         self.examples = task.read(train, split="train")
         self.task = task.with_labels_of(self.examples)
         self.dev_examples = self.task.read(dev, split="dev")
@@ -63,6 +68,7 @@ class TaskRun:
                 hidden_dropout_rate=self.recipe.dropout_rate,
                 attention_dropout_rate=self.recipe.dropout_rate,
                 has_pooler=source.config.has_pooler or MODELS[task.model].uses_pooler,
+                num_lstm_layers=self.recipe.num_lstm_layers or source.config.num_lstm_layers,
             ),
             lowercase=source.lowercase,
             max_length=task.max_length,
@@ -152,8 +158,8 @@ class TaskRun:
         return {**self.task.score(self.dev_examples, predictions), "loss": loss}
 
     def _new_parts(self) -> set[str]:
-        """The heads, but of a model of the same task and labels; the pooler where it is read and
-        there is none yet.
+        """The heads, but of a model of the same task and labels; pooler and BiLSTM where they are
+        read and there are none yet.
         """
         card, source = self.card, self.checkpoint.card
         found = set(map(part, self.checkpoint.tensors))
@@ -165,7 +171,11 @@ class TaskRun:
         )
         if not same:
             found -= set(HEADS[card.model])
-        wanted = {*HEADS[card.model], *(["pooler"] if card.config.has_pooler else [])}
+        wanted = {
+            *HEADS[card.model],
+            *(["pooler"] if card.config.has_pooler else []),
+            *(["bilstm"] if card.config.num_lstm_layers else []),
+        }
         return wanted - found
 
     def _refuse_too_few_segments(self) -> None:

@@ -262,7 +262,7 @@ def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:
     """What the learning rate of each weight is multiplied by; see BertOptimizer."""
     if decay == 1:
         return [1.0] * len(paths)
-    layers = [re.search(r"/layer_(\d+)/", path) for path in paths]
+    layers = [re.search(r"encoder/layer_(\d+)/", path) for path in paths]
     top = 1 + max((int(layer[1]) for layer in layers if layer), default=-1)
     return [
         decay ** (top - 1 - int(layer[1]))

@@ -18,11 +18,11 @@ from bert_keras.models.loading import MODELS
 
 
 @pytest.mark.parametrize("name", HEADS)
-@pytest.mark.parametrize("has_pooler", [True, False])
-def test_the_table_holds_every_weight_of_every_model_once(checkpoint, name, has_pooler):
-    if MODELS[name].uses_pooler and not has_pooler:
+@pytest.mark.parametrize("changes", [{}, {"has_pooler": False}, {"num_lstm_layers": 2}])
+def test_the_table_holds_every_weight_of_every_model_once(checkpoint, name, changes):
+    if MODELS[name].uses_pooler and not changes.get("has_pooler", True):
         pytest.skip("reads the pooled vector")
-    given = checkpoint(name, has_pooler=has_pooler)
+    given = checkpoint(name, **changes)
     model = MODELS[name].from_checkpoint(given, card=given.card, source="random")
     weights = {n: tuple(w.shape) for n, w in named_weights(model).items()}
     table = rows(given.card)
@@ -53,6 +53,15 @@ def test_the_table_holds_every_weight_of_every_model_once(checkpoint, name, has_
 def test_names_of_the_formats(checkpoint, column, ours, theirs):
     table = {row.ours: row for row in rows(checkpoint("BertPretrainer").card)}
     assert table[ours].foreign(column) == theirs
+
+
+@pytest.mark.parametrize("column", [GOOGLE, HUGGING_FACE, KERAS_HUB])
+def test_no_other_format_has_a_place_for_a_causal_encoder(checkpoint, column):
+    given = checkpoint("BertEncoder")
+    config = dataclasses.replace(given.card.config, is_causal=True)
+    card = dataclasses.replace(given.card, config=config)
+    with pytest.raises(InputError, match=f"{column} has no place for a causal encoder"):
+        foreign_tensors(given.tensors, card=card, column=column)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The encoder against a statement of the paper in NumPy, and its promises."""
 
+import dataclasses
 import math
 
 import keras
@@ -62,6 +63,8 @@ def reference(encoder: BertEncoder, batch: dict[str, np.ndarray]):
         )
         scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
         scores = np.where(batch["input_mask"][:, None, None, :] == 1, scores, -np.inf)
+        if config.is_causal:
+            scores = np.where(np.tri(ids.shape[1]) == 1, scores, -np.inf)
         attention = np.exp(scores - scores.max(-1, keepdims=True))
         attention /= attention.sum(-1, keepdims=True)
         context = np.moveaxis(attention @ value, 1, 2).reshape(x.shape)
@@ -71,20 +74,27 @@ def reference(encoder: BertEncoder, batch: dict[str, np.ndarray]):
         x = norm(x + dense(inner, f"{name}/feed_forward/output"), f"{name}/feed_forward_norm")
         states.append(x)
         maps.append(attention)
-    return states, maps, np.tanh(dense(x[:, 0], "pooler"))
+    whole = batch["input_mask"].sum(1) - 1 if config.is_causal else 0
+    return states, maps, np.tanh(dense(x[np.arange(len(x)), whole], "pooler"))
 
 
 @pytest.fixture(scope="module")
 def encoder() -> BertEncoder:
+    return random_encoder(CONFIG)
+
+
+def random_encoder(config: BertConfig) -> BertEncoder:
     keras.utils.set_random_seed(1)
-    encoder = BertEncoder(CONFIG)
+    encoder = BertEncoder(config)
     encoder.build()
     for weight in encoder.weights:  # biases, gamma and beta too must count
         weight.assign(weight + keras.random.normal(weight.shape, stddev=0.1))
     return encoder
 
 
-def test_every_layer_equals_the_paper(encoder):
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_every_layer_equals_the_paper(is_causal):
+    encoder = random_encoder(dataclasses.replace(CONFIG, is_causal=is_causal))
     states = encoder.states(inputs())
     hidden_states, attentions, pooled = reference(encoder, inputs())
     assert len(states.hidden_states) == 4 and len(states.attentions) == 3
@@ -95,6 +105,22 @@ def test_every_layer_equals_the_paper(encoder):
     ):
         ours = keras.ops.convert_to_numpy(ours)
         assert np.abs(ours - theirs).max() <= 1e-5 * np.abs(theirs).max()
+
+
+def test_a_bilstm_reads_the_last_of_the_states():
+    encoder = random_encoder(dataclasses.replace(CONFIG, num_lstm_layers=2))
+    batch = inputs()
+    states, is_real = encoder.states(batch), batch["input_mask"] == 1
+    read = encoder.bilstm(states.hidden_states[-1], is_real)
+    assert read.shape == states.hidden_states[-1].shape
+    outputs = encoder(batch)
+    np.testing.assert_array_equal(outputs["sequence_output"], read)
+    np.testing.assert_array_equal(outputs["pooled_output"], encoder.pooler(read[:, 0]))
+    longer = {name: np.pad(array, ((0, 0), (0, 5))) for name, array in batch.items()}
+    longer["input_ids"][:, -5:] = 7
+    for name, array in encoder(longer).items():
+        array = np.asarray(array)[:, :9] if name == "sequence_output" else array
+        np.testing.assert_allclose(array, outputs[name], atol=1e-6)
 
 
 def test_call_returns_the_last_of_the_states(encoder):

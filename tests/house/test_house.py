@@ -33,7 +33,7 @@ FLOORS = [
     {"runs"},
     {"export"},
     {"serving"},
-    {"demo", "cli"},
+    {"demo", "reproduce", "cli"},
 ]
 
 
@@ -66,7 +66,7 @@ def test_imports_point_downwards(path):
         if module.startswith("bert_keras."):
             assert floor(room(module)) <= floor(own), f"{path}: imports {module}"
         if module.split(".")[0] == "tfrecords_tools":
-            assert own == "demo", f"{path}: only the demo stands on both packages"
+            assert own in ("demo", "reproduce"), f"{path}: only these stand on both packages"
 
 
 @pytest.mark.parametrize("path", sources("tfrecords_tools"), ids=lambda path: path.name)
@@ -126,6 +126,7 @@ def test_importing_and_asking_for_help_is_light():
                 "submission",
                 "features",
                 "inspect",
+                "reproduce",
                 "convert",
                 "curves",
                 "export",

@@ -12,6 +12,7 @@ from bert_keras.convert.card import ModelCard
 from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder
+from bert_keras.models.loading import load_model
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.tasks.catalog import named_task
@@ -139,3 +140,24 @@ def test_checkpoints_that_do_not_fit_are_refused_before_anything_is_written(run,
     ):
         run(padded, "one", output="run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_bilstm_with_random_weights_comes_between_encoder_and_head(run, tmp_path, capsys):
+    start = encoder(tmp_path / "start", is_causal=True)
+    run(start, "one", "two", output="a", num_lstm_layers=1)
+    assert "new         bilstm (6), classification (2)" in capsys.readouterr().out
+    model = load_model(tmp_path / "a" / "model")
+    assert (model.config.num_lstm_layers, model.config.is_causal) == (1, True)
+    run(tmp_path / "a" / "model", "one", "two", output="b")  # goes on with all that is there
+    assert "new         none" in capsys.readouterr().out
+    assert load_model(tmp_path / "b" / "model").config.num_lstm_layers == 1
+
+
+def test_frozen_features_take_no_bilstm_on_top(tmp_path):
+    start, rows = encoder(tmp_path / "start"), tmp_path / "rows.conll"
+    rows.write_text("good O\nfilm B-X\n\n")
+    task = dataclasses.replace(named_task("ner-features"), max_length=8, layers="last")
+    recipe = dataclasses.replace(RECIPE, num_lstm_layers=1)
+    places = {"train": str(rows), "dev": str(rows), "output": tmp_path / "run"}
+    with pytest.raises(InputError, match="num_lstm_layers is 1, but ner-features trains nothing"):
+        finetune(task, recipe, pretrained=start, **places)

@@ -100,6 +100,21 @@ def test_plain_ids_without_labels_train_masked_words(plain, tmp_path):
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_plain_ids_train_a_model_from_left_to_right(plain, tmp_path):
+    changes = [*CHANGES, "objective=left-to-right", "num_steps=40", "learning_rate=0.003"]
+    recipe = named_recipe(PRETRAIN, "demo", changes=changes)
+    scores = pretrain(recipe, records=plain, output=tmp_path / "run")
+    assert 40 * 8 <= scores["held_out_predictions"] <= 40 * 10  # 9 to 11 tokens, each but the last
+    assert 0 < scores["held_out_masked_lm_loss"] < np.log(len(VOCABULARY))
+    model = load_model(tmp_path / "run" / "model")
+    assert (type(model), model.config.is_causal) == (BertMaskedLM, True)
+    both_ways = named_recipe(PRETRAIN, "demo", changes=CHANGES)
+    with pytest.raises(InputError, match="model reads from left to right and the recipe, whose "):
+        pretrain(
+            both_ways, records=plain, output=tmp_path / "next", start=tmp_path / "run" / "model"
+        )
+
+
 def test_several_labelled_pairs_in_a_record_train_both(shared, tmp_path):
     recipe = named_recipe(PRETRAIN, "demo", changes=CHANGES)
     scores = pretrain(recipe, records=shared, output=tmp_path / "run")
@@ -107,6 +122,34 @@ def test_several_labelled_pairs_in_a_record_train_both(shared, tmp_path):
     assert 0 < scores["held_out_next_sentence_loss"] < 3
     assert scores["held_out_examples"] == 20
     assert type(load_model(tmp_path / "run" / "model")) is BertPretrainer
+
+
+def test_labels_are_left_out_where_the_recipe_says_so(shared, tmp_path):
+    recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, "objective=masked-lm"])
+    scores = pretrain(recipe, records=shared, output=tmp_path / "run")
+    assert not [name for name in scores if "next_sentence" in name]
+    model = load_model(tmp_path / "run" / "model")
+    assert (type(model), model.encoder.pooler) == (BertMaskedLM, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("objective=right-to-left", "objective is 'right-to-left'; expected one of bert, masked-"),
+        ("objective=left-to-right", "holds masked records; left to right needs plain ids"),
+    ],
+)
+def test_objectives_that_cannot_be_are_refused(shared, tmp_path, change, said):
+    with pytest.raises(InputError, match=said):
+        recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, change])
+        pretrain(recipe, records=shared, output=tmp_path / "run")
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_masks_are_not_asked_for_from_left_to_right(plain, tmp_path):
+    changes = [*CHANGES, "objective=left-to-right", "replacement=0-0-100"]
+    with pytest.raises(InputError, match="changes replacement, but left to right nothing is mask"):
+        pretrain(named_recipe(PRETRAIN, "demo", changes=changes), records=plain, output=tmp_path)
 
 
 def test_a_recipe_cannot_mask_anew_what_is_masked(shared, tmp_path):

@@ -74,6 +74,16 @@ def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:
     return element("div", element("table", *parts), class_="wide")
 
 
+def pipes(rows: Sequence[Sequence[object]]) -> list[str]:
+    """A header and rows as the lines of a table in Markdown."""
+    header, *others = [[shown(cell) for cell in row] for row in rows]
+    return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *others)]
+
+
+def shown(value: object) -> str:
+    return value if isinstance(value, str) else number(value)
+
+
 def page(title: str, *content: Html) -> Html:
     head = markup(
         Html('<meta charset="utf-8">'),

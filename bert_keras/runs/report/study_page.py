@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from bert_keras.runs.report.charts import Line, line_chart
-from bert_keras.runs.report.page import Html, element, number, page, table
+from bert_keras.runs.report.page import Html, element, number, page, pipes, shown, table
 from bert_keras.runs.spread import OneRate, OneRun, Spread
 from bert_keras.storage import write_text
 from bert_keras.training.curves import Curve
@@ -36,7 +36,7 @@ def write_report(output: Path, spread: Spread, curves: Curves) -> None:
 
 def told(spread: Spread) -> str:
     """The outcome in words, for a terminal."""
-    header, *rows = [[_shown(cell) for cell in row] for row in _rate_rows(spread)]
+    header, *rows = [[shown(cell) for cell in row] for row in _rate_rows(spread)]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
@@ -116,20 +116,11 @@ def _markdown(title: str, spread: Spread, charts: list[str]) -> str:
         [f"# {title}"],
         [f"- {line}" for line in _lead(spread)],
         [f"## {spread.metric} by learning rate"],
-        _pipes(_rate_rows(spread)),
+        pipes(_rate_rows(spread)),
         ["## Curves"],
         [NOTE],
         [f"![{name}](curves/{name}.svg)" for name in charts],
         ["## Runs"],
-        _pipes(_run_rows(spread)),
+        pipes(_run_rows(spread)),
     ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
-
-
-def _pipes(rows: Rows) -> list[str]:
-    header, *others = [[_shown(cell) for cell in row] for row in rows]
-    return [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *others)]
-
-
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else number(value)

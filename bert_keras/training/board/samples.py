@@ -57,7 +57,8 @@ class MaskedSamples(keras.callbacks.Callback):
 
     def _row(self, row: int, predictions: np.ndarray, probabilities: np.ndarray) -> str:
         ids, mask = self.inputs["input_ids"][row].numpy(), self.inputs["input_mask"][row].numpy()
-        positions = self.inputs["masked_lm_positions"][row].numpy()
+        # From left to right the answer is the piece behind the position.
+        positions = self.inputs["masked_lm_positions"][row].numpy() + self.model.config.is_causal
         gaps = {
             int(positions[gap]): _gap(
                 self.pieces[self.answers[row, gap]],

@@ -1,0 +1,1 @@
+"""Tables of the paper as whole experiments: a corpus and task files in, one page of results out."""
