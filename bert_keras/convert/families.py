@@ -53,7 +53,12 @@ class Family:
 
 
 COUNTS = ("num_segments", "embedding_size")
-BERTS = {"shares_layers": False, "position_offset": 0, "pooler_activation": "tanh"}
+BERTS = {
+    "shares_layers": False,
+    "position_offset": 0,
+    "pooler_activation": "tanh",
+    "is_causal": False,
+}
 NO_NEXT_SENTENCE = {"cls.seq_relationship.weight": "", "cls.seq_relationship.bias": ""}
 
 BERT = Family(kind="bert", classes="Bert")

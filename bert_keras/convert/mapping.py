@@ -6,6 +6,7 @@ heads' kernels transposed, KerasHub's attention arrays are ours cut into heads.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 from bert_keras.config import BertConfig
@@ -16,7 +17,6 @@ from bert_keras.convert.feature_layers import feature_layers
 from bert_keras.errors import InputError
 
 OURS, GOOGLE, HUGGING_FACE, KERAS_HUB = "ours", "google", "huggingface", "keras_hub"
-
 MOST_FAULTS = 50  # named in one error
 
 
@@ -61,13 +61,9 @@ def rows(card: ModelCard) -> list[Row]:
     named_as_bert, family = [*_encoder(config), *heads[card.model]], family_of(config)
     if family is BERT:
         return named_as_bert
+    weight = partial(family.weight, model=card.model) if family else lambda name: ""
     return [
-        replace(
-            row,
-            google="",
-            huggingface=family.weight(row.huggingface, model=card.model) if family else "",
-            keras_hub="",
-        )
+        replace(row, google="", huggingface=weight(row.huggingface), keras_hub="")
         for row in named_as_bert
     ]
 
@@ -282,11 +278,6 @@ def foreign_tensors(
     ours). Raises InputError where the format has no place for the card's model.
     """
     _check_family(card, column)
-    if card.config.is_causal:
-        raise InputError(
-            f"{column} has no place for a causal encoder, one that reads from left to right; write "
-            "our own format"
-        )
     given = {}
     for row in rows(card):
         if not row.foreign(column):
