@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 
 import pytest
 
@@ -182,4 +183,13 @@ def test_data_that_cannot_do_is_refused_before_anything_is_written(
         reproduce(EXPERIMENTS["table5"], scale, data=data / kept, output=tmp_path / "run")
     with pytest.raises(InputError, match=said):
         plan(EXPERIMENTS["table5"], scale, data=data / kept)
+    assert not (tmp_path / "run").exists()
+
+
+def test_rows_that_a_task_cannot_read_are_told_before_the_pretraining(data, scale, tmp_path):
+    mine = shutil.copytree(data, tmp_path / "data")
+    dev = mine / "glue" / "MNLI" / "dev_matched.tsv"
+    dev.write_text(dev.read_text().replace("neutral", "perhaps", 1))
+    with pytest.raises(InputError, match=r"dev_matched.tsv, line 2 has the label 'perhaps'; known"):
+        reproduce(TABLE5, scale, data=mine, output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
