@@ -163,7 +163,7 @@ def test_a_plan_tells_arms_steps_and_time_and_leaves_nothing(data, scale, capsys
     for name in ("masked-lm", "left-to-right"):
         assert any(line.startswith(f"pretrain {name}, length 32 ") for line in lines)
     no_nsp, bilstm = (line for line in lines if line.startswith("fine-tune MNLI-m, L-1_H-8_A-2, "))
-    assert "A-2, runs: 1 " in no_nsp and " 12 " in no_nsp  # 24 rows in batches of 8, 2 epochs
+    assert "A-2, runs: 1 " in no_nsp and " 6 " in no_nsp  # 24 rows in batches of 8, 2 epochs
     assert "A-2, num_lstm_layers=1, runs: 1 " in bilstm
     assert "(hours:minutes:seconds) in all" in told
 
