@@ -91,6 +91,7 @@ def test_a_figure_has_a_line_by_steps_and_nothing_of_the_paper(tmp_path):
         experiment=EXPERIMENTS["c1"], columns=(MNLI,), note="a note.", remarks=(),
         steps={arm.name: round(100 * arm.share) for arm in arms},
         scores={(arm.name, "MNLI-m"): Score((50.0 + 10 * arm.share,), 1e-3, 0) for arm in arms},
+        curves={(arms[0].name, "MNLI-m"): [[(3, 100 / 3), (6, math.nextafter(100 / 3, 0))]]},
     )  # fmt: skip
     assert found.agreement(MNLI) is None
     write_page(tmp_path, found)
