@@ -7,7 +7,7 @@ def add_reproduce(verb: AddVerb) -> None:
     sub = verb(
         "reproduce",
         _reproduce,
-        "Repeat a table of the paper, pretraining included; the same command continues.",
+        "Repeat a table or figure of the paper, pretraining included; the same command continues.",
         "bert-keras reproduce table5 --scale tiny --data data --output table5\n"
         "  bert-keras reproduce c2 --scale paper --data data --output c2 --dry-run",
     )

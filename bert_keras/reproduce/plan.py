@@ -160,7 +160,7 @@ def _tunings(
             )
             seconds = statistics.median(step_seconds(run.trained, run.train))
             runs = len(alike) * scale.num_seeds * len(recipe.learning_rates)
-            told = " ".join((f"fine-tune {column.name}, {size},", *changes, f"{runs} runs"))
+            told = ", ".join((f"fine-tune {column.name}", size, *changes, f"runs: {runs}"))
             yield _timed(Stage(told, runs * run.num_steps, seconds))
 
 

@@ -37,7 +37,8 @@ def reproduce(
     """Do all that `output` lacks of the experiment, on `data`/corpus/*.txt and the task folders of
     `data`; report.html and report.md there tell what has ended so far. The same call continues.
 
-    Raises InputError where `data` has no corpus or no task, and where `output` is another's.
+    Raises InputError where `data` has no corpus, no task or files that a task cannot read, and
+    where `output` is another's.
     """
     return _Run(experiment, scale, data=str(data), output=Path(output)).results()
 
@@ -51,6 +52,10 @@ class _Run:
         self.files, self.missing = experiment.columns_in(data)
         self.corpus = corpus_in(data)
         self.columns = [c for c in experiment.columns if c.name in self.files]
+        for column in self.columns:  # what a task refuses is told before hours of pretraining
+            task, files = named_task(column.task), self.files[column.name]
+            task = task.with_labels_of(task.read(files["train"], split="train"))
+            task.read(files["dev"], split="dev")
         whose = {"table": experiment.name, "data": os.path.realpath(data)}
         self.output = claim_output(output, recipe=scale.needed(experiment), **whose)
 

@@ -39,7 +39,7 @@ MINIATURE = Scale(
             changes=("layers=last", "lstm_units=4", "max_length=32"),
         ),
     },
-    num_seeds=2,
+    num_seeds=1,
     duplicates=2,
     held_out_rate=0.2,
     stand_ins={

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 
 import pytest
 
@@ -42,7 +43,6 @@ def test_a_table_goes_on_where_it_was_broken_off_and_is_not_done_twice(
 ):
     """In a pretraining of 6 steps, with a state every 2, and in a fine-tuning of 2 epochs of 3."""
     output = tmp_path / "run"
-    scale = dataclasses.replace(scale, num_seeds=1)
 
     def break_off(step):
         with monkeypatch.context() as patch:
@@ -75,7 +75,8 @@ def test_a_table_goes_on_where_it_was_broken_off_and_is_not_done_twice(
 
 @pytest.mark.slow
 def test_every_arm_on_every_task(data, scale, experiment, tmp_path):
-    output = tmp_path / "run"
+    output, num_seeds = tmp_path / "run", 2 if experiment.name == "c1" else 1
+    scale = dataclasses.replace(scale, num_seeds=num_seeds)
     results = reproduce(experiment, scale, data=data, output=output)
     there = {
         "table5": ["MNLI-m", "SQuAD"],
@@ -85,7 +86,7 @@ def test_every_arm_on_every_task(data, scale, experiment, tmp_path):
     }[experiment.name]
     cells = {(arm.name, column) for arm in experiment.arms for column in there}
     assert set(results.scores) == cells
-    assert all(len(score.seeds) == 2 for score in results.scores.values())
+    assert all(len(score.seeds) == num_seeds for score in results.scores.values())
     assert all(0 <= value <= 100 for score in results.scores.values() for value in score.seeds)
     told = (output / "report.md").read_text()
     for arm in experiment.arms:
@@ -143,7 +144,7 @@ def test_an_arm_has_the_model_of_its_share_of_the_steps(data, scale, tmp_path):
         dataclasses.replace(first, recipe=dataclasses.replace(first.recipe, last_step=4)),
         dataclasses.replace(first, max_length=48),
     )
-    scale = dataclasses.replace(scale, phases=phases, num_seeds=1)
+    scale = dataclasses.replace(scale, phases=phases)
     arm = dataclasses.replace(NO_NSP, name="a third of it", share=1 / 3, published=())
     table = dataclasses.replace(SHORT, columns=SHORT.columns[:1], arms=(arm,))
     results = reproduce(table, scale, data=data, output=tmp_path / "run")
@@ -162,8 +163,8 @@ def test_a_plan_tells_arms_steps_and_time_and_leaves_nothing(data, scale, capsys
     for name in ("masked-lm", "left-to-right"):
         assert any(line.startswith(f"pretrain {name}, length 32 ") for line in lines)
     no_nsp, bilstm = (line for line in lines if line.startswith("fine-tune MNLI-m, L-1_H-8_A-2, "))
-    assert "A-2, 2 runs " in no_nsp and " 12 " in no_nsp  # 24 rows in batches of 8, 2 epochs
-    assert "num_lstm_layers=1 2 runs" in bilstm
+    assert "A-2, runs: 1 " in no_nsp and " 6 " in no_nsp  # 24 rows in batches of 8, 2 epochs
+    assert "A-2, num_lstm_layers=1, runs: 1 " in bilstm
     assert "(hours:minutes:seconds) in all" in told
 
 
@@ -182,4 +183,13 @@ def test_data_that_cannot_do_is_refused_before_anything_is_written(
         reproduce(EXPERIMENTS["table5"], scale, data=data / kept, output=tmp_path / "run")
     with pytest.raises(InputError, match=said):
         plan(EXPERIMENTS["table5"], scale, data=data / kept)
+    assert not (tmp_path / "run").exists()
+
+
+def test_rows_that_a_task_cannot_read_are_told_before_the_pretraining(data, scale, tmp_path):
+    mine = shutil.copytree(data, tmp_path / "data")
+    dev = mine / "glue" / "MNLI" / "dev_matched.tsv"
+    dev.write_text(dev.read_text().replace("neutral", "perhaps", 1))
+    with pytest.raises(InputError, match=r"dev_matched.tsv, line 2 has the label 'perhaps'; known"):
+        reproduce(TABLE5, scale, data=mine, output=tmp_path / "run")
     assert not (tmp_path / "run").exists()

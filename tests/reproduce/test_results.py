@@ -1,10 +1,12 @@
 """The order of arms beside the paper's, and whether seeds leave any order at all."""
 
+import math
+
 import pytest
 
 from bert_keras.reproduce.experiments import EXPERIMENTS
 from bert_keras.reproduce.page import told, write_page
-from bert_keras.reproduce.results import Results, Score, score_of
+from bert_keras.reproduce.results import Pretraining, Results, Score, score_of
 
 TABLE = EXPERIMENTS["c2"]
 MNLI = TABLE.columns[0]
@@ -62,3 +64,39 @@ def test_a_page_says_what_it_lacks_and_what_failed(tmp_path):
         assert "Degenerate: 80/10/10 on MNLI-m, 2 of 2 seeds" in text
     assert "| 80/10/10 | 34.0 ± 1.4 | 84.2 |" in (tmp_path / "report.md").read_text()
     assert "| 0/0/100 | – | 83.6 |" in (tmp_path / "report.md").read_text()
+
+
+def test_sizes_are_beside_the_papers_perplexities(tmp_path):
+    arms = EXPERIMENTS["table6"].arms
+    losses = [math.log(10 - number) for number in range(6)]
+    pretrainings = {
+        arm.pretraining_name: Pretraining(scores={"held_out_masked_lm_loss": loss}, curves={})
+        for arm, loss in zip(arms, losses, strict=True)
+    }
+    found = Results(
+        experiment=EXPERIMENTS["table6"], columns=(MNLI,), note="a note.",
+        remarks=("one is another here.",), pretrainings=pretrainings,
+    )  # fmt: skip
+    write_page(tmp_path, found)
+    text = (tmp_path / "report.md").read_text()
+    assert "- one is another here." in text
+    assert "perplexity of masked pieces | the paper's |" in text
+    assert "| l-3-h-768-a-12 | 2.30 | 10.00 | 5.84 |" in text
+    assert "| l-24-h-1024-a-16 | 1.61 | 5.00 | 3.23 |" in text
+
+
+def test_a_figure_has_a_line_by_steps_and_nothing_of_the_paper(tmp_path):
+    arms = EXPERIMENTS["c1"].arms
+    found = Results(
+        experiment=EXPERIMENTS["c1"], columns=(MNLI,), note="a note.", remarks=(),
+        steps={arm.name: round(100 * arm.share) for arm in arms},
+        scores={(arm.name, "MNLI-m"): Score((50.0 + 10 * arm.share,), 1e-3, 0) for arm in arms},
+        curves={(arms[0].name, "MNLI-m"): [[(3, 100 / 3), (6, math.nextafter(100 / 3, 0))]]},
+    )  # fmt: skip
+    assert found.agreement(MNLI) is None
+    write_page(tmp_path, found)
+    text = (tmp_path / "report.md").read_text()
+    assert "|  | MNLI-m |" in text and "| BERT, 20% of the steps | 52.0 |" in text
+    assert "paper" not in text and "## Order" not in text
+    chart = (tmp_path / "curves" / "mnli-m-by-steps.svg").read_text()
+    assert chart.count("<polyline") == 2 and ">left-to-right<" in chart

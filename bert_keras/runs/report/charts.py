@@ -101,7 +101,8 @@ def _axes(title: str, points: Sequence[tuple[float, float]], x_axis: str):
 def _ticks(values: Sequence[float]) -> list[float]:
     """About five round numbers that span the values."""
     low, high = min(values), max(values)
-    spread = (high - low) or abs(high) or 1.0
+    spread = 0.0 if math.isclose(low, high) else high - low  # a mean's last bit is no spread
+    spread = spread or abs(high) or 1.0
     power = 10 ** math.floor(math.log10(spread / 4))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= spread / 4)
     first, last = math.floor(low / step), math.ceil(high / step)
