@@ -81,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
                      "as bert-tfrecords build writes them")  # fmt: skip
     sub.add_argument("--from", dest="start", metavar="DIR", help="go on from a checkpoint of any "
                      "format (see convert), at its step where it has a training state")  # fmt: skip
+    tasks.add_teacher(sub)
     sub.add_argument("--output", metavar="DIR", help="where the run goes")
     sub.add_argument("--profile", metavar="FIRST:LAST", help="look where the time of these steps "
                      "goes, in TensorBoard, such as 20:25")  # fmt: skip
@@ -110,6 +111,8 @@ def _parser() -> argparse.ArgumentParser:
                      "google, huggingface or keras-hub")  # fmt: skip
     sub.add_argument("--model", metavar="NAME", help="take this much of SRC, such as the "
                      "BertEncoder or BertMaskedLM of a BertPretrainer (default: all)")  # fmt: skip
+    sub.add_argument("--layers", type=int, metavar="N", help="take N layers, from the first to "
+                     "the last, and no pooler: a student for --teacher")  # fmt: skip
     sub.add_argument("--ignore", action="append", default=[], metavar="NAME", help="a tensor of "
                      "SRC to leave behind, or a rule that an error names; may be "
                      "repeated")  # fmt: skip
@@ -195,13 +198,17 @@ def _demo(arguments) -> None:
 
 
 def _pretrain(arguments) -> None:
+    from bert_keras.runs.changes import changed
+    from bert_keras.runs.distillation import Distillation
     from bert_keras.runs.forecast import forecast
     from bert_keras.runs.pretrain import pretrain
     from bert_keras.runs.recipes import PRETRAIN, named_recipe
     from bert_keras.training.board.profile import steps_to_profile
 
-    recipe = named_recipe(PRETRAIN, arguments.recipe, changes=arguments.changes)
-    given = {"records": arguments.records, "start": arguments.start}
+    recipe = named_recipe(PRETRAIN, arguments.recipe)
+    teacher = arguments.teacher and Distillation.of_pretraining(arguments.teacher)
+    recipe, teacher = changed(recipe, teacher, changes=arguments.changes)
+    given = {"records": arguments.records, "start": arguments.start, "distillation": teacher}
     if arguments.dry_run:
         print(forecast(recipe, **given))
         return
@@ -220,6 +227,7 @@ def _convert(arguments) -> None:
         arguments.destination,
         format=arguments.to,
         model=arguments.model,
+        num_layers=arguments.layers,
         ignore=arguments.ignore,
         pad_vocabulary=arguments.pad_vocabulary,
     )
