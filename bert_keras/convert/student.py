@@ -45,9 +45,12 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
         changes |= {"num_segments": 0, "pooler_activation": "relu"}
         notes.append("no segments; the vector of the first is added to every position")
     model = WITHOUT_POOLER.get(card.model, card.model)
-    left = {} if model == card.model else {"labels": (), "problem_type": "", "task": {}}
+    said = {"labels": (), "text_columns": (), "problem_type": "", "task": {}}
     card = dataclasses.replace(
-        card, model=model, config=dataclasses.replace(config, **changes), **left
+        card,
+        model=model,
+        config=dataclasses.replace(config, **changes),
+        **({} if model == card.model else said),
     )
     tensors = {row.ours: teacher.tensors[_name(row.ours, taken, config)] for row in rows(card)}
     if config.num_segments and not card.config.num_segments:

@@ -94,8 +94,8 @@ class Distiller(WholeBatchStep, keras.Model):
         """The student's outputs by name and, by the names of the losses, how far from the
         teacher's each element of them is."""
         students, states = self._asked(self.student, inputs, training=training)
-        teachers, teachers_states = ops.stop_gradient(
-            self._asked(self.teacher, inputs, training=False)
+        teachers, teachers_states = keras.tree.map_structure(
+            ops.stop_gradient, self._asked(self.teacher, inputs, training=False)
         )
         outputs = dict(students)
         for name, distance in self._distances.items():
