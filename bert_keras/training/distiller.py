@@ -46,7 +46,7 @@ class Distiller(WholeBatchStep, keras.Model):
         alpha_labels: float = 0.5,
         alpha_cosine: float = 0.0,
     ):
-        # Names of weights are without that of the student: so they are the same of both.
+        # Weights are named without their model's name: so their names are the same of both.
         super().__init__(name=student.name, dtype=student.dtype_policy)
         _refuse_other_outputs(student, teacher, shows_states=alpha_cosine > 0)
         self.student = student
@@ -60,16 +60,17 @@ class Distiller(WholeBatchStep, keras.Model):
         """As the student: the losses are those of its labels."""
         self._has_names = isinstance(loss, dict)
         losses = loss if self._has_names else {LABELS: loss}
-        shares = loss_weights if self._has_names and loss_weights else {}
-        labels = {name: keras.losses.get(loss) for name, loss in losses.items()}
-        distances = {name: _Given(like) for name, like in labels.items()}
-        self.__dict__["_distances"] = {n: self._distance(each) for n, each in labels.items()}
-        terms = labels | {self._soft(name): each for name, each in distances.items()}
-        alphas = {name: self.alpha_labels * shares.get(name, 1.0) for name in labels}
-        alphas |= {self._soft(n): self.alpha_soft * shares.get(n, 1.0) for n in labels}
+        if not isinstance(loss_weights, dict):
+            loss_weights = dict.fromkeys(losses, 1.0 if loss_weights is None else loss_weights)
+        terms, shares, self.__dict__["_distances"] = {}, {}, {}
+        for name, each in losses.items():
+            loss, share = keras.losses.get(each), loss_weights.get(name, 1.0)
+            self._distances[name] = self._distance(loss)
+            terms |= {name: loss, self._soft(name): _Given(like=loss)}
+            shares |= {name: self.alpha_labels * share, self._soft(name): self.alpha_soft * share}
         if self.alpha_cosine:
-            terms[COSINE], alphas[COSINE] = _Given(), self.alpha_cosine
-        super().compile(optimizer, terms, alphas, **kwargs)
+            terms[COSINE], shares[COSINE] = _Given(), self.alpha_cosine
+        super().compile(optimizer, terms, shares, **kwargs)
 
     def _soft(self, name: str) -> str:
         return f"{name}_{SOFT}" if self._has_names else SOFT
@@ -105,7 +106,7 @@ class Distiller(WholeBatchStep, keras.Model):
         return outputs
 
     def _asked(self, model, inputs, *, training):
-        """What the model puts out, by name, and the last hidden states, or no tensor."""
+        """What the model puts out, by name, and its last hidden states where they are compared."""
         if not self.alpha_cosine:
             outputs, states = model(inputs, training=training), ()
         else:
@@ -130,21 +131,22 @@ class Distiller(WholeBatchStep, keras.Model):
     def _with_parts(self, data):
         """Every part weighs its elements as the labels do; of the cosine, real tokens count."""
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
-        y, weight = ({n: self._of(each, n) for n in self._distances} for each in (y, weight))
+        y, weight = map(self._named, (y, weight))
         for name in self._distances:
             y[self._soft(name)], weight[self._soft(name)] = y[name], weight[name]
         if self.alpha_cosine:
             y[COSINE] = weight[COSINE] = x["input_mask"]
         return x, y, weight
 
-    def _of(self, structure, name: str):
-        return structure[name] if isinstance(structure, dict) else structure
+    def _named(self, structure) -> dict:
+        is_dict = isinstance(structure, dict)
+        return {name: structure[name] if is_dict else structure for name in self._distances}
 
     def _own(self, structure):
         """The student's part, as it would have it alone."""
         if not isinstance(structure, dict):
             return structure
-        own = {name: structure[name] for name in self._distances}
+        own = self._named(structure)
         if all(each is None for each in own.values()):
             return None
         return own if self._has_names else own[LABELS]

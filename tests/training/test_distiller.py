@@ -139,6 +139,20 @@ def test_a_student_of_one_output_keeps_its_metrics():
     assert scores["soft_loss"] < 0.1 * told["soft_loss"][0] and scores["accuracy"] < 0.2
 
 
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_the_parts_of_short_floats_are_computed_in_float32(policy):
+    x, *_ = next(batches())
+    whole = Distiller(*pair(BertMaskedLM), **ALPHAS)
+    short = Distiller(*pair(BertMaskedLM, dtype=policy), **ALPHAS)
+    for distiller in (whole, short):
+        distiller.compile(BertAdamW(1e-3), loss=pretraining_losses(["masked_lm"]))
+    assert short.optimizer.dynamic_loss_scale == (policy == "mixed_float16")
+    found, expected = short(x), whole(x)
+    for name in ("masked_lm_soft", "cosine"):
+        assert found[name].dtype == "float32"
+        np.testing.assert_allclose(found[name], expected[name], rtol=0.05, atol=0.05)
+
+
 def test_models_that_do_not_go_together():
     def refusal(student, teacher, **changes):
         with pytest.raises(InputError) as error:
