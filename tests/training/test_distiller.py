@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import config
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
@@ -124,6 +125,14 @@ def test_devices_and_parts_change_nothing():
         *("loss", "masked_lm_loss", "masked_lm_soft_loss", "cosine_loss", "masked_lm_accuracy")
     }
     assert_same(fitted(mirrored(2), gradient_accumulation_steps=2), alone)
+
+
+@pytest.mark.slow
+def test_xla_compiles_the_whole_step(monkeypatch, recwarn):
+    monkeypatch.setattr(config, "is_op_determinism_enabled", lambda: False)
+    alone, found = (fitted(tf.distribute.get_strategy(), jit_compile=xla) for xla in (False, True))
+    assert_same(found, alone)
+    assert not [each for each in recwarn if "jit_compile" in str(each.message)]
 
 
 def test_a_student_of_one_output_keeps_its_metrics():
