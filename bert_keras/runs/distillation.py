@@ -70,6 +70,7 @@ def open_teacher(
         )
     for name, known in (
         ("lowercase", [found.lowercase, card.lowercase]),
+        ("is_causal", [found.config.is_causal, card.config.is_causal]),
         ("labels", [found.labels, card.labels]),
     ):
         if known[0] != known[1]:

@@ -230,6 +230,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         learning_rate=5e-4,
         weight_decay_rate=0.0,
         gradient_accumulation_steps=64,
+        objective="masked-lm",
         steps_per_log=10,
     ),
     # Batches, rates, warmups and steps of NVIDIA's two LAMB phases for the large size; the parts

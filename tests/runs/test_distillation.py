@@ -126,6 +126,8 @@ def test_teachers_that_do_not_fit_the_records(place, tmp_path, capsys):
     assert "(of 25 and 25 pieces; line 25 is the first to differ); take a teacher" in told
     cased = saved(tmp_path / "cased", tokenizer=WordPieceTokenizer(VOCABULARY, lowercase=False))
     assert f"lowercase of the teacher {cased}: False; of the student: True" in refusal(cased)
+    causal = saved(tmp_path / "causal", is_causal=True)
+    assert f"is_causal of the teacher {causal}: True; of the student: False" in refusal(causal)
     headless = saved(tmp_path / "headless", BertEncoder)
     assert "is a BertEncoder without masked_lm, which a BertMaskedLM learns" in refusal(headless)
     short = saved(tmp_path / "short", max_positions=8)
