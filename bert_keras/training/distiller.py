@@ -49,7 +49,7 @@ class Distiller(WholeBatchStep, keras.Model):
         # Weights are named without their model's name: so their names are the same of both.
         super().__init__(name=student.name, dtype=student.dtype_policy)
         _refuse_other_outputs(student, teacher, shows_states=alpha_cosine > 0)
-        self.student = student
+        self.student, self.config = student, student.config
         self.__dict__["teacher"] = teacher  # not by Keras: neither trained, nor counted, nor saved
         self.temperature = temperature
         self.alpha_soft, self.alpha_labels = alpha_soft, alpha_labels
