@@ -18,6 +18,7 @@ _HOMES = {
     "BertFeatureTagger": "bert_keras.models.feature_tagger",
     "load_model": "bert_keras.models.loading",
     "BertAdamW": "bert_keras.training.optimizer",
+    "Distiller": "bert_keras.training.distiller",
     "LinearWarmupDecay": "bert_keras.training.schedule",
     "export_classifier": "bert_keras.export.classifier",
 }

@@ -9,6 +9,7 @@ from functools import partial
 from bert_keras.cli import tasks
 from bert_keras.cli.experiments import add_reproduce
 from bert_keras.cli.inspection import add_inspect
+from bert_keras.cli.pretraining import add_pretrain
 from bert_keras.errors import InputError, run_command
 from bert_keras.quiet import import_tensorflow
 from bert_keras.storage import whole_folder
@@ -67,27 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--output", default="demo", metavar="DIR", help="default: demo")
     sub.add_argument("--seed", type=int, default=1, help="default: 1")
 
-    sub = verb(
-        "pretrain",
-        _pretrain,
-        "Train on records by a named recipe; the same command continues an interrupted run.",
-        "bert-keras pretrain tiny-hour --records records --output runs/tiny",
-    )
-    sub.add_argument("recipe", metavar="RECIPE", help="see PRETRAIN in bert_keras/runs/recipes.py; "
-                     "a wrong name lists them")  # fmt: skip
-    sub.add_argument("--set", nargs="+", default=(), dest="changes", metavar="FIELD=VALUE",
-                     help="change the recipe, such as seed=2 num_steps=1000")  # fmt: skip
-    sub.add_argument("--records", required=True, metavar="DIR", help="record files and vocab.txt, "
-                     "as bert-tfrecords build writes them")  # fmt: skip
-    sub.add_argument("--from", dest="start", metavar="DIR", help="go on from a checkpoint of any "
-                     "format (see convert), at its step where it has a training state")  # fmt: skip
-    sub.add_argument("--output", metavar="DIR", help="where the run goes")
-    sub.add_argument("--profile", metavar="FIRST:LAST", help="look where the time of these steps "
-                     "goes, in TensorBoard, such as 20:25")  # fmt: skip
-    sub.add_argument("--dry-run", action="store_true", help="take ten steps, tell what the run "
-                     "takes, write nothing")  # fmt: skip
-    tasks.add_devices(sub)
-
+    add_pretrain(verb)
     tasks.add_finetune(verb)
     tasks.add_evaluate(verb)
     tasks.add_predict(verb)
@@ -110,6 +91,8 @@ def _parser() -> argparse.ArgumentParser:
                      "google, huggingface or keras-hub")  # fmt: skip
     sub.add_argument("--model", metavar="NAME", help="take this much of SRC, such as the "
                      "BertEncoder or BertMaskedLM of a BertPretrainer (default: all)")  # fmt: skip
+    sub.add_argument("--layers", type=int, metavar="N", help="take N layers, from the first to "
+                     "the last, and no pooler: a student for --teacher")  # fmt: skip
     sub.add_argument("--ignore", action="append", default=[], metavar="NAME", help="a tensor of "
                      "SRC to leave behind, or a rule that an error names; may be "
                      "repeated")  # fmt: skip
@@ -194,24 +177,6 @@ def _demo(arguments) -> None:
     demo(corpus=arguments.corpus, output=arguments.output, seed=arguments.seed)
 
 
-def _pretrain(arguments) -> None:
-    from bert_keras.runs.forecast import forecast
-    from bert_keras.runs.pretrain import pretrain
-    from bert_keras.runs.recipes import PRETRAIN, named_recipe
-    from bert_keras.training.board.profile import steps_to_profile
-
-    recipe = named_recipe(PRETRAIN, arguments.recipe, changes=arguments.changes)
-    given = {"records": arguments.records, "start": arguments.start}
-    if arguments.dry_run:
-        print(forecast(recipe, **given))
-        return
-    if arguments.output is None:
-        raise InputError("--output DIR is missing; name a new folder, or ask for a --dry-run")
-    if arguments.profile:
-        given["profile"] = steps_to_profile(arguments.profile)
-    tasks.print_scores(pretrain(recipe, output=arguments.output, **given), arguments.output)
-
-
 def _convert(arguments) -> None:
     from bert_keras.convert.conversion import convert
 
@@ -220,6 +185,7 @@ def _convert(arguments) -> None:
         arguments.destination,
         format=arguments.to,
         model=arguments.model,
+        num_layers=arguments.layers,
         ignore=arguments.ignore,
         pad_vocabulary=arguments.pad_vocabulary,
     )

@@ -18,11 +18,14 @@ def add_finetune(verb: AddVerb) -> None:
         "    --set text_columns=title,body label_column=topic --from runs/tiny/model --output "
         "runs/topics\n"
         "  bert-keras finetune rte --data glue/RTE --from bert-base-uncased --output runs/rte \\\n"
-        "    --seeds 5 --learning-rates 5e-5 3e-5 2e-5",
+        "    --seeds 5 --learning-rates 5e-5 3e-5 2e-5\n"
+        "  bert-keras finetune sst2 --data glue/SST-2 --from distilbert --teacher runs/sst2/model "
+        "\\\n    --output runs/distilled",
     )
     sub.add_argument("task", metavar="TASK", help="a wrong name lists them all")
     sub.add_argument("--from", required=True, dest="pretrained", metavar="DIR",
                      help="OUTPUT/model of a run, or any checkpoint; see convert")  # fmt: skip
+    add_teacher(sub)
     data = sub.add_mutually_exclusive_group(required=True)
     data.add_argument("--data", metavar="DIR", help="the task's official files, or tfds:NAME")
     data.add_argument("--train", metavar="FILE", help="a file of the task; with --dev")
@@ -38,6 +41,11 @@ def add_finetune(verb: AddVerb) -> None:
     sub.add_argument("--learning-rates", type=float, nargs="*", metavar="RATE", help="runs with "
                      "each; those of the recipe where none is named")  # fmt: skip
     add_devices(sub)
+
+
+def add_teacher(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--teacher", metavar="DIR", help="a model that does the same, to learn from "
+                     "too; --set temperature, alpha_soft, alpha_labels, alpha_cosine")  # fmt: skip
 
 
 def add_devices(sub: argparse.ArgumentParser) -> None:
@@ -130,6 +138,7 @@ def _finetune(arguments) -> None:
     from bert_keras.devices.cluster import workers
     from bert_keras.errors import InputError
     from bert_keras.runs.changes import changed
+    from bert_keras.runs.distillation import Distillation
     from bert_keras.runs.finetune import finetune
     from bert_keras.runs.recipes import named_recipe, task_recipes
     from bert_keras.runs.study import study
@@ -137,7 +146,8 @@ def _finetune(arguments) -> None:
 
     task = named_task(arguments.task)
     recipe = named_recipe(task_recipes(task.name), arguments.recipe)
-    recipe, task = changed(recipe, task, changes=arguments.changes)
+    teacher = arguments.teacher and Distillation.of_task(arguments.teacher)
+    recipe, task, teacher = changed(recipe, task, teacher, changes=arguments.changes)
     if arguments.data:
         if arguments.dev:
             raise InputError("--dev came with --data; name both files with --train and --dev")
@@ -157,6 +167,7 @@ def _finetune(arguments) -> None:
             dev=dev,
             output=output,
             features=os.path.join(arguments.output, "features"),
+            distillation=teacher,
         )
 
     rates = arguments.learning_rates

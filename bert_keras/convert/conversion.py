@@ -10,6 +10,7 @@ from bert_keras.convert.card import HEADS, LABELLED
 from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, TrainingState, part
 from bert_keras.convert.formats import open_checkpoint, write_checkpoint
 from bert_keras.convert.mapping import rows
+from bert_keras.convert.student import student_of
 from bert_keras.errors import InputError
 
 
@@ -19,11 +20,13 @@ def convert(
     *,
     format: str,
     model: str | None = None,
+    num_layers: int | None = None,
     ignore: Collection[str] = (),
     pad_vocabulary: bool = False,
 ) -> str:
     """Write `destination`, a new folder; returns a table of what went there. `model` names what of
-    `source` to take where that is not all of it, such as the BertEncoder of a BertPretrainer.
+    `source` to take where that is not all of it, such as the BertEncoder of a BertPretrainer, and
+    `num_layers` makes a student of it; see `student_of`.
 
     Raises InputError as `open_checkpoint` and `write_checkpoint` do, and RuntimeError where a
     weight does not come back from `destination` bit for bit.
@@ -31,6 +34,8 @@ def convert(
     checkpoint = open_checkpoint(source, ignore=ignore, pad_vocabulary=pad_vocabulary)
     if model is not None:
         checkpoint = _taken(checkpoint, model)
+    if num_layers is not None:
+        checkpoint = student_of(checkpoint, num_layers=num_layers)
     notes = write_checkpoint(checkpoint, destination, format=format)
     written = open_checkpoint(destination)
     return "\n".join([f"{source} -> {destination}", *_table(checkpoint, written, notes)])

@@ -31,9 +31,12 @@ class BertMaskedLM(TaskModel):
         _build_masked_lm(self.masked_lm, self.encoder)
 
     def call(self, inputs, training=False):
-        hidden_BTD = self.encoder(inputs, training=training)["sequence_output"]
+        return self.logits(self.encoder(inputs, training=training), inputs)
+
+    def logits(self, encoded, inputs, training=False):
+        """Of what the encoder gives for the same inputs."""
         positions, table = inputs["masked_lm_positions"], self.encoder.token_table
-        return {"masked_lm": self.masked_lm(hidden_BTD, positions, table)}
+        return {"masked_lm": self.masked_lm(encoded["sequence_output"], positions, table)}
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -65,7 +68,10 @@ class BertPretrainer(TaskModel):
         self.next_sentence.build((None, self.config.hidden_size))
 
     def call(self, inputs, training=False):
-        encoded = self.encoder(inputs, training=training)
+        return self.logits(self.encoder(inputs, training=training), inputs, training=training)
+
+    def logits(self, encoded, inputs, training=False):
+        """Of what the encoder gives for the same inputs."""
         hidden_BTD, table = encoded["sequence_output"], self.encoder.token_table
         if "next_sentence_positions" in inputs:
             positions = inputs["next_sentence_positions"]

@@ -8,14 +8,18 @@ from bert_keras.errors import InputError
 
 
 def changed(*settings, changes: Iterable[str]) -> tuple:
-    """The dataclasses `settings`, each with those of the `FIELD=VALUE` changes that are its own.
+    """The dataclasses `settings`, each with those of the `FIELD=VALUE` changes that are its own;
+    None among them stays None.
 
     A field of texts or numbers takes several, with commas between them. Raises InputError for an
     unknown field and for a value that cannot be read as the field's type.
     """
-    fields = [{f.name: f.type for f in dataclasses.fields(each)} for each in settings]
+    fields = [
+        {f.name: f.type for f in dataclasses.fields(each)} if each else {} for each in settings
+    ]
     values: list[dict] = [{} for _ in settings]
-    known = [name for types in fields for name in types if name not in ("name", "labels")]
+    settled = ("name", "labels", "teacher")
+    known = [name for types in fields for name in types if name not in settled]
     for change in changes:
         name, equals, text = change.partition("=")
         if not equals or name not in known:
@@ -26,7 +30,8 @@ def changed(*settings, changes: Iterable[str]) -> tuple:
             if name in types:
                 own[name] = _read(text, types[name], change)
     return tuple(
-        dataclasses.replace(each, **own) for each, own in zip(settings, values, strict=True)
+        dataclasses.replace(each, **own) if own else each
+        for each, own in zip(settings, values, strict=True)
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bert_keras.devices.cluster import is_chief
 from bert_keras.encoder.pretrained import save_model
+from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.outcome import (
     claim_output,
     has_state,
@@ -32,6 +33,7 @@ def finetune(
     dev: str,
     output: str | os.PathLike,
     features: str | os.PathLike | None = None,
+    distillation: Distillation | None = None,
 ) -> dict[str, float]:
     """Train on the examples of `train`, score those of `dev` after every epoch; leave the best
     model, its predictions on dev, logs and scores in `output`.
@@ -39,7 +41,8 @@ def finetune(
     Both are places that `task.files` names, or files that the task reads. `pretrained` is a
     checkpoint of any format (see bert_keras/convert); a model of the same task goes on with its
     head. What a task of frozen features computes once is kept in `features`, by default
-    `output`/features; several runs may share it. The same call continues an interrupted run.
+    `output`/features; several runs may share it. With a `distillation` the model learns from its
+    teacher too, which is not kept. The same call continues an interrupted run.
     Returns the scores of the best epoch beside what the task's baseline reaches; {} on all workers
     but the first, which writes.
     """
@@ -50,7 +53,9 @@ def finetune(
         train=train,
         dev=dev,
         features=Path(output) / "features" if features is None else features,
+        distillation=distillation,
     )
+    learnt = {} if distillation is None else {"distillation": dataclasses.asdict(distillation)}
     output = claim_output(
         output,
         recipe=recipe,
@@ -58,6 +63,7 @@ def finetune(
         pretrained=os.path.abspath(pretrained),
         train=train if is_tfds(train) else os.path.abspath(train),
         dev=dev if is_tfds(dev) else os.path.abspath(dev),
+        **learnt,
     )
     if (scores := read_scores(output)) is not None:
         return scores
@@ -103,6 +109,6 @@ def finetune(
         "train_rows": len(run.rows),
         "dev_rows": len(run.dev_examples),
     }
-    fields = {"task": task.name, **dataclasses.asdict(recipe)}
+    fields = {"task": task.name, **dataclasses.asdict(recipe), **learnt}
     write_hyperparameters(output / "logs" / "final", fields, scores=scores, step=run.num_steps)
     return write_scores(output, scores)

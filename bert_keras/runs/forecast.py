@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from bert_keras.data.records import readable_records
 from bert_keras.devices.replicas import number
+from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import pretrain_inputs
 from bert_keras.runs.recipes import PretrainRecipe
@@ -22,12 +23,16 @@ WARMUP_STEPS, MEASURED_STEPS = 2, 10
 
 
 def forecast(
-    recipe: PretrainRecipe, *, records: str | os.PathLike, start: str | os.PathLike | None = None
+    recipe: PretrainRecipe,
+    *,
+    records: str | os.PathLike,
+    start: str | os.PathLike | None = None,
+    distillation: Distillation | None = None,
 ) -> str:
     """What `pretrain` with the same arguments will take on this machine, of ten measured steps; the
     held-out records and the saving of states not counted. Writes nothing.
     """
-    inputs = pretrain_inputs(recipe, records=records, start=start)
+    inputs = pretrain_inputs(recipe, records=records, start=start, distillation=distillation)
     model = compiled_pretrainer(inputs, resumes=False)
     first_step = number(model.optimizer.iterations) if model.optimizer.built else 0
     with readable_records():

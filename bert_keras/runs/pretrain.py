@@ -11,6 +11,7 @@ from bert_keras.data.records import readable_records
 from bert_keras.devices.cluster import is_chief
 from bert_keras.encoder.pretrained import save_model
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
+from bert_keras.runs.distillation import Distillation, taught
 from bert_keras.runs.held_out import evaluate_pretrainer, unigram_baseline
 from bert_keras.runs.outcome import (
     claim_output,
@@ -40,6 +41,7 @@ def pretrain(
     records: str | os.PathLike,
     output: str | os.PathLike,
     start: str | os.PathLike | None = None,
+    distillation: Distillation | None = None,
     profile: tuple[int, int] | None = None,
 ) -> dict:
     """Train on `records`/train*.tfrecord and leave `output`/model, logs, checkpoints, scores.json.
@@ -54,14 +56,16 @@ def pretrain(
     `start` is a checkpoint of any format (see bert_keras/convert) to begin from, in place of the
     recipe's size: heads that it lacks begin with fresh weights. With its training state the run
     goes on at its step, which `num_steps` counts too; the records are read from their beginning.
-    The model of a recipe that ends before its schedule does holds the training state. `profile` are
-    the first and last of the steps whose profile goes into the logs.
+    The model of a recipe that ends before its schedule does holds the training state. With a
+    `distillation` the model is the student of its teacher, which is not kept. `profile` are the
+    first and last of the steps whose profile goes into the logs.
     """
-    inputs = pretrain_inputs(recipe, records=records, start=start)
+    inputs = pretrain_inputs(recipe, records=records, start=start, distillation=distillation)
     begin, vocabulary = inputs.begin, inputs.vocabulary
     started = {} if begin is None else {"start": begin.path, "start_step": str(begin.step)}
     where = {"records": os.path.realpath(records)}
-    output = claim_output(output, recipe=recipe, **where, **started)
+    learnt = {} if distillation is None else {"distillation": dataclasses.asdict(distillation)}
+    output = claim_output(output, recipe=recipe, **where, **started, **learnt)
     if (scores := read_scores(output)) is not None:
         return scores
     for file, count in inputs.broken.items():
@@ -69,7 +73,8 @@ def pretrain(
             f"WARNING: {file} breaks off after {count:,} records; what follows is left out",
             file=sys.stderr,
         )
-    model = compiled_pretrainer(inputs, resumes=has_state(output))
+    trained = compiled_pretrainer(inputs, resumes=has_state(output))
+    model = getattr(trained, "student", trained)
     held_out = inputs.held_out_batches()
 
     def save(folder, **state):
@@ -90,6 +95,7 @@ def pretrain(
         logs=logs,
         batch_size=recipe.batch_size,
         epochs_per_sample=recipe.logs_per_checkpoint,
+        teacher=inputs.teacher and inputs.teacher.card.config,
     )
     if profile and is_chief():
         board.append(Profile(logs / "train", first=profile[0], last=profile[1]))
@@ -101,7 +107,7 @@ def pretrain(
     )
     with readable_records():
         fit_resumable(
-            model,
+            trained,
             inputs.training_batches(),
             stage="pretrain",
             output=output,
@@ -121,17 +127,18 @@ def pretrain(
         scores = {"parameters": model.count_params(), "steps": recipe.end}
         if held_out is not None:
             scores |= evaluate_pretrainer(model, held_out) | unigram()
-    save(model_folder(output), state=training_state(model) if recipe.last_step else None)
+    save(model_folder(output), state=training_state(trained) if recipe.last_step else None)
     if best.scores["step"] == recipe.end:
         shutil.rmtree(output / "best")
-    settings = dataclasses.asdict(recipe)
+    settings = dataclasses.asdict(recipe) | learnt
     write_hyperparameters(logs / "final", settings, scores=scores, step=recipe.end)
     write_projector(logs / "final", model.encoder.token_table.numpy(), vocabulary=vocabulary)
     return write_scores(output, scores)
 
 
-def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> BertPretrainer | BertMaskedLM:
-    """As the run begins; where it `resumes`, what its own state is put into."""
+def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> keras.Model:
+    """The model, or with a teacher its Distiller, as the run begins; where it `resumes`, what its
+    own state is put into."""
     recipe, card, begin = inputs.recipe, inputs.card, inputs.begin
     keras.utils.set_random_seed(recipe.seed)
     Model = {cls.__name__: cls for cls in (BertPretrainer, BertMaskedLM)}[card.model]
@@ -141,8 +148,11 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> BertPretrai
         model = Model.from_checkpoint(begin.checkpoint, card=card, source=begin.path, new=begin.new)
         print(model.load_report, begin, sep="\n")
     model.encoder.recomputes = recipe.recomputes
+    trained = model
+    if inputs.teacher is not None:
+        trained = taught(model, inputs.distillation, card=card, teacher=inputs.teacher)
     outputs = OUTPUTS if card.model == "BertPretrainer" else OUTPUTS[:1]
-    model.compile(
+    trained.compile(
         optimizer=OPTIMIZERS[recipe.optimizer](
             LinearWarmupDecay(
                 recipe.learning_rate,
@@ -156,7 +166,7 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> BertPretrai
         gradient_accumulation_steps=recipe.gradient_accumulation_steps,
     )
     if begin is not None and resumes:
-        model.optimizer.iterations.assign(begin.step)  # where the run began
+        trained.optimizer.iterations.assign(begin.step)  # where the run began
     elif begin is not None and begin.state is not None:
-        load_training_state(model, begin.state)
-    return model
+        load_training_state(trained, begin.state)
+    return trained

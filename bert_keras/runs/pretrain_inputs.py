@@ -2,11 +2,13 @@
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.config import BertConfig
 from bert_keras.convert.card import ModelCard
+from bert_keras.convert.checkpoint import Checkpoint
 from bert_keras.convert.letter_case import seems_lowercase
 from bert_keras.data.masking import Masker
 from bert_keras.data.objectives import OBJECTIVES, DynamicMasking
@@ -20,6 +22,7 @@ from bert_keras.data.records import (
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.presets import preset
+from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.starting_point import StartingPoint, starting_point
 from bert_keras.storage import json_object
@@ -40,6 +43,8 @@ class PretrainInputs:
     schema: PretrainingSchema
     masking: DynamicMasking | None
     begin: StartingPoint | None
+    distillation: Distillation | None
+    teacher: Checkpoint | None
     broken: dict[str, int]
     tokens_per_example: float
 
@@ -77,7 +82,11 @@ class PretrainInputs:
 
 
 def pretrain_inputs(
-    recipe: PretrainRecipe, *, records: str | os.PathLike, start: str | os.PathLike | None
+    recipe: PretrainRecipe,
+    *,
+    records: str | os.PathLike,
+    start: str | os.PathLike | None,
+    distillation: Distillation | None = None,
 ) -> PretrainInputs:
     """See `bert_keras.runs.pretrain.pretrain`; InputError where they do not go together."""
     records = Path(records)
@@ -104,23 +113,30 @@ def pretrain_inputs(
     elif lowercase is None:
         lowercase = seems_lowercase(vocabulary)
     config = _config(recipe, vocabulary, has_labels=has_labels) if begin is None else begin.config
+    card = ModelCard(
+        model="BertPretrainer" if has_labels else "BertMaskedLM",
+        config=config,
+        lowercase=lowercase,
+        max_length=schema.max_length,
+    )
+    encoders, teacher = {"the encoder to begin from": config}, None
+    if distillation is not None:
+        teacher = open_teacher(distillation, student=card, vocabulary=vocabulary)
+        encoders["the teacher"] = teacher.card.config
     broken = broken_files([*files, *held_out_files]) if recipe.skip_broken else {}
     return PretrainInputs(
         recipe=recipe,
-        card=ModelCard(
-            model="BertPretrainer" if has_labels else "BertMaskedLM",
-            config=config,
-            lowercase=lowercase,
-            max_length=schema.max_length,
-        ),
+        card=card,
         vocabulary=vocabulary,
         files=files,
         held_out_files=held_out_files,
         schema=schema,
         masking=masking,
         begin=begin,
+        distillation=distillation,
+        teacher=teacher,
         broken=broken,
-        tokens_per_example=_look_at_records(files, config, skip_broken=recipe.skip_broken),
+        tokens_per_example=_look_at_records(files, encoders, skip_broken=recipe.skip_broken),
     )
 
 
@@ -169,22 +185,26 @@ def _lowercase(records: Path) -> bool | None:
     return None
 
 
-def _look_at_records(files: list[str], config: BertConfig, *, skip_broken: bool) -> float:
+def _look_at_records(
+    files: list[str], encoders: Mapping[str, BertConfig], *, skip_broken: bool
+) -> float:
     """Mean count of real tokens in the first thousand records, whose ids and segments must be ones
-    of the encoder."""
+    of the encoders, which a message calls by their keys."""
     # Batches that end read all files once, to count: a truncated one shows before training.
     batches = feature_batches(files, batch_size=1000, drop_remainder=False, skip_broken=skip_broken)
     features = next(iter(batches))
     largest = int(features["input_ids"].numpy().max())
-    if largest >= config.vocab_size:
-        raise InputError(
-            f"{files[0]} holds the id {largest}, but vocab.txt beside it has {config.vocab_size} "
-            "pieces; put the vocabulary there that the records were written with"
-        )
-    if features["segment_ids"].numpy().max() >= (config.num_segments or math.inf):
-        raise InputError(
-            f"{files[0]} holds pairs, which need 2 segments, and the encoder to begin from has "
-            f"{config.num_segments}; begin from another, or write records without pairs: "
-            "bert-tfrecords build --objective full-sentences"
-        )
+    for name, config in encoders.items():
+        if largest >= config.vocab_size:
+            raise InputError(
+                f"{files[0]} holds the id {largest}, but vocab.txt beside it has "
+                f"{config.vocab_size} pieces; put the vocabulary there that the records were "
+                "written with"
+            )
+        if features["segment_ids"].numpy().max() >= (config.num_segments or math.inf):
+            raise InputError(
+                f"{files[0]} holds pairs, which need 2 segments, and {name} has "
+                f"{config.num_segments}; take another, or write records without pairs: "
+                "bert-tfrecords build --objective full-sentences"
+            )
     return float(features["input_mask"].numpy().sum(axis=1).mean())

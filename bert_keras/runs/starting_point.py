@@ -132,11 +132,15 @@ def _refuse_other_vocabulary(
             f"{path} reads texts by a tokenizer.json, and records are of WordPiece alone; begin "
             "from a model with a vocab.txt"
         )
-    pairs = zip(checkpoints.pieces, records.pieces, strict=False)
-    differing = (line for line, (a, b) in enumerate(pairs, start=1) if a != b)
-    line = next(differing, min(len(checkpoints), len(records)) + 1)
     raise InputError(
-        f"{path} was trained with another vocabulary than the records (of {len(checkpoints):,} and "
-        f"{len(records):,} pieces; line {line} is the first to differ); write the records with the "
-        "checkpoint's"
+        f"{path} was trained with another vocabulary than the records "
+        f"{difference(checkpoints, records)}; write the records with the checkpoint's"
     )
+
+
+def difference(a: Vocabulary, b: Vocabulary) -> str:
+    """Of two vocabularies, for a message."""
+    pairs = zip(a.pieces, b.pieces, strict=False)
+    differing = (line for line, (left, right) in enumerate(pairs, start=1) if left != right)
+    line = next(differing, min(len(a), len(b)) + 1)
+    return f"(of {len(a):,} and {len(b):,} pieces; line {line} is the first to differ)"

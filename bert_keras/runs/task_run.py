@@ -10,10 +10,12 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from bert_keras.config import BertConfig
 from bert_keras.convert.card import HEADS, ModelCard
-from bert_keras.convert.checkpoint import part
+from bert_keras.convert.checkpoint import Checkpoint, part
 from bert_keras.errors import InputError
 from bert_keras.models.loading import MODELS
+from bert_keras.runs.distillation import Distillation, open_teacher, taught
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.starting_point import open_start
 from bert_keras.tasks.batches import Predictor, ordered_batches, training_batches
@@ -29,7 +31,7 @@ class TaskRun:
     `train` and `dev` are places that `task.files` names, or files that the task reads; all is read
     and checked when the run is made. The weights, of `pretrained` or, `resumed`, fresh ones for a
     state to be put into, are there when `model` is first asked for. Features of a frozen encoder
-    are kept in `features`.
+    are kept in `features`. With a `distillation` the model is the student of its teacher.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class TaskRun:
         train: str,
         dev: str,
         features: str | os.PathLike = "features",
+        distillation: Distillation | None = None,
     ):
         self.recipe, self.pretrained, self.features = recipe, pretrained, Path(features)
         self.checkpoint = open_start(pretrained)
@@ -56,7 +59,10 @@ class TaskRun:
         self.resumed = False
         self._rows = self.task.encode(self.examples, self.checkpoint.tokenizer)
         self._dev_rows = self.task.encode(self.dev_examples, self.checkpoint.tokenizer)
-        self._refuse_too_few_segments()
+        self._refuse_too_few_segments(self.pretrained, self.card.config)
+        self.distillation, self.teacher = distillation, None
+        if distillation is not None:
+            self.teacher = self._opened(distillation)
 
     @property
     def card(self) -> ModelCard:
@@ -100,9 +106,18 @@ class TaskRun:
         return model
 
     @cached_property
+    def student(self) -> keras.Model:
+        """What of the model is trained: all, but for an encoder that is frozen."""
+        return self.task.trained(self.model)
+
+    @cached_property
     def trained(self) -> keras.Model:
-        """What of the model is trained, compiled: all, but for an encoder that is frozen."""
-        trained = self.task.trained(self.model)
+        """The student, or with a teacher its Distiller, compiled."""
+        arguments, trained = self.task.compile_arguments(), self.student
+        if self.teacher is not None:
+            self.student.compile(**arguments)  # its loss on dev is that of the labels alone
+            trained = taught(self.student, self.distillation, card=self.card, teacher=self.teacher)
+            arguments = self.task.compile_arguments()
         schedule = LinearWarmupDecay(
             self.recipe.learning_rate,
             num_steps=self.num_steps,
@@ -117,7 +132,7 @@ class TaskRun:
         trained.compile(
             optimizer=optimizer,
             gradient_accumulation_steps=self.recipe.gradient_accumulation_steps,
-            **self.task.compile_arguments(),
+            **arguments,
         )
         return trained
 
@@ -142,7 +157,8 @@ class TaskRun:
 
     @cached_property
     def _predictor(self) -> Predictor:
-        return Predictor(self.trained)
+        _ = self.trained  # which compiles
+        return Predictor(self.student)
 
     def dev_outputs(self) -> tuple[Outputs, float]:
         """What the model, as it is now, puts out for the dev rows, and the mean loss."""
@@ -178,11 +194,22 @@ class TaskRun:
         }
         return wanted - found
 
-    def _refuse_too_few_segments(self) -> None:
-        inputs, *_ = self._rows.batch(self._rows.lengths.argmax()[None])
-        if inputs["segment_ids"].max() >= (self.card.config.num_segments or math.inf):
+    def _opened(self, distillation: Distillation) -> Checkpoint:
+        if self.task.freezes_encoder:
             raise InputError(
-                f"a pair needs 2 segments and the encoder of {os.fspath(self.pretrained)} has "
-                f"{self.card.config.num_segments}; take a task of one text, or begin from another "
+                f"{self.task.name} trains no encoder and takes no teacher; leave --teacher out"
+            )
+        teacher = open_teacher(
+            distillation, student=self.card, vocabulary=self.checkpoint.vocabulary
+        )
+        self._refuse_too_few_segments(distillation.teacher, teacher.card.config)
+        return teacher
+
+    def _refuse_too_few_segments(self, path: str | os.PathLike, config: BertConfig) -> None:
+        inputs, *_ = self._rows.batch(self._rows.lengths.argmax()[None])
+        if inputs["segment_ids"].max() >= (config.num_segments or math.inf):
+            raise InputError(
+                f"a pair needs 2 segments and the encoder of {os.fspath(path)} has "
+                f"{config.num_segments}; take a task of one text, or begin from another "
                 "checkpoint"
             )

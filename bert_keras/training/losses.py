@@ -76,6 +76,24 @@ def is_best(y_true, y_pred):
     return ops.reshape(best_X, ops.shape(y_true))
 
 
+def soft_divergence(teacher, student, *, temperature: float):
+    """How far the student's logits [..., V] are from the teacher's, [...] in float32: the KL
+    divergence of their softmax at `temperature`, times its square, which leaves the gradients as
+    large as those of labels (Hinton et al. 2015, section 2)."""
+    teacher, student = (
+        ops.log_softmax(ops.cast(logits, "float32") / temperature, axis=-1)
+        for logits in (teacher, student)
+    )
+    return temperature**2 * ops.sum(ops.exp(teacher) * (teacher - student), axis=-1)
+
+
+def cosine_distance(teacher, student):
+    """1 - the cosine between vectors [..., D], [...] in float32."""
+    teacher, student = (ops.cast(vectors, "float32") for vectors in (teacher, student))
+    squares = [ops.sum(ops.square(each), axis=-1) + 1e-12 for each in (teacher, student)]
+    return 1.0 - ops.sum(teacher * student, axis=-1) * ops.rsqrt(squares[0] * squares[1])
+
+
 def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.losses.Loss]:
     """For `compile(loss=...)`: of masked LM and next sentence those that the model puts out, summed
     with equal weight. Next sentences are averaged over those that count.

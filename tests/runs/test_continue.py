@@ -263,7 +263,7 @@ def test_starts_that_do_not_fit_are_refused_before_anything_is_written(
     assert f"are of 12 tokens and {short} has 8 positions; write" in refusal(start=short)
     one = tmp_path / "one"
     write_checkpoint(checkpoint_of("BertEncoder", num_segments=1), one, format="bert-keras")
-    assert "pairs, which need 2 segments, and the encoder to begin from has 1; begin" in refusal(
+    assert "pairs, which need 2 segments, and the encoder to begin from has 1; take" in refusal(
         start=one
     )
     (records / "manifest.json").write_text('{"settings": {"lowercase": false}}')

@@ -22,17 +22,20 @@ def pretraining_board(
     logs: str | os.PathLike,
     batch_size: int,
     epochs_per_sample: int,
+    teacher: BertConfig | None = None,
 ) -> list[keras.callbacks.Callback]:
     """For `fit_resumable`, before those that write the logs; none on all workers but the first.
 
     `batch` is (inputs, targets, weights) as `pretraining_dataset` gives them, of a few records:
-    their gaps are filled for all to see.
+    their gaps are filled for all to see. A `teacher` adds the operations of its forward pass.
     """
     if not is_chief():
         return []
     length = batch[0]["input_ids"].shape[1]
     num_predictions = batch[0]["masked_lm_positions"].shape[1]
     flops = flops_per_example(config, length, num_predictions)
+    if teacher is not None:
+        flops += flops_per_example(teacher, length, num_predictions) // 3
     return [
         NormsByLayer(),
         ModelFlopsUtilisation(flops_per_step=flops * batch_size),

@@ -1,0 +1,193 @@
+"""A student and its teacher in, what `fit` takes out: the student learns what the teacher answers.
+
+Hinton et al. 2015, "Distilling the Knowledge in a Neural Network"; Sanh et al. 2019, "DistilBERT",
+section 3.
+"""
+
+import keras
+from keras import ops
+
+from bert_keras.convert.card import HEADS
+from bert_keras.devices import WholeBatchStep
+from bert_keras.errors import InputError
+from bert_keras.models.task_model import TaskModel
+from bert_keras.training.losses import MaskedLMLoss, cosine_distance, soft_divergence
+
+LABELS, SOFT, COSINE = "labels", "soft", "cosine"
+OF_CLASSES = (
+    MaskedLMLoss,
+    keras.losses.SparseCategoricalCrossentropy,
+    keras.losses.CategoricalCrossentropy,
+)
+
+
+class Distiller(WholeBatchStep, keras.Model):
+    """Compile and `fit` it as the student alone; the weights that it has, trains and saves are the
+    student's. The teacher answers the same inputs, without dropout; nothing of it changes.
+
+    The loss is the sum, over the outputs that `compile` names losses of, of `alpha_labels` x that
+    loss + `alpha_soft` x how far the student's output is from the teacher's: of logits of classes
+    the KL divergence at `temperature`, times its square; of labels each by itself the same, of yes
+    and no; of numbers the loss itself. To it comes `alpha_cosine` x the mean over real tokens of
+    1 - the cosine between both models' last hidden states, which those of pretraining can show.
+    Logs tell each part: `masked_lm_loss`, `masked_lm_soft_loss`, `cosine_loss`, or `labels_loss`
+    and `soft_loss` of a model with one output.
+
+    Raises InputError for models of other outputs or, where states are compared, hidden sizes.
+    """
+
+    def __init__(
+        self,
+        student: TaskModel,
+        teacher: TaskModel,
+        *,
+        temperature: float = 2.0,
+        alpha_soft: float = 0.5,
+        alpha_labels: float = 0.5,
+        alpha_cosine: float = 0.0,
+    ):
+        # Weights are named without their model's name: so their names are the same of both.
+        super().__init__(name=student.name, dtype=student.dtype_policy)
+        _refuse_other_outputs(student, teacher, shows_states=alpha_cosine > 0)
+        self.student, self.config = student, student.config
+        self.__dict__["teacher"] = teacher  # not by Keras: neither trained, nor counted, nor saved
+        self.temperature = temperature
+        self.alpha_soft, self.alpha_labels = alpha_soft, alpha_labels
+        self.alpha_cosine = alpha_cosine
+        self.built = True
+
+    def compile(self, optimizer="rmsprop", loss=None, loss_weights=None, **kwargs):
+        """As the student: the losses are those of its labels."""
+        self._has_names = isinstance(loss, dict)
+        losses = loss if self._has_names else {LABELS: loss}
+        if not isinstance(loss_weights, dict):
+            loss_weights = dict.fromkeys(losses, 1.0 if loss_weights is None else loss_weights)
+        terms, shares, self.__dict__["_distances"] = {}, {}, {}
+        for name, each in losses.items():
+            loss, share = keras.losses.get(each), loss_weights.get(name, 1.0)
+            self._distances[name] = self._distance(loss)
+            terms |= {name: loss, self._soft(name): _Given(like=loss)}
+            shares |= {name: self.alpha_labels * share, self._soft(name): self.alpha_soft * share}
+        if self.alpha_cosine:
+            terms[COSINE], shares[COSINE] = _Given(), self.alpha_cosine
+        super().compile(optimizer, terms, shares, **kwargs)
+
+    def _soft(self, name: str) -> str:
+        return f"{name}_{SOFT}" if self._has_names else SOFT
+
+    def _distance(self, loss):
+        """[...] of how far the student is, of the teacher's output and the student's."""
+        if isinstance(loss, OF_CLASSES):
+            return lambda *outputs: soft_divergence(*outputs, temperature=self.temperature)
+        if isinstance(loss, keras.losses.BinaryCrossentropy):
+            return lambda *outputs: ops.mean(
+                soft_divergence(*map(_yes_and_no, outputs), temperature=self.temperature), axis=-1
+            )
+        if isinstance(loss, keras.losses.MeanSquaredError):
+            return loss.call
+        known = [each.__name__ for each in (*OF_CLASSES, keras.losses.BinaryCrossentropy)]
+        raise InputError(
+            f"the loss is {loss!r}; a teacher's answers can be learnt beside one of "
+            f"{', '.join(known)}, MeanSquaredError"
+        )
+
+    def call(self, inputs, training=False):
+        """The student's outputs by name and, by the names of the losses, how far from the
+        teacher's each element of them is."""
+        students, states = self._asked(self.student, inputs, training=training)
+        teachers, teachers_states = keras.tree.map_structure(
+            ops.stop_gradient, self._asked(self.teacher, inputs, training=False)
+        )
+        outputs = dict(students)
+        for name, distance in self._distances.items():
+            outputs[self._soft(name)] = distance(teachers[name], students[name])
+        if self.alpha_cosine:
+            outputs[COSINE] = cosine_distance(teachers_states, states)
+        return outputs
+
+    def _asked(self, model, inputs, *, training):
+        """What the model puts out, by name, and its last hidden states where they are compared."""
+        if not self.alpha_cosine:
+            outputs, states = model(inputs, training=training), ()
+        else:
+            encoded = model.encoder(inputs, training=training)
+            outputs = model.logits(encoded, inputs, training=training)
+            states = encoded["sequence_output"]
+        return outputs if isinstance(outputs, dict) else {LABELS: outputs}, states
+
+    def train_step(self, data):
+        return super().train_step(self._with_parts(data))
+
+    def test_step(self, data):
+        return super().test_step(self._with_parts(data))
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        x, y, sample_weight = self._with_parts((x, y, sample_weight))
+        return super().compute_loss(x, y, y_pred, sample_weight, training)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        return super().compute_metrics(x, self._own(y), self._own(y_pred), self._own(sample_weight))
+
+    def _with_parts(self, data):
+        """Every part weighs its elements as the labels do; of the cosine, real tokens count."""
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+        y, weight = map(self._named, (y, weight))
+        for name in self._distances:
+            y[self._soft(name)], weight[self._soft(name)] = y[name], weight[name]
+        if self.alpha_cosine:
+            y[COSINE] = weight[COSINE] = x["input_mask"]
+        return x, y, weight
+
+    def _named(self, structure) -> dict:
+        is_dict = isinstance(structure, dict)
+        return {name: structure[name] if is_dict else structure for name in self._distances}
+
+    def _own(self, structure):
+        """The student's part, as it would have it alone."""
+        if not isinstance(structure, dict):
+            return structure
+        own = self._named(structure)
+        if all(each is None for each in own.values()):
+            return None
+        return own if self._has_names else own[LABELS]
+
+
+class _Given(keras.losses.Loss):
+    """What the model puts out is a loss already, averaged as one is that it is `like`."""
+
+    def __init__(self, like=None):
+        super().__init__(reduction=getattr(like, "reduction", "mean_with_sample_weight"))
+        self.epsilon = getattr(like, "epsilon", 0.0)
+
+    def call(self, y_true, y_pred):
+        return y_pred
+
+
+def _yes_and_no(logits):
+    """[..., L] -> [..., L, 2], whose softmax is the sigmoid."""
+    return ops.stack([logits, ops.zeros_like(logits)], axis=-1)
+
+
+def _refuse_other_outputs(student, teacher, *, shows_states: bool) -> None:
+    kinds = [type(model).__name__ for model in (student, teacher)]
+    if missing := sorted({*HEADS[kinds[0]]} - {*HEADS[kinds[1]]}):
+        raise InputError(
+            f"the student is a {kinds[0]}, the teacher a {kinds[1]} without {', '.join(missing)}; "
+            "expected a teacher that puts out what the student does"
+        )
+    if shows_states and not hasattr(student, "logits"):
+        raise InputError(
+            f"a {kinds[0]} does not show the hidden states that alpha_cosine compares; set it to 0"
+        )
+    sizes = [{"num_labels": getattr(model, "num_labels", 0)} for model in (student, teacher)]
+    names = ["vocab_size"] if "masked_lm" in HEADS[kinds[0]] else []
+    names += ["hidden_size"] if shows_states else []
+    for size, model in zip(sizes, (student, teacher), strict=True):
+        size |= {name: getattr(model.config, name) for name in names}
+    for name, size in sizes[0].items():
+        if size != sizes[1][name]:
+            hint = " or alpha_cosine 0" if name == "hidden_size" else ""
+            raise InputError(
+                f"{name} of the student is {size}, of the teacher {sizes[1][name]}; expected the "
+                f"same{hint}"
+            )
