@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bert_keras.errors import InputError
 from bert_keras.storage import is_remote, json_object, resumed_folder, whole_file
+from bert_keras.text.fast_tokenizer import PIECES, vocabulary_file, write_vocabulary
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.google import GoogleSettings, write_google
 from tfrecords_tools.inputs.corpus import Unit, digest, fingerprint, units
@@ -27,12 +28,11 @@ from tfrecords_tools.records.examples import FindInstances
 from tfrecords_tools.records.layout import Layout, layout_of, shard_file
 from tfrecords_tools.records.splits import TRAIN, ranges_of, split_size, splits_of
 from tfrecords_tools.records.write_shard import WriteShard
-from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.settings import BuildSettings, of_vocabulary
 from tfrecords_tools.text.store import TokenStore, joined
 from tfrecords_tools.text.tokens import TextSettings, TokenizeUnit, counts_of, text_settings
 
 Settings = BuildSettings | GoogleSettings
-VOCABULARY = "vocab.txt"
 COUNTS = "counts.json"
 UNIT_BYTES = 1 << 20  # at least; a corpus becomes about MOST_UNITS units at most
 MOST_UNITS = 1000
@@ -52,6 +52,7 @@ def build(
             f"{output} is not on this machine, where build writes; give a local folder and copy it "
             "there, or add --beam"
         )
+    settings = fitting(settings, vocabulary)
     paths = files(list(places))
     with resumed_folder(output) as folder, Workers(workers) as pool:
         if (folder / MANIFEST).exists():
@@ -59,12 +60,22 @@ def build(
         else:
             if not (folder / "work").exists():
                 _expect_nothing_else(folder)
-            vocabulary.save(folder / VOCABULARY)
-            manifest = _built(folder, paths, settings, pool)
+            manifest = _built(folder, paths, settings, vocabulary, pool)
             with whole_file(folder / MANIFEST) as part:
                 part.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
         shutil.rmtree(folder / "work", ignore_errors=True)
         return json_object(folder / MANIFEST)
+
+
+def fitting(settings: Settings, vocabulary: Vocabulary) -> Settings:
+    """As `of_vocabulary`; the original has WordPiece alone."""
+    if isinstance(settings, BuildSettings):
+        return of_vocabulary(settings, vocabulary)
+    if vocabulary.rules:
+        raise InputError(
+            "the records of --compat google are of WordPiece; give a vocab.txt, or leave it out"
+        )
+    return settings
 
 
 def _expect(manifest: Path, paths: Sequence[str], settings: Settings, vocabulary: Vocabulary):
@@ -78,20 +89,28 @@ def _expect(manifest: Path, paths: Sequence[str], settings: Settings, vocabulary
         )
 
 
-def _built(folder: Path, paths: Sequence[str], settings: Settings, pool: Workers) -> dict:
+def _built(
+    folder: Path,
+    paths: Sequence[str],
+    settings: Settings,
+    vocabulary: Vocabulary,
+    pool: Workers,
+) -> dict:
     """Everything but the manifest, which it returns."""
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    vocabulary = Vocabulary.from_file(folder / VOCABULARY)
     inputs = planned(work, files=paths, settings=settings, vocabulary=vocabulary)
-    make = _google if isinstance(settings, GoogleSettings) else _corrected
-    made = make(folder, paths, settings, pool)
+    write_vocabulary(vocabulary, folder)
+    if isinstance(settings, GoogleSettings):
+        made = _google(folder, paths, settings, pool)
+    else:
+        made = _corrected(folder, paths, settings, vocabulary, pool)
     return {**made_from(settings, vocabulary, inputs), **made}
 
 
 def _expect_nothing_else(folder: Path) -> None:
     """InputError where a folder that no run has begun holds anything."""
-    others = sorted({path.name for path in folder.iterdir()} - {VOCABULARY, ".lock"})
+    others = sorted({path.name for path in folder.iterdir()} - {".lock"})
     if others:
         raise InputError(
             f"{folder} holds {others[0]}, which no build left there; remove it, or choose another "
@@ -108,7 +127,7 @@ def made_from(settings: Settings, vocabulary: Vocabulary, inputs: Sequence[dict]
         "versions": versions(),
         "inputs": inputs,
         "vocabulary": {
-            "file": VOCABULARY,
+            "file": vocabulary_file(vocabulary)[0],
             "size": len(vocabulary),
             "sha256": vocabulary_sha256(vocabulary),
         },
@@ -120,7 +139,7 @@ def _google(folder: Path, paths: Sequence[str], settings: GoogleSettings, pool: 
     """The records of the original writer, and what the manifest says of them."""
     written = write_google(
         paths,
-        vocabulary=folder / VOCABULARY,
+        vocabulary=folder / PIECES,
         settings=settings,
         outputs=[folder / shard_file(TRAIN, n, settings.shards) for n in range(settings.shards)],
         work=folder / "work",
@@ -130,10 +149,18 @@ def _google(folder: Path, paths: Sequence[str], settings: GoogleSettings, pool: 
     return {"remarks": [], "splits": {TRAIN: written}}
 
 
-def _corrected(folder: Path, paths: Sequence[str], settings: BuildSettings, pool: Workers) -> dict:
+def _corrected(
+    folder: Path,
+    paths: Sequence[str],
+    settings: BuildSettings,
+    vocabulary: Vocabulary,
+    pool: Workers,
+) -> dict:
     """The records of this writer's own ways, and what the manifest says of them."""
     work = folder / "work"
-    text = text_settings(settings, vocabulary=folder / VOCABULARY)
+    num_separators = vocabulary.specials.num_separators
+    file = folder / vocabulary_file(vocabulary)[0]
+    text = text_settings(settings, vocabulary=file)
     if not (work / "store").exists():
         _tokenize(work, paths, text, pool, text_field=settings.text_field)
     store = TokenStore(work / "store", dtype=text.dtype)
@@ -141,8 +168,9 @@ def _corrected(folder: Path, paths: Sequence[str], settings: BuildSettings, pool
     for split in splits_of(
         store.num_documents, held_out_rate=settings.held_out_rate, seed=settings.seed
     ):
-        layout = layout_of(split, *split_size(split, store), settings=settings)
-        written[split.name] = _written(layout, folder, store, pool)
+        size = split_size(split, store)
+        layout = layout_of(split, *size, settings=settings, num_separators=num_separators)
+        written[split.name] = _written(layout, file, store, pool)
     return {**json_object(work / COUNTS)["manifest"], "splits": written}
 
 
@@ -189,9 +217,10 @@ def told_of(unit_counts: Iterable[tuple[Counter, Repairs]]) -> dict:
     }
 
 
-def _written(layout: Layout, folder: Path, store: TokenStore, pool: Workers) -> dict:
-    """Writes the shards of a split; returns what the manifest says of it."""
-    work, name, settings = folder / "work", layout.split.name, layout.settings
+def _written(layout: Layout, vocabulary: Path, store: TokenStore, pool: Workers) -> dict:
+    """Writes the shards of a split beside the vocabulary; returns what the manifest says of it."""
+    folder, name, settings = vocabulary.parent, layout.split.name, layout.settings
+    work = folder / "work"
     found = [
         FindInstances(
             documents=documents,
@@ -217,7 +246,7 @@ def _written(layout: Layout, folder: Path, store: TokenStore, pool: Workers) -> 
             buckets=buckets,
             store=work / "store",
             dtype=store.dtype,
-            vocabulary=folder / VOCABULARY,
+            vocabulary=vocabulary,
             schema=settings.schema,
             policy=settings.policy,
             seeds=layout.seeds_of_shard(place),

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 
 from bert_keras.errors import InputError, run_command
 from bert_keras.quiet import import_tensorflow
+from bert_keras.storage import write_text
+from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from, vocabulary_in
 from tfrecords_tools.options import Parser, add_sample, add_settings, add_text_settings, settings_of
+from tfrecords_tools.vocab.train_vocab import MODELS, train_vocabulary
 
 _EXAMPLES = """\
 examples:
@@ -51,11 +54,19 @@ def _parser() -> argparse.ArgumentParser:
     vocab = verb(
         "vocab",
         _vocab,
-        "train a WordPiece vocabulary, the same for the same text",
+        "learn a vocabulary, the same for the same text",
         "wiki.txt books.txt --output vocab.txt --size 30000",
     )
     _add_corpus(vocab)
-    vocab.add_argument("--output", required=True, metavar="FILE", help="one piece a line")
+    vocab.add_argument(
+        "--output", required=True, metavar="FILE", help="vocab.txt or tokenizer.json"
+    )
+    vocab.add_argument(
+        "--model",
+        choices=tuple(MODELS),
+        default="wordpiece",
+        help="BERT's (a vocab.txt), RoBERTa's or ALBERT's (a tokenizer.json); %(default)s",
+    )
     vocab.add_argument(
         "--size", type=int, metavar="N", default=30000, help="most pieces (default: %(default)s)"
     )
@@ -63,8 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         "--unused",
         type=int,
         metavar="N",
-        default=100,
-        help="slots [unused0] and on, for words of one's own later (default: %(default)s)",
+        help="slots [unused0] and on, for words of one's own later (default: 100 of wordpiece)",
     )
     add_sample(vocab, megabytes=512)
     _add_workers(vocab)
@@ -77,7 +87,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_corpus(build)
     build.add_argument(
-        "--vocab", required=True, metavar="FILE", help="one piece a line; BERT's or of `vocab`"
+        "--vocab",
+        required=True,
+        metavar="FILE",
+        help="a vocab.txt, or a tokenizer.json of byte-level BPE or Unigram",
     )
     build.add_argument(
         "--output",
@@ -108,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument(
         "places", nargs="+", metavar="RECORDS|CORPUS", help="told apart by their content"
     )
-    check.add_argument("--vocab", metavar="FILE", help="default: vocab.txt beside the records")
+    check.add_argument("--vocab", metavar="FILE", help="default: that beside the records")
     add_sample(check, megabytes=32)
     add_text_settings(check)
     add_settings(check)
@@ -116,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
         "show", _show, "print a few records as text, or histograms of all", "records --count 3"
     )
     show.add_argument("records", nargs="+", metavar="RECORDS", help="a folder, or record files")
-    show.add_argument("--vocab", metavar="FILE", help="default: vocab.txt beside the records")
+    show.add_argument("--vocab", metavar="FILE", help="default: that beside the records")
     show.add_argument("--count", type=int, metavar="N", default=3, help="records to print (3)")
     show.add_argument("--start", type=int, metavar="N", default=1, help="the first of them (1)")
     show.add_argument("--stats", action="store_true", help="print histograms of all records")
@@ -145,28 +158,31 @@ def _add_workers(verb: argparse.ArgumentParser) -> None:
 
 
 def _vocab(arguments: argparse.Namespace) -> None:
-    from tfrecords_tools.vocab.train_vocab import train_vocabulary
-
     if os.path.isdir(arguments.output):
         raise InputError(f"{arguments.output} is a folder; expected the name of a file to write")
+    of_rules = arguments.model != "wordpiece"
+    if of_rules != arguments.output.endswith(".json"):
+        expected = "tokenizer.json" if of_rules else "vocab.txt"
+        raise InputError(f"{arguments.output} is to hold {arguments.model}; name it {expected}")
+    unused = 0 if of_rules else 100
     vocabulary = train_vocabulary(
         arguments.files,
         size=arguments.size,
+        model=arguments.model,
         lowercase=getattr(arguments, "lowercase", True),
-        unused=arguments.unused,
+        unused=unused if arguments.unused is None else arguments.unused,
         sample_bytes=arguments.sample,
         workers=arguments.workers,
         errors=getattr(arguments, "errors", "fail"),
         text_field=getattr(arguments, "text_field", "text"),
         tell=lambda remark: print(f"note: {remark}", file=sys.stderr),
     )
-    vocabulary.save(arguments.output)
+    write_text(arguments.output, vocabulary_file(vocabulary)[1])
     fewer = "" if len(vocabulary) == arguments.size else ": the corpus gives no more"
     print(f"{arguments.output}: {len(vocabulary):,} of {arguments.size:,} pieces{fewer}")
 
 
 def _build(arguments: argparse.Namespace) -> None:
-    from bert_keras.text.vocab import Vocabulary
     from tfrecords_tools.beam import build_on_beam
     from tfrecords_tools.build import build
     from tfrecords_tools.records.objectives import OBJECTIVES
@@ -176,7 +192,7 @@ def _build(arguments: argparse.Namespace) -> None:
         write, how = build_on_beam, {"pipeline_options": arguments.beam}
     manifest = write(
         arguments.files,
-        vocabulary=Vocabulary.from_file(arguments.vocab),
+        vocabulary=vocabulary_from(arguments.vocab),
         output=arguments.output,
         settings=settings_of(arguments),
         **how,
@@ -222,13 +238,12 @@ def _check_records(arguments: argparse.Namespace) -> None:
 
 
 def _check_corpus(arguments: argparse.Namespace) -> None:
-    from bert_keras.text.vocab import Vocabulary
     from tfrecords_tools.look.advice import report
     from tfrecords_tools.look.survey import survey
 
     found = survey(
         arguments.places,
-        vocabulary=Vocabulary.from_file(arguments.vocab) if arguments.vocab else None,
+        vocabulary=vocabulary_from(arguments.vocab) if arguments.vocab else None,
         settings=settings_of(arguments),
         sample_bytes=arguments.sample,
     )
@@ -276,19 +291,18 @@ def _show_histograms(arguments: argparse.Namespace, vocabulary) -> None:
 def _vocabulary(records: Sequence[str], named: str | None):
     from pathlib import Path
 
-    from bert_keras.text.vocab import Vocabulary
-
     if named:
-        return Vocabulary.from_file(named)
+        return vocabulary_from(named)
     first = Path(records[0])
     if not first.exists():
         raise InputError(f"{first} does not exist; expected a folder of records or record files")
-    beside = (first if first.is_dir() else first.parent) / "vocab.txt"
-    if not beside.is_file():
+    beside = vocabulary_in(first if first.is_dir() else first.parent)
+    if beside is None:
         raise InputError(
-            f"there is no vocab.txt beside the records at {first}; give one by --vocab"
+            f"there is no vocab.txt or tokenizer.json beside the records at {first}; give one by "
+            "--vocab"
         )
-    return Vocabulary.from_file(beside)
+    return beside
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
+from bert_keras.text.fast_tokenizer import vocabulary_file
 from bert_keras.text.vocab import Vocabulary
 
 MANIFEST = "manifest.json"
@@ -84,5 +85,5 @@ def label_words(file: str | os.PathLike) -> tuple[str, str]:
 
 
 def vocabulary_sha256(vocabulary: Vocabulary) -> str:
-    """The digest of the file that `Vocabulary.save` writes."""
-    return hashlib.sha256("".join(f"{p}\n" for p in vocabulary.pieces).encode()).hexdigest()
+    """The digest of its file."""
+    return hashlib.sha256(vocabulary_file(vocabulary)[1].encode()).hexdigest()

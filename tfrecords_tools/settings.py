@@ -1,10 +1,12 @@
 """Every option of the writer, checked; what follows from them for the other rooms."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bert_keras.data.masking import MaskingPolicy, replacement_shares
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
+from bert_keras.text.fast_tokenizer import RULES, lowers
+from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.records.objectives import OBJECTIVES
 
 ERRORS = ("fail", "skip", "replace")
@@ -83,3 +85,24 @@ class BuildSettings:
             max_ngram=self.max_ngram,
             **replacement_shares(self.replacement),
         )
+
+
+def of_vocabulary(settings: BuildSettings, vocabulary: Vocabulary) -> BuildSettings:
+    """The same, lower case as the vocabulary has it: rules tell it of themselves. InputError where
+    both cannot go together."""
+    least = vocabulary.num_specials(2) + 2
+    if settings.max_length < least:
+        cls, sep = vocabulary.specials.pieces[2:4]
+        between = vocabulary.specials.num_separators * sep
+        raise InputError(
+            f"max_length is {settings.max_length}; expected at least {least} with this vocabulary: "
+            f"{cls} A {between} B {sep}"
+        )
+    if not vocabulary.rules:
+        return settings
+    if lowers(vocabulary) and not settings.lowercase:
+        raise InputError(
+            f"the {RULES} puts texts into lower case; leave out --cased, or learn one with it: "
+            "bert-tfrecords vocab --model unigram --cased"
+        )
+    return replace(settings, lowercase=lowers(vocabulary))

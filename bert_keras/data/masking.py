@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_keras.data.choice import choose_pieces, choose_words, words_of
 from bert_keras.errors import InputError
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import Vocabulary
 
 UNITS = ("piece", "word")
 
@@ -151,7 +151,7 @@ class Masker:
     ) -> dict[str, np.ndarray]:
         """As `MaskingPolicy.mask`, of packed rows int [B,T]; [CLS], [SEP] and [PAD] are spared.
 
-        Words are as `continues` (bool [B,T]) has it, by default as "##" pieces have it.
+        Words are as `continues` (bool [B,T]) has it, by default as the pieces tell it.
         """
         if self.policy.unit == "word" and continues is None:
             continues = self.continues[input_ids]
@@ -175,7 +175,7 @@ class Masker:
     @cached_property
     def continues(self) -> np.ndarray:
         """bool [V]: the pieces that go on with a word."""
-        return np.array([piece.startswith("##") for piece in self.vocabulary.pieces])
+        return np.array(list(map(self.vocabulary.continues, self.vocabulary.pieces)))
 
     @cached_property
     def _replacement_ids(self) -> np.ndarray:
@@ -200,7 +200,8 @@ def replacement_ids(vocabulary: Vocabulary) -> np.ndarray:
     usable = [
         number
         for piece, number in vocabulary.ids.items()
-        if piece not in SPECIAL_PIECES and not (piece.startswith("[unused") and piece.endswith("]"))
+        if piece not in vocabulary.specials.pieces
+        and not (piece.startswith("[unused") and piece.endswith("]"))
     ]
     if not usable:
         raise InputError("the vocabulary holds special pieces only; expected words to learn from")

@@ -47,7 +47,7 @@ def pretrain(
     """Train on `records`/train*.tfrecord and leave `output`/model, logs, checkpoints, scores.json.
 
     `records` is what `bert-tfrecords build` wrote, or any folder of the original's record files
-    with their vocab.txt. Records of plain ids are masked as the recipe says, anew each epoch;
+    with their vocabulary. Records of plain ids are masked as the recipe says, anew each epoch;
     records without labels train masked words alone. Where there are held-out*.tfrecord they are
     scored on the way and at the end; `output`/best is the model of their lowest loss, where that is
     not the last one. The same call continues a run that was interrupted. Returns the scores; {} on

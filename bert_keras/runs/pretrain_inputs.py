@@ -26,6 +26,7 @@ from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.starting_point import StartingPoint, starting_point
 from bert_keras.storage import json_object
+from bert_keras.text.fast_tokenizer import ROBERTA_SPECIALS, vocabulary_in
 from bert_keras.text.vocab import Vocabulary
 
 
@@ -92,7 +93,12 @@ def pretrain_inputs(
     records = Path(records)
     if not records.is_dir():
         raise InputError(f"{records} is not a folder; expected one that bert-tfrecords build wrote")
-    vocabulary = Vocabulary.from_file(records / "vocab.txt")
+    vocabulary = vocabulary_in(records)
+    if vocabulary is None:
+        raise InputError(
+            f"{records} holds no vocab.txt and no tokenizer.json; put the vocabulary there that the "
+            "records were written with"
+        )
     files = record_files(records)
     held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
     schema = common_schema([*files, *held_out_files])
@@ -170,6 +176,11 @@ def _masking(
                 "leave them out, or write records of plain ids"
             )
         return None
+    if recipe.mask_unit == "word" and vocabulary.specials == ROBERTA_SPECIALS:
+        raise InputError(
+            "records of byte-level BPE do not tell which word a line begins with; mask whole words "
+            "while they are written (bert-tfrecords build --mask-unit word), or pieces"
+        )
     policy = recipe.masking_policy(max_length=schema.max_length)
     return DynamicMasking(Masker(policy, vocabulary), seed=recipe.seed)
 
@@ -197,8 +208,8 @@ def _look_at_records(
     for name, config in encoders.items():
         if largest >= config.vocab_size:
             raise InputError(
-                f"{files[0]} holds the id {largest}, but vocab.txt beside it has "
-                f"{config.vocab_size} pieces; put the vocabulary there that the records were "
+                f"{files[0]} holds the id {largest}, but the vocabulary beside it "
+                f"has {config.vocab_size} pieces; put the vocabulary there that the records were "
                 "written with"
             )
         if features["segment_ids"].numpy().max() >= (config.num_segments or math.inf):

@@ -127,10 +127,10 @@ def _refuse_other_vocabulary(
 ) -> None:
     if checkpoints == records:
         return
-    if checkpoints.rules:
+    if checkpoints.pieces == records.pieces:
         raise InputError(
-            f"{path} reads texts by a tokenizer.json, and records are of WordPiece alone; begin "
-            "from a model with a vocab.txt"
+            f"{path} has the records' pieces and another tokenizer.json, which reads texts by other "
+            "rules; write the records with the checkpoint's"
         )
     raise InputError(
         f"{path} was trained with another vocabulary than the records "

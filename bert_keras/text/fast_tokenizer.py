@@ -8,11 +8,12 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Encoding, Tokenizer, decoders
 from tokenizers.processors import ByteLevel
 
 from bert_keras.errors import InputError
@@ -21,9 +22,9 @@ from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTok
 from bert_keras.text.vocab import Specials, Vocabulary, in_order_of_ids
 
 ROBERTA_SPECIALS = Specials(
-    ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), num_separators=2, second_segment=0
+    ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), num_separators=2, second_segment=0, word_start="Ġ"
 )
-ALBERT_SPECIALS = Specials(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"))
+ALBERT_SPECIALS = Specials(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"), word_start="▁")
 # By the kind of model that a tokenizer.json holds.
 SPECIALS = {"BPE": ROBERTA_SPECIALS, "Unigram": ALBERT_SPECIALS}
 SPLITTERS = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
@@ -38,20 +39,24 @@ def vocabulary_in(folder: Path) -> Vocabulary | None:
 
 
 def vocabulary_from(path: str | os.PathLike) -> Vocabulary:
-    """Of a vocab.txt or a tokenizer.json."""
-    if Path(path).name == RULES:
+    """Of a vocab.txt or, as its name ends with .json, a tokenizer.json."""
+    if Path(path).suffix == Path(RULES).suffix:
         return rules_vocabulary("\n".join(text_lines(path)))
     return Vocabulary.from_file(path)
 
 
 def write_vocabulary(vocabulary: Vocabulary, folder: Path) -> Path:
     """The file that was written: the one for WordPiece, the other for all else."""
-    path = folder / (RULES if vocabulary.rules else PIECES)
+    name, text = vocabulary_file(vocabulary)
+    write_text(folder / name, text)
+    return folder / name
+
+
+def vocabulary_file(vocabulary: Vocabulary) -> tuple[str, str]:
+    """The name of the file that `write_vocabulary` writes, and what it holds."""
     if vocabulary.rules:
-        write_text(path, vocabulary.rules)
-    else:
-        vocabulary.save(path)
-    return path
+        return RULES, vocabulary.rules
+    return PIECES, "".join(f"{piece}\n" for piece in vocabulary.pieces)
 
 
 def rules_vocabulary(rules: str) -> Vocabulary:
@@ -96,6 +101,24 @@ def tokenizer_of(vocabulary: Vocabulary, *, lowercase: bool) -> TextTokenizer:
 def lowers(vocabulary: Vocabulary) -> bool:
     """Whether its rules lower-case a text."""
     return '"Lowercase"' in json.dumps(json.loads(vocabulary.rules)["normalizer"])
+
+
+@cache
+def legible_pieces(vocabulary: Vocabulary) -> tuple[str, ...]:
+    """For people: pieces of whatever kind as WordPiece writes them, "##" before what goes on."""
+    if not vocabulary.rules:
+        return vocabulary.pieces
+    return tuple(_legible(piece, vocabulary) for piece in vocabulary.pieces)
+
+
+def _legible(piece: str, vocabulary: Vocabulary) -> str:
+    specials, letters = vocabulary.specials, decoders.ByteLevel()
+    if piece in (*specials.pieces, specials.word_start):
+        return piece
+    text = piece.removeprefix(specials.word_start)
+    if specials == ROBERTA_SPECIALS and (read := letters.decode([text])).isprintable():
+        text = read if "\ufffd" not in read else text  # bytes of a character's parts
+    return f"##{text}" if vocabulary.continues(piece) else text
 
 
 class FastTokenizer:

@@ -143,12 +143,14 @@ def packed(
     }
 
 
-def kept_apart(spans: Spans, *, num_rows: int, length: int) -> dict[str, np.ndarray]:
+def kept_apart(
+    spans: Spans, *, num_rows: int, length: int, num_separators: int = 1
+) -> dict[str, np.ndarray]:
     """What tells the sequences of a row apart, int32 [num_rows,length], 0 where padded.
 
     `position_ids` begin at 0 with each [CLS]; `sequence_ids` are the numbers of the sequences.
     """
-    runs = _Runs.of(spans, num_rows=num_rows, length=length)
+    runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
     first_text = np.maximum.accumulate(np.where(runs.opens, np.arange(len(runs.opens)), 0))
     begins = runs.begins[first_text]
     sequence_ids = runs.spread(spans.sequences, np.int32)

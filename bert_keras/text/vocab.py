@@ -16,11 +16,13 @@ SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 @dataclass(frozen=True)
 class Specials:
     """Names of the five, in the order of SPECIAL_PIECES, and how two texts are packed with them:
-    one separator or two between them, the second text of segment 1 or 0."""
+    one separator or two between them, the second text of segment 1 or 0. `word_start` begins the
+    pieces that begin a word behind a blank; WordPiece has none, its others begin with "##"."""
 
     pieces: tuple[str, ...] = SPECIAL_PIECES
     num_separators: int = 1
     second_segment: int = 1
+    word_start: str = ""
 
 
 BERT_SPECIALS = Specials()
@@ -95,6 +97,11 @@ class Vocabulary:
             )
         fillers = (piece for n in count() if (piece := f"[unused{n}]") not in self.ids)
         return replace(self, pieces=(*self.pieces, *islice(fillers, size - len(self))))
+
+    def continues(self, piece: str) -> bool:
+        """Whether it goes on with the word of the piece before it."""
+        start = self.specials.word_start
+        return not piece.startswith(start) if start else piece.startswith("##")
 
     def num_specials(self, num_texts: int) -> int:
         """How many stand around and between the texts of a sequence."""

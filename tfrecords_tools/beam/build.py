@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.build import Settings, units_of
+from tfrecords_tools.build import Settings, fitting, units_of
 from tfrecords_tools.inputs.corpus import fingerprint
 from tfrecords_tools.inputs.places import files
 from tfrecords_tools.manifest import MANIFEST
@@ -34,6 +34,7 @@ def build_on_beam(
             "the records of --compat google depend on all draws before them and are made on one "
             "machine; leave out --beam, or --compat google"
         )
+    settings = fitting(settings, vocabulary)
     try:
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
@@ -54,7 +55,7 @@ def build_on_beam(
     output = os.fspath(output)
     job = Job(
         fingerprints=tuple(map(fingerprint, paths)),
-        vocabulary=vocabulary.pieces,
+        vocabulary=vocabulary,
         settings=settings,
         partial=place.begun(output),
         output=output,

@@ -16,13 +16,14 @@ import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 
 from bert_keras.errors import InputError
+from bert_keras.text.fast_tokenizer import vocabulary_file
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.beam import output
 from tfrecords_tools.beam.plan import Corpus, Plan, corpus_of, held_out_size, plan_of
 from tfrecords_tools.beam.shard import written
 from tfrecords_tools.beam.spans import Key, Spans, answered, found
 from tfrecords_tools.beam.tokens import RangeTokens, UnitTold, tokens_of
-from tfrecords_tools.build import VOCABULARY, made_from
+from tfrecords_tools.build import made_from
 from tfrecords_tools.inputs.corpus import Unit, digest, fingerprint
 from tfrecords_tools.manifest import MANIFEST
 from tfrecords_tools.settings import BuildSettings
@@ -36,7 +37,7 @@ class Job:
     """What every step may know. `partial` is the folder beside `output` that it works in."""
 
     fingerprints: tuple[dict, ...]  # of the inputs
-    vocabulary: tuple[str, ...]
+    vocabulary: Vocabulary
     settings: BuildSettings
     partial: str
     output: str
@@ -128,8 +129,9 @@ def _summed(sizes: Iterable[tuple[int, int]]) -> tuple[int, int]:
 def _plan(held_out: tuple[int, int], corpus: Corpus | None, job: Job) -> Iterator:
     if corpus is None:
         return
+    separators = job.vocabulary.specials.num_separators
     try:
-        yield plan_of(corpus, held_out, settings=job.settings)
+        yield plan_of(corpus, held_out, settings=job.settings, num_separators=separators)
     except InputError as error:
         yield TaggedOutput(_FAILURES, (0, str(error)))
 
@@ -169,12 +171,12 @@ def _finish(
         failure = json.dumps({"told": str(error)})
         output.write(output.join(job.partial, FAILURE), failure.encode())
         return
-    vocabulary = "".join(f"{piece}\n" for piece in job.vocabulary)
+    name, vocabulary = vocabulary_file(job.vocabulary)
     told = json.dumps(manifest, indent=2) + "\n"
-    output.write(output.join(job.partial, VOCABULARY), vocabulary.encode())
+    output.write(output.join(job.partial, name), vocabulary.encode())
     output.write(output.join(job.partial, MANIFEST), told.encode())
     files = [each["file"] for split in manifest["splits"].values() for each in split["shards"]]
-    output.publish(job.partial, job.output, [*files, VOCABULARY, MANIFEST])
+    output.publish(job.partial, job.output, [*files, name, MANIFEST])
 
 
 def _manifest(job: Job, plan: Plan, shards: dict[Key, dict], inputs: Sequence[dict]) -> dict:
@@ -188,6 +190,6 @@ def _manifest(job: Job, plan: Plan, shards: dict[Key, dict], inputs: Sequence[di
         splits[layout.split.name] = layout.summary([shards[key] for key in keys])
     digests = {each["path"]: each for each in inputs}
     in_order = [digests[each["path"]] for each in job.fingerprints]
-    made = made_from(job.settings, Vocabulary(job.vocabulary), in_order)
+    made = made_from(job.settings, job.vocabulary, in_order)
     made["versions"]["apache-beam"] = beam.__version__
     return {**made, **plan.corpus.told, "splits": splits}

@@ -93,12 +93,14 @@ def held_out_size(tokens: RangeTokens, corpus: Corpus) -> tuple[int, int]:
     return num_sentences, num_pieces
 
 
-def plan_of(corpus: Corpus, held_out: tuple[int, int], *, settings: BuildSettings) -> Plan:
+def plan_of(
+    corpus: Corpus, held_out: tuple[int, int], *, settings: BuildSettings, num_separators: int
+) -> Plan:
     """`held_out` sums up `held_out_size`. InputError where there are too few documents."""
     whole = corpus.num_sentences, corpus.num_pieces
     sizes = [tuple(a - b for a, b in zip(whole, held_out, strict=True)), held_out]
     layouts = (
-        layout_of(split, *size, settings=settings)
+        layout_of(split, *size, settings=settings, num_separators=num_separators)
         for split, size in zip(corpus.splits, sizes, strict=False)
     )
     return Plan(corpus, tuple(layouts))

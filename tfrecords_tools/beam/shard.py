@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from bert_keras.storage import json_object
+from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.beam.output import upload
 from tfrecords_tools.beam.spans import SPAN, Spans
-from tfrecords_tools.beam.tokens import vocabulary_file
+from tfrecords_tools.beam.tokens import kept_vocabulary
 from tfrecords_tools.records.buckets import write_tables
 from tfrecords_tools.records.layout import Layout
 from tfrecords_tools.records.write_shard import WriteShard
@@ -24,11 +25,11 @@ _ROW = np.dtype([*[(name, "<i4") for name in SPAN.names], ("start", PLACE)])
 
 
 def written(
-    place: int, spans: Iterable[Spans], *, layout: Layout, vocabulary: tuple[str, ...], folder: str
+    place: int, spans: Iterable[Spans], *, layout: Layout, vocabulary: Vocabulary, folder: str
 ) -> dict:
     """Writes a shard of the split into `folder`; returns what the manifest says of it."""
     buckets, settings = layout.shards[place], layout.settings
-    path = vocabulary_file(vocabulary)
+    path = kept_vocabulary(vocabulary)
     dtype = text_settings(settings, vocabulary=path).dtype
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import Unit
 from tfrecords_tools.inputs.repairs import Repairs
@@ -88,14 +89,14 @@ class UnitTold:
 
 
 def tokens_of(
-    number: int, unit: Unit, *, vocabulary: tuple[str, ...], settings: BuildSettings
+    number: int, unit: Unit, *, vocabulary: Vocabulary, settings: BuildSettings
 ) -> Iterator[RangeTokens | UnitTold]:
     """The ranges of a unit in their order, and then what there is to say of it.
 
     Raises InputError as `TokenizeUnit` does.
     """
     with tempfile.TemporaryDirectory() as work:
-        text = text_settings(settings, vocabulary=vocabulary_file(vocabulary))
+        text = text_settings(settings, vocabulary=kept_vocabulary(vocabulary))
         job = TokenizeUnit(unit, Path(work) / "tokens", text)
         job(lambda _: None)
         store = TokenStore(job.output, dtype=text.dtype)
@@ -110,13 +111,11 @@ def tokens_of(
 
 
 @cache
-def vocabulary_file(pieces: tuple[str, ...]) -> Path:
+def kept_vocabulary(vocabulary: Vocabulary) -> Path:
     """Where this process keeps the vocabulary: a worker shares no files with where it was given."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder) / "vocab.txt"
-    Vocabulary(pieces).save(path)
-    return path
+    return write_vocabulary(vocabulary, Path(folder))
 
 
 def _places(data: bytes, first: int, last: int) -> memoryview:

@@ -51,8 +51,9 @@ def _facts(survey: Survey) -> Iterator[str]:
     shares = {}
     if survey.pieces:
         shares["[UNK] of the pieces"] = survey.unknown / survey.pieces
-        other = "with" if survey.settings.lowercase else "without"
-        shares[f"  {other} capitals"] = _unknown_rates(survey)[1]
+        if survey.unknown_in_case:
+            other = "with" if survey.settings.lowercase else "without"
+            shares[f"  {other} capitals"] = _unknown_rates(survey)[1]
         shares["sentences over a record"] = _long_sentences(survey)
     shares["repeated lines"] = _repeated(survey)
     shares["lines with markup"] = survey.lines_with_markup / survey.lines
@@ -217,12 +218,13 @@ def _capitals(vocabulary: Vocabulary) -> float:
 def _unknown_rates(survey: Survey) -> tuple[float, float]:
     """[UNK] of the pieces as the text is read, and in the other case; of some of the text."""
     found = survey.unknown_in_case
+    if not found:  # rules read in one case alone
+        return 2 * (survey.unknown / survey.pieces,)
     return found["unknown"] / found["pieces"], found["unknown_other"] / found["pieces_other"]
 
 
 def _long_sentences(survey: Survey) -> float:
-    longest = survey.settings.max_length - 3
-    count = sum(n for length, n in survey.sentence_pieces.items() if length > longest)
+    count = sum(n for length, n in survey.sentence_pieces.items() if length > survey.longest)
     return count / survey.sentence_pieces.total()
 
 

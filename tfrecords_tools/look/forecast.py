@@ -31,7 +31,9 @@ class Forecast(NamedTuple):
     lost: float | None  # share of the pieces that are cut off there
 
 
-def forecast(store: TokenStore, settings: BuildSettings, *, objective: str) -> Forecast:
+def forecast(
+    store: TokenStore, settings: BuildSettings, *, objective: str, num_separators: int = 1
+) -> Forecast:
     """Of the records that this objective gives; the store must hold two documents."""
     (split,) = splits_of(store.num_documents, held_out_rate=0, seed=settings.seed)
     random = Random(settings.seed)
@@ -41,6 +43,7 @@ def forecast(store: TokenStore, settings: BuildSettings, *, objective: str) -> F
         settings.short_sequence_rate,
         lambda number, room: other_text(store, split, number, room, random),
         settings.schema.is_packed,
+        num_separators,
     )
     documents = (
         each
@@ -48,7 +51,10 @@ def forecast(store: TokenStore, settings: BuildSettings, *, objective: str) -> F
         for each in documents_of(store, part)
     )
     instances = OBJECTIVES[objective].instances(documents, draws)
-    return _counted(instances, max_length=settings.max_length, most=settings.sequences_per_record)
+    most = settings.sequences_per_record
+    return _counted(
+        instances, max_length=settings.max_length, most=most, num_separators=num_separators
+    )
 
 
 def original_forecast(store: TokenStore, settings: BuildSettings) -> Forecast:
@@ -74,12 +80,14 @@ def _original_instances(store: TokenStore, settings: BuildSettings) -> Iterator[
             yield Instance(spans, int(is_random))
 
 
-def _counted(instances: Iterable[Instance], *, max_length: int, most: int) -> Forecast:
+def _counted(
+    instances: Iterable[Instance], *, max_length: int, most: int, num_separators: int = 1
+) -> Forecast:
     """What records of up to `most` sequences come to."""
     lengths, labels_one = array("i"), 0
     for spans, label in instances:
-        # [CLS], and [SEP] behind each text
-        lengths.append(1 + sum(end - start + 1 for start, end in spans))
+        specials = 2 + num_separators * (len(spans) - 1)
+        lengths.append(specials + sum(end - start for start, end in spans))
         labels_one += label
     wanted = np.array(lengths)
     kept = np.minimum(wanted, max_length)

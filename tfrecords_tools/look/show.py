@@ -10,6 +10,7 @@ import numpy as np
 from bert_keras.data.records import common_schema
 from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
 from bert_keras.errors import InputError
+from bert_keras.text.fast_tokenizer import legible_pieces
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.look.check import every_file, parsed_batches
 from tfrecords_tools.look.counts import is_labelled
@@ -142,16 +143,18 @@ def _parts(record: dict[str, np.ndarray], length: int, vocabulary: Vocabulary) -
         is_counted = record[WEIGHTS_FEATURE] > 0
         positions = record["masked_lm_positions"][is_counted].tolist()
         answers = dict(zip(positions, record["masked_lm_ids"][is_counted].tolist(), strict=True))
+    pieces = legible_pieces(vocabulary)
     parts, can_continue = [], False
     for position, number in enumerate(ids):
-        piece = vocabulary.pieces[number]
-        answer = vocabulary.pieces[answers.get(position, number)]
+        piece = pieces[number]
+        answer = pieces[answers.get(position, number)]
         is_continued = can_continue and answer.startswith("##")
         if position in answers:
             colour = {vocabulary.mask_id: MASKED, answers[position]: KEPT}.get(number, REPLACED)
             parts.append(Part(f"{{{piece}={answer}}}", colour, is_continued))
         else:
-            text = piece.removeprefix("##") if is_continued else piece
+            is_joined = is_continued or vocabulary.rules  # whose lines begin without a blank
+            text = piece.removeprefix("##") if is_joined else piece
             parts.append(Part(text, specials.get(number, ""), is_continued))
         can_continue = specials.get(number) != SPECIAL
     return parts

@@ -12,17 +12,16 @@ from hashlib import blake2b
 import numpy as np
 
 from bert_keras.progress import progress
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import Unit, lines_of, units
 from tfrecords_tools.inputs.repairs import Repairs
 from tfrecords_tools.look.forecast import Forecast, forecast, original_forecast
 from tfrecords_tools.look.repeats import Repeats
 from tfrecords_tools.records.objectives import OBJECTIVES
-from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.text.sentences import splitter
+from tfrecords_tools.settings import BuildSettings, of_vocabulary
 from tfrecords_tools.text.store import TokenStore, TokenWriter, piece_dtype
-from tfrecords_tools.text.tokens import cut_to_fit
+from tfrecords_tools.text.tokens import cut_to_fit, sentences_of
 
 SAMPLE_BYTES = 32 << 20  # about ten seconds
 UNIT_BYTES = 8 << 20
@@ -70,6 +69,12 @@ class Survey:
     forecasts: dict[str, Forecast] = field(default_factory=dict)
 
     @property
+    def longest(self) -> int:
+        """Pieces of a sentence that fits into a record."""
+        specials = self.vocabulary.num_specials(2) if self.vocabulary else 3
+        return self.settings.max_length - specials
+
+    @property
     def pieces(self) -> int:
         return sum(length * count for length, count in self.sentence_pieces.items())
 
@@ -85,6 +90,8 @@ def survey(
 
     Raises InputError where there is no text at all, or a file is none.
     """
+    if vocabulary:
+        settings = of_vocabulary(settings, vocabulary)
     corpus = units(places, unit_bytes=UNIT_BYTES, text_field=settings.text_field)
     num_bytes = sum(part.num_bytes for unit in corpus for part in unit)
     found = Survey(
@@ -112,7 +119,7 @@ def survey(
             found.repairs.expect_text()
         reader.close()
         if vocabulary:
-            found.forecasts = _forecasts(folder, settings, dtype=piece_dtype(len(vocabulary)))
+            found.forecasts = _forecasts(folder, settings, vocabulary)
     return found
 
 
@@ -121,15 +128,15 @@ def _spread(corpus: list[Unit], count: int) -> list[Unit]:
     return [corpus[n] for n in sorted({round(n) for n in np.linspace(0, len(corpus) - 1, count)})]
 
 
-def _forecasts(folder: str, settings: BuildSettings, *, dtype: np.dtype) -> dict[str, Forecast]:
-    """By objective; "the original" is its next sentence prediction."""
-    store = TokenStore(folder, dtype=dtype)
-    forecasts = {}
-    if store.num_documents > 1:
+def _forecasts(folder: str, settings: BuildSettings, vocabulary: Vocabulary) -> dict[str, Forecast]:
+    """By objective; "the original" is its next sentence prediction, of WordPiece alone."""
+    store = TokenStore(folder, dtype=piece_dtype(len(vocabulary)))
+    forecasts, separators = {}, vocabulary.specials.num_separators
+    if store.num_documents > 1 and not vocabulary.rules:
         forecasts["the original"] = original_forecast(store, settings)
     for name in OBJECTIVES:
         if store.num_documents > (name == "nsp"):
-            forecasts[name] = forecast(store, settings, objective=name)
+            forecasts[name] = forecast(store, settings, objective=name, num_separators=separators)
     return forecasts
 
 
@@ -137,16 +144,18 @@ class _Reader:
     """Lines go in; what they are goes to a survey, and their pieces to a token store."""
 
     def __init__(self, found: Survey, folder: str, stack: contextlib.ExitStack):
-        self._found, self._split = found, splitter(found.settings.splitter)
+        self._found = found
+        self._split = sentences_of(found.settings.splitter, found.vocabulary)
         self._texts: list[str] = []
         self._opens: list[bool] = []
         self._line_numbers: list[bytes] = []
         self._size = self._num_flushed = 0
-        self._tokenizer = self._writer = None
+        self._tokenizer = self._writer = self._other_case = None
         if found.vocabulary:
             lowercase = found.settings.lowercase
-            self._tokenizer = WordPieceTokenizer(found.vocabulary, lowercase=lowercase)
-            self._other_case = WordPieceTokenizer(found.vocabulary, lowercase=not lowercase)
+            self._tokenizer = tokenizer_of(found.vocabulary, lowercase=lowercase)
+            if not found.vocabulary.rules:
+                self._other_case = tokenizer_of(found.vocabulary, lowercase=not lowercase)
             dtype = piece_dtype(len(found.vocabulary))
             self._writer = stack.enter_context(TokenWriter(folder, dtype=dtype))
 
@@ -203,7 +212,7 @@ class _Reader:
             ids, lengths = self._tokenizer.flat_ids(self._texts)
             self._note_unknown(ids, lengths)
             found.sentence_pieces.update(lengths.tolist())
-            longest = found.settings.max_length - 3
+            longest = found.longest
             self._writer.add(ids, *cut_to_fit(lengths, np.array(self._opens), longest=longest))
         self._texts, self._opens, self._line_numbers, self._size = [], [], [], 0
         self._num_flushed += 1
@@ -214,7 +223,7 @@ class _Reader:
         is_unknown = ids == unknown
         num_unknown = int(is_unknown.sum())
         found.unknown += num_unknown
-        if self._num_flushed % OTHER_CASE_EVERY == 0:
+        if self._other_case and self._num_flushed % OTHER_CASE_EVERY == 0:
             other = self._other_case.flat_ids(self._texts)[0]
             found.unknown_in_case.update(
                 pieces=len(ids),

@@ -28,6 +28,7 @@ class Search:
     max_length: int
     short_rate: float
     fills_records: bool
+    num_separators: int
 
     def instances(
         self,
@@ -50,6 +51,7 @@ class Search:
             self.short_rate,
             lambda number, room: text_of(*other_place(self.split, number, random), room),
             self.fills_records,
+            self.num_separators,
         )
         for _ in range(self.passes):
             yield from OBJECTIVES[self.objective].instances(own, draws)

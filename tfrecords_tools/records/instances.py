@@ -27,19 +27,18 @@ class Sequences(NamedTuple):
     def num_rows(self) -> int:
         return int(self.rows[-1]) + 1 if len(self.rows) else 0
 
-    @property
-    def sizes(self) -> np.ndarray:
-        """int64 [N]: the places each takes, specials counted."""
-        return sizes_of(self.lengths, self.first)
 
-
-def sizes_of(lengths: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """[CLS], and each text with its [SEP]."""
-    return 1 + np.add.reduceat(lengths + 1, first[:-1])
+def sizes_of(lengths: np.ndarray, first: np.ndarray, *, num_separators: int) -> np.ndarray:
+    """int64 [N]: the places that each sequence takes, specials counted."""
+    return 2 - num_separators + np.add.reduceat(lengths + num_separators, first[:-1])
 
 
 def sequences_of(
-    table: SpanTable, *, schema: PretrainingSchema, generator: np.random.Generator
+    table: SpanTable,
+    *,
+    schema: PretrainingSchema,
+    num_separators: int,
+    generator: np.random.Generator,
 ) -> Sequences:
     """All instances of a bucket, in an order drawn by chance, each cut until it fits.
 
@@ -54,6 +53,7 @@ def sequences_of(
         table.ends[spans] - table.starts[spans],
         first,
         max_length=schema.max_length,
+        num_separators=num_separators,
         generator=generator,
     )
     labels = table.labels[begins[order]]
@@ -61,7 +61,7 @@ def sequences_of(
         rows = np.arange(len(order))
         return Sequences(starts, lengths, first, labels, rows, np.zeros_like(rows))
     order, rows, columns = filled_rows(
-        sizes_of(lengths, first),
+        sizes_of(lengths, first, num_separators=num_separators),
         length=schema.max_length,
         most=schema.max_sequences,
         generator=generator,
@@ -76,15 +76,17 @@ def cut(
     first: np.ndarray,
     *,
     max_length: int,
+    num_separators: int,
     generator: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Starts and lengths that fit: of a pair the longer text loses pieces at both ends by chance.
 
     Only pairs are ever too long; each text keeps about half of what fits, or all of it.
     """
-    long = first[:-1][sizes_of(lengths, first) > max_length]
+    sizes = sizes_of(lengths, first, num_separators=num_separators)
+    long = first[:-1][sizes > max_length]
     pair = np.stack([long, long + 1])
-    kept = np.stack(truncated_lengths(*lengths[pair], limit=max_length - 3))
+    kept = np.stack(truncated_lengths(*lengths[pair], limit=max_length - 2 - num_separators))
     front = generator.binomial(lengths[pair] - kept, 0.5)
     starts, lengths = starts.copy(), lengths.copy()
     starts[pair] += front
@@ -122,16 +124,16 @@ def features(
     are pieces that continue a word (see `tokens`). Without a masker the records hold plain ids.
     """
     num_rows, size = sequences.num_rows, len(vocabulary)
-    spans = _laid_out(sequences, is_pair=schema.has_labels)
+    num_separators = vocabulary.specials.num_separators
+    spans = _laid_out(sequences, is_pair=schema.has_labels, num_separators=num_separators)
     shape = {"num_rows": num_rows, "length": schema.max_length}
     values = packed(pieces, spans, vocabulary=vocabulary, **shape)
     continues = None
-    if len(pieces) and pieces.max() >= size:
+    if masker and masker.policy.unit == "word":
         continues = values["input_ids"] >= size
         values["input_ids"] -= continues * np.int32(size)
-        continues |= masker.continues[values["input_ids"]]
     if schema.is_packed:
-        values |= kept_apart(spans, **shape)
+        values |= kept_apart(spans, **shape, num_separators=num_separators)
     if masker:
         values |= masker.mask(values["input_ids"], generator=generator, continues=continues)
     if schema.has_labels:
@@ -139,11 +141,11 @@ def features(
     return values
 
 
-def _laid_out(sequences: Sequences, *, is_pair: bool) -> Spans:
+def _laid_out(sequences: Sequences, *, is_pair: bool, num_separators: int) -> Spans:
     counts = np.diff(sequences.first)
     number = np.arange(len(sequences.starts)) - np.repeat(sequences.first[:-1], counts)
-    ends = np.cumsum(sequences.lengths + 1)
-    before = ends - sequences.lengths - 1
+    ends = np.cumsum(sequences.lengths + num_separators)
+    before = ends - sequences.lengths - num_separators
     before -= np.repeat(before[sequences.first[:-1]], counts)
     return Spans(
         rows=np.repeat(sequences.rows, counts),

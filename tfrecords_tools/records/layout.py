@@ -23,6 +23,7 @@ class Layout:
     num_sentences: int
     num_pieces: int
     settings: BuildSettings
+    num_separators: int  # between two texts
     num_buckets: int
     shards: tuple[range, ...]  # the buckets of each
 
@@ -35,6 +36,7 @@ class Layout:
             max_length=self.settings.max_length,
             short_rate=self.settings.short_sequence_rate,
             fills_records=self.settings.schema.is_packed,
+            num_separators=self.num_separators,
         )
 
     def file(self, place: int) -> str:
@@ -78,7 +80,12 @@ def shard_file(split: str, place: int, num_shards: int) -> str:
 
 
 def layout_of(
-    split: Split, num_sentences: int, num_pieces: int, *, settings: BuildSettings
+    split: Split,
+    num_sentences: int,
+    num_pieces: int,
+    *,
+    settings: BuildSettings,
+    num_separators: int,
 ) -> Layout:
     """InputError where the objective needs more documents."""
     if settings.objective == "nsp" and split.num_documents < 2:
@@ -92,7 +99,7 @@ def layout_of(
     num_buckets = _num_buckets(expected, num_shards)
     shards = np.array_split(np.arange(num_buckets), num_shards or num_buckets)
     ranges = tuple(range(int(each[0]), int(each[-1]) + 1) for each in shards)
-    return Layout(split, num_sentences, num_pieces, settings, num_buckets, ranges)
+    return Layout(split, num_sentences, num_pieces, settings, num_separators, num_buckets, ranges)
 
 
 def _passes(split: Split, settings: BuildSettings) -> int:

@@ -42,10 +42,11 @@ class Draws(NamedTuple):
     short_rate: float  # share of the pairs that are kept short on purpose
     other_text: Callable[[int, int], Span]  # (document, room): whole sentences until they fill it
     fills_records: bool  # records are to be full, with several sequences if need be
+    num_separators: int = 1  # between two texts
 
     def target(self) -> int:
         """How many pieces a pair is to have."""
-        room = self.max_length - 3
+        room = self.max_length - 2 - self.num_separators
         return self.random.randint(2, room) if self.random.random() < self.short_rate else room
 
 
@@ -110,7 +111,7 @@ def full_sentences(documents: Iterable[Document], draws: Draws) -> Iterator[Inst
                 stop = bounds[bisect_right(bounds, stop) - 1]
             if stop > start:
                 spans.append((start, stop))
-                left -= stop - start + 1  # with the [SEP] before the next document
+                left -= stop - start + draws.num_separators  # before the next document
                 start = stop
             if start < end:  # the next sentence does not fit
                 yield Instance(tuple(spans))

@@ -13,7 +13,7 @@ import numpy as np
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.storage import whole_file
-from bert_keras.text.vocab import Vocabulary
+from bert_keras.text.fast_tokenizer import vocabulary_from
 from tfrecords_tools.records.buckets import read_bucket
 from tfrecords_tools.records.instances import Sequences, batches, features, sequences_of
 from tfrecords_tools.records.writer import framed, serialized
@@ -42,7 +42,7 @@ class WriteShard:
 
     def __call__(self, advance: Callable[[int], object]) -> None:
         store = TokenStore(self.store, dtype=self.dtype)
-        vocabulary = Vocabulary.from_file(self.vocabulary)
+        vocabulary = vocabulary_from(self.vocabulary)
         generator = np.random.default_rng(self.seeds)
         features_of = partial(
             features,
@@ -53,11 +53,18 @@ class WriteShard:
         )
         counts, digest, left = Counter(), hashlib.sha256(), self.size
         with whole_file(self.output) as part, part.open("wb") as file:
-            for batch in self._batches(generator):
-                records = framed(serialized(features_of(batch, pieces_of(batch, store))))
+            for batch in self._batches(generator, vocabulary.specials.num_separators):
+                values = features_of(batch, pieces_of(batch, store))
+                records = framed(serialized(values))
                 file.write(records)
                 digest.update(records)
-                counts.update(_counted(batch, records))
+                counts.update(
+                    records=batch.num_rows,
+                    sequences=len(batch.labels),
+                    tokens=int(values["input_mask"].sum()),
+                    labels_one=int(batch.labels.sum()),
+                    bytes=len(records),
+                )
                 written = min(left, batch.num_rows)
                 advance(written)
                 left -= written
@@ -66,11 +73,13 @@ class WriteShard:
                 counts_part.write_text(json.dumps(told), encoding="utf-8")
         advance(left)
 
-    def _batches(self, generator: np.random.Generator) -> Iterator[Sequences]:
+    def _batches(self, generator: np.random.Generator, separators: int) -> Iterator[Sequences]:
         for bucket in self.buckets:
             table = read_bucket(self.instances, num_buckets=self.num_buckets, bucket=bucket)
             if len(table.instances):
-                sequences = sequences_of(table, schema=self.schema, generator=generator)
+                sequences = sequences_of(
+                    table, schema=self.schema, num_separators=separators, generator=generator
+                )
                 yield from batches(sequences, num_rows=_RECORDS_TOGETHER)
 
 
@@ -83,13 +92,3 @@ def pieces_of(sequences: Sequences, store: TokenStore) -> np.ndarray:
         pieces += [store.pieces(start, start + length) for start, length in together]
         store.release()
     return np.frombuffer(b"".join(pieces), store.dtype)
-
-
-def _counted(batch: Sequences, records: bytes) -> dict[str, int]:
-    return {
-        "records": batch.num_rows,
-        "sequences": len(batch.labels),
-        "tokens": int(batch.sizes.sum()),
-        "labels_one": int(batch.labels.sum()),
-        "bytes": len(records),
-    }

@@ -1,8 +1,9 @@
 """A unit of the corpus comes in; its sentences as ids go to a token store, counted.
 
 A sentence longer than a record is cut into parts of equal length, for what does not fit into a
-record is lost. Where a segmenter joins pieces to words, the id of a piece that continues a word is
-raised by the size of the vocabulary; a "##" piece tells it by itself.
+record is lost. A sentence behind another of its line keeps the blank before it, which counts where
+pieces are of bytes. Where whole words are to be masked, the id of a piece that continues a word is
+raised by the size of the vocabulary.
 """
 
 import pickle
@@ -16,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from bert_keras.storage import whole_folder
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.fast_tokenizer import tokenizer_of, vocabulary_from
+from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import Unit, lines_of
 from tfrecords_tools.inputs.repairs import Repairs
@@ -36,6 +38,7 @@ class TextSettings:
     lowercase: bool
     splitter: str
     segmenter: str | None
+    marks_words: bool  # by raised ids
     errors: str
     longest: int  # pieces a sentence may have
 
@@ -43,7 +46,7 @@ class TextSettings:
     def dtype(self) -> np.dtype:
         """Of the ids in the store."""
         size = len(_vocabulary(self.vocabulary))
-        return piece_dtype(2 * size if self.segmenter else size)
+        return piece_dtype(2 * size if self.marks_words else size)
 
 
 def text_settings(settings: BuildSettings, *, vocabulary: Path) -> TextSettings:
@@ -52,8 +55,9 @@ def text_settings(settings: BuildSettings, *, vocabulary: Path) -> TextSettings:
         lowercase=settings.lowercase,
         splitter=settings.splitter,
         segmenter=settings.segmenter,
+        marks_words=settings.max_predictions > 0 and settings.mask_unit == "word",
         errors=settings.errors,
-        longest=settings.max_length - 3,
+        longest=settings.max_length - _vocabulary(vocabulary).num_specials(2),
     )
 
 
@@ -72,15 +76,17 @@ class TokenizeUnit:
     def __call__(self, advance: Callable[[int], object]) -> None:
         settings, left = self.settings, self.size
         counts, repairs = Counter(), Repairs()
-        unknown = _vocabulary(settings.vocabulary).unk_id
+        vocabulary = _vocabulary(settings.vocabulary)
         lines = lines_of(self.unit, repairs=repairs, errors=settings.errors)
         with (
             whole_folder(self.output) as folder,
             TokenWriter(folder, dtype=settings.dtype) as writer,
         ):
-            for texts, opens in _batches(lines, splitter(settings.splitter)):
+            for texts, opens in _batches(lines, sentences_of(settings.splitter, vocabulary)):
                 ids, lengths = _encoded(texts, settings)
-                counts["unknown"] += int(np.count_nonzero(ids == unknown))
+                counts["unknown"] += int(
+                    np.count_nonzero(ids % len(vocabulary) == vocabulary.unk_id)
+                )
                 counts["long_sentences_cut"] += int(np.count_nonzero(lengths > settings.longest))
                 writer.add(ids, *cut_to_fit(lengths, opens, longest=settings.longest))
                 read = min(left, sum(map(len, texts)))
@@ -109,6 +115,14 @@ def cut_to_fit(
     return shortest + (number < rest), np.repeat(opens, num_parts) & (number == 0)
 
 
+def sentences_of(name: str, vocabulary: Vocabulary | None) -> Callable[[str], list[str]]:
+    """The sentences of a line; where blanks may count each but the first with that before it."""
+    split = splitter(name)
+    if vocabulary is None or not vocabulary.rules:
+        return split
+    return lambda line: [f" {text}"[not place :] for place, text in enumerate(split(line))]
+
+
 def _batches(
     lines: Iterable[str], sentences: Callable[[str], list[str]]
 ) -> Iterator[tuple[list[str], np.ndarray]]:
@@ -133,25 +147,40 @@ def _batches(
 
 
 def _encoded(texts: list[str], settings: TextSettings) -> tuple[np.ndarray, np.ndarray]:
-    """Ids int [M], those that continue a word of the segmenter raised, and lengths int64 [N]."""
+    """Ids int [M], those that continue a word raised where asked, and lengths int64 [N]."""
     tokenizer = _tokenizer(settings.vocabulary, settings.lowercase)
-    if settings.segmenter is None:
+    if not settings.marks_words:
         return tokenizer.flat_ids(texts)
+    size, goes_on = len(tokenizer.vocabulary), _goes_on(settings.vocabulary)
+    if settings.segmenter is None:
+        ids, lengths = tokenizer.flat_ids(texts)
+        raised = goes_on[ids]
+        raised[(np.cumsum(lengths) - lengths)[lengths > 0]] = False  # a text begins with a word
+        return ids + raised * size, lengths
     from tfrecords_tools.text.words import continues, segmenter
 
     words, tokenized = segmenter(settings.segmenter), tokenizer.encode_batch(texts)
-    goes_on = [continues(t, each, words(t)) for t, each in zip(texts, tokenized, strict=True)]
+    found = [continues(t, each, words(t)) for t, each in zip(texts, tokenized, strict=True)]
     lengths = np.array([len(each.ids) for each in tokenized], np.int64)
     ids = np.fromiter(chain.from_iterable(each.ids for each in tokenized), np.int64)
-    raised = np.fromiter(chain.from_iterable(goes_on), bool, len(ids))
-    return ids + raised * len(tokenizer.vocabulary), lengths
+    raised = np.fromiter(chain.from_iterable(found), bool, len(ids))
+    if not tokenizer.vocabulary.rules:
+        raised |= goes_on[ids]  # no segmenter divides what WordPiece has for a word
+    return ids + raised * size, lengths
 
 
 @cache
 def _vocabulary(path: Path) -> Vocabulary:
-    return Vocabulary.from_file(path)
+    return vocabulary_from(path)
 
 
 @cache
-def _tokenizer(vocabulary: Path, lowercase: bool) -> WordPieceTokenizer:
-    return WordPieceTokenizer(_vocabulary(vocabulary), lowercase=lowercase)
+def _tokenizer(vocabulary: Path, lowercase: bool) -> TextTokenizer:
+    return tokenizer_of(_vocabulary(vocabulary), lowercase=lowercase)
+
+
+@cache
+def _goes_on(vocabulary: Path) -> np.ndarray:
+    """bool [V]: the pieces that continue a word by themselves."""
+    found = _vocabulary(vocabulary)
+    return np.array(list(map(found.continues, found.pieces)))

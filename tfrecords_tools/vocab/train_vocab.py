@@ -1,14 +1,15 @@
-"""A corpus comes in; a WordPiece vocabulary, the same for the same text, goes out.
+"""A corpus comes in; a vocabulary, the same for the same text, goes out.
 
-The trainer of the `tokenizers` library numbers characters in the order of a hash map, and breaks
-ties between equally frequent pairs by those numbers, so its results differ from run to run. Here
-words and characters are counted first and the trainer is given all characters in a fixed order:
-every number, and with it every tie, is then decided by the text alone.
+Words are counted first. WordPiece is learnt here, the other models in `subwords`: its trainer of the
+`tokenizers` library numbers characters in the order of a hash map, and breaks ties between equally
+frequent pairs by those numbers, so its results differ from run to run. Here the trainer is given
+all characters in a fixed order: every number, and with it every tie, is decided by the text alone.
 """
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
@@ -17,12 +18,17 @@ from tokenizers.trainers import WordPieceTrainer
 
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
-from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
-from tfrecords_tools.vocab.vocab_sample import MOST_LEARNT, SAMPLE_BYTES, count_words
+from tfrecords_tools.vocab.learnt_words import MIN_COUNT, most_frequent, repeated
+from tfrecords_tools.vocab.subwords import (
+    byte_words_of,
+    plain_words_of,
+    trained_byte_pairs,
+    trained_unigram,
+)
+from tfrecords_tools.vocab.vocab_sample import SAMPLE_BYTES, count_words
+from tfrecords_tools.vocab.word_counts import words_of
 
-MIN_COUNT = 2  # a character or pair seen once teaches nothing
-REPEATS_PER_TEXT = 1000  # how a word count is handed to the trainer
 FIRST_UNUSED = 99  # slots between [PAD] and [UNK], as in the vocabularies of Google's BERT
 
 
@@ -30,6 +36,7 @@ def train_vocabulary(
     places: Sequence[str | os.PathLike],
     *,
     size: int,
+    model: str = "wordpiece",
     lowercase: bool = True,
     unused: int = 0,
     sample_bytes: int = SAMPLE_BYTES,
@@ -38,13 +45,22 @@ def train_vocabulary(
     text_field: str = "text",
     tell: Callable[[str], object] = lambda remark: None,
 ) -> Vocabulary:
-    """The vocabulary that is learnt from the words of a corpus, counted and then `trained`.
+    """The vocabulary of one of `MODELS` that is learnt from the words of a corpus, once counted.
 
-    `tell` gets a sentence for whatever was sampled, forgotten or repaired.
+    `lowercase` says nothing of byte-level BPE, which keeps case. Slots that are `unused` are
+    WordPiece's. `tell` gets a sentence for whatever was sampled, forgotten or repaired.
     """
-    reserved(unused, size=size)
+    words_of, learn = MODELS[model]
+    if model == "wordpiece":
+        reserved(unused, size=size)
+        learn = partial(learn, unused=unused)
+    elif unused:
+        raise InputError(f"unused slots are WordPiece's; leave them out of a {model} vocabulary")
+    else:
+        learn = partial(learn, lowercase=lowercase)
     counted = count_words(
         places,
+        words_of=words_of,
         lowercase=lowercase,
         sample_bytes=sample_bytes,
         workers=workers,
@@ -53,7 +69,7 @@ def train_vocabulary(
     )
     for remark in counted.remarks():
         tell(remark)
-    return trained(counted.counts, size=size, unused=unused)
+    return learn(counted.counts, size=size)
 
 
 def reserved(unused: int, *, size: int) -> list[str]:
@@ -81,13 +97,7 @@ def trained(words: Mapping[str, int], *, size: int, unused: int = 0) -> Vocabula
     first = reserved(unused, size=size)
     alphabet, continuations = characters(words, room=(size - len(first)) // 2)
     kept = set(alphabet)
-    words = {
-        word: count
-        for word, count in words.items()
-        if len(word) <= MAX_WORD_CHARACTERS and kept.issuperset(word)
-    }
-    if len(words) > MOST_LEARNT:
-        words = dict(sorted(words.items(), key=lambda each: (-each[1], each[0]))[:MOST_LEARNT])
+    words = most_frequent({w: n for w, n in words.items() if kept.issuperset(w)})
     trainer = WordPieceTrainer(
         vocab_size=size,
         min_frequency=MIN_COUNT,
@@ -99,7 +109,7 @@ def trained(words: Mapping[str, int], *, size: int, unused: int = 0) -> Vocabula
     tokenizer.pre_tokenizer = WhitespaceSplit()
     total = sum(words.values())
     with progress(stage="learn pieces", unit="word", total=total) as bar:
-        tokenizer.train_from_iterator(_repeated(words, bar), trainer)
+        tokenizer.train_from_iterator(repeated(words, bar), trainer)
     ids = tokenizer.get_vocab()
     return Vocabulary(tuple(sorted(ids, key=ids.__getitem__)))
 
@@ -121,10 +131,9 @@ def characters(words: Mapping[str, int], *, room: int) -> tuple[list[str], list[
     return sorted(alphabet), sorted(f"##{each}" for each in alphabet if each in inside)
 
 
-def _repeated(words: Mapping[str, int], bar) -> Iterator[str]:
-    """Every word as often as it was counted."""
-    for word in sorted(words):
-        count = words[word]
-        bar.update(count)
-        for start in range(0, count, REPEATS_PER_TEXT):
-            yield f"{word} " * min(REPEATS_PER_TEXT, count - start)
+# How words are counted, and learnt from.
+MODELS = {
+    "wordpiece": (words_of, trained),
+    "bpe": (byte_words_of, trained_byte_pairs),
+    "unigram": (plain_words_of, trained_unigram),
+}

@@ -20,6 +20,7 @@ from tfrecords_tools.inputs.repairs import Repairs
 from tfrecords_tools.jobs import Workers
 from tfrecords_tools.vocab.word_counts import words_of
 
+WordsOf = Callable[..., Counter[str]]  # of lines, with `lowercase`
 SAMPLE_BYTES = 512 << 20
 MOST_WORDS = 1_000_000  # about 150 bytes each; then the rarest are forgotten
 MOST_LEARNT = 400_000  # the most frequent of them; the trainer takes 1.2 kB for each
@@ -78,6 +79,7 @@ def count_words(
     places: Sequence[str | os.PathLike],
     *,
     lowercase: bool,
+    words_of: WordsOf = words_of,
     sample_bytes: int = SAMPLE_BYTES,
     workers: int = 1,
     errors: str = "fail",
@@ -88,7 +90,7 @@ def count_words(
     chosen = sample(corpus, sample_bytes=sample_bytes)
     with tempfile.TemporaryDirectory() as folder, Workers(workers) as processes:
         jobs = [
-            CountJob(unit, lowercase, errors, sample_bytes, Path(folder, str(number)))
+            CountJob(unit, words_of, lowercase, errors, sample_bytes, Path(folder, str(number)))
             for number, unit in enumerate(chosen)
         ]
         processes.run(jobs, stage="count words", unit="B")
@@ -123,6 +125,7 @@ class CountJob:
     """Leaves the `WordCounts` of a unit; of one longer than `most_bytes`, of that much text."""
 
     unit: Unit
+    words_of: WordsOf
     lowercase: bool
     errors: str
     most_bytes: int
@@ -137,7 +140,7 @@ class CountJob:
         lines = lines_of(self.unit, repairs=found.repairs, errors=self.errors)
         text_bytes = 0
         for block in _blocks(lines):
-            found.add(words_of(block, lowercase=self.lowercase))
+            found.add(self.words_of(block, lowercase=self.lowercase))
             text_bytes += sum(len(line.encode()) + 1 for line in block)
             advance(min(text_bytes, self.size) - found.bytes_read)
             found.bytes_read = min(text_bytes, self.size)

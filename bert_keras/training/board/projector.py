@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_keras.storage import write_text
+from bert_keras.text.fast_tokenizer import legible_pieces
 from bert_keras.text.vocab import Vocabulary
 
 MOST_WORDS = 10_000  # more of them a browser turns too slowly
@@ -19,10 +20,10 @@ def write_projector(
     TensorBoard finds where there are events in it too."""
     from tensorboard.plugins import projector
 
-    folder = Path(folder)
-    rows = [row for row, piece in enumerate(vocabulary.pieces) if is_word(piece)][:MOST_WORDS]
+    folder, pieces = Path(folder), legible_pieces(vocabulary)
+    rows = [row for row, piece in enumerate(pieces) if is_word(piece)][:MOST_WORDS]
     vectors = np.asarray(table[rows], "float32")
-    write_text(folder / "metadata.tsv", "".join(f"{vocabulary.pieces[row]}\n" for row in rows))
+    write_text(folder / "metadata.tsv", "".join(f"{pieces[row]}\n" for row in rows))
     vectors.tofile(folder / "tensors.bytes")
     config = projector.ProjectorConfig()
     config.embeddings.add(
@@ -35,5 +36,5 @@ def write_projector(
 
 
 def is_word(piece: str) -> bool:
-    """Neither the rest of a word nor one of [PAD], [unused1], ..."""
-    return not piece.startswith("##") and not re.fullmatch(r"\[\S+\]", piece)
+    """Neither the rest of a word nor one of [PAD], <s>, [unused1], ..."""
+    return not piece.startswith("##") and not re.fullmatch(r"\[\S+\]|<\S+>", piece)

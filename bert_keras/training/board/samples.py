@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.devices.replicas import number
+from bert_keras.text.fast_tokenizer import legible_pieces
 from bert_keras.text.vocab import Vocabulary
 
 
@@ -31,7 +32,7 @@ class MaskedSamples(keras.callbacks.Callback):
         super().__init__()
         self.inputs, targets, weights = batch
         self.answers, self.weights = targets["masked_lm"].numpy(), weights["masked_lm"].numpy()
-        self.pieces = vocabulary.pieces
+        self.pieces = legible_pieces(vocabulary)
         self.folder, self.epochs_per_sample = os.fspath(folder), epochs_per_sample
 
     def on_epoch_end(self, epoch, logs=None):

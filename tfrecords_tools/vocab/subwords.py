@@ -1,0 +1,128 @@
+"""Counted words come in; a byte-level BPE or a Unigram vocabulary, the same for the same, goes out.
+
+Byte-level BPE is learnt by `tokenizers`: its 256 letters are numbered by their code, its merges by
+their order, and ties go to the smaller numbers, so the text alone decides. The library's Unigram
+adds up in the order of a hash map; SentencePiece, on one thread and of words in a fixed order, does
+not.
+"""
+
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from tokenizers import Tokenizer, normalizers
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel, WhitespaceSplit
+from tokenizers.trainers import BpeTrainer
+
+from bert_keras.errors import InputError
+from bert_keras.progress import progress
+from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, rules_vocabulary
+from bert_keras.text.rules import byte_pair_rules, unigram_rules, unigram_steps
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.vocab.learnt_words import MIN_COUNT, most_frequent, repeated
+
+BYTE_SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]  # as RoBERTa numbers the first four
+# Those of ALBERT's spm_train, with its coverage of characters (google-research/albert README).
+MARKS = ["(", ")", '"', "-", ".", "–", "£", "€"]
+COVERAGE = 0.99995
+MOST_CHARACTERS = 1 << 23  # that SentencePiece is given
+
+
+def byte_words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
+    """Words with the blank before them, in the letters that stand for bytes; case is kept."""
+    split = ByteLevel(add_prefix_space=False).pre_tokenize_str
+    chunks = Counter(chain.from_iterable(_with_blanks(line) for line in lines))
+    return _words(([word for word, _ in split(chunk)], n) for chunk, n in chunks.items())
+
+
+def plain_words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
+    """What stands between blanks, as ALBERT normalises it before SentencePiece."""
+    steps = unigram_steps(lowercase=lowercase, keeps_accents=not lowercase)
+    normalize = normalizers.Sequence(steps).normalize_str
+    chunks = Counter(chain.from_iterable(map(str.split, lines)))
+    return _words((normalize(chunk).split(), n) for chunk, n in chunks.items())
+
+
+def trained_byte_pairs(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
+    """At most `size` pieces: the specials, a letter for each byte, then merges as learnt."""
+    letters = sorted(ByteLevel.alphabet())
+    _refuse_small(size, len(BYTE_SPECIALS) + len(letters) + 1)
+    trainer = BpeTrainer(
+        vocab_size=size,
+        min_frequency=MIN_COUNT,
+        special_tokens=BYTE_SPECIALS,
+        initial_alphabet=letters,
+        show_progress=False,
+    )
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    words = most_frequent(words)
+    with progress(stage="learn pieces", unit="word", total=sum(words.values())) as bar:
+        tokenizer.train_from_iterator(repeated(words, bar), trainer)
+    if tokenizer.get_vocab_size() == len(BYTE_SPECIALS) + len(letters):
+        raise InputError("no two letters of the corpus stand together twice; give more text")
+    return rules_vocabulary(byte_pair_rules(tokenizer.model))
+
+
+def trained_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
+    """At most `size` pieces: the specials, marks that stand alone, then by their probability."""
+    from sentencepiece import SentencePieceTrainer
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+    _refuse_small(size, len(ALBERT_SPECIALS.pieces) + len(MARKS) + 2)
+    words, written = most_frequent(words), io.BytesIO()
+    pad, unk, *others = ALBERT_SPECIALS.pieces
+    with progress(stage="learn pieces", unit="word", total=sum(words.values())) as bar:
+        try:
+            SentencePieceTrainer.train(
+                sentence_iterator=_lines(words, bar),
+                model_writer=written,
+                vocab_size=size,
+                pad_id=0,
+                pad_piece=pad,
+                unk_id=1,
+                unk_piece=unk,
+                bos_id=-1,
+                eos_id=-1,
+                control_symbols=others,
+                user_defined_symbols=MARKS,
+                character_coverage=COVERAGE,
+                hard_vocab_limit=False,
+                num_threads=1,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise InputError(
+                f"SentencePiece makes no {size:,} pieces of the corpus ({error}); give more text, "
+                "or ask for another number"
+            ) from error
+    model = ModelProto.FromString(written.getvalue())
+    return rules_vocabulary(unigram_rules(model, lowercase=lowercase, keeps_accents=not lowercase))
+
+
+def _with_blanks(line: str) -> list[str]:
+    first, *others = line.split(" ")
+    return [first, *(f" {each}" for each in others)]
+
+
+def _words(found: Iterable[tuple[list[str], int]]) -> Counter[str]:
+    words: Counter[str] = Counter()
+    for parts, count in found:
+        for word in parts:
+            words[word] += count
+    return words
+
+
+def _lines(words: Mapping[str, int], bar) -> Iterator[str]:
+    """Lines of words, each as often as it was counted; of more text than can be taken in the same
+    share of each, once at least."""
+    size = sum((len(word) + 1) * count for word, count in words.items())
+    share = min(1.0, MOST_CHARACTERS / max(size, 1))
+    yield from repeated({word: max(1, round(n * share)) for word, n in words.items()}, bar)
+
+
+def _refuse_small(size: int, least: int) -> None:
+    if size < least:
+        raise InputError(f"a vocabulary of {size} pieces is too small; expected at least {least}")
