@@ -28,11 +28,13 @@ PRESETS |= {
 }
 
 
-def _albert(num_layers: int, hidden_size: int, num_heads: int) -> BertConfig:
+def _albert(
+    num_layers: int, hidden_size: int, num_heads: int, embedding_size: int = 128
+) -> BertConfig:
     """As its second version was published: without dropout."""
     return BertConfig(
         vocab_size=30_000,
-        embedding_size=128,
+        embedding_size=embedding_size,
         hidden_size=hidden_size,
         num_layers=num_layers,
         shares_layers=True,
@@ -53,10 +55,12 @@ PRESETS |= {
     "distilbert": BertConfig(
         num_layers=6, num_segments=0, has_pooler=False, pooler_activation="relu"
     ),
+    "albert-tiny": _albert(4, 128, 2, embedding_size=64),  # for a laptop
     "albert-base": _albert(12, 768, 12),
     "albert-large": _albert(24, 1024, 16),
     "albert-xlarge": _albert(24, 2048, 16),
     "albert-xxlarge": _albert(12, 4096, 64),
+    "roberta-tiny": dataclasses.replace(PRESETS["tiny"], **ROBERTA),  # for a laptop
     "roberta-base": dataclasses.replace(PRESETS["base"], **ROBERTA),
     "roberta-large": dataclasses.replace(PRESETS["large"], **ROBERTA),
 }

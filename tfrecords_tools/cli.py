@@ -10,7 +10,15 @@ from bert_keras.errors import InputError, run_command
 from bert_keras.quiet import import_tensorflow
 from bert_keras.storage import write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from, vocabulary_in
-from tfrecords_tools.options import Parser, add_sample, add_settings, add_text_settings, settings_of
+from tfrecords_tools.options import (
+    Parser,
+    add_corpus,
+    add_sample,
+    add_settings,
+    add_text_settings,
+    add_workers,
+    settings_of,
+)
 from tfrecords_tools.vocab.train_vocab import MODELS, train_vocabulary
 
 _EXAMPLES = """\
@@ -57,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         "learn a vocabulary, the same for the same text",
         "wiki.txt books.txt --output vocab.txt --size 30000",
     )
-    _add_corpus(vocab)
+    add_corpus(vocab)
     vocab.add_argument(
         "--output", required=True, metavar="FILE", help="vocab.txt or tokenizer.json"
     )
@@ -77,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         help="slots [unused0] and on, for words of one's own later (default: 100 of wordpiece)",
     )
     add_sample(vocab, megabytes=512)
-    _add_workers(vocab)
+    add_workers(vocab)
 
     build = verb(
         "build",
@@ -85,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         "write a folder of records, with its vocabulary and a manifest",
         "wiki.txt books.txt --vocab vocab.txt --output records --held-out 0.02",
     )
-    _add_corpus(build)
+    add_corpus(build)
     build.add_argument(
         "--vocab",
         required=True,
@@ -98,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="a folder not there yet; after a stop the same command goes on",
     )
-    _add_workers(build)
+    add_workers(build)
     build.add_argument(
         "--compat",
         choices=["google"],
@@ -135,26 +143,6 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--stats", action="store_true", help="print histograms of all records")
     show.add_argument("--plot", metavar="FILE", help="draw them into FILE.png or FILE.html")
     return parser
-
-
-def _add_corpus(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
-        "files",
-        nargs="+",
-        metavar="CORPUS",
-        help="files, folders, globs, or tfds:NAME (bert-tfrecords --help)",
-    )
-    add_text_settings(verb)
-
-
-def _add_workers(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
-        "--workers",
-        type=int,
-        default=len(os.sched_getaffinity(0)),
-        metavar="N",
-        help="processes; the result does not depend on it (default: the cores, %(default)s)",
-    )
 
 
 def _vocab(arguments: argparse.Namespace) -> None:

@@ -1,6 +1,7 @@
 """Settings of the writer become options of the command line, and back; their home is `settings`."""
 
 import argparse
+import os
 from dataclasses import fields
 from typing import NoReturn
 
@@ -48,6 +49,26 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; {self.prog} --help tells what can be said\n")
+
+
+def add_corpus(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "files",
+        nargs="+",
+        metavar="CORPUS",
+        help="files, folders, globs, or tfds:NAME (bert-tfrecords --help)",
+    )
+    add_text_settings(verb)
+
+
+def add_workers(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--workers",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="processes; the result does not depend on it (default: the cores, %(default)s)",
+    )
 
 
 def add_sample(parser: argparse.ArgumentParser, *, megabytes: int) -> None:

@@ -160,6 +160,8 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> keras.Model
                 num_warmup_steps=recipe.num_warmup_steps,
             ),
             weight_decay_rate=recipe.weight_decay_rate,
+            beta_2=recipe.beta_2,
+            max_gradient_norm=recipe.max_gradient_norm,
         ),
         loss=pretraining_losses(outputs),
         weighted_metrics=pretraining_metrics(outputs),

@@ -96,8 +96,8 @@ def pretrain_inputs(
     vocabulary = vocabulary_in(records)
     if vocabulary is None:
         raise InputError(
-            f"{records} holds no vocab.txt and no tokenizer.json; put the vocabulary there that the "
-            "records were written with"
+            f"{records} holds no vocab.txt and no tokenizer.json; put the vocabulary there that "
+            "the records were written with"
         )
     files = record_files(records)
     held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))

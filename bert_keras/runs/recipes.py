@@ -1,127 +1,12 @@
 """Named, frozen, complete settings of a run: its numbers stand here and nowhere else."""
 
 import dataclasses
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bert_keras.data.masking import MaskingPolicy, replacement_shares
-from bert_keras.data.objectives import OBJECTIVES
 from bert_keras.errors import InputError
-from bert_keras.presets import preset
 from bert_keras.runs.changes import changed
-
-
-def _check_counts(recipe, *names: str) -> None:
-    for name, least in (*((name, 1) for name in names), ("seed", 0)):
-        if getattr(recipe, name) < least:
-            raise InputError(f"{name} is {getattr(recipe, name)}; expected at least {least}")
-    if recipe.seed >= 2**32:  # NumPy's bound
-        raise InputError(f"seed is {recipe.seed}; expected less than {2**32}")
-
-
-def _check_rates(recipe, *, shares: Iterable[str] = ("dropout_rate",)) -> None:
-    for rate in (recipe.learning_rate, *getattr(recipe, "learning_rates", ())):
-        if not 0 < rate < math.inf:
-            raise InputError(f"a learning_rate is {rate}; expected a number above 0, such as 5e-5")
-    if not 0 <= recipe.weight_decay_rate < math.inf:
-        raise InputError(
-            f"weight_decay_rate is {recipe.weight_decay_rate}; expected 0 or a number above it"
-        )
-    for name in shares:
-        if not 0 <= getattr(recipe, name) < 1:
-            raise InputError(f"{name} is {getattr(recipe, name)}; expected a rate in [0, 1)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PretrainRecipe:
-    """Pretraining of one size: `num_steps` batches, one point on the curves every `steps_per_log`
-    steps, the state saved and the held-out records scored every `logs_per_checkpoint` points.
-    `last_step` ends the run before its schedule, which another then goes on with; 0 does not.
-    Each device takes its batch in `gradient_accumulation_steps` parts; `recomputes` computes every
-    block anew for its gradients. More than `max_skipped` steps between two
-    points whose gradients are not finite stop the run; `skip_broken` leaves out what follows where
-    a record file breaks off. `mask_rate`, `mask_unit`, `max_ngram` and `replacement` say how
-    records of plain ids are masked while they are read (bert_keras/data/masking.py). `objective`:
-    "bert", masked words and, where the records have labels, next sentences; "masked-lm" leaves
-    labels out; "left-to-right" trains a causal encoder to tell the next of plain ids.
-    """
-
-    size: str
-    batch_size: int
-    num_steps: int
-    num_warmup_steps: int
-    learning_rate: float
-    weight_decay_rate: float = 0.01
-    optimizer: str = "adamw"
-    gradient_accumulation_steps: int = 1
-    recomputes: bool = False
-    last_step: int = 0
-    max_skipped: int = 0
-    skip_broken: bool = False
-    dropout_rate: float = 0.1
-    initializer_stddev: float = 0.02
-    steps_per_log: int = 50
-    logs_per_checkpoint: int = 10
-    keep_checkpoints: int = 3
-    mask_rate: float = 0.15
-    mask_unit: str = "piece"
-    max_ngram: int = 1
-    replacement: str = "80-10-10"
-    objective: str = "bert"
-    seed: int = 1
-
-    def __post_init__(self):
-        preset(self.size)
-        intervals = ("steps_per_log", "logs_per_checkpoint", "keep_checkpoints")
-        _check_counts(self, "batch_size", "num_steps", "gradient_accumulation_steps", *intervals)
-        if self.optimizer not in (known := ("adamw", "lamb")):
-            raise InputError(f"optimizer is {self.optimizer!r}; expected one of {known}")
-        _check_rates(self)
-        if not 0 <= self.num_warmup_steps < self.num_steps:
-            raise InputError(
-                f"num_warmup_steps is {self.num_warmup_steps} of num_steps {self.num_steps}; "
-                "expected fewer"
-            )
-        for name, most in (("last_step", self.num_steps - 1), ("max_skipped", math.inf)):
-            if not 0 <= getattr(self, name) <= most:
-                raise InputError(
-                    f"{name} is {getattr(self, name)}; expected 0 or more, less than num_steps"
-                )
-        if not 0 < self.initializer_stddev < math.inf:
-            raise InputError(
-                f"initializer_stddev is {self.initializer_stddev}; expected a number above 0"
-            )
-        if self.objective not in OBJECTIVES:
-            raise InputError(
-                f"objective is {self.objective!r}; expected one of {', '.join(OBJECTIVES)}"
-            )
-        self.masking_policy(max_length=1)
-
-    @property
-    def end(self) -> int:
-        """The step that the run ends with."""
-        return self.last_step or self.num_steps
-
-    @property
-    def is_causal(self) -> bool:
-        return self.objective == "left-to-right"
-
-    def masking_policy(self, *, max_length: int) -> MaskingPolicy:
-        """For records of plain ids; with room for all predictions of the longest sequence."""
-        return MaskingPolicy(
-            mask_rate=self.mask_rate,
-            max_predictions=max(1, math.ceil(self.mask_rate * max_length)),
-            unit=self.mask_unit,
-            max_ngram=self.max_ngram,
-            **replacement_shares(self.replacement),
-        )
-
-    def masking_changes(self) -> list[str]:
-        """The fields of the masking policy that are not as they stand above."""
-        masking = ("mask_rate", "mask_unit", "max_ngram", "replacement")
-        usual = {field.name: field.default for field in dataclasses.fields(self)}
-        return [name for name in masking if getattr(self, name) != usual[name]]
+from bert_keras.runs.pretrain_recipe import PretrainRecipe, check_counts, check_rates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +39,8 @@ class FinetuneRecipe:
 
     def __post_init__(self):
         counts = ("num_epochs", "logs_per_epoch", "keep_checkpoints")
-        _check_counts(self, "batch_size", "gradient_accumulation_steps", *counts)
-        _check_rates(self, shares=("dropout_rate", "warmup_rate"))
+        check_counts(self, "batch_size", "gradient_accumulation_steps", *counts)
+        check_rates(self, shares=("dropout_rate", "warmup_rate"))
         if not 0 < self.layer_rate_decay <= 1:
             raise InputError(
                 f"layer_rate_decay is {self.layer_rate_decay}; expected more than 0, up to 1"
@@ -179,6 +64,18 @@ PAPER_BASE = PretrainRecipe(
     steps_per_log=1_000,
 )
 
+# docs/pretrain.md: 27 MB of text, 30,522 pieces, within an hour on 2 cores.
+TINY_HOUR = PretrainRecipe(
+    size="tiny",
+    batch_size=32,
+    num_steps=10_000,
+    num_warmup_steps=1_000,
+    learning_rate=2e-3,
+    dropout_rate=0.0,
+    steps_per_log=100,
+    logs_per_checkpoint=5,
+)
+
 # Dropout is left out where a run sees each sentence a few times only (Geiping and Goldstein 2022).
 PRETRAIN: dict[str, PretrainRecipe] = {
     # `bert-keras demo`: two minutes on 2 cores. At a hidden size of 128 the paper's 0.02 hardly
@@ -194,17 +91,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         initializer_stddev=0.08,
         steps_per_log=100,
     ),
-    # docs/pretrain.md: 27 MB of text, 30,522 pieces, within an hour on 2 cores.
-    "tiny-hour": PretrainRecipe(
-        size="tiny",
-        batch_size=32,
-        num_steps=10_000,
-        num_warmup_steps=1_000,
-        learning_rate=2e-3,
-        dropout_rate=0.0,
-        steps_per_log=100,
-        logs_per_checkpoint=5,
-    ),
+    "tiny-hour": TINY_HOUR,
     # A day of one GPU that takes 1,200 sequences of 128 a second: 102 million. Batch and rate are
     # near those of Geiping and Goldstein 2022.
     "gpu-day": PretrainRecipe(
@@ -254,6 +141,38 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         learning_rate=4e-3,
         gradient_accumulation_steps=256,
         steps_per_log=10,
+    ),
+    # docs/relatives.md: records of plain ids, --objective full-sentences.
+    "roberta-tiny": dataclasses.replace(TINY_HOUR, size="roberta-tiny"),
+    # Liu et al. 2019, table 9: records of 512, 8 thousand a batch; the parts are those of 8 GPUs.
+    "roberta-base": PretrainRecipe(
+        size="roberta-base",
+        batch_size=8_192,
+        num_steps=500_000,
+        num_warmup_steps=24_000,
+        learning_rate=6e-4,
+        beta_2=0.98,
+        max_gradient_norm=0.0,
+        gradient_accumulation_steps=32,
+        steps_per_log=100,
+    ),
+    # docs/relatives.md: records of plain ids, --objective sop.
+    "albert-tiny": dataclasses.replace(
+        TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3
+    ),
+    # Lan et al. 2019, sections 3.1 and 4.1, the warmup of its code; records of 512. The parts are
+    # those of 8 GPUs.
+    "albert-base": PretrainRecipe(
+        size="albert-base",
+        optimizer="lamb",
+        batch_size=4_096,
+        num_steps=125_000,
+        num_warmup_steps=3_125,
+        learning_rate=1.76e-3,
+        gradient_accumulation_steps=16,
+        mask_unit="word",
+        max_ngram=3,
+        steps_per_log=100,
     ),
 }
 

@@ -129,8 +129,8 @@ def _refuse_other_vocabulary(
         return
     if checkpoints.pieces == records.pieces:
         raise InputError(
-            f"{path} has the records' pieces and another tokenizer.json, which reads texts by other "
-            "rules; write the records with the checkpoint's"
+            f"{path} has the records' pieces and another tokenizer.json, which reads texts by "
+            "other rules; write the records with the checkpoint's"
         )
     raise InputError(
         f"{path} was trained with another vocabulary than the records "

@@ -20,9 +20,10 @@ class BertOptimizer(keras.optimizers.Optimizer):
     """What BERT's optimizers do alike with gradients, whichever number of replicas there is.
 
     1. A replica's gradients are added to those of all others.
-    2. They are scaled down together where their global norm is over `max_gradient_norm`; what it
-       was before, and each weight's own, are kept for whoever watches: `gradient_norm`, a float32
-       scalar variable, and `gradient_norms`, float32 [number of weights].
+    2. They are scaled down together where their global norm is over `max_gradient_norm`, if that
+       is not 0; what it was before, and each weight's own, are kept for whoever watches:
+       `gradient_norm`, a float32 scalar variable, and `gradient_norms`, float32 [number of
+       weights].
     3. Where that norm is not finite all replicas leave the weights and the averages as they are.
        The step counts all the same: `iterations` is the position in the data. `skipped` counts
        such steps, `last_skipped` is the newest (from 0).
@@ -101,7 +102,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
         if self.dynamic_loss_scale:
             grads = [g / tf.cast(self.loss_scale.value, g.dtype) for g in grads]
         norm = self._note_norms(grads, [variable for _, variable in found])
-        grads, _ = tf.clip_by_global_norm(grads, self.max_gradient_norm, use_norm=norm)
+        if self.max_gradient_norm:
+            grads, _ = tf.clip_by_global_norm(grads, self.max_gradient_norm, use_norm=norm)
         is_finite = tf.math.is_finite(norm)
 
         def update():

@@ -37,8 +37,8 @@ def sequences_of(
     table: SpanTable,
     *,
     schema: PretrainingSchema,
-    num_separators: int,
     generator: np.random.Generator,
+    num_separators: int = 1,
 ) -> Sequences:
     """All instances of a bucket, in an order drawn by chance, each cut until it fits.
 
@@ -76,8 +76,8 @@ def cut(
     first: np.ndarray,
     *,
     max_length: int,
-    num_separators: int,
     generator: np.random.Generator,
+    num_separators: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Starts and lengths that fit: of a pair the longer text loses pieces at both ends by chance.
 

@@ -1,9 +1,9 @@
 """A corpus comes in; a vocabulary, the same for the same text, goes out.
 
-Words are counted first. WordPiece is learnt here, the other models in `subwords`: its trainer of the
-`tokenizers` library numbers characters in the order of a hash map, and breaks ties between equally
-frequent pairs by those numbers, so its results differ from run to run. Here the trainer is given
-all characters in a fixed order: every number, and with it every tie, is decided by the text alone.
+Words are counted first. WordPiece is learnt here, the other models in `subwords`. Its trainer of
+the `tokenizers` library numbers characters in the order of a hash map, and breaks ties between
+equally frequent pairs by those numbers, so its results differ from run to run. Here it is given all
+characters in a fixed order: every number, and with it every tie, is decided by the text alone.
 """
 
 import os
