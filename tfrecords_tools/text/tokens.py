@@ -38,9 +38,9 @@ class TextSettings:
     lowercase: bool
     splitter: str
     segmenter: str | None
-    marks_words: bool  # by raised ids
     errors: str
     longest: int  # pieces a sentence may have
+    marks_words: bool = False  # by raised ids
 
     @property
     def dtype(self) -> np.dtype:
@@ -55,9 +55,9 @@ def text_settings(settings: BuildSettings, *, vocabulary: Path) -> TextSettings:
         lowercase=settings.lowercase,
         splitter=settings.splitter,
         segmenter=settings.segmenter,
-        marks_words=settings.max_predictions > 0 and settings.mask_unit == "word",
         errors=settings.errors,
         longest=settings.max_length - _vocabulary(vocabulary).num_specials(2),
+        marks_words=settings.max_predictions > 0 and settings.mask_unit == "word",
     )
 
 

@@ -24,8 +24,11 @@ from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.vocab.learnt_words import MIN_COUNT, most_frequent, repeated
 
 BYTE_SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]  # as RoBERTa numbers the first four
+LETTERS = sorted(ByteLevel.alphabet())
+FEWEST_BYTE_PAIRS = len(BYTE_SPECIALS) + len(LETTERS) + 1
 # Those of ALBERT's spm_train, with its coverage of characters (google-research/albert README).
 MARKS = ["(", ")", '"', "-", ".", "–", "£", "€"]
+FEWEST_UNIGRAMS = len(ALBERT_SPECIALS.pieces) + len(MARKS) + 2
 COVERAGE = 0.99995
 MOST_CHARACTERS = 1 << 23  # that SentencePiece is given
 
@@ -47,13 +50,11 @@ def plain_words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
 
 def trained_byte_pairs(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
     """At most `size` pieces: the specials, a letter for each byte, then merges as learnt."""
-    letters = sorted(ByteLevel.alphabet())
-    _refuse_small(size, len(BYTE_SPECIALS) + len(letters) + 1)
     trainer = BpeTrainer(
         vocab_size=size,
         min_frequency=MIN_COUNT,
         special_tokens=BYTE_SPECIALS,
-        initial_alphabet=letters,
+        initial_alphabet=LETTERS,
         show_progress=False,
     )
     tokenizer = Tokenizer(BPE())
@@ -61,7 +62,7 @@ def trained_byte_pairs(words: Mapping[str, int], *, size: int, lowercase: bool) 
     words = most_frequent(words)
     with progress(stage="learn pieces", unit="word", total=sum(words.values())) as bar:
         tokenizer.train_from_iterator(repeated(words, bar), trainer)
-    if tokenizer.get_vocab_size() == len(BYTE_SPECIALS) + len(letters):
+    if tokenizer.get_vocab_size() == FEWEST_BYTE_PAIRS - 1:
         raise InputError("no two letters of the corpus stand together twice; give more text")
     return rules_vocabulary(byte_pair_rules(tokenizer.model))
 
@@ -71,7 +72,6 @@ def trained_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> 
     from sentencepiece import SentencePieceTrainer
     from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-    _refuse_small(size, len(ALBERT_SPECIALS.pieces) + len(MARKS) + 2)
     words, written = most_frequent(words), io.BytesIO()
     pad, unk, *others = ALBERT_SPECIALS.pieces
     with progress(stage="learn pieces", unit="word", total=sum(words.values())) as bar:
@@ -121,8 +121,3 @@ def _lines(words: Mapping[str, int], bar) -> Iterator[str]:
     size = sum((len(word) + 1) * count for word, count in words.items())
     share = min(1.0, MOST_CHARACTERS / max(size, 1))
     yield from repeated({word: max(1, round(n * share)) for word, n in words.items()}, bar)
-
-
-def _refuse_small(size: int, least: int) -> None:
-    if size < least:
-        raise InputError(f"a vocabulary of {size} pieces is too small; expected at least {least}")

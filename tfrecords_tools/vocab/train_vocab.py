@@ -21,6 +21,8 @@ from bert_keras.progress import progress
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from tfrecords_tools.vocab.learnt_words import MIN_COUNT, most_frequent, repeated
 from tfrecords_tools.vocab.subwords import (
+    FEWEST_BYTE_PAIRS,
+    FEWEST_UNIGRAMS,
     byte_words_of,
     plain_words_of,
     trained_byte_pairs,
@@ -50,12 +52,14 @@ def train_vocabulary(
     `lowercase` says nothing of byte-level BPE, which keeps case. Slots that are `unused` are
     WordPiece's. `tell` gets a sentence for whatever was sampled, forgotten or repaired.
     """
-    words_of, learn = MODELS[model]
+    words_of, learn, fewest = MODELS[model]
     if model == "wordpiece":
         reserved(unused, size=size)
         learn = partial(learn, unused=unused)
     elif unused:
         raise InputError(f"unused slots are WordPiece's; leave them out of a {model} vocabulary")
+    elif size < fewest:
+        raise InputError(f"a vocabulary of {size} pieces is too small; expected at least {fewest}")
     else:
         learn = partial(learn, lowercase=lowercase)
     counted = count_words(
@@ -131,9 +135,9 @@ def characters(words: Mapping[str, int], *, room: int) -> tuple[list[str], list[
     return sorted(alphabet), sorted(f"##{each}" for each in alphabet if each in inside)
 
 
-# How words are counted, and learnt from.
+# How words are counted and learnt from, and the fewest pieces; those of WordPiece are `reserved`.
 MODELS = {
-    "wordpiece": (words_of, trained),
-    "bpe": (byte_words_of, trained_byte_pairs),
-    "unigram": (plain_words_of, trained_unigram),
+    "wordpiece": (words_of, trained, len(SPECIAL_PIECES)),
+    "bpe": (byte_words_of, trained_byte_pairs, FEWEST_BYTE_PAIRS),
+    "unigram": (plain_words_of, trained_unigram, FEWEST_UNIGRAMS),
 }
