@@ -116,11 +116,20 @@ def cut_to_fit(
 
 
 def sentences_of(name: str, vocabulary: Vocabulary | None) -> Callable[[str], list[str]]:
-    """The sentences of a line; where blanks may count each but the first with that before it."""
+    """The sentences of a line; where blanks may count, each with the one before it."""
     split = splitter(name)
     if vocabulary is None or not vocabulary.rules:
         return split
-    return lambda line: [f" {text}"[not place :] for place, text in enumerate(split(line))]
+
+    def with_blanks(line: str) -> list[str]:
+        texts, end = [], 0
+        for text in split(line):
+            start = line.find(text, end)
+            end = max(end, start + len(text))
+            texts.append(f" {text}" if start > 0 and line[start - 1].isspace() else text)
+        return texts
+
+    return with_blanks
 
 
 def _batches(
