@@ -108,8 +108,14 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         (PRETRAIN.replace("/records ", "/foreign "), "is not a whole TFRecord file"),
         (PRETRAIN.replace("/records ", "/empty "), "holds no records"),
         (PRETRAIN.replace("/records ", "/no-mask "), "vocab.txt: the vocabulary lacks [MASK]"),
-        (PRETRAIN.replace("/records ", "/no-vocabulary "), "vocab.txt does not exist"),
-        (PRETRAIN.replace("/records ", "/other-words "), "holds the id 8, but vocab.txt beside it"),
+        (
+            PRETRAIN.replace("/records ", "/no-vocabulary "),
+            "holds no vocab.txt and no tokenizer.json;",
+        ),
+        (
+            PRETRAIN.replace("/records ", "/other-words "),
+            "holds the id 8, but the vocabulary besid",
+        ),
         (PRETRAIN.replace("/records ", "/bad-manifest "), "manifest.json is not the JSON it was"),
         (PRETRAIN.replace("/new", "/full"), "full holds something else; choose a new or empty"),
         (PRETRAIN.replace("/new", "/file"), "file holds something else"),

@@ -282,7 +282,7 @@ def test_starts_that_do_not_fit_are_refused_before_anything_is_written(
     vocabulary, others = rules_vocabulary(json.dumps(rules)), tmp_path / "others"
     albert = dataclasses.replace(checkpoint_of("BertEncoder"), vocabulary=vocabulary)
     write_checkpoint(albert, others, format="bert-keras")
-    assert "by a tokenizer.json, and records are of WordPiece alone;" in refusal(start=others)
+    assert "(of 25 and 25 pieces; line 1 is the first to differ); write" in refusal(start=others)
 
 
 def test_records_that_do_not_tell_their_casing_have_that_of_the_start(records, tmp_path):

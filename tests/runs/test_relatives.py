@@ -1,5 +1,6 @@
 """RoBERTa and ALBERT from a text on: vocabulary, records, a few steps, a model that goes on."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,11 @@ def test_from_a_text_to_a_model(tmp_path, name):
     again = named_recipe(PRETRAIN, name, changes=[*CHANGES, "num_steps=6"])
     begin = pretrain_inputs(again, records=records, start=folder).begin
     assert begin.config.to_dict().items() >= traits.items() and not begin.new
+    rules = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    rules["normalizer"] = {"type": "NFKC"}
+    (folder / "tokenizer.json").write_text(json.dumps(rules), "utf-8")
+    with pytest.raises(InputError, match=r"the records' pieces and another tokenizer.json, which"):
+        pretrain_inputs(again, records=records, start=folder)
     if name == "roberta-tiny":
         words = named_recipe(PRETRAIN, name, changes=[*CHANGES, "mask_unit=word"])
         with pytest.raises(InputError, match="do not tell which word a line begins with"):

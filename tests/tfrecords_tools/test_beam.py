@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bert_keras.convert.huggingface.rules import read_rules
 from bert_keras.errors import InputError
+from bert_keras.text.fast_tokenizer import rules_vocabulary
 from tfrecords_tools import build as local
 from tfrecords_tools.beam import build_on_beam
 from tfrecords_tools.google import GoogleSettings
@@ -121,6 +123,14 @@ def test_the_records_of_the_local_path(beam, corpus, vocabulary, tmp_path, monke
     settings = replace(SMALL, **KINDS[kind])
     here, there = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)
     assert there == here
+
+
+@pytest.mark.extra
+def test_the_records_of_byte_level_bpe(beam, corpus, subwords, tmp_path):
+    vocabulary = rules_vocabulary(read_rules(subwords["roberta"], {}))
+    settings = replace(SMALL, objective="sop", mask_unit="word", max_length=80)
+    here, there = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)
+    assert there == here and "tokenizer.json" in there[0]
 
 
 @pytest.mark.extra
