@@ -16,8 +16,8 @@ def add_pretrain(verb: AddVerb) -> None:
                      "a wrong name lists them")  # fmt: skip
     sub.add_argument("--set", nargs="+", default=(), dest="changes", metavar="FIELD=VALUE",
                      help="change the recipe, such as seed=2 num_steps=1000")  # fmt: skip
-    sub.add_argument("--records", required=True, metavar="DIR", help="record files and their vocabulary, "
-                     "as bert-tfrecords build writes them")  # fmt: skip
+    sub.add_argument("--records", required=True, metavar="DIR", help="record files and their "
+                     "vocabulary, as bert-tfrecords build writes them")  # fmt: skip
     sub.add_argument("--from", dest="start", metavar="DIR", help="go on from a checkpoint of any "
                      "format (see convert), at its step where it has a training state")  # fmt: skip
     add_teacher(sub)
