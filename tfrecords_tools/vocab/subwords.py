@@ -2,8 +2,8 @@
 
 Byte-level BPE is learnt by `tokenizers`: its 256 letters are numbered by their code, its merges by
 their order, and ties go to the smaller numbers, so the text alone decides. The library's Unigram
-adds up in the order of a hash map; SentencePiece, on one thread and of words in a fixed order, does
-not.
+gives other pieces in every process; SentencePiece, on one thread and of words in a fixed order, the
+same.
 """
 
 import io
