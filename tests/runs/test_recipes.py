@@ -21,6 +21,8 @@ def test_changes_take_the_fields_type():
         ("demo", ["num_steps=100"], "num_warmup_steps is 100 of num_steps 100; expected fewer"),
         ("demo", ["keep_checkpoints=0"], "keep_checkpoints is 0; expected at least 1"),
         ("demo", ["learning_rate=inf"], "learning_rate is inf; expected a number above 0"),
+        ("demo", ["beta_2=1"], "beta_2 is 1.0; expected a rate in [0, 1)"),
+        ("demo", ["max_gradient_norm=inf"], "max_gradient_norm is inf; expected 0 or a number"),
         ("demo", ["initializer_stddev=nan"], "initializer_stddev is nan; expected"),
         ("demo", ["size=huge"], "no size is called 'huge'"),
         ("demo", ["mask_unit=letter"], "unit is 'letter'; expected one of piece, word"),

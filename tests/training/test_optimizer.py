@@ -151,3 +151,13 @@ def test_config_round_trip():
     twin = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
     assert type(twin) is BertAdamW
     assert twin.get_config() == optimizer.get_config()
+
+
+def test_gradients_are_left_as_they_are_where_no_norm_is_given():
+    found = {}
+    for norm in (0.0, 1e6, 1.0):
+        optimizer, weight = BertAdamW(0.1, max_gradient_norm=norm), keras.Variable([1.0])
+        for gradient in (100.0, 1.0):
+            optimizer.apply([keras.ops.convert_to_tensor([gradient])], [weight])
+        found[norm] = float(weight.numpy()[0])
+    assert found[0.0] == found[1e6] != found[1.0]
