@@ -81,5 +81,6 @@ def fitting(
 def part(name: str) -> str:
     """What a weight belongs to: `encoder`, `bilstm` or `pooler` on top of it, or the head that its
     name begins with."""
-    first, second, *_ = name.split("/")
-    return second if (first, second) in (("encoder", "bilstm"), ("encoder", "pooler")) else first
+    first, _, rest = name.partition("/")
+    second = rest.partition("/")[0]
+    return second if first == "encoder" and second in ("bilstm", "pooler") else first
