@@ -94,7 +94,7 @@ def test_a_classifier_learns_from_the_last_word():
     assert history.history["accuracy"][-1] == 1
 
 
-@pytest.mark.parametrize("num_lstm_layers", [0, 1])
+@pytest.mark.parametrize("num_lstm_layers", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_causal_classifier_is_served_as_it_is(tmp_path, num_lstm_layers):
     config = dataclasses.replace(
         CAUSAL, vocab_size=len(VOCABULARY), num_lstm_layers=num_lstm_layers

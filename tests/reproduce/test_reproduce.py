@@ -38,6 +38,7 @@ def refused(*arguments, **named):
     raise AssertionError("what has ended is not done again")
 
 
+@pytest.mark.slow
 def test_a_table_goes_on_where_it_was_broken_off_and_is_not_done_twice(
     data, scale, tmp_path, monkeypatch
 ):
