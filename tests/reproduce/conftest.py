@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from bert_keras.reproduce.experiments import EXPERIMENTS
 from bert_keras.reproduce.scales import Phase, Scale, Tuning
 from bert_keras.runs.recipes import PRETRAIN, TAGGER, FinetuneRecipe
 
@@ -81,11 +80,6 @@ def data(tmp_path_factory):
 @pytest.fixture
 def scale():
     return MINIATURE
-
-
-@pytest.fixture(params=EXPERIMENTS)
-def experiment(request):
-    return EXPERIMENTS[request.param]
 
 
 def _squad(draw: random.Random) -> dict:
