@@ -56,7 +56,7 @@ def vocabulary_file(vocabulary: Vocabulary) -> tuple[str, str]:
     """The name of the file that `write_vocabulary` writes, and what it holds."""
     if vocabulary.rules:
         return RULES, vocabulary.rules
-    return PIECES, "".join(f"{piece}\n" for piece in vocabulary.pieces)
+    return PIECES, vocabulary.lines
 
 
 def rules_vocabulary(rules: str) -> Vocabulary:

@@ -85,7 +85,12 @@ class Vocabulary:
 
     def save(self, path: str | os.PathLike) -> None:
         with whole_file(path) as part:
-            part.write_text("".join(f"{piece}\n" for piece in self.pieces), "utf-8", newline="\n")
+            part.write_text(self.lines, "utf-8", newline="\n")
+
+    @property
+    def lines(self) -> str:
+        """What `from_file` reads."""
+        return "".join(f"{piece}\n" for piece in self.pieces)
 
     def padded(self, size: int) -> "Vocabulary":
         """Of `size` pieces, for a table of tokens with more rows than this has pieces: behind these

@@ -1,10 +1,8 @@
 """[MASK] in a text, inside a graph."""
 
-import json
 import random
 import string
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +13,8 @@ from bert_keras.text.gaps import ids_with_masks
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tests.unicode_texts import TEXTS
 
-SUITE = Path(__file__).parents[1] / "text/unicode_suite.json"
-TEXTS = [text for texts in json.loads(SUITE.read_text("utf-8")).values() for text in texts]
 LETTERS = string.ascii_letters + string.punctuation + "éσς東ᄒ"
 VOCABULARY = Vocabulary((*SPECIAL_PIECES, *LETTERS, *(f"##{letter}" for letter in LETTERS), "mask"))
 

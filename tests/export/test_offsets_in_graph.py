@@ -1,7 +1,5 @@
-import json
 import random
 import string
-from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -10,9 +8,8 @@ from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.tasks.squad.answers import cut
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tests.unicode_texts import TEXTS
 
-SUITE = Path(__file__).parents[1] / "text/unicode_suite.json"
-TEXTS = [text for texts in json.loads(SUITE.read_text("utf-8")).values() for text in texts]
 LETTERS = string.ascii_letters + string.digits + "éßıİΣσςабАſﬁ東日한ᄒ😀́𐐨"
 SMALL = Vocabulary(
     (

@@ -15,11 +15,9 @@ from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.export.unigrams_in_graph import Unigrams
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.packing import pack
+from tests.unicode_texts import CHARACTERS, TEXTS, characters_in_any_order
 
-SUITE = Path(__file__).parents[1] / "text/unicode_suite.json"
-TEXTS = [text for texts in json.loads(SUITE.read_text("utf-8")).values() for text in texts]
 LICENSE = (Path(__file__).parents[2] / "LICENSE").read_text("utf-8").split("\n")
-CHARACTERS = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
 IN_GRAPH = {"roberta": BytePairs, "albert": Unigrams}
 
 
@@ -64,12 +62,7 @@ def test_spaces_apostrophes_and_kinds_in_any_order(both):
 
 
 def test_characters_in_any_order(both):
-    pick, known = random.Random(3), sorted(set("".join(TEXTS)))
-    texts = []
-    for _ in range(3000):
-        some = [*pick.sample(known, 8), *pick.sample(CHARACTERS, 2), *"aB Σ'"]
-        texts.append("".join(pick.choices(some, k=pick.randrange(25))))
-    assert_equal(both, texts)
+    assert_equal(both, characters_in_any_order(3000))
 
 
 def test_a_space_before_each_text(subwords):

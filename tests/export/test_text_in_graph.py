@@ -1,7 +1,5 @@
-import json
 import string
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +10,8 @@ from bert_keras.tasks.texts import windows_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tests.unicode_texts import TEXTS as UNICODE_TEXTS
 
-SUITE = Path(__file__).parents[1] / "text/unicode_suite.json"
-TEXTS = [text for texts in json.loads(SUITE.read_text("utf-8")).values() for text in texts]
 LETTERS = string.ascii_letters + string.digits + "éßıİΣσςабАſﬁ東日한ᄒ😀́𐐨"
 SMALL = Vocabulary(
     (
@@ -25,7 +22,7 @@ SMALL = Vocabulary(
         *("cafe", "mask", "##the", "the", "x" * 150, "##" + "x" * 50, "¡", "—"),
     )
 )
-TEXTS.append("the quick, brown x " * 263)
+TEXTS = [*UNICODE_TEXTS, "the quick, brown x " * 263]
 
 
 @pytest.fixture

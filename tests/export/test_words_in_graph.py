@@ -1,17 +1,13 @@
-import json
 import random
 import sys
 import unicodedata
-from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
 from bert_keras.export.words_in_graph import words_of
 from bert_keras.text.google_words import google_words
-
-SUITE = Path(__file__).parents[1] / "text/unicode_suite.json"
-TEXTS = [text for texts in json.loads(SUITE.read_text("utf-8")).values() for text in texts]
+from tests.unicode_texts import TEXTS
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])

@@ -1,8 +1,6 @@
 """Byte-level BPE and Unigram pieces: the ids of transformers' RoBERTa and ALBERT tokenizers."""
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,12 +9,11 @@ from bert_keras.tasks.ner.pieces import word_pieces
 from bert_keras.tasks.ner.reading import Sentence
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.gaps import ids_with_masks
+from tests.unicode_texts import TEXTS
 
 transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
 pytestmark = pytest.mark.extra
 
-SUITE = Path(__file__).parents[1] / "text/unicode_suite.json"
-TEXTS = [text for texts in json.loads(SUITE.read_text("utf-8")).values() for text in texts]
 CLASSES = {"roberta": "RobertaTokenizer", "albert": "AlbertTokenizer"}
 SPECIAL = re.compile(r"<(s|/s|pad|unk|mask)>|\[(CLS|SEP|MASK)\]")  # theirs takes them for pieces
 

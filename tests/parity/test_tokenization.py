@@ -4,9 +4,7 @@ The original has no offsets; tests/text/test_tokenizer.py holds ours against its
 so that each character is led along with its place.
 """
 
-import json
 import os
-import random
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -16,12 +14,9 @@ import tensorflow as tf
 
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
+from tests.unicode_texts import CHARACTERS, TEXTS, characters_in_any_order
 
 pytestmark = pytest.mark.extra
-
-SUITE = Path(__file__).parents[1] / "text/unicode_suite.json"
-TEXTS = [text for texts in json.loads(SUITE.read_text("utf-8")).values() for text in texts]
-CHARACTERS = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
 
 
 @pytest.fixture(params=["uncased", "cased"])
@@ -57,12 +52,7 @@ def test_every_character(both):
 
 
 def test_characters_in_any_order(both):
-    pick, known = random.Random(3), sorted(set("".join(TEXTS)))
-    texts = []
-    for _ in range(20_000):
-        some = [*pick.sample(known, 8), *pick.sample(CHARACTERS, 2), *"aB Σ'"]
-        texts.append("".join(pick.choices(some, k=pick.randrange(25))))
-    assert_equal(texts, both)
+    assert_equal(characters_in_any_order(20_000), both)
 
 
 def test_some_real_text(both, shared_data):

@@ -1,7 +1,6 @@
 """Byte-level BPE and Unigram pieces: ids, places, specials, packing, and what is refused."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +19,8 @@ from bert_keras.text.gaps import ids_with_masks
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tests.unicode_texts import TEXTS
 
-SUITE = Path(__file__).parent / "unicode_suite.json"
-TEXTS = [text for texts in json.loads(SUITE.read_text("utf-8")).values() for text in texts]
 WRITTEN = "<s> a </s> <pad> <unk> <mask> [CLS] [SEP] [MASK]"
 
 

@@ -22,7 +22,7 @@ from bert_keras.convert.huggingface.rules import read_rules
 from bert_keras.convert.letter_case import seems_lowercase
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
-from bert_keras.text.fast_tokenizer import KNOWN, lowers, rules_vocabulary
+from bert_keras.text.fast_tokenizer import KNOWN, lowers, rules_vocabulary, write_vocabulary
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary, in_order_of_ids
 
@@ -237,7 +237,7 @@ def write_tokenizer(card: ModelCard, vocabulary: Vocabulary, folder: Path) -> tu
     if card.config.num_segments == 0 or not vocabulary.specials.second_segment:
         settings["model_input_names"] = ["input_ids", "attention_mask"]
     if vocabulary.rules:
-        (folder / WHOLE).write_text(vocabulary.rules, encoding="utf-8", newline="\n")
+        write_vocabulary(vocabulary, folder)
         _write_settings(settings | {"tokenizer_class": "PreTrainedTokenizerFast"}, folder)
         return (TOKENS_OF_RULES,)
     vocabulary.save(folder / VOCABULARY)
