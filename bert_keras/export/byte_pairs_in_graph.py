@@ -12,8 +12,18 @@ import tensorflow as tf
 from tokenizers.pre_tokenizers import ByteLevel
 
 from bert_keras.errors import InputError
+from bert_keras.export.offsets_in_graph import PlacedPieces
 from bert_keras.export.unicode_tables import BLOCK, Table, characters, table_of
-from bert_keras.export.words_in_graph import looked_up, num_before
+from bert_keras.export.words_in_graph import (
+    Points,
+    ahead,
+    behind,
+    every_second,
+    looked_up,
+    num_before,
+    properties_of,
+    utf8_widths,
+)
 from bert_keras.text.vocab import Vocabulary
 
 _END, _LETTER, _NUMBER, _OTHER, _SPACE = range(5)  # kinds of characters
@@ -26,7 +36,8 @@ _NO_MERGE = np.iinfo(np.int32).max
 
 class BytePairs(tf.Module):
     """Call with string [B]; returns the ids of FastTokenizer, int32 [B,(pieces)]. Bytes that are no
-    UTF-8 are dropped.
+    UTF-8 are dropped. `placed` gives their offsets too, if `knows_places`: where a space is put
+    before each text, places in it are others.
 
     Raises InputError for rules that are not RoBERTa's.
     """
@@ -35,9 +46,10 @@ class BytePairs(tf.Module):
         super().__init__()
         rules = json.loads(vocabulary.rules)
         ids, merges = _checked(rules)
-        self._begins_with_space = rules["pre_tokenizer"]["add_prefix_space"]
+        self.knows_places = not rules["pre_tokenizer"]["add_prefix_space"]
         self._byte_ids = np.array([ids[symbol] for symbol in byte_symbols()], np.int32)
         self._size = len(vocabulary)
+        self._num_bytes = np.array([*map(len, vocabulary.pieces)], np.int64)
         pairs = np.array([(ids[a], ids[b]) for a, b in merges], np.int64).reshape(-1, 2)
         self._merged = np.array([*(ids[a + b] for a, b in merges), 0], np.int32)
         ranks = np.arange(len(pairs), dtype=np.int32)
@@ -46,30 +58,45 @@ class BytePairs(tf.Module):
 
     def __call__(self, text: tf.Tensor) -> tf.RaggedTensor:
         with tf.device("CPU:0"):
-            words, splits = self._words(text)
-            symbols = tf.strings.bytes_split(words)
-            numbers = tf.reshape(tf.io.decode_raw(symbols.values, tf.uint8), [-1])
-            ids = tf.gather(self._byte_ids, tf.cast(numbers, tf.int32))
-            ids, owners = self._merge(ids, symbols.value_rowids())
-            pieces = tf.RaggedTensor.from_value_rowids(
-                ids, owners, nrows=tf.size(words, tf.int64), validate=False
-            )
-            splits = tf.gather(pieces.row_splits, splits)
-            return tf.RaggedTensor.from_row_splits(ids, splits, validate=False)
+            if not self.knows_places:
+                points, splits, kinds = _characters(text)
+                is_bare = (points != _BLANK) & (kinds != _END)
+                text = tf.where(tf.gather(is_bare, splits[:-1]), " ", "") + text
+            return self._pieces(*_characters(text))
 
-    def _words(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """string [W] of all texts, and how many are before each text and at the end, int64 [B+1]"""
-        if self._begins_with_space:
+    def placed(self, text: tf.Tensor) -> PlacedPieces:
+        with tf.device("CPU:0"):
             points, splits, kinds = _characters(text)
-            is_bare = (points != _BLANK) & (kinds != _END)
-            text = tf.where(tf.gather(is_bare, splits[:-1]), " ", "") + text
-        points, splits, kinds = _characters(text)
+            ids = self._pieces(points, splits, kinds)
+            widths = utf8_widths(points) * tf.cast(kinds != _END, tf.int64)
+            owners = tf.repeat(tf.range(tf.size(points, tf.int64)), widths)
+            behind_bytes = tf.cumsum(tf.gather(self._num_bytes, ids.values))
+            starts = tf.gather(owners, behind(behind_bytes, 1))
+            ends = tf.gather(owners, behind_bytes - 1) + 1
+            # Without the blanks at their ends.
+            is_seen = points != _BLANK
+            seen, before = tf.where(is_seen)[:, 0], num_before(is_seen)
+            starts = tf.minimum(tf.gather(seen, tf.gather(before, starts)), ends)
+            behind_seen = tf.pad(seen + 1, [[1, 0]])
+            ends = tf.maximum(starts, tf.gather(behind_seen, tf.gather(before, ends)))
+            return PlacedPieces(ids, starts, ends, Points(points, splits, properties_of(points)))
+
+    def _pieces(self, points: tf.Tensor, splits: tf.Tensor, kinds: tf.Tensor) -> tf.RaggedTensor:
+        """Of `_characters`, each text's."""
         begins, is_end = _begins_word(points, kinds), kinds == _END
         words = tf.RaggedTensor.from_row_starts(points, tf.where(begins)[:, 0], validate=False)
         is_word = ~tf.boolean_mask(is_end, begins)
-        return (
-            tf.boolean_mask(tf.strings.unicode_encode(words, "UTF-8"), is_word),
-            tf.gather(num_before(begins & ~is_end), splits),
+        words = tf.boolean_mask(tf.strings.unicode_encode(words, "UTF-8"), is_word)
+        symbols = tf.strings.bytes_split(words)
+        numbers = tf.reshape(tf.io.decode_raw(symbols.values, tf.uint8), [-1])
+        ids = tf.gather(self._byte_ids, tf.cast(numbers, tf.int32))
+        ids, owners = self._merge(ids, symbols.value_rowids())
+        pieces = tf.RaggedTensor.from_value_rowids(
+            ids, owners, nrows=tf.size(words, tf.int64), validate=False
+        )
+        splits = tf.gather(num_before(begins & ~is_end), splits)
+        return tf.RaggedTensor.from_row_splits(
+            ids, tf.gather(pieces.row_splits, splits), validate=False
         )
 
     def _merge(self, ids: tf.Tensor, owners: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -82,9 +109,9 @@ class BytePairs(tf.Module):
 
         def step(ids, owners, ranks):
             least = tf.gather(tf.math.segment_min(ranks, owners), owners)
-            is_left = _every_second((ranks == least) & (ranks < _NO_MERGE))
+            is_left = every_second((ranks == least) & (ranks < _NO_MERGE))
             merged = tf.gather(self._merged, tf.minimum(ranks, len(self._merged) - 1))
-            kept = ~_behind(is_left, 1)
+            kept = ~behind(is_left, 1)
             ids = tf.boolean_mask(tf.where(is_left, merged, ids), kept)
             owners = tf.boolean_mask(owners, kept)
             return ids, owners, ranks_of(ids, owners)
@@ -114,39 +141,22 @@ def _begins_word(points: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
     A change of kind begins a word, but behind a blank, which begins it then. Of several spaces the
     last stands apart, if no text ends there.
     """
-    changes = kinds != _behind(kinds, 1)
+    changes = kinds != behind(kinds, 1)
     begins = tf.where(
         kinds == _SPACE,
-        changes | _ahead(_is_seen(kinds), 1),
-        (changes & ~_behind(points == _BLANK, 1)) | (kinds == _END),
+        changes | ahead(_is_seen(kinds), 1),
+        (changes & ~behind(points == _BLANK, 1)) | (kinds == _END),
     )
     for ending in _ENDINGS:
         found = begins & (points == _APOSTROPHE)
         for number, letter in enumerate(ending, start=1):
-            found &= _ahead(points == ord(letter), number)
-        begins = (begins & ~_behind(found, 1)) | _behind(found, 1 + len(ending))
+            found &= ahead(points == ord(letter), number)
+        begins = (begins & ~behind(found, 1)) | behind(found, 1 + len(ending))
     return begins
 
 
 def _is_seen(kinds: tf.Tensor) -> tf.Tensor:
     return (kinds != _END) & (kinds != _SPACE)
-
-
-def _every_second(chosen: tf.Tensor) -> tf.Tensor:
-    """bool [N]: of each run of those that are chosen the first, the third and so on."""
-    begins = chosen & ~_behind(chosen, 1)
-    starts = tf.pad(tf.where(begins)[:, 0], [[1, 0]])
-    start = tf.gather(starts, num_before(begins)[1:])
-    return chosen & ((tf.range(tf.size(chosen, tf.int64)) - start) % 2 == 0)
-
-
-def _behind(values: tf.Tensor, number: int) -> tf.Tensor:
-    """What stands `number` places before each, 0 or False where nothing does."""
-    return tf.pad(values, [[number, 0]])[: tf.size(values)]
-
-
-def _ahead(values: tf.Tensor, number: int) -> tf.Tensor:
-    return tf.pad(values, [[0, number]])[number:]
 
 
 @cache

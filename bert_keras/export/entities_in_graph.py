@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_keras.export.offsets_in_graph import PlacedPieces
+from bert_keras.export.offsets_in_graph import PlacedWordPieces
 from bert_keras.export.windows_in_graph import Texts
 from bert_keras.export.words_in_graph import num_before
 from bert_keras.tasks.ner.reading import OUTSIDE
@@ -23,7 +23,7 @@ class WordRows(NamedTuple):
     places: tf.Tensor
 
 
-def word_rows(pieces: PlacedPieces, *, limit: int) -> WordRows:
+def word_rows(pieces: PlacedWordPieces, *, limit: int) -> WordRows:
     """As `tasks.ner.windows.rows_around` reads each text by itself, in rows of `limit` pieces; a
     row that labels no word is kept."""
     begins, lengths = pieces.ids.row_starts(), pieces.ids.row_lengths()
@@ -35,13 +35,12 @@ def word_rows(pieces: PlacedPieces, *, limit: int) -> WordRows:
     start = tf.minimum(begin + number * stride, tf.gather(begins + lengths, owners) - length)
     between = (tf.roll(start, 1, axis=0) + start + limit - 1) // 2 + 1
     owned_from = tf.where(number == 0, begin, between)
-    firsts = pieces.words[:-1]
     rows = tf.raw_ops.UpperBound(
-        sorted_inputs=owned_from[None], values=firsts[None], out_type=tf.int64
+        sorted_inputs=owned_from[None], values=pieces.firsts[None], out_type=tf.int64
     )[0]
     rows -= 1
     texts = Texts(pieces.ids.values, [start], [length])
-    return WordRows(texts, rows, firsts - tf.gather(start, rows))
+    return WordRows(texts, rows, pieces.firsts - tf.gather(start, rows))
 
 
 def bio_tag(label: str) -> str:
@@ -50,7 +49,11 @@ def bio_tag(label: str) -> str:
 
 
 def entities(
-    label_ids: tf.Tensor, probabilities: tf.Tensor, *, pieces: PlacedPieces, labels: Sequence[str]
+    label_ids: tf.Tensor,
+    probabilities: tf.Tensor,
+    *,
+    pieces: PlacedWordPieces,
+    labels: Sequence[str],
 ) -> dict[str, tf.Tensor]:
     """Of the W words' labels, int32 [W], and their probabilities, float32 [W], [B,E] by name.
 
@@ -60,28 +63,26 @@ def entities(
     names = ["", *dict.fromkeys(kind for kind in kinds if kind)]
     kind = tf.gather([names.index(each) for each in kinds], label_ids)
     goes_on = tf.gather([prefix == "I" for prefix in prefixes], label_ids)
-    texts = tf.RaggedTensor.from_row_splits(
-        label_ids, pieces.word_splits, validate=False
-    ).value_rowids()
+    texts = tf.RaggedTensor.from_row_splits(label_ids, pieces.splits, validate=False).value_rowids()
     goes_on &= (kind == _before(kind)) & (texts == _before(texts))
     is_entity = kind > 0
     is_first = is_entity & ~goes_on
     words = tf.where(is_entity)[:, 0]
     numbers = tf.gather(num_before(is_first)[1:], words) - 1
     first, last = tf.where(is_first)[:, 0], tf.math.segment_max(words, numbers)
-    start = tf.gather(pieces.starts, tf.gather(pieces.words, first))
-    end = pieces.behind_marks(tf.gather(pieces.ends, tf.gather(pieces.words, last + 1) - 1))
+    start = tf.gather(pieces.starts, first)
+    end = pieces.given.behind_marks(tf.gather(pieces.ends, last))
     owners = tf.gather(texts, first)
-    splits = tf.gather(num_before(is_first), pieces.word_splits)
+    splits = tf.gather(num_before(is_first), pieces.splits)
 
     def padded(values: tf.Tensor, filler) -> tf.Tensor:
         return tf.RaggedTensor.from_row_splits(values, splits, validate=False).to_tensor(filler)
 
     return {
-        "entities": padded(pieces.cut(start, end), ""),
+        "entities": padded(pieces.given.cut(start, end), ""),
         "labels": padded(tf.gather(names, tf.gather(kind, first)), ""),
-        "starts": padded(pieces.in_text(start, owners), -1),
-        "ends": padded(pieces.in_text(end, owners), -1),
+        "starts": padded(pieces.given.in_text(start, owners), -1),
+        "ends": padded(pieces.given.in_text(end, owners), -1),
         "scores": padded(tf.math.segment_mean(tf.gather(probabilities, words), numbers), 0.0),
     }
 

@@ -11,18 +11,18 @@ import tensorflow as tf
 from bert_keras.export.offsets_in_graph import PlacedPieces
 from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.export.windows_in_graph import Texts, WindowRows, in_parts, window_rows
-from bert_keras.tasks.squad.windows import NUM_SPECIALS
 
 _LOW = float("-inf")
 
 
 class Passages(NamedTuple):
     """`inputs` int32 [X,T] by name, of the `rows` of all questions; `pieces` are those of all
-    questions, then of all contexts."""
+    questions, then of all contexts; `num_between` are [CLS] and the [SEP]s before a passage."""
 
     inputs: dict[str, tf.Tensor]
     rows: WindowRows
     pieces: PlacedPieces
+    num_between: int
 
 
 class Spans(NamedTuple):
@@ -53,10 +53,10 @@ def passages_of(
             tf.split(pieces.ids.row_starts(), sizes, num=2),
             [tf.minimum(lengths[0], max_question_length), lengths[1]],
         ),
-        limit=reader.max_length - NUM_SPECIALS,
+        limit=reader.max_length - reader.num_specials(2),
         stride=stride,
     )
-    return Passages(reader.packed(rows.texts), rows, pieces)
+    return Passages(reader.packed(rows.texts), rows, pieces, reader.num_specials(2) - 1)
 
 
 def best_spans(
@@ -67,7 +67,7 @@ def best_spans(
     before, length = rows.texts.lengths
     last = tf.gather(tf.math.segment_max(tf.range(tf.size(owners)), owners), owners)
     of_windows = {
-        "before": before + 2,  # [CLS] question [SEP]
+        "before": before + passages.num_between,
         "length": length,
         "number": rows.numbers,
         "step": rows.steps,

@@ -57,16 +57,17 @@ def signatures(model: keras.Model, *, reader: TextToInputs, task: SquadTask) -> 
         is_answer = spans.scores > float("-inf")
         if task.allows_no_answer:
             is_answer &= spans.null_scores - spans.scores <= task.null_threshold
-        pieces = passages.pieces
+        pieces, given = passages.pieces, passages.pieces.given
         contexts = tf.size(question) + tf.range(tf.size(context))
         starts, ends = (tf.pad(each, [[0, 1]]) for each in (pieces.starts, pieces.ends))
         start = tf.gather(starts, tf.where(is_answer, spans.firsts, 0))
-        end = pieces.behind_marks(tf.gather(ends, tf.where(is_answer, spans.lasts, 0)))
+        end = given.behind_marks(tf.gather(ends, tf.where(is_answer, spans.lasts, 0)))
+        is_answer &= end > start  # a piece may be a blank
         end = tf.where(is_answer, end, start)
         return {
-            "answer": pieces.cut(start, end),
-            "start": tf.where(is_answer, pieces.in_text(start, contexts), -1),
-            "end": tf.where(is_answer, pieces.in_text(end, contexts), -1),
+            "answer": given.cut(start, end),
+            "start": tf.where(is_answer, given.in_text(start, contexts), -1),
+            "end": tf.where(is_answer, given.in_text(end, contexts), -1),
             "score": tf.cast(tf.maximum(spans.scores, tf.float32.min), tf.float32),
             "no_answer_score": tf.cast(spans.null_scores, tf.float32),
         }

@@ -7,7 +7,12 @@ import tensorflow_text as tf_text
 
 from bert_keras.errors import InputError
 from bert_keras.export.byte_pairs_in_graph import BytePairs
-from bert_keras.export.offsets_in_graph import PlacedPieces, placed_pieces
+from bert_keras.export.offsets_in_graph import (
+    PlacedPieces,
+    PlacedWordPieces,
+    placed_pieces,
+    placed_word_pieces,
+)
 from bert_keras.export.unigrams_in_graph import Unigrams
 from bert_keras.export.windows_in_graph import Texts, Windows, window_rows
 from bert_keras.export.words_in_graph import placed_words_of, words_of
@@ -68,7 +73,7 @@ class TextToInputs(tf.Module):
         leaves the second no room, which is an error there, both are cut to one row.
         """
         read = self._read(text, text_pair)
-        limit = self.max_length - self._vocabulary.num_specials(len(read.lengths))
+        limit = self.max_length - self.num_specials(len(read.lengths))
         *firsts, last = read.lengths
         if firsts:
             has_room = firsts[0] < limit
@@ -86,7 +91,7 @@ class TextToInputs(tf.Module):
         return Texts(pieces.values, starts, lengths)
 
     def _cut(self, lengths: list[tf.Tensor]) -> list[tf.Tensor]:
-        num_specials = self._vocabulary.num_specials(len(lengths))
+        num_specials = self.num_specials(len(lengths))
         return _kept_lengths(*lengths, limit=self.max_length - num_specials)
 
     def packed(self, texts: Texts) -> dict[str, tf.Tensor]:
@@ -94,7 +99,7 @@ class TextToInputs(tf.Module):
         have two [SEP] between texts and one segment for both."""
         pieces, starts, lengths = texts
         specials = self._vocabulary.specials
-        num_specials = self._vocabulary.num_specials(len(lengths))
+        num_specials = self.num_specials(len(lengths))
         column = tf.range(tf.reduce_max(tf.add_n(lengths)) + num_specials)[None]
         input_ids = tf.where(column > 0, self._vocabulary.pad_id, self._vocabulary.cls_id)
         values = tf.concat([pieces, [0]], axis=0)  # never empty
@@ -125,19 +130,37 @@ class TextToInputs(tf.Module):
             pieces.values, tf.gather(pieces.row_splits, words.row_splits), validate=False
         )
 
+    def num_specials(self, num_texts: int) -> int:
+        return self._vocabulary.num_specials(num_texts)
+
     def check_knows_places(self) -> None:
         """Raises InputError where `placed_pieces` cannot be asked."""
-        if self._by_rules is not None:
+        if self._by_rules is not None and not self._by_rules.knows_places:
             raise InputError(
-                "a graph knows where the pieces of WordPiece stand in a text, not those of a "
-                "tokenizer.json; export a model that answers about whole texts"
+                "the tokenizer puts a space before each text (add_prefix_space), and a graph here "
+                "finds no places in such a text; write false there, as RoBERTa has it"
             )
 
     def placed_pieces(self, text: tf.Tensor) -> PlacedPieces:
         """The same pieces, and where each stands in its text."""
+        if self._by_rules is not None:
+            return self._by_rules.placed(text)
         placed = placed_words_of(text, lowercase=self._lowercase)
         pieces, starts, _ = self._wordpiece.tokenize_with_offsets(_spelled(placed.words))
         return placed_pieces(placed, pieces, starts)
+
+    def placed_word_pieces(self, text: tf.Tensor) -> PlacedWordPieces:
+        """As `tasks.ner.pieces` reads words: each by itself, behind a blank, [UNK] if it comes to
+        nothing. White space, punctuation and CJK characters part them, whatever the tokenizer."""
+        if self._by_rules is None:
+            placed = placed_words_of(text, lowercase=self._lowercase)
+            return placed_word_pieces(placed, self._wordpiece.tokenize(_spelled(placed.words)))
+        placed = placed_words_of(text, lowercase=False)
+        pieces = self._by_rules(" " + tf.strings.unicode_encode(placed.words.values, "UTF-8"))
+        num_lacking = tf.cast(pieces.row_lengths() == 0, tf.int64)
+        unknown = tf.fill([tf.reduce_sum(num_lacking)], self._vocabulary.unk_id)
+        unknown = tf.RaggedTensor.from_row_lengths(unknown, num_lacking, validate=False)
+        return placed_word_pieces(placed, tf.concat([pieces, unknown], axis=1))
 
 
 def _spelled(words: tf.RaggedTensor) -> tf.Tensor:

@@ -16,10 +16,12 @@ from bert_keras.export.servable import Sample
 from bert_keras.export.windows_in_graph import WINDOWS_AT_ONCE
 from bert_keras.tasks.ner import scoring
 from bert_keras.tasks.ner.encoded import TaggedWords
-from bert_keras.tasks.ner.pieces import WordPieces
+from bert_keras.tasks.ner.pieces import word_pieces
+from bert_keras.tasks.ner.reading import Sentence
 from bert_keras.tasks.ner.windows import own_reach, rows_around
 from bert_keras.tasks.softmax import softmax
 from bert_keras.tasks.squad.answers import cut
+from bert_keras.text.google_words import google_words
 from bert_keras.text.tokenizer import TextTokenizer
 
 _LEAST_LEAD = 1e-4  # of a word's label: what is nearer to another may come second in the graph
@@ -84,22 +86,13 @@ def placed_texts(
     model: keras.Model, texts: Sequence[str], *, tokenizer: TextTokenizer, max_length: int
 ) -> tuple[list[PlacedText], dict[str, np.ndarray], np.ndarray]:
     """Each read by itself; the inputs of the first rows and their probabilities [B,T,N]."""
-    tokens = tokenizer.encode_batch(texts)
-    firsts = [
-        [place for place, piece in enumerate(each.pieces) if not piece.startswith("##")]
-        for each in tokens
-    ]
-    bounds = np.cumsum([0, *(len(each.ids) for each in tokens)])
-    word_bounds = np.cumsum([0, *map(len, firsts)])
-    pieces = WordPieces(
-        np.fromiter(chain.from_iterable(each.ids for each in tokens), np.int32),
-        np.array([b + f for b, of_text in zip(bounds, firsts, strict=False) for f in of_text], int),
-        bounds,
-        word_bounds,
-    )
+    lowercase = tokenizer.lowercase and not tokenizer.vocabulary.rules
+    words = [list(google_words(text, lowercase=lowercase)) for text in texts]
+    sentences = [Sentence(tuple(each.text for each in some), None, 0, 1) for some in words]
+    pieces = word_pieces(sentences, tokenizer)
     rows = rows_around(pieces, own_reach(pieces), limit=max_length - 2)
-    no_tags = np.full(word_bounds[-1], -1, np.int32)
-    encoded = TaggedWords(pieces.ids, rows, word_bounds, no_tags, tokenizer.vocabulary)
+    no_tags = np.full(pieces.word_bounds[-1], -1, np.int32)
+    encoded = TaggedWords(pieces.ids, rows, pieces.word_bounds, no_tags, tokenizer.vocabulary)
     numbers = np.arange(len(encoded))
     batches = [
         encoded.inputs(numbers[at : at + WINDOWS_AT_ONCE])
@@ -111,10 +104,8 @@ def placed_texts(
         [row[encoded.columns(n)] for n, row in enumerate(chain.from_iterable(outputs))]
     )
     read = [
-        PlacedText(text, _spans(each.offsets, first), of_words[begin:end])
-        for text, each, first, (begin, end) in zip(
-            texts, tokens, firsts, pairwise(word_bounds), strict=True
-        )
+        PlacedText(text, [(min(w.places), max(w.places) + 1) for w in some], of_words[begin:end])
+        for text, some, (begin, end) in zip(texts, words, pairwise(pieces.word_bounds), strict=True)
     ]
     return read, batches[0], outputs[0]
 
@@ -129,13 +120,6 @@ def answers(read: Sequence[PlacedText], *, labels: Sequence[str]) -> dict[str, n
             for array, value in zip(outputs.values(), values, strict=True):
                 array[row, column] = value
     return outputs
-
-
-def _spans(offsets: Sequence[tuple[int, int]], firsts: Sequence[int]) -> list[tuple[int, int]]:
-    return [
-        (offsets[first][0], offsets[after - 1][1])
-        for first, after in pairwise([*firsts, len(offsets)])
-    ]
 
 
 def _entities(read: PlacedText, labels: Sequence[str]) -> Iterator[tuple]:

@@ -22,8 +22,8 @@ def served_token_labels(
     labels: Sequence[str],
 ) -> Servable:
     """Of a model that takes what a BertTokenClassifier does and returns logits [B,T,N] in the order
-    of `labels`. Words of running text are the tokenizer's: white space, punctuation and CJK
-    characters part them. Raises InputError where labels and logits do not fit.
+    of `labels`. White space, punctuation and CJK characters part the words of running text. Raises
+    InputError where labels and logits do not fit.
     """
     if len(labels) != model.num_labels:
         raise InputError(f"{len(labels)} labels came with {model.num_labels} logits")
@@ -41,7 +41,6 @@ def signatures(
     `segment_ids`, int32 [B,T], to `probabilities` float32 [B,T,N], in the order of `label_names`
     string [B,N], and `label_ids` int32 [B,T]; both are 0 where there is padding.
     """
-    reader.check_knows_places()
 
     @tf.function
     def from_tensors(**inputs):
@@ -57,7 +56,7 @@ def signatures(
 
     @tf.function
     def from_text(text):
-        pieces = reader.placed_pieces(text)
+        pieces = reader.placed_word_pieces(text)
         rows = word_rows(pieces, limit=reader.max_length - 2)
         inputs = reader.packed(rows.texts)
 

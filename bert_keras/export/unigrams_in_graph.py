@@ -13,14 +13,23 @@ import tensorflow as tf
 from tokenizers import Tokenizer
 
 from bert_keras.errors import InputError
+from bert_keras.export.offsets_in_graph import PlacedPieces
 from bert_keras.export.unicode_tables import BLOCK, characters, spellings_of
-from bert_keras.export.words_in_graph import respelled
+from bert_keras.export.words_in_graph import (
+    Points,
+    ahead,
+    behind,
+    every_second,
+    given_points,
+    respelled,
+)
 from bert_keras.text.vocab import Vocabulary
 
 # Of what ALBERT's rules consist; marks are dropped, so no character changes with its neighbours.
 _NORMALIZERS = ("Replace", "NFKD", "StripAccents", "Lowercase", "Precompiled")
 _NEEDED = ("NFKD", "StripAccents")
-_QUOTES = ("``", "''")
+_BLANK, _DOUBLE_QUOTE, _WORD = map(ord, ' "▁')
+_QUOTES = tuple(map(ord, "`'"))  # two of a kind are a double one
 _UNKNOWN_PENALTY = 10.0  # of `tokenizers`: so much worse than the worst piece
 _POINTS = 1 << 21  # more than there are characters
 _NONE = -1
@@ -28,7 +37,7 @@ _NONE = -1
 
 class Unigrams(tf.Module):
     """Call with string [B]; returns the ids of FastTokenizer, int32 [B,(pieces)]. Bytes that are no
-    UTF-8 are dropped.
+    UTF-8 are dropped. `placed` gives their offsets too.
 
     Raises InputError for rules that are not ALBERT's.
     """
@@ -40,24 +49,34 @@ class Unigrams(tf.Module):
         self._spellings = spellings_of(_normalised(Tokenizer.from_str(vocabulary.rules)))
         self._tree = _Tree(rules["model"], vocabulary)
 
+    knows_places = True
+
     def __call__(self, text: tf.Tensor) -> tf.RaggedTensor:
+        return self.placed(text).ids
+
+    def placed(self, text: tf.Tensor) -> PlacedPieces:
         with tf.device("CPU:0"):
-            given = tf.strings.unicode_decode(text, "UTF-8", errors="ignore")
-            text = tf.strings.unicode_encode(given, "UTF-8")
-            for quotes in _QUOTES:
-                text = tf.strings.regex_replace(text, quotes, '"')
-            given = tf.strings.unicode_decode(text, "UTF-8")
-            points, places = respelled(given.values, self._spellings)
-            splits = tf.gather(places.row_splits, given.row_splits)
-            spelled = tf.RaggedTensor.from_row_splits(points, splits, validate=False)
-            words = tf.strings.split(tf.strings.unicode_encode(spelled, "UTF-8"))
-            letters = tf.strings.unicode_decode("▁" + words.values, "UTF-8")
-            pieces, owners = _best_pieces(letters, self._tree)
+            given = given_points(text)
+            read = respelled(_with_double_quotes(given.placed()), self._spellings)
+            is_letter = read.points != _BLANK
+            words = read.words(is_first=is_letter & ~behind(is_letter, 1), is_space=~is_letter)
+            # The mark before a word has the place of its first letter.
+            letters = tf.concat([words.values[:, :1], words.values], axis=1)
+            marks = tf.fill([letters.nrows(), 1], _WORD)
+            spelled = words.values.with_values(tf.gather(read.points, words.flat_values))
+            pieces, firsts, owners = _best_pieces(tf.concat([marks, spelled], axis=1), self._tree)
             of_words = tf.RaggedTensor.from_value_rowids(
                 pieces, owners, nrows=letters.nrows(), validate=False
             )
             splits = tf.gather(of_words.row_splits, words.row_splits)
-            return tf.RaggedTensor.from_row_splits(pieces, splits, validate=False)
+            places = tf.gather(read.places, letters.values)
+            behind_last = tf.concat([firsts, [tf.size(places, tf.int64)]], axis=0)[1:]
+            return PlacedPieces(
+                tf.RaggedTensor.from_row_splits(pieces, splits, validate=False),
+                tf.gather(places, firsts),
+                tf.gather(places, behind_last - 1) + 1,
+                given,
+            )
 
 
 class _Tree(tf.Module):
@@ -95,8 +114,17 @@ class _Tree(tf.Module):
         return tf.where(states == _NONE, _NONE, self._steps.lookup(keys))
 
 
-def _best_pieces(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor]:
-    """Letters of words, int32 [W,(letters)], to the ids of their pieces and the word of each."""
+def _with_double_quotes(read: Points) -> Points:
+    """The second of two becomes them, as in `tokenizers`."""
+    is_quote = [read.points == quote for quote in _QUOTES]
+    is_left = every_second(tf.reduce_any([each & ahead(each, 1) for each in is_quote], axis=0))
+    points = tf.where(behind(is_left, 1), _DOUBLE_QUOTE, read.points)
+    return read._replace(points=points).those(~is_left)
+
+
+def _best_pieces(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Letters of words, int32 [W,(letters)], to the ids of their pieces and, int64 [P], the first
+    letter and the word of each."""
     scores_XL, pieces_XL, lengths_L = _pieces_ending(words, tree)
     firsts, lengths = words.row_starts(), words.row_lengths()
     # `best` has one place more a word: before its first letter.
@@ -134,13 +162,13 @@ def _best_pieces(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
         backward,
         (words.row_splits[1:], tf.fill(tf.shape(chosen), _NONE)),
     )
-    owners = tf.boolean_mask(words.value_rowids(), pieces != _NONE)
-    pieces = tf.boolean_mask(pieces, pieces != _NONE)
+    first = tf.where(pieces != _NONE)[:, 0]
+    owners, pieces = tf.gather(words.value_rowids(), first), tf.gather(pieces, first)
     # Unknown letters side by side are one piece.
     is_unknown = pieces == tree.unk_id
     follows = tf.pad((owners[1:] == owners[:-1]) & is_unknown[:-1], [[1, 0]])[: tf.size(pieces)]
-    kept = ~(is_unknown & follows)
-    return tf.boolean_mask(pieces, kept), tf.boolean_mask(owners, kept)
+    kept = tf.where(~(is_unknown & follows))[:, 0]
+    return tf.gather(pieces, kept), tf.gather(first, kept), tf.gather(owners, kept)
 
 
 def _pieces_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -136,13 +136,18 @@ class FastTokenizer:
             whole["model"]["vocab"] = [[hidden.get(piece, piece), score] for piece, score in pieces]
         self._tokenizer = Tokenizer.from_str(json.dumps(whole))
         if whole["model"]["type"] == "BPE":
-            self._tokenizer.post_processor = ByteLevel(trim_offsets=True)  # of the space before
+            splitter = whole["pre_tokenizer"]  # whether it adds a space, which has no offset
+            self._tokenizer.post_processor = ByteLevel(
+                add_prefix_space=splitter["add_prefix_space"], trim_offsets=True
+            )
 
     def encode(self, text: str) -> TokenizedText:
-        return self._told(self._tokenizer.encode(text))
+        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
-        return list(map(self._told, self._tokenizer.encode_batch(texts)))
+        leads = list(map(self._lead, texts))
+        texts = [text[lead:] for text, lead in zip(texts, leads, strict=True)]
+        return list(map(self._told, self._tokenizer.encode_batch(texts), leads))
 
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The ids of all texts, int32 [M], and how many each has, int64 [N]."""
@@ -159,6 +164,16 @@ class FastTokenizer:
         pieces = [self.vocabulary.pieces[int(number)] for number in ids]
         return self._tokenizer.decoder.decode(pieces).strip()
 
-    def _told(self, encoding: Encoding) -> TokenizedText:
+    def _lead(self, text: str) -> int:
+        """How many characters at its beginning come to nothing: `tokenizers` would not count them
+        in offsets."""
+        normalizer = self._tokenizer.normalizer
+        if normalizer is None:
+            return 0
+        is_something = (bool(normalizer.normalize_str(character)) for character in text)
+        return next((n for n, found in enumerate(is_something) if found), len(text))
+
+    def _told(self, encoding: Encoding, lead: int) -> TokenizedText:
         pieces = [self.vocabulary.pieces[number] for number in encoding.ids]
-        return TokenizedText(encoding.ids, pieces, encoding.offsets)
+        offsets = [(start + lead, end + lead) for start, end in encoding.offsets]
+        return TokenizedText(encoding.ids, pieces, offsets)

@@ -42,7 +42,9 @@ def test_rows_are_those_of_training(reader, limit):
         np.cumsum([0, *(len(text.split()) for text in texts)]),
     )
     expected = rows_around(pieces, own_reach(pieces), limit=limit)
-    found = tf.function(lambda: word_rows(reader.placed_pieces(tf.constant(texts)), limit=limit))()
+    found = tf.function(
+        lambda: word_rows(reader.placed_word_pieces(tf.constant(texts)), limit=limit)
+    )()
     kept, rows = np.unique(found.rows, return_inverse=True)
     assert rows.tolist() == expected.word_rows.tolist()
     assert found.places.numpy().tolist() == expected.word_places.tolist()
@@ -57,7 +59,7 @@ def found_entities(reader, texts, label_ids, probabilities, labels=LABELS):
         return entities(
             tf.constant(label_ids, tf.int32),
             tf.constant(probabilities, tf.float32),
-            pieces=reader.placed_pieces(tf.constant(texts)),
+            pieces=reader.placed_word_pieces(tf.constant(texts)),
             labels=labels,
         )
 
