@@ -42,14 +42,14 @@ class Unigrams(tf.Module):
     Raises InputError for rules that are not ALBERT's.
     """
 
+    knows_places = True
+
     def __init__(self, vocabulary: Vocabulary):
         super().__init__()
         rules = json.loads(vocabulary.rules)
         _check(rules)
         self._spellings = spellings_of(_normalised(Tokenizer.from_str(vocabulary.rules)))
         self._tree = _Tree(rules["model"], vocabulary)
-
-    knows_places = True
 
     def __call__(self, text: tf.Tensor) -> tf.RaggedTensor:
         return self.placed(text).ids
