@@ -83,10 +83,21 @@ def _in_parts(name: str) -> PretrainRecipe:
     return dataclasses.replace(PRETRAIN[name], gradient_accumulation_steps=8)
 
 
-_TINY = FinetuneRecipe(
-    batch_size=32, num_epochs=2, learning_rate=1e-3, learning_rates=(1e-3,), logs_per_epoch=5
-)
 _TAGGER = dataclasses.replace(TAGGER, learning_rates=(TAGGER.learning_rate,))
+_TINY = FinetuneRecipe(
+    batch_size=32,
+    num_epochs=2,
+    learning_rate=3e-4,
+    learning_rates=(3e-4,),
+    max_train_examples=10_000,
+    logs_per_epoch=5,
+)
+
+
+def _changed(recipe: FinetuneRecipe, learning_rate: float, **changes) -> FinetuneRecipe:
+    rates = {"learning_rate": learning_rate, "learning_rates": (learning_rate,)}
+    return dataclasses.replace(recipe, **rates, **changes)
+
 
 SCALES = {
     # First weights of 1 / sqrt(128): of 0.02 some arms stay at the unigram, others by chance do not
@@ -111,16 +122,15 @@ SCALES = {
             ),
         ),
         tunings={
-            "": Tuning(recipe=_TINY),
-            "mrpc": Tuning(recipe=dataclasses.replace(_TINY, num_epochs=4)),
-            "sst2": Tuning(recipe=dataclasses.replace(_TINY, num_epochs=1)),
+            "": Tuning(recipe=_TINY, changes=("max_length=96",)),
+            "mrpc": Tuning(recipe=_changed(_TINY, 5e-4, num_epochs=4), changes=("max_length=96",)),
             "squad1": Tuning(
-                recipe=dataclasses.replace(_TINY, num_epochs=1),
+                recipe=_changed(_TINY, 5e-4, num_epochs=1, max_train_examples=5_000),
                 changes=("max_length=128", "stride=96", "max_question_length=32"),
             ),
-            "ner": Tuning(recipe=dataclasses.replace(_TINY, num_epochs=4)),
+            "ner": Tuning(recipe=_changed(_TINY, 1e-3, num_epochs=6)),
             "ner-features": Tuning(
-                recipe=dataclasses.replace(_TAGGER, num_epochs=4),
+                recipe=dataclasses.replace(_TAGGER, num_epochs=6),
                 changes=("layers=last", "lstm_units=64"),
             ),
         },

@@ -17,7 +17,8 @@ class FinetuneRecipe:
     Each device takes its batch in `gradient_accumulation_steps` parts. `patience` ends a run after
     so many epochs without a better score on dev, 0 never does. `learning_rates` are those that a
     search tries. `num_lstm_layers` of a BiLSTM with random weights come between encoder and head
-    (section 5.1, "+ BiLSTM").
+    (section 5.1, "+ BiLSTM"). Of more than `max_train_examples` every so many-th is taken, the same
+    for all seeds; 0 takes all.
     """
 
     batch_size: int
@@ -33,6 +34,7 @@ class FinetuneRecipe:
     patience: int = 0
     initial_weights: str = "pretrained"
     num_lstm_layers: int = 0
+    max_train_examples: int = 0
     logs_per_epoch: int = 10
     keep_checkpoints: int = 1
     seed: int = 1
@@ -45,7 +47,7 @@ class FinetuneRecipe:
             raise InputError(
                 f"layer_rate_decay is {self.layer_rate_decay}; expected more than 0, up to 1"
             )
-        for name in ("patience", "num_lstm_layers"):
+        for name in ("patience", "num_lstm_layers", "max_train_examples"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} is {getattr(self, name)}; expected at least 0")
         if self.initial_weights not in (known := ("pretrained", "random")):

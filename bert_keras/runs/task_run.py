@@ -53,8 +53,10 @@ class TaskRun:
                 f"num_lstm_layers is {recipe.num_lstm_layers}, but {task.name} trains nothing of "
                 "the encoder and has a BiLSTM of its own; leave it out"
             )
-        self.examples = task.read(train, split="train")
-        self.task = task.with_labels_of(self.examples)
+        examples = task.read(train, split="train")
+        self.task = task.with_labels_of(examples)
+        count = min(recipe.max_train_examples or len(examples), len(examples))
+        self.examples = [examples[number * len(examples) // count] for number in range(count)]
         self.dev_examples = self.task.read(dev, split="dev")
         self.resumed = False
         self._rows = self.task.encode(self.examples, self.checkpoint.tokenizer)

@@ -164,6 +164,23 @@ def test_random_weights_are_no_pretrained_ones(pretrained, table, capsys):
         assert said in told and bool(told) == same
 
 
+def test_so_many_examples_are_spread_over_the_file(pretrained, table):
+    places = {"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")}
+    whole, some, more = (
+        TaskRun(
+            TASK,
+            dataclasses.replace(FINETUNE, max_train_examples=count),
+            pretrained=pretrained[0] / "model",
+            **places,
+        )
+        for count in (0, 5, 10_000)
+    )
+    step = len(whole.examples) / 5
+    assert some.examples == [whole.examples[int(number * step)] for number in range(5)]
+    assert (len(some.rows), some.task.labels) == (5, whole.task.labels)
+    assert more.examples == whole.examples
+
+
 def test_a_label_only_in_dev_is_refused_before_anything_is_written(pretrained, table):
     with (table / "dev.tsv").open("a") as file:
         file.write("red kind glass\tis glass\n")
