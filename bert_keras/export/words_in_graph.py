@@ -108,7 +108,8 @@ def given_points(text: tf.Tensor) -> Points:
 
 def _normalised(read: Points, *, lowercase: bool) -> Points:
     if lowercase:
-        return _without(tables.ACCENT, _in_order(_small_decomposed(_with_small_sigmas(read))))
+        small = respelled(_with_small_sigmas(read), tables.small_decomposed())
+        return _without(tables.ACCENT, _in_order(small))
     return _without(tables.DROPPED, read)
 
 
@@ -160,10 +161,6 @@ def _with_small_sigmas(read: Points) -> Points:
     is_final = tf.gather(are_letters, place[:-1]) & ~tf.gather(are_letters, place[1:] + 1)
     small = tf.where(is_final, _FINAL_SIGMA, _SMALL_SIGMA)
     return read._replace(points=tf.where(read.points == _CAPITAL_SIGMA, small, read.points))
-
-
-def _small_decomposed(read: Points) -> Points:
-    return respelled(read, tables.small_decomposed())
 
 
 def respelled(read: Points, spellings: tables.Spellings) -> Points:

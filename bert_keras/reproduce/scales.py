@@ -83,7 +83,6 @@ def _in_parts(name: str) -> PretrainRecipe:
     return dataclasses.replace(PRETRAIN[name], gradient_accumulation_steps=8)
 
 
-_TAGGER = dataclasses.replace(TAGGER, learning_rates=(TAGGER.learning_rate,))
 _TINY = FinetuneRecipe(
     batch_size=32,
     num_epochs=2,
@@ -94,10 +93,13 @@ _TINY = FinetuneRecipe(
 )
 
 
-def _changed(recipe: FinetuneRecipe, learning_rate: float, **changes) -> FinetuneRecipe:
+def _at(learning_rate: float, recipe: FinetuneRecipe, **changes) -> FinetuneRecipe:
+    """That rate alone, none to search."""
     rates = {"learning_rate": learning_rate, "learning_rates": (learning_rate,)}
     return dataclasses.replace(recipe, **rates, **changes)
 
+
+_TAGGER = _at(TAGGER.learning_rate, TAGGER)
 
 SCALES = {
     # First weights of 1 / sqrt(128): of 0.02 some arms stay at the unigram, others by chance do not
@@ -123,12 +125,12 @@ SCALES = {
         ),
         tunings={
             "": Tuning(recipe=_TINY, changes=("max_length=96",)),
-            "mrpc": Tuning(recipe=_changed(_TINY, 5e-4, num_epochs=4), changes=("max_length=96",)),
+            "mrpc": Tuning(recipe=_at(5e-4, _TINY, num_epochs=4), changes=("max_length=96",)),
             "squad1": Tuning(
-                recipe=_changed(_TINY, 5e-4, num_epochs=1, max_train_examples=5_000),
+                recipe=_at(5e-4, _TINY, num_epochs=1, max_train_examples=5_000),
                 changes=("max_length=128", "stride=96", "max_question_length=32"),
             ),
-            "ner": Tuning(recipe=_changed(_TINY, 1e-3, num_epochs=6)),
+            "ner": Tuning(recipe=_at(1e-3, _TINY, num_epochs=6)),
             "ner-features": Tuning(
                 recipe=dataclasses.replace(_TAGGER, num_epochs=6),
                 changes=("layers=last", "lstm_units=64"),
@@ -157,9 +159,7 @@ SCALES = {
         ),
         tunings={
             "": Tuning(recipe=PAPER),
-            "squad1": Tuning(
-                recipe=dataclasses.replace(PAPER, learning_rate=5e-5, learning_rates=(5e-5,))
-            ),
+            "squad1": Tuning(recipe=_at(5e-5, PAPER)),
             "ner-features": Tuning(recipe=_TAGGER),
         },
         num_seeds=5,

@@ -175,5 +175,7 @@ class FastTokenizer:
 
     def _told(self, encoding: Encoding, lead: int) -> TokenizedText:
         pieces = [self.vocabulary.pieces[number] for number in encoding.ids]
-        offsets = [(start + lead, end + lead) for start, end in encoding.offsets]
+        offsets = encoding.offsets
+        if lead:
+            offsets = [(start + lead, end + lead) for start, end in offsets]
         return TokenizedText(encoding.ids, pieces, offsets)

@@ -24,7 +24,7 @@ SMALL = Vocabulary(
 
 @pytest.fixture(params=[True, False], ids=["uncased", "cased"])
 def both(request, tmp_path):
-    """The offline tokenizer; the pieces, starts and ends of each text by the graph."""
+    """The offline tokenizer; the pieces, starts, ends and words of each text by the graph."""
 
     def make(vocabulary=SMALL):
         vocabulary.save(tmp_path / "vocab.txt")
@@ -35,7 +35,10 @@ def both(request, tmp_path):
             pieces = reader.placed_pieces(texts)
             owners = pieces.ids.value_rowids()
             spans = [pieces.given.in_text(each, owners) for each in (pieces.starts, pieces.ends)]
-            return pieces.ids, pieces.ids.with_values(tf.stack(spans, axis=1))
+            of_words = reader.placed_word_pieces(texts)
+            words = tf.RaggedTensor.from_row_splits(of_words.firsts, of_words.splits)
+            tf.debugging.assert_equal(of_words.ids.values, pieces.ids.values)
+            return pieces.ids, pieces.ids.with_values(tf.stack(spans, axis=1)), words
 
         return WordPieceTokenizer(vocabulary, lowercase=request.param), placed
 
@@ -44,12 +47,16 @@ def both(request, tmp_path):
 
 def assert_offsets_are_equal(both, texts, given=None):
     offline, placed = both
-    ids, spans = placed(tf.constant(texts if given is None else given, tf.string))
-    for text, expected, *found in zip(
-        texts, offline.encode_batch(texts), ids.to_list(), spans.to_list(), strict=True
+    ids, spans, words = placed(tf.constant(texts if given is None else given, tf.string))
+    spans, begin = spans.to_list(), 0
+    for text, expected, *found, first in zip(
+        texts, offline.encode_batch(texts), ids.to_list(), spans, words.to_list(), strict=True
     ):
         offsets = [tuple(span) for span in found[1]]
         assert (found[0], offsets) == (expected.ids, expected.offsets), ascii(text)
+        pieces = enumerate(expected.pieces, start=begin)
+        assert first == [place for place, piece in pieces if not piece.startswith("##")]
+        begin += len(expected.ids)
 
 
 def test_offsets_of_the_unicode_suite(both):
