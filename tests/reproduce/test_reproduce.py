@@ -75,16 +75,17 @@ def test_a_table_goes_on_where_it_was_broken_off_and_is_not_done_twice(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["table5", "table6", "c2"])
+@pytest.mark.parametrize("name", ["table5", "table6", "c1", "c2"])
 def test_every_task(data, scale, name, tmp_path):
-    """Of table 5 by every arm, of the others by two."""
+    """Of table 5 by every arm, of c1 by those of one pretraining, of the others by two."""
     output, experiment = tmp_path / "run", EXPERIMENTS[name]
-    if name != "table5":
-        experiment = dataclasses.replace(experiment, arms=experiment.arms[:2])
+    num_arms = {"table5": None, "c1": 5}.get(name, 2)
+    experiment = dataclasses.replace(experiment, arms=experiment.arms[:num_arms])
     results = reproduce(experiment, scale, data=data, output=output)
     there = {
         "table5": ["MNLI-m", "SQuAD"],
         "table6": ["MNLI-m"],
+        "c1": ["MNLI-m"],
         "c2": ["MNLI-m", "NER fine-tuned", "NER features"],
     }[name]
     cells = {(arm.name, column) for arm in experiment.arms for column in there}
@@ -96,10 +97,10 @@ def test_every_task(data, scale, name, tmp_path):
         assert f"| {arm.name} | " in told
         assert not arm.published or f" | {arm.published[0]:.1f} |" in told
     page = (output / "report.html").read_text()
-    assert page.count("<svg") == 2 + len(there)
+    assert page.count("<svg") == 2 + len(there) + (name == "c1")
     numbers = json.loads((output / "results.json").read_text())
     assert len(numbers["cells"]) == len(cells) and numbers["kendall_tau"].keys() == set(there)
-    check = {"table5": _check_arms_of_table5, "table6": _check_sizes}
+    check = {"table5": _check_arms_of_table5, "table6": _check_sizes, "c1": _check_steps}
     check.get(name, lambda output: None)(output)
 
 
@@ -130,6 +131,12 @@ def _check_sizes(output):
     ]
     assert sorted(sizes) == [(1, 8, 2), (2, 8, 1)]
     assert "size=L-6_H-768_A-3 is size=L-2_H-8_A-1 here." in (output / "report.md").read_text()
+
+
+def _check_steps(output):
+    """One pretraining in parts: five models of it, the curve of all."""
+    steps = sorted(path.name for path in (output / "pretrain" / "bert").iterdir())
+    assert steps == ["32-1", "32-2", "32-4", "32-5", "32-6"]
 
 
 @pytest.mark.slow
