@@ -195,5 +195,8 @@ def one_of(known: dict, name: str, *, what: str):
 
 
 def arms_named(arms: Sequence[Arm]) -> dict[str, Arm]:
-    """One arm for each model that is pretrained."""
-    return {arm.pretraining_name: arm for arm in reversed(arms)}
+    """The first arm of each model that is pretrained."""
+    named: dict[str, Arm] = {}
+    for arm in arms:
+        named.setdefault(arm.pretraining_name, arm)
+    return named

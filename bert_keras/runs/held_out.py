@@ -28,8 +28,8 @@ def evaluate_pretrainer(model: BertPretrainer | BertMaskedLM, held_out) -> dict[
         scores[f"held_out_{name}_loss"] = float(loss / weight)
         scores[f"held_out_{name}_accuracy"] = float(hits / weight)
     return scores | {
-        "held_out_predictions": float(sums["masked_lm"][2]),
-        "held_out_examples": float(examples),
+        "held_out_predictions": round(sums["masked_lm"][2]),
+        "held_out_examples": examples,
     }
 
 

@@ -14,6 +14,7 @@ from bert_keras.errors import InputError
 from bert_keras.storage import json_object, write_text
 
 RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
+TOLD = 4  # settings of another run that a sentence names
 
 
 def claim_output(output: str | os.PathLike, *, recipe, **inputs) -> Path:
@@ -26,7 +27,7 @@ def claim_output(output: str | os.PathLike, *, recipe, **inputs) -> Path:
     output = Path(output)
     if not is_chief():
         return output
-    mine = json.loads(json.dumps({**dataclasses.asdict(recipe), **inputs}))  # no tuples
+    mine = json.loads(json.dumps({**inputs, **dataclasses.asdict(recipe)}))  # no tuples
     path = output / RECIPE
     if path.is_file():
         theirs, now = _flat(json_object(path)), _flat(mine)
@@ -35,8 +36,10 @@ def claim_output(output: str | os.PathLike, *, recipe, **inputs) -> Path:
             _write(path, mine)
         elif other:
             told = "; ".join(
-                f"{name} {theirs.get(name)!r}, now {now.get(name)!r}" for name in other
+                f"{name} {theirs.get(name)!r}, now {now.get(name)!r}" for name in other[:TOLD]
             )
+            if len(other) > TOLD:
+                told += f"; and {len(other) - TOLD} other settings"
             raise InputError(f"{output} holds a run with {told}: choose another output folder")
     elif output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise InputError(f"{output} holds something else; choose a new or empty output folder")

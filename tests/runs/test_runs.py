@@ -116,6 +116,11 @@ def test_a_finished_run_is_not_run_again_and_another_is_refused(pretrained, reco
     other = PretrainRecipe(**{**PRETRAIN.__dict__, "seed": 2})
     with pytest.raises(InputError, match="holds a run with seed 1, now 2: choose another output"):
         pretrain(other, records=records, output=output)
+    other = PretrainRecipe(
+        size="tiny", batch_size=8, num_steps=9, num_warmup_steps=1, learning_rate=1e-4
+    )
+    with pytest.raises(InputError, match=r"holds a run with( [^;]+;){4} and \d+ other settings:"):
+        pretrain(other, records=records, output=output)
 
 
 def test_foreign_folders_are_not_written_into(records, tmp_path):

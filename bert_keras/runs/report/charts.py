@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from bert_keras.runs.report.page import Html, element, markup
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 470, 280, 58, 12, 30, 40
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 470, 280, 58, 18, 30, 40
+ROW = 16  # of the legend
 # Of like lightness, so that each can be seen on white and on black.
 COLORS = ["#3b82d6", "#e08a2c", "#2f9e6e", "#b457c6", "#d2504a", "#8d8d2b", "#1fa0b3", "#8a7f78"]
 STYLE = """.chart { color: #1c2024; font: 12px system-ui, sans-serif; } .chart text { fill:
@@ -46,12 +47,14 @@ def line_chart(title: str, lines: Sequence[Line]) -> Html:
                 stroke_dasharray="5 4" if line.dashed else "none",
             )
         )
-    across = (WIDTH - LEFT - RIGHT) / max(len(groups), 4)
-    for index, group in enumerate(groups if len(groups) <= 8 else []):
-        x = LEFT + index * across
-        drawing.append(element("circle", cx=x + 5, cy=HEIGHT - 8, r=4.5, fill=_color(index)))
-        drawing.append(_text(group, x + 13, HEIGHT - 4))
-    return _svg(title, drawing)
+    legend = groups if len(groups) <= len(COLORS) else []
+    across = 24 + 7 * max(map(len, legend), default=0)
+    in_row = max((WIDTH - LEFT) // across, 1)
+    for index, group in enumerate(legend):
+        x, y = LEFT + index % in_row * across, HEIGHT - 8 + index // in_row * ROW
+        drawing.append(element("circle", cx=x + 5, cy=y, r=4.5, fill=_color(index)))
+        drawing.append(_text(group, x + 13, y + 4))
+    return _svg(title, drawing, height=HEIGHT + (len(legend) - 1) // in_row * ROW)
 
 
 def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -> Html:
@@ -121,15 +124,15 @@ def _text(text: str, x: float, y: float, **attributes: object) -> Html:
     return element("text", text, x=f"{x:.1f}", y=f"{y:.1f}", **attributes)
 
 
-def _svg(title: str, drawing: Sequence[Html]) -> Html:
+def _svg(title: str, drawing: Sequence[Html], *, height: int = HEIGHT) -> Html:
     return element(
         "svg",
         element("style", Html(STYLE)),
         markup(*drawing),
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        viewBox=f"0 0 {WIDTH} {height}",
         width=WIDTH,
-        height=HEIGHT,
+        height=height,
         class_="chart",
         role="img",
         aria_label=title,
