@@ -1,4 +1,4 @@
-"""A pretrained model and held-out records in, losses and accuracies out, beside the unigram's."""
+"""A pretrained model and held-out records in, its scores out; and what no context gives."""
 
 from functools import partial
 
@@ -33,25 +33,39 @@ def evaluate_pretrainer(model: BertPretrainer | BertMaskedLM, held_out) -> dict[
     }
 
 
-def unigram_baseline(training, held_out, *, vocab_size: int) -> dict[str, float]:
-    """What a model without context reaches on the held-out predictions: it answers every gap with
-    the frequencies (plus one) of the training predictions, or with the most frequent piece. Both
-    are data sets that end.
+def baselines(training, held_out, *, vocab_size: int) -> dict[str, float]:
+    """What models without context reach on the held-out predictions. The unigram answers with the
+    frequencies (plus one) of the training predictions, or with the most frequent piece. The copying
+    one sees the piece at the place itself too: it answers with that, as often as training
+    predictions have it for their answer, and else as the unigram. Both are data sets that end.
     """
-    counts = _answer_counts(training, vocab_size, stage="count training answers")
-    held_out = _answer_counts(held_out, vocab_size, stage="count held-out answers")
-    log_share = np.log((counts + 1) / (counts + 1).sum())
+    answers, shown, same = _counts(training, vocab_size, stage="count training answers")
+    share = (answers + 1) / (answers + 1).sum()
+    is_same = (same + share) / (shown + 1)
+    answers_there, shown_there, same_there = _counts(
+        held_out, vocab_size, stage="count held-out answers"
+    )
+    total = answers_there.sum()
+    copying = same_there * np.log(is_same)
+    copying += (shown_there - same_there) * np.log((1 - is_same) / (1 - share))
+    copying += (answers_there - same_there) * np.log(share)
     return {
-        "unigram_masked_lm_loss": float(-(held_out * log_share).sum() / held_out.sum()),
-        "unigram_masked_lm_accuracy": float(held_out[counts.argmax()] / held_out.sum()),
+        "unigram_masked_lm_loss": float(-(answers_there * np.log(share)).sum() / total),
+        "unigram_masked_lm_accuracy": float(answers_there[answers.argmax()] / total),
+        "copying_masked_lm_loss": float(-copying.sum() / total),
     }
 
 
-def _answer_counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
-    counts = np.zeros(vocab_size)
-    for _, targets, weights in progress(batches, stage=stage, unit="batch"):
+def _counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
+    """[3, V]: of predictions the answers, the pieces at their places, and those that are both."""
+    counts = np.zeros((3, vocab_size))
+    for inputs, targets, weights in progress(batches, stage=stage, unit="batch"):
         real = weights["masked_lm"].numpy() > 0
-        counts += np.bincount(targets["masked_lm"].numpy()[real], minlength=vocab_size)
+        places = inputs["masked_lm_positions"]
+        shown = tf.gather(inputs["input_ids"], places, batch_dims=1).numpy()[real]
+        answers = targets["masked_lm"].numpy()[real]
+        for row, ids in zip(counts, (answers, shown, shown[shown == answers]), strict=True):
+            row += np.bincount(ids, minlength=vocab_size)
     return counts
 
 

@@ -1,4 +1,4 @@
-"""A folder of records in, a pretrained model out, with its held-out losses beside the unigram's."""
+"""A folder of records in, a pretrained model out; its losses beside what no context gives."""
 
 import dataclasses
 import os
@@ -12,7 +12,7 @@ from bert_keras.devices.cluster import is_chief
 from bert_keras.encoder.pretrained import save_model
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.runs.distillation import Distillation, taught
-from bert_keras.runs.held_out import evaluate_pretrainer, unigram_baseline
+from bert_keras.runs.held_out import baselines, evaluate_pretrainer
 from bert_keras.runs.outcome import (
     claim_output,
     has_state,
@@ -80,8 +80,8 @@ def pretrain(
     def save(folder, **state):
         save_model(model, folder, card=inputs.card, vocabulary=vocabulary, **state)
 
-    def unigram(most: int | None = None) -> dict[str, float]:
-        return unigram_baseline(
+    def without_context(most: int | None = None) -> dict[str, float]:
+        return baselines(
             inputs.counted_batches(inputs.files, most=most),
             inputs.counted_batches(inputs.held_out_files or inputs.files, most=most),
             vocab_size=len(vocabulary),
@@ -103,7 +103,7 @@ def pretrain(
     alarms = Alarms(
         num_steps=recipe.num_steps,
         num_warmup_steps=recipe.num_warmup_steps,
-        unigram=lambda: unigram(most=102_400)["unigram_masked_lm_loss"],
+        unigram=lambda: without_context(most=102_400)["unigram_masked_lm_loss"],
     )
     with readable_records():
         fit_resumable(
@@ -126,7 +126,7 @@ def pretrain(
             return {}
         scores = {"parameters": model.count_params(), "steps": recipe.end}
         if held_out is not None:
-            scores |= evaluate_pretrainer(model, held_out) | unigram()
+            scores |= evaluate_pretrainer(model, held_out) | without_context()
     save(model_folder(output), state=training_state(trained) if recipe.last_step else None)
     if best.scores["step"] == recipe.end:
         shutil.rmtree(output / "best")

@@ -77,7 +77,8 @@ def test_pretraining_leaves_a_model_scores_and_curves(pretrained):
     output, scores = pretrained
     model = load_model(output / "model")
     assert scores["parameters"] == model.count_params()
-    assert 0 < scores["unigram_masked_lm_loss"] < np.log(model.config.vocab_size)
+    unigram = scores["unigram_masked_lm_loss"]
+    assert 0 < scores["copying_masked_lm_loss"] < unigram < np.log(model.config.vocab_size)
     assert 0 < scores["held_out_masked_lm_loss"] < 1.2 * np.log(model.config.vocab_size)
     assert 0 <= scores["held_out_next_sentence_accuracy"] <= 1
     assert json.loads((output / "scores.json").read_text()) == scores
