@@ -47,12 +47,15 @@ def _lead(results: Results) -> list[str]:
     lines = [f"What this scale shows: {results.note}", *results.remarks]
     if len(results.scores) < planned:
         lines.append(f"{len(results.scores)} of {planned} cells have been filled so far.")
-    failed = [(*names, score) for names, score in results.scores.items() if score.degenerate]
-    return lines + [
-        f"Degenerate: {arm} on {column}, {score.degenerate} of {len(score.seeds)} seeds no better "
-        "than an answer that reads nothing, or not learning."
-        for arm, column, score in failed
+    failed = [
+        f"{arm} on {column} ({score.degenerate} of {len(score.seeds)} seeds)"
+        for (arm, column), score in results.scores.items()
+        if score.degenerate
     ]
+    if failed:
+        what = "Degenerate, no better than an answer that reads nothing or not learning"
+        lines.append(f"{what}: {', '.join(failed)}.")
+    return lines
 
 
 def told(score: Score | None) -> str:

@@ -57,11 +57,13 @@ def test_scores_are_those_of_the_best_rate_in_percent():
 def test_a_page_says_what_it_lacks_and_what_failed(tmp_path):
     found = results(IN_ORDER[:5])
     found.scores["80/10/10", "MNLI-m"] = Score((33.0, 35.0), 1e-3, 2)
+    found.scores["100/0/0", "MNLI-m"] = Score((33.0, 35.0), 1e-3, 1)
     write_page(tmp_path, found)
     for page in ("report.md", "report.html"):
         text = (tmp_path / page).read_text()
         assert "a note." in text and "5 of 6 cells have been filled so far" in text
-        assert "Degenerate: 80/10/10 on MNLI-m, 2 of 2 seeds" in text
+        failed = "80/10/10 on MNLI-m (2 of 2 seeds), 100/0/0 on MNLI-m (1 of 2 seeds)."
+        assert f"not learning: {failed}" in text
     assert "| 80/10/10 | 34.0 ± 1.4 | 84.2 |" in (tmp_path / "report.md").read_text()
     assert "| 0/0/100 | – | 83.6 |" in (tmp_path / "report.md").read_text()
 
