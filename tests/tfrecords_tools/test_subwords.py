@@ -27,7 +27,7 @@ from tfrecords_tools.look.check import check, every_file, parsed_batches
 from tfrecords_tools.look.show import shown
 from tfrecords_tools.look.survey import survey
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.vocab.subwords import trained_byte_pairs
+from tfrecords_tools.vocab.subwords import trained_byte_pairs, trained_unigram
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 LICENSE = (Path(__file__).parents[2] / "LICENSE").read_text("utf-8")
@@ -73,6 +73,13 @@ def test_merges_exactly():
     pieces = trained_byte_pairs(words, size=5 + 256 + 3, lowercase=False).pieces
     assert pieces[:5] == ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
     assert pieces[-3:] == ("es", "est", "lo")  # 9 each, then 7: ties go to the lower ids
+
+
+def test_a_word_of_any_count_is_counted():
+    """SentencePiece leaves long lines out: of thousands of a word none is to be in one."""
+    words = Counter({"remarkable": 20_000, "able": 30, "market": 20, "mark": 10})
+    pieces = trained_unigram(words, size=60, lowercase=True).pieces
+    assert "▁remarkable" in pieces
 
 
 @pytest.mark.parametrize("model", ["bpe", "unigram"])

@@ -10,6 +10,7 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from random import Random
 
 from tokenizers import Tokenizer, normalizers
 from tokenizers.models import BPE
@@ -31,6 +32,8 @@ MARKS = ["(", ")", '"', "-", ".", "–", "£", "€"]
 FEWEST_UNIGRAMS = len(ALBERT_SPECIALS.pieces) + len(MARKS) + 2
 COVERAGE = 0.99995
 MOST_CHARACTERS = 1 << 23  # that SentencePiece is given
+WORDS_A_LINE = 100
+LONGEST_LINE = 1 << 20  # bytes; SentencePiece leaves longer ones out, its own bound is 4,192
 
 
 def byte_words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
@@ -90,6 +93,7 @@ def trained_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> 
                 user_defined_symbols=MARKS,
                 character_coverage=COVERAGE,
                 hard_vocab_limit=False,
+                max_sentence_length=LONGEST_LINE,
                 num_threads=1,
                 minloglevel=2,
             )
@@ -116,8 +120,15 @@ def _words(found: Iterable[tuple[list[str], int]]) -> Counter[str]:
 
 
 def _lines(words: Mapping[str, int], bar) -> Iterator[str]:
-    """Lines of words, each as often as it was counted; of more text than can be taken in the same
-    share of each, once at least."""
+    """Lines of words in a mixed order (of one word in a row SentencePiece's time is the square),
+    each as often as it was counted; of more text than can be taken in the same share of each, once
+    at least."""
     size = sum((len(word) + 1) * count for word, count in words.items())
     share = min(1.0, MOST_CHARACTERS / max(size, 1))
-    yield from repeated({word: max(1, round(n * share)) for word, n in words.items()}, bar)
+    mixed = [word for word in sorted(words) for _ in range(max(1, round(words[word] * share)))]
+    Random(1).shuffle(mixed)
+    bar.total = len(mixed)
+    for start in range(0, len(mixed), WORDS_A_LINE):
+        line = mixed[start : start + WORDS_A_LINE]
+        bar.update(len(line))
+        yield " ".join(line)
