@@ -1,0 +1,40 @@
+"""The tables of docs/ablations.md are those of the pages beside it and of the seeds' scores."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bert_keras.reproduce.experiments import EXPERIMENTS
+from bert_keras.reproduce.page import write_page
+from bert_keras.reproduce.results import Results, Score
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def section(page: Path, heading: str) -> str:
+    """The table under it."""
+    text = page.read_text("utf-8").split(f"\n## {heading}\n", 1)[1].split("\n## ")[0]
+    return "\n".join(line for line in text.splitlines() if line.startswith("|"))
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_what_came_out(name, tmp_path):
+    folder, experiment = DOCS / "ablations" / name, EXPERIMENTS[name]
+    cells = json.loads((folder / "results.json").read_text("utf-8"))["cells"]
+    there = {cell["column"] for cell in cells}
+    columns = tuple(column for column in experiment.columns if column.name in there)
+    assert len(cells) == len(experiment.arms) * len(columns)
+    scores = {
+        (cell["arm"], cell["column"]): Score(
+            tuple(cell["seeds"]), cell["learning_rate"], cell["degenerate"]
+        )
+        for cell in cells
+    }
+    results = Results(experiment=experiment, columns=columns, note="", remarks=(), scores=scores)
+    write_page(tmp_path, results)
+    told = (DOCS / "ablations.md").read_text("utf-8")
+    for heading in ("Scores", *(["Order"] if experiment.arms[0].published else [])):
+        table = section(folder / "report.md", heading)
+        assert table == section(tmp_path / "report.md", heading)
+        assert table in told
