@@ -14,7 +14,7 @@ def add_reproduce(verb: AddVerb) -> None:
     sub.add_argument("table", metavar="TABLE", help="table5 (what the pretraining tasks give), "
                      "table6 (what size gives), c1 (what steps give) or c2 (what stands in place "
                      "of a piece to predict)")  # fmt: skip
-    sub.add_argument("--scale", default="tiny", metavar="SCALE", help="tiny: an hour or two on two "
+    sub.add_argument("--scale", default="tiny", metavar="SCALE", help="tiny: about an hour on two "
                      "cores (default); paper: for owners of GPUs or TPUs")  # fmt: skip
     sub.add_argument("--data", required=True, metavar="DIR", help="corpus/*.txt, and of glue/MNLI, "
                      "glue/QNLI, glue/MRPC, glue/SST-2, squad, ner/conll2003 what there "
