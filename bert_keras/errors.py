@@ -9,6 +9,12 @@ class InputError(ValueError):
     """One sentence: what came, what was expected, what to do."""
 
 
+def listed(told: list[str], *, most: int = 50) -> str:
+    """As one sentence names them: the first `most`, and how many others there are."""
+    named = "; ".join(told[:most])
+    return named if len(told) <= most else f"{named}; and {len(told) - most:,} more"
+
+
 def run_command(program: str, command: Callable[[], None]) -> int:
     """Run `command`; what a user or the system can cause becomes one line on stderr.
 

@@ -14,10 +14,9 @@ from bert_keras.convert.card import ModelCard
 from bert_keras.convert.checkpoint import StoredTensor
 from bert_keras.convert.families import BERT, FAMILIES, family_of
 from bert_keras.convert.feature_layers import feature_layers
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, listed
 
 OURS, GOOGLE, HUGGING_FACE, KERAS_HUB = "ours", "google", "huggingface", "keras_hub"
-MOST_FAULTS = 50  # named in one error
 
 
 @dataclass(frozen=True)
@@ -264,11 +263,6 @@ def translated(
             f"hidden size {card.config.hidden_size}: {listed(faults)}"
         )
     return found, tuple(others)
-
-
-def listed(faults: list[str]) -> str:
-    told = "; ".join(faults[:MOST_FAULTS])
-    return told if len(faults) <= MOST_FAULTS else f"{told}; and {len(faults) - MOST_FAULTS:,} more"
 
 
 def foreign_tensors(

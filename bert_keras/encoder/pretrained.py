@@ -15,9 +15,9 @@ from bert_keras.config import BertConfig
 from bert_keras.convert.card import HEADS, LABELLED, ModelCard, numbered_labels
 from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, TrainingState, part
 from bert_keras.convert.formats import open_checkpoint, write_checkpoint
-from bert_keras.convert.mapping import listed, rows
+from bert_keras.convert.mapping import rows
 from bert_keras.convert.memory import tensor
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, listed
 from bert_keras.quiet import no_collection
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary

@@ -10,11 +10,10 @@ from pathlib import Path
 import tensorflow as tf
 
 from bert_keras.devices.cluster import is_chief
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, listed
 from bert_keras.storage import json_object, write_text
 
 RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
-TOLD = 4  # settings of another run that a sentence names
 
 
 def claim_output(output: str | os.PathLike, *, recipe, **inputs) -> Path:
@@ -35,12 +34,10 @@ def claim_output(output: str | os.PathLike, *, recipe, **inputs) -> Path:
         if other and [*output.iterdir()] == [path]:
             _write(path, mine)
         elif other:
-            told = "; ".join(
-                f"{name} {theirs.get(name)!r}, now {now.get(name)!r}" for name in other[:TOLD]
+            told = [f"{name} {theirs.get(name)!r}, now {now.get(name)!r}" for name in other]
+            raise InputError(
+                f"{output} holds a run with {listed(told, most=4)}: choose another output folder"
             )
-            if len(other) > TOLD:
-                told += f"; and {len(other) - TOLD} other settings"
-            raise InputError(f"{output} holds a run with {told}: choose another output folder")
     elif output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise InputError(f"{output} holds something else; choose a new or empty output folder")
     else:

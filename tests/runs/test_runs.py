@@ -120,7 +120,7 @@ def test_a_finished_run_is_not_run_again_and_another_is_refused(pretrained, reco
     other = PretrainRecipe(
         size="tiny", batch_size=8, num_steps=9, num_warmup_steps=1, learning_rate=1e-4
     )
-    with pytest.raises(InputError, match=r"holds a run with( [^;]+;){4} and \d+ other settings:"):
+    with pytest.raises(InputError, match=r"holds a run with( [^;]+;){4} and \d+ more: choose"):
         pretrain(other, records=records, output=output)
 
 
