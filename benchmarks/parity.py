@@ -33,7 +33,7 @@ import their_side
 from differences import Difference, at, difference, gradient_differences, worst
 
 from bert_keras.config import BertConfig
-from bert_keras.encoder.encoder import BertEncoder
+from bert_keras.models.encoder import BertEncoder
 
 RANDOM = BertConfig(
     vocab_size=1000, hidden_size=128, num_layers=4, num_heads=4, initializer_stddev=0.08

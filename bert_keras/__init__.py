@@ -8,7 +8,7 @@ _HOMES = {
     "Vocabulary": "bert_keras.text.vocab",
     "WordPieceTokenizer": "bert_keras.text.tokenizer",
     "pretraining_dataset": "bert_keras.data.records",
-    "BertEncoder": "bert_keras.encoder.encoder",
+    "BertEncoder": "bert_keras.models.encoder",
     "BertMaskedLM": "bert_keras.models.pretrainer",
     "BertPretrainer": "bert_keras.models.pretrainer",
     "BertClassifier": "bert_keras.models.classifier",

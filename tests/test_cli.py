@@ -5,11 +5,11 @@ import shutil
 import keras
 import pytest
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.encoder.pretrained import save_model
 from bert_keras.models import BertClassifier, BertPretrainer
+from bert_keras.models.pretrained import save_model
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from tfrecords_tools.build import BuildSettings, build
 
@@ -221,7 +221,7 @@ def test_a_full_disk_is_one_sentence(house, capsys, monkeypatch):
     def no_space(*arguments, **keywords):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("bert_keras.convert.folder.write_tensors", no_space)
+    monkeypatch.setattr("bert_keras.checkpoints.folder.write_tensors", no_space)
     command = FINETUNE.replace("/new", "/crowded") + " num_epochs=1"
     assert main(command.replace("{}", str(house)).split()) == 2
     assert (

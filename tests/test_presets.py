@@ -1,8 +1,8 @@
 import keras
 import pytest
 
-from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.errors import InputError
+from bert_keras.models.encoder import BertEncoder
 from bert_keras.presets import PRESETS, preset
 
 # google-research/bert's checkpoints, encoder with pooler, 30,522 pieces.

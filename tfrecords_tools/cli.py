@@ -207,7 +207,7 @@ def _build(arguments: argparse.Namespace) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    from tfrecords_tools.look.shards import holds_records
+    from tfrecords_tools.inspect.shards import holds_records
 
     kinds = {holds_records(place) for place in arguments.places}
     if len(kinds) > 1:
@@ -218,7 +218,7 @@ def _check(arguments: argparse.Namespace) -> None:
 def _check_records(arguments: argparse.Namespace) -> None:
     vocabulary = _vocabulary(arguments.places, arguments.vocab)
     import_tensorflow()
-    from tfrecords_tools.look.check import check, every_file, report
+    from tfrecords_tools.inspect.check import check, every_file, report
     from tfrecords_tools.manifest import label_words
 
     counts = check(arguments.places, vocabulary=vocabulary)
@@ -226,8 +226,8 @@ def _check_records(arguments: argparse.Namespace) -> None:
 
 
 def _check_corpus(arguments: argparse.Namespace) -> None:
-    from tfrecords_tools.look.advice import report
-    from tfrecords_tools.look.survey import survey
+    from tfrecords_tools.inspect.advice import report
+    from tfrecords_tools.inspect.survey import survey
 
     found = survey(
         arguments.places,
@@ -239,7 +239,7 @@ def _check_corpus(arguments: argparse.Namespace) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    from tfrecords_tools.look.picture import check_picture
+    from tfrecords_tools.inspect.picture import check_picture
 
     if arguments.plot:
         check_picture(arguments.plot)
@@ -252,7 +252,7 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def _show_records(arguments: argparse.Namespace, vocabulary) -> None:
-    from tfrecords_tools.look.show import WIDTH, shown, takes_colour
+    from tfrecords_tools.inspect.show import WIDTH, shown, takes_colour
 
     texts = shown(
         arguments.records,
@@ -266,8 +266,8 @@ def _show_records(arguments: argparse.Namespace, vocabulary) -> None:
 
 
 def _show_histograms(arguments: argparse.Namespace, vocabulary) -> None:
-    from tfrecords_tools.look.picture import plot
-    from tfrecords_tools.look.stats import record_histograms, text_bars
+    from tfrecords_tools.inspect.picture import plot
+    from tfrecords_tools.inspect.stats import record_histograms, text_bars
 
     histograms = record_histograms(arguments.records, vocabulary=vocabulary)
     if arguments.stats:

@@ -27,19 +27,19 @@ def add_reproduce(verb: AddVerb) -> None:
 
 def _reproduce(arguments) -> None:
     from bert_keras.errors import InputError
-    from bert_keras.reproduce.experiments import EXPERIMENTS, one_of
-    from bert_keras.reproduce.scales import SCALES
+    from bert_keras.experiments.experiments import EXPERIMENTS, one_of
+    from bert_keras.experiments.scales import SCALES
 
     experiment = one_of(EXPERIMENTS, arguments.table, what="table")
     scale = one_of(SCALES, arguments.scale, what="scale")
     if arguments.dry_run:
-        from bert_keras.reproduce.plan import plan
+        from bert_keras.experiments.plan import plan
 
         print(plan(experiment, scale, data=arguments.data))
         return
     if arguments.output is None:
         raise InputError("--output DIR is missing; name a new folder, or ask for a --dry-run")
-    from bert_keras.reproduce.run import reproduce
+    from bert_keras.experiments.run import reproduce
 
     reproduce(experiment, scale, data=arguments.data, output=arguments.output)
     print(f"report: {arguments.output}/report.html and report.md")

@@ -26,7 +26,7 @@ def add_inspect(verb: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _inspect(arguments) -> None:
-    from bert_keras.runs.inspection import inspect_texts
+    from bert_keras.reports.inspection import inspect_texts
 
     inspect_texts(
         arguments.model,

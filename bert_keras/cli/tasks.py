@@ -135,7 +135,7 @@ def _finetune(arguments) -> None:
     import dataclasses
     import os
 
-    from bert_keras.devices.cluster import workers
+    from bert_keras.distribution.cluster import workers
     from bert_keras.errors import InputError
     from bert_keras.runs.changes import changed
     from bert_keras.runs.distillation import Distillation
@@ -189,8 +189,8 @@ def _finetune(arguments) -> None:
 
 
 def _evaluate(arguments) -> None:
+    from bert_keras.reports import evaluation_page
     from bert_keras.runs.evaluate import answers_of_file, answers_of_model
-    from bert_keras.runs.report import evaluation_page
     from bert_keras.storage import check_place
 
     if arguments.report:

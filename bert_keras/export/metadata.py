@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from bert_keras.convert.card import ModelCard
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.runs.outcome import MODEL, RECIPE, SCORES
 from bert_keras.storage import json_object, write_text
 

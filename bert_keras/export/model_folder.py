@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from bert_keras.convert.card import ModelCard
-from bert_keras.convert.formats import open_text_checkpoint
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError
 from bert_keras.export.classifier import served_classifier
 from bert_keras.export.embeddings import served_embeddings

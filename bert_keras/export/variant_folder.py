@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
 
-from bert_keras.convert.formats import open_text_checkpoint
+from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError
 from bert_keras.export.int8 import Int8
 from bert_keras.export.litert import litert_ask, write_litert

@@ -1,7 +1,7 @@
 """Encoder and heads put together; importing this registers every layer with Keras."""
 
-from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.models.classifier import BertClassifier
+from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.feature_tagger import BertFeatureTagger
 from bert_keras.models.multiple_choice import BertMultipleChoice
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer

@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
 from bert_keras.errors import InputError
-from bert_keras.heads.classification import ClassificationHead
+from bert_keras.layers.classification import ClassificationHead
 from bert_keras.models.task_model import TaskModel
 
 WINDOW_POOLINGS = ("mean", "max")

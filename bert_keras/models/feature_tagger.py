@@ -6,9 +6,9 @@ from pathlib import Path
 import keras
 from keras import ops
 
+from bert_keras.checkpoints.card import ModelCard, numbered_labels
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard, numbered_labels
-from bert_keras.encoder.places import states_at
+from bert_keras.layers.positions import states_at
 from bert_keras.models.task_model import TaskModel
 from bert_keras.models.word_tagger import WordTagger
 

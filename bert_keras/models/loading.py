@@ -3,9 +3,9 @@
 import os
 
 from bert_keras import models
-from bert_keras.convert.card import HEADS
-from bert_keras.convert.formats import open_checkpoint
-from bert_keras.encoder.pretrained import Pretrained
+from bert_keras.checkpoints.card import HEADS
+from bert_keras.checkpoints.formats import open_checkpoint
+from bert_keras.models.pretrained import Pretrained
 
 MODELS: dict[str, type[Pretrained]] = {name: getattr(models, name) for name in HEADS}
 

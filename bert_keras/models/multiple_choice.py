@@ -5,7 +5,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.heads.classification import ClassificationHead
+from bert_keras.layers.classification import ClassificationHead
 from bert_keras.models.task_model import TaskModel
 
 

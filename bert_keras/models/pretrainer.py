@@ -4,11 +4,11 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.encoder.encoder import BertEncoder
-from bert_keras.encoder.places import states_at
 from bert_keras.errors import InputError
-from bert_keras.heads.classification import ClassificationHead
-from bert_keras.heads.masked_lm import MaskedLMHead
+from bert_keras.layers.classification import ClassificationHead
+from bert_keras.layers.masked_lm import MaskedLMHead
+from bert_keras.layers.positions import states_at
+from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.task_model import TaskModel
 
 

@@ -3,7 +3,7 @@
 import keras
 
 from bert_keras.config import BertConfig
-from bert_keras.heads.span import SpanHead
+from bert_keras.layers.span import SpanHead
 from bert_keras.models.task_model import TaskModel
 
 

@@ -3,10 +3,10 @@
 import keras
 
 from bert_keras.config import BertConfig
-from bert_keras.devices import WholeBatchStep
-from bert_keras.encoder.encoder import BertEncoder
-from bert_keras.encoder.pretrained import Pretrained
+from bert_keras.distribution import WholeBatchStep
 from bert_keras.errors import InputError
+from bert_keras.models.encoder import BertEncoder
+from bert_keras.models.pretrained import Pretrained
 
 
 class TaskModel(WholeBatchStep, Pretrained, keras.Model):

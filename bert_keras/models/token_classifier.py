@@ -3,7 +3,7 @@
 import keras
 
 from bert_keras.config import BertConfig
-from bert_keras.heads.token_labels import TokenLabelsHead
+from bert_keras.layers.token_labels import TokenLabelsHead
 from bert_keras.models.task_model import TaskModel
 
 

@@ -3,12 +3,12 @@
 import keras
 from keras import ops
 
+from bert_keras.checkpoints.feature_layers import feature_layers
 from bert_keras.config import BertConfig
-from bert_keras.convert.feature_layers import feature_layers
-from bert_keras.devices import WholeBatchStep
-from bert_keras.heads.bilstm import BiLSTM
-from bert_keras.heads.layer_mix import LayerMix
-from bert_keras.heads.token_labels import TokenLabelsHead
+from bert_keras.distribution import WholeBatchStep
+from bert_keras.layers.bilstm import BiLSTM
+from bert_keras.layers.layer_mix import LayerMix
+from bert_keras.layers.token_labels import TokenLabelsHead
 
 NUM_LSTM_LAYERS = 2  # section 5.3
 

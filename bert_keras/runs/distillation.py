@@ -5,8 +5,8 @@ import math
 import os
 from dataclasses import dataclass
 
-from bert_keras.convert.card import HEADS, ModelCard
-from bert_keras.convert.checkpoint import Checkpoint, part
+from bert_keras.checkpoints.card import HEADS, ModelCard
+from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.errors import InputError
 from bert_keras.models.task_model import TaskModel
 from bert_keras.runs.starting_point import difference, open_start

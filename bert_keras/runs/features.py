@@ -9,11 +9,11 @@ from itertools import chain, count, pairwise
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.convert.formats import open_text_checkpoint
+from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.errors import InputError
+from bert_keras.models.encoder import BertEncoder
 from bert_keras.progress import progress
 from bert_keras.runs.feature_file import feature_file, number_size
 from bert_keras.storage import size_told, text_lines

@@ -4,8 +4,8 @@ import dataclasses
 import os
 from pathlib import Path
 
-from bert_keras.devices.cluster import is_chief
-from bert_keras.encoder.pretrained import save_model
+from bert_keras.distribution.cluster import is_chief
+from bert_keras.models.pretrained import save_model
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.outcome import (
     claim_output,
@@ -18,10 +18,10 @@ from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.tasks.task import Task
 from bert_keras.tasks.tfds import is_tfds
-from bert_keras.training.board.hyperparameters import write_hyperparameters
-from bert_keras.training.board.norms import NormsByLayer
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
+from bert_keras.training.tensorboard.hyperparameters import write_hyperparameters
+from bert_keras.training.tensorboard.norms import NormsByLayer
 
 
 def finetune(
@@ -39,7 +39,7 @@ def finetune(
     model, its predictions on dev, logs and scores in `output`.
 
     Both are places that `task.files` names, or files that the task reads. `pretrained` is a
-    checkpoint of any format (see bert_keras/convert); a model of the same task goes on with its
+    checkpoint of any format (see bert_keras/checkpoints); a model of the same task goes on with its
     head. What a task of frozen features computes once is kept in `features`, by default
     `output`/features; several runs may share it. With a `distillation` the model learns from its
     teacher too, which is not kept. The same call continues an interrupted run.

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from bert_keras.data.records import readable_records
-from bert_keras.devices.replicas import number
+from bert_keras.distribution.replicas import number
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import pretrain_inputs

@@ -8,8 +8,8 @@ import sys
 import keras
 
 from bert_keras.data.records import readable_records
-from bert_keras.devices.cluster import is_chief
-from bert_keras.encoder.pretrained import save_model
+from bert_keras.distribution.cluster import is_chief
+from bert_keras.models.pretrained import save_model
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.runs.distillation import Distillation, taught
 from bert_keras.runs.held_out import baselines, evaluate_pretrainer
@@ -24,15 +24,15 @@ from bert_keras.runs.pretrain_inputs import PretrainInputs, pretrain_inputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.training.alarms import Alarms
 from bert_keras.training.best_model import BestModel
-from bert_keras.training.board.hyperparameters import write_hyperparameters
-from bert_keras.training.board.pretraining import pretraining_board
-from bert_keras.training.board.profile import Profile
-from bert_keras.training.board.projector import write_projector
 from bert_keras.training.checkpoints import load_training_state, training_state
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.losses import OUTPUTS, pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.schedule import LinearWarmupDecay
+from bert_keras.training.tensorboard.hyperparameters import write_hyperparameters
+from bert_keras.training.tensorboard.pretraining import pretraining_board
+from bert_keras.training.tensorboard.profile import Profile
+from bert_keras.training.tensorboard.projector import write_projector
 
 
 def pretrain(
@@ -53,8 +53,8 @@ def pretrain(
     not the last one. The same call continues a run that was interrupted. Returns the scores; {} on
     all workers but the first, which writes.
 
-    `start` is a checkpoint of any format (see bert_keras/convert) to begin from, in place of the
-    recipe's size: heads that it lacks begin with fresh weights. With its training state the run
+    `start` is a checkpoint of any format (see bert_keras/checkpoints) to begin from, in place of
+    the recipe's size: heads that it lacks begin with fresh weights. With its training state the run
     goes on at its step, which `num_steps` counts too; the records are read from their beginning.
     The model of a recipe that ends before its schedule does holds the training state. With a
     `distillation` the model is the student of its teacher, which is not kept. `profile` are the

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.checkpoint import Checkpoint
+from bert_keras.checkpoints.letter_case import seems_lowercase
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.convert.checkpoint import Checkpoint
-from bert_keras.convert.letter_case import seems_lowercase
 from bert_keras.data.masking import Masker
 from bert_keras.data.objectives import OBJECTIVES, DynamicMasking
 from bert_keras.data.records import (

@@ -4,9 +4,9 @@ import dataclasses
 import os
 from dataclasses import dataclass
 
+from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
+from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.config import BertConfig
-from bert_keras.convert.checkpoint import Checkpoint, TrainingState, part
-from bert_keras.convert.formats import open_text_checkpoint
 from bert_keras.errors import InputError
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.text.vocab import Vocabulary

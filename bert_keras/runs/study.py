@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bert_keras.errors import InputError
+from bert_keras.reports.spread import OneRun, Spread, degenerate
+from bert_keras.reports.study_page import told, write_report
 from bert_keras.runs.outcome import RECIPE, read_scores
-from bert_keras.runs.report.study_page import told, write_report
-from bert_keras.runs.spread import OneRun, Spread, degenerate
 from bert_keras.training.curves import Curve, read_curves
 
 Run = Callable[[float, int, Path], dict]  # learning rate, seed, output folder -> scores

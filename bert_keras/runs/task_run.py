@@ -10,9 +10,9 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from bert_keras.checkpoints.card import HEADS, ModelCard
+from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import HEADS, ModelCard
-from bert_keras.convert.checkpoint import Checkpoint, part
 from bert_keras.errors import InputError
 from bert_keras.models.loading import MODELS
 from bert_keras.runs.distillation import Distillation, open_teacher, taught

@@ -5,17 +5,11 @@ Each connection has `ask(body) -> predictions`, over REST here and over gRPC in 
 
 import contextlib
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from bert_keras.errors import InputError
 
-_REST = re.compile(
-    r"(https?://[^/?#]+(?:/[^?#]+)?/v1/models/[^/:?#]+(?:/versions/[0-9]+|/labels/[^/:?#]+)?)"
-    r"(?::predict)?/?"
-)
 _BUSY = (429, 503)
 _LONGEST_WAIT = 60  # seconds that a server may ask for
 
@@ -26,29 +20,6 @@ class Unavailable(InputError):
     def __init__(self, sentence: str, *, seconds: float | None = None):
         super().__init__(sentence)
         self.seconds = seconds
-
-
-class Address(Protocol):
-    """A model's place, and the two kinds of connection to it."""
-
-    def opened(self): ...
-
-    def opened_async(self): ...
-
-
-def address_of(url: str, *, timeout: float) -> Address:
-    """Raises InputError where `url` is none of a model, and where its kind wants an extra."""
-    if url.startswith("grpc://"):
-        from bert_keras.serving.grpc_addresses import grpc_address_of
-
-        return grpc_address_of(url, timeout=timeout)
-    match = _REST.fullmatch(url)
-    if not match:
-        raise InputError(
-            f"{url} is no URL of a model; expected http://HOST:PORT/v1/models/NAME, or "
-            "grpc://HOST:PORT/NAME, and behind it /versions/N where one version is meant"
-        )
-    return RestAddress(match[1], timeout)
 
 
 @dataclass(frozen=True)

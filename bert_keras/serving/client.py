@@ -2,12 +2,42 @@
 
 import base64
 import json
+import re
 from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Protocol
 
 from bert_keras.errors import InputError
-from bert_keras.serving.addresses import Unavailable, address_of
+from bert_keras.serving.addresses import RestAddress, Unavailable
 
 _MOST_BYTES = 1 << 20  # of instances in a request; one that is larger goes alone
+
+_REST = re.compile(
+    r"(https?://[^/?#]+(?:/[^?#]+)?/v1/models/[^/:?#]+(?:/versions/[0-9]+|/labels/[^/:?#]+)?)"
+    r"(?::predict)?/?"
+)
+
+
+class Address(Protocol):
+    """A model's place, and the two kinds of connection to it."""
+
+    def opened(self): ...
+
+    def opened_async(self): ...
+
+
+def address_of(url: str, *, timeout: float) -> Address:
+    """Raises InputError where `url` is none of a model, and where its kind wants an extra."""
+    if url.startswith("grpc://"):
+        from bert_keras.serving.grpc_addresses import grpc_address_of
+
+        return grpc_address_of(url, timeout=timeout)
+    match = _REST.fullmatch(url)
+    if not match:
+        raise InputError(
+            f"{url} is no URL of a model; expected http://HOST:PORT/v1/models/NAME, or "
+            "grpc://HOST:PORT/NAME, and behind it /versions/N where one version is meant"
+        )
+    return RestAddress(match[1], timeout)
 
 
 class Client:

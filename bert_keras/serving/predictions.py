@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.convert.card import numbered_labels
+from bert_keras.checkpoints.card import numbered_labels
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from bert_keras.runs.changes import changed

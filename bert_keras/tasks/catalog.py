@@ -3,7 +3,7 @@
 import dataclasses
 import os
 
-from bert_keras.convert.card import ModelCard, numbered_labels
+from bert_keras.checkpoints.card import ModelCard, numbered_labels
 from bert_keras.errors import InputError
 from bert_keras.tasks.classification import OWN_TABLE_TASKS
 from bert_keras.tasks.glue.task import GLUE_TASKS

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.encoder.encoder import BertEncoder
+from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.feature_tagger import features_at
 from bert_keras.progress import progress
 from bert_keras.storage import resumed_folder, size_told, write_text

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import keras
 
+from bert_keras.checkpoints.feature_layers import check_layers, feature_layers
 from bert_keras.config import BertConfig
-from bert_keras.convert.feature_layers import check_layers, feature_layers
 from bert_keras.errors import InputError
 from bert_keras.models.feature_tagger import BertFeatureTagger
 from bert_keras.tasks.feature_cache import stored_features

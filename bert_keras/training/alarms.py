@@ -6,8 +6,8 @@ from collections.abc import Callable
 import keras
 from tqdm import tqdm
 
-from bert_keras.devices.cluster import is_chief
-from bert_keras.devices.replicas import number
+from bert_keras.distribution.cluster import is_chief
+from bert_keras.distribution.replicas import number
 
 
 class Alarms(keras.callbacks.Callback):

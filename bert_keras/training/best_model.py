@@ -8,8 +8,8 @@ from pathlib import Path
 
 import keras
 
-from bert_keras.devices.cluster import is_chief
-from bert_keras.devices.replicas import number
+from bert_keras.distribution.cluster import is_chief
+from bert_keras.distribution.replicas import number
 from bert_keras.storage import json_object, write_text
 
 SCORES = "scores.json"

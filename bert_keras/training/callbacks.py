@@ -5,7 +5,7 @@ import os
 import keras
 import tensorflow as tf
 
-from bert_keras.devices.replicas import number
+from bert_keras.distribution.replicas import number
 from bert_keras.progress import progress
 from bert_keras.training.pace import Pace
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from bert_keras.convert.checkpoint import StoredTensor, TrainingState
-from bert_keras.devices.cluster import is_chief
-from bert_keras.devices.replicas import number
-from bert_keras.devices.seeds import seed_states
-from bert_keras.encoder.pretrained import named_weights, stored_weight
+from bert_keras.checkpoints.checkpoint import StoredTensor, TrainingState
+from bert_keras.distribution.cluster import is_chief
+from bert_keras.distribution.replicas import number
+from bert_keras.distribution.seeds import seed_states
 from bert_keras.errors import InputError
+from bert_keras.models.pretrained import named_weights, stored_weight
 from bert_keras.storage import tensorflow_writes
 
 

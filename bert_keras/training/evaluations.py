@@ -7,12 +7,12 @@ from pathlib import Path
 
 import keras
 
-from bert_keras.convert.memory import tensor
-from bert_keras.convert.safetensors_file import stored_tensors, write_tensors
-from bert_keras.devices.cluster import is_chief
-from bert_keras.devices.replicas import number
-from bert_keras.encoder.pretrained import named_weights, stored_weight
+from bert_keras.checkpoints.memory import tensor
+from bert_keras.checkpoints.safetensors_file import stored_tensors, write_tensors
+from bert_keras.distribution.cluster import is_chief
+from bert_keras.distribution.replicas import number
 from bert_keras.errors import InputError
+from bert_keras.models.pretrained import named_weights, stored_weight
 from bert_keras.storage import whole_file, write_text
 
 HISTORY, BEST = "evaluations.json", "best.safetensors"

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.devices.cluster import is_chief
-from bert_keras.devices.replicas import number
+from bert_keras.distribution.cluster import is_chief
+from bert_keras.distribution.replicas import number
 from bert_keras.errors import InputError
 from bert_keras.storage import whole_folder
 from bert_keras.training.checkpoints import TrainingCheckpoints

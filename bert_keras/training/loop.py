@@ -7,8 +7,8 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from bert_keras.devices.cluster import is_chief
-from bert_keras.devices.replicas import number
+from bert_keras.distribution.cluster import is_chief
+from bert_keras.distribution.replicas import number
 from bert_keras.training.callbacks import ProgressBar, TensorBoardLog
 from bert_keras.training.checkpoints import TrainingCheckpoints
 from bert_keras.training.evaluations import Evaluations

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from bert_keras.devices.replicas import (
+from bert_keras.distribution.replicas import (
     add_to_own,
     own_copy,
     set_own,

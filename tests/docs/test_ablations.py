@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bert_keras.reproduce.experiments import EXPERIMENTS
-from bert_keras.reproduce.page import write_page
-from bert_keras.reproduce.results import Results, Score
+from bert_keras.experiments.experiments import EXPERIMENTS
+from bert_keras.experiments.page import write_page
+from bert_keras.experiments.results import Results, Score
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -4,12 +4,12 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.encoder.pretrained import save_model
 from bert_keras.export.model_folder import export_model
 from bert_keras.export.verify import answer
 from bert_keras.models import BertEncoder
+from bert_keras.models.pretrained import save_model
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary

@@ -3,8 +3,8 @@ import json
 import pytest
 import tensorflow as tf
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
 from bert_keras.export.metadata import METADATA, metadata_of, write_metadata
 
 CARD = ModelCard(

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.export import model_folder
 from bert_keras.export.model_folder import export_model
@@ -20,6 +19,7 @@ from bert_keras.models import (
     BertQuestionAnswering,
     BertTokenClassifier,
 )
+from bert_keras.models.pretrained import save_model
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary

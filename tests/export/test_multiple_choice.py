@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.export.model_folder import export_model
 from bert_keras.export.multiple_choice import served_multiple_choice, signatures
@@ -16,6 +15,7 @@ from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.export.verify import answer
 from bert_keras.export.windows_in_graph import WINDOWS_AT_ONCE
 from bert_keras.models import BertMultipleChoice
+from bert_keras.models.pretrained import save_model
 from bert_keras.tasks.softmax import softmax
 from bert_keras.tasks.swag import Situation, SwagTask
 from bert_keras.text.packing import pack

@@ -6,15 +6,15 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.export.model_folder import export_model
 from bert_keras.export.question_answering import served_question_answering
 from bert_keras.export.saved_model import write_saved_model
 from bert_keras.export.verify import answer
 from bert_keras.models import BertQuestionAnswering
+from bert_keras.models.pretrained import save_model
 from bert_keras.tasks.batches import Predictor
 from bert_keras.tasks.squad.reading import Question
 from bert_keras.tasks.squad.task import SQUAD_TASKS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.convert.huggingface.rules import read_rules
+from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.errors import InputError
 from bert_keras.export.byte_pairs_in_graph import BytePairs
 from bert_keras.export.text_in_graph import TextToInputs

@@ -5,15 +5,15 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.export.model_folder import export_model
 from bert_keras.export.saved_model import write_saved_model
 from bert_keras.export.token_labels import served_token_labels
 from bert_keras.export.verify import answer
 from bert_keras.models import BertTokenClassifier
+from bert_keras.models.pretrained import save_model
 from bert_keras.tasks.batches import Predictor
 from bert_keras.tasks.ner.reading import Sentence, read_conll
 from bert_keras.tasks.ner.scoring import entities

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.convert.formats import open_text_checkpoint
-from bert_keras.encoder.pretrained import save_model
+from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError
 from bert_keras.export import variant_folder
 from bert_keras.export.litert import litert_ask
@@ -16,6 +15,7 @@ from bert_keras.export.variant_folder import export_variant
 from bert_keras.export.verify import answer
 from bert_keras.models import BertEncoder
 from bert_keras.models.loading import load_model
+from bert_keras.models.pretrained import save_model
 from tests.export.fine_tuned import fine_tuned
 
 INPUTS = {name: np.full((2, 7), name != "segment_ids", np.int32)

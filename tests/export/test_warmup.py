@@ -4,9 +4,8 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.export.model_folder import export_model
 from bert_keras.export.verify import answer
@@ -18,6 +17,7 @@ from bert_keras.export.warmup import (
     write_warmup,
 )
 from bert_keras.models import BertClassifier
+from bert_keras.models.pretrained import save_model
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 

@@ -26,7 +26,7 @@ import our_side  # noqa: E402
 import their_side  # noqa: E402
 
 from bert_keras.config import BertConfig  # noqa: E402
-from bert_keras.encoder.pretrained import named_weights  # noqa: E402
+from bert_keras.models.pretrained import named_weights  # noqa: E402
 
 CONFIG = BertConfig(
     vocab_size=40,

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier
 from bert_keras.models.loading import load_model
+from bert_keras.models.pretrained import save_model
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
 CONFIG = BertConfig(

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras.checkpoints.feature_layers import LAYER_CHOICES, feature_layers
 from bert_keras.config import BertConfig
-from bert_keras.convert.feature_layers import LAYER_CHOICES, feature_layers
-from bert_keras.encoder.pretrained import named_weights
 from bert_keras.errors import InputError
 from bert_keras.models import BertEncoder, BertFeatureTagger
 from bert_keras.models.loading import load_model
+from bert_keras.models.pretrained import named_weights
 
 CONFIG = BertConfig(vocab_size=40, hidden_size=16, num_layers=5, num_heads=2, max_positions=12)
 # By choice: numbers of the hidden states (0 the embeddings), the size of a word's vector.

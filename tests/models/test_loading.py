@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.folder import WEIGHTS, read_card
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.convert.folder import WEIGHTS, read_card
-from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
 from bert_keras.models.loading import load_model
+from bert_keras.models.pretrained import save_model
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from bert_keras.config import BertConfig
-from bert_keras.encoder.pretrained import named_weights
 from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer
+from bert_keras.models.pretrained import named_weights
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 
 CONFIG = BertConfig(vocab_size=40, hidden_size=16, num_layers=2, num_heads=2, max_positions=12)

@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.config import BertConfig
-from bert_keras.encoder.pretrained import named_weights
 from bert_keras.errors import InputError
 from bert_keras.models import (
     BertClassifier,
@@ -22,6 +21,7 @@ from bert_keras.models import (
     BertQuestionAnswering,
     BertTokenClassifier,
 )
+from bert_keras.models.pretrained import named_weights
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW
 

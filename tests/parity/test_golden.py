@@ -10,10 +10,10 @@ import our_side
 import pytest
 from safetensors import safe_open
 
+from bert_keras.checkpoints.card import HEADS, LABELLED, ModelCard, numbered_labels
+from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor
+from bert_keras.checkpoints.mapping import rows
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import HEADS, LABELLED, ModelCard, numbered_labels
-from bert_keras.convert.checkpoint import Checkpoint, StoredTensor
-from bert_keras.convert.mapping import rows
 from bert_keras.models.loading import MODELS
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -1,6 +1,7 @@
 """Google's own numbers: what the original's code answers, and how it trains on, from a checkpoint.
 
-The answers in tests/convert/fixtures/google are those of its code (make_google_fixtures.py there).
+The outputs in tests/checkpoints/fixtures/google are those of its code (make_google_fixtures.py
+there).
 """
 
 from collections.abc import Mapping
@@ -10,12 +11,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_keras.checkpoints.formats import open_checkpoint
+from bert_keras.checkpoints.mapping import GOOGLE, foreign_tensors
 from bert_keras.config import BertConfig
-from bert_keras.convert.formats import open_checkpoint
-from bert_keras.convert.mapping import GOOGLE, foreign_tensors
-from bert_keras.encoder.pretrained import named_weights, stored_weight
 from bert_keras.models import BertClassifier, BertPretrainer, BertQuestionAnswering
 from bert_keras.models.loading import load_model
+from bert_keras.models.pretrained import named_weights, stored_weight
 from bert_keras.training.checkpoints import load_training_state
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_keras.runs.inspection import inspect_texts
+from bert_keras.reports.inspection import inspect_texts
 from bert_keras.tasks.softmax import softmax
 from tests.inspected import data_of, weights_of
 

@@ -12,14 +12,14 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor
+from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
+from bert_keras.checkpoints.mapping import HUGGING_FACE, rows, translated
+from bert_keras.checkpoints.safetensors_file import stored_tensors
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.convert.checkpoint import Checkpoint, StoredTensor
-from bert_keras.convert.formats import open_checkpoint, write_checkpoint
-from bert_keras.convert.mapping import HUGGING_FACE, rows, translated
-from bert_keras.convert.safetensors_file import stored_tensors
-from bert_keras.encoder.encoder import BertEncoder
 from bert_keras.models import BertClassifier, BertMaskedLM
+from bert_keras.models.encoder import BertEncoder
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
 keras_hub = pytest.importorskip(

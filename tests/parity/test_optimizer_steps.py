@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.config import BertConfig
-from bert_keras.encoder.pretrained import named_weights
 from bert_keras.models import BertPretrainer
+from bert_keras.models.pretrained import named_weights
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay

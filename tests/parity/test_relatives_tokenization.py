@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bert_keras.convert.huggingface.rules import read_rules
+from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.tasks.ner.pieces import word_pieces
 from bert_keras.tasks.ner.reading import Sentence
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from bert_keras.encoder.encoder import BertEncoder
+from bert_keras.models.encoder import BertEncoder
 from bert_keras.text.packing import pack
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')

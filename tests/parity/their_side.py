@@ -8,11 +8,11 @@ import numpy as np
 import torch
 import transformers
 
+from bert_keras.architectures import FAMILIES, family_of
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.checkpoint import StoredTensor
+from bert_keras.checkpoints.mapping import HUGGING_FACE, translated
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.convert.checkpoint import StoredTensor
-from bert_keras.convert.families import FAMILIES, family_of
-from bert_keras.convert.mapping import HUGGING_FACE, translated
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

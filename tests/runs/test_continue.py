@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, TrainingState
+from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
+from bert_keras.checkpoints.huggingface.rules import read_rules
+from bert_keras.checkpoints.mapping import rows
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.convert.checkpoint import Checkpoint, StoredTensor, TrainingState
-from bert_keras.convert.formats import open_checkpoint, write_checkpoint
-from bert_keras.convert.huggingface.rules import read_rules
-from bert_keras.convert.mapping import rows
 from bert_keras.data.records import pretraining_dataset, record_files
-from bert_keras.encoder.pretrained import named_weights
 from bert_keras.errors import InputError
 from bert_keras.models import BertPretrainer
 from bert_keras.models.loading import load_model
+from bert_keras.models.pretrained import named_weights
 from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import pretrain_inputs
 from bert_keras.runs.recipes import PretrainRecipe

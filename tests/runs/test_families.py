@@ -5,8 +5,8 @@ import dataclasses
 import keras
 import pytest
 
+from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.config import BertConfig
-from bert_keras.convert.huggingface.rules import read_rules
 from bert_keras.models.loading import MODELS, load_model
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe

@@ -8,11 +8,11 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier
+from bert_keras.models.pretrained import save_model
 from bert_keras.runs import features
 from bert_keras.runs.features import write_features
 from bert_keras.text.tokenizer import WordPieceTokenizer

@@ -7,12 +7,12 @@ import shutil
 import pytest
 from tqdm import tqdm
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder
 from bert_keras.models.loading import load_model
+from bert_keras.models.pretrained import save_model
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.tasks.catalog import named_task

@@ -9,15 +9,15 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.convert.huggingface.rules import read_rules
-from bert_keras.encoder.pretrained import save_model
 from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
-from bert_keras.runs.inspection import inspect_texts
-from bert_keras.runs.inspection.attention import MOST_PIECES, STEPS
-from bert_keras.runs.inspection.neighbours import alike_together
+from bert_keras.models.pretrained import save_model
+from bert_keras.reports.inspection import inspect_texts
+from bert_keras.reports.inspection.attention import MOST_PIECES, STEPS
+from bert_keras.reports.inspection.neighbours import alike_together
 from bert_keras.tasks.softmax import softmax
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_keras.convert.formats import open_checkpoint, write_checkpoint
+from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.errors import InputError
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.training.curves import read_curves

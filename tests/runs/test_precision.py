@@ -5,8 +5,8 @@ import json
 import keras
 import pytest
 
+from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.cli import main
-from bert_keras.convert.formats import open_checkpoint
 from bert_keras.models import BertPretrainer
 from bert_keras.presets import preset
 from bert_keras.text.tokenizer import WordPieceTokenizer

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from bert_keras.runs.report import evaluation_page
-from bert_keras.runs.report.charts import Line, line_chart, scatter
+from bert_keras.reports import evaluation_page
+from bert_keras.reports.charts import Line, line_chart, scatter
 from bert_keras.tasks.classification import ClassificationTask, TextExample
 from bert_keras.tasks.label_kinds import LabelPrediction
 from bert_keras.tasks.ner.reading import Sentence
@@ -93,7 +93,7 @@ def test_confusion_labels_and_the_surest_errors_first(page_of):
 
 
 def test_only_so_many_errors_are_listed(page_of, monkeypatch):
-    monkeypatch.setattr("bert_keras.runs.report.evaluation.MOST_ERRORS", 2)
+    monkeypatch.setattr("bert_keras.reports.evaluation.MOST_ERRORS", 2)
     task = ClassificationTask(name="classification", labels=("a", "b"))
     page = page_of(task, texts("aaab"), [LabelPrediction("b")] * 4)
     assert [row[0] for row in page.tables[-1]] == ["example", "line 2", "line 3"]

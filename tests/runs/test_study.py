@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.errors import InputError
+from bert_keras.reports.spread import degenerate
 from bert_keras.runs.outcome import claim_output, read_scores, write_scores
 from bert_keras.runs.recipes import FinetuneRecipe
-from bert_keras.runs.spread import degenerate
 from bert_keras.runs.study import study
 
 RECIPE = FinetuneRecipe(batch_size=4, num_epochs=1, learning_rate=1e-3)

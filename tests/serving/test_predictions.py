@@ -6,12 +6,12 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.encoder.pretrained import save_model
 from bert_keras.export.model_folder import export_model
 from bert_keras.models import BertClassifier
+from bert_keras.models.pretrained import save_model
 from bert_keras.runs.evaluate import answers_of_model
 from bert_keras.serving.server import running_server
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary

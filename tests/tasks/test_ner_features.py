@@ -8,12 +8,12 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
-from bert_keras.convert.card import ModelCard
-from bert_keras.encoder.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.models import BertFeatureTagger
 from bert_keras.models.loading import load_model
+from bert_keras.models.pretrained import save_model
 from bert_keras.tasks import feature_cache
 from bert_keras.tasks.batches import Predictor, training_batches
 from bert_keras.tasks.ner.reading import Sentence

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bert_keras.convert.huggingface.rules import read_rules
+from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.errors import InputError
 from bert_keras.tasks.ner.pieces import word_pieces
 from bert_keras.tasks.ner.reading import Sentence

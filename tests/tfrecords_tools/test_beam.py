@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_keras.convert.huggingface.rules import read_rules
+from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import rules_vocabulary
 from tfrecords_tools import build as local

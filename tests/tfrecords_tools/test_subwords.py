@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_keras.convert.huggingface.rules import read_rules
+from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.data.records import common_schema
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import (
@@ -23,9 +23,9 @@ from bert_keras.text.fast_tokenizer import (
 from tfrecords_tools.build import build
 from tfrecords_tools.cli import main
 from tfrecords_tools.google import GoogleSettings
-from tfrecords_tools.look.check import check, every_file, parsed_batches
-from tfrecords_tools.look.show import shown
-from tfrecords_tools.look.survey import survey
+from tfrecords_tools.inspect.check import check, every_file, parsed_batches
+from tfrecords_tools.inspect.show import shown
+from tfrecords_tools.inspect.survey import survey
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab.subwords import trained_byte_pairs, trained_unigram
 from tfrecords_tools.vocab.train_vocab import train_vocabulary

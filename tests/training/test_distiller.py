@@ -14,8 +14,8 @@ from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer, Bert
 from bert_keras.training.distiller import Distiller
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
-from tests.devices.test_step import assert_same, mirrored
-from tests.devices.training import CONFIG, batches, data
+from tests.distribution.test_step import assert_same, mirrored
+from tests.distribution.training import CONFIG, batches, data
 
 STUDENT = BertConfig(**{**CONFIG, "num_layers": 1})
 # Its dropout would show: no two calls would answer the same.

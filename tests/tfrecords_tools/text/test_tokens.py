@@ -5,7 +5,7 @@ from bert_keras.data.records import common_schema
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from tfrecords_tools.build import build
 from tfrecords_tools.inputs.corpus import units
-from tfrecords_tools.look.check import every_file, parsed_batches
+from tfrecords_tools.inspect.check import every_file, parsed_batches
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.store import TokenStore
 from tfrecords_tools.text.tokens import TextSettings, TokenizeUnit, counts_of, cut_to_fit

@@ -1,0 +1,95 @@
+"""Our own format: one folder that holds config, vocabulary, weights, labels; training state apart.
+
+bert_keras.json             which model, its config, how text becomes its input, its labels
+vocab.txt                   one piece a line; or, where pieces are not WordPiece's, tokenizer.json
+weights.safetensors         every weight under its public name
+training_state.safetensors  where there is one: `momentum/NAME`, `velocity/NAME`; metadata `step`
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, TrainingState, fitting
+from bert_keras.checkpoints.mapping import OURS, translated
+from bert_keras.checkpoints.safetensors_file import metadata, stored_tensors, write_tensors
+from bert_keras.checkpoints.state_card import state_card
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+from bert_keras.storage import json_object
+from bert_keras.text.fast_tokenizer import vocabulary_in, write_vocabulary
+
+CARD, WEIGHTS = "bert_keras.json", "weights.safetensors"
+STATE, STEP = "training_state.safetensors", "global_step"  # its name where it is to be left
+
+
+def recognises(path: Path) -> bool:
+    return (path / CARD).is_file()
+
+
+def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
+    card = read_card(path)
+    tensors, left_over = translated(
+        stored_tensors(path / WEIGHTS), card=card, column=OURS, ignore=ignore
+    )
+    has_state = (path / STATE).is_file()
+    if has_state and STEP in ignore:
+        left_over = (*left_over, STEP)
+    return Checkpoint(
+        card=card,
+        tensors=tensors,
+        vocabulary=fitting(vocabulary_in(path), card, pad_vocabulary=pad_vocabulary),
+        state=_state(path / STATE, card) if has_state and STEP not in ignore else None,
+        left_over=left_over,
+    )
+
+
+def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
+    values = {**dataclasses.asdict(checkpoint.card), "config": checkpoint.card.config.to_dict()}
+    (folder / CARD).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    if checkpoint.vocabulary is not None:
+        write_vocabulary(checkpoint.vocabulary, folder)
+    write_tensors(folder / WEIGHTS, checkpoint.tensors)
+    if checkpoint.state is not None:
+        state = checkpoint.state
+        slots = _prefixed("momentum", state.momentums) | _prefixed("velocity", state.velocities)
+        write_tensors(folder / STATE, slots, metadata={"step": str(state.step)})
+    return ()
+
+
+def read_card(folder: str | os.PathLike) -> ModelCard:
+    path = Path(folder) / CARD
+    if Path(folder).is_dir() and not path.is_file():
+        raise InputError(f"{folder} holds no {CARD}; expected a folder that bert-keras wrote")
+    values = json_object(path)
+    try:
+        values["config"] = BertConfig.from_dict(values["config"])
+        values["text_columns"] = tuple(values["text_columns"])
+        values["labels"] = tuple(values["labels"])
+        return ModelCard(**values)
+    except (TypeError, KeyError) as error:
+        raise InputError(f"{path} is not a model card ({error}); write the model anew") from error
+
+
+def _state(path: Path, card: ModelCard) -> TrainingState:
+    stored, told = stored_tensors(path), metadata(path)
+    if not told.get("step", "").isdecimal():
+        raise InputError(f"{path} holds no step; remove it to begin from the weights alone")
+
+    def slots(kind: str) -> dict[str, StoredTensor]:
+        prefix = f"{kind}/"
+        given = {n.removeprefix(prefix): t for n, t in stored.items() if n.startswith(prefix)}
+        has_pooler = any(name.startswith("encoder/pooler/") for name in given)
+        trained = state_card(card, has_pooler=has_pooler)
+        return translated(given, card=trained, column=OURS)[0]
+
+    return TrainingState(
+        step=int(told["step"]), momentums=slots("momentum"), velocities=slots("velocity")
+    )
+
+
+def _prefixed(kind: str, tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+    return {f"{kind}/{name}": tensor for name, tensor in tensors.items()}

@@ -1,0 +1,113 @@
+"""A checkpoint of any format in, recognised by what it holds, and a folder of any format out."""
+
+import errno
+import os
+from collections.abc import Collection
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+
+from bert_keras.checkpoints.checkpoint import Checkpoint
+from bert_keras.errors import InputError
+from bert_keras.storage import is_remote, whole_folder
+
+# Each module has `recognises`, `read` and `write`; none is imported before it is needed.
+FORMATS = {
+    "bert-keras": "folder",
+    "keras-hub": "keras_hub.folder",
+    "huggingface": "huggingface.folder",
+    "google": "google.folder",
+}
+
+
+def open_checkpoint(
+    path: str | os.PathLike, *, ignore: Collection[str] = (), pad_vocabulary: bool = False
+) -> Checkpoint:
+    """What `path` holds: a folder of ours, of Hugging Face or of KerasHub, or a TF1 checkpoint of
+    Google's (its folder, or the path without `.index`). Arrays are read when asked for.
+
+    Raises InputError that names every tensor missing, misshapen or unexpected, but for those named
+    in `ignore`. `pad_vocabulary` adds unused pieces up to the rows of the token table.
+    """
+    if is_remote(path):
+        raise InputError(f"{path} is not on this machine; copy the checkpoint's folder here first")
+    path = Path(path)
+    for name in FORMATS:
+        if _module(name).recognises(path):
+            try:
+                return _module(name).read(path, ignore=ignore, pad_vocabulary=pad_vocabulary)
+            except InputError as error:
+                named = str(path) in str(error)
+                raise InputError(str(error) if named else f"{path}: {error}") from error
+    if not path.exists():
+        raise InputError(
+            f"{path} does not exist; expected a checkpoint's folder on this machine (nothing is "
+            "downloaded)"
+        )
+    if path.is_file():
+        raise InputError(f"{path} is a file; give the checkpoint's folder, {path.parent}")
+    if (path / "saved_model.pb").is_file():
+        raise InputError(
+            f"{path} is a SavedModel, which answers and no more; give the checkpoint's folder that "
+            "it was exported from"
+        )
+    near_ones = sorted([*path.glob("*"), *path.glob("snapshots/*")])
+    for near in [path / "model", *near_ones]:  # a run's model, before its states
+        if any(_module(name).recognises(near) for name in FORMATS if near.is_dir()):
+            raise InputError(f"{path} holds no checkpoint itself; give {near}")
+    raise InputError(
+        f"{path} holds no checkpoint that is known; expected a folder with bert_keras.json (ours), "
+        "with config.json beside model.safetensors or pytorch_model.bin (Hugging Face), with "
+        "config.json beside model.weights.h5 (KerasHub), or with bert_config.json and a "
+        ".ckpt.index (Google)"
+    )
+
+
+def open_text_checkpoint(path: str | os.PathLike) -> Checkpoint:
+    """One that knows its vocabulary too, else InputError: text cannot become its input."""
+    checkpoint = open_checkpoint(path)
+    if checkpoint.vocabulary is None:
+        raise InputError(
+            f"{path} comes without a vocabulary; put the vocab.txt or tokenizer.json there "
+            "that its weights were trained with"
+        )
+    return checkpoint
+
+
+def write_checkpoint(
+    checkpoint: Checkpoint, folder: str | os.PathLike, *, format: str
+) -> tuple[str, ...]:
+    """Write a new folder, whole or not at all: it takes its name when every tensor has been read
+    back equal, bit for bit. Returns a sentence for each thing that its readers will do otherwise.
+    Raises InputError for an unknown format, a model that it has no place for, or a folder that is
+    already there.
+    """
+    if format not in FORMATS:
+        raise InputError(f"no format is called {format!r}; known: {', '.join(FORMATS)}")
+    if is_remote(folder):
+        raise InputError(f"{folder} is not on this machine; write here and copy it there")
+    try:
+        with whole_folder(folder) as beside:
+            notes = _module(format).write(checkpoint, beside)
+            _compare(checkpoint, _module(format).read(beside, ignore=(), pad_vocabulary=False))
+    except OSError as error:
+        told = error.strerror or str(error)
+        raise OSError(error.errno or errno.EIO, told, os.fspath(folder)) from error
+    return notes
+
+
+def _compare(given: Checkpoint, back: Checkpoint) -> None:
+    pairs = [(given.tensors, back.tensors)]
+    if back.state is not None:
+        pairs.append((given.state.momentums, back.state.momentums))
+        pairs.append((given.state.velocities, back.state.velocities))
+    for tensors, read_back in pairs:
+        for name, tensor in tensors.items():
+            found = read_back[name].read() if name in read_back else np.array(())
+            if not np.array_equal(tensor.read(), found, equal_nan=True):
+                raise RuntimeError(f"{name} does not come back from what was written")
+
+
+def _module(name: str):
+    return import_module(f"bert_keras.checkpoints.{FORMATS[name]}")

@@ -1,0 +1,130 @@
+"""Google's TF1 checkpoints: a folder or a checkpoint's prefix in, one folder out.
+
+bert_config.json, vocab.txt     beside the checkpoint; without the second the texts are unknown
+bert_model.ckpt.{index,data-*}  variables; of a training also NAME/adam_m, NAME/adam_v, global_step
+checkpoint                      which checkpoint is the newest, where there are several
+bert_model.ckpt.meta, a graph, is neither read nor written: restoring variables needs none.
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from bert_keras.checkpoints.card import LABELLED, ModelCard, numbered_labels
+from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, TrainingState, fitting
+from bert_keras.checkpoints.google.config import CONFIG, read_config, write_config
+from bert_keras.checkpoints.google.variables import (
+    checkpoint_prefix,
+    stored_variables,
+    write_variables,
+)
+from bert_keras.checkpoints.letter_case import seems_lowercase
+from bert_keras.checkpoints.mapping import GOOGLE, foreign_tensors, translated
+from bert_keras.checkpoints.state_card import state_card
+from bert_keras.errors import InputError
+from bert_keras.text.vocab import Vocabulary
+
+VOCABULARY, PREFIX = "vocab.txt", "bert_model.ckpt"
+STEP, MOMENTUM, VELOCITY = "global_step", "/adam_m", "/adam_v"
+POOLER = "bert/pooler/"
+# What the variables tell of their model, how one begins; the first that is there counts.
+MODELS = {
+    "cls/seq_relationship/": "BertPretrainer",
+    "cls/predictions/": "BertMaskedLM",
+    "cls/squad/": "BertQuestionAnswering",
+    "output_weights": "BertClassifier",
+}
+
+
+def recognises(path: Path) -> bool:
+    if path.is_dir():
+        return (path / CONFIG).is_file() or any(path.glob("*.index"))
+    return Path(f"{path}.index").is_file()
+
+
+def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
+    """`ignore` names variables and fields of bert_config.json that may be left over; of
+    them "global_step" stands for the whole training state.
+    """
+    prefix = checkpoint_prefix(path)
+    floats, others = stored_variables(prefix)
+    step = others.pop(STEP, None)
+    slots = {name: floats.pop(name) for name in [*floats] if name.endswith((MOMENTUM, VELOCITY))}
+    tensors = {name: tensor for name, tensor in floats.items() if name not in ignore}
+    config, told = read_config(prefix.with_name(CONFIG), ignore=ignore)
+    has_pooler = any(name.startswith(POOLER) for name in tensors)
+    heads = (m for start, m in MODELS.items() if any(n.startswith(start) for n in tensors))
+    model = next(heads, "BertEncoder")
+    vocabulary = None
+    if (place := prefix.with_name(VOCABULARY)).is_file():
+        vocabulary = Vocabulary.from_file(place)
+    labels = ()
+    if model in LABELLED:
+        labels = told["labels"] or _numbered(tensors.get("output_bias"))
+    card = ModelCard(
+        model=model,
+        config=dataclasses.replace(config, has_pooler=has_pooler),
+        lowercase=told.get("lowercase", seems_lowercase(vocabulary)),
+        max_length=told.get("max_length", config.max_positions),
+        text_columns=told["text_columns"],
+        labels=labels,
+        problem_type=told.get("problem_type", ""),
+        task=told.get("task", {}),
+    )
+    integers = {name: tensor for name, tensor in others.items() if name not in ignore}
+    found, _ = translated({**tensors, **integers}, card=card, column=GOOGLE)
+    state = None if STEP in ignore else _state(slots, step, card)
+    there = (*floats, *others, *((STEP,) if slots or step else ()))
+    return Checkpoint(
+        card=card,
+        tensors=found,
+        vocabulary=fitting(vocabulary, card, pad_vocabulary=pad_vocabulary),
+        state=state,
+        left_over=tuple(name for name in there if name in ignore),
+    )
+
+
+def _numbered(bias: StoredTensor | None) -> tuple[str, ...]:
+    return numbered_labels(bias.shape[0] if bias is not None and bias.shape else 1)
+
+
+def _state(
+    slots: Mapping[str, StoredTensor], step: StoredTensor | None, card: ModelCard
+) -> TrainingState | None:
+    if not slots and step is None:
+        return None
+    leave = f"to leave the training state: ignore=({STEP!r},), or --ignore {STEP}"
+    if not slots or step is None:
+        there, absent = (STEP, "adam_m and adam_v") if step else ("adam_m and adam_v", STEP)
+        raise InputError(f"there is {there} but no {absent} to continue from; {leave}")
+
+    def averages(ending: str) -> dict[str, StoredTensor]:
+        of = {n.removesuffix(ending): t for n, t in slots.items() if n.endswith(ending)}
+        has_pooler = any(name.startswith(POOLER) for name in of)
+        try:
+            return translated(of, card=state_card(card, has_pooler=has_pooler), column=GOOGLE)[0]
+        except InputError as error:
+            raise InputError(f"of the variables {ending}, {error}; {leave}") from error
+
+    return TrainingState(
+        step=int(step.read()), momentums=averages(MOMENTUM), velocities=averages(VELOCITY)
+    )
+
+
+def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
+    card, state = checkpoint.card, checkpoint.state
+    variables = foreign_tensors(checkpoint.tensors, card=card, column=GOOGLE)
+    notes = write_config(card, folder / CONFIG)
+    integers = {}
+    if state is not None:
+        trained = state_card(card, has_pooler="encoder/pooler/kernel" in state.momentums)
+        for ending, averages in ((MOMENTUM, state.momentums), (VELOCITY, state.velocities)):
+            slots = foreign_tensors(averages, card=trained, column=GOOGLE)
+            variables |= {f"{name}{ending}": tensor for name, tensor in slots.items()}
+        integers = {STEP: state.step}
+    if checkpoint.vocabulary is not None:
+        checkpoint.vocabulary.save(folder / VOCABULARY)
+    write_variables(folder / PREFIX, variables, integers=integers)
+    if not card.config.has_pooler:
+        notes += ("there is no pooler: Google's readers begin with a fresh one",)
+    return notes

@@ -1,0 +1,162 @@
+"""Variables by name out of a checkpoint of TensorFlow 1's Saver, and into one.
+
+PREFIX.index holds names, shapes and places, PREFIX.data-00000-of-00001 the values.
+"""
+
+import contextlib
+import errno
+import glob
+import os
+import re
+import tempfile
+import weakref
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from bert_keras.checkpoints.checkpoint import StoredTensor
+from bert_keras.checkpoints.lfs_pointer import refuse_pointer
+from bert_keras.checkpoints.memory import tensor
+from bert_keras.errors import InputError
+from bert_keras.storage import tensorflow_writes
+
+OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"  # what tf.train.Checkpoint writes beside its own names
+PATHS = "checkpoint"  # the file in which a Saver names its newest
+
+
+def checkpoint_prefix(path: Path) -> Path:
+    """`path` itself or, of a folder, its one checkpoint or the one that its `checkpoint` names."""
+    if not path.is_dir():
+        return path
+    found = sorted(index.with_suffix("") for index in path.glob("*.index"))
+    if not found:
+        raise InputError(
+            f"{path} holds no .index; expected bert_model.ckpt.index and the .data file beside it"
+        )
+    newest = path / _newest(path)
+    if len(found) > 1 and newest not in found:
+        raise InputError(
+            f"{path} holds {len(found)} checkpoints; name one: {', '.join(map(str, found))}"
+        )
+    return found[0] if len(found) == 1 else newest
+
+
+def _newest(folder: Path) -> str:
+    """Read as text: TensorFlow prints a warning where it cannot parse the file."""
+    text = (folder / PATHS).read_text("utf-8", "replace") if (folder / PATHS).is_file() else ""
+    named = re.search('^model_checkpoint_path: *"(.+)"', text, re.MULTILINE)
+    return Path(named[1]).name if named else ""
+
+
+def stored_variables(prefix: Path) -> tuple[dict[str, StoredTensor], dict[str, StoredTensor]]:
+    """The variables of floats, float32 when read, and the others, such as global_step, as they are.
+
+    Raises InputError where a file is missing, cut off, damaged or of another kind.
+    """
+    import tensorflow as tf
+
+    try:
+        reader = _reader(prefix)
+    except (tf.errors.OpError, ValueError) as error:
+        refuse_pointer(Path(f"{prefix}.index"))
+        raise InputError(f"{prefix}.index is no checkpoint's ({_told(error)})") from error
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    if OBJECTS in shapes:
+        raise InputError(
+            f"{prefix} is a checkpoint of TensorFlow 2's objects; expected one of TensorFlow 1's "
+            "variables (of a run of bert-keras give OUTPUT/model)"
+        )
+    _check_data(prefix, sum(prod(shapes[name]) * dtypes[name].size for name in shapes))
+    lock = Lock()  # the reader is not made for several threads at once
+
+    def stored(name: str) -> StoredTensor:
+        def read() -> np.ndarray:
+            try:
+                with lock:
+                    array = reader.get_tensor(name)
+            except tf.errors.OpError as error:
+                raise InputError(
+                    f"{prefix} is damaged at {name} ({_told(error)}); copy it anew"
+                ) from error
+            is_float = dtypes[name].is_floating
+            return np.ascontiguousarray(array, np.float32) if is_float else array
+
+        return StoredTensor(tuple(shapes[name]), read)
+
+    floats = {name: stored(name) for name in sorted(shapes) if dtypes[name].is_floating}
+    return floats, {name: stored(name) for name in sorted(shapes) if name not in floats}
+
+
+def _reader(prefix: Path):
+    """TensorFlow looks for the index by a pattern: where the path would be one that does not match
+    itself, the reader gets links to the files, which go when it goes.
+    """
+    import tensorflow as tf
+
+    if not set("[\\") & set(str(prefix)):
+        return tf.train.load_checkpoint(str(prefix))
+    with contextlib.ExitStack() as stack:
+        links = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for file in prefix.parent.glob(f"{glob.escape(prefix.name)}.*"):
+            (links / f"linked{file.name.removeprefix(prefix.name)}").symlink_to(file.resolve())
+        reader = tf.train.load_checkpoint(str(links / "linked"))
+        weakref.finalize(reader, stack.pop_all().close)
+    return reader
+
+
+def _check_data(prefix: Path, num_bytes: int) -> None:
+    shards = sorted(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-?????-of-?????"))
+    count = int(shards[0].name[-5:]) if shards else 1
+    for number in range(count):
+        shard = Path(f"{prefix}.data-{number:05}-of-{count:05}")
+        if shard not in shards:
+            raise InputError(
+                f"{shard} is missing: {prefix.name}.index alone has names and shapes, no values; "
+                "put it beside"
+            )
+    held = sum(shard.stat().st_size for shard in shards)
+    if held < num_bytes:
+        for shard in shards:
+            refuse_pointer(shard)
+        raise InputError(
+            f"{shards[-1]} is cut off: {held:,} bytes, expected {num_bytes:,}; copy it anew"
+        )
+
+
+def _told(error: Exception) -> str:
+    return getattr(error, "message", str(error)).splitlines()[0]
+
+
+def write_variables(
+    prefix: Path, variables: Mapping[str, StoredTensor], *, integers: Mapping[str, int]
+) -> None:
+    """`integers` are written as int64. All values are in memory at once. The folder's
+    `checkpoint` file names `prefix`.
+    """
+    import tensorflow as tf
+
+    names = sorted([*variables, *integers])  # a Saver's order
+    try:
+        with tensorflow_writes(prefix.parent), tf.device("CPU"):
+            tensors = [
+                tf.constant(integers[name], tf.int64)
+                if name in integers
+                else tensor(variables[name].read())
+                for name in names
+            ]
+            tf.raw_ops.SaveV2(
+                prefix=str(prefix),
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=tensors,
+            )
+    except tf.errors.OutOfRangeError as error:  # a limit on the size of a file
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(prefix.parent)) from error
+    named = "".join(
+        f'{field}: "{prefix.name}"\n'
+        for field in ("model_checkpoint_path", "all_model_checkpoint_paths")
+    )
+    (prefix.parent / PATHS).write_text(named, encoding="utf-8")

@@ -1,0 +1,268 @@
+"""Hugging Face's config.json in, our config and what else a card says out; and back.
+
+What it has no place for stands in it under one more key, which transformers passes over and keeps.
+"""
+
+import dataclasses
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from bert_keras.architectures import BERT, COUNTS, FAMILIES, Family, family_of
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.own_key import OURS_KEY, checked
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+from bert_keras.storage import json_object
+
+CONFIG = "config.json"
+# Hugging Face's names, ours. Source: BertConfig of transformers 5; its defaults are ours. What
+# relatives call otherwise, and theirs by default: `families`.
+NUMBERS = {
+    "attention_probs_dropout_prob": "attention_dropout_rate",
+    "embedding_size": "embedding_size",
+    "hidden_dropout_prob": "hidden_dropout_rate",
+    "hidden_size": "hidden_size",
+    "initializer_range": "initializer_stddev",
+    "intermediate_size": "intermediate_size",
+    "layer_norm_eps": "layer_norm_epsilon",
+    "max_position_embeddings": "max_positions",
+    "num_attention_heads": "num_heads",
+    "num_hidden_layers": "num_layers",
+    "type_vocab_size": "num_segments",
+    "vocab_size": "vocab_size",
+}
+INTERMEDIATE_SIZE = 3072  # where it is left out, whatever hidden_size is
+# The first name of each of ours is the one that is written.
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+# How the names of their classes end.
+CLASSES = {
+    "BertEncoder": "Model",
+    "BertPretrainer": "ForPreTraining",
+    "BertMaskedLM": "ForMaskedLM",
+    "BertClassifier": "ForSequenceClassification",
+    "BertTokenClassifier": "ForTokenClassification",
+    "BertQuestionAnswering": "ForQuestionAnswering",
+    "BertMultipleChoice": "ForMultipleChoice",
+}
+# Any other value makes another model of it.
+FIXED = {
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "is_encoder_decoder": False,
+    "add_cross_attention": False,
+    "pruned_heads": {},
+    "quantization_config": None,
+}
+SINGLE = "single_label_classification"
+PROBLEMS = ("regression", SINGLE, "multi_label_classification")
+# What training does otherwise here; the second is kept, for it tells what a logit stands for.
+OTHERWISE = {
+    "classifier_dropout": "config.json drops {} before the head; here that is dropout_rate of the "
+    "model, hidden_dropout_rate unless given; a config.json written has null",
+    "problem_type": "config.json says problem_type {}; the loss here is of one label of several",
+}
+NO_DROPOUT = {"classifier_dropout": None}
+OF_HEAD = (
+    "config.json: {} is {}; here heads drop dropout_rate of the model, hidden_dropout_rate unless "
+    "given, and so says a config.json written"
+)
+# The others that folders in use have; transformers does not read them for BERT's numbers.
+WITHOUT_EFFECT = (
+    *("_name_or_path", "_num_labels", "bos_token_id", "chunk_size_feed_forward", "directionality"),
+    *("dtype", "eos_token_id", "finetuning_task", "gradient_checkpointing", "language", "name"),
+    *("output_attentions", "output_hidden_states", "output_past", "pad_token_id"),
+    *("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
+    *("pooler_size_per_head", "pooler_type", "return_dict", "tie_word_embeddings", "torch_dtype"),
+    *("torchscript", "transformers_version", "use_bfloat16", "use_cache"),
+)
+KNOWN = {
+    *("model_type", "architectures", "auto_map", "hidden_act", "tokenizer_class", OURS_KEY),
+    *("id2label", "label2id", "num_labels"),
+    *FIXED,
+    *OTHERWISE,
+    *WITHOUT_EFFECT,
+}
+
+
+def left_if_named(name: str, fault: str, *, ignore: Collection[str]) -> str:
+    """The fault as a note where `ignore` names it; else InputError."""
+    if name in ignore:
+        return f"{fault}; passed over, as asked"
+    raise InputError(f"{fault}; to go on all the same: ignore=({name!r},), or --ignore {name}")
+
+
+def read_values(folder: Path) -> dict[str, Any]:
+    """config.json as it stands; InputError where it is missing or of another architecture."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise InputError(f"{folder} has no {CONFIG}, which says what the weights are; put it there")
+    values = json_object(path)
+    if (kind := values.get("model_type", BERT.kind)) not in [*FAMILIES]:
+        known = ", ".join(map(repr, FAMILIES))
+        raise InputError(f"{path}: model_type is {kind!r}; known here are {known}")
+    return values
+
+
+def family_named(values: Mapping[str, Any]) -> Family:
+    return FAMILIES[values.get("model_type", BERT.kind)]
+
+
+def their_class(model: str, family: Family) -> str:
+    return f"{family.classes}{CLASSES[model]}"
+
+
+def _numbers(family: Family) -> dict[str, str]:
+    """Keys of the family's config.json to the fields of our config that they say."""
+    absent = {*COUNTS, *family.traits} - {*family.counts}
+    return {family.key(name): ours for name, ours in NUMBERS.items() if ours not in absent}
+
+
+def read_config(values: Mapping[str, Any]) -> BertConfig:
+    """With a pooler. Raises InputError for what our encoder cannot be."""
+    family = family_named(values)
+    for name, expected in (FIXED | family.fixed).items():
+        if (value := values.get(name)) is not None and value != expected:
+            raise InputError(
+                f"{CONFIG}: {name} is {json.dumps(value)}; expected {json.dumps(expected)}, the "
+                "only one known here"
+            )
+    values = family.defaults | values
+    activation = str(values.get(family.key("hidden_act"), "gelu"))
+    if activation not in ACTIVATIONS:
+        raise InputError(
+            f"{CONFIG}: {family.key('hidden_act')} is {activation!r}; known are "
+            f"{', '.join(ACTIVATIONS)}"
+        )
+    known = _numbers(family)
+    if none := [name for name, ours in known.items() if ours in COUNTS and values.get(name) == 0]:
+        raise InputError(f"{CONFIG}: {none[0]} is 0; expected at least 1")
+    given = {ours: values[name] for name, ours in known.items() if name in values}
+    absent = dict.fromkeys({*COUNTS} - {*family.counts}, 0)
+    numbers = {"intermediate_size": INTERMEDIATE_SIZE, **given, **family.traits, **absent}
+    try:
+        config = BertConfig(**numbers, activation=ACTIVATIONS[activation])
+        # Their table's rows, of which an offset takes the first.
+        rows = config.max_positions - config.position_offset
+        return dataclasses.replace(config, max_positions=rows)
+    except InputError as error:
+        raise InputError(f"{CONFIG}: {error}") from error
+
+
+def read_architecture(
+    values: Mapping[str, Any], *, ignore: Collection[str]
+) -> tuple[str, tuple[str, ...]]:
+    """Our name of the model whose class config.json names, "" where it names none; and notes."""
+    notes, family = [], family_named(values)
+    if values.get("auto_map"):
+        fault = f"{CONFIG} has an auto_map, a model's code in the folder, which is never run"
+        notes.append(left_if_named("auto_map", fault, ignore=ignore))
+    notes += [
+        text.format(values[name])
+        for name, text in OTHERWISE.items()
+        if values.get(name) not in (None, SINGLE)
+    ]
+    dropout = (family.defaults | values).get(family.key("hidden_dropout_prob"), 0.1)
+    dropouts = {name: values[name] for name in family.dropouts if name in values}
+    notes += [OF_HEAD.format(*each) for each in dropouts.items() if each[1] != dropout]
+    known = {*KNOWN, *_numbers(family), family.key("hidden_act")}
+    known |= {*family.dropouts, *family.fixed, *family.others}
+    if others := [name for name in values if name not in known]:
+        notes.append(f"{CONFIG} also has {', '.join(others)}, unknown to BERT: passed over")
+    classes = values.get("architectures") or [""]
+    given = str(classes[0] if isinstance(classes, list) else classes)
+    models = {their_class(model, family): model for model in CLASSES}
+    if given not in ("", *models):
+        fault = f"{CONFIG} is of a {given}; known are {', '.join(models)}"
+        notes.append(left_if_named("architectures", fault, ignore=ignore))
+    return models.get(given, ""), tuple(notes)
+
+
+def read_labels(values: Mapping[str, Any], count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of `count` labels in the order of the logits, none where config.json has none; and
+    notes.
+    """
+    told = values.get("num_labels", count)
+    named, back = (values.get(name) or {} for name in ("id2label", "label2id"))
+    try:
+        by_number = {int(number): label for number, label in named.items()}
+        back = {str(label): str(number) for label, number in back.items()}
+    except (AttributeError, ValueError) as error:
+        raise InputError(
+            f"{CONFIG}: id2label or label2id is not of numbers and labels ({error})"
+        ) from error
+    if odd := [label for label in by_number.values() if not isinstance(label, (str, int, float))]:
+        raise InputError(f"{CONFIG}: id2label has {json.dumps(odd[0])}; expected a label's name")
+    numbers = sorted(by_number)
+    if numbers != list(range(len(numbers))):
+        given = ", ".join(map(str, numbers))
+        raise InputError(f"{CONFIG}: id2label is of {given}; expected each number from 0 once")
+    if told != count or len(numbers) not in (0, count):
+        says = f"id2label of {len(numbers)}" if numbers else f"num_labels {told}"
+        raise InputError(f"{CONFIG} says {says}, classifier.weight is of {count} labels")
+    labels = tuple(str(by_number[number]) for number in numbers)
+    if labels and back and back != {label: str(number) for number, label in enumerate(labels)}:
+        return labels, (f"label2id and id2label of {CONFIG} differ; the second counts",)
+    return labels, ()
+
+
+def read_problem_type(values: Mapping[str, Any]) -> str:
+    given = values.get("problem_type") or ""
+    if given not in ("", *PROBLEMS):
+        raise InputError(f"{CONFIG}: problem_type is {given!r}; known are {', '.join(PROBLEMS)}")
+    return given
+
+
+def read_own(values: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """What stands under our own key, where it is of the same model: transformers keeps it."""
+    own = values.get(OURS_KEY)
+    if own is None:
+        return {}
+    own = checked(own, Path(CONFIG), fields=("model",))
+    return own if own.get("model") == model else {}
+
+
+def write_config(card: ModelCard, folder: Path, *, pad_id: int, has_text: bool) -> None:
+    config, family = card.config, family_of(card.config)
+    theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
+    own = {"model": card.model, "text_columns": card.text_columns}
+    if card.task:
+        own["task"] = card.task
+    if not has_text:  # else these stand beside the vocabulary
+        own |= {"lowercase": card.lowercase, "max_length": card.max_length}
+    values = {
+        "architectures": [their_class(card.model, family)],
+        "model_type": family.kind,
+        **{name: getattr(config, ours) for name, ours in _numbers(family).items()},
+        "max_position_embeddings": config.max_positions + config.position_offset,
+        family.key("hidden_act"): theirs[config.activation],
+        **({name: config.hidden_dropout_rate for name in family.dropouts} or NO_DROPOUT),
+        "pad_token_id": pad_id,
+        **family.fixed,
+        "position_embedding_type": "absolute",
+        "dtype": "float32",
+        "torch_dtype": "float32",  # the same for transformers 4
+    }
+    if has_text and values["pad_token_id"] != pad_id:
+        raise InputError(
+            f"{CONFIG}: pad_token_id is {pad_id}; expected {values['pad_token_id']}, by which a "
+            f"{family.kind} counts its positions"
+        )
+    if card.labels:
+        values["id2label"] = {str(number): label for number, label in enumerate(card.labels)}
+        values["label2id"] = {label: number for number, label in enumerate(card.labels)}
+    if card.problem_type:
+        values["problem_type"] = card.problem_type
+    text = json.dumps(values | {OURS_KEY: own}, indent=2, ensure_ascii=False)
+    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,167 @@
+"""Hugging Face folders: a BERT of transformers or a relative in, of any class; one folder out.
+
+config.json         the numbers, the class, the labels; read and written in config.py
+model.safetensors   or its shards, or pytorch_model.bin; read in weights.py
+vocab.txt, tokenizer.json, tokenizer_config.json    in tokenizer.py
+vocab.json and merges.txt, spiece.model             in rules.py
+modules.json        of sentence-transformers: which folder holds all this
+"""
+
+import dataclasses
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path, PurePosixPath
+
+from bert_keras.architectures import Family, family_of
+from bert_keras.checkpoints.card import LABELLED, ModelCard, numbered_labels
+from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, fitting
+from bert_keras.checkpoints.huggingface.config import (
+    CONFIG,
+    family_named,
+    read_architecture,
+    read_config,
+    read_labels,
+    read_own,
+    read_problem_type,
+    read_values,
+    their_class,
+    write_config,
+)
+from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, write_tokenizer
+from bert_keras.checkpoints.huggingface.weights import (
+    SAFETENSORS,
+    WEIGHT_FILES,
+    read_weights,
+)
+from bert_keras.checkpoints.mapping import HUGGING_FACE, foreign_tensors, translated
+from bert_keras.checkpoints.safetensors_file import write_tensors
+from bert_keras.checkpoints.state_card import WITHOUT_POOLED
+from bert_keras.errors import InputError
+
+MODULES = "modules.json"
+NEXT = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
+# What BERT's weights tell of their model; the first that is there counts.
+HEADS = {
+    NEXT[0]: "BertPretrainer",
+    "cls.predictions.bias": "BertMaskedLM",
+    "qa_outputs.weight": "BertQuestionAnswering",
+}
+CLASSIFIER = ("classifier.weight", "classifier.bias")
+CLASSIFIERS = ("BertClassifier", "BertTokenClassifier", "BertMultipleChoice")
+POOLER_UNUSED = (*WITHOUT_POOLED, "BertEncoder")
+ENCODER = ("embeddings.", "encoder.", "transformer.", "pooler.")  # what stands behind a `bert.`
+
+
+def recognises(path: Path) -> bool:
+    if not path.is_dir():
+        return False
+    if (path / MODULES).is_file() or any((path / name).is_file() for name in WEIGHT_FILES):
+        return True
+    return (path / CONFIG).is_file() and not any(path.glob("*.index"))
+
+
+def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
+    """`ignore` names weights that may be left over, and rules of config.json and the tokenizer that
+    differ here: "architectures", "auto_map", "strip_accents" and others that the errors name.
+    """
+    folder, folder_notes = _encoder_folder(path)
+    values = read_values(folder)
+    family, config = family_named(values), read_config(values)
+    named, config_notes = read_architecture(values, ignore=ignore)
+    weights, left_over, weight_notes = read_weights(folder, family=family, ignore=ignore)
+    model = _model(weights, named, family)
+    pooler = family.weight("pooler.dense.weight", model=model)
+    has_pooler = model not in POOLER_UNUSED or pooler in weights
+    labels, label_notes = (), ()
+    if model in LABELLED:
+        names = [family.weight(name, model=model) for name in CLASSIFIER]
+        shape = next(weights[name].shape for name in names if name in weights)
+        count = shape[0] if shape else 1
+        labels, label_notes = read_labels(values, count)
+        labels = labels or numbered_labels(count)
+    text = read_tokenizer(folder, tokenizer_class=values.get("tokenizer_class"), ignore=ignore)
+    own = read_own(values, model)
+    length = text.max_length or own.get("max_length") or config.max_positions
+    card = ModelCard(
+        model=model,
+        config=dataclasses.replace(config, has_pooler=has_pooler),
+        lowercase=text.lowercase if text.vocabulary else own.get("lowercase", True),
+        max_length=min(length, config.max_positions),
+        text_columns=tuple(own.get("text_columns", ())),
+        labels=labels,
+        problem_type=read_problem_type(values) if model == "BertClassifier" else "",
+        task=own.get("task", {}),
+    )
+    heads = [family.weight(name, model=model) for name in NEXT if "architectures" in ignore]
+    tensors, heads = translated(weights, card=card, column=HUGGING_FACE, ignore=heads)
+    return Checkpoint(
+        card=card,
+        tensors=tensors,
+        vocabulary=fitting(text.vocabulary, card, pad_vocabulary=pad_vocabulary),
+        left_over=(*left_over, *heads),
+        notes=(*folder_notes, *config_notes, *label_notes, *weight_notes, *text.notes),
+    )
+
+
+def _encoder_folder(path: Path) -> tuple[Path, tuple[str, ...]]:
+    """Where sentence-transformers keeps its encoder; `path` itself without its modules.json."""
+    if not (path / MODULES).is_file():
+        return path, ()
+    try:
+        modules = json.loads((path / MODULES).read_text(encoding="utf-8"))
+        places = {module["type"].split(".")[-1]: module["path"] for module in modules}
+        place = PurePosixPath(places.pop("Transformer"))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InputError(
+            f"{path / MODULES} names no Transformer; expected what sentence-transformers writes"
+        ) from error
+    if place.is_absolute() or ".." in place.parts:
+        raise InputError(f"{path / MODULES} leads to {place}; expected a folder within")
+    after = ", ".join(places) or "nothing"
+    return path / place, (
+        f"of this sentence-transformers model its encoder alone; after it: {after}",
+    )
+
+
+def _model(weights: Mapping[str, StoredTensor], named: str, family: Family) -> str:
+    """The weights decide: config.json of bert-base-uncased names one head of its two."""
+    own = [family.weight(name, model=CLASSIFIERS[0]) for name in CLASSIFIER]
+    if own != list(CLASSIFIER) and any(name in weights for name in own):
+        return CLASSIFIERS[0]
+    if any(name in weights for name in CLASSIFIER):
+        if named in CLASSIFIERS:
+            return named
+        classes = [their_class(model, family) for model in CLASSIFIERS]
+        raise InputError(
+            f"{CLASSIFIER[0]} may be of {', '.join(classes)}; write into {CONFIG} which it is: "
+            f'"architectures": ["{classes[0]}"]'
+        )
+    heads = [m for name, m in HEADS.items() if family.weight(name, model=m) in weights]
+    if heads == ["BertPretrainer"] != [named]:  # BertForNextSentencePrediction, unknown here
+        heads = []
+    return next(iter(heads), "BertEncoder")
+
+
+def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
+    card, vocabulary = checkpoint.card, checkpoint.vocabulary
+    tensors, notes = foreign_tensors(checkpoint.tensors, card=card, column=HUGGING_FACE), ()
+    family = family_of(card.config)
+    write_config(
+        card,
+        folder,
+        pad_id=vocabulary.pad_id if vocabulary else 0,
+        has_text=vocabulary is not None,
+    )
+    if vocabulary is not None:
+        notes += write_tokenizer(card, vocabulary, folder)
+    if card.model != "BertEncoder":
+        before = f"{family.kind}."
+        tensors = {f"{before}{n}" if n.startswith(ENCODER) else n: t for n, t in tensors.items()}
+    write_tensors(folder / SAFETENSORS, tensors, metadata={"format": "pt"})
+    own_class, config = their_class(card.model, family), card.config
+    has_none = card.model in WITHOUT_POOLED or own_class == "DistilBertModel"
+    if card.model == "BertEncoder" and not (config.has_pooler or has_none):
+        notes += (f"there is no pooler: {own_class} begins with a fresh one",)
+    if has_none and config.has_pooler:
+        notes += (f"{own_class} has no pooler: transformers leaves the one here, as unexpected",)
+    return notes

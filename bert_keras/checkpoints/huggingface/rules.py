@@ -1,0 +1,76 @@
+"""The tokenizer's files of a RoBERTa or an ALBERT in, the text of a tokenizer.json out.
+
+tokenizer.json               all rules, as the library `tokenizers` saves them
+vocab.json, merges.txt       byte-level BPE, as RoBERTa was published
+spiece.model                 SentencePiece's Unigram, as ALBERT was published
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers.models import BPE
+
+from bert_keras.checkpoints.lfs_pointer import refuse_pointer
+from bert_keras.errors import InputError
+from bert_keras.storage import json_object
+from bert_keras.text.fast_tokenizer import SPECIALS
+from bert_keras.text.rules import byte_pair_rules, unigram_rules
+from bert_keras.text.vocab import in_order_of_ids
+
+WHOLE, PIECES, MERGES, MODEL = "tokenizer.json", "vocab.json", "merges.txt", "spiece.model"
+LISTED = "vocab.txt"
+UNIGRAM = 1  # of SentencePiece's kinds of models
+
+
+def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
+    """None where the folder's tokenizer is WordPiece, or there is none. `settings` is what
+    tokenizer_config.json says."""
+    if (folder / WHOLE).is_file():
+        model = json_object(folder / WHOLE).get("model") or {}
+        if model.get("type", _untold(model)) in SPECIALS:
+            return (folder / WHOLE).read_text("utf-8")
+        return None
+    if (folder / MODEL).is_file():
+        return _unigram(folder / MODEL, settings)
+    missing = [name for name in (PIECES, MERGES) if not (folder / name).is_file()]
+    if not missing:
+        return _byte_pair(folder, settings)
+    if len(missing) == 1 and not (folder / LISTED).is_file():
+        raise InputError(f"{missing[0]} is missing; byte-level BPE is {PIECES} and {MERGES}")
+    return None
+
+
+def _untold(model: Mapping[str, Any]) -> str:
+    """Which it is: files of old, RoBERTa's among them, do not say."""
+    return "BPE" if "merges" in model else "Unigram" if "unk_id" in model else "WordPiece"
+
+
+def _byte_pair(folder: Path, settings: Mapping[str, Any]) -> str:
+    in_order_of_ids(json_object(folder / PIECES), file=PIECES)
+    try:
+        model = BPE.from_file(str(folder / PIECES), str(folder / MERGES))
+    except Exception as error:  # the library raises no other
+        raise InputError(f"{PIECES} or {MERGES} is damaged ({error}); copy both anew") from error
+    return byte_pair_rules(model, prefixed=settings.get("add_prefix_space", False), file=PIECES)
+
+
+def _unigram(path: Path, settings: Mapping[str, Any]) -> str:
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+    model = ModelProto()
+    try:
+        model.ParseFromString(path.read_bytes())
+    except Exception as error:  # protobuf's own, of which there are two
+        refuse_pointer(path)
+        raise InputError(f"{MODEL} is damaged ({error}); copy it anew") from error
+    if not (model.pieces and model.HasField("trainer_spec") and model.HasField("normalizer_spec")):
+        raise InputError(f"{MODEL} is cut off behind {len(model.pieces):,} pieces; copy it anew")
+    if model.trainer_spec.model_type != UNIGRAM:
+        raise InputError(f"{MODEL} is not of SentencePiece's unigram kind, which ALBERT's is")
+    return unigram_rules(
+        model,
+        lowercase=settings.get("do_lower_case", True),
+        keeps_accents=settings.get("keep_accents", False),
+        file=MODEL,
+    )

@@ -1,0 +1,272 @@
+"""The tokenizer's files of a Hugging Face folder in, vocabulary and letter case out; and back.
+
+vocab.txt               one piece a line
+tokenizer.json          the same and all rules, as the library `tokenizers` saves them
+tokenizer_config.json   which class reads them, letter case, length
+sentence_bert_config.json   of sentence-transformers: its length, which counts first
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tokenizers import AddedToken, Tokenizer, decoders
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import TemplateProcessing
+
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.huggingface.config import left_if_named
+from bert_keras.checkpoints.huggingface.rules import read_rules
+from bert_keras.checkpoints.letter_case import seems_lowercase
+from bert_keras.errors import InputError
+from bert_keras.storage import json_object
+from bert_keras.text.fast_tokenizer import KNOWN, lowers, rules_vocabulary, write_vocabulary
+from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary, in_order_of_ids
+
+VOCABULARY, WHOLE, SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
+ADDED, SENTENCES = "added_tokens.json", "sentence_bert_config.json"
+CLASSES = (
+    *("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast"),
+    *("PreTrainedTokenizerFast", "TokenizersBackend"),
+)
+THEIR_WORD_CHARACTERS = 100  # of BertTokenizer in transformers
+SPECIAL_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+TOKENS = (
+    "transformers' tokenizer takes [MASK] and the like in a text for the piece, and some hundred "
+    "rare characters and the capital sigma that ends a word otherwise than BERT's and this one"
+)
+TOKENS_OF_RULES = (
+    "transformers' tokenizer takes a special piece that is written in a text for the piece, this "
+    "one for its characters"
+)
+
+
+class TextRules(NamedTuple):
+    """How text becomes input; `max_length` counts pieces, None where no file tells."""
+
+    vocabulary: Vocabulary | None
+    lowercase: bool
+    max_length: int | None
+    notes: tuple[str, ...]
+
+
+def read_tokenizer(
+    folder: Path, *, tokenizer_class: str | None, ignore: Collection[str]
+) -> TextRules:
+    """`tokenizer_class` is what config.json says of it. Raises InputError where files contradict
+    each other, and where BERT's tokenizer reads texts otherwise, unless `ignore` names the rule.
+    """
+    try:
+        return _read(folder, tokenizer_class, ignore)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{folder}: {WHOLE} or {SETTINGS} is not what transformers writes ({error!r}); copy "
+            "both anew"
+        ) from error
+
+
+def _read(folder: Path, tokenizer_class: str | None, ignore: Collection[str]) -> TextRules:
+    settings = json_object(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
+    whole = json_object(folder / WHOLE) if (folder / WHOLE).is_file() else {}
+    rules = read_rules(folder, settings)
+    if rules is not None:
+        return _of_rules(rules_vocabulary(rules), _length(folder, settings), settings, ignore)
+    vocabulary = _vocabulary(folder, whole)
+    if vocabulary is None:
+        return TextRules(None, True, _length(folder, settings), ())
+    notes = [
+        left_if_named(name, fault, ignore=ignore)
+        for name, fault in (
+            *_faults_of_settings(settings, tokenizer_class),
+            *(_faults_of_whole(whole) if whole else ()),
+            *_added(folder, whole, vocabulary),
+        )
+    ]
+    lowercase, case_notes = _lowercase(settings, whole, vocabulary, ignore)
+    limit = whole.get("model", {}).get("max_input_chars_per_word", THEIR_WORD_CHARACTERS)
+    if limit not in (THEIR_WORD_CHARACTERS, MAX_WORD_CHARACTERS):
+        notes.append(
+            f"{WHOLE} takes words of more than {limit} characters for [UNK], this tokenizer those "
+            f"of more than {MAX_WORD_CHARACTERS}"
+        )
+    return TextRules(vocabulary, lowercase, _length(folder, settings), (*notes, *case_notes))
+
+
+def _of_rules(
+    vocabulary: Vocabulary,
+    length: int | None,
+    settings: Mapping[str, Any],
+    ignore: Collection[str],
+) -> TextRules:
+    faults = _faults_of_roles(settings, vocabulary.specials.pieces, whose="that of this kind")
+    notes = tuple(left_if_named(name, fault, ignore=ignore) for name, fault in faults)
+    return TextRules(vocabulary, lowers(vocabulary), length, notes)
+
+
+def _vocabulary(folder: Path, whole: Mapping[str, Any]) -> Vocabulary | None:
+    listed = None
+    if (folder / VOCABULARY).is_file():
+        listed = Vocabulary.from_file(folder / VOCABULARY)
+    if not whole:
+        return listed
+    ids = _model(whole).get("vocab")
+    if not isinstance(ids, dict):
+        raise InputError(f"{WHOLE} has no table of pieces and their ids; copy it anew")
+    pieces = in_order_of_ids(ids, file=WHOLE)
+    if listed is None:
+        return Vocabulary(pieces)
+    if len(pieces) != len(listed):
+        raise InputError(
+            f"{VOCABULARY} has {len(listed):,} pieces, {WHOLE} {len(pieces):,}; remove the file "
+            "that the weights were not trained with"
+        )
+    for number, (one, other) in enumerate(zip(listed.pieces, pieces, strict=True)):
+        if one != other:
+            raise InputError(
+                f"piece {number} is {one!r} in {VOCABULARY}, {other!r} in {WHOLE}; remove the file "
+                "that the weights were not trained with"
+            )
+    return listed
+
+
+def _model(whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    model = whole.get("model") or {}
+    kind = model.get("type", "WordPiece")
+    if kind != "WordPiece":
+        raise InputError(f"{WHOLE} is of a {kind} tokenizer; {KNOWN}")
+    for name, expected in (("continuing_subword_prefix", "##"), ("unk_token", "[UNK]")):
+        if model.get(name, expected) != expected:
+            raise InputError(f"{WHOLE}: {name} is {model[name]!r}; expected {expected!r}")
+    return model
+
+
+def _faults_of_settings(settings: Mapping[str, Any], tokenizer_class: str | None):
+    """Pairs of the rule's name and what is wrong with it."""
+    for given in (settings.get("tokenizer_class"), tokenizer_class):
+        if given not in (None, *CLASSES):
+            yield "tokenizer_class", f"texts are read by a {given} there; here by BERT's alone"
+            break
+    for name in ("tokenize_chinese_chars", "do_basic_tokenize"):
+        if settings.get(name, True) is not True:
+            yield name, f"{SETTINGS}: {name} is {json.dumps(settings[name])}; BERT's has it true"
+    if settings.get("never_split"):
+        yield (
+            "never_split",
+            f"{SETTINGS} never splits {', '.join(settings['never_split'])}; this tokenizer does",
+        )
+    yield from _faults_of_roles(settings, SPECIAL_PIECES, whose="BERT's")
+
+
+def _faults_of_roles(settings: Mapping[str, Any], pieces: tuple[str, ...], *, whose: str):
+    for role, piece in zip(SPECIAL_ROLES, pieces, strict=True):
+        given = settings.get(role, piece)
+        given = given.get("content") if isinstance(given, dict) else given
+        if given not in (None, piece):
+            yield role, f"{SETTINGS}: {role} is {given!r}; {whose} is {piece!r}"
+
+
+def _faults_of_whole(whole: Mapping[str, Any]):
+    rules = whole.get("normalizer") or {}
+    if rules.get("type") != "BertNormalizer":
+        yield "normalizer", f"{WHOLE}: normalizer is {rules.get('type')}; BERT's is BertNormalizer"
+    for name in ("clean_text", "handle_chinese_chars"):
+        if rules.get(name, True) is not True:
+            yield name, f"{WHOLE}: {name} is {json.dumps(rules[name])}; BERT's has it true"
+    splitter = (whole.get("pre_tokenizer") or {}).get("type")
+    if splitter != "BertPreTokenizer":
+        yield "pre_tokenizer", f"{WHOLE}: pre_tokenizer is {splitter}; BERT's is BertPreTokenizer"
+
+
+def _added(folder: Path, whole: Mapping[str, Any], vocabulary: Vocabulary):
+    """Tokens beside the vocabulary, which have rows of the token table but no pieces."""
+    told = [(token["content"], token["id"]) for token in whole.get("added_tokens", ())]
+    if (folder / ADDED).is_file():
+        told += json_object(folder / ADDED).items()
+    for token, number in dict(told).items():
+        if vocabulary.ids.get(token) != number:
+            yield token, f"the token {token} of id {number} is not of the vocabulary"
+
+
+def _lowercase(
+    settings: Mapping[str, Any],
+    whole: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    ignore: Collection[str],
+) -> tuple[bool, list[str]]:
+    """Whether texts are lower-cased; BERT's tokenizer strips their accents then, else not."""
+    rules, notes = whole.get("normalizer") or {}, []
+    said = {
+        f"{SETTINGS}: do_lower_case": settings.get("do_lower_case"),
+        f"{WHOLE}: lowercase": rules.get("lowercase"),
+    }
+    given = {where: value for where, value in said.items() if value is not None}
+    if len(set(given.values())) == 2:
+        parts = ", ".join(f"{where} is {json.dumps(value)}" for where, value in given.items())
+        raise InputError(f"{parts}; correct the one that the weights were not trained with")
+    lowercase = next(iter(given.values()), None)
+    if lowercase is None:
+        lowercase = seems_lowercase(vocabulary)
+        how = "lower-cased" if lowercase else "cased"
+        notes.append(f"no file says whether texts are lower-cased; by its pieces they are {how}")
+    for file, values in ((SETTINGS, settings), (WHOLE, rules)):
+        if values.get("strip_accents") not in (None, lowercase):
+            fault = (
+                f"{file}: strip_accents is {json.dumps(values['strip_accents'])} and lower case "
+                f"{json.dumps(lowercase)}; BERT's tokenizer does both or none"
+            )
+            notes.append(left_if_named("strip_accents", fault, ignore=ignore))
+    return lowercase, notes
+
+
+def _length(folder: Path, settings: Mapping[str, Any]) -> int | None:
+    sentences = json_object(folder / SENTENCES) if (folder / SENTENCES).is_file() else {}
+    given = (sentences.get("max_seq_length"), settings.get("model_max_length"))
+    lengths = (n for n in given if isinstance(n, int) and n >= 3)  # [CLS], a piece, [SEP]
+    return next(lengths, None)
+
+
+def write_tokenizer(card: ModelCard, vocabulary: Vocabulary, folder: Path) -> tuple[str, ...]:
+    """Returns a sentence for each thing that transformers will read otherwise."""
+    settings = {
+        "model_max_length": card.max_length,
+        **dict(zip(SPECIAL_ROLES, vocabulary.specials.pieces, strict=True)),
+    }
+    if card.config.num_segments == 0 or not vocabulary.specials.second_segment:
+        settings["model_input_names"] = ["input_ids", "attention_mask"]
+    if vocabulary.rules:
+        write_vocabulary(vocabulary, folder)
+        _write_settings(settings | {"tokenizer_class": "PreTrainedTokenizerFast"}, folder)
+        return (TOKENS_OF_RULES,)
+    vocabulary.save(folder / VOCABULARY)
+    tokenizer = Tokenizer(
+        WordPiece(vocabulary.ids, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS)
+    )
+    tokenizer.normalizer = normalizer(lowercase=card.lowercase)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", vocabulary.cls_id), ("[SEP]", vocabulary.sep_id)],
+    )
+    tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in SPECIAL_PIECES])
+    tokenizer.save(str(folder / WHOLE))
+    bert = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": card.lowercase,
+        "strip_accents": None,
+        "tokenize_chinese_chars": True,
+    }
+    _write_settings(bert | settings, folder)
+    return (
+        f"transformers 5 takes words of more than {THEIR_WORD_CHARACTERS} characters for [UNK], "
+        f"bert-keras those of more than {MAX_WORD_CHARACTERS}",
+        TOKENS,
+    )
+
+
+def _write_settings(settings: Mapping[str, Any], folder: Path) -> None:
+    (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,152 @@
+"""A Hugging Face folder in, its arrays by today's names out, without what says nothing new."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+
+from bert_keras.architectures import Family
+from bert_keras.checkpoints import safetensors_file
+from bert_keras.checkpoints.checkpoint import StoredTensor
+from bert_keras.checkpoints.huggingface import torch_file
+from bert_keras.checkpoints.lfs_pointer import refuse_pointer
+from bert_keras.checkpoints.typed_tensor import TypedTensor
+from bert_keras.errors import InputError
+from bert_keras.storage import json_object
+
+SAFETENSORS = "model.safetensors"
+READERS = {
+    SAFETENSORS: safetensors_file.stored_tensors,
+    "pytorch_model.bin": torch_file.stored_tensors,
+}
+INDEX = ".index.json"
+OF_OTHERS = {
+    "tf_model.h5": "TensorFlow",
+    "flax_model.msgpack": "Flax",
+    "model.ckpt.index": "TensorFlow 1",
+}
+WEIGHT_FILES = (*READERS, *(f"{name}{INDEX}" for name in READERS), *OF_OTHERS)
+
+TABLE, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_ids"
+SEGMENTS = "embeddings.token_type_ids"
+# A second name of the same numbers.
+TIED = {
+    "cls.predictions.decoder.weight": TABLE,
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+
+
+def read_weights(
+    folder: Path, *, family: Family, ignore: Collection[str]
+) -> tuple[dict[str, StoredTensor], tuple[str, ...], tuple[str, ...]]:
+    """The arrays by their names without `bert.`, those of `ignore` that were left, and notes.
+
+    Tied duplicates and counting buffers, checked to say nothing new, are not among the arrays.
+    """
+    found, left_over = {}, []
+    stored, notes = _stored(folder)
+    for name, tensor in stored.items():
+        today = modern(name, family)
+        if name in ignore or today in ignore:
+            left_over.append(name)
+        elif today in found:
+            raise InputError(f"two weights are called {today}, one of them {name}; leave one")
+        else:
+            found[today] = tensor
+    _drop_buffers(found)
+    _drop_duplicates(found, family)
+    return found, tuple(left_over), (*notes, *_widths(found))
+
+
+def modern(name: str, family: Family) -> str:
+    """Task models put `bert.` before the encoder's names; LayerNorm had gamma and beta once."""
+    for old, new in (
+        (".LayerNorm.gamma", ".LayerNorm.weight"),
+        (".LayerNorm.beta", ".LayerNorm.bias"),
+    ):
+        name = name.removesuffix(old) + new if name.endswith(old) else name
+    return name.removeprefix(f"{family.kind}.")
+
+
+def _stored(folder: Path) -> tuple[dict[str, TypedTensor], tuple[str, ...]]:
+    files = [file for name in READERS for file in (name, f"{name}{INDEX}")]
+    taken, *others = [file for file in files if (folder / file).is_file()] or [""]
+    if taken:
+        notes = (f"the weights are of {taken}, not of {', '.join(others)}",) if others else ()
+        read = READERS[taken.removesuffix(INDEX)]
+        whole = _whole if taken in READERS else _shards
+        return whole(folder / taken, read), notes
+    for name, framework in OF_OTHERS.items():
+        if (folder / name).is_file():
+            raise InputError(
+                f"{folder} has its weights in {name} alone, which is {framework}'s; load it in "
+                f"transformers 4 and save it again: that writes {SAFETENSORS}"
+            )
+    raise InputError(f"{folder} has no weights; expected {SAFETENSORS} beside config.json")
+
+
+def _whole(path: Path, read) -> dict[str, TypedTensor]:
+    refuse_pointer(path)
+    return read(path)
+
+
+def _shards(index: Path, read) -> dict[str, TypedTensor]:
+    places = json_object(index).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(file, str) for file in places.values()):
+        raise InputError(f"{index} has no weight_map of names to files; copy it anew")
+    files = sorted(set(places.values()))
+    if strangers := [file for file in files if Path(file).name != file or file in (".", "..")]:
+        raise InputError(f"{index} leads to {strangers[0]}; expected files beside it")
+    if missing := [file for file in files if not (index.parent / file).is_file()]:
+        raise InputError(
+            f"{index.parent} lacks {', '.join(missing)} of {index.name}; copy all shards"
+        )
+    shards = {file: _whole(index.parent / file, read) for file in files}
+    if absent := [name for name, file in places.items() if name not in shards[file]]:
+        raise InputError(
+            f"{index.parent / places[absent[0]]} does not hold {', '.join(absent)}, which "
+            f"{index.name} says; copy both anew"
+        )
+    unlisted = {name: tensor for shard in shards.values() for name, tensor in shard.items()}
+    return unlisted | {name: shards[file][name] for name, file in places.items()}
+
+
+def _drop_buffers(found: dict[str, TypedTensor]) -> None:
+    """Counted positions and segments 0, which older transformers saved beside the weights."""
+    for name, count in ((POSITIONS, np.arange), (SEGMENTS, np.zeros)):
+        if name in found:
+            numbers = found.pop(name).read().reshape(-1)
+            if not np.array_equal(numbers, count(len(numbers))):
+                raise InputError(f"{name} is not what BERT has there; its positions count from 0")
+
+
+def _drop_duplicates(found: dict[str, TypedTensor], family: Family) -> None:
+    for pair in TIED.items():
+        name, first = (family.weight(each, model="BertMaskedLM") for each in pair)
+        if name not in found:
+            continue
+        twin = found.pop(name)
+        if first not in found:
+            found[first] = twin
+        elif twin.shape != found[first].shape or not np.array_equal(
+            twin.read(), found[first].read(), equal_nan=True
+        ):
+            raise InputError(
+                f"{name} and {first} differ; here they are one weight, as in the original; to go "
+                f"on with the second: ignore=({name!r},), or --ignore {name}"
+            )
+
+
+def _widths(found: dict[str, TypedTensor]) -> tuple[str, ...]:
+    if others := [name for name, tensor in found.items() if tensor.dtype not in FLOATS]:
+        raise InputError(
+            f"{', '.join(others)}: of {found[others[0]].dtype}; expected floating point numbers: "
+            "save the model as it was before quantising"
+        )
+    widths = sorted({tensor.dtype for tensor in found.values()} - {"float32"})
+    how = {"float64": "rounded to float32"}
+    return tuple(
+        f"weights stored as {width} are {how.get(width, 'read as float32, the same numbers')}"
+        for width in widths
+    )

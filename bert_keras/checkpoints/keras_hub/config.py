@@ -1,0 +1,239 @@
+"""The JSON files of a KerasHub preset in, our config and what else a card says out; and back.
+
+What they have no place for stands in metadata.json under one more key. keras_hub writes that file
+anew whenever it saves a preset, so that our key never outlives a change of the model.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.own_key import CARD, OURS_KEY, checked
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+from bert_keras.storage import json_object
+
+CONFIG, TASK, METADATA = "config.json", "task.json", "metadata.json"
+TOKENIZER, PREPROCESSOR = "tokenizer.json", "preprocessor.json"
+# KerasHub's names, ours. Source: BertBackbone of keras_hub 0.32, as everything below.
+NUMBERS = {
+    "vocabulary_size": "vocab_size",
+    "num_layers": "num_layers",
+    "num_heads": "num_heads",
+    "hidden_dim": "hidden_size",
+    "intermediate_dim": "intermediate_size",
+    "dropout": "hidden_dropout_rate",
+    "max_sequence_length": "max_positions",
+    "num_segments": "num_segments",
+}
+WITHOUT_EFFECT = ("name", "trainable", "dtype")
+# What is the same in each of its backbones.
+FIXED = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12, "initializer_stddev": 0.02}
+PLAIN_WORDPIECE = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
+TASKS = {
+    "BertEncoder": "",
+    "BertMaskedLM": "BertMaskedLM",
+    "BertClassifier": "BertTextClassifier",
+}
+FLOATS = ("float16", "float64", "bfloat16", "mixed_float16", "mixed_bfloat16")
+# What that does was measured on six trained layers, beside the largest state or logit.
+GELU = "KerasHub computes GELU by tanh, this model exactly: states differ by about 1e-3"
+LARGEST_EPSILON = 1e-5  # instead of 1e-12: 3e-4; 1e-3 would be 3e-2
+MASKED_LM = (
+    "KerasHub's masked-LM head takes the exact GELU and a LayerNorm epsilon of 1e-5: its logits "
+    "differ from ours by up to 2e-3"
+)
+TOKENS = (
+    "KerasHub's tokenizer takes invisible characters, spaces beyond ASCII and, in lower case, "
+    "sharp s, final sigma, fractions and Hangul otherwise than BERT's"
+)
+
+
+def read_own(path: Path) -> dict[str, Any]:
+    """Our key of metadata.json, where bert-keras wrote the preset."""
+    if not (path / METADATA).is_file():
+        return {}
+    own = json_object(path / METADATA).get(OURS_KEY, {})
+    return checked(own, path / METADATA, fields=(*FIXED, "attention_dropout_rate"))
+
+
+def read_config(
+    path: Path, own: Mapping[str, Any], *, ignore: Collection[str]
+) -> tuple[BertConfig, tuple[str, ...]]:
+    """InputError for another model's config, and for fields missing, unknown (but for those of
+    `ignore`) or impossible.
+    """
+    values = _config_of(path / CONFIG, ("BertBackbone",))
+    if missing := [name for name in NUMBERS if name not in values]:
+        raise InputError(f"{path / CONFIG} lacks {', '.join(missing)}; complete it")
+    if unknown := [n for n in values if n not in (*NUMBERS, *WITHOUT_EFFECT, *ignore)]:
+        raise InputError(
+            f"{path / CONFIG} has {', '.join(unknown)}, unknown to KerasHub's BertBackbone; where "
+            f"that changes nothing, name it to leave it: ignore=({unknown[0]!r},), or --ignore "
+            f"{unknown[0]}"
+        )
+    numbers = {ours: values[theirs] for theirs, ours in NUMBERS.items()}
+    numbers["attention_dropout_rate"] = values["dropout"]
+    try:
+        config = BertConfig(**numbers | FIXED | {n: own[n] for n in own if n not in CARD})
+    except InputError as error:
+        raise InputError(f"{path / CONFIG}: {error}") from error
+    return config, _precision(path, values.get("dtype"))
+
+
+def _precision(path: Path, policy: Any) -> tuple[str, ...]:
+    match policy:
+        case {"class_name": "DTypePolicy", "config": {"name": name}} | name:
+            pass
+    if name in (None, "float32"):
+        return ()
+    if name not in FLOATS:
+        raise InputError(
+            f"{path / CONFIG} is of a quantised model; save the preset before quantising it"
+        )
+    return (f"KerasHub computes this preset in {name}, bert-keras as Keras' dtype policy says",)
+
+
+def read_task(path: Path, model: str) -> tuple[int, tuple[str, ...]]:
+    """How many labels its head has, 0 where `model` has none; and notes."""
+    if model == "BertMaskedLM":
+        _config_of(path / TASK, ("BertMaskedLM",))
+        return 0, (MASKED_LM,)
+    if model == "BertEncoder":
+        if not (path / TASK).is_file():
+            return 0, ()
+        name = json_object(path / TASK).get("class_name")
+        return 0, (f"{TASK} is of a {name} without weights of its own: it stays behind",)
+    values = _config_of(path / TASK, ("BertTextClassifier", "BertClassifier"))
+    count, activation = values.get("num_classes"), values.get("activation")
+    if type(count) is not int or count < 1:
+        raise InputError(f"{path / TASK}: num_classes is {count!r}; expected a count of labels")
+    if activation in (None, "linear"):
+        return count, ()
+    return count, (f"KerasHub's classifier ends in {activation}, ours in the logits before it",)
+
+
+def read_text(
+    path: Path, own: Mapping[str, Any], config: BertConfig
+) -> tuple[bool | None, int, tuple[str, ...]]:
+    """Whether text is lower-cased, None where no file tells; its length in pieces; and notes."""
+    lowercase, max_length, notes = own.get("lowercase"), own.get("max_length"), ()
+    if (path / TOKENIZER).is_file():
+        values = _config_of(path / TOKENIZER, ("BertTokenizer",))
+        lowercase = bool(values.get("lowercase"))
+        for name, expected in PLAIN_WORDPIECE.items():
+            if values.get(name, expected) != expected:
+                raise InputError(
+                    f"{path / TOKENIZER}: {name} is {values[name]!r}; expected {expected!r}, as "
+                    "BERT's tokenizer has it"
+                )
+        if lowercase and not values.get("strip_accents"):
+            notes = ("KerasHub's tokenizer keeps accents here; ours strips them, as BERT's does",)
+    if (path / PREPROCESSOR).is_file():
+        match json_object(path / PREPROCESSOR):
+            case {"config": {"sequence_length": int(length)}}:
+                max_length = length
+    # KerasHub packs 512 pieces unless told otherwise, even where there are fewer positions.
+    return lowercase, min(max_length or config.max_positions, config.max_positions), notes
+
+
+def write_configs(card: ModelCard, folder: Path, *, has_text: bool) -> tuple[str, ...]:
+    """Returns a sentence for each thing that KerasHub will do otherwise."""
+    notes = _differences(card, has_text=has_text)
+    numbers = {theirs: getattr(card.config, ours) for theirs, ours in NUMBERS.items()}
+    backbone = _serialized("BertBackbone", numbers)
+    # Of its two lower-casing ways the one with accents stripped is nearer to BERT's.
+    case = {"lowercase": card.lowercase, "strip_accents": card.lowercase}
+    tokenizer = _serialized("BertTokenizer", case)
+    files = {CONFIG: backbone, METADATA: {OURS_KEY: _own(card)}}
+    if has_text:
+        files[TOKENIZER] = tokenizer
+    if task := TASKS[card.model]:
+        packing = {"tokenizer": tokenizer, "sequence_length": card.max_length}
+        preprocessor = _serialized(f"{task}Preprocessor", packing) if has_text else None
+        head = {"num_classes": len(card.labels), "dropout": card.config.hidden_dropout_rate}
+        parts = {"backbone": backbone, "preprocessor": preprocessor}
+        files[TASK] = _serialized(task, parts | (head if card.labels else {}))
+        if has_text:
+            files[PREPROCESSOR] = preprocessor
+    for name, values in files.items():
+        text = json.dumps(values, indent=4, ensure_ascii=False)
+        (folder / name).write_text(text + "\n", encoding="utf-8")
+    return notes
+
+
+def _differences(card: ModelCard, *, has_text: bool) -> tuple[str, ...]:
+    """Raises InputError where they are too great for any use."""
+    config, notes = card.config, []
+    if card.model not in TASKS:
+        part = "BertMaskedLM" if card.model == "BertPretrainer" else "BertEncoder"
+        raise InputError(
+            f"KerasHub has no place for a {card.model}, only for {', '.join(TASKS)}; write its "
+            f"{part} alone (bert-keras convert --model {part}), or another format"
+        )
+    if not config.has_pooler:
+        raise InputError(
+            "KerasHub's backbone always has a pooler and this model has none; load it with a fresh "
+            f'one, {card.model}.from_pretrained(..., has_pooler=True, new=("pooler",)), or write '
+            "another format"
+        )
+    if config.activation not in ("gelu", "gelu_tanh"):
+        raise InputError(
+            f"KerasHub's BERT has no activation {config.activation}, only GELU; write another "
+            "format"
+        )
+    if config.activation == "gelu":
+        notes.append(GELU)
+    if (epsilon := config.layer_norm_epsilon) > LARGEST_EPSILON:
+        raise InputError(
+            f"KerasHub normalises with an epsilon of {FIXED['layer_norm_epsilon']}: a model with "
+            f"{epsilon} would answer otherwise there; write another format"
+        )
+    if epsilon != FIXED["layer_norm_epsilon"]:
+        notes.append(
+            f"KerasHub normalises with an epsilon of {FIXED['layer_norm_epsilon']}, this model "
+            f"with {epsilon}: states differ by up to 3e-4"
+        )
+    if config.attention_dropout_rate != config.hidden_dropout_rate:
+        notes.append(
+            f"KerasHub has one rate of dropout and trains with {config.hidden_dropout_rate}, this "
+            f"model with {config.attention_dropout_rate} in its attention"
+        )
+    if card.model == "BertMaskedLM":
+        notes.append(MASKED_LM)
+    if has_text:
+        notes.append(TOKENS)
+    return tuple(notes)
+
+
+def _own(card: ModelCard) -> dict[str, Any]:
+    """What KerasHub's files have no place for."""
+    usual = FIXED | {"attention_dropout_rate": card.config.hidden_dropout_rate}
+    numbers = {name: getattr(card.config, name) for name in usual}
+    changed = {name: value for name, value in numbers.items() if value != usual[name]}
+    return {name: getattr(card, name) for name in CARD} | changed
+
+
+def _config_of(path: Path, classes: Collection[str]) -> dict[str, Any]:
+    """What Keras wrote of an object of one of these classes."""
+    whole = json_object(path)
+    name, values = whole.get("class_name"), whole.get("config")
+    if name not in classes or not isinstance(values, dict):
+        raise InputError(
+            f"{path} is of a {name}; of KerasHub's classes {' and '.join(classes)} are known here"
+        )
+    return values
+
+
+def _serialized(name: str, config: dict[str, Any]) -> dict[str, Any]:
+    """As Keras writes an object of the class that keras_hub registers under this name."""
+    module = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    return {
+        "module": f"keras_hub.src.models.bert.{module}",
+        "class_name": name,
+        "config": config,
+        "registered_name": f"keras_hub>{name}",
+    }

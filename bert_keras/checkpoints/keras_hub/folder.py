@@ -1,0 +1,202 @@
+"""KerasHub's preset folders, as `save_to_preset` writes them and `from_preset` reads them.
+
+config.json, model.weights.h5       BertBackbone; many shards where model.weights.json says so
+task.json, task.weights.h5          the head of a BertMaskedLM or BertTextClassifier
+tokenizer.json, preprocessor.json, assets/tokenizer/vocabulary.txt
+metadata.json                       ours stands there under a key of its own
+
+The files are read and written as they are, without keras_hub: no model is built for it.
+"""
+
+import re
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from bert_keras.checkpoints.card import ModelCard, numbered_labels
+from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, fitting
+from bert_keras.checkpoints.keras_hub import weights
+from bert_keras.checkpoints.keras_hub.config import (
+    CONFIG,
+    METADATA,
+    read_config,
+    read_own,
+    read_task,
+    read_text,
+    write_configs,
+)
+from bert_keras.checkpoints.letter_case import seems_lowercase
+from bert_keras.checkpoints.mapping import KERAS_HUB, foreign_tensors, rows, translated
+from bert_keras.errors import InputError
+from bert_keras.text.vocab import Vocabulary
+
+VOCABULARY = Path("assets/tokenizer/vocabulary.txt")
+WEIGHTS, SHARDS, TASK_WEIGHTS = "model.weights.h5", "model.weights.json", "task.weights.h5"
+# A file of weights names a layer by its class and its turn among those of its class, and its
+# weights by theirs: kernel before bias, gamma before beta.
+LAYERS = {
+    "token_embedding": "reversible_embedding",
+    "segment_embedding": "embedding",
+    "embeddings_layer_norm": "layer_normalization",
+    "pooled_dense": "dense",
+    "mlm_head": "masked_lm_head",
+    "logits": "dense",
+}
+ATTENTION = {
+    "query": "query_dense",
+    "key": "key_dense",
+    "value": "value_dense",
+    "attention_output": "output_dense",
+}
+HEADS = {"BertMaskedLM": "mlm_head/", "BertClassifier": "logits/"}
+# What `from_preset` compiles a head with, and warns of where it is not there: Adam's step and rate.
+OPTIMIZER = {"optimizer/vars/0": np.int64(0), "optimizer/vars/1": np.float32(5e-5)}
+
+
+def recognises(path: Path) -> bool:
+    if not (path / CONFIG).is_file():
+        return any((path / name).is_file() for name in (WEIGHTS, SHARDS))
+    text = (path / CONFIG).read_text("utf-8", "replace")
+    return any(f'"{key}"' in text for key in ("registered_name", "class_name"))  # a Keras object's
+
+
+def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
+    """`ignore` names arrays, such as task.weights.h5/layers/dense/vars/0, and fields of config.json
+    that may be left over.
+    """
+    own = read_own(path)
+    config, notes = read_config(path, own, ignore=ignore)
+    backbone, head = _backbone_arrays(path), {}
+    if (path / TASK_WEIGHTS).is_file():
+        head = weights.stored_tensors(path / TASK_WEIGHTS)
+    model = _model(head)
+    if own.get("labels") and model != "BertClassifier":
+        raise InputError(
+            f"{path / TASK_WEIGHTS} is missing or without the classifier that {METADATA} tells of; "
+            f"put it there, or remove {METADATA} to take the rest alone"
+        )
+    num_labels, task_notes = read_task(path, model)
+    lowercase, max_length, text_notes = read_text(path, own, config)
+    vocabulary = None
+    if (path / VOCABULARY).is_file():
+        vocabulary = Vocabulary.from_file(path / VOCABULARY)
+    card = ModelCard(
+        model=model,
+        config=config,
+        lowercase=seems_lowercase(vocabulary) if lowercase is None else lowercase,
+        max_length=max_length,
+        text_columns=tuple(own.get("text_columns", ())),
+        labels=tuple(own.get("labels", ())) or numbered_labels(num_labels),
+        problem_type=own.get("problem_type", ""),
+        task=own.get("task", {}),
+    )
+    foreign = _by_name(backbone, card, WEIGHTS) | _by_name(head, card, TASK_WEIGHTS)
+    tensors, left_over = translated(foreign, card=card, column=KERAS_HUB, ignore=ignore)
+    _refuse_other_cuts(foreign, card)
+    if f"optimizer/vars/{len(OPTIMIZER)}" in head:
+        notes += (f"the optimizer's averages in {TASK_WEIGHTS} stay behind",)
+    return Checkpoint(
+        card=card,
+        tensors=tensors,
+        vocabulary=fitting(vocabulary, card, pad_vocabulary=pad_vocabulary),
+        left_over=left_over,
+        notes=(*notes, *task_notes, *text_notes),
+    )
+
+
+def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
+    card, vocabulary = checkpoint.card, checkpoint.vocabulary
+    notes = write_configs(card, folder, has_text=vocabulary is not None)
+    tensors = foreign_tensors(checkpoint.tensors, card=card, column=KERAS_HUB)
+    backbone, head, shapes = {}, {}, _shapes(card)
+    for name, tensor in tensors.items():
+        file = head if _is_of_head(name) else backbone
+        file[_place(name)] = tensor.reshaped(shapes[name])
+    weights.write_tensors(folder / WEIGHTS, backbone)
+    if head:
+        for place, value in OPTIMIZER.items():
+            head[place] = StoredTensor((), partial(np.array, value))
+        weights.write_tensors(folder / TASK_WEIGHTS, head)
+    if vocabulary is not None:
+        vocabulary.save(folder / VOCABULARY)
+    return notes
+
+
+def _backbone_arrays(path: Path) -> dict[str, StoredTensor]:
+    if (path / WEIGHTS).is_file() or not (path / SHARDS).is_file():
+        return weights.stored_tensors(path / WEIGHTS)
+    found = {}
+    # Named by Keras, which fills them one after another; whatever is missing is named later.
+    for shard in sorted(path.glob("model_*.weights.h5")):
+        found |= weights.stored_tensors(shard)
+    return found
+
+
+def _model(head: dict[str, StoredTensor]) -> str:
+    for model, start in HEADS.items():
+        if any(place.startswith(f"layers/{LAYERS[start[:-1]]}/") for place in head):
+            return model
+    return "BertEncoder"
+
+
+def _is_of_head(name: str) -> bool:
+    return name.startswith(tuple(HEADS.values()))
+
+
+def _place(name: str) -> str:
+    """Where a weight lies in its file: `pooled_dense/bias` in `layers/dense/vars/1`."""
+    outer, *inner, kind = name.split("/")
+    if outer.startswith("transformer_layer_"):
+        number = outer.removeprefix("transformer_layer_")
+        outer = "transformer_encoder" if number == "0" else f"transformer_encoder_{number}"
+    inner = [ATTENTION.get(layer, f"_{layer}") for layer in inner]
+    turn = "1" if kind in ("bias", "beta") else "0"
+    return "/".join(["layers", LAYERS.get(outer, outer), *inner, "vars", turn])
+
+
+def _by_name(
+    stored: dict[str, StoredTensor], card: ModelCard, file: str
+) -> dict[str, StoredTensor]:
+    """The arrays of one file by the names of their layers; others by file and place."""
+    names = [row.keras_hub for row in rows(card)]
+    known = {_place(n): n for n in names if _is_of_head(n) == (file == TASK_WEIGHTS)}
+    found = {}
+    for place, tensor in stored.items():
+        # Older Keras wrote these two otherwise; today's reads them still.
+        today = place.replace("_layer_checkpoint_dependencies/", "layers/")
+        today = re.sub("/_((query|key|value|output)_dense/)", r"/\1", today)
+        if not today.startswith("optimizer/") and "seed_generator/" not in today:
+            found[known.get(today, f"{file}/{place}")] = tensor
+    return found
+
+
+def _shapes(card: ModelCard) -> dict[str, tuple[int, ...]]:
+    """KerasHub's shapes, whose attention arrays are cut into heads."""
+    size, heads = card.config.hidden_size, card.config.num_heads
+    cut, shapes = (heads, size // heads), {}
+    for row in rows(card):
+        layer, kind = row.keras_hub.split("/")[-2:]
+        is_kernel = (size,) if kind == "kernel" else ()
+        if layer in ("query", "key", "value"):
+            shapes[row.keras_hub] = (*is_kernel, *cut)
+        elif layer == "attention_output" and is_kernel:
+            shapes[row.keras_hub] = (*cut, size)
+        else:
+            shapes[row.keras_hub] = row.shape
+    return shapes
+
+
+def _refuse_other_cuts(foreign: dict[str, StoredTensor], card: ModelCard) -> None:
+    """Arrays of the right size may still be cut into other heads."""
+    faults = [
+        f"{name} is {foreign[name].shape}, expected {shape}"
+        for name, shape in _shapes(card).items()
+        if foreign[name].shape != shape
+    ]
+    if faults:
+        raise InputError(
+            f"the weights are not those of {card.config.num_heads} attention heads: "
+            f"{'; '.join(faults)}"
+        )

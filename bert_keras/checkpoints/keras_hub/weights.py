@@ -1,0 +1,69 @@
+"""Arrays of Keras' .weights.h5 files in, by their places, and out: read one by one, when asked for.
+
+Read with h5py, which Keras itself stands on: no model is built, and links, which could lead to
+another file, are not followed.
+"""
+
+import contextlib
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import h5py
+import ml_dtypes
+import numpy as np
+
+from bert_keras.checkpoints.checkpoint import StoredTensor
+from bert_keras.checkpoints.lfs_pointer import refuse_pointer
+from bert_keras.checkpoints.memory import empty
+from bert_keras.errors import InputError
+from bert_keras.storage import existing_file
+
+
+def stored_tensors(path: Path) -> dict[str, StoredTensor]:
+    """Raises InputError where the file is missing, cut off or no such file."""
+    found = {}
+
+    def visit(place: str, item: h5py.HLObject) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[place] = _stored(path, item)
+
+    with _opened(existing_file(path)) as file:
+        file.visititems(visit)
+    return found
+
+
+def write_tensors(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
+    """All values are in memory at once: HDF5 itself crashes over a disk that is full."""
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        for place, tensor in tensors.items():
+            file[place] = tensor.read()
+    path.write_bytes(content.getbuffer())
+
+
+def _stored(path: Path, dataset: h5py.Dataset) -> StoredTensor:
+    place, shape = dataset.name, dataset.shape
+    # HDF5 has no bfloat16: Keras writes two plain bytes and says so beside them.
+    is_bfloat16 = dataset.attrs.get("dtype") == "bfloat16" and dataset.dtype.itemsize == 2
+    is_number = is_bfloat16 or dataset.dtype.kind in "fiu"
+    if not is_number or dataset.is_virtual or dataset.external:
+        raise InputError(f"{path}: {place} is no array of numbers that lie in this file")
+
+    def read() -> np.ndarray:
+        array = np.empty(shape, "V2") if is_bfloat16 else empty(shape)
+        with _opened(path) as file:
+            file[place].read_direct(array)
+        return array.view(ml_dtypes.bfloat16).astype(np.float32) if is_bfloat16 else array
+
+    return StoredTensor(shape, read)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[h5py.File]:
+    try:
+        with h5py.File(path) as file:
+            yield file
+    except OSError as error:
+        refuse_pointer(path)
+        raise InputError(f"{path} is damaged ({error}); copy or write it anew") from error

@@ -1,0 +1,116 @@
+"""A .safetensors file in, its arrays by name out, and back: one by one, none held but the one."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import BinaryIO
+
+import ml_dtypes
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from bert_keras.checkpoints.checkpoint import StoredTensor
+from bert_keras.checkpoints.memory import empty
+from bert_keras.checkpoints.transposed import STRIP, transposed
+from bert_keras.checkpoints.typed_tensor import TypedTensor
+from bert_keras.errors import InputError
+from bert_keras.storage import existing_file
+
+DTYPES = {
+    "F32": np.dtype(np.float32),
+    "F64": np.dtype(np.float64),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "I64": np.dtype(np.int64),
+}
+LENGTH, BORDER = 8, 8  # bytes that say how long the header is; where the first array may begin
+
+
+def stored_tensors(path: str | os.PathLike) -> dict[str, TypedTensor]:
+    """Raises InputError where the file is missing, cut off or no such file."""
+    path = existing_file(path)
+    try:
+        with safe_open(path, framework="numpy"):  # checks the header and the length
+            pass
+    except SafetensorError as error:
+        raise InputError(f"{path} is damaged ({error}); copy or write it anew") from error
+    with path.open("rb") as file:
+        start = LENGTH + int.from_bytes(file.read(LENGTH), "little")
+        header = json.loads(file.read(start - LENGTH))
+    header.pop("__metadata__", None)
+    for name, entry in header.items():
+        if entry["dtype"] not in DTYPES:
+            raise InputError(f"{path}: {name} is of {entry['dtype']}; expected {', '.join(DTYPES)}")
+    return {name: _stored(path, start, entry) for name, entry in header.items()}
+
+
+def _stored(path: Path, start: int, entry: dict) -> TypedTensor:
+    """Reads straight into the array that a variable will take over: one copy in all."""
+    shape, dtype = tuple(entry["shape"]), DTYPES[entry["dtype"]]
+    begin = start + entry["data_offsets"][0]
+
+    def read() -> np.ndarray:
+        array = empty(shape)
+        with _opened(path, begin) as file:
+            if dtype == np.float32:
+                _fill(array, file)
+            else:
+                stored = np.empty(shape, dtype)
+                _fill(stored, file)
+                array[...] = stored
+        return array
+
+    def read_transposed() -> np.ndarray:
+        strip = np.empty((min(STRIP, shape[0]), *shape[1:]), dtype)
+        with _opened(path, begin) as file:
+
+            def read_rows(first: int, end: int) -> np.ndarray:
+                _fill(strip[: end - first], file)
+                return strip[: end - first]
+
+            return transposed(shape, read_rows)
+
+    return TypedTensor(shape, read, dtype.name, read_transposed)
+
+
+@contextlib.contextmanager
+def _opened(path: Path, begin: int) -> Iterator[BinaryIO]:
+    with path.open("rb", buffering=0) as file:
+        file.seek(begin)
+        yield file
+
+
+def _fill(array: np.ndarray, file: BinaryIO) -> None:
+    room = memoryview(array.reshape(-1).view(np.uint8))
+    while room:
+        count = file.readinto(room)
+        if not count:
+            raise InputError(f"{file.name} has become shorter while it was read; copy it anew")
+        room = room[count:]
+
+
+def metadata(path: str | os.PathLike) -> dict[str, str]:
+    with safe_open(path, framework="numpy") as file:
+        return file.metadata() or {}
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, StoredTensor], *, metadata: dict[str, str] | None = None
+) -> None:
+    """float32, by name; the same bytes as safetensors' own `save_file`, which copies all first."""
+    header: dict[str, dict] = {"__metadata__": metadata} if metadata else {}
+    end = 0
+    for name in sorted(tensors):
+        begin, end = end, end + 4 * prod(tensors[name].shape)
+        shape = list(tensors[name].shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % BORDER)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(LENGTH, "little") + text)
+        for name in sorted(tensors):
+            array = tensors[name].read().astype("<f4", order="C", copy=False)
+            file.write(memoryview(array.reshape(-1)).cast("B"))

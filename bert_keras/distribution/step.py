@@ -1,0 +1,286 @@
+"""A global batch in, one update out: the same on one device, on many, and in parts."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from bert_keras.distribution.replicas import num_replicas, replica_id, sum_over_replicas
+from bert_keras.distribution.seeds import seed_states
+from bert_keras.errors import InputError
+
+
+class Term(NamedTuple):
+    """One output's part in the loss: `loss` gives a number for every element."""
+
+    name: str | None
+    loss: Callable
+    reduction: str
+    epsilon: float
+    share: float
+
+    def of(self, structure):
+        return structure[self.name] if isinstance(structure, dict) else structure
+
+    def total(self, weight, rows):
+        """What this replica adds to the divisor of the mean; see `mean`."""
+        if self.reduction == "mean_with_sample_weight" and weight is not None:
+            return tf.reduce_sum(tf.cast(weight, "float32"))
+        return tf.cast(rows, "float32")
+
+    def mean(self, y, y_pred, weight, total):
+        """The part of the mean over the global batch that these rows make up. `total` is that of
+        all replicas: the sum of their weights, or, where elements count alike, of their rows.
+        """
+        losses = tf.cast(self.loss(y, y_pred), "float32")
+        weighted = losses if weight is None else losses * tf.cast(weight, "float32")
+        if self.reduction == "sum":
+            return tf.reduce_sum(weighted)
+        if self.reduction != "mean_with_sample_weight" or weight is None:
+            elements_per_row = tf.size(losses) // tf.maximum(tf.shape(losses)[0], 1)
+            total = total * tf.cast(tf.maximum(elements_per_row, 1), "float32")
+        return tf.math.divide_no_nan(tf.reduce_sum(weighted), total + self.epsilon)
+
+
+class WholeBatchStep:
+    """What a keras.Model takes in place of Keras' own steps.
+
+    A mean is over the global batch: its divisor, rows or the sum of the weights as the loss'
+    `reduction` says, is summed over the replicas and over the parts of the batch before any part is
+    differentiated. So neither replicas with fewer predictions nor those with smaller batches weigh
+    more. Gradients are summed over replicas by the optimizer.
+
+    With `gradient_accumulation_steps` in `compile` each replica's batch is taken in so many parts,
+    one after another: the activations of one part are in memory, the update is the same.
+
+    Dropout depends on the layer's seed, the optimizer's step, the replica and the part, and on
+    nothing that runs before.
+    """
+
+    def compile(
+        self,
+        optimizer="rmsprop",
+        loss=None,
+        loss_weights=None,
+        *,
+        gradient_accumulation_steps: int = 1,
+        **kwargs,
+    ):
+        """Keras' arguments, and in how many parts a replica takes its batch. In mixed_float16 an
+        optimizer of this house scales the loss."""
+        if gradient_accumulation_steps < 1:
+            raise InputError(
+                f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected at least 1"
+            )
+        if keras.distribution.distribution() is not None:
+            raise InputError(
+                "keras.distribution does nothing under TensorFlow; train in the scope of "
+                'bert_keras.distribution.strategy.named_strategy("mirrored")'
+            )
+        if hasattr(optimizer, "dynamic_loss_scale"):
+            optimizer.dynamic_loss_scale |= self.compute_dtype == "float16"
+            kwargs["auto_scale_loss"] = False
+        super().compile(optimizer, loss, loss_weights, **kwargs)
+        self.__dict__["_loss_shares"] = loss_weights or {}
+        metrics = tf.nest.flatten([kwargs.get("metrics"), kwargs.get("weighted_metrics")])
+        objects = keras.metrics.Metric, type(None)
+        self._has_metrics_by_name = not all(isinstance(each, objects) for each in metrics)
+        self.gradient_accumulation_steps = gradient_accumulation_steps
+        self._compile_loss = None  # the steps below take its place
+        names = self.loss if isinstance(self.loss, dict) and len(self.loss) > 1 else ()
+        trackers = [keras.metrics.Mean(name=f"{name}_loss") for name in names]
+        self.__dict__["_loss_trackers"] = trackers  # not by Keras, which is done with tracking
+
+    @property
+    def metrics(self):
+        return [*super().metrics, *self.__dict__.get("_loss_trackers", ())]
+
+    def train_step(self, data):
+        # Without data, at its end, nothing may be counted or decayed.
+        with tf.control_dependencies(_tensors(data)):
+            return self._train_step(data)
+
+    def test_step(self, data):
+        with tf.control_dependencies(_tensors(data)):
+            return self._test_step(data)
+
+    def _train_step(self, data):
+        _refuse_clipping_by_replica(self.optimizer)
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+        terms, rows = self._terms(y), _num_rows(x)
+        totals = _totals(terms, weight, rows)
+
+        def gradients(part):
+            x_, y_, weight_ = _part((x, y, weight), part, self.gradient_accumulation_steps)
+            with keras.StatelessScope(self._seeds(part)), tf.GradientTape() as tape:
+                y_pred = self(x_, training=True)
+                means = _means(terms, y_, y_pred, weight_, totals)
+                scaled = self.optimizer.scale_loss(_sum(terms, means))
+            self.compute_metrics(x_, y_, y_pred, sample_weight=weight_)
+            found = tape.gradient(scaled, self.trainable_variables)
+            found = [None if each is None else tf.convert_to_tensor(each) for each in found]
+            return tf.stack(means), found
+
+        means, found = gradients(0)
+        if self.gradient_accumulation_steps > 1:
+            means, found = _added_up(gradients, self.gradient_accumulation_steps, means, found)
+        self._track_losses(terms, means, rows)
+        self.optimizer.apply(found, self.trainable_variables)
+        return self._logs()
+
+    def _test_step(self, data):
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+        terms, rows = self._terms(y), _num_rows(x)
+        y_pred = self(x, training=False)
+        means = _means(terms, y, y_pred, weight, _totals(terms, weight, rows))
+        self._track_losses(terms, tf.stack(means), rows)
+        self.compute_metrics(x, y, y_pred, sample_weight=weight)
+        return self._logs()
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """Of all outputs together, over the global batch where this is one replica of several."""
+        terms = self._terms(y)
+        totals = _totals(terms, sample_weight, _num_rows(y))
+        return _sum(terms, _means(terms, y, y_pred, sample_weight, totals))
+
+    def _terms(self, y) -> list[Term]:
+        if isinstance(self.loss, dict):
+            losses = self.loss
+        else:  # one for every output
+            losses = dict.fromkeys(y if isinstance(y, dict) else [None], self.loss)
+        shares = self._loss_shares
+        return [
+            _term(name, loss, shares.get(name, 1.0) if isinstance(shares, dict) else shares)
+            for name, loss in losses.items()
+            if loss is not None
+        ]
+
+    def _seeds(self, part):
+        """The state of every dropout for this step, replica and part."""
+        part += tf.cast(self.optimizer.iterations.value, "int32") * self.gradient_accumulation_steps
+        apart = tf.stack([replica_id(), part])
+        return [(state, state.value + tf.cast(apart, state.dtype)) for state in seed_states(self)]
+
+    def _track_losses(self, terms, means, rows):
+        """Those of the global batch, on every replica, which together count its rows."""
+        means, rows = sum_over_replicas([means, tf.cast(rows, "float32")])
+        weight = rows / num_replicas()
+        means = tf.unstack(means)
+        self._loss_tracker.update_state(_sum(terms, means), sample_weight=weight)
+        for tracker, mean in zip(self._loss_trackers, means, strict=False):
+            tracker.update_state(mean, sample_weight=weight)
+
+    def _logs(self):
+        logs = self.get_metrics_result()
+        if not isinstance(self.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            return logs
+        # Keras' reduction over workers is along an axis.
+        return {name: tf.reshape(value, (1,)) for name, value in logs.items()}
+
+    def make_train_function(self, force=False):
+        if not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        """Keras', which takes the mean over replicas for a batch, ids that are no integers, and
+        begins the data once for that, so that what is shuffled comes in another order; and which on
+        one device leaves metrics told by name to be made in the step: XLA cannot, and all else
+        traces the step a second time, for a fifth more memory and twice the time of the first
+        step."""
+        if self._distribute_strategy is None and not self._has_metrics_by_name:
+            return
+        if data_batch is None:
+            spec = iterator.data_adapter.get_tf_dataset().element_spec
+            data_batch = tf.nest.map_structure(_zeros, spec)
+        with self.distribute_strategy.scope():
+            self._symbolic_build(data_batch=data_batch)
+
+
+def _zeros(spec):
+    spec = getattr(spec, "_value_specs", (spec,))[0]  # of the first replica
+    # Two, of what is unknown: "accuracy" of one choice would be that of two classes.
+    return tf.zeros([size or 2 for size in spec.shape], spec.dtype)
+
+
+def _tensors(structure) -> list:
+    return [each for each in tf.nest.flatten(structure) if each is not None]
+
+
+def _num_rows(structure):
+    return tf.shape(_tensors(structure)[0])[0]
+
+
+def _refuse_clipping_by_replica(optimizer) -> None:
+    ours = hasattr(optimizer, "dynamic_loss_scale")
+    own = ("clipnorm", "global_clipnorm", "clipvalue", "dynamic_scale")
+    if num_replicas() > 1 and not ours and any(getattr(optimizer, name, None) for name in own):
+        raise InputError(
+            f"{type(optimizer).__name__} clips and scales the gradients of each replica by itself; "
+            "on several devices take bert_keras.training.optimizer.BertAdamW"
+        )
+
+
+def _term(name: str | None, loss, share: float) -> Term:
+    if not isinstance(loss, keras.losses.Loss):
+        return Term(name, keras.losses.get(loss), "sum_over_batch_size", 0.0, share)
+    return Term(name, loss.call, loss.reduction, getattr(loss, "epsilon", 0.0), share)
+
+
+def _totals(terms: list[Term], weight, rows) -> list:
+    return sum_over_replicas([term.total(term.of(weight), rows) for term in terms])
+
+
+def _means(terms: list[Term], y, y_pred, weight, totals) -> list:
+    means = [
+        term.mean(term.of(y), term.of(y_pred), term.of(weight), total)
+        for term, total in zip(terms, totals, strict=True)
+    ]
+    return means or [tf.zeros(())]
+
+
+def _sum(terms: list[Term], means: list):
+    """With the weights of `compile`."""
+    shares = [term.share for term in terms] or [1.0]
+    return tf.add_n(
+        [mean if share == 1 else share * mean for share, mean in zip(shares, means, strict=True)]
+    )
+
+
+def _part(structure, part, num_parts: int):
+    """Rows `part` x size to (`part` + 1) x size of every tensor, size being rows / `num_parts`
+    rounded up; fewer, or none, in the last parts."""
+    if num_parts == 1:
+        return structure
+
+    def rows(tensor):
+        if tensor is None:
+            return None
+        size = -(-(tensor.shape[0] or tf.shape(tensor)[0]) // num_parts)
+        if tensor.shape[0] is None or tensor.shape[0] % num_parts:
+            return tensor[part * size : (part + 1) * size]
+        return tf.reshape(tensor, (num_parts, size, *tf.unstack(tf.shape(tensor)[1:])))[part]
+
+    return tf.nest.map_structure(rows, structure)
+
+
+def _added_up(gradients, num_parts: int, means, first):
+    """The sums over all parts, of which part 0 is there already."""
+    there = [index for index, each in enumerate(first) if each is not None]
+
+    def add(part, means, *sums):
+        more, found = gradients(part)
+        # Apart, by operations that Grappler leaves: sums of three it turns, where they are large,
+        # into variables that a loop makes twice (tensorflow/tensorflow, issue 23780).
+        apart = {}
+        for index in reversed(there):  # as they come
+            apart[index], part = tf.identity_n([found[index], part])
+        return part + 1, means + more, *(s + apart[i] for s, i in zip(sums, there, strict=True))
+
+    start = (tf.constant(1), means, *(first[index] for index in there))
+    _, means, *sums = tf.while_loop(lambda part, *_: part < num_parts, add, start)
+    found = list(first)
+    for index, each in zip(there, sums, strict=True):
+        found[index] = each
+    return means, found

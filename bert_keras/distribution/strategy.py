@@ -1,0 +1,65 @@
+"""A name and the environment in, what spreads a step over devices out."""
+
+import os
+import socket
+from urllib.parse import urlsplit
+
+import tensorflow as tf
+
+from bert_keras.distribution.cluster import workers
+from bert_keras.errors import InputError
+
+STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
+
+
+def named_strategy(name: str = "auto") -> tf.distribute.Strategy:
+    """`one` device; `mirrored`: all GPUs of this machine, or all its logical CPUs; `multiworker`:
+    all workers that TF_CONFIG names, each with all of its GPUs; `tpu`: the one of TPU_NAME, or of
+    this virtual machine. `auto` is the last of these that the environment speaks of: `multiworker`
+    where TF_CONFIG names several workers, `mirrored` where there are several GPUs, else `one`.
+
+    To be called before TensorFlow has computed anything. Raises InputError where the name or
+    TF_CONFIG is not one that `fit` can train with.
+    """
+    if name not in STRATEGIES:
+        raise InputError(
+            f"no strategy is called {name!r}; known: {', '.join(STRATEGIES)}. What is trained with "
+            "`fit` cannot use a parameter server: take multiworker"
+        )
+    gpus = tf.config.list_physical_devices("GPU")
+    if name == "auto":
+        name = "multiworker" if len(workers()) > 1 else "mirrored" if len(gpus) > 1 else "one"
+    if name == "multiworker":
+        if not workers():
+            raise InputError(
+                "multiworker needs TF_CONFIG, which is not set; expected on every worker, with its "
+                'own index: {"cluster": {"worker": ["HOST:PORT", ...]}, '
+                '"task": {"type": "worker", "index": 0}}'
+            )
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    if name == "mirrored":
+        return tf.distribute.MirroredStrategy(_names((gpus and "GPU") or "CPU"))
+    if name == "tpu":
+        return _tpu()
+    return tf.distribute.get_strategy()
+
+
+def _names(kind: str) -> list[str]:
+    return [device.name for device in tf.config.list_logical_devices(kind)]
+
+
+def _tpu() -> tf.distribute.Strategy:
+    name = os.environ.get("TPU_NAME", "local")
+    try:
+        if name.startswith("grpc://"):  # TensorFlow would wait for ever
+            address = urlsplit(name)
+            socket.create_connection((address.hostname, address.port), timeout=10).close()
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, OSError, tf.errors.OpError) as error:
+        raise InputError(
+            f"no TPU answers ({str(error).splitlines()[0]}); on a TPU virtual machine leave "
+            "TPU_NAME unset, elsewhere set it to the TPU's name or grpc:// address"
+        ) from error
+    return tf.distribute.TPUStrategy(resolver)

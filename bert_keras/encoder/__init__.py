@@ -1,1 +1,0 @@
-"""Ids to hidden states."""

@@ -1,1 +1,0 @@
-"""Hidden states to logits, one head a file."""

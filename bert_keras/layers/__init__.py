@@ -1,0 +1,1 @@
+"""Keras layers: the parts of the encoder and the heads."""

@@ -1,0 +1,72 @@
+"""Hidden states in, what each token gathers from all tokens out."""
+
+import math
+
+import keras
+from keras import ops
+
+from bert_keras.layers.projection import projection
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class SelfAttention(keras.layers.Layer):
+    """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2.2).
+
+    Call with hidden states [X, D], X = B x T row after row, and an attention bias [B, 1, 1, T] or
+    [B, 1, T, T]; returns the projected context [X, D] and the attention probabilities
+    [B, N, T, T] (those after dropout are what weighs the values). The sum of scores and bias, the
+    softmax and the probabilities are float32 or wider, whatever the policy.
+    """
+
+    def __init__(self, num_heads: int, *, dropout_rate: float, initializer_stddev: float, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.dropout_rate = dropout_rate
+        self.initializer_stddev = initializer_stddev
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, hidden_shape, bias_shape=None):
+        size = hidden_shape[-1]
+        for name in ("query", "key", "value", "output"):
+            dense = projection(
+                size,
+                initializer_stddev=self.initializer_stddev,
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            dense.build((None, size))
+            setattr(self, f"{name}_dense", dense)
+        self.built = True
+
+    def call(self, hidden, bias, training=False):
+        length, size = ops.shape(bias)[-1], hidden.shape[-1]
+        head_size = size // self.num_heads
+        precise = keras.backend.result_type(self.compute_dtype, "float32")
+
+        def heads(x_XD):
+            x_BTNH = ops.reshape(x_XD, (-1, length, self.num_heads, head_size))
+            return ops.transpose(x_BTNH, (0, 2, 1, 3))
+
+        query_BNTH = heads(self.query_dense(hidden))
+        key_BNTH = heads(self.key_dense(hidden))
+        value_BNTH = heads(self.value_dense(hidden))
+        # Scaled before the product: oneDNN then does scale, product and bias in one operation.
+        scores_BNTT = ops.matmul(
+            query_BNTH * (1.0 / math.sqrt(head_size)), ops.transpose(key_BNTH, (0, 1, 3, 2))
+        )
+        attention_BNTT = ops.softmax(ops.cast(scores_BNTT, precise) + ops.cast(bias, precise))
+        weight_BNTT = self.dropout(ops.cast(attention_BNTT, self.compute_dtype), training=training)
+        context_BTNH = ops.transpose(ops.matmul(weight_BNTT, value_BNTH), (0, 2, 1, 3))
+        return self.output_dense(ops.reshape(context_BTNH, (-1, size))), attention_BNTT
+
+    def compute_output_shape(self, hidden_shape, bias_shape):
+        batch, length = bias_shape[0], bias_shape[-1]
+        return hidden_shape, (batch, self.num_heads, length, length)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "dropout_rate": self.dropout_rate,
+            "initializer_stddev": self.initializer_stddev,
+        }

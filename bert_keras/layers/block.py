@@ -1,0 +1,94 @@
+"""One transformer block: hidden states in, hidden states and attention map out."""
+
+import keras
+from keras import ops
+
+from bert_keras.layers.attention import SelfAttention
+from bert_keras.layers.feed_forward import FeedForward
+from bert_keras.layers.norm import LayerNorm
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class EncoderBlock(keras.layers.Layer):
+    """Post-norm: LayerNorm(x + Dropout(sublayer(x))) around attention, then around feed-forward.
+
+    Call with hidden states [B, T, D] and an attention bias; returns ([B, T, D], [B, N, T, T]).
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        intermediate_size: int,
+        *,
+        activation: str,
+        hidden_dropout_rate: float,
+        attention_dropout_rate: float,
+        layer_norm_epsilon: float,
+        initializer_stddev: float,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.intermediate_size = intermediate_size
+        self.activation = activation
+        self.hidden_dropout_rate = hidden_dropout_rate
+        self.attention_dropout_rate = attention_dropout_rate
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.initializer_stddev = initializer_stddev
+        self.attention = SelfAttention(
+            num_heads,
+            dropout_rate=attention_dropout_rate,
+            initializer_stddev=initializer_stddev,
+            dtype=self.dtype_policy,
+            name="attention",
+        )
+        self.attention_norm = LayerNorm(
+            epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="attention_norm"
+        )
+        self.feed_forward = FeedForward(
+            intermediate_size,
+            activation=activation,
+            initializer_stddev=initializer_stddev,
+            dtype=self.dtype_policy,
+            name="feed_forward",
+        )
+        self.feed_forward_norm = LayerNorm(
+            epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="feed_forward_norm"
+        )
+        self.dropout = keras.layers.Dropout(
+            hidden_dropout_rate, dtype=self.dtype_policy, name="dropout"
+        )
+
+    def build(self, hidden_shape, bias_shape=None):
+        for layer in (
+            self.attention,
+            self.attention_norm,
+            self.feed_forward,
+            self.feed_forward_norm,
+        ):
+            layer.build(hidden_shape)
+        self.built = True
+
+    def call(self, hidden, bias, training=False):
+        # X = B x T: in two dimensions a dense layer and the residual behind it are one operation.
+        hidden_XD = ops.reshape(hidden, (-1, hidden.shape[-1]))
+        context_XD, attention_BNTT = self.attention(hidden_XD, bias, training=training)
+        hidden_XD = self.attention_norm(hidden_XD + self.dropout(context_XD, training=training))
+        thought_XD = self.dropout(self.feed_forward(hidden_XD), training=training)
+        hidden_XD = self.feed_forward_norm(hidden_XD + thought_XD)
+        return ops.reshape(hidden_XD, ops.shape(hidden)), attention_BNTT
+
+    def compute_output_shape(self, hidden_shape, bias_shape):
+        return self.attention.compute_output_shape(hidden_shape, bias_shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "intermediate_size": self.intermediate_size,
+            "activation": self.activation,
+            "hidden_dropout_rate": self.hidden_dropout_rate,
+            "attention_dropout_rate": self.attention_dropout_rate,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "initializer_stddev": self.initializer_stddev,
+        }

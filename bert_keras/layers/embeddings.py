@@ -1,0 +1,111 @@
+"""Ids in, the sum of token, position and segment embeddings out, normalised and dropped out."""
+
+import keras
+from keras import ops
+
+from bert_keras.errors import InputError
+from bert_keras.layers.norm import LayerNorm
+from bert_keras.layers.projection import projection
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class BertEmbeddings(keras.layers.Layer):
+    """Section 3, "Input/Output Representations": three learned tables, LayerNorm, dropout.
+
+    Call with `input_ids` and `segment_ids`, int [B, T]; returns [B, T, D]. Positions count from 0,
+    and a T that is known to be over `max_positions` raises InputError, unless `position_ids`, int
+    [B, T] below `max_positions`, are given. Position 0 is row `position_offset` of its table.
+    Without `num_segments` there is no table of them. Tables of `embedding_size`, where it is given,
+    are projected to D behind the dropout (Lan et al. 2019, section 3.1).
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        *,
+        max_positions: int,
+        num_segments: int,
+        dropout_rate: float,
+        layer_norm_epsilon: float,
+        initializer_stddev: float,
+        embedding_size: int = 0,
+        position_offset: int = 0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.max_positions = max_positions
+        self.num_segments = num_segments
+        self.dropout_rate = dropout_rate
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.initializer_stddev = initializer_stddev
+        self.embedding_size = embedding_size
+        self.position_offset = position_offset
+        self.norm = LayerNorm(epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm")
+        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, input_ids_shape=None, segment_ids_shape=None, position_ids_shape=None):
+        size = self.embedding_size or self.hidden_size
+
+        def table(name: str, rows: int):
+            return self.add_weight(
+                name=name,
+                shape=(rows, size),
+                initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
+            )
+
+        self.token_table = table("token", self.vocab_size)
+        self.position_table = table("position", self.position_offset + self.max_positions)
+        if self.num_segments:
+            self.segment_table = table("segment", self.num_segments)
+        self.norm.build((None, None, size))
+        if self.embedding_size:
+            self.projection = projection(
+                self.hidden_size,
+                initializer_stddev=self.initializer_stddev,
+                dtype=self.dtype_policy,
+                name="projection",
+            )
+            self.projection.build((None, None, size))
+        self.built = True
+
+    def call(self, input_ids, segment_ids, position_ids=None, training=False):
+        sum_BTE = ops.take(self.token_table, input_ids, axis=0)
+        sum_BTE = sum_BTE + self._positions(input_ids, position_ids)
+        if self.num_segments:
+            sum_BTE = sum_BTE + ops.take(self.segment_table, segment_ids, axis=0)
+        sum_BTE = self.dropout(self.norm(sum_BTE), training=training)
+        return self.projection(sum_BTE) if self.embedding_size else sum_BTE
+
+    def _positions(self, input_ids, position_ids):
+        first = self.position_offset
+        if position_ids is not None:
+            return ops.take(self.position_table, position_ids + first, axis=0)
+        length = ops.shape(input_ids)[1]
+        if isinstance(length, int) and length > self.max_positions:
+            raise InputError(
+                f"a sequence has {length} pieces; the encoder has {self.max_positions} positions: "
+                "shorten the text (max_length) or build it with more"
+            )
+        return self.position_table[first : first + length]
+
+    def compute_output_shape(
+        self, input_ids_shape, segment_ids_shape=None, position_ids_shape=None
+    ):
+        return (*input_ids_shape, self.hidden_size)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "max_positions": self.max_positions,
+            "num_segments": self.num_segments,
+            "dropout_rate": self.dropout_rate,
+            "layer_norm_epsilon": self.layer_norm_epsilon,
+            "initializer_stddev": self.initializer_stddev,
+            "embedding_size": self.embedding_size,
+            "position_offset": self.position_offset,
+        }

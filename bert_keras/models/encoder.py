@@ -1,0 +1,162 @@
+"""Ids in, hidden states out: embeddings, a stack of blocks, maybe a BiLSTM, the pooler.
+
+The letters that tensors wear in this house: B batch, T tokens of a sequence, D hidden size,
+E embedding size, N attention heads, H size of a head, F intermediate size, P masked positions,
+V vocabulary, C choices, X rows of two or three of these together.
+"""
+
+from typing import NamedTuple
+
+import keras
+from keras import ops
+
+from bert_keras.config import BertConfig
+from bert_keras.layers.attention_bias import apart_bias, attention_bias, causal_bias
+from bert_keras.layers.bilstm import BiLSTM
+from bert_keras.layers.block import EncoderBlock
+from bert_keras.layers.embeddings import BertEmbeddings
+from bert_keras.layers.positions import last_places, states_at
+from bert_keras.layers.projection import projection
+from bert_keras.layers.recomputation import recomputed
+from bert_keras.models.pretrained import Pretrained
+
+
+class EncoderStates(NamedTuple):
+    """Everything the encoder computes, in the order it is computed."""
+
+    hidden_states: tuple  # num_layers + 1 of [B, T, D]: the embeddings, then each block
+    attentions: tuple  # num_layers of [B, N, T, T], rows sum to 1
+    sequence_output: object  # [B, T, D], the last hidden state, or what a BiLSTM makes of it
+    pooled_output: object  # [B, D], None without a pooler
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class BertEncoder(Pretrained, keras.Model):
+    """The encoder of Devlin et al. 2018, section 3, with its pooler on [CLS], or on the last token
+    of a causal one.
+
+    Call with a dict of int arrays [B, T], `input_ids`, `input_mask` (1 = real, 0 = padding) and
+    `segment_ids`; other keys are left alone. Where several sequences share a row, `position_ids`
+    begin at 0 with each and `sequence_ids` (from 1, 0 = padding) keep them apart. Returns a dict:
+    `sequence_output` [B, T, D] and, of a config with a pooler, `pooled_output` [B, D]. `states`
+    takes the same and returns every layer.
+
+    With `recomputes` set, training keeps of each block its inputs alone and computes the rest again
+    for the gradient: a third more time for a fraction of the memory.
+    """
+
+    recomputes = False
+
+    def __init__(self, config: BertConfig, *, name: str = "encoder", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.config = config
+        self.embeddings = BertEmbeddings(
+            config.vocab_size,
+            config.hidden_size,
+            max_positions=config.max_positions,
+            num_segments=config.num_segments,
+            dropout_rate=config.hidden_dropout_rate,
+            layer_norm_epsilon=config.layer_norm_epsilon,
+            initializer_stddev=config.initializer_stddev,
+            embedding_size=config.embedding_size,
+            position_offset=config.position_offset,
+            dtype=self.dtype_policy,
+            name="embeddings",
+        )
+        self.blocks = [
+            EncoderBlock(
+                config.num_heads,
+                config.intermediate_size,
+                activation=config.activation,
+                hidden_dropout_rate=config.hidden_dropout_rate,
+                attention_dropout_rate=config.attention_dropout_rate,
+                layer_norm_epsilon=config.layer_norm_epsilon,
+                initializer_stddev=config.initializer_stddev,
+                dtype=self.dtype_policy,
+                name=f"layer_{index}",
+            )
+            for index in range(1 if config.shares_layers else config.num_layers)
+        ]
+        self.bilstm = None
+        if config.num_lstm_layers:
+            self.bilstm = BiLSTM(
+                config.hidden_size // 2,
+                num_layers=config.num_lstm_layers,
+                dropout_rate=config.hidden_dropout_rate,
+                dtype=self.dtype_policy,
+                name="bilstm",
+            )
+        self.pooler = None
+        if config.has_pooler:
+            self.pooler = projection(
+                config.hidden_size,
+                activation=config.pooler_activation,
+                initializer_stddev=config.initializer_stddev,
+                dtype=self.dtype_policy,
+                name="pooler",
+            )
+
+    def build(self, input_shape=None):
+        self.embeddings.build()
+        for block in self.blocks:
+            block.build((None, None, self.config.hidden_size))
+        if self.bilstm is not None:
+            self.bilstm.build((None, None, self.config.hidden_size))
+        if self.pooler is not None:
+            self.pooler.build((None, self.config.hidden_size))
+        self.built = True
+
+    def states(self, inputs: dict, training: bool = False) -> EncoderStates:
+        """Every layer's hidden states and attention maps, for analysis and feature-based use."""
+        if "sequence_ids" in inputs:
+            bias = apart_bias(inputs["sequence_ids"], dtype=self.compute_dtype)
+        else:
+            bias = attention_bias(inputs["input_mask"], dtype=self.compute_dtype)
+        if self.config.is_causal:
+            bias = bias + causal_bias(ops.shape(bias)[-1], dtype=self.compute_dtype)
+        hidden_BTD = self.embeddings(
+            inputs["input_ids"],
+            inputs["segment_ids"],
+            position_ids=inputs.get("position_ids"),
+            training=training,
+        )
+        hidden_states, attentions = [hidden_BTD], []
+        for index in range(self.config.num_layers):
+            block = self.blocks[index % len(self.blocks)]
+            if training and self.recomputes:
+                hidden_BTD, attention_BNTT = recomputed(block, hidden_BTD, bias, training=True)
+            else:
+                hidden_BTD, attention_BNTT = block(hidden_BTD, bias, training=training)
+            hidden_states.append(hidden_BTD)
+            attentions.append(attention_BNTT)
+        if self.bilstm is not None:
+            is_real_BT = ops.cast(inputs["input_mask"], "bool")
+            hidden_BTD = self.bilstm(hidden_BTD, is_real_BT, training=training)
+        pooled_BD = None if self.pooler is None else self.pooler(self._whole(hidden_BTD, inputs))
+        return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
+
+    def _whole(self, hidden_BTD, inputs: dict):
+        """[B, D], the state of each row that has heard all of it."""
+        if self.config.is_causal:
+            return states_at(hidden_BTD, last_places(inputs["input_mask"]))
+        return hidden_BTD[:, 0]
+
+    def call(self, inputs, training=False):
+        states = self.states(inputs, training=training)
+        outputs = {"sequence_output": states.sequence_output}
+        if self.pooler is not None:
+            outputs["pooled_output"] = states.pooled_output
+        return outputs
+
+    @property
+    def token_table(self):
+        """[V, E], the embedding that the masked-LM head shares."""
+        return self.embeddings.token_table
+
+    def get_config(self):
+        dtype = keras.dtype_policies.serialize(self.dtype_policy)
+        return {"name": self.name, "dtype": dtype, "config": self.config.to_dict()}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(BertConfig.from_dict(config.pop("config")), **config)

@@ -1,0 +1,244 @@
+"""A checkpoint of any format in, a model with its weights out; and back."""
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import keras
+
+from bert_keras.checkpoints.card import HEADS, LABELLED, ModelCard, numbered_labels
+from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, TrainingState, part
+from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
+from bert_keras.checkpoints.mapping import rows
+from bert_keras.checkpoints.memory import tensor
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError, listed
+from bert_keras.quiet import no_collection
+from bert_keras.text.tokenizer import TextTokenizer
+from bert_keras.text.vocab import Vocabulary
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """Names of weights: `loaded`, `new` (fresh) and `left_over` in the checkpoint; `notes` say what
+    else differs."""
+
+    source: str
+    loaded: tuple[str, ...]
+    new: tuple[str, ...]
+    left_over: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        rows = {"loaded": self.loaded, "new": self.new, "left over": self.left_over}
+        table = [f"{name:<12}{_parts(names)}" for name, names in rows.items()]
+        return "\n".join([self.source, *table, *(f"{'note':<12}{note}" for note in self.notes)])
+
+
+def _parts(names: Sequence[str]) -> str:
+    counts = Counter(part(name) for name in names)
+    return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "none"
+
+
+class Pretrained:
+    """What models of this house share: weights with public names, `from_pretrained`,
+    `save_pretrained`. `card`, `tokenizer`, `load_report`: of the checkpoint that a model came from.
+    """
+
+    uses_pooler = False
+    card: ModelCard | None = None
+    tokenizer: TextTokenizer | None = None
+    load_report: LoadReport | None = None
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        path: str | os.PathLike,
+        *,
+        labels: Sequence[str] = (),
+        new: Collection[str] = (),
+        ignore: Collection[str] = (),
+        pad_vocabulary: bool = False,
+        **config_changes,
+    ):
+        """The model with the weights of a checkpoint of any format; prints what was loaded.
+
+        `new` names the parts to begin with fresh weights, such as "classification", and `labels`
+        their labels: a part that the checkpoint lacks and that is not named is an InputError.
+        `ignore` and `pad_vocabulary`: see `open_checkpoint`. `config_changes` are fields of
+        BertConfig, such as hidden_dropout_rate=0.0.
+        """
+        new, labels = _several("new", new), _several("labels", labels)
+        checkpoint = open_checkpoint(
+            path, ignore=_several("ignore", ignore), pad_vocabulary=pad_vocabulary
+        )
+        found = checkpoint.card
+        config = BertConfig.from_dict({**found.config.to_dict(), **config_changes})
+        if cls.uses_pooler:
+            config = dataclasses.replace(config, has_pooler=True)
+        same_head = cls.__name__ == found.model and set(HEADS[found.model]).isdisjoint(new)
+        kept = found.labels if same_head else ()
+        if cls.__name__ in LABELLED and not labels and not kept:
+            raise InputError(f"a new head of {cls.__name__} needs labels, such as ('no', 'yes')")
+        if labels and kept and kept not in (labels, numbered_labels(len(labels))):
+            raise InputError(
+                f"the head of {os.fspath(path)} has the labels {', '.join(kept)}; leave labels "
+                f"out, or begin with a new head: new={HEADS[found.model]}"
+            )
+        card = dataclasses.replace(
+            found,
+            model=cls.__name__,
+            config=config,
+            labels=labels or kept,
+            text_columns=found.text_columns if kept else (),
+            problem_type=found.problem_type if kept else "",
+            task=found.task if kept else {},
+        )
+        model = cls.from_checkpoint(checkpoint, card=card, source=path, new=new)
+        print(model.load_report)
+        return model
+
+    @classmethod
+    def from_card(cls, card: ModelCard):
+        """The model of `card` with fresh weights, drawn from Keras' global seed."""
+        heads = {"num_labels": len(card.labels)} if card.labels else {}
+        return cls(card.config, **heads)
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        checkpoint: Checkpoint,
+        *,
+        card: ModelCard,
+        source: str | os.PathLike,
+        new: Collection[str] = (),
+    ):
+        """The model of `card`: each part (encoder, pooler, each head) is that of the checkpoint
+        or, where `new` names it, drawn from Keras' global seed.
+
+        Raises InputError for a part that is neither in the checkpoint nor in `new`, and one that
+        names every weight missing, misshapen or unexpected. `load_report` says what was done.
+        """
+        report = load_report(checkpoint, card=card, source=os.fspath(source), new=new)
+        with ThreadPoolExecutor() as pool, no_collection():
+            values = {name: pool.submit(checkpoint.tensors[name].read) for name in report.loaded}
+            # Variables made in this scope begin when it ends: none draws values that are not kept.
+            with keras.StatelessScope():
+                model = cls.from_card(card)
+                if not model.built:
+                    model.build()
+                for name, weight in named_weights(model).items():
+                    if name in values:
+                        weight._initializer = partial(_take, values, name)
+        model.card, model.tokenizer, model.load_report = card, checkpoint.tokenizer, report
+        return model
+
+    def save_pretrained(
+        self,
+        path: str | os.PathLike,
+        *,
+        format: str = "bert-keras",
+        tokenizer: TextTokenizer | None = None,
+        labels: Sequence[str] = (),
+    ) -> Path:
+        """Write a new folder in a format of `bert_keras.checkpoints.formats`; prints what its
+        readers will do otherwise.
+
+        A model from a checkpoint knows its tokenizer and labels; to another give its `tokenizer`,
+        and the names of its `labels`.
+        """
+        if not self.built:
+            self.build()
+        card, tokenizer = self.card, tokenizer or self.tokenizer
+        if card is None:
+            model = type(self).__name__
+            card = ModelCard(
+                model=model,
+                config=self.config,
+                lowercase=True,
+                max_length=self.config.max_positions,
+                labels=numbered_labels(self.num_labels) if model in LABELLED else (),
+            )
+        if labels := _several("labels", labels):
+            if len(labels) != len(card.labels):
+                raise InputError(f"{len(labels)} labels came for a head of {len(card.labels)}")
+            card = dataclasses.replace(card, labels=labels)
+        if tokenizer is not None:
+            card = dataclasses.replace(card, lowercase=tokenizer.lowercase)
+        vocabulary = tokenizer and tokenizer.vocabulary
+        for note in save_model(self, path, card=card, vocabulary=vocabulary, format=format):
+            print(f"{'note':<12}{note}")
+        return Path(path)
+
+
+def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
+    """Every weight by its public name, such as `encoder/layer_0/attention/query/kernel`.
+
+    The names are a promise: checkpoints and conversion tables are written in them.
+    """
+    own = "" if type(model).__name__ == "BertEncoder" else f"{model.name}/"
+    return {weight.path.removeprefix(own): weight for weight in model.weights}
+
+
+def save_model(
+    model: keras.Model,
+    folder: str | os.PathLike,
+    *,
+    card: ModelCard,
+    vocabulary: Vocabulary | None,
+    format: str = "bert-keras",
+    state: TrainingState | None = None,
+) -> tuple[str, ...]:
+    """Write a model folder, whole or not at all. Raises InputError where one is already there."""
+    tensors = {name: stored_weight(weight) for name, weight in named_weights(model).items()}
+    checkpoint = Checkpoint(card=card, tensors=tensors, vocabulary=vocabulary, state=state)
+    return write_checkpoint(checkpoint, folder, format=format)
+
+
+def stored_weight(weight: keras.Variable) -> StoredTensor:
+    return StoredTensor(tuple(weight.shape), lambda: keras.ops.convert_to_numpy(weight))
+
+
+def load_report(
+    checkpoint: Checkpoint, *, card: ModelCard, source: str, new: Collection[str]
+) -> LoadReport:
+    """What `from_checkpoint` will do; raises what it raises."""
+    wanted, stored = {row.ours: row.shape for row in rows(card)}, checkpoint.tensors
+    parts, found = set(map(part, wanted)), set(map(part, stored))
+    if unknown := sorted(set(new) - parts):
+        raise InputError(f"new names {', '.join(unknown)}; known: {', '.join(sorted(parts))}")
+    if absent := sorted(parts - found - set(new)):
+        raise InputError(
+            f"{source} holds a {checkpoint.card.model} and no weights of {', '.join(absent)}; to "
+            f"begin with fresh ones name them: new={tuple(sorted({*absent, *new}))}"
+        )
+    loaded = [name for name in wanted if part(name) not in new]
+    left_over = [name for name in stored if name not in loaded]
+    faults = [f"{name} is missing" for name in loaded if name not in stored]
+    faults += [
+        f"{name} is {stored[name].shape}, expected {wanted[name]}"
+        for name in loaded
+        if name in stored and stored[name].shape != wanted[name]
+    ]
+    faults += [f"{n} is unexpected" for n in left_over if part(n) in parts - set(new)]
+    if faults:
+        raise InputError(f"{source} does not fit the model: {listed(faults)}")
+    fresh = tuple(name for name in wanted if part(name) in new)
+    names = (*left_over, *checkpoint.left_over)
+    return LoadReport(source, tuple(loaded), fresh, names, checkpoint.notes)
+
+
+def _several(name: str, given: Collection[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise InputError(f"{name} is {given!r}; expected several, such as ({given!r},)")
+    return tuple(given)
+
+
+def _take(values: dict[str, Future], name: str, shape, dtype=None):
+    """As Keras asks an initializer; the array goes over to the variable."""
+    return keras.ops.cast(tensor(values.pop(name).result()), dtype)

@@ -1,0 +1,87 @@
+"""Questions and their predicted answers in; contexts with both answers marked, out."""
+
+from collections.abc import Sequence
+
+from bert_keras.reports.findings import Errors, Findings, confusion, mark
+from bert_keras.reports.page import Html, element, figure, markup
+from bert_keras.tasks.squad.answers import Prediction
+from bert_keras.tasks.squad.reading import Question
+from bert_keras.tasks.squad.task import SquadTask
+
+MARGIN = 300  # characters shown around the marked ones
+ANSWER, NONE = "answer", "none"
+
+
+def answer_findings(
+    task: SquadTask, examples: Sequence[Question], predictions: Sequence[Prediction | None]
+) -> Findings:
+    errors: Errors = []
+    for question, prediction in zip(examples, predictions, strict=True):
+        f1 = task.score([question], [prediction])["f1"]
+        if f1 == 100.0:
+            continue
+        text = prediction.text if prediction else ""
+        sure = _probability(prediction)
+        golds = list(dict.fromkeys(answer.text for answer in question.answers))
+        cells = [
+            element("div", question.question, element("p", _marked(question, text))),
+            " / ".join(golds) or NONE,
+            text or NONE,
+            sure,
+            figure(f1),
+        ]
+        errors.append(((100.0 - f1) * (1.0 if sure is None else sure), cells))
+    has_probabilities = any(prediction and prediction.candidates for prediction in predictions)
+    surest = " and that the model was surest of" if has_probabilities else ""
+    sections = []
+    if task.allows_no_answer:
+        pairs = [
+            (ANSWER if q.answers else NONE, ANSWER if p and p.text else NONE)
+            for q, p in zip(examples, predictions, strict=True)
+        ]
+        sections.append(("Answer or none", confusion(pairs, [ANSWER, NONE])))
+    return Findings(
+        sections=sections,
+        columns=["question and context", "gold", "predicted", "probability", "F1"],
+        errors=errors,
+        order=f"those that are furthest off{surest} first; gold answers are green, predicted ones "
+        "red, what is in both violet",
+    )
+
+
+def _probability(prediction: Prediction | None) -> float | None:
+    candidates = prediction.candidates if prediction else ()
+    return next((each.probability for each in candidates if each.text == prediction.text), None)
+
+
+def _marked(question: Question, predicted: str) -> Html:
+    """The context around both answers, both marked."""
+    context, kinds = question.context, {}
+    golds = {(answer.start, answer.start + len(answer.text)) for answer in question.answers}
+    for start, end in golds:
+        kinds |= dict.fromkeys(range(max(0, start), min(end, len(context))), "good")
+    begin = _nearest(context, predicted, min(golds, default=(0, 0))[0])
+    if begin is not None:
+        for place in range(begin, begin + len(predicted)):
+            kinds[place] = "both" if place in kinds else "bad"
+    first = max(0, min(kinds, default=0) - MARGIN)
+    last = min(len(context), max(kinds, default=0) + MARGIN)
+    parts: list[object] = ["… "] if first else []
+    start = first
+    for place in range(first, last + 1):
+        kind = kinds.get(start)
+        if place == last or kinds.get(place) != kind:
+            text = context[start:place]
+            parts.append(mark(text, kind) if kind else text)
+            start = place
+    return markup(*parts, " …" if last < len(context) else "")
+
+
+def _nearest(context: str, text: str, place: int) -> int | None:
+    """Where the text stands in the context nearest to a place."""
+    if not text:
+        return None
+    after, before = context.find(text, place), context.rfind(text, 0, place + len(text))
+    return min(
+        (at for at in (after, before) if at >= 0), key=lambda at: abs(at - place), default=None
+    )

@@ -1,0 +1,59 @@
+"""A model of masked words and a text in; what it expects at each [MASK], or each piece, out."""
+
+import numpy as np
+from keras import ops
+
+from bert_keras.checkpoints.card import HEADS
+from bert_keras.models.pretrained import Pretrained
+from bert_keras.tasks.softmax import softmax
+from bert_keras.text.vocab import Vocabulary
+
+ROWS_AT_ONCE = 16
+
+
+def masked_words(
+    model: Pretrained, inputs: dict[str, np.ndarray], vocabulary: Vocabulary, *, num_pieces: int
+) -> dict:
+    """Of inputs [1, T]. `places`, each with its `position` and the `top` pieces with their
+    probabilities: the [MASK]s of the text, all of them masked at once, or where there is none every
+    piece but [CLS] and [SEP], masked by itself; then `own` is what stands there, its probability
+    and its rank from 1. A pair that a next-sentence head read has its `is_next` probability.
+
+    Of a model without a masked-LM head: `missing`, its name.
+    """
+    name = type(model).__name__
+    if "masked_lm" not in HEADS[name]:
+        return {"missing": name}
+    ids_T = inputs["input_ids"][0]
+    masked = np.flatnonzero(ids_T == vocabulary.mask_id)
+    if len(masked):
+        places, rows = masked, {**inputs, "masked_lm_positions": masked[None].astype(np.int32)}
+    else:
+        places = np.flatnonzero(~np.isin(ids_T, (vocabulary.cls_id, vocabulary.sep_id)))
+        rows = {name: np.repeat(array, len(places), axis=0) for name, array in inputs.items()}
+        rows["input_ids"][np.arange(len(places)), places] = vocabulary.mask_id
+        rows["masked_lm_positions"] = places[:, None].astype(np.int32)
+    logits_RPV = _answers(model, rows, "masked_lm")
+    shares_PV = softmax(logits_RPV.reshape(len(places), -1))
+    told: dict = {"places": []}
+    for place, shares_V in zip(places, shares_PV, strict=True):
+        order = np.argsort(-shares_V, kind="stable")
+        top = [[vocabulary.pieces[each], float(shares_V[each])] for each in order[:num_pieces]]
+        told["places"].append({"position": int(place), "top": top})
+        if not len(masked):
+            own = ids_T[place]
+            rank = int(np.flatnonzero(order == own)[0]) + 1
+            told["places"][-1]["own"] = [vocabulary.pieces[own], float(shares_V[own]), rank]
+    if "next_sentence" in HEADS[name] and (ids_T == vocabulary.sep_id).sum() > 1:
+        asked = {**inputs, "masked_lm_positions": np.zeros((1, 1), np.int32)}
+        told["is_next"] = float(softmax(_answers(model, asked, "next_sentence"))[0, 0])
+    return told
+
+
+def _answers(model: Pretrained, rows: dict[str, np.ndarray], head: str) -> np.ndarray:
+    """Of calls, not of `predict`: to trace a graph takes longer than a text's rows."""
+    batches = (
+        {name: array[start : start + ROWS_AT_ONCE] for name, array in rows.items()}
+        for start in range(0, len(rows["input_ids"]), ROWS_AT_ONCE)
+    )
+    return np.concatenate([ops.convert_to_numpy(model(batch)[head]) for batch in batches])

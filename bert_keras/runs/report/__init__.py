@@ -1,5 +1,0 @@
-"""Scores, curves and errors as pages to look at: one HTML file each, without a network."""
-
-from bert_keras.runs.report.evaluation import evaluation_page
-
-__all__ = ["evaluation_page"]

@@ -1,0 +1,60 @@
+"""What tests of formats share: a small vocabulary, a card and random weights for each model."""
+
+import contextlib
+import resource
+
+import numpy as np
+import pytest
+
+from bert_keras.checkpoints.card import HEADS, LABELLED, ModelCard
+from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor
+from bert_keras.checkpoints.mapping import rows
+from bert_keras.config import BertConfig
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+VOCABULARY = Vocabulary((*SPECIAL_PIECES, *"abcdefghij", *(f"##{letter}" for letter in "abcde")))
+
+TAGGER = {"name": "ner-features", "layers": "weighted-sum-all", "lstm_units": 3}
+
+
+@pytest.fixture
+def checkpoint():
+    """A maker of random checkpoints: `checkpoint("BertClassifier", activation="gelu_tanh")`."""
+
+    def make(model: str, *, seed: int = 0, vocabulary: Vocabulary = VOCABULARY, **changes):
+        sizes = {"vocab_size": len(vocabulary), "hidden_size": 8, "num_layers": 2, "num_heads": 2}
+        card = ModelCard(
+            model=model,
+            config=BertConfig(**{**sizes, "max_positions": 16, **changes}),
+            lowercase=True,
+            max_length=12,
+            text_columns=("question", "answer") if HEADS[model] == ("classification",) else (),
+            labels=("no", "yes", "perhaps") if model in LABELLED else (),
+            problem_type="single_label_classification" if model == "BertClassifier" else "",
+            task=TAGGER if model == "BertFeatureTagger" else {},
+        )
+        random = np.random.default_rng(seed)
+        arrays = {r.ours: random.normal(size=r.shape).astype("float32") for r in rows(card)}
+        return Checkpoint(card=card, tensors=stored(arrays), vocabulary=vocabulary)
+
+    return make
+
+
+@pytest.fixture
+def file_size_limit():
+    """A maker of blocks in which no file can grow beyond some bytes, as on a disk that is full."""
+
+    @contextlib.contextmanager
+    def limit(num_bytes: int):
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    return limit
+
+
+def stored(arrays):
+    return {name: StoredTensor(a.shape, lambda a=a: a) for name, a in arrays.items()}

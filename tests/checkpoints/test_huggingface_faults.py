@@ -1,0 +1,373 @@
+"""Every fault of a Hugging Face folder is one sentence that says what came and what to do."""
+
+import json
+import os
+import pickle
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from bert_keras.checkpoints.formats import open_checkpoint
+from bert_keras.errors import InputError
+
+FIXTURES = Path(__file__).parent / "fixtures" / "huggingface"
+KNOWN = (
+    "BertModel, BertForPreTraining, BertForMaskedLM, BertForSequenceClassification, "
+    "BertForTokenClassification, BertForQuestionAnswering, BertForMultipleChoice"
+)
+ACTIVATIONS = "gelu, gelu_python, gelu_pytorch_tanh, gelu_new, gelu_fast, relu, silu, swish, tanh"
+NOT_THOSE = "the weights are not those of a BertEncoder of 2 layers and hidden size 8: "
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return lambda name: Path(shutil.copytree(FIXTURES / name, tmp_path / name))
+
+
+def refusal(folder: Path, **options) -> str:
+    """The sentence without the folder's name, wherever it stands."""
+    with pytest.raises(InputError) as error:
+        open_checkpoint(folder, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value).replace(f"{folder}/", "").replace(f"{folder}: ", "")
+
+
+def change(path: Path, **values) -> None:
+    changed = json.loads(path.read_text(encoding="utf-8")) | values
+    path.write_text(json.dumps({n: v for n, v in changed.items() if v is not None}))
+
+
+def go_on(name: str) -> str:
+    return f"; to go on all the same: ignore=({name!r},), or --ignore {name}"
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"model_type": "electra"}, "config.json: model_type is 'electra'; known here are 'bert', "
+         "'distilbert', 'albert', 'roberta'"),
+        ({"model_type": ["bert"]}, "config.json: model_type is ['bert']; known here are 'bert', "
+         "'distilbert', 'albert', 'roberta'"),
+        ({"model_type": "roberta"}, "config.json: pad_token_id is 0; expected 1, the only one "
+         "known here"),
+        ({"model_type": "albert", "num_hidden_groups": 2}, "config.json: num_hidden_groups is 2; "
+         "expected 1, the only one known here"),
+        ({"type_vocab_size": 0}, "config.json: type_vocab_size is 0; expected at least 1"),
+        ({"architectures": ["BertForNextSentencePrediction"]},
+         f"config.json is of a BertForNextSentencePrediction; known are {KNOWN}"
+         + go_on("architectures")),
+        ({"auto_map": {"AutoModel": "their.Code"}}, "config.json has an auto_map, a model's code "
+         "in the folder, which is never run" + go_on("auto_map")),
+        ({"hidden_act": "mish"}, f"config.json: hidden_act is 'mish'; known are {ACTIVATIONS}"),
+        ({"position_embedding_type": "relative_key"}, "config.json: position_embedding_type is "
+         '"relative_key"; expected "absolute", the only one known here'),
+        ({"is_decoder": True}, "config.json: is_decoder is true; expected false, the only one "
+         "known here"),
+        ({"add_cross_attention": True}, "config.json: add_cross_attention is true; expected false, "
+         "the only one known here"),
+        ({"pruned_heads": {"0": [1]}}, 'config.json: pruned_heads is {"0": [1]}; expected {}, the '
+         "only one known here"),
+        ({"quantization_config": {"bits": 8}}, 'config.json: quantization_config is {"bits": 8}; '
+         "expected null, the only one known here"),
+        ({"num_attention_heads": 3}, "config.json: hidden_size 8 is not a multiple of num_heads 3"),
+        ({"hidden_size": "8"}, "config.json: hidden_size is '8'; expected int"),
+        ({"intermediate_size": None}, NOT_THOSE + "; ".join(
+            f"encoder.layer.{n}.{name}, expected {shape}" for n in (0, 1) for name, shape in (
+                ("intermediate.dense.weight is (12, 8)", (3072, 8)),
+                ("intermediate.dense.bias is (12,)", (3072,)),
+                ("output.dense.weight is (8, 12)", (8, 3072))))),
+        ({"vocab_size": 20}, NOT_THOSE + "embeddings.word_embeddings.weight is (16, 8), expected "
+         "(20, 8)"),
+        ({"bert_keras": {"model": "BertEncoder", "colour": 1}}, "config.json: bert_keras is not "
+         "what bert-keras wrote; remove that key"),
+        ({"bert_keras": {"model": "BertEncoder", "text_columns": 1}}, "config.json: bert_keras is "
+         "not what bert-keras wrote; remove that key"),
+    ],
+)  # fmt: skip
+def test_configs(copy, values, sentence):
+    folder = copy("encoder")
+    change(folder / "config.json", **values)
+    assert refusal(folder) == sentence
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"architectures": None}, "classifier.weight may be of BertForSequenceClassification, "
+         "BertForTokenClassification, BertForMultipleChoice; write into config.json which it is: "
+         '"architectures": ["BertForSequenceClassification"]'),
+        ({"id2label": {"0": "a", "2": "b"}}, "config.json: id2label is of 0, 2; expected each "
+         "number from 0 once"),
+        ({"id2label": {"0": "a", "1": "b"}}, "config.json says id2label of 2, classifier.weight is "
+         "of 3 labels"),
+        ({"id2label": None, "num_labels": 5}, "config.json says num_labels 5, classifier.weight is "
+         "of 3 labels"),
+        ({"id2label": ["a", "b", "c"]}, "config.json: id2label or label2id is not of numbers and "
+         "labels ('list' object has no attribute 'items')"),
+        ({"label2id": [1]}, "config.json: id2label or label2id is not of numbers and labels ("
+         "'list' object has no attribute 'items')"),
+        ({"id2label": {"0": "a", "1": None, "2": "c"}}, "config.json: id2label has null; expected "
+         "a label's name"),
+        ({"problem_type": "ranking"}, "config.json: problem_type is 'ranking'; known are "
+         "regression, single_label_classification, multi_label_classification"),
+    ],
+)  # fmt: skip
+def test_labels(copy, values, sentence):
+    folder = copy("classification")
+    change(folder / "config.json", **values)
+    assert refusal(folder) == sentence
+
+
+def put(name: str, array) -> dict:
+    return {name: np.asarray(array)}
+
+
+@pytest.mark.parametrize(
+    ("model", "values", "without", "sentence"),
+    [
+        ("encoder", {}, ["pooler.dense.bias"], NOT_THOSE + "pooler.dense.bias is missing"),
+        ("encoder", put("head.weight", np.ones(3, np.float32)), [],
+         NOT_THOSE + "head.weight is unexpected"),
+        ("encoder", put("bert.pooler.dense.bias", np.ones(8, np.float32)), [],
+         "two weights are called pooler.dense.bias, one of them pooler.dense.bias; leave one"),
+        ("encoder", put("pooler.dense.bias", np.ones(8, np.int64)), [],
+         "pooler.dense.bias: of int64; expected floating point numbers: save the model as it was "
+         "before quantising"),
+        ("encoder", put("pooler.dense.bias", np.ones(8, np.int8)), [],
+         "model.safetensors: pooler.dense.bias is of I8; expected F32, F64, F16, BF16, I64"),
+        ("encoder", put("embeddings.position_ids", np.arange(10)[::-1].copy()), [],
+         "embeddings.position_ids is not what BERT has there; its positions count from 0"),
+        ("masked_lm", put("cls.predictions.decoder.weight", np.ones((16, 8), np.float32)), [],
+         "cls.predictions.decoder.weight and embeddings.word_embeddings.weight differ; here they "
+         "are one weight, as in the original; to go on with the second: "
+         "ignore=('cls.predictions.decoder.weight',), or --ignore cls.predictions.decoder.weight"),
+        ("classification", {}, ["bert.pooler.dense.weight", "bert.pooler.dense.bias"],
+         "the weights are not those of a BertClassifier of 2 layers and hidden size 8: "
+         "pooler.dense.weight is missing; pooler.dense.bias is missing"),
+    ],
+)  # fmt: skip
+def test_weights(copy, model, values, without, sentence):
+    folder = copy(model)
+    arrays = load_file(folder / "model.safetensors") | values
+    kept = {name: array for name, array in arrays.items() if name not in without}
+    save_file(kept, folder / "model.safetensors")
+    assert refusal(folder) == sentence
+
+
+TRAINED_WITH = "remove the file that the weights were not trained with"
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "sentence"),
+    [
+        ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "texts are read by "
+         "a BertJapaneseTokenizer there; here by BERT's alone" + go_on("tokenizer_class")),
+        ("config.json", {"tokenizer_class": "XLMTokenizer"}, "texts are read by a XLMTokenizer "
+         "there; here by BERT's alone" + go_on("tokenizer_class")),
+        ("tokenizer_config.json", {"do_lower_case": False}, "tokenizer_config.json: do_lower_case "
+         "is false, tokenizer.json: lowercase is true; correct the one that the weights were not "
+         "trained with"),
+        ("tokenizer_config.json", {"strip_accents": False}, "tokenizer_config.json: strip_accents "
+         "is false and lower case true; BERT's tokenizer does both or none"
+         + go_on("strip_accents")),
+        ("tokenizer_config.json", {"tokenize_chinese_chars": False}, "tokenizer_config.json: "
+         "tokenize_chinese_chars is false; BERT's has it true" + go_on("tokenize_chinese_chars")),
+        ("tokenizer_config.json", {"unk_token": "<unk>"}, "tokenizer_config.json: unk_token is "
+         "'<unk>'; BERT's is '[UNK]'" + go_on("unk_token")),
+        ("tokenizer_config.json", {"never_split": ["ab"]}, "tokenizer_config.json never splits ab; "
+         "this tokenizer does" + go_on("never_split")),
+        ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}, "tokenizer.json: normalizer is "
+         "Lowercase; BERT's is BertNormalizer" + go_on("normalizer")),
+        ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "tokenizer.json: "
+         "pre_tokenizer is Whitespace; BERT's is BertPreTokenizer" + go_on("pre_tokenizer")),
+        ("tokenizer.json", {"model": {"type": "WordLevel"}}, "tokenizer.json is of a WordLevel "
+         "tokenizer; known are WordPiece, byte-level BPE and SentencePiece's Unigram"),
+        ("tokenizer.json", {"model": {"vocab": {"a": 0, "b": 2}}}, "tokenizer.json: the ids of its "
+         "pieces are not each number from 0 once"),
+        ("tokenizer.json", {"model": {"vocab": {}, "continuing_subword_prefix": "@"}},
+         "tokenizer.json: continuing_subword_prefix is '@'; expected '##'"),
+        ("tokenizer.json", {"added_tokens": [{"id": 16, "content": "[NEW]"}]}, "the token [NEW] of "
+         "id 16 is not of the vocabulary" + go_on("[NEW]")),
+        ("tokenizer.json", {"added_tokens": [16]}, "tokenizer.json or tokenizer_config.json is not "
+         "what transformers writes (TypeError(\"'int' object is not subscriptable\")); copy both "
+         "anew"),
+    ],
+)  # fmt: skip
+def test_tokenizers(copy, file, values, sentence):
+    folder = copy("encoder")
+    change(folder / file, **values)
+    assert refusal(folder) == sentence
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda p: p[:-1], f"vocab.txt has 15 pieces, tokenizer.json 16; {TRAINED_WITH}"),
+        (lambda p: [*p[:5], "x", *p[6:]], "piece 5 is 'x' in vocab.txt, 'a' in tokenizer.json; "
+         + TRAINED_WITH),
+        (lambda p: p[1:], "vocab.txt: the vocabulary lacks [PAD]; BERT needs [PAD] [UNK] [CLS] "
+         "[SEP] [MASK]"),
+    ],
+)  # fmt: skip
+def test_vocabularies_that_differ(copy, spoil, sentence):
+    folder = copy("encoder")
+    pieces = spoil([*open_checkpoint(folder).vocabulary.pieces])
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    assert refusal(folder) == sentence
+
+
+def test_a_table_longer_than_the_vocabulary_offers_the_padding(copy):
+    folder = copy("encoder")
+    arrays = load_file(folder / "model.safetensors")
+    table = arrays["embeddings.word_embeddings.weight"]
+    arrays["embeddings.word_embeddings.weight"] = np.concatenate([table, table[:8]])
+    save_file(arrays, folder / "model.safetensors")
+    change(folder / "config.json", vocab_size=24)
+    assert refusal(folder) == (
+        "the vocabulary has 16 pieces, the token table 24 rows; where the table was padded, pad "
+        "the vocabulary by 8 unused pieces: pad_vocabulary=True, or --pad-vocabulary"
+    )
+    assert len(open_checkpoint(folder, pad_vocabulary=True).vocabulary) == 24
+
+
+def test_files_that_are_missing(copy):
+    folder = copy("encoder")
+    (folder / "model.safetensors").rename(folder / "tf_model.h5")
+    assert refusal(folder) == (
+        f"{folder} has its weights in tf_model.h5 alone, which is TensorFlow's; load it in "
+        "transformers 4 and save it again: that writes model.safetensors"
+    )
+    (folder / "tf_model.h5").unlink()
+    assert refusal(folder) == (
+        f"{folder} has no weights; expected model.safetensors beside config.json"
+    )
+    folder = copy("masked_lm")
+    (folder / "config.json").unlink()
+    assert refusal(folder) == (
+        f"{folder} has no config.json, which says what the weights are; put it there"
+    )
+    folder = copy("classification")
+    (folder / "config.json").write_text('{"model_type": "bert"')
+    assert refusal(folder).startswith("config.json is not the JSON it was written as")
+
+
+def test_files_that_are_cut_off(copy):
+    folder = copy("encoder")
+    os.truncate(folder / "model.safetensors", 5000)
+    assert refusal(folder).startswith("model.safetensors is damaged (")
+    os.truncate(folder / "model.safetensors", 0)
+    assert refusal(folder).endswith("; copy or write it anew")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_pointers_of_git_lfs(copy, name):
+    folder = copy("encoder")
+    (folder / "model.safetensors").unlink()
+    (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    assert refusal(folder) == (
+        f"{name} is a Git LFS pointer, not the file itself: fetch it with git lfs pull"
+    )
+
+
+def test_shards(copy):
+    folder = copy("pretraining")
+    index = folder / "model.safetensors.index.json"
+    places = json.loads(index.read_text())["weight_map"]
+    change(index, weight_map=places | {"x": "../model-00001-of-00004.safetensors"})
+    assert refusal(folder) == (
+        "model.safetensors.index.json leads to ../model-00001-of-00004.safetensors; expected files "
+        "beside it"
+    )
+    change(index, weight_map=places | {"x": "model-00004-of-00004.safetensors"})
+    assert refusal(folder) == (
+        "model-00004-of-00004.safetensors does not hold x, which model.safetensors.index.json "
+        "says; copy both anew"
+    )
+    change(index, weight_map=["x"])
+    assert refusal(folder) == (
+        "model.safetensors.index.json has no weight_map of names to files; copy it anew"
+    )
+    change(index, weight_map=places)
+    (folder / "model-00002-of-00004.safetensors").unlink()
+    assert refusal(folder) == (
+        f"{folder} lacks model-00002-of-00004.safetensors of model.safetensors.index.json; copy "
+        "all shards"
+    )
+
+
+@pytest.mark.parametrize(
+    ("modules", "sentence"),
+    [
+        ("[" * 100_000, "modules.json names no Transformer; expected what sentence-transformers "
+         "writes"),
+        ("[]", "modules.json names no Transformer; expected what sentence-transformers writes"),
+        ('[{"type": "models.Transformer", "path": "../other"}]', "modules.json leads to ../other; "
+         "expected a folder within"),
+    ],
+)  # fmt: skip
+def test_modules_of_sentence_transformers(copy, modules, sentence):
+    folder = copy("encoder")
+    (folder / "modules.json").write_text(modules)
+    assert refusal(folder) == sentence
+
+
+def test_a_pytorch_file_without_pytorch(copy, monkeypatch):
+    folder = copy("encoder")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert refusal(folder) == (
+        'pytorch_model.bin takes PyTorch to read: pip install "bert-keras[parity]"; or save it '
+        "again as model.safetensors where it was made"
+    )
+
+
+class _Code:
+    """Unpickling it would make the folder `run`."""
+
+    def __reduce__(self):
+        return os.mkdir, ("run",)
+
+
+@pytest.mark.extra
+def test_pickled_code_is_never_run(copy, monkeypatch):
+    torch = pytest.importorskip("torch", reason='needs "bert-keras[parity]"')
+    folder = copy("encoder")
+    monkeypatch.chdir(folder)
+    path = folder / "pytorch_model.bin"
+    (folder / "model.safetensors").unlink()
+    sentence = (
+        "pytorch_model.bin holds pickled code or is damaged; code is never run: save it again as "
+        "model.safetensors where it was made"
+    )
+    for write in (
+        lambda: torch.save({"a": _Code()}, path),
+        lambda: torch.save({"a": _Code()}, path, _use_new_zipfile_serialization=False),
+        lambda: path.write_bytes(pickle.dumps(_Code())),
+    ):
+        write()
+        assert refusal(folder) == sentence
+    torch.save(["a"], path)
+    assert refusal(folder) == "pytorch_model.bin holds a list; expected tensors by name"
+    torch.save({"state_dict": {"a": torch.ones(3)}}, path)
+    assert refusal(folder) == (
+        "pytorch_model.bin holds state_dict, no tensors; expected tensors by name"
+    )
+    torch.save({"a": torch.ones(3).to_sparse()}, path)
+    assert refusal(folder) == (
+        "pytorch_model.bin: a is sparse, quantised or complex; expected plain numbers"
+    )
+    torch.save({"a": torch.ones(3000)}, path)
+    os.truncate(path, 2000)
+    assert refusal(folder) in (sentence, "pytorch_model.bin is damaged; copy it anew")
+    path.write_bytes(b"")
+    assert refusal(folder) in (sentence, "pytorch_model.bin is damaged; copy it anew")
+    monkeypatch.setattr(torch, "__version__", "2.5.1")
+    assert refusal(folder) == (
+        "pytorch_model.bin takes PyTorch 2.6 or newer to read: 2.5.1 can be made to run code by "
+        'it; pip install "bert-keras[parity]"'
+    )
+    assert not (folder / "run").exists()

@@ -1,0 +1,399 @@
+"""KerasHub's presets, without keras_hub: it made those of fixtures/keras_hub, and answered."""
+
+import dataclasses
+import errno
+import json
+import shutil
+from pathlib import Path
+
+import h5py
+import ml_dtypes
+import numpy as np
+import pytest
+
+from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
+from bert_keras.errors import InputError
+from bert_keras.models import BertClassifier, BertMaskedLM
+from bert_keras.models.encoder import BertEncoder
+
+FIXTURES = Path(__file__).parent / "fixtures" / "keras_hub"
+NAMES = {"token_ids": "input_ids", "padding_mask": "input_mask", "segment_ids": "segment_ids"}
+OURS = ("bert_keras.json", "vocab.txt", "weights.safetensors")
+QUERY = "layers/transformer_encoder/_self_attention_layer/query_dense/vars/0"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return Path(shutil.copytree(FIXTURES / "masked_lm", tmp_path / "copy"))
+
+
+@pytest.fixture
+def classifier(tmp_path):
+    return Path(shutil.copytree(FIXTURES / "classifier", tmp_path / "classifier"))
+
+
+def golden(name: str) -> tuple[dict, dict]:
+    with np.load(FIXTURES / name / "golden.npz") as file:
+        arrays = dict(file)
+    return {ours: arrays[f"inputs/{theirs}"] for theirs, ours in NAMES.items()}, arrays
+
+
+def arrays(path: Path) -> dict[str, np.ndarray]:
+    found = {}
+    with h5py.File(path) as file:
+        file.visititems(lambda n, o: found.update({n: o[()]} if hasattr(o, "shape") else {}))
+    return found
+
+
+def change(path: Path, **changes) -> None:
+    values = json.loads(path.read_text())
+    values["config"] = {**values["config"], **changes}
+    path.write_text(json.dumps(values))
+
+
+def refusal(path, **options) -> str:
+    with pytest.raises(InputError) as error:
+        open_checkpoint(path, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def assert_equal(ours, theirs) -> None:
+    ours, theirs = np.asarray(ours), np.asarray(theirs)
+    assert np.abs(ours - theirs).max() <= 1e-5 * np.abs(theirs).max()
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+# What is read
+
+
+def test_a_masked_lm(copy):
+    checkpoint = open_checkpoint(copy)
+    card, config = checkpoint.card, checkpoint.card.config
+    assert (card.model, card.labels, card.lowercase, card.max_length) == (
+        "BertMaskedLM", (), True, 9,
+    )  # fmt: skip
+    assert (config.vocab_size, config.num_layers, config.num_heads) == (16, 2, 2)
+    assert (config.hidden_size, config.intermediate_size, config.max_positions) == (8, 12, 10)
+    assert (config.activation, config.layer_norm_epsilon) == ("gelu_tanh", 1e-12)
+    assert config.hidden_dropout_rate == config.attention_dropout_rate == 0.2
+    assert checkpoint.vocabulary.pieces[:6] == ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a")
+    assert [note.split(":")[0] for note in checkpoint.notes] == [
+        "KerasHub's masked-LM head takes the exact GELU and a LayerNorm epsilon of 1e-5",
+        "KerasHub's tokenizer keeps accents here; ours strips them, as BERT's does",
+    ]
+
+
+def test_a_classifier_has_numbered_labels():
+    card = open_checkpoint(FIXTURES / "classifier").card
+    assert (card.model, card.labels) == ("BertClassifier", ("LABEL_0", "LABEL_1", "LABEL_2"))
+
+
+def test_a_backbone_alone_is_an_encoder(copy):
+    for name in ("task.json", "task.weights.h5", "preprocessor.json", "metadata.json"):
+        (copy / name).unlink()
+    checkpoint = open_checkpoint(copy)
+    assert (checkpoint.card.model, checkpoint.card.max_length) == ("BertEncoder", 10)
+    assert len(checkpoint.tensors) == 39
+    shutil.rmtree(copy / "assets")
+    assert open_checkpoint(copy).vocabulary is None
+
+
+def test_a_task_without_weights_is_told(copy):
+    (copy / "task.weights.h5").unlink()
+    checkpoint = open_checkpoint(copy)
+    assert checkpoint.card.model == "BertEncoder"
+    note = "task.json is of a BertMaskedLM without weights of its own: it stays behind"
+    assert note in checkpoint.notes
+
+
+@pytest.mark.parametrize("name", ["model.weights.h5", "task.weights.h5"])
+def test_a_pointer_of_git_lfs(copy, name):
+    text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    (copy / name).write_text(text)
+    assert f"{copy / name} is a Git LFS pointer, not the file itself: fetch" in refusal(copy)
+
+
+def test_labels_without_the_weights_of_their_head(checkpoint, tmp_path):
+    write_checkpoint(checkpoint("BertClassifier"), tmp_path / "new", format="keras-hub")
+    (tmp_path / "new" / "task.weights.h5").unlink()
+    assert f"{tmp_path / 'new' / 'task.weights.h5'} is missing" in refusal(tmp_path / "new")
+    (tmp_path / "new" / "metadata.json").unlink()
+    assert open_checkpoint(tmp_path / "new").card.model == "BertEncoder"
+
+
+def test_a_folder_of_hugging_face_with_their_weights_beside(checkpoint, copy, tmp_path):
+    write_checkpoint(checkpoint("BertEncoder"), tmp_path / "new", format="huggingface")
+    shutil.copy(copy / "model.weights.h5", tmp_path / "new")
+    assert open_checkpoint(tmp_path / "new").card.config.vocab_size == 20
+
+
+def test_what_ends_in_probabilities_is_told(classifier):
+    change(classifier / "task.json", activation="softmax")
+    notes = open_checkpoint(classifier).notes
+    assert "KerasHub's classifier ends in softmax, ours in the logits before it" in notes
+
+
+def test_the_numbers_of_every_layer():
+    inputs, expected = golden("masked_lm")
+    states = BertEncoder.from_pretrained(FIXTURES / "masked_lm").states(inputs)
+    for number, state in enumerate(states.hidden_states):
+        assert_equal(state, expected[f"states/{number}"])
+    assert_equal(states.hidden_states[-1], expected["sequence_output"])
+    assert_equal(states.pooled_output, expected["pooled_output"])
+
+
+def test_the_logits_of_a_classifier():
+    inputs, expected = golden("classifier")
+    model = BertClassifier.from_pretrained(FIXTURES / "classifier")
+    assert_equal(model(inputs), expected["logits"])
+
+
+def test_masked_lm_logits_differ_by_epsilon_and_gelu_alone():
+    inputs, expected = golden("masked_lm")
+    model = BertMaskedLM.from_pretrained(FIXTURES / "masked_lm")
+    outputs = model(inputs | {"masked_lm_positions": expected["inputs/mask_positions"]})
+    logits = next(iter(outputs.values())) if isinstance(outputs, dict) else outputs
+    assert_equal(logits, expected["alike"])
+    difference = np.abs(np.asarray(logits) - expected["logits"]).max()
+    assert 1e-5 < difference / np.abs(expected["logits"]).max() < 2e-3
+
+
+def test_shards_are_one_preset(copy):
+    whole = arrays(copy / "model.weights.h5")
+    for number in range(2):
+        with h5py.File(copy / f"model_0000{number}.weights.h5", "w") as file:
+            for place in list(whole)[number::2]:
+                file[place] = whole[place]
+    (copy / "model.weights.json").write_text('{"weight_map": {}}')
+    expected = open_checkpoint(FIXTURES / "masked_lm").tensors
+    (copy / "model.weights.h5").unlink()
+    found = open_checkpoint(copy).tensors
+    for name, tensor in expected.items():
+        np.testing.assert_array_equal(found[name].read(), tensor.read())
+    (copy / "model_00001.weights.h5").unlink()
+    assert "is missing" in refusal(copy)
+
+
+def test_bfloat16_is_read_as_keras_writes_it(copy):
+    change(
+        copy / "config.json", dtype={"class_name": "DTypePolicy", "config": {"name": "bfloat16"}}
+    )
+    with h5py.File(copy / "model.weights.h5", "a") as file:
+        half = file[QUERY][()].astype(ml_dtypes.bfloat16)
+        del file[QUERY]
+        file.create_dataset(QUERY, data=half).attrs["dtype"] = "bfloat16"
+    checkpoint = open_checkpoint(copy)
+    kernel = checkpoint.tensors["encoder/layer_0/attention/query/kernel"].read()
+    assert kernel.dtype == np.float32
+    np.testing.assert_array_equal(kernel, half.astype("float32").reshape(8, 8))
+    assert checkpoint.notes[0].startswith("KerasHub computes this preset in bfloat16")
+
+
+def test_older_places_and_what_belongs_to_training(copy):
+    expected = open_checkpoint(FIXTURES / "masked_lm").tensors
+    with h5py.File(copy / "model.weights.h5", "a") as file:
+        attention = file["layers/transformer_encoder/_self_attention_layer"]
+        for name in ("query", "key", "value", "output"):
+            attention.move(f"{name}_dense", f"_{name}_dense")
+        file.move("layers", "_layer_checkpoint_dependencies")
+        file["_layer_checkpoint_dependencies/dropout/seed_generator/vars/0"] = np.zeros(2, "uint32")
+    with h5py.File(copy / "task.weights.h5", "a") as file:
+        file["optimizer/vars/2"] = np.zeros((8, 8), "float32")
+    checkpoint = open_checkpoint(copy)
+    for name, tensor in expected.items():
+        np.testing.assert_array_equal(checkpoint.tensors[name].read(), tensor.read())
+    assert "the optimizer's averages in task.weights.h5 stay behind" in checkpoint.notes
+
+
+# There and back
+
+
+@pytest.mark.parametrize("name", ["masked_lm", "classifier"])
+def test_theirs_comes_back_the_same(name, tmp_path):
+    write_checkpoint(open_checkpoint(FIXTURES / name), tmp_path / "ours", format="bert-keras")
+    write_checkpoint(open_checkpoint(tmp_path / "ours"), tmp_path / "back", format="keras-hub")
+    for file in ("model.weights.h5", "task.weights.h5"):
+        given, back = arrays(FIXTURES / name / file), arrays(tmp_path / "back" / file)
+        assert given.keys() == back.keys()
+        for place, array in given.items():
+            assert array.dtype == back[place].dtype
+            np.testing.assert_array_equal(back[place], array)
+    vocabulary = Path("assets/tokenizer/vocabulary.txt")
+    given, back = FIXTURES / name / vocabulary, tmp_path / "back" / vocabulary
+    assert back.read_text().split() == given.read_text().split()
+
+
+@pytest.mark.parametrize("model", ["BertEncoder", "BertMaskedLM", "BertClassifier"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"activation": "gelu_tanh"},
+        {"activation": "gelu", "layer_norm_epsilon": 1e-6, "attention_dropout_rate": 0.3},
+    ],
+)
+def test_ours_comes_back_byte_for_byte(checkpoint, tmp_path, model, changes):
+    write_checkpoint(checkpoint(model, **changes), tmp_path / "ours", format="bert-keras")
+    write_checkpoint(open_checkpoint(tmp_path / "ours"), tmp_path / "theirs", format="keras-hub")
+    write_checkpoint(open_checkpoint(tmp_path / "theirs"), tmp_path / "back", format="bert-keras")
+    for name in OURS:
+        assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "ours" / name).read_bytes()
+
+
+def test_a_limit_on_the_size_of_a_file_is_one_sentence(checkpoint, file_size_limit, tmp_path):
+    given = checkpoint("BertClassifier")
+    with file_size_limit(4096), pytest.raises(OSError, match="File too large") as error:
+        write_checkpoint(given, tmp_path / "new", format="keras-hub")
+    assert (error.value.errno, error.value.filename) == (errno.EFBIG, str(tmp_path / "new"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_model_is_written_in_the_same_bytes(checkpoint, tmp_path):
+    for name in ("one", "two"):
+        write_checkpoint(checkpoint("BertClassifier"), tmp_path / name, format="keras-hub")
+    files = [path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*.*")]
+    assert len(files) == 8
+    for file in files:
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
+def test_what_readers_will_do_otherwise(checkpoint, tmp_path):
+    changes = {"layer_norm_epsilon": 1e-6, "attention_dropout_rate": 0.3}
+    given = checkpoint("BertMaskedLM", **changes)
+    notes = write_checkpoint(given, tmp_path / "all", format="keras-hub")
+    assert notes[0].startswith("KerasHub computes GELU by tanh, this model exactly")
+    assert "epsilon of 1e-12, this model with 1e-06" in notes[1]
+    assert "one rate of dropout and trains with 0.1, this model with 0.3" in notes[2]
+    assert "masked-LM head" in notes[3] and "tokenizer" in notes[4] and len(notes) == 5
+    given = dataclasses.replace(checkpoint("BertEncoder", activation="gelu_tanh"), vocabulary=None)
+    assert write_checkpoint(given, tmp_path / "none", format="keras-hub") == ()
+    assert not (tmp_path / "none" / "tokenizer.json").exists()
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "said"),
+    [
+        ("BertPretrainer", {}, "no place for a BertPretrainer, only for BertEncoder, BertMaskedLM"),
+        ("BertPretrainer", {}, "bert-keras convert --model BertMaskedLM)"),
+        ("BertQuestionAnswering", {}, "bert-keras convert --model BertEncoder)"),
+        ("BertTokenClassifier", {}, "no place for a BertTokenClassifier"),
+        ("BertMultipleChoice", {}, "no place for a BertMultipleChoice"),
+        ("BertMaskedLM", {"has_pooler": False}, 'has_pooler=True, new=("pooler",)), or write'),
+        ("BertEncoder", {"activation": "relu"}, "has no activation relu, only GELU"),
+        ("BertEncoder", {"layer_norm_epsilon": 1e-3}, "a model with 0.001 would answer otherwise"),
+    ],
+)
+def test_what_it_has_no_place_for(checkpoint, tmp_path, model, changes, said):
+    with pytest.raises(InputError) as error:
+        write_checkpoint(checkpoint(model, **changes), tmp_path / "new", format="keras-hub")
+    assert said in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"num_layers": 3}, "transformer_layer_2/self_attention_layer/query/kernel is missing"),
+        ({"num_layers": 1}, "layers/transformer_encoder_1/_feedforward_layer_norm/vars/0 is unexp"),
+        (
+            {"num_heads": 4},
+            "not those of 4 attention heads: transformer_layer_0/self_attention_lay",
+        ),
+        ({"intermediate_dim": 16}, "feedforward_intermediate_dense/bias is (12,), expected (16,)"),
+        ({"vocabulary_size": 17}, "mlm_head/output_bias is (16,), expected (17,)"),
+        ({"hidden_dim": "8"}, "hidden_size is '8'; expected int"),
+        ({"max_sequence_length": None}, "max_positions is None; expected int"),
+        ({"rotary": True}, "config.json has rotary, unknown to KerasHub's BertBackbone"),
+        ({"dtype": {"class_name": "DTypePolicyMap", "config": {}}}, "is of a quantised model"),
+        ({"dtype": "int8_from_float32"}, "is of a quantised model; save the preset before"),
+    ],
+)
+def test_a_wrong_config_for_the_weights(copy, changes, said):
+    change(copy / "config.json", **changes)
+    assert said in refusal(copy)
+
+
+def test_a_field_may_be_left_by_name(copy):
+    change(copy / "config.json", rotary=True)
+    assert open_checkpoint(copy, ignore=["rotary"]).card.model == "BertMaskedLM"
+
+
+def test_an_array_may_be_left_by_name(copy):
+    with h5py.File(copy / "task.weights.h5", "a") as file:
+        file["layers/dense_1/vars/0"] = np.zeros((8, 2), "float32")
+    name = "task.weights.h5/layers/dense_1/vars/0"
+    assert f"{name} is unexpected" in refusal(copy)
+    assert open_checkpoint(copy, ignore=[name]).left_over == (name,)
+
+
+@pytest.mark.parametrize("name", ["RobertaBackbone", "DistilBertBackbone"])
+def test_other_backbones(copy, name):
+    values = json.loads((copy / "config.json").read_text()) | {"class_name": name}
+    (copy / "config.json").write_text(json.dumps(values))
+    assert f"is of a {name}; of KerasHub's classes BertBackbone are known" in refusal(copy)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.weights.h5", "task.json"])
+def test_a_file_that_is_missing(copy, name):
+    (copy / name).unlink()
+    assert f"{copy / name} does not exist; expected a file" in refusal(copy)
+
+
+@pytest.mark.parametrize("name", ["model.weights.h5", "task.weights.h5"])
+@pytest.mark.parametrize("share", [0, 0.001, 0.5, 0.99])
+def test_a_file_that_is_cut_off(copy, name, share):
+    whole = (copy / name).read_bytes()
+    (copy / name).write_bytes(whole[: int(share * len(whole))])
+    assert f"{copy / name} is damaged (" in refusal(copy)
+
+
+@pytest.mark.parametrize("name", ["config.json", "task.json", "tokenizer.json", "metadata.json"])
+def test_a_file_that_is_no_json(copy, name):
+    (copy / name).write_text('{"registered_name"')
+    assert f"{copy / name} is not the JSON it was written as" in refusal(copy)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("task.json", {"num_classes": 2}, "logits/kernel is (8, 3), expected (8, 2)"),
+        ("task.json", {"num_classes": "2"}, "num_classes is '2'; expected a count of labels"),
+        ("tokenizer.json", {"split": False}, "tokenizer.json: split is False; expected True"),
+        ("tokenizer.json", {"suffix_indicator": "@@"}, "suffix_indicator is '@@'; expected '##'"),
+    ],
+)
+def test_files_of_another_kind(classifier, name, changes, said):
+    change(classifier / name, **changes)
+    assert said in refusal(classifier)
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [3, {"labels": 3}, {"labels": [3]}, {"max_length": "9"}, {"lowercase": 1}, {"colour": "blue"}],
+)
+def test_our_key_as_nobody_wrote_it(copy, ours):
+    (copy / "metadata.json").write_text(json.dumps({"bert_keras": ours}))
+    assert "bert_keras is not what bert-keras wrote; remove that key" in refusal(copy)
+
+
+def test_arrays_that_lie_elsewhere_are_not_followed(copy):
+    outside = h5py.ExternalLink(str(FIXTURES / "masked_lm" / "model.weights.h5"), QUERY)
+    with h5py.File(copy / "model.weights.h5", "a") as file:
+        del file[QUERY]
+        file[QUERY] = outside
+    assert "self_attention_layer/query/kernel is missing" in refusal(copy)
+    with h5py.File(copy / "model.weights.h5", "a") as file:
+        del file[QUERY]
+        elsewhere = [(str(copy / "raw"), 0, 256)]
+        file.create_dataset(QUERY, (8, 2, 4), "float32", external=elsewhere)
+    assert f"/{QUERY} is no array of numbers that lie in this file" in refusal(copy)
+
+
+def test_a_vocabulary_shorter_than_the_table(copy):
+    vocabulary = copy / "assets/tokenizer/vocabulary.txt"
+    vocabulary.write_text("\n".join(vocabulary.read_text().split()[:-1]) + "\n")
+    assert "pad the vocabulary by 1 unused pieces" in refusal(copy)
+    assert len(open_checkpoint(copy, pad_vocabulary=True).vocabulary) == 16

@@ -1,0 +1,87 @@
+"""Files of RoBERTa's and ALBERT's tokenizers: those of old come in, damaged ones are refused."""
+
+import json
+import shutil
+
+import pytest
+
+from bert_keras.checkpoints.huggingface.rules import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer
+from bert_keras.errors import InputError
+from bert_keras.text.fast_tokenizer import rules_vocabulary
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+NUMBERED = "the ids of its pieces are not each number from 0 once"
+NOT_BOTH = "is missing; byte-level BPE is vocab.json and merges.txt"
+
+
+def read(folder):
+    return read_tokenizer(folder, tokenizer_class=None, ignore=())
+
+
+@pytest.fixture
+def folder(request, subwords, tmp_path):
+    return shutil.copytree(subwords[request.param], tmp_path / request.param)
+
+
+@pytest.mark.parametrize("folder", ["roberta", "albert"], indirect=True)
+def test_a_tokenizer_json_of_old(folder):
+    """Without the kind of its model, merges as texts, Metaspace as it said itself once: so are
+    those of the models that were published first."""
+    today = read_rules(folder, {})
+    old = json.loads(today)
+    del old["model"]["type"]
+    if folder.name == "roberta":
+        old["model"]["merges"] = [" ".join(pair) for pair in old["model"]["merges"]]
+    else:
+        *_, metaspace = old["pre_tokenizer"]["pretokenizers"]
+        for name in ("prepend_scheme", "split"):
+            del metaspace[name]
+        metaspace |= {"str_rep": "▁", "add_prefix_space": True}
+    (folder / "tokenizer.json").write_text(json.dumps(old), "utf-8")
+    assert read(folder).vocabulary == rules_vocabulary(today)
+
+
+@pytest.mark.parametrize(
+    ("folder", "file", "data", "sentence"),
+    [
+        ("roberta", "merges.txt", None, f"merges.txt {NOT_BOTH}"),
+        ("roberta", "vocab.json", None, f"vocab.json {NOT_BOTH}"),
+        ("roberta", "merges.txt", "", "the tokenizer has no merges; copy its files anew"),
+        ("roberta", "merges.txt", "a b c\n", "vocab.json or merges.txt is damaged ("),
+        ("roberta", "merges.txt", "Ġ zz\n", "vocab.json or merges.txt is damaged ("),
+        ("roberta", "vocab.json", POINTER, "vocab.json is not the JSON it was written as ("),
+        ("roberta", "vocab.json", '{"a": 0, "b": "1", "c": 1}', f"vocab.json: {NUMBERED}"),
+        ("roberta", "vocab.json", '{"a": 0, "b": 2}', f"vocab.json: {NUMBERED}"),
+        ("roberta", "vocab.json", '{"a": 0, "b": [1]}', f"vocab.json: {NUMBERED}"),
+        ("roberta", "tokenizer.json", '{"model": {"type": "WordLevel"}}', "tokenizer.json is of a "
+         "WordLevel tokenizer; known are WordPiece, byte-level BPE and SentencePiece's Unigram"),
+        ("roberta", "tokenizer.json", '{"model": {"type": "BPE"}}', "tokenizer.json is damaged ("),
+        ("roberta", "tokenizer_config.json", '{"mask_token": "[MASK]"}', "tokenizer_config.json: "
+         "mask_token is '[MASK]'; that of this kind is '<mask>'; to go on all the same: "),
+        ("albert", "spiece.model", "", "spiece.model is cut off behind 0 pieces; copy it anew"),
+        ("albert", "spiece.model", "no model", "spiece.model is damaged ("),
+        ("albert", "spiece.model", POINTER, "spiece.model is a Git LFS pointer, not the file its"),
+    ],
+    indirect=["folder"],
+)  # fmt: skip
+def test_files_that_are_refused(folder, file, data, sentence):
+    if data is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_text(data, "utf-8")
+    with pytest.raises(InputError) as error:
+        read(folder)
+    assert str(error.value).removeprefix(f"{folder}/").startswith(sentence)
+
+
+@pytest.mark.parametrize("folder", ["albert"], indirect=True)
+def test_a_model_of_pieces_that_is_cut_off_behind_one(folder):
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+    whole = ModelProto.FromString((folder / "spiece.model").read_bytes())
+    half = ModelProto(pieces=whole.pieces[:300]).SerializeToString()
+    assert (folder / "spiece.model").read_bytes().startswith(half)
+    (folder / "spiece.model").write_bytes(half)
+    with pytest.raises(InputError, match=r"spiece\.model is cut off behind 300 pieces; copy it"):
+        read(folder)

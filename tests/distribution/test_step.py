@@ -1,0 +1,113 @@
+"""The same global batch gives the same update, however many devices and parts it is taken in."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import config
+
+from bert_keras.config import BertConfig
+from bert_keras.models.classifier import BertClassifier
+from bert_keras.models.pretrainer import BertPretrainer
+from bert_keras.training.losses import pretraining_losses
+from bert_keras.training.optimizer import BertAdamW
+from tests.distribution.training import CONFIG, trained
+from tests.distribution.workers import two_workers
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return trained(tf.distribute.get_strategy())
+
+
+def assert_same(found, expected):
+    weights, told = found
+    assert weights.keys() == expected[0].keys()
+    for path, weight in expected[0].items():
+        np.testing.assert_allclose(weights[path], weight, atol=1e-6, rtol=0, err_msg=path)
+    assert told == pytest.approx(expected[1], rel=1e-5)
+
+
+def mirrored(devices: int):
+    return tf.distribute.MirroredStrategy(
+        [f"CPU:{index}" for index in range(devices)],
+        # Collective operations of one process know one group of devices only.
+        cross_device_ops=tf.distribute.ReductionToOneDevice(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("devices", "parts", "recomputes"), [(1, 3, False), (4, 1, False), (2, 2, True)]
+)
+def test_devices_parts_and_recomputed_activations_change_nothing(alone, devices, parts, recomputes):
+    strategy = tf.distribute.get_strategy() if devices == 1 else mirrored(devices)
+    assert_same(trained(strategy, parts=parts, recomputes=recomputes), alone)
+
+
+def test_xla_compiles_the_whole_step(alone, monkeypatch, recwarn):
+    """XLA:TPU takes what XLA takes here: static shapes, operations that it knows."""
+    # Else Keras, with a warning, leaves XLA aside.
+    monkeypatch.setattr(config, "is_op_determinism_enabled", lambda: False)
+    assert_same(trained(tf.distribute.get_strategy(), parts=2, jit_compile=True), alone)
+    assert not [each for each in recwarn if "jit_compile" in str(each.message)]
+
+
+@pytest.mark.parametrize(
+    "metric", ["accuracy", keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+)
+def test_the_step_is_traced_once(monkeypatch, metric):
+    traces = []
+    own = BertClassifier._train_step
+    monkeypatch.setattr(
+        BertClassifier, "_train_step", lambda *arguments: traces.append(1) or own(*arguments)
+    )
+    model = BertClassifier(BertConfig(**CONFIG), num_labels=2)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(BertAdamW(1e-3), loss=loss, metrics=[metric])
+    x = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), np.ones((8, 4), "int32"))
+    data = tf.data.Dataset.from_tensor_slices((x, np.ones(8, "int32"))).batch(4)
+    assert model.fit(data, epochs=8, verbose=0).history["accuracy"][-1] == 1
+    assert len(traces) == 1
+
+
+@pytest.mark.slow
+def test_gradients_of_hundreds_of_megabytes_are_added_up_in_parts():
+    model = BertPretrainer(BertConfig(num_layers=2))
+    model.encoder.recomputes = True
+    model.compile(
+        optimizer=BertAdamW(1e-4), loss=pretraining_losses(), gradient_accumulation_steps=4
+    )
+    ids, places = np.ones((4, 64), "int32"), np.ones((4, 10), "int32")
+    x = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), ids)
+    y = {"masked_lm": places, "next_sentence": np.ones(4, "int32")}
+    data = tf.data.Dataset.from_tensors((x | {"masked_lm_positions": places}, y)).repeat()
+    model.fit(data, steps_per_epoch=1, epochs=3, verbose=0)
+    assert model.optimizer.iterations == 3 and model.optimizer.skipped == 0
+
+
+@pytest.mark.parametrize(
+    ("parts", "num_cpus"), [pytest.param(1, 1, marks=pytest.mark.slow), (2, 1)]
+)
+def test_two_workers_change_nothing(alone, tmp_path, parts, num_cpus):
+    script, settings = HERE / "training.py", ("auto", str(parts), str(num_cpus))
+    workers = [
+        subprocess.Popen(
+            [sys.executable, script, tmp_path / f"{index}.npz", *settings],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index, environment in enumerate(two_workers())
+    ]
+    for index, worker in enumerate(workers):
+        _, notes = worker.communicate(timeout=200)
+        assert worker.returncode == 0, notes
+        arrays = dict(np.load(tmp_path / f"{index}.npz"))
+        told = {name[5:]: float(arrays.pop(name)) for name in [*arrays] if name.startswith("told ")}
+        assert_same((arrays, told), alone)

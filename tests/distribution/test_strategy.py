@@ -1,0 +1,101 @@
+"""What a name and TF_CONFIG choose, and what cannot train."""
+
+import json
+
+import keras
+import pytest
+import tensorflow as tf
+
+from bert_keras.config import BertConfig
+from bert_keras.distribution.cluster import is_chief, workers
+from bert_keras.distribution.precision import named_policy
+from bert_keras.distribution.strategy import named_strategy
+from bert_keras.errors import InputError
+from bert_keras.models.pretrainer import BertPretrainer
+from bert_keras.training.losses import pretraining_losses
+from bert_keras.training.optimizer import BertAdamW
+from tests.distribution.training import CONFIG
+
+TWO = {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}
+
+
+def tf_config(monkeypatch, cluster, kind="worker", index=0):
+    text = json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+    monkeypatch.setenv("TF_CONFIG", text)
+
+
+def test_one_device_needs_no_strategy(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    for name in ("one", "auto"):  # there is no GPU, or one
+        assert named_strategy(name).num_replicas_in_sync == 1
+    assert workers() == [] and is_chief()
+
+
+def test_mirrored_takes_every_device():
+    strategy = named_strategy("mirrored")
+    assert isinstance(strategy, tf.distribute.MirroredStrategy)
+    kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
+    assert strategy.num_replicas_in_sync == len(tf.config.list_logical_devices(kind))
+
+
+@pytest.mark.parametrize(
+    ("cluster", "kind", "index", "chief"),
+    [
+        (TWO, "worker", 0, True),
+        (TWO, "worker", 1, False),
+        ({"chief": ["10.0.0.3:2222"], **TWO}, "worker", 0, False),
+        ({"chief": ["10.0.0.3:2222"], **TWO}, "chief", 0, True),
+    ],
+)
+def test_one_worker_writes(monkeypatch, cluster, kind, index, chief):
+    tf_config(monkeypatch, cluster, kind, index)
+    assert is_chief() is chief
+    assert len(workers()) == sum(map(len, cluster.values()))
+
+
+def test_what_fit_cannot_use_is_refused(monkeypatch):
+    with pytest.raises(InputError, match=r"no strategy is called 'ps'; .* take multiworker"):
+        named_strategy("ps")
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(InputError, match="multiworker needs TF_CONFIG, which is not set"):
+        named_strategy("multiworker")
+    tf_config(monkeypatch, {**TWO, "ps": ["10.0.0.4:2222"]})
+    with pytest.raises(InputError, match="a parameter server or evaluator, which `fit` cannot"):
+        named_strategy()
+
+
+NOBODY = '{"cluster": {"worker": []}, "task": {"type": "worker", "index": 0}}'
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"cluster": {}}', NOBODY])
+def test_a_tf_config_that_names_no_place_is_shown(monkeypatch, text):
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(InputError, match=r"TF_CONFIG is .*; expected"):
+        named_strategy()
+
+
+@pytest.mark.parametrize("name", ["local", "grpc://127.0.0.1:1", "grpc://nowhere"])
+def test_no_tpu_is_told(monkeypatch, name):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.setenv("TPU_NAME", name)
+    with pytest.raises(InputError, match="no TPU answers"):
+        named_strategy("tpu")
+
+
+def test_precision_by_name():
+    assert named_policy("float32") == "float32"
+    assert named_policy("float16") == "mixed_float16"
+    if not tf.config.list_physical_devices("GPU"):
+        assert named_policy() == "float32"
+    with pytest.raises(InputError, match="no precision is called 'int8'"):
+        named_policy("int8")
+
+
+def test_keras_distribution_is_refused():
+    model = BertPretrainer(BertConfig(**CONFIG))
+    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))
+    try:
+        with pytest.raises(InputError, match="does nothing under TensorFlow; train in the scope"):
+            model.compile(BertAdamW(), loss=pretraining_losses())
+    finally:
+        keras.distribution.set_distribution(None)

@@ -1,0 +1,99 @@
+"""One small pretrainer and ten uneven batches; as a script, what one worker of several trains.
+
+TF_CONFIG=... python tests/distribution/training.py OUTPUT.npz STRATEGY PARTS LOGICAL_CPUS
+"""
+
+import sys
+
+import numpy as np
+
+CONFIG = {
+    "vocab_size": 50,
+    "hidden_size": 16,
+    "num_layers": 1,
+    "num_heads": 2,
+    "intermediate_size": 32,
+    "max_positions": 16,
+    "hidden_dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
+    "initializer_stddev": 0.2,
+}
+NUM_STEPS = 10
+
+
+def batches(size=16, length=12, predictions=4):
+    """The first half's rows have one prediction together: replicas differ in their counts."""
+    random = np.random.default_rng(0)
+    for _ in range(NUM_STEPS):
+        mask = np.arange(length) < random.integers(4, length + 1, size)[:, None]
+        counts = random.integers(0, predictions + 1, size)
+        counts[: size // 2] = 0
+        counts[0] = 1
+        yield (
+            {
+                "input_ids": random.integers(1, 50, (size, length)) * mask,
+                "input_mask": mask.astype("int32"),
+                "segment_ids": (np.arange(length) > 5)[None].repeat(size, 0).astype("int32"),
+                "masked_lm_positions": random.integers(1, 4, (size, predictions)),
+            },
+            {
+                "masked_lm": random.integers(1, 50, (size, predictions)),
+                "next_sentence": random.integers(0, 2, size),
+            },
+            {
+                "masked_lm": (np.arange(predictions) < counts[:, None]).astype("float32"),
+                "next_sentence": np.ones(size, "float32"),
+            },
+        )
+
+
+def data():
+    import tensorflow as tf
+
+    signature = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape, a.dtype), next(batches()))
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    return dataset.apply(tf.data.experimental.assert_cardinality(NUM_STEPS)).with_options(options)
+
+
+def trained(strategy, *, parts=1, optimizer=None, recomputes=False, **compiling):
+    """The weights after ten steps, by their paths, and what `fit` told."""
+    import keras
+
+    from bert_keras import BertConfig
+    from bert_keras.models.pretrainer import BertPretrainer
+    from bert_keras.training.losses import pretraining_losses, pretraining_metrics
+    from bert_keras.training.optimizer import BertAdamW
+
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        model = BertPretrainer(BertConfig(**CONFIG))
+        model.encoder.recomputes = recomputes
+        model.compile(
+            optimizer or BertAdamW(2e-4),  # the key biases, of gradient 0, drift by rounding
+            loss=pretraining_losses(),
+            weighted_metrics=pretraining_metrics(),
+            gradient_accumulation_steps=parts,
+            **compiling,
+        )
+    told = model.fit(data(), epochs=1, shuffle=False, verbose=0).history
+    weights = {weight.path: np.array(weight) for weight in model.trainable_variables}
+    return weights, {name: values[0] for name, values in told.items()}
+
+
+def main(output: str, strategy: str, parts: str, num_cpus: str) -> None:
+    import tensorflow as tf
+
+    from bert_keras.distribution.strategy import named_strategy
+
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0],
+        int(num_cpus) * [tf.config.LogicalDeviceConfiguration()],
+    )
+    weights, told = trained(named_strategy(strategy), parts=int(parts))
+    np.savez(output, **weights, **{f"told {name}": value for name, value in told.items()})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,104 @@
+"""The order of arms beside the paper's, and whether seeds leave any order at all."""
+
+import math
+
+import pytest
+
+from bert_keras.experiments.experiments import EXPERIMENTS
+from bert_keras.experiments.page import told, write_page
+from bert_keras.experiments.results import Pretraining, Results, Score, score_of
+
+TABLE = EXPERIMENTS["c2"]
+MNLI = TABLE.columns[0]
+# The order of the paper's Table C.2: 80/20/0, 100/0/0, 80/10/10, 80/0/20, 0/20/80, 0/0/100.
+IN_ORDER = [4, 5, 3, 6, 2, 1]
+
+
+def results(means, *, spread=0.1):
+    scores = {
+        (arm.name, MNLI.name): Score((mean - spread, mean + spread), 1e-3, 0)
+        for arm, mean in zip(TABLE.arms, means, strict=False)
+    }
+    return Results(experiment=TABLE, columns=(MNLI,), note="a note.", remarks=(), scores=scores)
+
+
+@pytest.mark.parametrize(
+    ("means", "tau"),
+    [
+        (IN_ORDER, 1),
+        ([-mean for mean in IN_ORDER], -1),
+        ([4, 6, 3, 5, 2, 1], 13 / 15),  # one pair of fifteen the other way round
+        ([5] * 6, None),
+        (IN_ORDER[:5], None),
+    ],
+)
+def test_the_order_beside_the_papers(means, tau):
+    agreement = results(means).agreement(MNLI)
+    assert agreement == (None if tau is None else pytest.approx(tau))
+
+
+def test_arms_are_told_apart_only_beyond_what_seeds_do():
+    assert results(IN_ORDER, spread=0.5).is_told_apart(MNLI)
+    assert not results(IN_ORDER, spread=3).is_told_apart(MNLI)
+    assert not results(IN_ORDER[:5]).is_told_apart(MNLI)
+
+
+def test_scores_are_those_of_the_best_rate_in_percent():
+    runs = [
+        {"learning_rate": rate, "scores": {"accuracy": accuracy}, "degenerate": why}
+        for rate, accuracy, why in ((1e-3, 0.5, ""), (1e-4, 0.7, ""), (1e-4, 0.6, "it is not"))
+    ]
+    score = score_of({"best_learning_rate": 1e-4, "runs": runs}, MNLI)
+    assert score == Score((70, 60), 1e-4, 1)
+    assert told(score) == "65.0 ± 7.1" and told(Score((70,), 1e-4, 0)) == "70.0"
+    assert told(None) == "–"
+
+
+def test_a_page_says_what_it_lacks_and_what_failed(tmp_path):
+    found = results(IN_ORDER[:5])
+    found.scores["80/10/10", "MNLI-m"] = Score((33.0, 35.0), 1e-3, 2)
+    found.scores["100/0/0", "MNLI-m"] = Score((33.0, 35.0), 1e-3, 1)
+    write_page(tmp_path, found)
+    for page in ("report.md", "report.html"):
+        text = (tmp_path / page).read_text()
+        assert "a note." in text and "5 of 6 cells have been filled so far" in text
+        failed = "80/10/10 on MNLI-m (2 of 2 seeds), 100/0/0 on MNLI-m (1 of 2 seeds)."
+        assert f"not learning: {failed}" in text
+    assert "| 80/10/10 | 34.0 ± 1.4 | 84.2 |" in (tmp_path / "report.md").read_text()
+    assert "| 0/0/100 | – | 83.6 |" in (tmp_path / "report.md").read_text()
+
+
+def test_sizes_are_beside_the_papers_perplexities(tmp_path):
+    arms = EXPERIMENTS["table6"].arms
+    losses = [math.log(10 - number) for number in range(6)]
+    pretrainings = {
+        arm.pretraining_name: Pretraining(scores={"held_out_masked_lm_loss": loss}, curves={})
+        for arm, loss in zip(arms, losses, strict=True)
+    }
+    found = Results(
+        experiment=EXPERIMENTS["table6"], columns=(MNLI,), note="a note.",
+        remarks=("one is another here.",), pretrainings=pretrainings,
+    )  # fmt: skip
+    write_page(tmp_path, found)
+    text = (tmp_path / "report.md").read_text()
+    assert "- one is another here." in text
+    assert "perplexity of masked pieces | the paper's |" in text
+    assert "| l-3-h-768-a-12 | 2.30 | 10.00 | 5.84 |" in text
+    assert "| l-24-h-1024-a-16 | 1.61 | 5.00 | 3.23 |" in text
+
+
+def test_a_figure_has_a_line_by_steps_and_nothing_of_the_paper(tmp_path):
+    arms = EXPERIMENTS["c1"].arms
+    found = Results(
+        experiment=EXPERIMENTS["c1"], columns=(MNLI,), note="a note.", remarks=(),
+        steps={arm.name: round(100 * arm.share) for arm in arms},
+        scores={(arm.name, "MNLI-m"): Score((50.0 + 10 * arm.share,), 1e-3, 0) for arm in arms},
+        curves={(arms[0].name, "MNLI-m"): [[(3, 100 / 3), (6, math.nextafter(100 / 3, 0))]]},
+    )  # fmt: skip
+    assert found.agreement(MNLI) is None
+    write_page(tmp_path, found)
+    text = (tmp_path / "report.md").read_text()
+    assert "|  | MNLI-m |" in text and "| BERT, 20% of the steps | 52.0 |" in text
+    assert "paper" not in text and "## Order" not in text
+    chart = (tmp_path / "curves" / "mnli-m-by-steps.svg").read_text()
+    assert chart.count("<polyline") == 2 and ">left-to-right<" in chart

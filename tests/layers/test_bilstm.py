@@ -1,0 +1,81 @@
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_keras.layers.bilstm import BiLSTM
+
+VECTORS = np.random.default_rng(0).normal(size=(3, 6, 5)).astype("float32")
+LENGTHS = (6, 4, 1)
+MASK = np.arange(6) < np.array(LENGTHS)[:, None]
+
+
+def new(**changes):
+    keras.utils.set_random_seed(1)
+    bilstm = BiLSTM(4, num_layers=2, dropout_rate=0.5, name="bilstm", **changes)
+    bilstm.build(VECTORS.shape)
+    return bilstm
+
+
+def test_weights_have_their_public_names():
+    expected = {}
+    for layer, size in enumerate((5, 8)):
+        for direction in ("forward", "backward"):
+            cell = f"bilstm/layer_{layer}/{direction}_lstm/lstm_cell"
+            expected[f"{cell}/kernel"] = (size, 16)
+            expected[f"{cell}/recurrent_kernel"] = (4, 16)
+            expected[f"{cell}/bias"] = (16,)
+    assert {w.path: tuple(w.shape) for w in new().weights} == expected
+
+
+def test_padding_reaches_neither_direction():
+    bilstm = new()
+    found = np.asarray(bilstm(VECTORS, MASK))
+    assert found.shape == (3, 6, 8)
+    np.testing.assert_array_equal(found[~MASK], 0.0)
+    other = np.where(MASK[..., None], VECTORS, 1e3).astype("float32")
+    np.testing.assert_array_equal(bilstm(other, MASK), found)
+    for row, length in enumerate(LENGTHS):
+        alone = bilstm(VECTORS[row : row + 1, :length], np.ones((1, length), bool))
+        np.testing.assert_allclose(found[row, :length], alone[0], atol=1e-6)
+
+
+def test_every_word_knows_both_sides():
+    bilstm, mask = new(), np.ones((3, 6), bool)
+    before = np.asarray(bilstm(VECTORS, mask))
+    for changed in (0, 5):
+        vectors = VECTORS.copy()
+        vectors[:, changed] += 1.0
+        assert (np.abs(np.asarray(bilstm(vectors, mask)) - before).max(axis=(0, 2)) > 1e-6).all()
+
+
+def test_any_length_in_one_graph_and_dropout_in_training_alone():
+    bilstm = new()
+    graph = tf.function(lambda *given: bilstm(*given), reduce_retracing=True)
+    for length in (1, 3, 6):
+        given = VECTORS[:, :length], MASK[:, :length]
+        found = graph(*map(tf.constant, given))
+        np.testing.assert_allclose(found, bilstm(*given), atol=1e-6)
+    assert graph.experimental_get_tracing_count() <= 2
+    dropped = np.asarray(bilstm(VECTORS, MASK, training=True))
+    assert np.abs(dropped - bilstm(VECTORS, MASK)).max() > 0.01
+
+
+def test_config_rebuilds_it():
+    bilstm = new()
+    twin = keras.layers.deserialize(json.loads(json.dumps(keras.layers.serialize(bilstm))))
+    assert twin.get_config() == bilstm.get_config()
+    twin.build(VECTORS.shape)
+    twin.set_weights(bilstm.get_weights())
+    np.testing.assert_array_equal(twin(VECTORS, MASK), bilstm(VECTORS, MASK))
+    assert bilstm.compute_output_shape((None, None, 5)) == (None, None, 8)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_policies_are_near(policy):
+    mixed, exact = new(dtype=policy), np.asarray(new()(VECTORS, MASK))
+    found = keras.ops.convert_to_numpy(mixed(VECTORS, MASK)).astype("float32")
+    assert {weight.dtype for weight in mixed.weights} == {"float32"}
+    np.testing.assert_allclose(found, exact, atol=0.02)

@@ -1,0 +1,129 @@
+"""A causal encoder hears nothing that comes later: in training, under XLA, recomputed, exported."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.errors import InputError
+from bert_keras.export.model_folder import export_model
+from bert_keras.export.verify import answer
+from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer
+from bert_keras.models.pretrained import save_model
+from tests.export.fine_tuned import VOCABULARY
+from tests.models.test_encoder import CONFIG, inputs, packed, random_encoder
+
+CAUSAL = dataclasses.replace(
+    CONFIG, is_causal=True, hidden_dropout_rate=0.0, attention_dropout_rate=0.0
+)
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return random_encoder(CAUSAL)
+
+
+@pytest.mark.parametrize("recomputes", [False, True])
+def test_no_gradient_comes_from_what_stands_behind(recomputes):
+    """Of each position to each token: through the rows of a token table of as many rows."""
+    encoder = random_encoder(CAUSAL)
+    encoder.recomputes = recomputes
+    ids = np.arange(9)[None]
+    batch = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+    table = encoder.token_table
+    for position in range(9):
+        with tf.GradientTape() as tape:
+            outputs = encoder(batch, training=True)
+            heard = tf.reduce_sum(outputs["sequence_output"][0, position] * np.arange(1.0, 13.0))
+        gradient = np.abs(tf.convert_to_tensor(tape.gradient(heard, table.value))).max(axis=1)
+        assert (gradient[: position + 1] > 0).all()
+        assert (gradient[position + 1 :] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_later_pieces_change_nothing_bit_for_bit(encoder, dtype):
+    twin = type(encoder).from_config(encoder.get_config() | {"dtype": dtype})
+    twin.build()
+    twin.set_weights(encoder.get_weights())
+    batch = inputs()
+    other = batch | {"input_ids": np.where(np.arange(9) < 5, batch["input_ids"], 3)}
+    ours, theirs = (np.asarray(twin(each)["sequence_output"], "float32") for each in (batch, other))
+    np.testing.assert_array_equal(ours[:, :5], theirs[:, :5])
+    assert np.abs(ours[:, 5:] - theirs[:, 5:]).max() > 0.01
+
+
+@pytest.mark.parametrize("num_lstm_layers", [0, 1])
+def test_xla_computes_the_same(num_lstm_layers):
+    encoder = random_encoder(dataclasses.replace(CAUSAL, num_lstm_layers=num_lstm_layers))
+    compiled = tf.function(lambda batch: encoder(batch), jit_compile=True)
+    for length in (9, 6):
+        batch = {name: array[:, :length] for name, array in inputs().items()}
+        for name, array in compiled(batch).items():
+            np.testing.assert_allclose(array, encoder(batch)[name], atol=1e-5)
+
+
+def test_sequences_that_share_a_row_are_as_each_alone(encoder):
+    batch = inputs(batch=6)
+    lengths = batch["input_mask"].sum(axis=1)
+    alone = encoder(batch)["sequence_output"]
+    together = encoder(packed(batch, per_row=2, padding=2))["sequence_output"]
+    for number, length in enumerate(lengths):
+        row, begin = number // 2, lengths[number // 2 * 2 : number].sum()
+        np.testing.assert_allclose(
+            together[row, begin : begin + length], alone[number, :length], atol=1e-5
+        )
+
+
+def test_a_classifier_learns_from_the_last_word():
+    """Which a pooled vector of [CLS] could not hear."""
+    keras.utils.set_random_seed(2)
+    model = BertClassifier(CAUSAL, num_labels=2)
+    batch = inputs(batch=64)
+    last = batch["input_mask"].sum(axis=1) - 1
+    labels = np.arange(64) % 2
+    batch["input_ids"][np.arange(64), last] = 10 + labels
+    model.compile(
+        optimizer=keras.optimizers.Adam(0.01),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    history = model.fit(batch, labels, batch_size=64, epochs=40, verbose=0)
+    assert history.history["accuracy"][-1] == 1
+
+
+@pytest.mark.parametrize("num_lstm_layers", [pytest.param(0, marks=pytest.mark.slow), 1])
+def test_a_causal_classifier_is_served_as_it_is(tmp_path, num_lstm_layers):
+    config = dataclasses.replace(
+        CAUSAL, vocab_size=len(VOCABULARY), num_lstm_layers=num_lstm_layers
+    )
+    keras.utils.set_random_seed(3)
+    model = BertClassifier(config, num_labels=2)
+    for weight in model.weights:
+        weight.assign(weight + keras.random.normal(weight.shape, stddev=0.3))
+    card = ModelCard(
+        model="BertClassifier", config=config, lowercase=True, max_length=16, labels=("no", "yes")
+    )
+    save_model(model, tmp_path / "model", card=card, vocabulary=VOCABULARY)
+    folder = export_model(tmp_path / "model", tmp_path / "served" / "1")
+    rows = {
+        "input_ids": [[2, 5, 6, 3, 0], [2, 7, 3, 0, 0]],
+        "input_mask": [[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]],
+        "segment_ids": [[0] * 5] * 2,
+    }
+    (served,) = answer(folder, [{"signature": "tensors", "inputs": rows}])
+    expected = tf.nn.softmax(model({name: np.array(each) for name, each in rows.items()}))
+    np.testing.assert_allclose(served["probabilities"], expected, atol=1e-4)
+
+
+def test_what_a_causal_encoder_cannot_do_is_told(tmp_path):
+    with pytest.raises(InputError, match=r"\[CLS\] of a causal encoder hears no sentence"):
+        BertPretrainer(CAUSAL)
+    config = dataclasses.replace(CAUSAL, vocab_size=len(VOCABULARY), has_pooler=False)
+    card = ModelCard(model="BertMaskedLM", config=config, lowercase=True, max_length=16)
+    save_model(BertMaskedLM(config), tmp_path / "model", card=card, vocabulary=VOCABULARY)
+    with pytest.raises(InputError, match=r"reads from left to right and fills no \[MASK\]"):
+        export_model(tmp_path / "model", tmp_path / "served" / "1")
+    assert not (tmp_path / "served").exists()

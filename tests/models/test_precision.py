@@ -1,0 +1,117 @@
+"""Under the mixed policies: what stays in float32, what does not overflow, how far states drift."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from bert_keras.config import BertConfig
+from bert_keras.layers.attention import SelfAttention
+from bert_keras.layers.attention_bias import apart_bias, attention_bias
+from bert_keras.layers.norm import LayerNorm
+from bert_keras.models.encoder import BertEncoder
+
+POLICIES = ("mixed_bfloat16", "mixed_float16")
+# Largest difference from float32 over the largest value: twice what was measured.
+DEVIATION = {"mixed_bfloat16": 3e-2, "mixed_float16": 5e-3}
+
+B, T, D, N = 2, 6, 16, 2
+HIDDEN = np.random.default_rng(0).normal(size=(B * T, D)).astype("float32")
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    exponentials = np.exp(scores - scores.max(-1, keepdims=True))
+    return exponentials / exponentials.sum(-1, keepdims=True)
+
+
+def scores_as_computed(layer: SelfAttention) -> np.ndarray:
+    """What the layer's softmax gets, before the bias: a product in the compute dtype."""
+    hidden = ops.cast(HIDDEN, layer.compute_dtype)
+
+    def heads(dense):
+        return ops.transpose(ops.reshape(dense(hidden), (B, T, N, D // N)), (0, 2, 1, 3))
+
+    query, key = heads(layer.query_dense) * (D // N) ** -0.5, heads(layer.key_dense)
+    scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
+    return ops.convert_to_numpy(ops.cast(scores, "float64"))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_softmax_and_the_addition_of_the_bias_are_float32(policy):
+    keras.utils.set_random_seed(1)
+    layer = SelfAttention(N, dropout_rate=0.0, initializer_stddev=0.5, dtype=policy)
+    # Exact in bfloat16, but lost where it is added to a score of 4 or more in float16.
+    bias = np.full((B, 1, 1, T), 2.0**-9, "float32")
+    bias[..., ::2] = 0.0
+    _, attention = layer(HIDDEN, bias)
+    scores = scores_as_computed(layer)
+    assert np.abs(scores).max() > 4
+    assert keras.backend.standardize_dtype(attention.dtype) == "float32"
+    np.testing.assert_allclose(attention, softmax(scores + bias), rtol=1e-5)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_layer_norm_is_float32(policy):
+    layer = LayerNorm(epsilon=1e-12, dtype=policy)
+    random = np.random.default_rng(0)
+    # Squares of 1,000 are beyond float16, differences of 1,000.5 and 1,000 below bfloat16's steps.
+    x = random.choice([-1.0, 1.0], (5, D)) * 1_000 + random.normal(size=(5, D))
+    x = x.astype("float32")
+    layer.build(x.shape)
+    layer.gamma.assign(random.normal(1.0, 0.1, D))
+    layer.beta.assign(random.normal(0.0, 0.1, D))
+    centred = x.astype("float64") - x.mean(-1, keepdims=True, dtype="float64")
+    expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True))
+    expected = expected * np.asarray(layer.gamma) + np.asarray(layer.beta)
+    half_a_step = {"mixed_bfloat16": 2.0**-9, "mixed_float16": 2.0**-12}[policy]
+    assert keras.backend.standardize_dtype(layer(x).dtype) == layer.compute_dtype
+    np.testing.assert_allclose(
+        ops.cast(layer(x), "float32"), expected, rtol=2 * half_a_step, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("dtype", ("float16", "bfloat16", "float32"))
+def test_a_bias_is_finite_and_leaves_padding_no_probability(dtype):
+    mask = np.array([[1, 1, 0], [1, 0, 0]])
+    scores = np.random.default_rng(0).normal(0, 50, (2, 1, 3, 3)).astype("float32")
+    for bias in (attention_bias(mask, dtype=dtype), apart_bias(mask, dtype=dtype)):
+        bias = ops.convert_to_numpy(ops.cast(bias, "float32"))
+        assert np.isfinite(bias).all()
+        attention = ops.convert_to_numpy(ops.softmax(scores + bias))
+        assert (attention[np.broadcast_to(bias, attention.shape) < 0] == 0).all()
+
+
+@pytest.fixture(scope="module")
+def float32_encoder() -> BertEncoder:
+    keras.utils.set_random_seed(1)
+    encoder = BertEncoder(
+        BertConfig(vocab_size=50, hidden_size=32, num_layers=4, num_heads=4, initializer_stddev=0.2)
+    )
+    encoder.build()
+    for weight in encoder.weights:
+        weight.assign(weight + keras.random.normal(weight.shape, stddev=0.05))
+    return encoder
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_hidden_states_stay_near_those_of_float32(float32_encoder, policy):
+    random = np.random.default_rng(0)
+    mask = (np.arange(20) < np.array([[20], [7], [1]])).astype("int32")
+    inputs = {
+        "input_ids": random.integers(0, 50, mask.shape, dtype="int32"),
+        "input_mask": mask,
+        "segment_ids": random.integers(0, 2, mask.shape, dtype="int32"),
+    }
+    encoder = BertEncoder(float32_encoder.config, dtype=policy)
+    encoder.build()
+    encoder.set_weights(float32_encoder.get_weights())
+    exact, states = float32_encoder.states(inputs), encoder.states(inputs)
+    for ours, theirs in zip(states.hidden_states, exact.hidden_states, strict=True):
+        assert keras.backend.standardize_dtype(ours.dtype) == encoder.compute_dtype
+        ours, theirs = (ops.convert_to_numpy(ops.cast(x, "float32")) for x in (ours, theirs))
+        deviation = np.abs(ours - theirs).max() / np.abs(theirs).max()
+        assert 0 < deviation <= DEVIATION[policy]
+    for attention in states.attentions:
+        np.testing.assert_allclose(ops.sum(attention, axis=-1), 1, atol=1e-6)
+        padding = np.broadcast_to(mask[:, None, None, :] == 0, attention.shape)
+        assert (ops.convert_to_numpy(attention)[padding] == 0).all()

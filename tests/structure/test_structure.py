@@ -1,0 +1,170 @@
+"""The structure of both packages: import order, light imports, public names, CLI commands."""
+
+import ast
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import bert_keras
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Lowest first. A file imports from its own package and from those listed before it.
+ORDER = (
+    *("errors", "remote", "quiet", "progress", "distribution", "storage", "text", "config"),
+    *("presets", "architectures", "data", "checkpoints", "layers", "models", "training", "tasks"),
+    *("reports", "runs", "export", "serving", "experiments", "demo", "cli"),
+)
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[1]
+
+
+def module_of(path: Path) -> str:
+    names = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(names[:-1] if names[-1] == "__init__" else names)
+
+
+def imports_of(path: Path):
+    """Every module that `path` imports; `from package import module` imports `package.module`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            modules = [name for name in names if is_module(name)]
+            yield from modules
+            if len(modules) < len(names):
+                yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def sources(package: str):
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", sources("bert_keras"), ids=module_of)
+def test_imports_point_downwards(path):
+    if path.name == "__init__.py" and path.parent.name == "bert_keras":
+        return
+    own = part_of(module_of(path))
+    for module in imports_of(path):
+        if module.startswith("bert_keras."):
+            imported = part_of(module)
+            assert ORDER.index(imported) <= ORDER.index(own), f"{path}: imports {module}"
+        if module.split(".")[0] == "tfrecords_tools":
+            assert own in ("demo", "experiments", "cli"), f"{path}: imports {module}"
+
+
+@pytest.mark.parametrize("package", ["bert_keras", "tfrecords_tools"])
+def test_no_files_import_each_other_in_a_circle(package):
+    files = {module_of(path): path for path in sources(package)}
+    graph = {
+        name: {other for other in imports_of(path) if other in files and other != name}
+        for name, path in files.items()
+        if name != package  # its names are imported when they are used
+    }
+    TopologicalSorter(graph).prepare()  # CycleError names the circle
+
+
+@pytest.mark.parametrize("path", sources("tfrecords_tools"), ids=module_of)
+def test_the_writer_imports_text_and_data_alone(path):
+    for module in imports_of(path):
+        assert module.split(".")[0] != "keras"
+        if module.startswith("bert_keras."):
+            allowed = ORDER[: ORDER.index("data") + 1]
+            assert part_of(module) in allowed, f"{path}: imports {module}"
+
+
+@pytest.mark.parametrize("path", [*sources("bert_keras"), *sources("tfrecords_tools")],
+                         ids=module_of)  # fmt: skip
+def test_every_file_opens_with_a_sentence_and_fits_one_sitting(path):
+    text = path.read_text(encoding="utf-8")
+    assert ast.get_docstring(ast.parse(text)), f"{path} does not say what comes in and goes out"
+    assert text.count("\n") <= 300
+
+
+def test_layers_and_models_are_pure_keras():
+    for package in ("layers", "models"):
+        for path in sources(f"bert_keras/{package}"):
+            assert not any(m.split(".")[0] == "tensorflow" for m in imports_of(path)), path
+
+
+def test_public_names_resolve():
+    for name in bert_keras.__all__:
+        assert getattr(bert_keras, name).__name__ == name
+    assert set(dir(bert_keras)) == set(bert_keras.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'Bert'"):
+        bert_keras.Bert  # noqa: B018
+
+
+def test_importing_and_asking_for_help_is_light():
+    code = (
+        "import sys, bert_keras, bert_keras.cli, tfrecords_tools.cli\n"
+        "from bert_keras import BertConfig, Vocabulary, preset\n"
+        "for cli in (bert_keras.cli, tfrecords_tools.cli):\n"
+        "    try: cli.main(['--help'])\n"
+        "    except SystemExit: pass\n"
+        "heavy = {'tensorflow', 'keras', 'jax', 'torch', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("program", "verbs"),
+    [
+        (
+            "bert_keras",
+            [
+                "demo",
+                "pretrain",
+                "finetune",
+                "evaluate",
+                "predict",
+                "submission",
+                "features",
+                "inspect",
+                "reproduce",
+                "convert",
+                "curves",
+                "export",
+                "serve",
+            ],
+        ),
+        ("tfrecords_tools", ["vocab", "build", "check", "show"]),
+    ],
+)
+def test_the_words_of_the_command_lines(program, verbs, capsys):
+    main = import_module(f"{program}.cli").main
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    told = capsys.readouterr().out
+    for verb in verbs:
+        assert f"    {verb} " in told.replace("\n", " ")
+        with pytest.raises(SystemExit) as stop:
+            main([verb, "--help"])
+        assert stop.value.code == 0
+        assert "example" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stop:
+        main(["dance"])
+    assert stop.value.code == 2
+
+
+def test_the_readme_and_docs_name_what_exists():
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for page in pages:
+        for link in page.read_text(encoding="utf-8").split("](")[1:]:
+            target = link.split(")")[0].split("#")[0]
+            if target and "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -1,0 +1,321 @@
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_keras.data.schema import PretrainingSchema
+from bert_keras.errors import InputError
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tfrecords_tools.inspect.check import check, report
+from tfrecords_tools.manifest import FORMAT, MANIFEST, vocabulary_sha256
+from tfrecords_tools.records.writer import serialized, write_records
+
+VOCABULARY = Vocabulary((*SPECIAL_PIECES, "a", "cat", "##s", "sat"))
+
+
+def features(**changes):
+    """One record: "[CLS] a [MASK]##s [SEP] sat [UNK] [SEP] [PAD]", labelled random."""
+    one = {
+        "input_ids": [2, 5, 4, 7, 3, 8, 1, 3, 0],
+        "input_mask": [1, 1, 1, 1, 1, 1, 1, 1, 0],
+        "segment_ids": [0, 0, 0, 0, 0, 1, 1, 1, 0],
+        "masked_lm_positions": [2, 5, 0],
+        "masked_lm_ids": [6, 8, 0],
+        "masked_lm_weights": np.array([[1, 1, 0]], np.float32),
+        "next_sentence_labels": [1],
+    } | changes
+    return {name: np.atleast_2d(values) for name, values in one.items()}
+
+
+def plain(**changes):
+    """ "[CLS] a cat [SEP] sat [SEP] [PAD]": no masks, no label."""
+    one = {
+        "input_ids": [2, 5, 6, 3, 8, 3, 0],
+        "input_mask": [1, 1, 1, 1, 1, 1, 0],
+        "segment_ids": [0, 0, 0, 0, 1, 1, 0],
+    } | changes
+    return {name: np.atleast_2d(values) for name, values in one.items()}
+
+
+def packed(**changes):
+    """ "[CLS] a [MASK] [SEP] | [CLS] sat [SEP] [PAD]", the first label random; room for three."""
+    one = {
+        "input_ids": [2, 5, 4, 3, 2, 8, 3, 0],
+        "input_mask": [1, 1, 1, 1, 1, 1, 1, 0],
+        "segment_ids": [0] * 8,
+        "position_ids": [0, 1, 2, 3, 0, 1, 2, 0],
+        "sequence_ids": [1, 1, 1, 1, 2, 2, 2, 0],
+        "masked_lm_positions": [2],
+        "masked_lm_ids": [6],
+        "masked_lm_weights": np.ones((1, 1), np.float32),
+        "next_sentence_positions": [0, 4, 0],
+        "next_sentence_labels": [1, 0, 0],
+        "next_sentence_weights": np.array([[1, 1, 0]], np.float32),
+    } | changes
+    return {name: np.atleast_2d(values) for name, values in one.items()}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(*records, name="a.tfrecord"):
+        write_records(tmp_path / name, [serialized(record) for record in records])
+        return tmp_path / name
+
+    return written
+
+
+@pytest.fixture
+def folder(write, tmp_path):
+    """Two shards of two records, and a manifest that tells the truth about them."""
+    texts = iter(range(4))
+    for name in ("train-0.tfrecord", "train-1.tfrecord"):
+        write(*(record_of_text(next(texts)) for _ in range(2)), name=name)
+    write_manifest(tmp_path)
+    return tmp_path
+
+
+def record_of_text(number):
+    ids = [2, 5 + number, 4, 7, 3, 8, 1, 3, 0]
+    return features(input_ids=ids)
+
+
+def write_manifest(folder, **changes):
+    shards = [
+        {
+            "file": path.name,
+            "records": 2,
+            "bytes": path.stat().st_size,
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
+        for path in sorted(folder.glob("*.tfrecord"))
+    ]
+    manifest = {
+        "format": FORMAT,
+        "settings": {"objective": "nsp"},
+        "schema": asdict(PretrainingSchema(9, 3)),
+        "vocabulary": {"sha256": vocabulary_sha256(VOCABULARY)},
+        "splits": {"train": {"shards": shards}},
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest | changes))
+
+
+def test_counts_and_report(write):
+    counts = check(write(features(), features(next_sentence_labels=[0])), vocabulary=VOCABULARY)
+    assert counts == {
+        "files": 1,
+        "manifests": 0,
+        "records": 2,
+        "positions": 18,
+        "tokens": 16,
+        "text": 10,
+        "unknown": 2,
+        "labels": 2,
+        "labels_one": 1,
+        "predicted": 4,
+        "masked": 2,
+        "kept": 2,
+        "repeated": 1,
+        "compared": 2,
+        "held_out_trained": 0,
+        "held_out_compared": 0,
+    }
+    assert [line.split() for line in report(counts).splitlines()] == [
+        ["files", "1"],
+        ["manifest", "none"],
+        ["records", "2"],
+        ["random", "next", "50.00%"],
+        ["padding", "11.11%"],
+        ["predicted", "25.00%"],
+        ["shown", "as", "[MASK]", "50.00%"],
+        ["shown", "as", "another", "0.00%"],
+        ["shown", "as", "it", "is", "50.00%"],
+        ["[UNK]", "in", "the", "text", "20.00%"],
+        ["repeated", "texts", "50.00%"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"input_ids": [2, 5, 9, 7, 3, 8, 1, 3, 0]}, "an id is outside the vocabulary of 9 pieces"),
+        ({"masked_lm_ids": [6, 99, 0]}, "an id is outside the vocabulary of 9 pieces"),
+        ({"masked_lm_positions": [2, 8, 0]}, "a masked position is outside the sequence"),
+        ({"masked_lm_positions": [2, 2, 0]}, "a position is masked twice"),
+        ({"masked_lm_weights": np.zeros((1, 3), np.float32)}, "nothing is to be predicted"),
+        ({"input_mask": [1, 1, 1, 0, 1, 1, 1, 1, 0]}, "input_mask is not ones and then zeros"),
+        ({"segment_ids": [0, 0, 0, 0, 0, 1, 1, 2, 0]}, "a segment is neither 0 nor 1"),
+        ({"input_ids": [5, 5, 4, 7, 3, 8, 1, 3, 0]}, r"does not begin with \[CLS\]"),
+        ({"next_sentence_labels": [2]}, "a label is neither 0 nor 1"),
+    ],
+)
+def test_wrong_records_are_named(write, changes, told):
+    if "9 pieces" in told:
+        changes = {name: [min(each, 10**6) for each in value] for name, value in changes.items()}
+    path = write(features(), features(**changes))
+    with pytest.raises(InputError, match=rf"a\.tfrecord, record 2: .*{told}"):
+        check(path, vocabulary=VOCABULARY)
+
+
+def test_plain_ids_are_counted_without_masks_and_labels(write):
+    counts = check(write(plain(), plain(input_ids=[2, 8, 6, 3, 8, 3, 0])), vocabulary=VOCABULARY)
+    assert (counts["records"], counts["tokens"], counts["repeated"]) == (2, 12, 0)
+    names = [line[:24].strip() for line in report(counts).splitlines()]
+    assert names == [
+        *("files", "manifest", "records", "padding", "[UNK] in the text", "repeated texts")
+    ]
+
+
+def test_packed_records_are_counted_by_sequence(write):
+    counts = check(write(packed(), packed()), vocabulary=VOCABULARY)
+    assert (counts["records"], counts["sequences"]) == (2, 4)
+    assert (counts["labels"], counts["labels_one"]) == (4, 2)
+    told = report(counts)
+    assert "sequences a record              2.00" in told
+    assert "random next                   50.00%" in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"sequence_ids": [1, 1, 1, 1, 2, 2, 2, 2]}, "not 0 exactly where padding is"),
+        ({"sequence_ids": [1, 1, 1, 1, 3, 3, 3, 0]}, "do not count 1, 2, 3 without a gap"),
+        ({"sequence_ids": [2, 2, 2, 2, 1, 1, 1, 0]}, "do not count 1, 2, 3 without a gap"),
+        ({"position_ids": [0, 1, 2, 3, 4, 5, 6, 0]}, "do not begin anew at 0"),
+        ({"position_ids": [0, 1, 2, 3, 0, 2, 1, 0]}, "do not begin anew at 0"),
+        ({"input_ids": [2, 5, 4, 3, 8, 8, 3, 0]}, r"a sequence does not begin with \[CLS\]"),
+        ({"next_sentence_positions": [0, 5, 0]}, r"a label does not stand at the \[CLS\]"),
+        ({"next_sentence_positions": [4, 0, 0]}, r"a label does not stand at the \[CLS\]"),
+        ({"next_sentence_positions": [0, 99, 0]}, r"a label does not stand at the \[CLS\]"),
+        (
+            {"next_sentence_weights": np.array([[1, 0, 0]], np.float32)},
+            "not every sequence has its label",
+        ),
+    ],
+)
+def test_wrong_packing_is_named(write, changes, told):
+    with pytest.raises(InputError, match=rf"a\.tfrecord, record 2: .*{told}"):
+        check(write(packed(), packed(**changes)), vocabulary=VOCABULARY)
+
+
+def test_truncated_files_are_named_without_a_manifest(write):
+    path = write(features(), features())
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(InputError, match=r"a\.tfrecord is truncated or corrupt"):
+        check(path, vocabulary=VOCABULARY)
+
+
+def test_a_folder_that_is_as_its_manifest_says(folder):
+    counts = check(folder, vocabulary=VOCABULARY)
+    assert (counts["records"], counts["repeated"], counts["manifests"]) == (4, 0, 1)
+    assert "manifest                      agrees" in report(counts)
+
+
+def cut(folder):
+    path = folder / "train-1.tfrecord"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])  # between two records
+
+
+def grow(folder):
+    path = folder / "train-1.tfrecord"
+    path.write_bytes(path.read_bytes() * 2)
+
+
+def alter(folder):
+    records = [record_of_text(number) for number in (3, 2)]
+    write_records(folder / "train-1.tfrecord", [serialized(record) for record in records])
+
+
+def copy(folder):
+    (folder / "train-2.tfrecord").write_bytes((folder / "train-0.tfrecord").read_bytes())
+
+
+def copy_over(folder):
+    cut(folder)
+    (folder / "train-0.tfrecord").write_bytes((folder / "train-1.tfrecord").read_bytes())
+
+
+def lose(folder):
+    (folder / "train-1.tfrecord").unlink()
+
+
+def lose_count(folder):
+    text = (folder / MANIFEST).read_text().replace('"records": 2', '"records": 3', 1)
+    (folder / MANIFEST).write_text(text)
+
+
+def change_schema(folder):
+    write_manifest(folder, schema=asdict(PretrainingSchema(10, 3)))
+
+
+def change_vocabulary(folder):
+    write_manifest(folder, vocabulary={"sha256": vocabulary_sha256(Vocabulary(SPECIAL_PIECES))})
+
+
+def change_format(folder):
+    write_manifest(folder, format=3)
+
+
+def damage(folder):
+    write_manifest(folder, splits=[])
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (
+            cut,
+            r"train-1\.tfrecord is truncated, or another file: it has \d+ bytes, manifest",
+        ),
+        (grow, r"train-1\.tfrecord is longer than it was written: it has"),
+        (alter, r"train-1\.tfrecord was altered: its SHA-256 is not the one in manifest"),
+        (copy, r"train-2\.tfrecord is not one of the shards that manifest"),
+        (copy, r"train-2\.tfrecord holds the same records as .*train-0\.tfrecord; remove one"),
+        (copy_over, r"train-1\.tfrecord holds the same records as .*train-0\.tfrecord"),
+        (lose, r"train-1\.tfrecord is missing"),
+        (lose_count, r"train-0\.tfrecord holds 2 records, but manifest\.json beside it says 3"),
+        (change_schema, r"of 9 positions .*, but manifest\.json beside them says 10 positions"),
+        (change_vocabulary, r"manifest\.json names another vocabulary than this one of 9 pieces"),
+        (change_format, r"manifest\.json has the format 3; expected 2"),
+        (damage, r"manifest\.json is not what bert-tfrecords build wrote"),
+    ],
+)
+def test_what_differs_from_the_manifest_is_named(folder, harm, told):
+    harm(folder)
+    with pytest.raises(InputError, match=told):
+        check(folder, vocabulary=VOCABULARY)
+
+
+def test_all_faults_are_told_at_once(folder):
+    cut(folder)
+    copy(folder)
+    (folder / "train-3.tfrecord").write_bytes((folder / "train-0.tfrecord").read_bytes()[:-1])
+    with pytest.raises(InputError) as told:
+        check(folder, vocabulary=VOCABULARY)
+    lines = str(told.value).splitlines()
+    assert lines[0] == "5 faults:"
+    assert [Path(line.split()[0]).name for line in lines[1:]] == [
+        f"train-{number}.tfrecord" for number in (1, 2, 3, 3, 2)
+    ]
+
+
+def test_single_files_of_a_folder_are_checked_alone(folder):
+    lose(folder)
+    assert check(folder / "train-0.tfrecord", vocabulary=VOCABULARY)["records"] == 2
+
+
+def test_the_same_shard_twice_is_seen_without_a_manifest(write):
+    paths = [write(features(), name="a.tfrecord"), write(features(), name="b.tfrecord")]
+    with pytest.raises(InputError, match=r"b\.tfrecord holds the same records as .*a\.tfrecord"):
+        check(paths, vocabulary=VOCABULARY)
+
+
+def test_a_folder_means_all_its_records_and_held_out_ones_are_compared(write, tmp_path):
+    write(record_of_text(0), record_of_text(1), name="train-0.tfrecord")
+    write(record_of_text(1), record_of_text(2), record_of_text(3), name="held-out-0.tfrecord")
+    counts = check(tmp_path, vocabulary=VOCABULARY)
+    assert (counts["records"], counts["repeated"]) == (5, 0)
+    assert (counts["held_out_trained"], counts["held_out_compared"]) == (1, 3)
+    assert "held out, yet trained         33.33%" in report(counts)

@@ -1,0 +1,37 @@
+import pytest
+
+from tfrecords_tools.inspect.shards import holds_records
+from tfrecords_tools.records.writer import write_records
+
+
+@pytest.fixture
+def place(tmp_path):
+    write_records(tmp_path / "part-0", [[b"some record"]])
+    (tmp_path / "text").write_text("Some text that is no record.")
+    (tmp_path / "short").write_text("Text")
+    (tmp_path / "cut.tfrecord").write_bytes(b"")
+    for name in ("records", "texts"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "records" / "vocab.txt").write_text("[PAD]")
+    (tmp_path / "records" / "a.tfrecord").touch()
+    (tmp_path / "texts" / "a.txt").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("part-0", True),
+        ("part-*", True),
+        ("cut.tfrecord", True),
+        ("missing.tfrecord", True),  # whose absence is told as that of records
+        ("records", True),
+        ("text", False),
+        ("short", False),
+        ("texts", False),
+        ("te*", False),
+        ("missing", False),
+    ],
+)
+def test_records_are_told_from_text(place, name, expected):
+    assert holds_records(place / name) is expected

@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tfrecords_tools.inspect.stats import Histogram, record_histograms, text_bars
+from tfrecords_tools.records.writer import serialized, write_records
+
+VOCABULARY = Vocabulary((*SPECIAL_PIECES, "a", "cat", "##s", "sat"))
+
+
+def counts(**values):
+    """A histogram in which value n came `values["n"]` times."""
+    array = np.zeros(1 + max(int(name[1:]) for name in values), np.int64)
+    for name, count in values.items():
+        array[int(name[1:])] = count
+    return Histogram("pieces in a record", "records", array)
+
+
+def test_few_values_have_a_bar_each():
+    assert counts(n3=1, n5=2).bars() == [("3", 1), ("4", 0), ("5", 2)]
+
+
+def test_many_values_share_bars_of_round_ranges():
+    bars = counts(n7=1, n19=2, n20=3, n128=4).bars(14)
+    assert [bars[0], bars[1], bars[2], bars[-1]] == [
+        ("7-9", 1), ("10-19", 2), ("20-29", 3), ("120-128", 4)
+    ]  # fmt: skip
+    assert len(bars) == 13
+    assert sum(count for _, count in bars) == 10
+
+
+def test_nothing_has_no_bars():
+    empty = Histogram("pieces in a record", "records", np.zeros(0, np.int64))
+    assert empty.bars() == []
+    assert text_bars(empty) == "pieces in a record (0 records)"
+
+
+def test_bars_as_text():
+    told = text_bars(Histogram("next sentence", "labels", np.array([300, 100]), ("true", "random")))
+    assert told.splitlines() == [
+        "next sentence (400 labels)",
+        "    true " + "█" * 40 + "  75.00%          300",
+        "  random " + "█" * 13 + "▍" + " " * 26 + "  25.00%          100",
+    ]
+    assert text_bars(counts(n2=1, n4=3)).startswith("pieces in a record (4 records, mean 3.5)\n")
+
+
+@pytest.fixture
+def records(tmp_path):
+    """A record of 4 pieces, one masked; in a second file one of 5, one kept and one replaced."""
+    first = {
+        "input_ids": [[2, 4, 3, 3, 0, 0]],
+        "input_mask": [[1, 1, 1, 1, 0, 0]],
+        "segment_ids": [[0, 0, 0, 1, 0, 0]],
+        "masked_lm_positions": [[1, 0]],
+        "masked_lm_ids": [[5, 0]],
+        "masked_lm_weights": np.array([[1, 0]], np.float32),
+        "next_sentence_labels": [[0]],
+    }
+    second = {
+        "input_ids": [[2, 5, 8, 3, 3, 0]],
+        "input_mask": [[1, 1, 1, 1, 1, 0]],
+        "segment_ids": [[0, 0, 0, 0, 1, 0]],
+        "masked_lm_positions": [[1, 2]],
+        "masked_lm_ids": [[5, 6]],
+        "masked_lm_weights": np.ones((1, 2), np.float32),
+        "next_sentence_labels": [[0]],
+    }
+    for name, record in (("a", first), ("b", second)):
+        features = {feature: np.array(values) for feature, values in record.items()}
+        write_records(tmp_path / f"{name}.tfrecord", [serialized(features)])
+    return tmp_path
+
+
+def test_histograms_of_records(records):
+    found = {each.title: each for each in record_histograms(records, vocabulary=VOCABULARY)}
+    assert {title: [bar for bar in each.bars() if bar[1]] for title, each in found.items()} == {
+        "pieces in a record": [("4", 1), ("5", 1)],
+        "predictions in a record": [("1", 1), ("2", 1)],
+        "position of predictions": [("1", 2), ("2", 1)],
+        "a predicted piece is shown as": [("[MASK]", 1), ("another", 1), ("itself", 1)],
+        "labels": [("true next", 2)],
+    }
+    assert found["labels"].bars()[1] == ("random next", 0)
+
+
+def test_histograms_of_packed_plain_ids(tmp_path):
+    packed = {
+        "input_ids": [[2, 5, 3, 2, 5, 6, 3, 0], [2, 5, 6, 3, 0, 0, 0, 0]],
+        "sequence_ids": [[1, 1, 1, 2, 2, 2, 2, 0], [1, 1, 1, 1, 0, 0, 0, 0]],
+        "position_ids": [[0, 1, 2, 0, 1, 2, 3, 0], [0, 1, 2, 3, 0, 0, 0, 0]],
+    }
+    features = {name: np.array(values) for name, values in packed.items()}
+    features["input_mask"] = (features["sequence_ids"] > 0).astype(int)
+    features["segment_ids"] = np.zeros((2, 8), int)
+    write_records(tmp_path / "a.tfrecord", [serialized(features)])
+    found = record_histograms(tmp_path, vocabulary=VOCABULARY)
+    assert {each.title: [bar for bar in each.bars() if bar[1]] for each in found} == {
+        "pieces in a record": [("4", 1), ("7", 1)],
+        "sequences in a record": [("1", 1), ("2", 1)],
+        "pieces in a sequence": [("3", 1), ("4", 2)],
+    }
+    assert found[2].of == "sequences"

@@ -1,0 +1,154 @@
+"""Record files and their vocabulary come in; counts go out, or an error that names what is wrong.
+
+TensorFlow's own reader is used on purpose: what passes here, it can read.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bert_keras.data.records import common_schema, readable_records, record_files
+from bert_keras.data.schema import PretrainingSchema
+from bert_keras.errors import InputError
+from bert_keras.progress import progress
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.inspect.counts import counted
+from tfrecords_tools.inspect.repeats import Repeats, text_numbers
+from tfrecords_tools.inspect.shards import Shards
+from tfrecords_tools.inspect.verify import verify
+from tfrecords_tools.manifest import MANIFEST, NEXT_SENTENCE
+
+BATCH = 1024
+MOST_FAULTS = 20  # that are listed
+HELD_OUT = "held-out"
+
+
+def check(
+    records: str | os.PathLike | Sequence[str | os.PathLike], *, vocabulary: Vocabulary
+) -> dict[str, int]:
+    """Counts over all records; InputError where a file, a record or a manifest is not right.
+
+    Every file is read, and of each the first wrong record is named.
+    """
+    places = [records] if isinstance(records, (str, os.PathLike)) else records
+    files = every_file(places)
+    with Shards(files, whole_folders=[p for p in places if os.path.isdir(p)]) as shards:
+        faults = {file: fault for file in files if (fault := shards.size_fault(file))}
+        whole = [file for file in files if file not in faults]
+        told = list(faults.values())
+        for file in faults:
+            shards.start(file)  # it may be a copy of another
+        counts: Counter[str] = Counter(files=len(files), manifests=len(shards.manifests))
+        if whole:
+            schema = common_schema(whole)
+            told += shards.faults_of_folders(schema=schema, vocabulary=vocabulary)
+            told += _read(whole, shards, counts, schema=schema, vocabulary=vocabulary)
+        told += shards.faults_of_contents()
+    if told:
+        raise InputError(_listed(told))
+    return dict(counts)
+
+
+def _read(
+    files: list[str],
+    shards: Shards,
+    counts: Counter[str],
+    *,
+    schema: PretrainingSchema,
+    vocabulary: Vocabulary,
+) -> list[str]:
+    """Reads all records, adds up `counts`, and returns what is wrong with files."""
+    faults, texts = [], {True: Repeats(), False: Repeats()}  # by whether they are held out
+    with progress(stage="check", unit="record", total=shards.num_records(files)) as bar:
+        for file in files:
+            shards.start(file)
+            is_held_out, num_records = Path(file).name.startswith(HELD_OUT), 0
+            try:
+                for features in parsed_batches(file, schema=schema):
+                    verify(features, file=file, first=num_records, vocabulary=vocabulary)
+                    counts.update(counted(features, vocabulary=vocabulary))
+                    texts[is_held_out].add(text_numbers(features))
+                    num_records += len(features["input_ids"])
+                    bar.update(len(features["input_ids"]))
+            except InputError as error:
+                faults.append(str(error))
+                continue
+            shard = shards.promised(file)
+            if shard and shard.records != num_records:
+                faults.append(
+                    f"{file} holds {num_records} records, but {MANIFEST} beside it says "
+                    f"{shard.records}; write it again"
+                )
+    for repeats in texts.values():
+        repeated, compared = repeats.counts()
+        counts.update(repeated=repeated, compared=compared)
+    leaked, compared = texts[True].shared_with(texts[False])
+    counts.update(held_out_trained=leaked, held_out_compared=compared)
+    return faults
+
+
+def _listed(faults: list[str]) -> str:
+    """One fault as a sentence, several a line each."""
+    if len(faults) == 1:
+        return faults[0]
+    lines = [f"\n  {fault}" for fault in faults[:MOST_FAULTS]]
+    if len(faults) > MOST_FAULTS:
+        lines.append(f"\n  and {len(faults) - MOST_FAULTS} more")
+    return f"{len(faults)} faults:{''.join(lines)}"
+
+
+def report(counts: dict[str, int], *, labels: tuple[str, str] = NEXT_SENTENCE) -> str:
+    """The counts as lines; `labels` say what 0 and 1 stand for."""
+    agrees = "agrees" if counts["manifests"] else "none"
+    lines = [
+        f"{'files':<24}{counts['files']:>12,}",
+        f"{'manifest':<24}{agrees:>12}",
+        f"{'records':<24}{counts['records']:>12,}",
+    ]
+    if "sequences" in counts:
+        lines.append(f"{'sequences a record':<24}{counts['sequences'] / counts['records']:>12.2f}")
+    shares = {}
+    if counts.get("labels"):
+        shares[labels[1]] = counts["labels_one"] / counts["labels"]
+    shares["padding"] = 1 - counts["tokens"] / counts["positions"]
+    if "predicted" in counts:
+        replaced = counts["predicted"] - counts["masked"] - counts["kept"]
+        shares |= {
+            "predicted": counts["predicted"] / counts["tokens"],
+            "  shown as [MASK]": counts["masked"] / counts["predicted"],
+            "  shown as another": replaced / counts["predicted"],
+            "  shown as it is": counts["kept"] / counts["predicted"],
+        }
+    shares["[UNK] in the text"] = counts["unknown"] / max(counts["text"], 1)
+    shares["repeated texts"] = counts["repeated"] / counts["compared"]
+    if counts["held_out_compared"]:
+        shares["held out, yet trained"] = counts["held_out_trained"] / counts["held_out_compared"]
+    lines += [f"{name:<24}{share:>12.2%}" for name, share in shares.items()]
+    if counts["compared"] < counts["records"]:
+        lines.append(f"(repeated: of a sample of {counts['compared']:,} records)")
+    return "\n".join(lines)
+
+
+def every_file(records: str | os.PathLike | Sequence[str | os.PathLike]) -> list[str]:
+    """The record files that were named; of a folder all splits, held-out records too."""
+    places = [records] if isinstance(records, (str, os.PathLike)) else records
+    return record_files(
+        [os.path.join(each, "*.tfrecord") if os.path.isdir(each) else each for each in places]
+    )
+
+
+def parsed_batches(file: str, *, schema: PretrainingSchema) -> Iterator[dict[str, np.ndarray]]:
+    """The features of one file, arrays [B,n], in the order of the file."""
+    import tensorflow as tf
+
+    spec = schema.parsing_spec()
+    records = tf.data.TFRecordDataset([file]).batch(BATCH)
+    with readable_records(file):
+        yield from (
+            records.map(lambda batch: tf.io.parse_example(batch, spec))
+            .prefetch(2)
+            .as_numpy_iterator()
+        )

@@ -1,0 +1,183 @@
+"""Record files and their vocabulary come in; a few records go out as text with their answers."""
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import NamedTuple, TextIO
+
+import numpy as np
+
+from bert_keras.data.records import common_schema
+from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
+from bert_keras.errors import InputError
+from bert_keras.text.fast_tokenizer import legible_pieces
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.inspect.check import every_file, parsed_batches
+from tfrecords_tools.inspect.counts import is_labelled
+from tfrecords_tools.inspect.verify import verify
+from tfrecords_tools.manifest import NEXT_SENTENCE, label_words
+
+WIDTH = 100
+# What a predicted piece shows: SGR codes of bold and a colour that reads on dark and on light.
+MASKED, REPLACED, KEPT = "1;36", "1;31", "1;32"
+SPECIAL, UNKNOWN = "2", "1;35"
+
+
+class Part(NamedTuple):
+    """A piece as it is printed, its colour ("" for none), and whether it goes on with a word."""
+
+    text: str
+    colour: str = ""
+    is_continued: bool = False
+
+
+def shown(
+    records: str | os.PathLike | Sequence[str | os.PathLike],
+    *,
+    vocabulary: Vocabulary,
+    count: int,
+    start: int = 1,
+    is_coloured: bool = False,
+    width: int = WIDTH,
+) -> Iterator[str]:
+    """`count` records from number `start` on, one text each; a predicted piece is {shown=answer}.
+
+    Records are numbered from 1 through all files. Before masked ones stands what the marks mean.
+    """
+    if start < 1:
+        raise InputError(f"record {start} was asked for; expected 1 or more")
+    if count < 1:
+        raise InputError(f"{count} records were asked for; expected 1 or more")
+    files = every_file(records)
+    schema, labels = common_schema(files), label_words(files[0])
+
+    def texts() -> Iterator[str]:
+        before = 0
+        for file in files:
+            first = 0
+            for features in parsed_batches(file, schema=schema):
+                size = len(features["input_ids"])
+                verify(features, file=file, first=first, vocabulary=vocabulary)
+                for row in range(max(start - 1 - before, 0), size):
+                    record = {name: values[row] for name, values in features.items()}
+                    text = text_of(
+                        record,
+                        vocabulary=vocabulary,
+                        labels=labels,
+                        is_coloured=is_coloured,
+                        width=width,
+                    )
+                    yield f"{os.path.basename(file)}, record {first + row + 1}: {text}"
+                first += size
+                before += size
+        if before < start:
+            raise InputError(f"record {start} was asked for; there are {before:,}")
+
+    marks = [_legend(is_coloured=is_coloured)] if schema.max_predictions else []
+    return chain(marks, islice(texts(), count))
+
+
+def _legend(*, is_coloured: bool) -> str:
+    """What the marks of a predicted piece mean."""
+    marks = [
+        Part("{[MASK]=answer} masked", MASKED),
+        Part("{other=answer} replaced", REPLACED),
+        Part("{answer=answer} kept", KEPT),
+    ]
+    return ", ".join(_printed(mark, is_coloured=is_coloured) for mark in marks)
+
+
+def takes_colour(stream: TextIO) -> bool:
+    """Whether colours belong on this stream: a terminal that can, and nobody said NO_COLOR."""
+    return (
+        stream.isatty()
+        and not os.environ.get("NO_COLOR")  # no-color.org: any text but the empty one
+        and os.environ.get("TERM") != "dumb"
+    )
+
+
+def text_of(
+    record: dict[str, np.ndarray],
+    *,
+    vocabulary: Vocabulary,
+    labels: tuple[str, str] = NEXT_SENTENCE,
+    is_coloured: bool = False,
+    width: int = WIDTH,
+) -> str:
+    """One record, features [n], wrapped: its label, then pieces joined to words.
+
+    Packed sequences stand one under the other.
+    """
+    length = int(record["input_mask"].sum())
+    parts = _parts(record, length, vocabulary)
+    own_labels = _labels(record, labels)
+    if "sequence_ids" not in record:
+        head = own_labels[0] if own_labels else f"{length} pieces"
+        return "\n".join([head, *_lines(parts, indent="  ", width=width, is_coloured=is_coloured)])
+    sequence_ids = record["sequence_ids"][:length]
+    num_sequences = int(sequence_ids.max(initial=0))
+    text = [f"{num_sequences} sequence{'s' * (num_sequences != 1)}"]
+    for number in range(1, num_sequences + 1):
+        own = np.nonzero(sequence_ids == number)[0]
+        label = f", {own_labels[number - 1]}" if own_labels else ""
+        text.append(f"  sequence {number}: {len(own)} pieces{label}")
+        text += _lines(
+            [parts[place] for place in own], indent="    ", width=width, is_coloured=is_coloured
+        )
+    return "\n".join(text)
+
+
+def _labels(record: dict[str, np.ndarray], words: tuple[str, str]) -> list[str]:
+    """The labels that count, in words."""
+    if LABEL_FEATURE not in record:
+        return []
+    return [words[label] for label in record[LABEL_FEATURE][is_labelled(record)]]
+
+
+def _parts(record: dict[str, np.ndarray], length: int, vocabulary: Vocabulary) -> list[Part]:
+    """Every piece as it is printed."""
+    specials = {vocabulary.cls_id: SPECIAL, vocabulary.sep_id: SPECIAL, vocabulary.unk_id: UNKNOWN}
+    ids = record["input_ids"][:length].tolist()
+    answers = {}
+    if WEIGHTS_FEATURE in record:
+        is_counted = record[WEIGHTS_FEATURE] > 0
+        positions = record["masked_lm_positions"][is_counted].tolist()
+        answers = dict(zip(positions, record["masked_lm_ids"][is_counted].tolist(), strict=True))
+    pieces = legible_pieces(vocabulary)
+    parts, can_continue = [], False
+    for position, number in enumerate(ids):
+        piece = pieces[number]
+        answer = pieces[answers.get(position, number)]
+        is_continued = can_continue and answer.startswith("##")
+        if position in answers:
+            colour = {vocabulary.mask_id: MASKED, answers[position]: KEPT}.get(number, REPLACED)
+            parts.append(Part(f"{{{piece}={answer}}}", colour, is_continued))
+        else:
+            is_joined = is_continued or vocabulary.rules  # whose lines begin without a blank
+            text = piece.removeprefix("##") if is_joined else piece
+            parts.append(Part(text, specials.get(number, ""), is_continued))
+        can_continue = specials.get(number) != SPECIAL
+    return parts
+
+
+def _lines(parts: Sequence[Part], *, indent: str, width: int, is_coloured: bool) -> list[str]:
+    """Pieces joined to words and words to lines of at most `width`."""
+    words: list[list[Part]] = []
+    for part in parts:
+        if part.is_continued:
+            words[-1].append(part)
+        else:
+            words.append([part])
+    lines, room = [], 0
+    for word in words:
+        size = sum(len(part.text) for part in word)
+        if size > room:
+            lines.append([])
+            room = width - len(indent)
+        lines[-1].append("".join(_printed(part, is_coloured=is_coloured) for part in word))
+        room -= size + 1
+    return [indent + " ".join(line) for line in lines]
+
+
+def _printed(part: Part, *, is_coloured: bool) -> str:
+    return f"\x1b[{part.colour}m{part.text}\x1b[0m" if is_coloured and part.colour else part.text
