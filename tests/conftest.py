@@ -9,11 +9,18 @@ from bert_keras.quiet import import_tensorflow
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")  # as `bert-keras` has it on a CPU
-tf = pytest.importorskip("tensorflow")
-tf.config.set_logical_device_configuration(  # for strategies; all else runs on the first
-    tf.config.list_physical_devices("CPU")[0], 4 * [tf.config.LogicalDeviceConfiguration()]
-)
-import_tensorflow()
+
+
+def pytest_configure(config):
+    """Loads TensorFlow with four logical CPUs, except in the process that only deals out tests."""
+    if getattr(config.option, "numprocesses", None):
+        return
+    tf = pytest.importorskip("tensorflow")
+    tf.config.set_logical_device_configuration(  # for strategies; all else runs on the first
+        tf.config.list_physical_devices("CPU")[0], 4 * [tf.config.LogicalDeviceConfiguration()]
+    )
+    import_tensorflow()
+
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
