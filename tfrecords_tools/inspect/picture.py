@@ -91,10 +91,8 @@ def _tick(histogram: Histogram, name: str) -> str:
 
 
 def _save_image(histograms: Sequence[Histogram], path: Path, *, title: str, kind: str) -> None:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError('a picture needs matplotlib: pip install "bert-keras[plot]"') from error
+    from matplotlib.figure import Figure
+
     columns = min(len(histograms), 3)
     rows = -(-len(histograms) // columns)
     figure = Figure(figsize=(4.6 * columns, 3 * rows + 0.4), layout="constrained")

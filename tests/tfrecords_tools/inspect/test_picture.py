@@ -36,9 +36,7 @@ def test_pages_and_images_are_written_by_the_ending(tmp_path):
         plot(HISTOGRAMS, tmp_path / "a.txt", title="records")
 
 
-@pytest.mark.extra
 def test_images(tmp_path):
-    pytest.importorskip("matplotlib")
     plot(HISTOGRAMS, tmp_path / "a.PNG", title="records")
     data = (tmp_path / "a.PNG").read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
