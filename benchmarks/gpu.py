@@ -5,8 +5,8 @@ which it stands, 485.6 and 96.5 sequences/s at lengths 128 and 512, are NVIDIA's
 one A100 of 312 TFLOP/s.
 
 A step is forward, backward, clipping and AdamW, dropout on, in bfloat16 over float32 weights, all
-one XLA program. Utilisation is model FLOP/s (`bert_keras.training.tensorboard.flops`) over the
-published peak.
+one XLA program. Utilisation is model FLOP/s (`bert_keras.training.tensorboard.performance`) over
+the published peak.
 
     pip install "bert-keras[jax]" "jax[cuda12]"
     KERAS_BACKEND=jax python benchmarks/gpu.py --peak-tflops 989      # H100, H200 (SXM), dense
@@ -31,7 +31,7 @@ from bert_keras.models import BertPretrainer
 from bert_keras.presets import PRESETS, preset
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.schedule import LinearWarmupDecay
-from bert_keras.training.tensorboard.flops import flops_per_example
+from bert_keras.training.tensorboard.performance import flops_per_example
 
 LENGTHS = (128, 512)
 PREDICTIONS = {128: 20, 512: 80}

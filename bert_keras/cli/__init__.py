@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         is_server = arguments.verb == "serve"
         import_tensorflow(without=("keras", "jax", "scipy", "h5py") if is_server else ())
         if not is_server and vars(arguments).get("strategy") != "tpu":
-            from bert_keras.distribution.determinism import add_in_one_order
+            from bert_keras.distribution.numerics import add_in_one_order
 
             add_in_one_order()
         try:
@@ -161,7 +161,7 @@ def _devices(arguments) -> contextlib.AbstractContextManager:
         return contextlib.nullcontext()
     import keras
 
-    from bert_keras.distribution.precision import named_policy
+    from bert_keras.distribution.numerics import named_policy
     from bert_keras.distribution.strategy import named_strategy
 
     strategy = named_strategy(arguments.strategy)

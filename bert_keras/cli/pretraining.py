@@ -36,7 +36,7 @@ def _pretrain(arguments) -> None:
     from bert_keras.runs.forecast import forecast
     from bert_keras.runs.pretrain import pretrain
     from bert_keras.runs.recipes import PRETRAIN, named_recipe
-    from bert_keras.training.tensorboard.profile import steps_to_profile
+    from bert_keras.training.tensorboard.performance import steps_to_profile
 
     recipe = named_recipe(PRETRAIN, arguments.recipe)
     teacher = arguments.teacher and Distillation.of_pretraining(arguments.teacher)

@@ -135,7 +135,7 @@ def _finetune(arguments) -> None:
     import dataclasses
     import os
 
-    from bert_keras.distribution.cluster import workers
+    from bert_keras.distribution.strategy import workers
     from bert_keras.errors import InputError
     from bert_keras.runs.changes import changed
     from bert_keras.runs.distillation import Distillation

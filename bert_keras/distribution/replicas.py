@@ -1,7 +1,4 @@
-"""A replica's tensors in, sums over all replicas out; and the writing of a replica's own copies.
-
-A step is what runs in `strategy.run`, or anything where there is no strategy.
-"""
+"""Sums over all replicas, and assignments to a replica's own copy of a variable."""
 
 import keras
 import tensorflow as tf

@@ -7,8 +7,8 @@ import keras
 import tensorflow as tf
 
 from bert_keras.distribution.replicas import num_replicas, replica_id, sum_over_replicas
-from bert_keras.distribution.seeds import seed_states
 from bert_keras.errors import InputError
+from bert_keras.layers.recomputation import seed_states
 
 
 class Term(NamedTuple):

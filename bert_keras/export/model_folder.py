@@ -21,8 +21,8 @@ from bert_keras.export.servable import Servable
 from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.export.token_labels import served_token_labels
 from bert_keras.export.variants import Variant
-from bert_keras.models.classifier import WINDOW_POOLINGS
 from bert_keras.models.loading import load_model
+from bert_keras.models.task_models import WINDOW_POOLINGS
 from bert_keras.tasks.catalog import task_of
 
 

@@ -1,4 +1,4 @@
-"""Vectors of the words of a sentence in, vectors that know the words on both sides out."""
+"""Layers over the words of a sentence: a bidirectional LSTM and a learned mix of layers."""
 
 import keras
 from keras import ops
@@ -51,3 +51,27 @@ class BiLSTM(keras.layers.Layer):
             "num_layers": self.num_layers,
             "dropout_rate": self.dropout_rate,
         }
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class LayerMix(keras.layers.Layer):
+    """scale x sum_k softmax(layer_logits)_k x layer k: [B, W, K, D] -> [B, W, D].
+
+    Section 5.3 weighs layers and does not say how; this is how ELMo does (Peters et al. 2018,
+    equation 1). It begins as the mean.
+    """
+
+    def build(self, features_shape):
+        count = features_shape[-2]
+        self.layer_logits = self.add_weight(
+            name="layer_logits", shape=(count,), initializer="zeros"
+        )
+        self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
+        self.built = True
+
+    def call(self, features):
+        weights_K1 = ops.expand_dims(ops.softmax(self.layer_logits) * self.scale, axis=-1)
+        return ops.sum(features * weights_K1, axis=-2)
+
+    def compute_output_shape(self, features_shape):
+        return (*features_shape[:-2], features_shape[-1])

@@ -1,11 +1,10 @@
-"""Ids in, the sum of token, position and segment embeddings out, normalised and dropped out."""
+"""Sum of token, position and segment embeddings, with LayerNorm and dropout."""
 
 import keras
 from keras import ops
 
 from bert_keras.errors import InputError
-from bert_keras.layers.norm import LayerNorm
-from bert_keras.layers.projection import projection
+from bert_keras.layers.primitives import LayerNorm, projection
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

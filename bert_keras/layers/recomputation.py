@@ -1,8 +1,12 @@
-"""A layer and its inputs in, its outputs out; the inputs alone are kept for the gradient."""
+"""Recomputes a layer for its gradient, with the same dropout both times."""
 
 import keras
 
-from bert_keras.distribution.seeds import seed_states
+
+def seed_states(layer: keras.layers.Layer) -> list[keras.Variable]:
+    """Of all layers in it, in the order of its variables."""
+    return [each for each in layer.variables if each.path.endswith("seed_generator_state")]
+
 
 _MOST_DRAWS = 8  # more than any dropout of a block draws in one call
 

@@ -1,12 +1,14 @@
 """Encoder and heads put together; importing this registers every layer with Keras."""
 
-from bert_keras.models.classifier import BertClassifier
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.feature_tagger import BertFeatureTagger
-from bert_keras.models.multiple_choice import BertMultipleChoice
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
-from bert_keras.models.question_answering import BertQuestionAnswering
-from bert_keras.models.token_classifier import BertTokenClassifier
+from bert_keras.models.task_models import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertQuestionAnswering,
+    BertTokenClassifier,
+)
 
 __all__ = [
     "BertClassifier",

@@ -11,12 +11,11 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.layers.attention_bias import apart_bias, attention_bias, causal_bias
+from bert_keras.layers.attention import apart_bias, attention_bias, causal_bias
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock
 from bert_keras.layers.embeddings import BertEmbeddings
-from bert_keras.layers.positions import last_places, states_at
-from bert_keras.layers.projection import projection
+from bert_keras.layers.primitives import last_places, projection, states_at
 from bert_keras.layers.recomputation import recomputed
 from bert_keras.models.pretrained import Pretrained
 

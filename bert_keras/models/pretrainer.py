@@ -5,11 +5,10 @@ from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.layers.classification import ClassificationHead
-from bert_keras.layers.masked_lm import MaskedLMHead
-from bert_keras.layers.positions import states_at
+from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
+from bert_keras.layers.primitives import states_at
 from bert_keras.models.encoder import BertEncoder
-from bert_keras.models.task_model import TaskModel
+from bert_keras.models.task_models import TaskModel
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bert_keras.checkpoints.card import HEADS, ModelCard
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.errors import InputError
-from bert_keras.models.task_model import TaskModel
+from bert_keras.models.task_models import TaskModel
 from bert_keras.runs.starting_point import difference, open_start
 from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.distiller import Distiller

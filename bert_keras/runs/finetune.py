@@ -4,7 +4,7 @@ import dataclasses
 import os
 from pathlib import Path
 
-from bert_keras.distribution.cluster import is_chief
+from bert_keras.distribution.strategy import is_chief
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.outcome import (
@@ -20,7 +20,7 @@ from bert_keras.tasks.task import Task
 from bert_keras.tasks.tfds import is_tfds
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
-from bert_keras.training.tensorboard.hyperparameters import write_hyperparameters
+from bert_keras.training.tensorboard.final import write_hyperparameters
 from bert_keras.training.tensorboard.norms import NormsByLayer
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from bert_keras.distribution.cluster import is_chief
+from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError, listed
 from bert_keras.storage import json_object, write_text
 

@@ -8,7 +8,7 @@ import sys
 import keras
 
 from bert_keras.data.records import readable_records
-from bert_keras.distribution.cluster import is_chief
+from bert_keras.distribution.strategy import is_chief
 from bert_keras.models.pretrained import save_model
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.runs.distillation import Distillation, taught
@@ -22,17 +22,15 @@ from bert_keras.runs.outcome import (
 )
 from bert_keras.runs.pretrain_inputs import PretrainInputs, pretrain_inputs
 from bert_keras.runs.recipes import PretrainRecipe
-from bert_keras.training.alarms import Alarms
-from bert_keras.training.best_model import BestModel
-from bert_keras.training.checkpoints import load_training_state, training_state
+from bert_keras.training.checkpoints import BestModel, load_training_state, training_state
+from bert_keras.training.guard import Alarms
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.losses import OUTPUTS, pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.schedule import LinearWarmupDecay
-from bert_keras.training.tensorboard.hyperparameters import write_hyperparameters
+from bert_keras.training.tensorboard.final import write_hyperparameters, write_projector
+from bert_keras.training.tensorboard.performance import Profile
 from bert_keras.training.tensorboard.pretraining import pretraining_board
-from bert_keras.training.tensorboard.profile import Profile
-from bert_keras.training.tensorboard.projector import write_projector
 
 
 def pretrain(

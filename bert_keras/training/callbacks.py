@@ -1,13 +1,36 @@
-"""What a training run shows while it runs: TensorBoard's curves and a progress bar."""
+"""Callbacks that show a run: TensorBoard's curves, a progress bar, the pace of the steps."""
 
 import os
+import time
 
 import keras
 import tensorflow as tf
 
 from bert_keras.distribution.replicas import number
 from bert_keras.progress import progress
-from bert_keras.training.pace import Pace
+
+
+class Pace:
+    """The first step after `restart` may hold tracing or the end of an evaluation: it starts the
+    clock and is not counted."""
+
+    def __init__(self):
+        self.restart()
+
+    def restart(self) -> None:
+        self.ends: tuple[float, ...] = ()  # of the first step and of the last, in seconds
+        self.num_steps = 0
+
+    def step(self) -> None:
+        now = time.perf_counter()
+        if self.ends:
+            self.num_steps += 1
+        self.ends = (*self.ends[:1], now)
+
+    @property
+    def steps_per_second(self) -> float:
+        """0 before the second step."""
+        return self.num_steps / (self.ends[-1] - self.ends[0]) if self.num_steps else 0.0
 
 
 def tag(log_name: str) -> str:

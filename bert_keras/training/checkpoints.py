@@ -1,21 +1,25 @@
-"""A run's whole state out and in; an optimizer's alone, for checkpoints of every format."""
+"""Saves and restores the state of a run, at intervals, on SIGTERM and at its best score."""
 
 import contextlib
+import json
+import math
 import os
 import shutil
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
 from bert_keras.checkpoints.checkpoint import StoredTensor, TrainingState
-from bert_keras.distribution.cluster import is_chief
 from bert_keras.distribution.replicas import number
-from bert_keras.distribution.seeds import seed_states
+from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError
+from bert_keras.layers.recomputation import seed_states
 from bert_keras.models.pretrained import named_weights, stored_weight
-from bert_keras.storage import tensorflow_writes
+from bert_keras.storage import json_object, tensorflow_writes, write_text
 
 
 class TrainingCheckpoints(keras.callbacks.Callback):
@@ -138,3 +142,70 @@ def _averages(model: keras.Model) -> dict[str, tuple[keras.Variable, keras.Varia
             weights, optimizer._momentums, optimizer._velocities, strict=True
         )
     }
+
+
+class SaveOnTermination(keras.callbacks.Callback):
+    """On SIGTERM, which a machine sends before it is taken away, the step is finished and the state
+    saved; `fit` ends with SystemExit(143), as a shell tells of SIGTERM.
+    """
+
+    def __init__(self, checkpoints: TrainingCheckpoints):
+        super().__init__()
+        self.checkpoints = checkpoints
+        self.asked = False
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Python lets the main thread alone listen; elsewhere SIGTERM ends the process at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGTERM, self._note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.asked and batch + 1 < self.params["steps"]:  # else the epoch is ended first
+            self._end()
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.asked:
+            self._end()
+
+    def _end(self) -> None:
+        self.checkpoints.save()
+        raise SystemExit(128 + signal.SIGTERM)
+
+    def _note(self, number, frame) -> None:
+        self.asked = True
+
+
+SCORES = "scores.json"
+
+
+class BestModel(keras.callbacks.Callback):
+    """Calls `save` with a new folder, which becomes `folder`, where `val_loss` is lower than ever;
+    scores.json in it tells the step and the loss."""
+
+    def __init__(self, folder: Path, save: Callable[[Path], object]):
+        super().__init__()
+        self.folder, self.save = folder, save
+        self.scores = {"step": 0, "held_out_loss": math.inf}
+        if (folder / SCORES).is_file():
+            self.scores = json_object(folder / SCORES)
+
+    def on_epoch_end(self, epoch, logs=None):
+        loss = (logs or {}).get("val_loss", math.nan)
+        if not loss < self.scores["held_out_loss"]:
+            return
+        self.scores = {"step": number(self.model.optimizer.iterations), "held_out_loss": loss}
+        if not is_chief():
+            return
+        beside = self.folder.with_name(f".{self.folder.name}.part")
+        shutil.rmtree(beside, ignore_errors=True)
+        self.save(beside)
+        write_text(beside / SCORES, json.dumps(self.scores, indent=2) + "\n")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        beside.rename(self.folder)

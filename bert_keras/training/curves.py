@@ -1,4 +1,4 @@
-"""TensorBoard's event files in, curves out: as numbers and as a picture."""
+"""Reads TensorBoard's event files, and plots the curves in them."""
 
 import os
 from pathlib import Path

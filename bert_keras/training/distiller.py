@@ -10,7 +10,7 @@ from keras import ops
 from bert_keras.checkpoints.card import HEADS
 from bert_keras.distribution import WholeBatchStep
 from bert_keras.errors import InputError
-from bert_keras.models.task_model import TaskModel
+from bert_keras.models.task_models import TaskModel
 from bert_keras.training.losses import MaskedLMLoss, cosine_distance, soft_divergence
 
 LABELS, SOFT, COSINE = "labels", "soft", "cosine"

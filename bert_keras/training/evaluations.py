@@ -1,4 +1,4 @@
-"""A way to score a model comes in; its score after every epoch, and its best weights, go out."""
+"""Scores a model after every epoch and keeps the best weights."""
 
 import json
 import math
@@ -9,8 +9,8 @@ import keras
 
 from bert_keras.checkpoints.memory import tensor
 from bert_keras.checkpoints.safetensors_file import stored_tensors, write_tensors
-from bert_keras.distribution.cluster import is_chief
 from bert_keras.distribution.replicas import number
+from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError
 from bert_keras.models.pretrained import named_weights, stored_weight
 from bert_keras.storage import whole_file, write_text

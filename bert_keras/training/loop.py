@@ -7,13 +7,12 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from bert_keras.distribution.cluster import is_chief
 from bert_keras.distribution.replicas import number
+from bert_keras.distribution.strategy import is_chief
 from bert_keras.training.callbacks import ProgressBar, TensorBoardLog
-from bert_keras.training.checkpoints import TrainingCheckpoints
+from bert_keras.training.checkpoints import SaveOnTermination, TrainingCheckpoints
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.guard import Guard
-from bert_keras.training.preemption import SaveOnTermination
 
 
 def fit_resumable(

@@ -1,4 +1,4 @@
-"""A step in, its learning rate out."""
+"""The learning rate at each step: linear warmup and linear decay."""
 
 import keras
 from keras import ops

@@ -15,7 +15,7 @@ from tests.distribution.training import CONFIG, batches
 
 DRAWS = """
 import tensorflow as tf
-from bert_keras.distribution.determinism import add_in_one_order
+from bert_keras.distribution.numerics import add_in_one_order
 add_in_one_order()
 tf.random.normal([1])
 """

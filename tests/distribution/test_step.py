@@ -11,8 +11,8 @@ import tensorflow as tf
 from tensorflow.python.framework import config
 
 from bert_keras.config import BertConfig
-from bert_keras.models.classifier import BertClassifier
 from bert_keras.models.pretrainer import BertPretrainer
+from bert_keras.models.task_models import BertClassifier
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW
 from tests.distribution.training import CONFIG, trained

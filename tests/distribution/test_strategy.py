@@ -7,9 +7,8 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.config import BertConfig
-from bert_keras.distribution.cluster import is_chief, workers
-from bert_keras.distribution.precision import named_policy
-from bert_keras.distribution.strategy import named_strategy
+from bert_keras.distribution.numerics import named_policy
+from bert_keras.distribution.strategy import is_chief, named_strategy, workers
 from bert_keras.errors import InputError
 from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.training.losses import pretraining_losses

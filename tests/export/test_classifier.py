@@ -8,7 +8,7 @@ from bert_keras.errors import InputError
 from bert_keras.export import saved_model
 from bert_keras.export.classifier import export_classifier
 from bert_keras.export.verify import answer, answers_in_fresh_process
-from bert_keras.models.classifier import BertClassifier
+from bert_keras.models.task_models import BertClassifier
 from bert_keras.tasks.texts import windows_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer

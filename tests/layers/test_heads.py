@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.layers.classification import ClassificationHead
-from bert_keras.layers.masked_lm import MaskedLMHead
-from bert_keras.layers.span import SpanHead
-from bert_keras.layers.token_labels import TokenLabelsHead
+from bert_keras.layers.heads import ClassificationHead, MaskedLMHead, SpanHead, TokenLabelsHead
 
 D, P, V = 8, 4, 20
 TABLE = np.random.default_rng(3).normal(size=(V, D)).astype("float32")
@@ -172,3 +169,70 @@ def test_small_heads_compute_in_float32_under_mixed_policies(policy):
         exact = arrays(head(keras.ops.cast(rounded, "float32")))
         for output, array in arrays(twin_of(head, inputs(3, 5))(rounded)).items():
             np.testing.assert_allclose(array, exact[output], rtol=1e-5, atol=1e-6)
+
+
+def test_the_first_column_scores_starts_and_the_second_ends():
+    hidden = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
+    head = SpanHead(initializer_stddev=0.5)
+    head(hidden)
+    head.dense.bias.assign([1.0, 2.0])
+    kernel, bias = (np.asarray(weight) for weight in head.get_weights())
+    logits = head(hidden)
+    for column, name in enumerate(("start", "end")):
+        expected = hidden @ kernel[:, column] + bias[column]
+        np.testing.assert_allclose(logits[name], expected, atol=1e-5)
+
+
+TOKENS = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
+
+
+def test_logits_are_those_of_each_token_alone():
+    head = TokenLabelsHead(3, dropout_rate=0.5, initializer_stddev=0.5)
+    head(TOKENS)
+    head.dense.bias.assign([1.0, 2.0, 3.0])
+    kernel, bias = (np.asarray(weight) for weight in head.get_weights())
+    np.testing.assert_allclose(head(TOKENS), TOKENS @ kernel + bias, atol=1e-5)
+
+
+def test_states_are_dropped_in_training_alone():
+    head = TokenLabelsHead(3, dropout_rate=0.5, initializer_stddev=0.5)
+    calm = np.asarray(head(TOKENS))
+    assert (np.asarray(head(TOKENS, training=True)) != calm).all()
+    np.testing.assert_array_equal(head(TOKENS, training=False), calm)
+
+
+def test_logits_are_those_of_the_masked_positions_alone():
+    random = np.random.default_rng(0)
+    hidden = random.normal(size=(2, 6, 8)).astype("float32")
+    table = random.normal(size=(11, 8)).astype("float32")
+    positions = np.array([[0, 3, 3], [5, 1, 0]], "int32")
+    head = MaskedLMHead(11, activation="tanh", layer_norm_epsilon=1e-12, initializer_stddev=0.5)
+    logits = np.asarray(head(hidden, positions, table))
+    head.output_bias.assign(np.arange(11))
+
+    kernel, bias = (np.asarray(w) for w in head.transform.weights)
+    picked = hidden[np.arange(2)[:, None], positions]
+    x = np.tanh(picked @ kernel + bias)
+    x = x - x.mean(-1, keepdims=True)
+    x = x / np.sqrt((x**2).mean(-1, keepdims=True))
+    np.testing.assert_allclose(logits, x @ table.T, atol=1e-5)
+    np.testing.assert_allclose(
+        head(hidden, positions, table), x @ table.T + np.arange(11), atol=1e-5
+    )
+
+
+def test_norm_takes_states_whose_squares_overflow_float16():
+    hidden = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
+    table = np.random.default_rng(1).normal(size=(11, 8)).astype("float32")
+    positions = np.array([[0, 3, 3], [5, 1, 0]], "int32")
+
+    def logits(dtype):
+        head = MaskedLMHead(
+            11, activation="relu", layer_norm_epsilon=1e-12, initializer_stddev=0.5, dtype=dtype
+        )
+        head(hidden, positions, table)
+        head.transform.kernel.assign(3000 * np.eye(8))
+        return np.asarray(head(hidden, positions, table))
+
+    exact = logits("float32")
+    assert np.abs(logits("mixed_float16") - exact).max() <= 0.01 * np.abs(exact).max()

@@ -5,12 +5,10 @@ import numpy as np
 import pytest
 
 from bert_keras.layers.attention import SelfAttention
-from bert_keras.layers.block import EncoderBlock
-from bert_keras.layers.classification import ClassificationHead
+from bert_keras.layers.block import EncoderBlock, FeedForward
 from bert_keras.layers.embeddings import BertEmbeddings
-from bert_keras.layers.feed_forward import FeedForward
-from bert_keras.layers.masked_lm import MaskedLMHead
-from bert_keras.layers.norm import LayerNorm
+from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
+from bert_keras.layers.primitives import LayerNorm
 
 B, T, D, N, P, V = 3, 5, 8, 2, 4, 20
 HIDDEN = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")

@@ -223,7 +223,7 @@ def test_a_sequence_longer_than_the_positions_is_refused(encoder):
 
 
 def test_gelu_and_its_approximation_differ():
-    from bert_keras.layers.feed_forward import activate
+    from bert_keras.layers.primitives import activate
 
     x = np.linspace(-3, 3, 50, dtype="float32")
     exact, approximate = activate(x, activation="gelu"), activate(x, activation="gelu_tanh")

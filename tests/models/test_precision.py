@@ -6,9 +6,8 @@ import pytest
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.layers.attention import SelfAttention
-from bert_keras.layers.attention_bias import apart_bias, attention_bias
-from bert_keras.layers.norm import LayerNorm
+from bert_keras.layers.attention import SelfAttention, apart_bias, attention_bias
+from bert_keras.layers.primitives import LayerNorm
 from bert_keras.models.encoder import BertEncoder
 
 POLICIES = ("mixed_bfloat16", "mixed_float16")

@@ -15,9 +15,9 @@ from bert_keras.checkpoints.checkpoint import StoredTensor
 from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.models.classifier import BertClassifier
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import save_model
+from bert_keras.models.task_models import BertClassifier
 from bert_keras.training.callbacks import tag
 from bert_keras.training.checkpoints import (
     TrainingCheckpoints,

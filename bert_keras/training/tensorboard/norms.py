@@ -1,4 +1,4 @@
-"""Weights and gradients in, one norm a layer out."""
+"""Norms of weights and gradients by layer."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""A pretraining's config and a few of its records in, what shows it in TensorBoard out."""
+"""The TensorBoard callbacks of a pretraining run."""
 
 import os
 from pathlib import Path
@@ -6,12 +6,11 @@ from pathlib import Path
 import keras
 
 from bert_keras.config import BertConfig
-from bert_keras.distribution.cluster import is_chief
+from bert_keras.distribution.strategy import is_chief
 from bert_keras.text.vocab import Vocabulary
-from bert_keras.training.tensorboard.flops import flops_per_example
 from bert_keras.training.tensorboard.norms import NormsByLayer
+from bert_keras.training.tensorboard.performance import ModelFlopsUtilisation, flops_per_example
 from bert_keras.training.tensorboard.samples import MaskedSamples
-from bert_keras.training.tensorboard.utilisation import ModelFlopsUtilisation
 
 
 def pretraining_board(

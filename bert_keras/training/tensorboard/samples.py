@@ -1,4 +1,4 @@
-"""A batch of masked records in, what the model fills its gaps with out, as text."""
+"""Shows in TensorBoard what the model predicts for a few masked records."""
 
 import os
 import re

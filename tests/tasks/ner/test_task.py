@@ -6,7 +6,7 @@ import pytest
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.models.token_classifier import BertTokenClassifier
+from bert_keras.models.task_models import BertTokenClassifier
 from bert_keras.tasks.batches import Predictor, training_batches
 from bert_keras.tasks.ner.reading import Sentence
 from bert_keras.tasks.ner.task import NER_TASK

@@ -6,7 +6,7 @@ import pytest
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.models.question_answering import BertQuestionAnswering
+from bert_keras.models.task_models import BertQuestionAnswering
 from bert_keras.tasks.batches import Predictor, training_batches
 from bert_keras.tasks.squad.answers import Candidate, Prediction
 from bert_keras.tasks.squad.task import SQUAD_TASKS

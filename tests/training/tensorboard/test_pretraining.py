@@ -16,8 +16,8 @@ from bert_keras.training.curves import read_curves
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
-from bert_keras.training.tensorboard import utilisation
-from bert_keras.training.tensorboard.flops import flops_per_example
+from bert_keras.training.tensorboard import performance
+from bert_keras.training.tensorboard.performance import flops_per_example
 from bert_keras.training.tensorboard.pretraining import pretraining_board
 
 CONFIG = BertConfig(vocab_size=20, hidden_size=8, num_layers=2, num_heads=2, max_positions=8)
@@ -47,7 +47,7 @@ def board(folder, **changes):
 def test_every_point_has_norms_and_use_and_every_saved_state_its_samples(
     tmp_path, monkeypatch, devices
 ):
-    monkeypatch.setattr(utilisation, "peak_flops_per_second", lambda dtype: 1e12)
+    monkeypatch.setattr(performance, "peak_flops_per_second", lambda dtype: 1e12)
     strategy = tf.distribute.get_strategy()
     if devices > 1:
         strategy = tf.distribute.MirroredStrategy(

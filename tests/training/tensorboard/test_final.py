@@ -1,10 +1,12 @@
-"""Settings and scores of a run, as TensorBoard's table of runs reads them."""
+"""What a finished run leaves for TensorBoard: settings, scores, embeddings."""
 
+import numpy as np
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import plugin_data_pb2
 
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from bert_keras.training.curves import read_curves
-from bert_keras.training.tensorboard.hyperparameters import write_hyperparameters
+from bert_keras.training.tensorboard.final import write_hyperparameters, write_projector
 
 
 def test_every_setting_of_any_kind_and_the_scores_that_are_numbers(tmp_path):
@@ -18,3 +20,14 @@ def test_every_setting_of_any_kind_and_the_scores_that_are_numbers(tmp_path):
     values = data.session_start_info.hparams
     assert values["size"].string_value == "tiny" and values["num_steps"].number_value == 8
     assert values["flag"].bool_value and values["several"].string_value == "(0.0001, 0.0002)"
+
+
+def test_the_first_whole_words_with_their_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(final, "MOST_WORDS", 3)
+    pieces = (*SPECIAL_PIECES, "[unused1]", "a", "##b", "[", "dog", "cat")
+    table = np.arange(len(pieces) * 2, dtype="float64").reshape(-1, 2)
+    write_projector(tmp_path, table, vocabulary=Vocabulary(pieces))
+    assert (tmp_path / "metadata.tsv").read_text("utf-8").splitlines() == ["a", "[", "dog"]
+    vectors = np.fromfile(tmp_path / "tensors.bytes", "float32").reshape(-1, 2)
+    np.testing.assert_array_equal(vectors, table[[6, 8, 9]])
+    assert "tensor_shape: 3" in (tmp_path / "projector_config.pbtxt").read_text()

@@ -1,14 +1,43 @@
-"""The table of tokens and its vocabulary in, what TensorBoard's projector reads out."""
+"""Writes the settings, scores and token embeddings of a finished run for TensorBoard."""
 
 import os
 import re
+from collections.abc import Mapping
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 
 from bert_keras.storage import write_text
 from bert_keras.text.fast_tokenizer import legible_pieces
 from bert_keras.text.vocab import Vocabulary
+
+
+def write_hyperparameters(
+    folder: str | os.PathLike,
+    hyperparameters: Mapping[str, object],
+    *,
+    scores: Mapping[str, float],
+    step: int,
+) -> None:
+    """Into a `folder` of its own: TensorBoard takes the scalars there, final/SCORE, for the metrics
+    of the run. What is neither a number nor a text is written as Python shows it."""
+    from tensorboard.plugins.hparams import api
+
+    writer = tf.summary.create_file_writer(os.fspath(folder))
+    with writer.as_default(step=step):
+        api.hparams(
+            {
+                name: value if isinstance(value, bool | int | float | str) else str(value)
+                for name, value in hyperparameters.items()
+            }
+        )
+        for name, score in scores.items():
+            if isinstance(score, Real):
+                tf.summary.scalar(f"final/{name}", score)
+    writer.close()
+
 
 MOST_WORDS = 10_000  # more of them a browser turns too slowly
 

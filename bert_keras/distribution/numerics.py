@@ -1,4 +1,6 @@
-"""A name and the hardware in, Keras' dtype policy out."""
+"""Precision and determinism of a run."""
+
+import os
 
 import tensorflow as tf
 
@@ -22,3 +24,13 @@ def named_policy(name: str = "auto") -> str:
         has_tpu = bool(tf.config.list_logical_devices("TPU"))
         name = "bfloat16" if has_tpu or (new and all(new)) else "float32"
     return name if name == "float32" else f"mixed_{name}"
+
+
+def add_in_one_order() -> None:
+    """On CPUs alone, unless TF_DETERMINISTIC_OPS is set: TensorFlow's threads add up in one order,
+    at no cost that could be measured. Elsewhere some operations would be refused, and XLA by Keras.
+
+    To be called before TensorFlow has computed what adds up.
+    """
+    if not tf.config.list_physical_devices("GPU"):
+        os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")

@@ -1,0 +1,144 @@
+"""Operations of an example, utilisation, profile."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
+from bert_keras.training.tensorboard import performance
+from bert_keras.training.tensorboard.performance import (
+    ModelFlopsUtilisation,
+    Profile,
+    flops_per_example,
+    peak_flops_per_second,
+    steps_to_profile,
+)
+
+CONFIG = BertConfig(
+    vocab_size=50, hidden_size=8, num_layers=2, num_heads=2, intermediate_size=24, max_positions=16
+)
+
+
+def test_the_operations_counted_by_hand():
+    """T = 10, D = 8, F = 24, V = 50, P = 3."""
+    layer = 2 * 10 * 8 * 8 * 4  # query, key, value, output
+    layer += 2 * 10 * 8 * 24 * 2  # there and back
+    layer += 2 * 10 * 10 * 8 * 2  # scores and context, of both heads together
+    pooler_and_next_sentence = 2 * 8 * 8 + 2 * 8 * 2
+    masked_lm = 2 * 3 * 8 * 8 + 2 * 3 * 8 * 50
+    forward = 2 * layer + pooler_and_next_sentence + masked_lm
+    assert flops_per_example(CONFIG, 10, 3) == 3 * forward
+
+
+def test_of_bert_base_6_operations_a_weight_and_token_and_the_attention():
+    config = BertConfig()
+    blocks = 12 * 12 * 768**2
+    flops = flops_per_example(config, 128, 0)
+    assert flops == pytest.approx(6 * blocks * 128 + 12 * 12 * 768 * 128**2, rel=1e-4)
+
+
+@pytest.mark.parametrize("Model", [BertPretrainer, BertMaskedLM])
+@pytest.mark.parametrize("changes", [{}, {"embedding_size": 6, "shares_layers": True}], ids=str)
+def test_they_are_the_products_of_matrices_in_the_graph_of_the_gradient(Model, changes):
+    has_pooler = Model is BertPretrainer
+    config = dataclasses.replace(CONFIG, has_pooler=has_pooler, **changes)
+    model, rows = Model(config), 4
+    x = {name: tf.ones((rows, 10), "int32") for name in ("input_ids", "input_mask", "segment_ids")}
+    x["masked_lm_positions"] = tf.ones((rows, 3), "int32")
+
+    @tf.function
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss = tf.add_n([tf.reduce_sum(tf.square(y)) for y in model(x).values()])
+        return [g for g in tape.gradient(loss, model.trainable_variables) if g is not None]
+
+    graph = gradients.get_concrete_function().graph
+    assert sum(map(flops_of, graph.get_operations())) == rows * flops_per_example(config, 10, 3)
+
+
+def flops_of(operation: tf.Operation) -> int:
+    if operation.type not in ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"):
+        return 0
+    adjoint = "transpose_a" if operation.type == "MatMul" else "adj_x"
+    inner = operation.inputs[0].shape[-2 if operation.get_attr(adjoint) else -1]
+    return 2 * inner * operation.outputs[0].shape.num_elements()
+
+
+CONFIG = BertConfig(vocab_size=50, hidden_size=8, num_layers=2, num_heads=2, max_positions=16)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_peak_of_this_machine_is_a_possible_one(dtype):
+    assert 1e8 < peak_flops_per_second(dtype) < 1e16
+
+
+def test_the_utilisation_is_of_the_steps_after_the_first(monkeypatch):
+    monkeypatch.setattr(performance, "peak_flops_per_second", lambda dtype: 1e6)
+    times = iter([100.0, 1.0, 1.25, 1.5])
+    monkeypatch.setattr("bert_keras.training.callbacks.time.perf_counter", lambda: next(times))
+    model = BertPretrainer(CONFIG)
+    callback = ModelFlopsUtilisation(flops_per_step=1e5)
+    callback.set_model(model)
+    callback.on_train_begin()
+    callback.on_train_batch_end(0)
+    logs = {}
+    callback.on_epoch_end(0, logs)
+    assert logs == {}  # of one step there is no pace
+    callback.on_epoch_begin(1)
+    for step in range(3):
+        callback.on_train_batch_end(step)
+    callback.on_epoch_end(1, logs)
+    assert logs["speed/model_flops_per_second"] == pytest.approx(4e5)
+    assert logs["speed/model_flops_utilisation"] == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("told", ["", "5", "0:3", "7:6", "a:b", "1:2:3", "-1:3", " 1:2"])
+def test_what_names_no_steps_is_refused(told):
+    with pytest.raises(InputError, match=r"names no steps to profile; expected FIRST:LAST"):
+        steps_to_profile(told)
+
+
+@pytest.mark.parametrize(
+    ("told", "begun", "profiled"),
+    [
+        ("5:6", 0, [5, 6]),
+        ("3:3", 0, [3]),
+        ("7:90", 0, [7, 8]),
+        ("9:9", 0, []),
+        ("2:5", 3, []),
+        ("5:5", 3, [5]),
+    ],
+)
+def test_the_steps_from_first_to_last(monkeypatch, told, begun, profiled):
+    first, last = steps_to_profile(told)
+    seen, running = [], []
+    monkeypatch.setattr("tensorflow.profiler.experimental.start", running.append)
+    monkeypatch.setattr("tensorflow.profiler.experimental.stop", running.pop)
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.build((None, 1))
+    model.optimizer.iterations.assign(begun)
+    profile = Profile("logs", first=first, last=last)
+
+    class Watch(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if running:
+                seen.append(int(self.model.optimizer.iterations) + 1)
+
+    x = np.ones((8 - begun, 1))
+    model.fit(x, x, batch_size=1, verbose=0, epochs=1, callbacks=[profile, Watch()])
+    assert seen == profiled and not running
+
+
+def test_a_profile_is_written(tmp_path):
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = np.ones((4, 1))
+    profile = Profile(tmp_path, first=2, last=3)
+    model.fit(x, x, batch_size=1, verbose=0, callbacks=[profile])
+    assert [*tmp_path.glob("plugins/profile/*/*.xplane.pb")]
