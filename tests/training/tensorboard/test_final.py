@@ -23,7 +23,7 @@ def test_every_setting_of_any_kind_and_the_scores_that_are_numbers(tmp_path):
 
 
 def test_the_first_whole_words_with_their_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(final, "MOST_WORDS", 3)
+    monkeypatch.setattr("bert_keras.training.tensorboard.final.MOST_WORDS", 3)
     pieces = (*SPECIAL_PIECES, "[unused1]", "a", "##b", "[", "dog", "cat")
     table = np.arange(len(pieces) * 2, dtype="float64").reshape(-1, 2)
     write_projector(tmp_path, table, vocabulary=Vocabulary(pieces))

@@ -69,9 +69,6 @@ def flops_of(operation: tf.Operation) -> int:
     return 2 * inner * operation.outputs[0].shape.num_elements()
 
 
-CONFIG = BertConfig(vocab_size=50, hidden_size=8, num_layers=2, num_heads=2, max_positions=16)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_peak_of_this_machine_is_a_possible_one(dtype):
     assert 1e8 < peak_flops_per_second(dtype) < 1e16
