@@ -1,18 +1,20 @@
-"""Files as the house touches them: text comes in checked, results go out whole or not at all."""
+"""Reads checked text, opens local and remote files, and writes results whole or not at all."""
 
 import contextlib
 import errno
 import fcntl
+import io
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from bert_keras.errors import InputError
-from bert_keras.remote import file_system
+
+_BUFFER = 1 << 20  # bytes; a read of a remote file costs a round trip
 
 
 def text_lines(path: str | os.PathLike) -> Iterator[str]:
@@ -43,15 +45,78 @@ def existing_file(path: str | os.PathLike) -> Path:
 
 
 def is_remote(path: str | os.PathLike) -> bool:
-    """Whether a path, such as gs://bucket/file, is not this machine's to open."""
+    """Whether a path is a URL such as gs://bucket/file, which fsspec opens."""
     return "://" in os.fspath(path)
 
 
-def open_file(path: str | os.PathLike) -> BinaryIO:
-    """A file to read bytes from, local or remote, that can be read from any place."""
-    if is_remote(path):
-        return file_system(os.fspath(path)).open(os.fspath(path))
-    return open(path, "rb")
+def file_system(path: str | os.PathLike) -> tuple[Any, str]:
+    """Returns fsspec's `AbstractFileSystem` of a path or URL, and the path in that system.
+
+    Raises:
+        InputError: if fsspec does not know the scheme, or its driver is not installed.
+    """
+    from fsspec.core import url_to_fs
+
+    path = os.fspath(path)
+    try:
+        return url_to_fs(path, use_listings_cache=False)  # a change must be noticed
+    except (ImportError, ValueError) as error:
+        raise InputError(
+            f"{path} cannot be reached: {error}; install the fsspec driver of its scheme, such as "
+            '"pip install gcsfs" for gs:// or "pip install s3fs" for s3://'
+        ) from error
+
+
+def open_file(path: str | os.PathLike) -> io.BufferedReader:
+    """Opens a local file or a URL for reading; the file is seekable and has a `name`."""
+    if not is_remote(path):
+        return open(path, "rb")
+    with remote_errors(path):
+        system, name = file_system(path)
+        file = system.open(name, "rb")
+    return io.BufferedReader(_RemoteFile(os.fspath(path), file), _BUFFER)
+
+
+@contextlib.contextmanager
+def remote_errors(path: str | os.PathLike) -> Iterator[None]:
+    """Turns whatever a driver raises into an `OSError` with a number and the path."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        is_missing = isinstance(error, FileNotFoundError)
+        number = errno.ENOENT if is_missing else getattr(error, "errno", None) or errno.EIO
+        reason = os.strerror(number) if is_missing else str(error) or type(error).__name__
+        raise OSError(number, reason, os.fspath(path)) from error
+
+
+class _RemoteFile(io.RawIOBase):
+    """A driver's file, whose errors have a number: without one they look like damaged data."""
+
+    def __init__(self, name: str, file: BinaryIO):
+        self.name = name
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        with remote_errors(self.name):
+            data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        with remote_errors(self.name):
+            return self._file.seek(offset, whence)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def json_object(path: str | os.PathLike) -> dict:

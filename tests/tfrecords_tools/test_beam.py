@@ -1,11 +1,11 @@
 """Records of the Beam job are those of the local path, byte for byte; its errors are sentences."""
 
-import io
 import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from bert_keras.checkpoints.huggingface.rules import read_rules
@@ -32,67 +32,6 @@ KINDS = {
 @pytest.fixture(scope="module")
 def beam():
     return pytest.importorskip("apache_beam", reason="needs the extra beam")
-
-
-@pytest.fixture(scope="module")
-def elsewhere(beam):
-    """The files of a file system of Beam's that knows names alone, as gs:// and s3:// do."""
-    from apache_beam.io.filesystem import FileMetadata, FileSystem
-
-    files = {}
-
-    class Written(io.BytesIO):
-        def __init__(self, path):
-            super().__init__()
-            self.path = path
-
-        def close(self):
-            if not self.closed:
-                files[self.path] = self.getvalue()
-            super().close()
-
-    class Elsewhere(FileSystem):
-        @classmethod
-        def scheme(cls):
-            return "elsewhere"
-
-        def join(self, basepath, *paths):
-            return "/".join([basepath.rstrip("/"), *paths])
-
-        def split(self, path):
-            return tuple(path.rsplit("/", 1))
-
-        def has_dirs(self):
-            return False
-
-        def mkdirs(self, path):
-            pass
-
-        def _list(self, prefix):
-            for path, data in files.items():
-                if path.startswith(prefix):
-                    yield FileMetadata(path, len(data))
-
-        def create(self, path, mime_type=None, compression_type=None):
-            return Written(path)
-
-        def open(self, path, mime_type=None, compression_type=None):
-            return io.BytesIO(files[path])
-
-        def rename(self, sources, destinations):
-            for source, destination in zip(sources, destinations, strict=True):
-                files[destination] = files.pop(source)
-
-        def exists(self, path):
-            return path in files
-
-        def delete(self, paths):
-            for path in paths:
-                del files[path]
-
-        copy = size = last_updated = checksum = metadata = None
-
-    yield files  # the class lives as long as this fixture does
 
 
 def contents(folder):
@@ -148,32 +87,32 @@ def test_a_document_in_several_ranges_answers(
 
 
 @pytest.mark.extra
-def test_files_of_other_systems(elsewhere, corpus, vocabulary, tmp_path):
-    """Inputs through TensorFlow, output through Beam, whose folders are prefixes of names."""
-    tf = pytest.importorskip("tensorflow")
+def test_remote_input_and_output(beam, corpus, vocabulary, tmp_path):
+    memory = fsspec.filesystem("memory")
     for path in corpus:
-        tf.io.gfile.copy(path, f"ram://beam-corpus/{path.name}")
+        memory.pipe(f"/beam/corpus/{path.name}", path.read_bytes())
     settings = replace(SMALL, held_out_rate=0.3)
     given = {"vocabulary": vocabulary, "settings": settings}
-    manifest = local.build(["ram://beam-corpus/*.txt"], output=tmp_path / "local", **given)
+    manifest = local.build(["memory://beam/corpus/*.txt"], output=tmp_path / "local", **given)
     there = build_on_beam(
-        ["ram://beam-corpus/*.txt"],
-        output="elsewhere://records",
+        ["memory://beam/corpus/*.txt"],
+        output="memory://beam/records/",
         pipeline_options=IN_MEMORY,
         **given,
     )
     for each in (manifest, there):
         each.pop("versions")
     assert there == manifest
-    assert set(elsewhere) == {
-        f"elsewhere://records/{path.name}" for path in (tmp_path / "local").iterdir()
-    }
+    assert memory.ls("/beam", detail=False) == ["/beam/corpus", "/beam/records"]
+    names = sorted(path.name for path in (tmp_path / "local").iterdir())
+    assert sorted(memory.ls("/beam/records", detail=False)) == [f"/beam/records/{n}" for n in names]
     for path in (tmp_path / "local").glob("*.tfrecord"):
-        assert elsewhere[f"elsewhere://records/{path.name}"] == path.read_bytes()
+        assert memory.cat(f"/beam/records/{path.name}") == path.read_bytes()
     with pytest.raises(InputError, match="records is already there; choose another name"):
-        build_on_beam(corpus, output="elsewhere://records", **given)
-    with pytest.raises(InputError, match=r"nowhere://records cannot be written .*get filesystem"):
+        build_on_beam(corpus, output="memory://beam/records", **given)
+    with pytest.raises(InputError, match=r"nowhere://records.* cannot be reached.*install the fss"):
         build_on_beam(corpus, output="nowhere://records", **given)
+    memory.rm("/beam", recursive=True)
 
 
 @pytest.mark.extra

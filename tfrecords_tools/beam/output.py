@@ -1,8 +1,4 @@
-"""Files go to a folder that all workers reach, whole or not at all; it gets its name at the end.
-
-Local paths, and others through Beam's file systems: gs://, s3:// and hdfs:// where Apache Beam has
-the extra for them.
-"""
+"""Writes files to a folder that all workers reach; the folder gets its name at the end."""
 
 import contextlib
 import json
@@ -13,11 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-
 from bert_keras.errors import InputError
-from bert_keras.storage import is_remote
+from bert_keras.storage import file_system, is_remote, open_file, remote_errors
 
 _RUNNING = "running"  # a file of the folder beside
 _BYTES_AT_ONCE = 1 << 20
@@ -27,7 +20,7 @@ def begun(output: str) -> str:
     """The folder beside `output` that a job writes into; InputError where either is there."""
     output = output.rstrip("/")
     partial = f"{output}.beam-partial"
-    try:
+    with remote_errors(output) if is_remote(output) else contextlib.nullcontext():
         if _is_there(output):
             raise InputError(f"{output} is already there; choose another name or remove it first")
         if _is_there(partial):
@@ -35,20 +28,18 @@ def begun(output: str) -> str:
                 f"{partial} is already there: another job is writing {output}, or one was "
                 "stopped; wait for it, or remove the folder and run again"
             )
+        system, folder = file_system(partial)
+        system.makedirs(folder, exist_ok=True)
         write(join(partial, _RUNNING), b"")
-    except Exception as error:
-        if not is_remote(output) or isinstance(error, InputError):
-            raise
-        raise InputError(f"{output} cannot be written through Apache Beam ({error})") from error
     return partial
 
 
 def join(folder: str, name: str) -> str:
-    return FileSystems.join(folder, name)
+    return f"{folder.rstrip('/')}/{name}"
 
 
 def upload(path: Path, folder: str) -> None:
-    """A local file goes into the folder under its own name."""
+    """Copies a local file into the folder under its own name."""
     with path.open("rb") as file, _whole(join(folder, path.name)) as out:
         shutil.copyfileobj(file, out, _BYTES_AT_ONCE)
 
@@ -59,18 +50,19 @@ def write(path: str, data: bytes) -> None:
 
 
 def exists(path: str) -> bool:
-    return FileSystems.exists(path)
+    system, name = file_system(path)
+    return system.exists(name)
 
 
 def read_json(path: str) -> dict:
-    with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+    with open_file(path) as file:
         return json.loads(file.read())
 
 
 def publish(partial: str, output: str, names: Sequence[str]) -> None:
-    """The files of these names get their place, the last one last; whatever else is there goes.
+    """Moves the files of these names to `output`, the last one last, and removes all others.
 
-    What was done by an earlier call that was stopped is not done again.
+    Files that an earlier call moved before it was stopped stay where they are.
     """
     output = output.rstrip("/")
     left = _names_in(partial)
@@ -80,39 +72,37 @@ def publish(partial: str, output: str, names: Sequence[str]) -> None:
         if left:
             os.replace(partial, output)
         return
-    if not FileSystems.exists(output):
-        FileSystems.mkdirs(output)
-    for some in (names[:-1], names[-1:]):
-        moved = [name for name in some if name in left]
-        FileSystems.rename(
-            [join(partial, name) for name in moved], [join(output, name) for name in moved]
-        )
+    system, folder = file_system(output)
+    system.makedirs(folder, exist_ok=True)
+    for name in names:
+        if name in left:
+            system.mv(join(file_system(partial)[1], name), join(folder, name))
     remove(partial)
 
 
 def remove(folder: str) -> None:
-    if not is_remote(folder):
-        shutil.rmtree(folder)
-    else:
-        FileSystems.delete([join(folder, name) for name in _names_in(folder)])
+    system, name = file_system(folder)
+    if system.exists(name):
+        system.rm(name, recursive=True)
 
 
 @contextlib.contextmanager
 def _whole(path: str) -> Iterator[BinaryIO]:
     """A file beside `path` that takes its name when the block ends without an error."""
-    beside = f"{path}.{uuid.uuid4().hex}.part"
-    with FileSystems.create(beside, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+    system, name = file_system(path)
+    beside = f"{name}.{uuid.uuid4().hex}.part"
+    with system.open(beside, "wb") as file:
         yield file
-    FileSystems.rename([beside], [path])
+    system.mv(beside, name)
 
 
 def _is_there(path: str) -> bool:
-    return bool(_names_in(path)) or (not is_remote(path) and os.path.isfile(path))
+    system, name = file_system(path)
+    return system.isfile(name) or bool(_names_in(path))
 
 
 def _names_in(folder: str) -> list[str]:
-    """Its files; none where there is no such folder."""
-    if not is_remote(folder):
-        return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    (matched,) = FileSystems.match([join(folder, "*")])
-    return sorted(FileSystems.split(found.path)[1] for found in matched.metadata_list)
+    """The files of a folder; none where there is no such folder."""
+    system, name = file_system(folder)
+    found = system.ls(name, detail=False) if system.isdir(name) else []
+    return sorted(filter(None, (each.removeprefix(f"{name}/") for each in found)))

@@ -1,16 +1,15 @@
-"""What a user names as a corpus comes in; its files, in a fixed order, and their digests go out."""
+"""Resolves the files, folders, globs and URLs that a user names as a corpus, and their digests."""
 
 import glob
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import chain
+from typing import NoReturn
 
 from bert_keras.errors import InputError
-from bert_keras.remote import FileSystem, file_system, raised
-from bert_keras.storage import is_remote, open_file
+from bert_keras.storage import file_system, is_remote, open_file, remote_errors
 
 TFDS = "tfds:"  # begins the name of a TensorFlow dataset
 _NOTES = (".", "_")  # begin the names of files that are notes of other programs
@@ -24,7 +23,7 @@ def files(places: Sequence[str | os.PathLike]) -> list[str]:
     what does not exist or holds no files.
     """
     found: list[str] = []
-    for place in map(os.fspath, places):
+    for place in [os.fspath(place) for place in places]:
         found += [place] if place.startswith(TFDS) else _files_of(place)
     if not found:
         raise InputError("the corpus is empty: no files were named; name files, folders or globs")
@@ -32,77 +31,99 @@ def files(places: Sequence[str | os.PathLike]) -> list[str]:
 
 
 def _files_of(place: str) -> list[str]:
-    system = file_system(place) if is_remote(place) else _LOCAL
-    try:
-        if system.isdir(place):
-            return _files_below(place, system)
-        if system.exists(place):
-            return [_regular(place)]
-        matches = sorted(system.glob(place)) if glob.has_magic(place) else []
-        if not matches:
-            kind = "matches no file" if glob.has_magic(place) else "does not exist"
-            raise InputError(f"{place} {kind}; expected a file, a folder or a glob of text")
-        below = (
-            _files_below(match, system) if system.isdir(match) else [_regular(match)]
-            for match in matches
-        )
-        return list(dict.fromkeys(chain.from_iterable(below)))  # ** matches folders and files
-    except Exception as error:
-        if not is_remote(place) or isinstance(error, InputError):
-            raise
-        raise InputError(f"{place} cannot be reached through {system.whose} ({error})") from error
+    matches_of, files_at = _LOCAL if not is_remote(place) else _REMOTE
+    matches = matches_of(place)
+    if not matches:
+        kind = "matches no file" if glob.has_magic(place) else "does not exist"
+        raise InputError(f"{place} {kind}; expected a file, a folder or a glob of text")
+    found = chain.from_iterable(map(files_at, matches))
+    return list(dict.fromkeys(found))  # ** matches folders and the files in them
 
 
-def _local_status(path: str) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
+def _local_matches(place: str) -> list[str]:
+    if os.path.exists(place):
+        return [place]
+    return sorted(glob.glob(place, recursive=True)) if glob.has_magic(place) else []
 
 
-_LOCAL = FileSystem(
-    "this machine",
-    os.path.exists,
-    os.path.isdir,
-    partial(os.walk, onerror=raised, followlinks=True),
-    partial(glob.glob, recursive=True),
-    partial(open, mode="rb"),
-    _local_status,
-)
-
-
-def _files_below(folder: str, system: FileSystem) -> list[str]:
-    found = sorted(_seen(folder, system))
-    if not found:
-        raise InputError(f"{folder} is a folder without files; expected text files in it")
-    return found
-
-
-def _seen(folder: str, system: FileSystem) -> Iterator[str]:
-    entered = set()
-    for inside, folders, names in system.walk(folder):
-        real = inside if is_remote(inside) else os.path.realpath(inside)
+def _local_files(path: str) -> list[str]:
+    if not os.path.isdir(path):
+        return [_regular(path)]
+    found, entered = [], set()
+    for inside, folders, names in os.walk(path, onerror=_raise, followlinks=True):
+        real = os.path.realpath(inside)
         if real in entered:
-            raise InputError(
-                f"{inside} leads to {real}, which {folder} holds already; take one out"
-            )
+            raise InputError(f"{inside} leads to {real}, which {path} holds already; take one out")
         entered.add(real)
         folders[:] = [name for name in folders if not name.startswith(_NOTES)]
-        for name in names:
-            if not any(part.startswith(_NOTES) for part in name.split("/")):
-                yield _regular(f"{inside.rstrip('/')}/{name}")
+        paths = (os.path.join(inside, name) for name in names if not name.startswith(_NOTES))
+        found += map(_regular, paths)
+    return _expect_files(path, found)
+
+
+def _raise(error: OSError) -> NoReturn:
+    """A folder that cannot be read is not passed over."""
+    raise error
 
 
 def _regular(path: str) -> str:
-    if not is_remote(path) and not stat.S_ISREG(os.stat(path).st_mode):
+    if not stat.S_ISREG(os.stat(path).st_mode):
         raise InputError(
             f"{path} is a pipe or a device, which cannot be read twice; write it to a file first"
         )
     return path
 
 
+def _remote_matches(url: str) -> list[str]:
+    with remote_errors(url):
+        system, path = file_system(url)
+        if system.exists(path):
+            return [url]
+        found = sorted(system.glob(path)) if glob.has_magic(path) else []
+    if "/." not in path:  # as in Python's glob, neither * nor ** matches a leading dot
+        found = [each for each in found if "/." not in each]
+    return [_url_of(each, url, path) for each in found]
+
+
+def _remote_files(url: str) -> list[str]:
+    with remote_errors(url):
+        system, path = file_system(url)
+        if not system.isdir(path):
+            return [url]
+        found = system.find(path)
+    inside = len(path.rstrip("/")) + 1
+    found = [
+        each
+        for each in found
+        if not any(name.startswith(_NOTES) for name in each[inside:].split("/"))
+    ]
+    return _expect_files(url, [_url_of(each, url, path) for each in found])
+
+
+def _url_of(found: str, url: str, path: str) -> str:
+    """The URL of a path found in the file system in which `url` stands at `path`."""
+    return url.rstrip("/").removesuffix(path.strip("/")) + found.lstrip("/")
+
+
+def _expect_files(folder: str, found: list[str]) -> list[str]:
+    if not found:
+        raise InputError(f"{folder} is a folder without files; expected text files in it")
+    return sorted(found)
+
+
+_LOCAL = _local_matches, _local_files
+_REMOTE = _remote_matches, _remote_files
+
+
 def fingerprint(path: str) -> dict:
     """What tells without reading that a file was changed: its "bytes" and "modified" (ns)."""
-    num_bytes, modified = (file_system(path) if is_remote(path) else _LOCAL).status(path)
-    return {"path": path, "bytes": num_bytes, "modified": modified}
+    if is_remote(path):
+        with remote_errors(path):
+            system, name = file_system(path)
+            num_bytes, modified = system.size(name), system.modified(name).timestamp()
+        return {"path": path, "bytes": num_bytes, "modified": round(modified * 1e9)}
+    status = os.stat(path)
+    return {"path": path, "bytes": status.st_size, "modified": status.st_mtime_ns}
 
 
 def digest(path: str) -> dict:

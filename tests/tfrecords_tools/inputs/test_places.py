@@ -1,7 +1,7 @@
 import os
 
+import fsspec
 import pytest
-import tensorflow as tf
 
 from bert_keras.errors import InputError
 from tfrecords_tools.inputs.corpus import digest, fingerprint, lines_of, units
@@ -66,43 +66,72 @@ def test_folders_that_cannot_be_read_are_not_passed_over(tree, monkeypatch):
         names(tree, "a")
 
 
+TEXTS = {
+    "b.txt": b"b\n\nc\n" * 100,
+    "a.txt": b"a",
+    "part[1].txt": b"p",
+    "sub/d.txt": b"d",
+    "sub/empty.txt": b"",
+    "sub/_SUCCESS": b"",
+    "_logs/e.txt": b"e",
+    ".x/f.txt": b"f",
+    "sub/deep/g.txt": b"g",
+}
+
+
 @pytest.fixture
-def remote():
-    """A folder of TensorFlow's file system in memory, which stands for gs:// and the like."""
-    folder = "ram://corpus"
-    tf.io.gfile.makedirs(f"{folder}/sub")
-    for name, text in {"b.txt": "b\n\nc\n" * 100, "a.txt": "a", "sub/d.txt": "d"}.items():
-        with tf.io.gfile.GFile(f"{folder}/{name}", "w") as file:
-            file.write(text)
-    yield folder
-    tf.io.gfile.rmtree(folder)
+def remote(tmp_path):
+    """The same folder in fsspec's memory, which stands for gs:// and the like, and on the disk."""
+    system = fsspec.filesystem("memory")
+    for name, data in TEXTS.items():
+        system.pipe(f"/corpus/{name}", data)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    yield "memory://corpus"
+    system.rm("/corpus", recursive=True)
 
 
-def test_remote_files_read_as_local_ones(remote, tmp_path):
-    found = files([remote, f"{remote}/*.txt"])
-    assert found == [
-        f"{remote}/{name}" for name in ("a.txt", "b.txt", "sub/d.txt", "a.txt", "b.txt")
-    ]
+def remote_names(remote, place):
+    return [os.path.relpath(path, remote) for path in files([f"{remote}/{place}".rstrip("/")])]
+
+
+def test_remote_folders_and_globs_are_those_of_local_files(remote, tmp_path):
+    for place in ("", "sub", "a.txt", "*.txt", "**/*.txt", "s*", "**", "*/d*", "sub/**", "[ab].txt",
+                  "part[1].txt", "*/deep", "**/deep/*", ".x/*"):  # fmt: skip
+        assert remote_names(remote, place) == names(tmp_path, place) != [], place
+    for place, told in {"none": "does not exist", "*.md": "matches no file"}.items():
+        with pytest.raises(InputError, match=rf"{told}; expected a file"):
+            remote_names(remote, place)
+
+
+def test_remote_files_read_as_local_ones(remote):
     cut = units([remote], unit_bytes=50)
     assert len(cut) > 8
     lines = [line for unit in cut for line in lines_of(unit, repairs=Repairs())]
-    assert lines == ["a", "", *["b", "", "c"], *["b", "", "c"] * 99, "", "d", ""]
+    assert lines == ["a", "", *["b", "", "c"], *["b", "", "c"] * 99, "", "p", "", "d", "", "g", ""]
     assert digest(f"{remote}/a.txt")["sha256"].startswith("ca978112ca1bbdca")
-    assert fingerprint(f"{remote}/a.txt")["bytes"] == 1
+    before = fingerprint(f"{remote}/a.txt")
+    assert before["bytes"] == 1 and fingerprint(f"{remote}/a.txt") == before
+    fsspec.filesystem("memory").pipe("/corpus/a.txt", b"b")
+    assert fingerprint(f"{remote}/a.txt") != before
 
 
-def test_remote_files_that_cannot_be_reached(remote):
-    with pytest.raises(InputError, match=r"ram://corpus/none does not exist"):
-        files([f"{remote}/none"])
+def test_remote_files_that_cannot_be_reached(remote, monkeypatch):
     found = units([f"{remote}/a.txt"], unit_bytes=9)
-    tf.io.gfile.remove(f"{remote}/a.txt")
-    with pytest.raises(FileNotFoundError, match=r"ram://corpus/a\.txt"):
+    fsspec.filesystem("memory").rm("/corpus/a.txt")
+    with pytest.raises(FileNotFoundError, match=r"memory://corpus/a\.txt"):
         list(lines_of(found[0], repairs=Repairs()))
+
+    def denied(*_, **__):
+        raise PermissionError(13, "no key was given")
+
+    monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.exists", denied)
+    with pytest.raises(PermissionError, match=r"no key was given.*memory://corpus/b\.txt"):
+        files([f"{remote}/b.txt"])
 
 
 def test_places_in_remote_files_are_counted_from_their_top(remote):
-    with tf.io.gfile.GFile(f"{remote}/c.txt", "wb") as file:
-        file.write(b"b\n\n" * 20 + b"\xff\n")
-    with pytest.raises(InputError, match=r"ram://corpus/c\.txt, line 41 is not UTF-8"):
+    fsspec.filesystem("memory").pipe("/corpus/c.txt", b"b\n\n" * 20 + b"\xff\n")
+    with pytest.raises(InputError, match=r"memory://corpus/c\.txt, line 41 is not UTF-8"):
         for unit in units([f"{remote}/c.txt"], unit_bytes=9):
             list(lines_of(unit, repairs=Repairs()))
