@@ -44,13 +44,13 @@ def sampled(task, *, train_rows: int, dev_rows: int):
 
 def settings(arguments, name: str):
     """The task, its recipe and its files."""
-    from bert_keras.runs.changes import changed
+    from bert_keras.options import with_changes
     from bert_keras.runs.recipes import task_recipes
     from bert_keras.tasks.catalog import named_task
 
     recipe = task_recipes(name)[arguments.recipe]
     recipe = dataclasses.replace(recipe, learning_rate=arguments.rate or recipe.learning_rate)
-    task, recipe = changed(named_task(name), recipe, changes=arguments.changes)
+    task, recipe = with_changes(named_task(name), recipe, changes=arguments.changes)
     task = sampled(task, train_rows=arguments.train_rows, dev_rows=arguments.dev_rows)
     return task, recipe, task.files(arguments.data)
 

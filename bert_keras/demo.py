@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bert_keras.errors import InputError
 from bert_keras.export.model_folder import export_model
+from bert_keras.options import with_changes
 from bert_keras.progress import progress
-from bert_keras.runs.changes import changed
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import PRETRAIN, named_recipe, task_recipes
@@ -62,7 +62,7 @@ def demo(
     )
 
     example = _write_rows(files, folder, seed=seed)
-    recipe, task = changed(
+    recipe, task = with_changes(
         task_recipes("classification")["demo"],
         named_task("classification"),
         changes=[f"seed={seed}", "text_columns=sentence", "max_length=64", "long_texts=truncate"],

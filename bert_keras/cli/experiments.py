@@ -1,45 +1,81 @@
-"""The verb that repeats the paper's tables: reproduce."""
+"""The commands that run many stages: demo and reproduce."""
 
-from bert_keras.cli.tasks import AddVerb, add_devices
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bert_keras.cli.training import DeviceOptions
+from bert_keras.errors import InputError
+from bert_keras.options import Command, argument, option
 
 
-def add_reproduce(verb: AddVerb) -> None:
-    sub = verb(
-        "reproduce",
-        _reproduce,
-        "Repeat a table or figure of the paper, pretraining included; the same command continues.",
-        "bert-keras reproduce table5 --scale tiny --data data --output table5\n"
-        "  bert-keras reproduce c2 --scale paper --data data --output c2 --dry-run",
+@dataclass(frozen=True, kw_only=True)
+class Demo(Command):
+    """Run every stage once, from text to a served prediction, in minutes on two cores."""
+
+    examples: ClassVar[str] = "bert-keras demo --corpus wiki.txt books.txt --output demo"
+
+    corpus: tuple[str, ...] = option(
+        (),
+        metavar="FILE",
+        help="UTF-8 text, one paragraph a line, a blank line between documents",
+        told="CPython's language reference",
     )
-    sub.add_argument("table", metavar="TABLE", help="table5 (what the pretraining tasks give), "
-                     "table6 (what size gives), c1 (what steps give) or c2 (what stands in place "
-                     "of a piece to predict)")  # fmt: skip
-    sub.add_argument("--scale", default="tiny", metavar="SCALE", help="tiny: about an hour on two "
-                     "cores (default); paper: for owners of GPUs or TPUs")  # fmt: skip
-    sub.add_argument("--data", required=True, metavar="DIR", help="corpus/*.txt, and of glue/MNLI, "
-                     "glue/QNLI, glue/MRPC, glue/SST-2, squad, ner/conll2003 what there "
-                     "is")  # fmt: skip
-    sub.add_argument("-o", "--output", metavar="DIR", help="where everything goes")
-    sub.add_argument("--dry-run", action="store_true", help="take a few steps of each kind, tell "
-                     "what is run and how long it takes, leave nothing")  # fmt: skip
-    add_devices(sub)
+    output: str = option("demo", metavar="DIR")
+    seed: int = option(1)
+
+    def run(self) -> None:
+        from bert_keras.demo import demo
+
+        demo(corpus=self.corpus, output=self.output, seed=self.seed)
 
 
-def _reproduce(arguments) -> None:
-    from bert_keras.errors import InputError
-    from bert_keras.experiments.experiments import EXPERIMENTS, one_of
-    from bert_keras.experiments.scales import SCALES
+@dataclass(frozen=True, kw_only=True)
+class Reproduce(DeviceOptions):
+    """Repeat a table or figure of the paper, pretraining included; the same command continues."""
 
-    experiment = one_of(EXPERIMENTS, arguments.table, what="table")
-    scale = one_of(SCALES, arguments.scale, what="scale")
-    if arguments.dry_run:
-        from bert_keras.experiments.plan import plan
+    examples: ClassVar[str] = (
+        "bert-keras reproduce table5 --scale tiny --data data --output table5\n"
+        "  bert-keras reproduce c2 --scale paper --data data --output c2 --dry-run"
+    )
 
-        print(plan(experiment, scale, data=arguments.data))
-        return
-    if arguments.output is None:
-        raise InputError("--output DIR is missing; name a new folder, or ask for a --dry-run")
-    from bert_keras.experiments.run import reproduce
+    table: str = argument(
+        "TABLE",
+        help="table5 (pretraining tasks), table6 (model size), c1 (number of steps) or c2 (masking "
+        "strategies)",
+    )
+    scale: str = option(
+        "tiny",
+        metavar="SCALE",
+        help="tiny: about an hour on two cores; paper: for owners of GPUs or TPUs",
+    )
+    data: str = option(
+        metavar="DIR",
+        help="corpus/*.txt, and those of glue/MNLI, glue/QNLI, glue/MRPC, glue/SST-2, squad, "
+        "ner/conll2003 that there are",
+    )
+    output: str | None = option(
+        None, flags=["-o", "--output"], metavar="DIR", help="the folder of all runs"
+    )
+    dry_run: bool = option(
+        False,
+        help="take a few steps of each kind, print what is run and how long it takes, write "
+        "nothing",
+    )
 
-    reproduce(experiment, scale, data=arguments.data, output=arguments.output)
-    print(f"report: {arguments.output}/report.html and report.md")
+    def run(self) -> None:
+        from bert_keras.experiments.experiments import EXPERIMENTS, one_of
+        from bert_keras.experiments.scales import SCALES
+
+        experiment = one_of(EXPERIMENTS, self.table, what="table")
+        scale = one_of(SCALES, self.scale, what="scale")
+        if self.dry_run:
+            from bert_keras.experiments.plan import plan
+
+            print(plan(experiment, scale, data=self.data))
+            return
+        if self.output is None:
+            raise InputError("--output DIR is missing; name a new folder, or ask for a --dry-run")
+        from bert_keras.experiments.run import reproduce
+
+        reproduce(experiment, scale, data=self.data, output=self.output)
+        print(f"report: {self.output}/report.html and report.md")

@@ -14,7 +14,7 @@ from bert_keras.experiments.experiments import Arm, Column, Experiment, arms_nam
 from bert_keras.experiments.page import write_page
 from bert_keras.experiments.results import Pretraining, Results, score_of
 from bert_keras.experiments.scales import Phase, Scale
-from bert_keras.runs.changes import changed
+from bert_keras.options import with_changes
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.outcome import claim_output, read_scores
 from bert_keras.runs.pretrain import pretrain
@@ -197,5 +197,5 @@ def tuned(scale: Scale, arm: Arm, column: Column) -> tuple[Task, FinetuneRecipe]
     """The task and the recipe of a cell; one whose encoder is frozen is the same for all arms."""
     tuning, task = scale.tuning(column.task), named_task(column.task)
     changes = () if task.freezes_encoder else arm.finetuning
-    recipe, task = changed(tuning.recipe, task, changes=(*tuning.changes, *changes))
+    recipe, task = with_changes(tuning.recipe, task, changes=(*tuning.changes, *changes))
     return task, recipe

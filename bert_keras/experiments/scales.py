@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bert_keras.experiments.experiments import Arm, Experiment
-from bert_keras.runs.changes import changed
+from bert_keras.options import with_changes
 from bert_keras.runs.recipes import PAPER, PRETRAIN, TAGGER, FinetuneRecipe, PretrainRecipe
 
 
@@ -57,7 +57,7 @@ class Scale:
         parts, begin = [], 0
         for phase in self.phases:
             changes = [self.stand_ins.get(change, change) for change in arm.pretraining]
-            (recipe,) = changed(phase.recipe, changes=changes)
+            (recipe,) = with_changes(phase.recipe, changes=changes)
             within = {end for end in ends if begin < end < recipe.end}
             for number, end in enumerate(sorted({*within, recipe.end})):
                 last_step = end if end < recipe.num_steps else 0

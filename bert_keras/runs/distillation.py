@@ -9,6 +9,7 @@ from bert_keras.checkpoints.card import HEADS, ModelCard
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import TaskModel
+from bert_keras.options import fixed
 from bert_keras.runs.starting_point import difference, open_start
 from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.distiller import Distiller
@@ -20,7 +21,7 @@ class Distillation:
     answers, softened by `temperature`, the labels and the hidden states weigh in the loss.
     """
 
-    teacher: str
+    teacher: str = fixed()
     temperature: float = 2.0
     alpha_soft: float
     alpha_labels: float

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
-from bert_keras.runs.changes import changed
+from bert_keras.options import with_changes
 from bert_keras.tasks.batches import Predictor
 from bert_keras.tasks.catalog import named_task, task_of
 from bert_keras.tasks.task import Task
@@ -50,7 +50,7 @@ def answers_of_model(
     if loaded.tokenizer is None:
         raise InputError(f"{model} holds no vocabulary; put its vocab.txt or tokenizer.json there")
     task = task_of(loaded.card, name=name, source=model)
-    (task,) = changed(task, changes=changes)
+    (task,) = with_changes(task, changes=changes)
     dataclasses.replace(loaded.card, max_length=task.max_length)  # what does not fit is refused
     examples = task.read(data, split=split)
 
@@ -69,7 +69,7 @@ def answers_of_file(
 
     Its labels are those of the examples where the task does not fix them.
     """
-    (task,) = changed(named_task(name), changes=changes)
+    (task,) = with_changes(named_task(name), changes=changes)
     examples = task.read(data, split="dev")
     task = task.with_labels_of(examples)
     return Answers(task, examples, partial(task.read_predictions, predictions, examples))

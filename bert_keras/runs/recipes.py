@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bert_keras.errors import InputError
-from bert_keras.runs.changes import changed
+from bert_keras.options import with_changes
 from bert_keras.runs.pretrain_recipe import PretrainRecipe, check_counts, check_rates
 
 
@@ -208,10 +208,10 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
 
 
 def named_recipe(recipes: dict, name: str, *, changes: Iterable[str] = ()):
-    """A recipe by name, changed. Raises InputError for an unknown name, and as `changed` does."""
+    """A recipe by name, changed. Raises InputError for an unknown name or a wrong change."""
     if name not in recipes:
         raise InputError(f"no recipe is called {name!r}; known: {', '.join(recipes)}")
-    return changed(recipes[name], changes=changes)[0]
+    return with_changes(recipes[name], changes=changes)[0]
 
 
 def task_recipes(task: str) -> dict[str, FinetuneRecipe]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from bert_keras.checkpoints.card import numbered_labels
 from bert_keras.errors import InputError
+from bert_keras.options import with_changes
 from bert_keras.progress import progress
-from bert_keras.runs.changes import changed
 from bert_keras.runs.evaluate import Answers
 from bert_keras.serving.client import Client
 from bert_keras.storage import text_lines
@@ -31,7 +31,7 @@ def answers_of_server(
     Raises InputError for tasks whose answers are no class, classes or number of a text or pair,
     for what the client raises, and for answers of another kind.
     """
-    (task,) = changed(named_task(name), changes=changes)
+    (task,) = with_changes(named_task(name), changes=changes)
     if not isinstance(task, ClassificationTask):
         raise InputError(
             f"a server is asked for classes and numbers of texts alone, not for {name}; give its "

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from bert_keras.errors import InputError
+from bert_keras.options import fixed
 from bert_keras.storage import whole_file
 from bert_keras.tasks.softmax import softmax
 from bert_keras.tasks.table import table_rows
@@ -82,7 +83,7 @@ class SwagTask(Task):
     PyTorch's BERT and of Hugging Face's Transformers do; the authors' own was not published.
     """
 
-    name: str = "swag"
+    name: str = fixed("swag")
     max_length: int = 128
 
     model: ClassVar[str] = "BertMultipleChoice"

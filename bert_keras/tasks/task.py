@@ -13,6 +13,7 @@ import numpy as np
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
+from bert_keras.options import fixed
 from bert_keras.text.tokenizer import TextTokenizer
 
 Outputs = Sequence  # of one array, or one dict of arrays, a row
@@ -45,9 +46,9 @@ class Task(abc.ABC):
     `max_length` counts pieces of a row. Scores are such that more is better in `metric`.
     """
 
-    name: str
+    name: str = fixed()
     max_length: int
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = fixed(())
 
     model: ClassVar[str]  # of bert_keras.models.loading.MODELS
     problem_type: ClassVar[str] = ""

@@ -1,0 +1,214 @@
+"""The commands pretrain and finetune; and curves, which draws the curves of such a run."""
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bert_keras.errors import InputError
+from bert_keras.options import Command, argument, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions(Command):
+    """Where and in which precision a command computes."""
+
+    strategy: str = option(
+        "auto",
+        metavar="NAME",
+        help="auto, one, mirrored, multiworker or tpu",
+        told="auto, all GPUs or the workers of TF_CONFIG",
+    )
+    precision: str = option(
+        "auto",
+        metavar="NAME",
+        help="auto, float32, bfloat16 or float16",
+        told="auto, bfloat16 on TPUs and on GPUs that have it",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions(DeviceOptions):
+    """Options that pretraining and fine-tuning share."""
+
+    changes: tuple[str, ...] = option(
+        (),
+        flags=["--set"],
+        metavar="FIELD=VALUE",
+        help="change the recipe or the task, such as num_epochs=4 max_length=256 seed=2",
+    )
+    teacher: str | None = option(
+        None,
+        metavar="DIR",
+        help="a model of the same kind to learn from too; --set temperature, alpha_soft, "
+        "alpha_labels, alpha_cosine",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrain(TrainingOptions):
+    """Train on records by a named recipe; the same command continues an interrupted run."""
+
+    examples: ClassVar[str] = (
+        "bert-keras pretrain tiny-hour --records records --output runs/tiny\n"
+        "  bert-keras pretrain distilbert --records records --from student --teacher bert-base "
+        "\\\n    --output runs/distil"
+    )
+
+    recipe: str = argument(
+        "RECIPE", help="see PRETRAIN in bert_keras/runs/recipes.py; a wrong name lists them"
+    )
+    records: str = option(
+        metavar="DIR", help="record files and their vocabulary, as bert-tfrecords build writes them"
+    )
+    start: str | None = option(
+        None,
+        flags=["--from"],
+        metavar="DIR",
+        help="continue from a checkpoint of any format (see convert), at its step where it has a "
+        "training state",
+    )
+    output: str | None = option(None, metavar="DIR", help="the folder of the run")
+    profile: str | None = option(
+        None, metavar="FIRST:LAST", help="profile these steps in TensorBoard, such as 20:25"
+    )
+    dry_run: bool = option(False, help="take ten steps, print what the run takes and write nothing")
+
+    def run(self) -> None:
+        from bert_keras.options import with_changes
+        from bert_keras.runs.distillation import Distillation
+        from bert_keras.runs.forecast import forecast
+        from bert_keras.runs.pretrain import pretrain
+        from bert_keras.runs.recipes import PRETRAIN as RECIPES
+        from bert_keras.runs.recipes import named_recipe
+        from bert_keras.training.tensorboard.performance import steps_to_profile
+
+        recipe = named_recipe(RECIPES, self.recipe)
+        teacher = Distillation.of_pretraining(self.teacher) if self.teacher else None
+        recipe, teacher = with_changes(recipe, teacher, changes=self.changes)
+        given = {"records": self.records, "start": self.start, "distillation": teacher}
+        if self.dry_run:
+            print(forecast(recipe, **given))
+            return
+        if self.output is None:
+            raise InputError("--output DIR is missing; name a new folder, or ask for a --dry-run")
+        if self.profile:
+            given["profile"] = steps_to_profile(self.profile)
+        _print_scores(pretrain(recipe, output=self.output, **given), self.output)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finetune(TrainingOptions):
+    """Fine-tune on a task, keep the best epoch; the same command continues an interrupted run."""
+
+    examples: ClassVar[str] = (
+        "bert-keras finetune mrpc --data glue/MRPC --from bert-base-uncased --output runs/mrpc\n"
+        "  bert-keras finetune squad2 --data squad --from bert-base-uncased --output runs/squad2\n"
+        "  bert-keras finetune classification --train train.csv --dev dev.csv \\\n"
+        "    --set text_columns=title,body label_column=topic --from runs/tiny/model --output "
+        "runs/topics\n"
+        "  bert-keras finetune rte --data glue/RTE --from bert-base-uncased --output runs/rte \\\n"
+        "    --seeds 5 --learning-rates 5e-5 3e-5 2e-5\n"
+        "  bert-keras finetune sst2 --data glue/SST-2 --from distilbert --teacher runs/sst2/model "
+        "\\\n    --output runs/distilled"
+    )
+
+    task: str = argument("TASK", help="a wrong name lists them all")
+    pretrained: str = option(
+        flags=["--from"],
+        metavar="DIR",
+        help="OUTPUT/model of a run, or a checkpoint of any format (see convert)",
+    )
+    data: str = option(
+        "", metavar="DIR", either="data", help="the task's official files, or tfds:NAME"
+    )
+    train: str = option("", metavar="FILE", either="data", help="a file of the task; with --dev")
+    dev: str = option("", metavar="FILE", help="held-out examples to score on")
+    output: str = option(metavar="DIR", help="the folder of the run")
+    recipe: str = option(
+        "paper", metavar="NAME", help="paper, or small-models for hidden sizes under 768"
+    )
+    seeds: int = option(
+        1, metavar="N", help="a run with each of the seeds 1 to N, then median, best and spread"
+    )
+    learning_rates: tuple[float, ...] | None = option(
+        None, metavar="RATE", nargs="*", help="a run with each; with those of the recipe if none"
+    )
+
+    def run(self) -> None:
+        from bert_keras.distribution.strategy import workers
+        from bert_keras.options import with_changes
+        from bert_keras.runs.distillation import Distillation
+        from bert_keras.runs.finetune import finetune
+        from bert_keras.runs.recipes import named_recipe, task_recipes
+        from bert_keras.runs.study import study
+        from bert_keras.tasks.catalog import named_task
+
+        task = named_task(self.task)
+        recipe = named_recipe(task_recipes(task.name), self.recipe)
+        teacher = Distillation.of_task(self.teacher) if self.teacher else None
+        recipe, task, teacher = with_changes(recipe, task, teacher, changes=self.changes)
+        if self.data:
+            if self.dev:
+                raise InputError("--dev came with --data; name both files with --train and --dev")
+            files = task.files(self.data)
+            train, dev = files["train"], files["dev"]
+        elif not self.dev:
+            raise InputError("--train came without --dev; name the file of held-out examples")
+        else:
+            train, dev = self.train, self.dev
+
+        def run(recipe, output) -> dict:
+            return finetune(
+                task,
+                recipe,
+                pretrained=self.pretrained,
+                train=train,
+                dev=dev,
+                output=output,
+                features=os.path.join(self.output, "features"),
+                distillation=teacher,
+            )
+
+        rates = self.learning_rates
+        if self.seeds == 1 and rates is None:
+            _print_scores(run(recipe, self.output), self.output)
+            return
+        if len(workers()) > 1:
+            raise InputError("a study of several runs trains on one machine; unset TF_CONFIG")
+        rates = (recipe.learning_rate,) if rates is None else rates or recipe.learning_rates
+        recipes = {rate: dataclasses.replace(recipe, learning_rate=rate) for rate in rates}
+        summary = study(
+            lambda rate, seed, folder: run(dataclasses.replace(recipes[rate], seed=seed), folder),
+            seeds=self.seeds,
+            learning_rates=rates,
+            metric=task.metric,
+            output=self.output,
+        )
+        print(f"{summary}\nreport: {os.path.join(self.output, 'report.html')}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves(Command):
+    """Draw the losses and accuracies of a run's TensorBoard logs into a picture."""
+
+    examples: ClassVar[str] = "bert-keras curves runs/tiny/logs curves.png"
+
+    logs: str = argument("LOGS", help="OUTPUT/logs of a run")
+    picture: str = argument("PICTURE", help=".png or .svg")
+
+    def run(self) -> None:
+        from bert_keras.training.curves import plot_curves
+
+        plot_curves(self.logs, self.picture)
+        print(self.picture)
+
+
+def _print_scores(scores: dict, output: str) -> None:
+    from bert_keras.cli.tasks import print_table
+
+    if not scores:
+        print("the first worker writes the scores and the model")
+        return
+    print_table(scores)
+    print(f"model: {output}/model   curves: tensorboard --logdir {output}/logs")

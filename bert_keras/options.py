@@ -1,0 +1,224 @@
+"""Turns the fields of dataclasses into command-line options and FIELD=VALUE settings."""
+
+import abc
+import argparse
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import MISSING, Field, field, fields, replace
+from types import UnionType
+from typing import Any, ClassVar, get_args, get_origin
+
+from bert_keras.errors import InputError
+
+
+class Command(abc.ABC):
+    """A command of a program: a dataclass whose fields are its options.
+
+    Its name is that of the class in lower case, its description the docstring.
+    """
+
+    examples: ClassVar[str]
+
+    @abc.abstractmethod
+    def run(self) -> None:
+        """Do what the command is for; the options are the attributes."""
+
+
+def option(
+    default: Any = MISSING,
+    *,
+    flags: Sequence[str] = (),
+    help: str = "",
+    told: str | None = None,
+    either: str | None = None,
+    **details: Any,
+) -> Any:
+    """Declare a dataclass field that is an option with a flag.
+
+    The flag, type, and default follow from the field: `max_length: int = option(128)` is
+    `--max-length`, an integer; a `bool` takes no value, a `tuple` takes several values, and a field
+    without a default is a required option.
+
+    Args:
+        default: The value of a command that does not give the option.
+        flags: The flags, where they are not the field's name after two dashes.
+        help: One clause; " (default: X)" is appended to it.
+        told: The default in words, where its value does not explain it; "" for none.
+        either: A name that several fields share: exactly one of their options must be given.
+        details: Other arguments of `ArgumentParser.add_argument`, such as `choices`.
+    """
+    details |= {"flags": flags, "help": help, "told": told, "either": either}
+    return field(default=default, metadata=details)
+
+
+def argument(metavar: str, *, help: str = "", **details: Any) -> Any:
+    """Declare a dataclass field that is a positional argument; see `option`."""
+    return field(metadata={"help": help, "metavar": metavar, "is_positional": True, **details})
+
+
+def group(settings: type, *, only: Collection[str] | None = None) -> Any:
+    """Declare a field `Mapping` that holds the given options of another dataclass by field name."""
+    return field(default_factory=dict, metadata={"settings": settings, "only": only})
+
+
+def fixed(default: Any = MISSING) -> Any:
+    """Declare a field that neither an option nor FIELD=VALUE can set."""
+    return field(default=default, metadata={"is_fixed": True})
+
+
+def add_commands(
+    parser: argparse.ArgumentParser, commands: Iterable[type[Command]], *, metavar: str = "COMMAND"
+) -> None:
+    """Add a subparser for each command; `command_of` gives the one that was chosen."""
+    added = parser.add_subparsers(required=True, metavar=metavar)
+    for command in commands:
+        sub = added.add_parser(
+            command.__name__.lower(),
+            help=command.__doc__,
+            description=command.__doc__,
+            epilog=f"example:\n  {command.examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add_options(sub, command)
+        sub.set_defaults(command=command)
+
+
+def command_of(arguments: argparse.Namespace) -> Command:
+    """The chosen command with its options."""
+    return options_of(arguments, arguments.command)
+
+
+def add_options(
+    parser: argparse.ArgumentParser, settings: type, *, only: Collection[str] | None = None
+) -> None:
+    """Add an option for each field of a dataclass, or for those fields that `only` names.
+
+    Options that are not given leave no trace in the parsed arguments: the dataclass alone knows the
+    defaults.
+    """
+    exclusive: dict[str, Any] = {}
+    for each in fields(settings):
+        if each.metadata.get("is_fixed") or (only is not None and each.name not in only):
+            continue
+        if inner := each.metadata.get("settings"):
+            add_options(parser, inner, only=each.metadata["only"])
+            continue
+        target = parser
+        if (either := each.metadata.get("either")) is not None:
+            if either not in exclusive:
+                exclusive[either] = parser.add_mutually_exclusive_group(required=True)
+            target = exclusive[either]
+        target.add_argument(*_flags(each), **_details(each))
+
+
+def options_of(arguments: argparse.Namespace, settings: type) -> Any:
+    """Build the dataclass from the parsed arguments."""
+    return settings(**_given(arguments, settings))
+
+
+def with_changes(*settings: Any, changes: Iterable[str]) -> tuple:
+    """Change dataclass instances by texts `FIELD=VALUE`.
+
+    Args:
+        settings: The instances; None among them stays None.
+        changes: Each applies to every instance that has the field. The values of a tuple are
+            separated by commas.
+
+    Returns:
+        The changed instances, in order.
+
+    Raises:
+        InputError: For an unknown field and for a value that is not of the field's type.
+    """
+    tables = [
+        {each.name: each for each in fields(one) if not each.metadata.get("is_fixed")}
+        if one
+        else {}
+        for one in settings
+    ]
+    values: list[dict[str, Any]] = [{} for _ in settings]
+    known = [name for table in tables for name in table]
+    for change in changes:
+        name, equals, text = change.partition("=")
+        if not equals or name not in known:
+            raise InputError(
+                f"{change!r} changes nothing; expected FIELD=VALUE with one of {', '.join(known)}"
+            )
+        for table, own in zip(tables, values, strict=True):
+            if name in table:
+                own[name] = _read(text, table[name], change)
+    return tuple(
+        replace(one, **own) if own else one for one, own in zip(settings, values, strict=True)
+    )
+
+
+def _given(arguments: argparse.Namespace, settings: type) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for each in fields(settings):
+        if inner := each.metadata.get("settings"):
+            given[each.name] = _given(arguments, inner)
+        elif each.name in arguments:
+            value = getattr(arguments, each.name)
+            given[each.name] = tuple(value) if isinstance(value, list) else value
+    return given
+
+
+def _kind(each: Field) -> tuple[type, bool]:
+    """The type of one value of a field, and whether it holds several."""
+    kind: Any = each.type
+    if isinstance(kind, UnionType):
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    if get_origin(kind) is tuple:
+        return get_args(kind)[0], True
+    return kind, False
+
+
+def _read(text: str, each: Field, change: str) -> Any:
+    kind, is_several = _kind(each)
+    if is_several:
+        return tuple(_read_one(part, kind, change) for part in text.split(","))
+    return _read_one(text, kind, change)
+
+
+def _read_one(text: str, kind: type, change: str) -> Any:
+    if kind is bool:
+        if text not in (known := ("true", "false")):
+            raise InputError(f"{change!r}: expected one of {', '.join(known)}")
+        return text == "true"
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise InputError(f"{change!r}: expected {kind.__name__}") from error
+
+
+def _flags(each: Field) -> Sequence[str]:
+    if each.metadata.get("is_positional"):
+        return (each.name,)
+    return each.metadata.get("flags") or (f"--{each.name.replace('_', '-')}",)
+
+
+def _details(each: Field) -> dict[str, Any]:
+    """The keyword arguments of `add_argument`."""
+    own = ("flags", "told", "either", "is_positional")
+    details = {name: value for name, value in each.metadata.items() if name not in own}
+    kind, is_several = _kind(each)
+    if "action" not in details:
+        if kind is bool:
+            details["action"] = "store_true"
+        elif kind is not str:
+            details.setdefault("type", kind)
+    if is_several and "action" not in details:
+        details.setdefault("nargs", "+")
+    if not each.metadata.get("is_positional"):
+        is_required = each.default is MISSING and each.default_factory is MISSING
+        details |= {"dest": each.name, "required": is_required}
+        details["help"] = f"{details.get('help', '')}{_default(each)}".strip()
+    return {**details, "default": argparse.SUPPRESS}
+
+
+def _default(each: Field) -> str:
+    """The default as the help tells it."""
+    told = each.metadata.get("told")
+    is_silent = each.default in (MISSING, None, (), "") or isinstance(each.default, bool)
+    if told is None and not is_silent:
+        told = str(each.default)
+    return f" (default: {told})" if told else ""

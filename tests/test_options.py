@@ -1,0 +1,118 @@
+"""Options and FIELD=VALUE settings from the fields of dataclasses."""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from bert_keras.errors import InputError
+from bert_keras.options import (
+    Command,
+    add_commands,
+    add_options,
+    argument,
+    command_of,
+    fixed,
+    group,
+    option,
+    options_of,
+    with_changes,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    name: str = fixed("mine")
+    max_length: int = option(128, metavar="N", help="positions a record")
+    rates: tuple[float, ...] = (0.1,)
+    is_cased: bool = False
+    seed: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    files: tuple[str, ...] = argument("FILE", nargs="+")
+    output: str = option(flags=["-o", "--output"])
+    data: str | None = option(None, either="source")
+    server: str | None = option(None, either="source", told="none")
+    labels: tuple[str, ...] = option((), flags=["--label"], action="append")
+    dry_run: bool = option(False)
+    settings: Mapping = group(Settings, only=("max_length", "rates"))
+
+
+class Go(Options, Command):
+    """Go there."""
+
+    examples = "program go a -o b"
+
+    def run(self):
+        pass
+
+
+def parsed(*words: str):
+    parser = argparse.ArgumentParser()
+    add_options(parser, Options)
+    return options_of(parser.parse_args(words), Options)
+
+
+def test_fields_become_options():
+    options = parsed("a", "b", "-o", "out", "--data", "x", "--label", "one", "--label", "two")
+    assert options == Options(files=("a", "b"), output="out", data="x", labels=("one", "two"))
+    options = parsed(
+        "a", "-o", "b", "--server", "x", "--dry-run", "--max-length", "9", "--rates", "1", "2"
+    )
+    assert options.dry_run and options.settings == {"max_length": 9, "rates": (1.0, 2.0)}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("-o out --data x", "the following arguments are required: FILE"),
+        ("a --data x", "the following arguments are required: -o/--output"),
+        ("a -o out", "one of the arguments --data --server is required"),
+        ("a -o out --data x --server x", "--server: not allowed with argument --data"),
+        ("a -o out --data x --max-length x", "--max-length: invalid int value: 'x'"),
+        ("a -o out --data x --seed 1", "unrecognized arguments: --seed 1"),
+    ],
+)
+def test_a_wrong_command_line(words, said, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parsed(*words.split())
+    assert stop.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_help_tells_defaults_and_an_example(capsys):
+    parser = argparse.ArgumentParser(prog="program")
+    add_commands(parser, [Go])
+    with pytest.raises(SystemExit):
+        parser.parse_args(["go", "--help"])
+    told = capsys.readouterr().out
+    assert "--max-length N        positions a record (default: 128)" in told
+    assert "(default: none)" in told and "program go a -o b" in told and "--name" not in told
+    arguments = parser.parse_args(["go", "a", "-o", "b", "--data", "c"])
+    assert command_of(arguments) == Go(files=("a",), output="b", data="c")
+
+
+def test_changes_of_settings():
+    changes = ["max_length=9", "rates=1,2", "is_cased=true", "seed=3"]
+    (changed, none) = with_changes(Settings(), None, changes=changes)
+    assert changed == Settings(max_length=9, rates=(1.0, 2.0), is_cased=True, seed=3)
+    assert none is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("depth=3", "'depth=3' changes nothing; expected FIELD=VALUE with one of max_length, "),
+        ("max_length", "'max_length' changes nothing"),
+        ("name=other", "'name=other' changes nothing"),
+        ("max_length=x", "'max_length=x': expected int"),
+        ("rates=1,x", "'rates=1,x': expected float"),
+        ("is_cased=yes", "'is_cased=yes': expected one of true, false"),
+    ],
+)
+def test_a_wrong_change(change, said):
+    with pytest.raises(InputError, match=f"^{said}"):
+        with_changes(Settings(), changes=[change])
