@@ -2,20 +2,15 @@
 
 from importlib import import_module
 
+from bert_keras.architectures import ARCHITECTURES
+
 _HOMES = {
     "BertConfig": "bert_keras.config",
     "preset": "bert_keras.presets",
     "Vocabulary": "bert_keras.text.vocab",
     "WordPieceTokenizer": "bert_keras.text.tokenizer",
     "pretraining_dataset": "bert_keras.data.records",
-    "BertEncoder": "bert_keras.models.encoder",
-    "BertMaskedLM": "bert_keras.models.pretrainer",
-    "BertPretrainer": "bert_keras.models.pretrainer",
-    "BertClassifier": "bert_keras.models.task_models",
-    "BertTokenClassifier": "bert_keras.models.task_models",
-    "BertQuestionAnswering": "bert_keras.models.task_models",
-    "BertMultipleChoice": "bert_keras.models.task_models",
-    "BertFeatureTagger": "bert_keras.models.feature_tagger",
+    **{row.name: row.module for row in ARCHITECTURES.values()},
     "load_model": "bert_keras.models.loading",
     "BertAdamW": "bert_keras.training.optimizer",
     "Distiller": "bert_keras.training.distiller",

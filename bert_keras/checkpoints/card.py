@@ -3,21 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bert_keras.architectures import ARCHITECTURES
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-
-# Each model's heads, as the names of its weights begin; the encoder is in all of them.
-HEADS: dict[str, tuple[str, ...]] = {
-    "BertEncoder": (),
-    "BertPretrainer": ("masked_lm", "next_sentence"),
-    "BertMaskedLM": ("masked_lm",),
-    "BertClassifier": ("classification",),
-    "BertTokenClassifier": ("token_labels",),
-    "BertQuestionAnswering": ("span",),
-    "BertMultipleChoice": ("multiple_choice",),
-    "BertFeatureTagger": ("tagger",),
-}
-LABELLED = ("BertClassifier", "BertTokenClassifier", "BertFeatureTagger")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +28,10 @@ class ModelCard:
     task: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.model not in HEADS:
-            raise InputError(f"no model is called {self.model!r}; known: {', '.join(HEADS)}")
+        if self.model not in ARCHITECTURES:
+            raise InputError(
+                f"no model is called {self.model!r}; known: {', '.join(ARCHITECTURES)}"
+            )
         if not 3 <= self.max_length <= self.config.max_positions:
             raise InputError(
                 f"max_length is {self.max_length}; expected 3 to {self.config.max_positions}, "
@@ -51,8 +41,9 @@ class ModelCard:
             raise InputError(f"the labels are {self.labels}; expected texts, none of them empty")
         if len(set(self.labels)) < len(self.labels):
             raise InputError(f"the labels are {self.labels}; expected each once")
-        if (self.model in LABELLED) != bool(self.labels):
-            expected = "at least one" if self.model in LABELLED else "none"
+        is_labelled = ARCHITECTURES[self.model].is_labelled
+        if is_labelled != bool(self.labels):
+            expected = "at least one" if is_labelled else "none"
             raise InputError(
                 f"{self.model} comes with {len(self.labels)} labels; expected {expected}"
             )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from math import prod
 
-from bert_keras.checkpoints.card import HEADS, LABELLED
+from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, TrainingState, part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.mapping import rows
@@ -44,12 +44,13 @@ def convert(
 def _taken(checkpoint: Checkpoint, model: str) -> Checkpoint:
     """The checkpoint with the heads of `model` alone. Raises InputError where one is not there."""
     found, parts = checkpoint.card, set(map(part, checkpoint.tensors))
-    if absent := set(HEADS.get(model, ())) - parts:
+    row = ARCHITECTURES.get(model)
+    if absent := set(row.heads if row else ()) - parts:
         raise InputError(
             f"a {found.model} has no weights of {', '.join(sorted(absent))} for a {model}; known "
             f"of it: {', '.join(sorted(parts))}"
         )
-    labels = found.labels if model in LABELLED else ()
+    labels = found.labels if row and row.is_labelled else ()
     said = {} if model == found.model else {"problem_type": "", "task": {}}
     card = dataclasses.replace(found, model=model, labels=labels, **said)
     wanted = [row.ours for row in rows(card)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
-from bert_keras.architectures import BERT, FAMILIES, family_of
+from bert_keras.architectures import ARCHITECTURES, BERT, ENCODER, FAMILIES, family_of
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.checkpoint import StoredTensor
 from bert_keras.checkpoints.feature_layers import feature_layers
@@ -42,22 +42,19 @@ class Row:
 
 def rows(card: ModelCard) -> list[Row]:
     """Every weight of the card's model once, encoder first."""
-    config, size = card.config, card.config.hidden_size
+    config, size, count = card.config, card.config.hidden_size, len(card.labels)
     heads = {
-        "BertEncoder": (),
-        "BertPretrainer": (*_masked_lm(config), *_next_sentence(size)),
-        "BertMaskedLM": _masked_lm(config),
-        "BertClassifier": _head(
-            "classification", size, len(card.labels), "", "classifier", "logits"
-        ),
-        "BertTokenClassifier": _head(
-            "token_labels", size, len(card.labels), None, "classifier", ""
-        ),
-        "BertQuestionAnswering": _head("span", size, 2, "cls/squad/", "qa_outputs", ""),
-        "BertMultipleChoice": _head("multiple_choice", size, 1, None, "classifier", ""),
-        "BertFeatureTagger": _tagger(card),
+        "masked_lm": lambda: _masked_lm(config),
+        "next_sentence": lambda: _next_sentence(size),
+        "classification": lambda: _head("classification", size, count, "", "classifier", "logits"),
+        "token_labels": lambda: _head("token_labels", size, count, None, "classifier", ""),
+        "span": lambda: _head("span", size, 2, "cls/squad/", "qa_outputs", ""),
+        "multiple_choice": lambda: _head("multiple_choice", size, 1, None, "classifier", ""),
+        "tagger": lambda: _tagger(card),
     }
-    named_as_bert, family = [*_encoder(config), *heads[card.model]], family_of(config)
+    named_as_bert, family = [*_encoder(config)], family_of(config)
+    for head in ARCHITECTURES[card.model].heads:
+        named_as_bert += heads[head]()
     if family is BERT:
         return named_as_bert
     weight = partial(family.weight, model=card.model) if family else lambda name: ""
@@ -277,7 +274,7 @@ def foreign_tensors(
         if not row.foreign(column):
             raise InputError(
                 f"{column} has no place for {row.ours} of a {card.model}; write another format, or "
-                "a part: bert-keras convert --model BertEncoder"
+                f"a part: bert-keras convert --model {ENCODER.name}"
             )
         tensor = tensors[row.ours]
         given[row.foreign(column)] = tensor.transposed() if row.is_transposed(column) else tensor

@@ -2,16 +2,14 @@
 
 import dataclasses
 
+from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.card import ModelCard
-
-# Their heads read no pooled vector: where there is a pooler, no gradient reaches it.
-WITHOUT_POOLED = ("BertMaskedLM", "BertTokenClassifier", "BertQuestionAnswering")
 
 
 def state_card(card: ModelCard, *, has_pooler: bool) -> ModelCard:
     """The card whose rows (see mapping) a training state must have, each one: those of `card`, but
     for a pooler that was not trained. `has_pooler`: whether the state has averages of one.
     """
-    if card.model not in WITHOUT_POOLED or has_pooler:
+    if ARCHITECTURES[card.model].reads_pooled_output or has_pooler:
         return card
     return dataclasses.replace(card, config=dataclasses.replace(card.config, has_pooler=False))

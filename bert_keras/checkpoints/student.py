@@ -6,19 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from bert_keras.architectures import BERT, family_of
+from bert_keras.architectures import ARCHITECTURES, BERT, family_of
 from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor
 from bert_keras.checkpoints.mapping import rows
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-
-# What is left of a model whose heads read the pooled vector.
-WITHOUT_POOLER = {
-    "BertPretrainer": "BertMaskedLM",
-    "BertClassifier": "BertEncoder",
-    "BertMultipleChoice": "BertEncoder",
-    "BertFeatureTagger": "BertEncoder",
-}
 
 
 def layers_taken(num_layers: int, *, of: int) -> list[int]:
@@ -44,7 +36,7 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
     if family_of(config) is BERT:
         changes |= {"num_segments": 0, "pooler_activation": "relu"}
         notes.append("no segments; the vector of the first is added to every position")
-    model = WITHOUT_POOLER.get(card.model, card.model)
+    model = ARCHITECTURES[card.model].student or card.model
     said = {"labels": (), "text_columns": (), "problem_type": "", "task": {}}
     card = dataclasses.replace(
         card,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
+from bert_keras.architectures import ENCODER
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.experiments.experiments import Experiment, arms_named, corpus_in
 from bert_keras.experiments.run import record_settings, tuned
@@ -103,7 +104,7 @@ class _Sample:
                 vocabulary = vocabulary.padded(self.scale.vocab_size)
             config = preset(size, vocab_size=len(vocabulary))
             card = ModelCard(
-                model="BertEncoder",
+                model=ENCODER.name,
                 config=config,
                 lowercase=True,
                 max_length=config.max_positions,

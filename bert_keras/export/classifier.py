@@ -7,14 +7,16 @@ from pathlib import Path
 
 import keras
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.errors import InputError
 from bert_keras.export.answers import answer_of
 from bert_keras.export.classifier_samples import samples
 from bert_keras.export.classifier_signatures import signatures, window_signatures
 from bert_keras.export.examples import API_INPUT, on_examples
 from bert_keras.export.saved_model import write_saved_model
-from bert_keras.export.servable import Servable
+from bert_keras.export.servable import Exporter, Servable
 from bert_keras.export.text_in_graph import TextToInputs
+from bert_keras.models.task_models import WINDOW_POOLINGS
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
@@ -85,3 +87,16 @@ def served_classifier(
         input_name=API_INPUT,
         outputs=answer.api_outputs,
     )
+
+
+def _settings(card: ModelCard) -> dict:
+    reads_windows = card.task.get("long_texts") in WINDOW_POOLINGS
+    return {
+        "labels": card.labels,
+        "num_texts": len(card.text_columns) or 1,
+        "problem_type": card.problem_type,
+        "stride": card.task.get("stride", 0) if reads_windows else None,
+    }
+
+
+EXPORTER = Exporter(served_classifier, settings=_settings)

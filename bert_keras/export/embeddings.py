@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_keras.export.servable import (
     SAMPLE_TEXTS,
+    Exporter,
     Sample,
     Servable,
     long_text,
@@ -75,3 +76,6 @@ def _samples(model: keras.Model, *, tokenizer: TextTokenizer, max_length: int) -
             outputs["pooled"] = np.asarray(encoded["pooled_output"])
         found += samples_of({"text": chosen}, inputs, outputs)
     return found
+
+
+EXPORTER = Exporter(served_embeddings)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from bert_keras.export.masked_lm_samples import samples
 from bert_keras.export.masks_in_graph import MaskedTextToInputs
-from bert_keras.export.servable import Servable, tensor_specs, text_specs
+from bert_keras.export.servable import Exporter, Servable, tensor_specs, text_specs
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
@@ -86,3 +86,6 @@ def signatures(
         pair = text_specs(["text", "text_pair"])
         signed["next_sentence"] = from_pair.get_concrete_function(**pair)
     return signed
+
+
+EXPORTER = Exporter(served_masked_lm, reader=MaskedTextToInputs)

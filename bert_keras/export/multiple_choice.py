@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from bert_keras.export.servable import (
     SAMPLE_TEXTS,
+    Exporter,
     Sample,
     Servable,
     long_text,
@@ -108,3 +109,6 @@ def _samples(model: keras.Model, *, tokenizer: TextTokenizer, max_length: int) -
 def _outputs(probabilities_BC: np.ndarray) -> dict[str, np.ndarray]:
     choice_B = probabilities_BC.argmax(axis=1).astype(np.int32)
     return {"choice": choice_B, "probabilities": probabilities_BC}
+
+
+EXPORTER = Exporter(served_multiple_choice)

@@ -6,10 +6,12 @@ from collections.abc import Callable
 import keras
 import tensorflow as tf
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.export.passages_in_graph import best_spans, passages_of
 from bert_keras.export.question_samples import samples
-from bert_keras.export.servable import Servable, tensor_specs, text_specs
+from bert_keras.export.servable import Exporter, Servable, tensor_specs, text_specs
 from bert_keras.export.text_in_graph import TextToInputs
+from bert_keras.tasks.catalog import task_of
 from bert_keras.tasks.squad.task import SquadTask
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -76,3 +78,12 @@ def signatures(model: keras.Model, *, reader: TextToInputs, task: SquadTask) -> 
         "serving_default": from_text.get_concrete_function(**text_specs(("question", "context"))),
         "tensors": logits_of,
     }
+
+
+def _settings(card: ModelCard) -> dict:
+    """Returns the task that the model was trained on; SQuAD 1.1 for a model from elsewhere."""
+    name = str(card.task.get("name", "squad1"))
+    return {"task": task_of(card, name=name, source="the checkpoint")}
+
+
+EXPORTER = Exporter(served_question_answering, settings=_settings)

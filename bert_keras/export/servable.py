@@ -6,7 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.text.tokenizer import TextTokenizer
 
 # Of a number beside 1, or of a larger one beside itself. Graphs add up in another order than single
@@ -41,6 +43,14 @@ class Servable(NamedTuple):
 
     signatures: dict[str, Callable]
     samples: list[Sample]
+
+
+class Exporter(NamedTuple):
+    """`make` takes the model, a `reader` of text, a tokenizer, and `settings` of its card."""
+
+    make: Callable[..., Servable]
+    settings: Callable[[ModelCard], dict] = lambda card: {}
+    reader: type[TextToInputs] = TextToInputs
 
 
 def samples_of(

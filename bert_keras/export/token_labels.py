@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from bert_keras.errors import InputError
 from bert_keras.export.entities_in_graph import entities, word_rows
-from bert_keras.export.servable import Servable, tensor_specs, text_specs
+from bert_keras.export.servable import Exporter, Servable, tensor_specs, text_specs
 from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.export.token_label_samples import samples
 from bert_keras.export.windows_in_graph import in_parts
@@ -86,3 +86,6 @@ def signatures(
         "serving_default": from_text.get_concrete_function(**text_specs(("text",))),
         "tensors": labels_of,
     }
+
+
+EXPORTER = Exporter(served_token_labels, settings=lambda card: {"labels": card.labels})

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
 
+from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError
 from bert_keras.export.int8 import Int8
@@ -18,9 +19,9 @@ from bert_keras.export.metadata import METADATA, write_metadata
 from bert_keras.export.model_folder import export_model
 from bert_keras.export.variants import Compiled, Float16, Folded, Variant
 from bert_keras.export.verify import loaded
-from bert_keras.export.weighing import SCORED, Ask, Figures, score, seconds
+from bert_keras.export.weighing import Ask, Figures, score, seconds
 from bert_keras.storage import json_object, size_told, whole_folder
-from bert_keras.tasks.catalog import task_of
+from bert_keras.tasks.catalog import TASKS, task_of
 from bert_keras.tasks.task import Task
 
 FLOAT32, LITERT = "float32", "litert"
@@ -125,10 +126,11 @@ def table(figures: dict[str, Figures], *, metric: str) -> str:
 
 
 def _task(card, model_folder: str | os.PathLike, *, name: str | None) -> Task:
-    if card.model not in SCORED:
+    scored = {task.model for task in TASKS.values() if ARCHITECTURES[task.model].exporter}
+    if card.model not in scored:
         raise InputError(
             f"{model_folder} holds a {card.model}, which no task scores; a variant needs one of "
-            f"{', '.join(SCORED)}"
+            f"{', '.join(sorted(scored))}"
         )
     name = name or card.task.get("name")
     if name is None:

@@ -14,10 +14,8 @@ from bert_keras.tasks.task import Encoded, Task
 
 Ask = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]  # as the signature `tensors`
 
-SCORED = ("BertClassifier", "BertMultipleChoice", "BertQuestionAnswering", "BertTokenClassifier")
 BATCH_SIZE = 32
 MANY_TEXTS, MANY_PIECES = 8, 128
-_OF_100 = ("BertQuestionAnswering", "BertTokenClassifier")  # as their official scorers tell it
 _LEAST_ROUNDS, _MOST_ROUNDS, _SECONDS = 5, 50, 2.0
 
 
@@ -41,7 +39,7 @@ def score(ask: Ask, *, task: Task, examples: Sequence, encoded: Encoded, stage: 
                 outputs[row] = tf.nest.map_structure(lambda array, at=index: array[at], logits)
             bar.update(len(rows))
     found = task.score(examples, task.predictions(examples, encoded, outputs))[task.metric]
-    return found if task.model in _OF_100 else 100 * found
+    return found if task.is_metric_percentage else 100 * found
 
 
 def seconds(asks: Mapping[str, Ask], *, task: Task, encoded: Encoded) -> dict[str, dict]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
+from bert_keras.architectures import ENCODER
 from bert_keras.config import BertConfig
 from bert_keras.layers.attention import apart_bias, attention_bias, causal_bias
 from bert_keras.layers.bilstm import BiLSTM
@@ -44,6 +45,7 @@ class BertEncoder(Pretrained, keras.Model):
     for the gradient: a third more time for a fraction of the memory.
     """
 
+    architecture = ENCODER
     recomputes = False
 
     def __init__(self, config: BertConfig, *, name: str = "encoder", **kwargs):

@@ -6,6 +6,7 @@ from pathlib import Path
 import keras
 from keras import ops
 
+from bert_keras.architectures import FEATURE_TAGGER
 from bert_keras.checkpoints.card import ModelCard, numbered_labels
 from bert_keras.checkpoints.feature_layers import feature_layers
 from bert_keras.config import BertConfig
@@ -109,7 +110,7 @@ class BertFeatureTagger(TaskModel):
     `dropout_rate` is the tagger's, the config's unless given.
     """
 
-    uses_pooler = False
+    architecture = FEATURE_TAGGER
 
     def __init__(
         self,
@@ -162,7 +163,7 @@ class BertFeatureTagger(TaskModel):
     def save_pretrained(self, path: str | os.PathLike, **options) -> Path:
         if self.card is None:
             self.card = ModelCard(
-                model=type(self).__name__,
+                model=self.architecture.name,
                 config=self.config,
                 lowercase=True,
                 max_length=self.config.max_positions,

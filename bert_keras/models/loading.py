@@ -1,13 +1,15 @@
 """A checkpoint of any format in, the model that it holds out."""
 
 import os
+from importlib import import_module
 
-from bert_keras import models
-from bert_keras.checkpoints.card import HEADS
+from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.models.pretrained import Pretrained
 
-MODELS: dict[str, type[Pretrained]] = {name: getattr(models, name) for name in HEADS}
+MODELS: dict[str, type[Pretrained]] = {
+    row.name: getattr(import_module(row.module), row.name) for row in ARCHITECTURES.values()
+}
 
 
 def load_model(path: str | os.PathLike) -> Pretrained:

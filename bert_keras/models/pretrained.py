@@ -11,7 +11,8 @@ from pathlib import Path
 
 import keras
 
-from bert_keras.checkpoints.card import HEADS, LABELLED, ModelCard, numbered_labels
+from bert_keras.architectures import ENCODER, Architecture
+from bert_keras.checkpoints.card import ModelCard, numbered_labels
 from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, TrainingState, part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.mapping import rows
@@ -50,7 +51,7 @@ class Pretrained:
     `save_pretrained`. `card`, `tokenizer`, `load_report`: of the checkpoint that a model came from.
     """
 
-    uses_pooler = False
+    architecture: Architecture
     card: ModelCard | None = None
     tokenizer: TextTokenizer | None = None
     load_report: LoadReport | None = None
@@ -79,20 +80,21 @@ class Pretrained:
         )
         found = checkpoint.card
         config = BertConfig.from_dict({**found.config.to_dict(), **config_changes})
-        if cls.uses_pooler:
+        if cls.architecture.reads_pooled_output:
             config = dataclasses.replace(config, has_pooler=True)
-        same_head = cls.__name__ == found.model and set(HEADS[found.model]).isdisjoint(new)
+        name, heads = cls.architecture.name, cls.architecture.heads
+        same_head = name == found.model and set(heads).isdisjoint(new)
         kept = found.labels if same_head else ()
-        if cls.__name__ in LABELLED and not labels and not kept:
-            raise InputError(f"a new head of {cls.__name__} needs labels, such as ('no', 'yes')")
+        if cls.architecture.is_labelled and not labels and not kept:
+            raise InputError(f"a new head of {name} needs labels, such as ('no', 'yes')")
         if labels and kept and kept not in (labels, numbered_labels(len(labels))):
             raise InputError(
                 f"the head of {os.fspath(path)} has the labels {', '.join(kept)}; leave labels "
-                f"out, or begin with a new head: new={HEADS[found.model]}"
+                f"out, or begin with a new head: new={heads}"
             )
         card = dataclasses.replace(
             found,
-            model=cls.__name__,
+            model=name,
             config=config,
             labels=labels or kept,
             text_columns=found.text_columns if kept else (),
@@ -156,13 +158,13 @@ class Pretrained:
             self.build()
         card, tokenizer = self.card, tokenizer or self.tokenizer
         if card is None:
-            model = type(self).__name__
+            is_labelled = self.architecture.is_labelled
             card = ModelCard(
-                model=model,
+                model=self.architecture.name,
                 config=self.config,
                 lowercase=True,
                 max_length=self.config.max_positions,
-                labels=numbered_labels(self.num_labels) if model in LABELLED else (),
+                labels=numbered_labels(self.num_labels) if is_labelled else (),
             )
         if labels := _several("labels", labels):
             if len(labels) != len(card.labels):
@@ -181,7 +183,7 @@ def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
 
     The names are a promise: checkpoints and conversion tables are written in them.
     """
-    own = "" if type(model).__name__ == "BertEncoder" else f"{model.name}/"
+    own = "" if getattr(model, "architecture", None) is ENCODER else f"{model.name}/"
     return {weight.path.removeprefix(own): weight for weight in model.weights}
 
 

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from bert_keras.architectures import MASKED_LM, PRETRAINER
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
@@ -19,7 +20,7 @@ class BertMaskedLM(TaskModel):
     is the left-to-right model: the logits are of the piece behind each position.
     """
 
-    uses_pooler = False
+    architecture = MASKED_LM
 
     def __init__(self, config: BertConfig, *, name: str = "masked_lm_model", **kwargs):
         super().__init__(config, name=name, **kwargs)
@@ -45,6 +46,8 @@ class BertPretrainer(TaskModel):
     of each sequence of a shared row stands, these are [B, S, 2]. Not for a causal config, whose
     [CLS] hears nothing: that is BertMaskedLM's.
     """
+
+    architecture = PRETRAINER
 
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
         if config.is_causal:

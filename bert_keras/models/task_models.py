@@ -3,6 +3,12 @@
 import keras
 from keras import ops
 
+from bert_keras.architectures import (
+    CLASSIFIER,
+    MULTIPLE_CHOICE,
+    QUESTION_ANSWERING,
+    TOKEN_CLASSIFIER,
+)
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
 from bert_keras.distribution import WholeBatchStep
@@ -13,20 +19,20 @@ from bert_keras.models.pretrained import Pretrained
 
 
 class TaskModel(WholeBatchStep, Pretrained, keras.Model):
-    """An encoder and its heads, built when made. Subclasses add heads and `call`, and say with
-    `uses_pooler` whether these read the pooled vector; a pooler that nobody reads is not trained.
+    """An encoder and its heads, built when made. Subclasses add `architecture`, heads and `call`. A
+    pooler that no head reads is not trained.
     """
-
-    uses_pooler = True
 
     def __init__(self, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
-        if self.uses_pooler and not config.has_pooler:
-            raise InputError(f"{type(self).__name__} reads the pooled vector; has_pooler is False")
+        if self.architecture.reads_pooled_output and not config.has_pooler:
+            raise InputError(
+                f"{self.architecture.name} reads the pooled vector; has_pooler is False"
+            )
         self.config = config
         self.encoder = BertEncoder(config, dtype=self.dtype_policy)
         if self.encoder.pooler is not None:
-            self.encoder.pooler.trainable = self.uses_pooler
+            self.encoder.pooler.trainable = self.architecture.reads_pooled_output
 
     def build(self, input_shape=None):
         self.encoder.build()
@@ -57,6 +63,8 @@ class BertClassifier(TaskModel):
     `window_pooling` says, the largest of those of its windows. One without any input_mask is
     padding and does not count.
     """
+
+    architecture = CLASSIFIER
 
     def __init__(
         self,
@@ -128,6 +136,8 @@ class BertMultipleChoice(TaskModel):
     call. `dropout_rate` is the head's own, the encoder's unless given.
     """
 
+    architecture = MULTIPLE_CHOICE
+
     def __init__(
         self,
         config: BertConfig,
@@ -176,7 +186,7 @@ class BertTokenClassifier(TaskModel):
     returns logits [B, T, num_labels]. `dropout_rate` is the head's own, the encoder's unless given.
     """
 
-    uses_pooler = False
+    architecture = TOKEN_CLASSIFIER
 
     def __init__(
         self,
@@ -220,7 +230,7 @@ class BertQuestionAnswering(TaskModel):
     question as A and the paragraph as B; returns logits {"start": [B, T], "end": [B, T]}.
     """
 
-    uses_pooler = False
+    architecture = QUESTION_ANSWERING
 
     def __init__(self, config: BertConfig, *, name: str = "question_answering", **kwargs):
         super().__init__(config, name=name, **kwargs)

@@ -5,7 +5,8 @@ import math
 import os
 from dataclasses import dataclass
 
-from bert_keras.checkpoints.card import HEADS, ModelCard
+from bert_keras.architectures import ARCHITECTURES
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import TaskModel
@@ -58,7 +59,8 @@ def open_teacher(
     where it reads or answers otherwise, and as `open_start` does."""
     path, card = distillation.teacher, student
     checkpoint = open_start(path)
-    found, missing = checkpoint.card, {*HEADS[card.model]} - {*map(part, checkpoint.tensors)}
+    heads = ARCHITECTURES[card.model].heads
+    found, missing = checkpoint.card, {*heads} - {*map(part, checkpoint.tensors)}
     if missing:
         raise InputError(
             f"the teacher {path} is a {found.model} without {', '.join(sorted(missing))}, which a "

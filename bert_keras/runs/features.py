@@ -9,6 +9,7 @@ from itertools import chain, count, pairwise
 import numpy as np
 import tensorflow as tf
 
+from bert_keras.architectures import ENCODER
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
@@ -69,7 +70,7 @@ def write_features(
     )
     card = dataclasses.replace(
         checkpoint.card,
-        model="BertEncoder",
+        model=ENCODER.name,
         config=dataclasses.replace(config, has_pooler=False),
         labels=(),
         task={},

@@ -7,6 +7,7 @@ import sys
 
 import keras
 
+from bert_keras.architectures import PRETRAINER
 from bert_keras.data.records import readable_records
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.models.pretrained import save_model
@@ -149,7 +150,7 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> keras.Model
     trained = model
     if inputs.teacher is not None:
         trained = taught(model, inputs.distillation, card=card, teacher=inputs.teacher)
-    outputs = OUTPUTS if card.model == "BertPretrainer" else OUTPUTS[:1]
+    outputs = OUTPUTS if card.model == PRETRAINER.name else OUTPUTS[:1]
     trained.compile(
         optimizer=OPTIMIZERS[recipe.optimizer](
             LinearWarmupDecay(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bert_keras.architectures import MASKED_LM, PRETRAINER
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.checkpoints.letter_case import seems_lowercase
@@ -120,7 +121,7 @@ def pretrain_inputs(
         lowercase = seems_lowercase(vocabulary)
     config = _config(recipe, vocabulary, has_labels=has_labels) if begin is None else begin.config
     card = ModelCard(
-        model="BertPretrainer" if has_labels else "BertMaskedLM",
+        model=(PRETRAINER if has_labels else MASKED_LM).name,
         config=config,
         lowercase=lowercase,
         max_length=schema.max_length,

@@ -10,7 +10,8 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from bert_keras.checkpoints.card import HEADS, ModelCard
+from bert_keras.architectures import ARCHITECTURES
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
@@ -75,7 +76,8 @@ class TaskRun:
                 source.config,
                 hidden_dropout_rate=self.recipe.dropout_rate,
                 attention_dropout_rate=self.recipe.dropout_rate,
-                has_pooler=source.config.has_pooler or MODELS[task.model].uses_pooler,
+                has_pooler=source.config.has_pooler
+                or ARCHITECTURES[task.model].reads_pooled_output,
                 num_lstm_layers=self.recipe.num_lstm_layers or source.config.num_lstm_layers,
             ),
             lowercase=source.lowercase,
@@ -180,6 +182,7 @@ class TaskRun:
         read and there are none yet.
         """
         card, source = self.card, self.checkpoint.card
+        heads = ARCHITECTURES[card.model].heads
         found = set(map(part, self.checkpoint.tensors))
         told = ("name", "text_columns")
         same = (source.model, source.labels, *map(source.task.get, told)) == (
@@ -188,9 +191,9 @@ class TaskRun:
             *map(card.task.get, told),
         )
         if not same:
-            found -= set(HEADS[card.model])
+            found -= set(heads)
         wanted = {
-            *HEADS[card.model],
+            *heads,
             *(["pooler"] if card.config.has_pooler else []),
             *(["bilstm"] if card.config.num_lstm_layers else []),
         }

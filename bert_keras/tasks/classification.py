@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from bert_keras.architectures import CLASSIFIER
 from bert_keras.errors import InputError
 from bert_keras.storage import text_lines, whole_file
 from bert_keras.tasks.label_kinds import LABEL_KINDS, Label, LabelKind, LabelPrediction
@@ -44,7 +45,7 @@ class ClassificationTask(Task):
     long_texts: str = "error"
     stride: int = 64
 
-    model: ClassVar[str] = "BertClassifier"
+    model: ClassVar[str] = CLASSIFIER.name
 
     def __post_init__(self):
         if len(self.text_columns) not in (1, 2):

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import keras
 
+from bert_keras.architectures import FEATURE_TAGGER
 from bert_keras.checkpoints.feature_layers import check_layers, feature_layers
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
@@ -28,7 +29,7 @@ class NerFeaturesTask(NerTask):
     layers: str = "concat-last-four"
     lstm_units: int = 768
 
-    model: ClassVar[str] = "BertFeatureTagger"
+    model: ClassVar[str] = FEATURE_TAGGER.name
     freezes_encoder: ClassVar[bool] = True
 
     def __post_init__(self):

@@ -9,6 +9,7 @@ from typing import ClassVar
 import keras
 import numpy as np
 
+from bert_keras.architectures import MULTIPLE_CHOICE
 from bert_keras.errors import InputError
 from bert_keras.options import fixed
 from bert_keras.storage import whole_file
@@ -86,7 +87,7 @@ class SwagTask(Task):
     name: str = fixed("swag")
     max_length: int = 128
 
-    model: ClassVar[str] = "BertMultipleChoice"
+    model: ClassVar[str] = MULTIPLE_CHOICE.name
     text_columns: ClassVar[tuple[str, ...]] = ("sent1", "sent2", *ENDINGS)
     prediction_file: ClassVar[str] = "predictions.csv"
 

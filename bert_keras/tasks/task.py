@@ -50,7 +50,8 @@ class Task(abc.ABC):
     max_length: int
     labels: tuple[str, ...] = fixed(())
 
-    model: ClassVar[str]  # of bert_keras.models.loading.MODELS
+    model: ClassVar[str]  # of bert_keras.architectures.ARCHITECTURES
+    is_metric_percentage: ClassVar[bool] = False  # else `metric` is a fraction of 1
     problem_type: ClassVar[str] = ""
     text_columns: ClassVar[tuple[str, ...]] = ()
     prediction_file: ClassVar[str] = "predictions.tsv"

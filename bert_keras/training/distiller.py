@@ -7,7 +7,6 @@ section 3.
 import keras
 from keras import ops
 
-from bert_keras.checkpoints.card import HEADS
 from bert_keras.distribution import WholeBatchStep
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import TaskModel
@@ -169,8 +168,8 @@ def _yes_and_no(logits):
 
 
 def _refuse_other_outputs(student, teacher, *, shows_states: bool) -> None:
-    kinds = [type(model).__name__ for model in (student, teacher)]
-    if missing := sorted({*HEADS[kinds[0]]} - {*HEADS[kinds[1]]}):
+    kinds = [model.architecture.name for model in (student, teacher)]
+    if missing := sorted({*student.architecture.heads} - {*teacher.architecture.heads}):
         raise InputError(
             f"the student is a {kinds[0]}, the teacher a {kinds[1]} without {', '.join(missing)}; "
             "expected a teacher that puts out what the student does"
@@ -180,7 +179,7 @@ def _refuse_other_outputs(student, teacher, *, shows_states: bool) -> None:
             f"a {kinds[0]} does not show the hidden states that alpha_cosine compares; set it to 0"
         )
     sizes = [{"num_labels": getattr(model, "num_labels", 0)} for model in (student, teacher)]
-    names = ["vocab_size"] if "masked_lm" in HEADS[kinds[0]] else []
+    names = ["vocab_size"] if "masked_lm" in student.architecture.heads else []
     names += ["hidden_size"] if shows_states else []
     for size, model in zip(sizes, (student, teacher), strict=True):
         size |= {name: getattr(model.config, name) for name in names}

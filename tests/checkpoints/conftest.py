@@ -6,7 +6,8 @@ import resource
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.card import HEADS, LABELLED, ModelCard
+from bert_keras.architectures import ARCHITECTURES
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor
 from bert_keras.checkpoints.mapping import rows
 from bert_keras.config import BertConfig
@@ -28,8 +29,10 @@ def checkpoint():
             config=BertConfig(**{**sizes, "max_positions": 16, **changes}),
             lowercase=True,
             max_length=12,
-            text_columns=("question", "answer") if HEADS[model] == ("classification",) else (),
-            labels=("no", "yes", "perhaps") if model in LABELLED else (),
+            text_columns=("question", "answer")
+            if ARCHITECTURES[model].heads == ("classification",)
+            else (),
+            labels=("no", "yes", "perhaps") if ARCHITECTURES[model].is_labelled else (),
             problem_type="single_label_classification" if model == "BertClassifier" else "",
             task=TAGGER if model == "BertFeatureTagger" else {},
         )

@@ -7,14 +7,13 @@ import shutil
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from bert_keras.architectures import FAMILIES, family_of
+from bert_keras.architectures import ARCHITECTURES, FAMILIES, family_of
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.config import CLASSES
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier
-from bert_keras.models.loading import MODELS
 from bert_keras.presets import PRESETS
 from bert_keras.text.fast_tokenizer import lowers, rules_vocabulary
 from bert_keras.text.packing import pack
@@ -37,7 +36,10 @@ def small(checkpoint):
     """A maker of random checkpoints of a family, with a pooler where transformers has one."""
 
     def make(family: str, model: str, **changes):
-        has_pooler = MODELS[model].uses_pooler and (model, family) != ("BertEncoder", "distilbert")
+        has_pooler = ARCHITECTURES[model].reads_pooled_output and (model, family) != (
+            "BertEncoder",
+            "distilbert",
+        )
         has_pooler |= model == "BertEncoder" and family != "distilbert"
         made = checkpoint(model, **{"has_pooler": has_pooler, **CHANGES[family], **changes})
         return dataclasses.replace(made, vocabulary=None)

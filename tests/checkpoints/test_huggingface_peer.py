@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.card import HEADS
+from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.config import CLASSES
-from bert_keras.checkpoints.state_card import WITHOUT_POOLED
 from bert_keras.models.loading import MODELS, load_model
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
@@ -53,7 +52,7 @@ def outputs_of_both(name: str, ours, theirs) -> list[tuple]:
     mask = (np.arange(11) < real) * np.ones(shape, "int64")
     ids, segments = random.integers(0, 20, shape), random.integers(0, 2, shape)
     inputs = {"input_ids": ids, "input_mask": mask, "segment_ids": segments}
-    if "masked_lm" in HEADS[name]:
+    if "masked_lm" in ARCHITECTURES[name].heads:
         inputs["masked_lm_positions"] = np.tile(np.arange(11), (3, 1))
     given = ours(inputs)
     with torch.no_grad():
@@ -70,13 +69,14 @@ def outputs_of_both(name: str, ours, theirs) -> list[tuple]:
 @pytest.mark.parametrize("has_pooler", [True, False])
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
 def test_transformers_reads_what_we_write(checkpoint, tmp_path, name, has_pooler, activation):
-    if MODELS[name].uses_pooler and not has_pooler:
+    if ARCHITECTURES[name].reads_pooled_output and not has_pooler:
         pytest.skip("reads the pooled vector")
     given = checkpoint(name, has_pooler=has_pooler, activation=activation, num_segments=2)
     notes = write_checkpoint(given, tmp_path / "it", format="huggingface")
     theirs, info = loaded(name, tmp_path / "it")
     assert not info["mismatched_keys"] and not info["error_msgs"]
-    stray = POOLER if has_pooler and name in WITHOUT_POOLED else set()
+    reads_pooler = ARCHITECTURES[name].reads_pooled_output or name == "BertEncoder"
+    stray = POOLER if has_pooler and not reads_pooler else set()
     absent = set() if has_pooler or name != "BertEncoder" else POOLER
     assert set(info["unexpected_keys"]) == stray
     assert set(info["missing_keys"]) == {key.removeprefix("bert.") for key in absent}
@@ -116,7 +116,9 @@ def test_auto_tokenizer_gives_our_ids(checkpoint, tmp_path, lowercase):
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_saved_again_by_transformers_it_is_the_same(checkpoint, tmp_path, name):
-    given = checkpoint(name, has_pooler=MODELS[name].uses_pooler or name == "BertEncoder")
+    given = checkpoint(
+        name, has_pooler=ARCHITECTURES[name].reads_pooled_output or name == "BertEncoder"
+    )
     write_checkpoint(given, tmp_path / "it", format="huggingface")
     model, _ = loaded(name, tmp_path / "it")
     model.save_pretrained(tmp_path / "again")

@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.card import HEADS
+from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.mapping import (
     GOOGLE,
     HUGGING_FACE,
@@ -17,10 +17,10 @@ from bert_keras.models.loading import MODELS
 from bert_keras.models.pretrained import named_weights
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 @pytest.mark.parametrize("changes", [{}, {"has_pooler": False}, {"num_lstm_layers": 2}])
 def test_the_table_holds_every_weight_of_every_model_once(checkpoint, name, changes):
-    if MODELS[name].uses_pooler and not changes.get("has_pooler", True):
+    if ARCHITECTURES[name].reads_pooled_output and not changes.get("has_pooler", True):
         pytest.skip("reads the pooled vector")
     given = checkpoint(name, **changes)
     model = MODELS[name].from_checkpoint(given, card=given.card, source="random")
@@ -70,7 +70,7 @@ def test_no_other_format_has_a_place_for_a_causal_encoder(checkpoint, column):
     ("column", "models"),
     [
         (GOOGLE, ["BertEncoder", "BertPretrainer", "BertClassifier", "BertQuestionAnswering"]),
-        (HUGGING_FACE, [each for each in HEADS if each != "BertFeatureTagger"]),
+        (HUGGING_FACE, [each for each in ARCHITECTURES if each != "BertFeatureTagger"]),
         (KERAS_HUB, ["BertEncoder", "BertMaskedLM", "BertClassifier"]),
     ],
 )

@@ -186,7 +186,7 @@ def test_a_gradient_reaches_every_trainable_weight(cls):
         if not weight.path.endswith("key/bias"):  # softmax does not see it
             assert np.abs(tf.convert_to_tensor(gradient)).max() > 0, weight.path
     frozen = {weight.path.removeprefix(f"{model.name}/") for weight in model.non_trainable_weights}
-    assert frozen == (set() if cls.uses_pooler else POOLER)
+    assert frozen == (set() if cls.architecture.reads_pooled_output else POOLER)
 
 
 def learn(model, x, y, *, steps: int, epochs: int = 1) -> list[float]:
@@ -205,10 +205,12 @@ def test_a_batch_is_learnt_by_heart(cls):
     moved = [
         (a != b).any() for a, b in zip(pooler, model.encoder.pooler.get_weights(), strict=True)
     ]
-    assert moved == [cls.uses_pooler] * 2
+    assert moved == [cls.architecture.reads_pooled_output] * 2
 
 
-@pytest.mark.parametrize("cls", [each for each in CASES if not each.uses_pooler])
+@pytest.mark.parametrize(
+    "cls", [each for each in CASES if not each.architecture.reads_pooled_output]
+)
 def test_a_pooler_that_nobody_reads_may_be_left_out(cls):
     weights = named_weights(new_model(cls))
     bare = new_model(cls, dataclasses.replace(CALM, has_pooler=False))

@@ -6,7 +6,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.checkpoints.card import HEADS
 from bert_keras.config import BertConfig
 from bert_keras.models import BertMaskedLM, BertPretrainer
 from bert_keras.models.encoder import BertEncoder
@@ -86,7 +85,7 @@ def outputs(model: Pretrained, batch: dict[str, np.ndarray]) -> dict[str, np.nda
     if isinstance(told, dict):
         found |= {name: each for name, each in told.items() if name != "sequence_output"}
     else:
-        found[HEADS[type(model).__name__][0]] = told
+        found[model.architecture.heads[0]] = told
     return {name: np.asarray(each) for name, each in found.items()}
 
 

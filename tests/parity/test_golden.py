@@ -10,7 +10,8 @@ import our_side
 import pytest
 from safetensors import safe_open
 
-from bert_keras.checkpoints.card import HEADS, LABELLED, ModelCard, numbered_labels
+from bert_keras.architectures import ARCHITECTURES
+from bert_keras.checkpoints.card import ModelCard, numbered_labels
 from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor
 from bert_keras.checkpoints.mapping import rows
 from bert_keras.config import BertConfig
@@ -32,7 +33,7 @@ def below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def model_of(name: str, config: BertConfig, weights: dict[str, np.ndarray]):
-    head = f"{HEADS[name][0]}/dense/bias" if name in LABELLED else None
+    head = f"{ARCHITECTURES[name].heads[0]}/dense/bias" if ARCHITECTURES[name].is_labelled else None
     labels = numbered_labels(len(weights[head])) if head else ()
     card = ModelCard(
         model=name, config=config, lowercase=True, max_length=config.max_positions, labels=labels
@@ -45,7 +46,7 @@ def model_of(name: str, config: BertConfig, weights: dict[str, np.ndarray]):
     return MODELS[name].from_checkpoint(checkpoint, card=card, source="tests/golden")
 
 
-@pytest.mark.parametrize("name", [each for each in HEADS if each != "BertFeatureTagger"])
+@pytest.mark.parametrize("name", [each for each in ARCHITECTURES if each != "BertFeatureTagger"])
 def test_outputs(golden, name):
     config, arrays = golden
     model, batch = model_of(name, config, below("weights/", arrays)), below("inputs/", arrays)

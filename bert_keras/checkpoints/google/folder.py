@@ -10,7 +10,15 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from bert_keras.checkpoints.card import LABELLED, ModelCard, numbered_labels
+from bert_keras.architectures import (
+    ARCHITECTURES,
+    CLASSIFIER,
+    ENCODER,
+    MASKED_LM,
+    PRETRAINER,
+    QUESTION_ANSWERING,
+)
+from bert_keras.checkpoints.card import ModelCard, numbered_labels
 from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, TrainingState, fitting
 from bert_keras.checkpoints.google.config import CONFIG, read_config, write_config
 from bert_keras.checkpoints.google.variables import (
@@ -29,10 +37,10 @@ STEP, MOMENTUM, VELOCITY = "global_step", "/adam_m", "/adam_v"
 POOLER = "bert/pooler/"
 # What the variables tell of their model, how one begins; the first that is there counts.
 MODELS = {
-    "cls/seq_relationship/": "BertPretrainer",
-    "cls/predictions/": "BertMaskedLM",
-    "cls/squad/": "BertQuestionAnswering",
-    "output_weights": "BertClassifier",
+    "cls/seq_relationship/": PRETRAINER.name,
+    "cls/predictions/": MASKED_LM.name,
+    "cls/squad/": QUESTION_ANSWERING.name,
+    "output_weights": CLASSIFIER.name,
 }
 
 
@@ -54,12 +62,12 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     config, told = read_config(prefix.with_name(CONFIG), ignore=ignore)
     has_pooler = any(name.startswith(POOLER) for name in tensors)
     heads = (m for start, m in MODELS.items() if any(n.startswith(start) for n in tensors))
-    model = next(heads, "BertEncoder")
+    model = next(heads, ENCODER.name)
     vocabulary = None
     if (place := prefix.with_name(VOCABULARY)).is_file():
         vocabulary = Vocabulary.from_file(place)
     labels = ()
-    if model in LABELLED:
+    if ARCHITECTURES[model].is_labelled:
         labels = told["labels"] or _numbered(tensors.get("output_bias"))
     card = ModelCard(
         model=model,

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_keras.architectures import BERT, COUNTS, FAMILIES, Family, family_of
+from bert_keras.architectures import ARCHITECTURES, BERT, COUNTS, FAMILIES, Family, family_of
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.own_key import OURS_KEY, checked
 from bert_keras.config import BertConfig
@@ -46,15 +46,11 @@ ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
-# How the names of their classes end.
+# Our models by the ends of their classes' names.
 CLASSES = {
-    "BertEncoder": "Model",
-    "BertPretrainer": "ForPreTraining",
-    "BertMaskedLM": "ForMaskedLM",
-    "BertClassifier": "ForSequenceClassification",
-    "BertTokenClassifier": "ForTokenClassification",
-    "BertQuestionAnswering": "ForQuestionAnswering",
-    "BertMultipleChoice": "ForMultipleChoice",
+    row.name: row.class_names["huggingface"]
+    for row in ARCHITECTURES.values()
+    if "huggingface" in row.class_names
 }
 # Any other value makes another model of it.
 FIXED = {

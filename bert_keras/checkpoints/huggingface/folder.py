@@ -12,8 +12,19 @@ import json
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 
-from bert_keras.architectures import Family, family_of
-from bert_keras.checkpoints.card import LABELLED, ModelCard, numbered_labels
+from bert_keras.architectures import (
+    ARCHITECTURES,
+    CLASSIFIER,
+    ENCODER,
+    MASKED_LM,
+    MULTIPLE_CHOICE,
+    PRETRAINER,
+    QUESTION_ANSWERING,
+    TOKEN_CLASSIFIER,
+    Family,
+    family_of,
+)
+from bert_keras.checkpoints.card import ModelCard, numbered_labels
 from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, fitting
 from bert_keras.checkpoints.huggingface.config import (
     CONFIG,
@@ -35,21 +46,19 @@ from bert_keras.checkpoints.huggingface.weights import (
 )
 from bert_keras.checkpoints.mapping import HUGGING_FACE, foreign_tensors, translated
 from bert_keras.checkpoints.safetensors_file import write_tensors
-from bert_keras.checkpoints.state_card import WITHOUT_POOLED
 from bert_keras.errors import InputError
 
 MODULES = "modules.json"
 NEXT = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
 # What BERT's weights tell of their model; the first that is there counts.
 HEADS = {
-    NEXT[0]: "BertPretrainer",
-    "cls.predictions.bias": "BertMaskedLM",
-    "qa_outputs.weight": "BertQuestionAnswering",
+    NEXT[0]: PRETRAINER.name,
+    "cls.predictions.bias": MASKED_LM.name,
+    "qa_outputs.weight": QUESTION_ANSWERING.name,
 }
-CLASSIFIER = ("classifier.weight", "classifier.bias")
-CLASSIFIERS = ("BertClassifier", "BertTokenClassifier", "BertMultipleChoice")
-POOLER_UNUSED = (*WITHOUT_POOLED, "BertEncoder")
-ENCODER = ("embeddings.", "encoder.", "transformer.", "pooler.")  # what stands behind a `bert.`
+CLASSIFIER_WEIGHTS = ("classifier.weight", "classifier.bias")
+CLASSIFIERS = (CLASSIFIER.name, TOKEN_CLASSIFIER.name, MULTIPLE_CHOICE.name)
+OF_ENCODER = ("embeddings.", "encoder.", "transformer.", "pooler.")  # follow `bert.`
 
 
 def recognises(path: Path) -> bool:
@@ -71,10 +80,10 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     weights, left_over, weight_notes = read_weights(folder, family=family, ignore=ignore)
     model = _model(weights, named, family)
     pooler = family.weight("pooler.dense.weight", model=model)
-    has_pooler = model not in POOLER_UNUSED or pooler in weights
+    has_pooler = ARCHITECTURES[model].reads_pooled_output or pooler in weights
     labels, label_notes = (), ()
-    if model in LABELLED:
-        names = [family.weight(name, model=model) for name in CLASSIFIER]
+    if ARCHITECTURES[model].is_labelled:
+        names = [family.weight(name, model=model) for name in CLASSIFIER_WEIGHTS]
         shape = next(weights[name].shape for name in names if name in weights)
         count = shape[0] if shape else 1
         labels, label_notes = read_labels(values, count)
@@ -89,7 +98,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         max_length=min(length, config.max_positions),
         text_columns=tuple(own.get("text_columns", ())),
         labels=labels,
-        problem_type=read_problem_type(values) if model == "BertClassifier" else "",
+        problem_type=read_problem_type(values) if model == CLASSIFIER.name else "",
         task=own.get("task", {}),
     )
     heads = [family.weight(name, model=model) for name in NEXT if "architectures" in ignore]
@@ -125,21 +134,21 @@ def _encoder_folder(path: Path) -> tuple[Path, tuple[str, ...]]:
 
 def _model(weights: Mapping[str, StoredTensor], named: str, family: Family) -> str:
     """The weights decide: config.json of bert-base-uncased names one head of its two."""
-    own = [family.weight(name, model=CLASSIFIERS[0]) for name in CLASSIFIER]
-    if own != list(CLASSIFIER) and any(name in weights for name in own):
+    own = [family.weight(name, model=CLASSIFIERS[0]) for name in CLASSIFIER_WEIGHTS]
+    if own != list(CLASSIFIER_WEIGHTS) and any(name in weights for name in own):
         return CLASSIFIERS[0]
-    if any(name in weights for name in CLASSIFIER):
+    if any(name in weights for name in CLASSIFIER_WEIGHTS):
         if named in CLASSIFIERS:
             return named
         classes = [their_class(model, family) for model in CLASSIFIERS]
         raise InputError(
-            f"{CLASSIFIER[0]} may be of {', '.join(classes)}; write into {CONFIG} which it is: "
-            f'"architectures": ["{classes[0]}"]'
+            f"{CLASSIFIER_WEIGHTS[0]} may be of {', '.join(classes)}; write into {CONFIG} "
+            f'which it is: "architectures": ["{classes[0]}"]'
         )
     heads = [m for name, m in HEADS.items() if family.weight(name, model=m) in weights]
-    if heads == ["BertPretrainer"] != [named]:  # BertForNextSentencePrediction, unknown here
+    if heads == [PRETRAINER.name] != [named]:  # BertForNextSentencePrediction, unknown here
         heads = []
-    return next(iter(heads), "BertEncoder")
+    return next(iter(heads), ENCODER.name)
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
@@ -154,13 +163,16 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     )
     if vocabulary is not None:
         notes += write_tokenizer(card, vocabulary, folder)
-    if card.model != "BertEncoder":
+    is_encoder = card.model == ENCODER.name
+    if not is_encoder:
         before = f"{family.kind}."
-        tensors = {f"{before}{n}" if n.startswith(ENCODER) else n: t for n, t in tensors.items()}
+        tensors = {f"{before}{n}" if n.startswith(OF_ENCODER) else n: t for n, t in tensors.items()}
     write_tensors(folder / SAFETENSORS, tensors, metadata={"format": "pt"})
     own_class, config = their_class(card.model, family), card.config
-    has_none = card.model in WITHOUT_POOLED or own_class == "DistilBertModel"
-    if card.model == "BertEncoder" and not (config.has_pooler or has_none):
+    has_none = not (
+        family.has_pooler if is_encoder else ARCHITECTURES[card.model].reads_pooled_output
+    )
+    if is_encoder and not (config.has_pooler or has_none):
         notes += (f"there is no pooler: {own_class} begins with a fresh one",)
     if has_none and config.has_pooler:
         notes += (f"{own_class} has no pooler: transformers leaves the one here, as unexpected",)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.architectures import Family
+from bert_keras.architectures import MASKED_LM, Family
 from bert_keras.checkpoints import safetensors_file
 from bert_keras.checkpoints.checkpoint import StoredTensor
 from bert_keras.checkpoints.huggingface import torch_file
@@ -123,7 +123,7 @@ def _drop_buffers(found: dict[str, TypedTensor]) -> None:
 
 def _drop_duplicates(found: dict[str, TypedTensor], family: Family) -> None:
     for pair in TIED.items():
-        name, first = (family.weight(each, model="BertMaskedLM") for each in pair)
+        name, first = (family.weight(each, model=MASKED_LM.name) for each in pair)
         if name not in found:
             continue
         twin = found.pop(name)

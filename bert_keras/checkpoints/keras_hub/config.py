@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from bert_keras.architectures import ARCHITECTURES, CLASSIFIER, ENCODER, MASKED_LM, PRETRAINER
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.own_key import CARD, OURS_KEY, checked
 from bert_keras.config import BertConfig
@@ -33,16 +34,17 @@ WITHOUT_EFFECT = ("name", "trainable", "dtype")
 # What is the same in each of its backbones.
 FIXED = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12, "initializer_stddev": 0.02}
 PLAIN_WORDPIECE = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
+# Our models by the classes of their tasks.
 TASKS = {
-    "BertEncoder": "",
-    "BertMaskedLM": "BertMaskedLM",
-    "BertClassifier": "BertTextClassifier",
+    row.name: row.class_names["keras_hub"]
+    for row in ARCHITECTURES.values()
+    if "keras_hub" in row.class_names
 }
 FLOATS = ("float16", "float64", "bfloat16", "mixed_float16", "mixed_bfloat16")
 # What that does was measured on six trained layers, beside the largest state or logit.
 GELU = "KerasHub computes GELU by tanh, this model exactly: states differ by about 1e-3"
 LARGEST_EPSILON = 1e-5  # instead of 1e-12: 3e-4; 1e-3 would be 3e-2
-MASKED_LM = (
+MASKED_LM_HEAD = (
     "KerasHub's masked-LM head takes the exact GELU and a LayerNorm epsilon of 1e-5: its logits "
     "differ from ours by up to 2e-3"
 )
@@ -99,15 +101,15 @@ def _precision(path: Path, policy: Any) -> tuple[str, ...]:
 
 def read_task(path: Path, model: str) -> tuple[int, tuple[str, ...]]:
     """How many labels its head has, 0 where `model` has none; and notes."""
-    if model == "BertMaskedLM":
-        _config_of(path / TASK, ("BertMaskedLM",))
-        return 0, (MASKED_LM,)
-    if model == "BertEncoder":
+    if model == MASKED_LM.name:
+        _config_of(path / TASK, (TASKS[model],))
+        return 0, (MASKED_LM_HEAD,)
+    if model == ENCODER.name:
         if not (path / TASK).is_file():
             return 0, ()
         name = json_object(path / TASK).get("class_name")
         return 0, (f"{TASK} is of a {name} without weights of its own: it stays behind",)
-    values = _config_of(path / TASK, ("BertTextClassifier", "BertClassifier"))
+    values = _config_of(path / TASK, (TASKS[CLASSIFIER.name], "BertClassifier"))
     count, activation = values.get("num_classes"), values.get("activation")
     if type(count) is not int or count < 1:
         raise InputError(f"{path / TASK}: num_classes is {count!r}; expected a count of labels")
@@ -169,7 +171,7 @@ def _differences(card: ModelCard, *, has_text: bool) -> tuple[str, ...]:
     """Raises InputError where they are too great for any use."""
     config, notes = card.config, []
     if card.model not in TASKS:
-        part = "BertMaskedLM" if card.model == "BertPretrainer" else "BertEncoder"
+        part = (MASKED_LM if card.model == PRETRAINER.name else ENCODER).name
         raise InputError(
             f"KerasHub has no place for a {card.model}, only for {', '.join(TASKS)}; write its "
             f"{part} alone (bert-keras convert --model {part}), or another format"
@@ -202,8 +204,8 @@ def _differences(card: ModelCard, *, has_text: bool) -> tuple[str, ...]:
             f"KerasHub has one rate of dropout and trains with {config.hidden_dropout_rate}, this "
             f"model with {config.attention_dropout_rate} in its attention"
         )
-    if card.model == "BertMaskedLM":
-        notes.append(MASKED_LM)
+    if card.model == MASKED_LM.name:
+        notes.append(MASKED_LM_HEAD)
     if has_text:
         notes.append(TOKENS)
     return tuple(notes)

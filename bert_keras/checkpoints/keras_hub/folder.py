@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_keras.architectures import CLASSIFIER, ENCODER, MASKED_LM
 from bert_keras.checkpoints.card import ModelCard, numbered_labels
 from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, fitting
 from bert_keras.checkpoints.keras_hub import weights
@@ -50,7 +51,7 @@ ATTENTION = {
     "value": "value_dense",
     "attention_output": "output_dense",
 }
-HEADS = {"BertMaskedLM": "mlm_head/", "BertClassifier": "logits/"}
+HEADS = {MASKED_LM.name: "mlm_head/", CLASSIFIER.name: "logits/"}
 # What `from_preset` compiles a head with, and warns of where it is not there: Adam's step and rate.
 OPTIMIZER = {"optimizer/vars/0": np.int64(0), "optimizer/vars/1": np.float32(5e-5)}
 
@@ -72,7 +73,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     if (path / TASK_WEIGHTS).is_file():
         head = weights.stored_tensors(path / TASK_WEIGHTS)
     model = _model(head)
-    if own.get("labels") and model != "BertClassifier":
+    if own.get("labels") and model != CLASSIFIER.name:
         raise InputError(
             f"{path / TASK_WEIGHTS} is missing or without the classifier that {METADATA} tells of; "
             f"put it there, or remove {METADATA} to take the rest alone"
@@ -138,7 +139,7 @@ def _model(head: dict[str, StoredTensor]) -> str:
     for model, start in HEADS.items():
         if any(place.startswith(f"layers/{LAYERS[start[:-1]]}/") for place in head):
             return model
-    return "BertEncoder"
+    return ENCODER.name
 
 
 def _is_of_head(name: str) -> bool:

@@ -3,7 +3,6 @@
 import numpy as np
 from keras import ops
 
-from bert_keras.checkpoints.card import HEADS
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.tasks.softmax import softmax
 from bert_keras.text.vocab import Vocabulary
@@ -21,9 +20,8 @@ def masked_words(
 
     Of a model without a masked-LM head: `missing`, its name.
     """
-    name = type(model).__name__
-    if "masked_lm" not in HEADS[name]:
-        return {"missing": name}
+    if "masked_lm" not in model.architecture.heads:
+        return {"missing": model.architecture.name}
     ids_T = inputs["input_ids"][0]
     masked = np.flatnonzero(ids_T == vocabulary.mask_id)
     if len(masked):
@@ -44,7 +42,7 @@ def masked_words(
             own = ids_T[place]
             rank = int(np.flatnonzero(order == own)[0]) + 1
             told["places"][-1]["own"] = [vocabulary.pieces[own], float(shares_V[own]), rank]
-    if "next_sentence" in HEADS[name] and (ids_T == vocabulary.sep_id).sum() > 1:
+    if "next_sentence" in model.architecture.heads and (ids_T == vocabulary.sep_id).sum() > 1:
         asked = {**inputs, "masked_lm_positions": np.zeros((1, 1), np.int32)}
         told["is_next"] = float(softmax(_answers(model, asked, "next_sentence"))[0, 0])
     return told

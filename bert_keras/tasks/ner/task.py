@@ -12,6 +12,7 @@ from typing import ClassVar
 import keras
 import numpy as np
 
+from bert_keras.architectures import TOKEN_CLASSIFIER
 from bert_keras.errors import InputError
 from bert_keras.tasks.ner.encoded import TaggedWords
 from bert_keras.tasks.ner.pieces import word_pieces
@@ -48,7 +49,8 @@ class NerTask(Task):
 
     context: str = "sentence"
 
-    model: ClassVar[str] = "BertTokenClassifier"
+    model: ClassVar[str] = TOKEN_CLASSIFIER.name
+    is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
     prediction_file: ClassVar[str] = "predictions.conll"
     metric: ClassVar[str] = "f1"
 

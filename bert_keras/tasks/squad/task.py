@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import keras
 
+from bert_keras.architectures import QUESTION_ANSWERING
 from bert_keras.errors import InputError
 from bert_keras.tasks.squad import prediction_files
 from bert_keras.tasks.squad.answers import (
@@ -50,7 +51,8 @@ class SquadTask(Task):
     num_best: int = 20
     null_threshold: float = 0.0
 
-    model: ClassVar[str] = "BertQuestionAnswering"
+    model: ClassVar[str] = QUESTION_ANSWERING.name
+    is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
     text_columns: ClassVar[tuple[str, ...]] = ("question", "context")
     prediction_file: ClassVar[str] = "predictions.json"
 
