@@ -24,7 +24,7 @@ from serving_load import Answers, Server, closed_loop
 
 from bert_keras.errors import InputError, run_command
 from bert_keras.quiet import import_tensorflow
-from bert_keras.tasks.squad.reading import json_rows, read_questions
+from bert_keras.tasks.squad.questions import json_rows, read_questions
 from bert_keras.tasks.table import table_rows
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary

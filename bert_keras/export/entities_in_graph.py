@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_keras.export.offsets_in_graph import PlacedWordPieces
 from bert_keras.export.windows_in_graph import Texts
 from bert_keras.export.words_in_graph import num_before
-from bert_keras.tasks.ner.reading import OUTSIDE
+from bert_keras.tasks.ner.files import OUTSIDE
 
 _TAG = re.compile(rf"{OUTSIDE}|[BI]-.+")
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.export.servable import SAMPLE_TEXTS, Sample, long_text, samples_of
-from bert_keras.tasks.softmax import softmax
+from bert_keras.tasks.task import softmax
 from bert_keras.text.gaps import MASK, ids_with_masks
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer

@@ -20,8 +20,8 @@ from bert_keras.export.servable import (
 )
 from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.export.windows_in_graph import in_parts
-from bert_keras.tasks.softmax import softmax
 from bert_keras.tasks.swag import Situation, SwagTask
+from bert_keras.tasks.task import softmax
 from bert_keras.text.tokenizer import TextTokenizer
 
 

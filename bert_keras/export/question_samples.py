@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from bert_keras.export.servable import Sample
 from bert_keras.export.windows_in_graph import WINDOWS_AT_ONCE
-from bert_keras.tasks.squad.answers import spans
-from bert_keras.tasks.squad.reading import Question
+from bert_keras.tasks.squad.predictions import spans
+from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.squad.task import SquadTask
 from bert_keras.tasks.squad.windows import Windows
 from bert_keras.text.tokenizer import TextTokenizer

@@ -15,12 +15,11 @@ from bert_keras.export.entities_in_graph import bio_tag
 from bert_keras.export.servable import Sample
 from bert_keras.export.windows_in_graph import WINDOWS_AT_ONCE
 from bert_keras.tasks.ner import scoring
-from bert_keras.tasks.ner.encoded import TaggedWords
-from bert_keras.tasks.ner.pieces import word_pieces
-from bert_keras.tasks.ner.reading import Sentence
-from bert_keras.tasks.ner.windows import own_reach, rows_around
-from bert_keras.tasks.softmax import softmax
-from bert_keras.tasks.squad.answers import cut
+from bert_keras.tasks.ner.encoding import TaggedWords
+from bert_keras.tasks.ner.files import Sentence
+from bert_keras.tasks.ner.windows import own_reach, rows_around, word_pieces
+from bert_keras.tasks.squad.predictions import cut
+from bert_keras.tasks.task import softmax
 from bert_keras.text.google_words import google_words
 from bert_keras.text.tokenizer import TextTokenizer
 

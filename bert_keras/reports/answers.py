@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from bert_keras.reports.findings import Errors, Findings, confusion, mark
 from bert_keras.reports.page import Html, element, figure, markup
-from bert_keras.tasks.squad.answers import Prediction
-from bert_keras.tasks.squad.reading import Question
+from bert_keras.tasks.squad.predictions import Prediction
+from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.squad.task import SquadTask
 
 MARGIN = 300  # characters shown around the marked ones

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bert_keras.reports.findings import Errors, Findings, confusion, mark, ratios
 from bert_keras.reports.page import Html, element, markup
-from bert_keras.tasks.ner.reading import Sentence
+from bert_keras.tasks.ner.files import Sentence
 from bert_keras.tasks.ner.scoring import Entity, counted, entities
 from bert_keras.tasks.task import Task
 

@@ -11,8 +11,8 @@ from bert_keras.reports.labels import text_findings
 from bert_keras.reports.page import Html, element, markup, page, table
 from bert_keras.storage import write_text
 from bert_keras.tasks.classification import TextExample
-from bert_keras.tasks.ner.reading import Sentence
-from bert_keras.tasks.squad.reading import Question
+from bert_keras.tasks.ner.files import Sentence
+from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.swag import Situation
 from bert_keras.tasks.task import Task
 

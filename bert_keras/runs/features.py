@@ -1,10 +1,14 @@
-"""A checkpoint and a file of texts in; a file of the encoder's vectors of every text out."""
+"""Writes a file of an encoder's vectors of every text of a file."""
 
+import contextlib
 import dataclasses
+import json
 import os
 import sys
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, count, pairwise
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -16,13 +20,65 @@ from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.errors import InputError
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.progress import progress
-from bert_keras.runs.feature_file import feature_file, number_size
-from bert_keras.storage import size_told, text_lines
-from bert_keras.tasks.ner.encoded import TaggedWords
-from bert_keras.tasks.ner.pieces import WordPieces, word_pieces
-from bert_keras.tasks.ner.reading import Sentence
-from bert_keras.tasks.ner.windows import own_reach, rows_around
+from bert_keras.storage import size_told, text_lines, whole_file
+from bert_keras.tasks.ner.encoding import TaggedWords
+from bert_keras.tasks.ner.files import Sentence
+from bert_keras.tasks.ner.windows import WordPieces, own_reach, rows_around, word_pieces
 from bert_keras.text.tokenizer import TextTokenizer
+
+# Bytes of a number; those of .jsonl as measured: "-0.123456, ".
+SIZES = {".npz": 4, ".jsonl": 10.5}
+
+
+def number_size(path: str | os.PathLike) -> float:
+    """Bytes that one number takes; raises InputError for a name that ends in no known format."""
+    if (ending := Path(path).suffix) not in SIZES:
+        raise InputError(
+            f"{path} ends in {ending!r}; expected .npz (NumPy's) or .jsonl (as extract_features.py)"
+        )
+    return SIZES[ending]
+
+
+@contextlib.contextmanager
+def feature_file(
+    path: str | os.PathLike, *, layers: Sequence[int]
+) -> Iterator[Callable[[int, Sequence[str], np.ndarray], None]]:
+    """A way to write text after text: its number from 0, M tokens, vectors float32 [M, K, D].
+
+    `.npz`: arrays "0", "1" and so on of the vectors, as they are, and "tokens_0", "tokens_1"; numpy
+    reads one text without the rest. `.jsonl`: the lines of google-research/bert
+    extract_features.py, numbers rounded to six digits: 2.6 times as large, and slow to read.
+    """
+    write = {".npz": _npz, ".jsonl": _jsonl}[Path(path).suffix]
+    with whole_file(path) as beside, write(beside, layers) as add:
+        yield add
+
+
+@contextlib.contextmanager
+def _npz(path: Path, layers: Sequence[int]):
+    def add(number: int, tokens: Sequence[str], vectors_MKD: np.ndarray) -> None:
+        for name, array in ((f"{number}", vectors_MKD), (f"tokens_{number}", np.array(tokens))):
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
+
+    with zipfile.ZipFile(path, "w") as archive:
+        yield add
+
+
+@contextlib.contextmanager
+def _jsonl(path: Path, layers: Sequence[int]):
+    def add(number: int, tokens: Sequence[str], vectors_MKD: np.ndarray) -> None:
+        # "linex_index" is how the original spells it, and what its readers ask for.
+        file.write(f'{{"linex_index": {number}, "features": [')
+        for place, (token, vectors_KD) in enumerate(zip(tokens, vectors_MKD, strict=True)):
+            values = [[round(number, 6) for number in each] for each in vectors_KD.tolist()]
+            told = [{"index": i, "values": v} for i, v in zip(layers, values, strict=True)]
+            file.write(", " * bool(place) + json.dumps({"token": token, "layers": told}))
+        file.write("]}\n")
+
+    with path.open("w", encoding="utf-8") as file:
+        yield add
+
 
 LAYERS = (-1, -2, -3, -4)  # google-research/bert extract_features.py
 UNITS = ("pieces", "words", "texts")

@@ -8,8 +8,8 @@ from bert_keras.errors import InputError
 from bert_keras.tasks.classification import OWN_TABLE_TASKS
 from bert_keras.tasks.glue.task import GLUE_TASKS
 from bert_keras.tasks.label_kinds import listed
+from bert_keras.tasks.ner.features import NER_FEATURES_TASK
 from bert_keras.tasks.ner.task import NER_TASK
-from bert_keras.tasks.ner_features import NER_FEATURES_TASK
 from bert_keras.tasks.squad.task import SQUAD_TASKS
 from bert_keras.tasks.swag import SWAG_TASK
 from bert_keras.tasks.task import Task

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from bert_keras.errors import InputError
-from bert_keras.tasks.softmax import softmax
+from bert_keras.tasks.task import softmax
 
 Label = str | tuple[str, ...] | float
 

@@ -13,9 +13,8 @@ from bert_keras.architectures import MULTIPLE_CHOICE
 from bert_keras.errors import InputError
 from bert_keras.options import fixed
 from bert_keras.storage import whole_file
-from bert_keras.tasks.softmax import softmax
 from bert_keras.tasks.table import table_rows
-from bert_keras.tasks.task import Encoded, Outputs, Task, data_files, nothing_to_score
+from bert_keras.tasks.task import Encoded, Outputs, Task, data_files, nothing_to_score, softmax
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary

@@ -1,4 +1,4 @@
-"""What every task is: files to examples, examples to rows for a model, its outputs to a score."""
+"""Defines what a task is: it reads files, encodes examples, and scores a model's predictions."""
 
 import abc
 import dataclasses
@@ -165,3 +165,9 @@ def data_files(data: str | os.PathLike, *, names: dict[str, Sequence[str]]) -> d
                 f"{', '.join(sorted(p.name for p in folder.iterdir())[:10]) or 'nothing'}"
             )
     return found
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Over the last axis, in the dtype of the logits."""
+    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return odds / odds.sum(axis=-1, keepdims=True)

@@ -8,8 +8,7 @@ import tensorflow as tf
 from bert_keras.export.entities_in_graph import bio_tag, entities, word_rows
 from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.tasks.ner import scoring
-from bert_keras.tasks.ner.pieces import WordPieces
-from bert_keras.tasks.ner.windows import own_reach, rows_around
+from bert_keras.tasks.ner.windows import WordPieces, own_reach, rows_around
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 

@@ -14,7 +14,7 @@ from bert_keras.export.model_folder import export_model
 from bert_keras.export.saved_model import write_saved_model
 from bert_keras.export.verify import answer
 from bert_keras.models import BertMaskedLM, BertPretrainer
-from bert_keras.tasks.softmax import softmax
+from bert_keras.tasks.task import softmax
 from bert_keras.text.gaps import ids_with_masks
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer

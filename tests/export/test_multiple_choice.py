@@ -16,8 +16,8 @@ from bert_keras.export.verify import answer
 from bert_keras.export.windows_in_graph import WINDOWS_AT_ONCE
 from bert_keras.models import BertMultipleChoice
 from bert_keras.models.pretrained import save_model
-from bert_keras.tasks.softmax import softmax
 from bert_keras.tasks.swag import Situation, SwagTask
+from bert_keras.tasks.task import softmax
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.export.text_in_graph import TextToInputs
-from bert_keras.tasks.squad.answers import cut
+from bert_keras.tasks.squad.predictions import cut
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from tests.unicode_texts import TEXTS

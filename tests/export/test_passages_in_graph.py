@@ -4,8 +4,8 @@ import tensorflow as tf
 
 from bert_keras.export.passages_in_graph import best_spans, passages_of
 from bert_keras.export.text_in_graph import TextToInputs
-from bert_keras.tasks.squad.answers import spans
-from bert_keras.tasks.squad.reading import Question
+from bert_keras.tasks.squad.predictions import spans
+from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.squad.windows import windows_over
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary

@@ -16,7 +16,7 @@ from bert_keras.export.verify import answer
 from bert_keras.models import BertQuestionAnswering
 from bert_keras.models.pretrained import save_model
 from bert_keras.tasks.batches import Predictor
-from bert_keras.tasks.squad.reading import Question
+from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.squad.task import SQUAD_TASKS
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary

@@ -13,8 +13,8 @@ from bert_keras.errors import InputError
 from bert_keras.export.byte_pairs_in_graph import BytePairs
 from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.export.unigrams_in_graph import Unigrams
-from bert_keras.tasks.ner.pieces import word_pieces
-from bert_keras.tasks.ner.reading import Sentence
+from bert_keras.tasks.ner.files import Sentence
+from bert_keras.tasks.ner.windows import word_pieces
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.google_words import google_words
 from bert_keras.text.packing import pack

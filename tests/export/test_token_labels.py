@@ -15,7 +15,7 @@ from bert_keras.export.verify import answer
 from bert_keras.models import BertTokenClassifier
 from bert_keras.models.pretrained import save_model
 from bert_keras.tasks.batches import Predictor
-from bert_keras.tasks.ner.reading import Sentence, read_conll
+from bert_keras.tasks.ner.files import Sentence, read_conll
 from bert_keras.tasks.ner.scoring import entities
 from bert_keras.tasks.ner.task import NER_TASK
 from bert_keras.text.google_words import google_words

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_keras.reports.inspection import inspect_texts
-from bert_keras.tasks.softmax import softmax
+from bert_keras.tasks.task import softmax
 from tests.inspected import data_of, weights_of
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')

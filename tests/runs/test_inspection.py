@@ -18,7 +18,7 @@ from bert_keras.models.pretrained import save_model
 from bert_keras.reports.inspection import inspect_texts
 from bert_keras.reports.inspection.attention import MOST_PIECES, STEPS
 from bert_keras.reports.inspection.neighbours import alike_together
-from bert_keras.tasks.softmax import softmax
+from bert_keras.tasks.task import softmax
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer

@@ -12,10 +12,10 @@ from bert_keras.reports import evaluation_page
 from bert_keras.reports.charts import Line, line_chart, scatter
 from bert_keras.tasks.classification import ClassificationTask, TextExample
 from bert_keras.tasks.label_kinds import LabelPrediction
-from bert_keras.tasks.ner.reading import Sentence
+from bert_keras.tasks.ner.files import Sentence
 from bert_keras.tasks.ner.task import NerTask
-from bert_keras.tasks.squad.answers import Candidate, Prediction
-from bert_keras.tasks.squad.reading import Answer, Question
+from bert_keras.tasks.squad.predictions import Candidate, Prediction
+from bert_keras.tasks.squad.questions import Answer, Question
 from bert_keras.tasks.squad.task import SQUAD_TASKS
 from bert_keras.tasks.swag import SWAG_TASK, ChosenEnding, Situation
 

@@ -7,8 +7,8 @@ import pytest
 
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.errors import InputError
-from bert_keras.tasks.ner.pieces import word_pieces
-from bert_keras.tasks.ner.reading import Sentence
+from bert_keras.tasks.ner.files import Sentence
+from bert_keras.tasks.ner.windows import word_pieces
 from bert_keras.text.fast_tokenizer import (
     FastTokenizer,
     padded,

@@ -4,7 +4,7 @@ import numpy as np
 from keras import ops
 
 from bert_keras.models.pretrained import Pretrained
-from bert_keras.tasks.softmax import softmax
+from bert_keras.tasks.task import softmax
 from bert_keras.text.vocab import Vocabulary
 
 ROWS_AT_ONCE = 16

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from bert_keras.tasks.ner.reading import OUTSIDE
+from bert_keras.tasks.ner.files import OUTSIDE
 
 Entity = tuple[int, int, str]  # first word, word after the last, type
 

@@ -14,12 +14,17 @@ import numpy as np
 
 from bert_keras.architectures import TOKEN_CLASSIFIER
 from bert_keras.errors import InputError
-from bert_keras.tasks.ner.encoded import TaggedWords
-from bert_keras.tasks.ner.pieces import word_pieces
-from bert_keras.tasks.ner.reading import OUTSIDE, Sentence, read_conll, read_tfds
+from bert_keras.tasks.ner.encoding import TaggedWords
+from bert_keras.tasks.ner.files import (
+    OUTSIDE,
+    Sentence,
+    read_conll,
+    read_tags,
+    read_tfds,
+    write_tags,
+)
 from bert_keras.tasks.ner.scoring import entity_scores
-from bert_keras.tasks.ner.tag_file import read_tags, write_tags
-from bert_keras.tasks.ner.windows import document_reach, own_reach, rows_around
+from bert_keras.tasks.ner.windows import document_reach, own_reach, rows_around, word_pieces
 from bert_keras.tasks.task import Outputs, Task, data_files, nothing_to_score
 from bert_keras.tasks.tfds import is_tfds, tfds_splits
 from bert_keras.text.tokenizer import TextTokenizer

@@ -1,13 +1,46 @@
-"""Pieces of sentences in; rows that fit a model, in one of which each word has its place, out."""
+"""Tokenizes sentences of words and divides their pieces into windows that fit a model."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.tasks.ner.pieces import WordPieces
+from bert_keras.tasks.ner.files import Sentence
+from bert_keras.text.tokenizer import TextTokenizer
 
 
-class Rows(NamedTuple):
+@dataclass(frozen=True)
+class WordPieces:
+    """M pieces of the W words of N sentences.
+
+    `ids`, int32 [M]. `firsts`, int64 [W], are the places in `ids` of the first piece of each word;
+    `bounds`, int64 [N+1], those of each sentence's first piece, and M; `word_bounds`, int64 [N+1],
+    count the words before each sentence, and W.
+    """
+
+    ids: np.ndarray
+    firsts: np.ndarray
+    bounds: np.ndarray
+    word_bounds: np.ndarray
+
+
+def word_pieces(sentences: Sequence[Sentence], tokenizer: TextTokenizer) -> WordPieces:
+    """Each word is tokenized by itself, behind a blank, which counts in RoBERTa. One that comes to
+    nothing (control characters alone) is read as [UNK], for every word needs a piece that its tag
+    is predicted from."""
+    words = chain.from_iterable(sentence.words for sentence in sentences)
+    ids, counts = tokenizer.flat_ids([f" {word}" for word in words])
+    empty = counts == 0
+    ids = np.insert(ids, (np.cumsum(counts) - counts)[empty], tokenizer.vocabulary.unk_id)
+    ends = np.cumsum(np.where(empty, 1, counts))
+    starts = np.concatenate([[0], ends])
+    word_bounds = np.cumsum([0, *(len(sentence.words) for sentence in sentences)])
+    return WordPieces(ids, starts[:-1], starts[word_bounds], word_bounds)
+
+
+class WordWindows(NamedTuple):
     """R rows: `starts`, int64 [R], in the ids of all pieces, and `lengths`, int64 [R], in pieces.
 
     The tag of a word is predicted at its first piece in row `word_rows`, int64 [W], ascending, at
@@ -20,7 +53,7 @@ class Rows(NamedTuple):
     word_places: np.ndarray
 
 
-def rows_around(pieces: WordPieces, reach: np.ndarray, *, limit: int) -> Rows:
+def rows_around(pieces: WordPieces, reach: np.ndarray, *, limit: int) -> WordWindows:
     """A row for each sentence, filled on both sides with what `reach`, int64 [N, 2], lets it read:
     from which piece to before which. Neither side gets more than the other, but where one ends.
 
@@ -47,7 +80,7 @@ def rows_around(pieces: WordPieces, reach: np.ndarray, *, limit: int) -> Rows:
     owners = np.searchsorted(owned_from, pieces.firsts, side="right") - 1
     kept, word_rows = np.unique(owners, return_inverse=True)
     starts, lengths = starts[kept], lengths[kept]
-    return Rows(starts, lengths, word_rows, pieces.firsts - starts[word_rows])
+    return WordWindows(starts, lengths, word_rows, pieces.firsts - starts[word_rows])
 
 
 def own_reach(pieces: WordPieces) -> np.ndarray:

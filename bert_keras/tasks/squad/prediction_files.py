@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object, whole_file
-from bert_keras.tasks.squad.answers import Prediction
-from bert_keras.tasks.squad.reading import Question
+from bert_keras.tasks.squad.predictions import Prediction
+from bert_keras.tasks.squad.questions import Question
 
 
 def nbest_path(path: Path) -> Path:

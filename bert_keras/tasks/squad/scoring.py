@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bert_keras.errors import InputError
-from bert_keras.tasks.squad.answers import Prediction
-from bert_keras.tasks.squad.reading import Question
+from bert_keras.tasks.squad.predictions import Prediction
+from bert_keras.tasks.squad.questions import Question
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)

@@ -14,12 +14,12 @@ import keras
 from bert_keras.architectures import QUESTION_ANSWERING
 from bert_keras.errors import InputError
 from bert_keras.tasks.squad import prediction_files
-from bert_keras.tasks.squad.answers import (
+from bert_keras.tasks.squad.predictions import (
     Prediction,
     predicted_answers,
     predicted_answers_or_none,
 )
-from bert_keras.tasks.squad.reading import (
+from bert_keras.tasks.squad.questions import (
     Question,
     builder_rows,
     check_answers,

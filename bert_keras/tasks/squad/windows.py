@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from bert_keras.errors import InputError
-from bert_keras.tasks.squad.reading import Question
+from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.task import Encoded
 from bert_keras.text.packing import packed, sequence_spans
 from bert_keras.text.tokenizer import TextTokenizer

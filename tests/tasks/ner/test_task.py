@@ -8,7 +8,7 @@ from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import BertTokenClassifier
 from bert_keras.tasks.batches import Predictor, training_batches
-from bert_keras.tasks.ner.reading import Sentence
+from bert_keras.tasks.ner.files import Sentence
 from bert_keras.tasks.ner.task import NER_TASK
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary

@@ -1,9 +1,14 @@
 import numpy as np
 import pytest
 
-from bert_keras.tasks.ner.pieces import WordPieces, word_pieces
-from bert_keras.tasks.ner.reading import Sentence
-from bert_keras.tasks.ner.windows import document_reach, own_reach, rows_around
+from bert_keras.tasks.ner.files import Sentence
+from bert_keras.tasks.ner.windows import (
+    WordPieces,
+    document_reach,
+    own_reach,
+    rows_around,
+    word_pieces,
+)
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 

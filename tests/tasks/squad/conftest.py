@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_keras.tasks.squad.reading import Answer, Question
+from bert_keras.tasks.squad.questions import Answer, Question
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 

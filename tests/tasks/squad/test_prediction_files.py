@@ -3,8 +3,8 @@ import json
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.tasks.squad.answers import Candidate, Prediction
 from bert_keras.tasks.squad.prediction_files import read_predictions, write_predictions
+from bert_keras.tasks.squad.predictions import Candidate, Prediction
 
 
 @pytest.fixture

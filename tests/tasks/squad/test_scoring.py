@@ -3,8 +3,8 @@
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.tasks.squad.answers import Prediction
-from bert_keras.tasks.squad.reading import Answer, Question
+from bert_keras.tasks.squad.predictions import Prediction
+from bert_keras.tasks.squad.questions import Answer, Question
 from bert_keras.tasks.squad.scoring import (
     best_threshold,
     normalized,

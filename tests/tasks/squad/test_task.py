@@ -8,7 +8,7 @@ from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import BertQuestionAnswering
 from bert_keras.tasks.batches import Predictor, training_batches
-from bert_keras.tasks.squad.answers import Candidate, Prediction
+from bert_keras.tasks.squad.predictions import Candidate, Prediction
 from bert_keras.tasks.squad.task import SQUAD_TASKS
 
 SQUAD1, SQUAD2 = SQUAD_TASKS["squad1"], SQUAD_TASKS["squad2"]

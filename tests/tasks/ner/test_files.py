@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.tasks.ner.reading import Sentence, read_conll, read_tfds
+from bert_keras.tasks.ner.files import Sentence, read_conll, read_tfds
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 
@@ -71,7 +71,7 @@ def test_tfds(monkeypatch):
     """Its last row has no words where the file ends in an empty line."""
     rows = [{"tokens": ["EU", "."], "pos": ["NNP", "."], "ner": ["B-ORG", "O"]}]
     rows.append({"tokens": [], "pos": [], "ner": []})
-    reading = sys.modules["bert_keras.tasks.ner.reading"]
+    reading = sys.modules["bert_keras.tasks.ner.files"]
     monkeypatch.setattr(reading, "tfds_rows", lambda place: rows if "2003" in place else [{"x": 1}])
     assert read_tfds("tfds:conll2003:dev") == [Sentence(("EU", "."), ("B-ORG", "O"), 0, 1)]
     with pytest.raises(InputError, match="tfds:glue/sst2:dev has the columns x; expected tokens"):

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.tasks.softmax import softmax
-from bert_keras.tasks.squad.reading import Question
+from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.squad.windows import Windows, max_context
+from bert_keras.tasks.task import softmax
 
 
 @dataclass(frozen=True, slots=True)

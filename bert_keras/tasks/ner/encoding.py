@@ -1,11 +1,67 @@
-"""Rows of pieces and the tags of their words in; batches that tell where each word stands, out."""
+"""Batches of tagged words: of pieces for a fine-tuned model, of features for a frozen one."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from bert_keras.tasks.ner.encoded import TaggedWords
+from bert_keras.tasks.ner.windows import WordWindows
 from bert_keras.tasks.task import Encoded
+from bert_keras.text.packing import packed, sequence_spans
+from bert_keras.text.vocab import Vocabulary
+
+
+@dataclass(frozen=True)
+class TaggedWords(Encoded):
+    """Rows of pieces with the tags of their words.
+
+    `ids`, int32 [M], are all pieces end to end; `rows` tell which make a row, and where each of W
+    words has its tag. `word_bounds`, int64 [N+1], count the words before each sentence, and W.
+    `label_ids`, int32 [W], are -1 where the word has no tag, or one that is no label.
+    """
+
+    ids: np.ndarray
+    rows: WordWindows
+    word_bounds: np.ndarray
+    label_ids: np.ndarray
+    vocabulary: Vocabulary
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return self.rows.lengths + 2
+
+    def words_of(self, row: int) -> np.ndarray:
+        """int64: the numbers of the words that have their tag in a row."""
+        return np.arange(*np.searchsorted(self.rows.word_rows, (row, row + 1)))
+
+    def columns(self, row: int) -> np.ndarray:
+        """int64: where in a row, [CLS] counted, the first pieces of its words stand."""
+        return self.rows.word_places[self.words_of(row)] + 1
+
+    def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+        """Inputs; label ids, int32 [B,T]; float32 [B,T], 1 on the first piece of words that have
+        one and are the row's own, 0 on all else."""
+        inputs = self.inputs(rows)
+        own = [*map(self.words_of, rows)]
+        words = np.concatenate(own)
+        row_places = np.repeat(np.arange(len(rows)), [*map(len, own)])
+        places = row_places, self.rows.word_places[words] + 1
+        return inputs, *self.targets(words, places, inputs["input_ids"].shape)
+
+    def inputs(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        return packed(
+            self.ids,
+            sequence_spans(self.rows.starts[rows, None], self.rows.lengths[rows, None]),
+            num_rows=len(rows),
+            length=int(self.lengths[rows].max()),
+            vocabulary=self.vocabulary,
+        )
+
+    def targets(self, words: np.ndarray, places: tuple, shape: tuple[int, int]) -> tuple:
+        """Label ids, int32, and float32, 1 on words that have one, with the words at `places`."""
+        label_ids, weights = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+        label_ids[places] = np.maximum(self.label_ids[words], 0)
+        weights[places] = self.label_ids[words] >= 0
+        return label_ids, weights
 
 
 class PlacedWords(TaggedWords):

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.tasks.squad.reading import (
+from bert_keras.tasks.squad.questions import (
     Answer,
     builder_rows,
     check_answers,
@@ -129,7 +129,7 @@ def test_rows_of_a_builder(monkeypatch):
         "answers": {"text": ["Lyon"], "answer_start": [0]},
         "is_impossible": False,
     }
-    monkeypatch.setattr("bert_keras.tasks.squad.reading.tfds_rows", lambda place: [row])
+    monkeypatch.setattr("bert_keras.tasks.squad.questions.tfds_rows", lambda place: [row])
     (question,) = read_questions(builder_rows("tfds:squad/v2.0:train"))
     assert question.answers == (Answer("Lyon", 0),)
     assert question.place == "tfds:squad/v2.0:train, row 1 (id q1)"

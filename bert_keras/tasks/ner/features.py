@@ -12,10 +12,10 @@ from bert_keras.checkpoints.feature_layers import check_layers, feature_layers
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.feature_tagger import BertFeatureTagger
-from bert_keras.tasks.feature_cache import stored_features
-from bert_keras.tasks.ner.reading import Sentence
+from bert_keras.tasks.ner.encoding import PlacedWords, WordFeatures
+from bert_keras.tasks.ner.feature_cache import stored_features
+from bert_keras.tasks.ner.files import Sentence
 from bert_keras.tasks.ner.task import NerTask
-from bert_keras.tasks.placed_words import PlacedWords, WordFeatures
 from bert_keras.text.tokenizer import TextTokenizer
 
 

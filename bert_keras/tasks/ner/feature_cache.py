@@ -17,7 +17,7 @@ from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.feature_tagger import features_at
 from bert_keras.progress import progress
 from bert_keras.storage import resumed_folder, size_told, write_text
-from bert_keras.tasks.placed_words import PlacedWords
+from bert_keras.tasks.ner.encoding import PlacedWords
 
 BATCH_SIZE = 32
 BATCHES_PER_MARK = 20  # what a killed run does again at most

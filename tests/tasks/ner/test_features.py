@@ -14,10 +14,10 @@ from bert_keras.errors import InputError
 from bert_keras.models import BertFeatureTagger
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import save_model
-from bert_keras.tasks import feature_cache
 from bert_keras.tasks.batches import Predictor, training_batches
-from bert_keras.tasks.ner.reading import Sentence
-from bert_keras.tasks.ner_features import NER_FEATURES_TASK
+from bert_keras.tasks.ner import feature_cache
+from bert_keras.tasks.ner.features import NER_FEATURES_TASK
+from bert_keras.tasks.ner.files import Sentence
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bert_keras.tasks.squad.answers import predicted_answers, predicted_answers_or_none
+from bert_keras.tasks.squad.predictions import predicted_answers, predicted_answers_or_none
 from bert_keras.tasks.squad.windows import windows_over
 
 LIMITS = {"num_best": 20, "max_answer_length": 30}
