@@ -168,7 +168,7 @@ class Export(Command):
             return
         if note:
             raise InputError(f"--serving-config does not go with {self.variant}: {note}")
-        from bert_keras.serving.tf_serving.folder import check_name, write_config
+        from bert_keras.serving.tf_serving.config_files import check_name, write_config
 
         check_name(self.name)
         with whole_folder(config) as beside:  # refused before the model is exported

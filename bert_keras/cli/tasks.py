@@ -109,7 +109,7 @@ class Predict(ExamplesOptions):
 
     def run(self) -> None:
         from bert_keras.runs.evaluate import answers_of_model
-        from bert_keras.serving.predictions import answers_of_server
+        from bert_keras.serving.remote_predictions import answers_of_server
         from bert_keras.storage import check_place
 
         check_place(self.output)

@@ -1,22 +1,54 @@
-"""TF Serving's REST API for one model: an HTTP request comes in, its status and body go out."""
+"""TF Serving's REST API for one model, as an ASGI application.
+
+A request passes limits (its body), json_text (its document), requests or examples (its tensors),
+batching, rows and model (their outputs) and responses (its answer), in this order.
+"""
 
 import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 
+import numpy as np
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from bert_keras.serving.answering import Answering
-from bert_keras.serving.intake import Intake
-from bert_keras.serving.limits import Limits
-from bert_keras.serving.monitoring import PAGE_PATH
+from bert_keras.serving.calls import Call, Refused, read_call
+from bert_keras.serving.examples import check_signature, classes_of, read_examples, values_of
+from bert_keras.serving.json_text import read_document
+from bert_keras.serving.limits import Intake, Limits
+from bert_keras.serving.monitoring import PAGE_PATH, Monitoring
 from bert_keras.serving.page import page_response
-from bert_keras.serving.protocol import NOT_FOUND_PAGE, Call, Refused, read_call
+from bert_keras.serving.requests import PredictRequest, read_predict, read_signature_name
+from bert_keras.serving.responses import (
+    classes_body,
+    columns_body,
+    error_body,
+    json_body,
+    metadata_body,
+    rows_body,
+    values_body,
+)
+from bert_keras.serving.servable import Servable
+from bert_keras.serving.version_folders import model_name
+from bert_keras.serving.versions import Lease, Versions
+
+# What takes the event loop longer than about a millisecond goes to a thread.
+_MAX_BYTES_INLINE = 8 * 2**10
+_MAX_NUMBERS_INLINE = 1000
+
+_NOT_FOUND_PAGE = (
+    "<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
+    "<H1>Not Found</H1>\n</BODY></HTML>\n"
+)
+
+T = TypeVar("T")
 
 
 def create_app(
@@ -26,81 +58,152 @@ def create_app(
     labels: Mapping[str, int] | None = None,
     limits: Limits | None = None,
 ) -> Starlette:
-    """The REST API of `versions`, or always the latest version, in `model_folder`
-    (saved_models/NAME); `labels` maps names to versions.
+    """Build the REST API of a model.
 
-    Raises InputError where there is no SavedModel that TensorFlow can load.
+    Args:
+        model_folder: saved_models/NAME, with version folders.
+        versions: The versions to serve; none means always the latest.
+        labels: Version numbers by label.
+        limits: What the server takes at most.
+
+    Raises:
+        InputError: where there is no SavedModel that TensorFlow can load.
     """
-    limits = limits or Limits()
-    answering = Answering(model_folder, versions=versions, labels=labels, limits=limits)
-    intake = Intake(limits)
+    api = _RestApi(model_folder, versions=versions, labels=labels, limits=limits or Limits())
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         with contextlib.suppress(ClientDisconnect):
-            response = await _respond(answering, intake, Request(scope, receive))
+            response = await api.respond(Request(scope, receive))
             await response(scope, receive, send)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        answering.versions.watch()
+        api.versions.watch()
         yield
-        answering.close()
+        api.close()
 
     app = Starlette(lifespan=lifespan)
     app.router.default = answer  # a route's pattern would leave out paths with a line's end
     return app
 
 
-async def _respond(answering: Answering, intake: Intake, request: Request) -> Response:
-    path = request.scope["raw_path"].decode("utf-8", "surrogateescape")
-    if query := request.scope["query_string"].decode("utf-8", "surrogateescape"):
-        path = f"{path}?{query}"
-    if (request.method, path) == ("GET", "/") and "html" in request.headers.get("accept", ""):
-        return page_response(answering.versions.name)
-    if path == PAGE_PATH:
-        return Response(answering.monitoring.page(), media_type="text/plain")
-    if not path.lower().startswith("/v1/"):
-        return HTMLResponse(NOT_FOUND_PAGE, status_code=404)
-    if request.method == "OPTIONS":
-        is_preflight = request.headers.get("origin", "").startswith(("http://", "https://"))
-        return HTMLResponse("", status_code=200 if is_preflight else 400)
-    start, call = time.perf_counter(), Call("", None, None, "")
-    try:
-        call = read_call(request.method, path)
-        if request.method == "POST":
-            status, content = 200, await _answer_a_body(answering, intake, call, request)
-        else:
-            status, content = 200, await answering.answer(call, b"")
-    except Refused as refusal:
-        status, content = refusal.status, refusal.body()
-    except RecursionError:
-        refusal = Refused("JSON Parse error: the values are nested too deeply")
-        status, content = refusal.status, refusal.body()
-    answering.monitoring.answered(
-        call.model,
-        api=call.verb if request.method == "POST" else "",
-        status=status,
-        seconds=time.perf_counter() - start,
-    )
-    return Response(content, status_code=status, media_type="application/json")
+class _RestApi:
+    """Responds to the requests for one model. Raises InputError as `Versions` does."""
 
+    def __init__(
+        self,
+        model_folder: str | os.PathLike,
+        *,
+        versions: Sequence[int],
+        labels: Mapping[str, int] | None,
+        limits: Limits,
+    ):
+        self._seconds = limits.seconds
+        self._intake = Intake(limits)
+        self._monitoring = Monitoring(model_name(model_folder))
+        self.versions = Versions(
+            model_folder,
+            numbers=versions,
+            labels=labels,
+            load=partial(Servable, limits=limits, monitoring=self._monitoring),
+        )
+        # Two, as they share Python's lock; more would only hold more documents at one time.
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="reader")
 
-async def _answer_a_body(
-    answering: Answering, intake: Intake, call: Call, request: Request
-) -> bytes:
-    """The answer, in the time that a request has and as long as its client is there for it."""
-    async with intake.body(request) as body:
-        answer = asyncio.ensure_future(answering.answer(call, body))
-        gone = asyncio.ensure_future(request.receive())  # the next message is the client's leaving
+    def close(self) -> None:
+        """Stop watching the folder and give the memory back."""
+        self.versions.close()
+        self._threads.shutdown(cancel_futures=True)
+
+    async def respond(self, request: Request) -> Response:
+        """Respond to any request: of the page, of Prometheus, or of the REST API."""
+        path = request.scope["raw_path"].decode("utf-8", "surrogateescape")
+        if query := request.scope["query_string"].decode("utf-8", "surrogateescape"):
+            path = f"{path}?{query}"
+        if (request.method, path) == ("GET", "/") and "html" in request.headers.get("accept", ""):
+            return page_response(self.versions.name)
+        if path == PAGE_PATH:
+            return Response(self._monitoring.page(), media_type="text/plain")
+        if not path.lower().startswith("/v1/"):
+            return HTMLResponse(_NOT_FOUND_PAGE, status_code=404)
+        if request.method == "OPTIONS":
+            is_preflight = request.headers.get("origin", "").startswith(("http://", "https://"))
+            return HTMLResponse("", status_code=200 if is_preflight else 400)
+        return await self._call(request, path)
+
+    async def _call(self, request: Request, path: str) -> Response:
+        start, call, is_post = time.perf_counter(), Call("", None, None, ""), False
         try:
-            done, _ = await asyncio.wait(
-                {answer, gone}, timeout=intake.seconds, return_when=asyncio.FIRST_COMPLETED
-            )
-            if answer in done:
-                return answer.result()
-            if gone in done:
-                raise ClientDisconnect
-            raise Refused(f"The request took more than {intake.seconds:g} s", status=504)
-        finally:
-            answer.cancel()
-            gone.cancel()
+            call, is_post = read_call(request.method, path), request.method == "POST"
+            content = await self._in_time(call, request) if is_post else self._describe(call)
+            status = 200
+        except Refused as refusal:
+            status, content = refusal.status, error_body(refusal.sentence)
+        self._monitoring.answered(
+            call.model,
+            api=call.verb if is_post else "",
+            status=status,
+            seconds=time.perf_counter() - start,
+        )
+        return Response(content, status_code=status, media_type="application/json")
+
+    def _describe(self, call: Call) -> bytes:
+        if call.verb == "status":
+            return json_body({"model_version_status": self.versions.statuses(call)})
+        with self.versions.serving(call) as lease:
+            signatures = lease.servable.model.signatures
+            return metadata_body(call.model, version=lease.number, signatures=signatures)
+
+    async def _in_time(self, call: Call, request: Request) -> bytes:
+        """The answer, in the time that a request has and as long as its client is there for it."""
+        async with self._intake.body(request) as body:
+            answer = asyncio.ensure_future(self._answer(call, body))
+            gone = asyncio.ensure_future(request.receive())  # next, the client's leaving
+            try:
+                done, _ = await asyncio.wait(
+                    {answer, gone}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED
+                )
+                if answer in done:
+                    return answer.result()
+                if gone in done:
+                    raise ClientDisconnect
+                raise Refused(f"The request took more than {self._seconds:g} s", status=504)
+            finally:
+                answer.cancel()
+                gone.cancel()
+
+    async def _answer(self, call: Call, body: bytes) -> bytes:
+        with self.versions.serving(call) as lease:
+            if call.verb == "predict":
+                return await self._predict(lease, body)
+            return await self._classify_or_regress(call.verb, lease, body)
+
+    async def _predict(self, lease: Lease, body: bytes) -> bytes:
+        def read() -> PredictRequest:
+            document = read_document(body)
+            name = read_signature_name(document)
+            return read_predict(document, name, signatures=lease.servable.model.signatures)
+
+        request = await self._run(read, inline=len(body) <= _MAX_BYTES_INLINE)
+        batcher = lease.servable.batcher
+        outputs = await asyncio.wrap_future(batcher.submit(request.signature_name, request.tensors))
+        write = rows_body if request.form == "instances" else columns_body
+        num_numbers = sum(array.size for array in outputs.values())
+        return await self._run(partial(write, outputs), inline=num_numbers <= _MAX_NUMBERS_INLINE)
+
+    async def _classify_or_regress(self, verb: str, lease: Lease, body: bytes) -> bytes:
+        def read() -> tuple[str, np.ndarray]:
+            return read_examples(read_document(body))
+
+        name, examples = await self._run(read, inline=len(body) <= _MAX_BYTES_INLINE)
+        check_signature(verb, lease.servable.model.signatures, name)
+        batcher = lease.servable.batcher
+        outputs = await asyncio.wrap_future(batcher.submit(name, {"inputs": examples}))
+        if verb == "classify":
+            return classes_body(classes_of(outputs, num_examples=len(examples)))
+        return values_body(values_of(outputs, num_examples=len(examples)))
+
+    async def _run(self, step: Callable[[], T], *, inline: bool) -> T:
+        if inline:
+            return step()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, step)

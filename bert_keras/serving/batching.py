@@ -1,4 +1,4 @@
-"""Requests that wait share a session run: input arrays come in, each request's own rows go out."""
+"""Joins the rows of waiting requests into batches, runs them in threads and splits the outputs."""
 
 import contextlib
 import threading
@@ -8,13 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 
-from bert_keras.serving.protocol import Refused
-from bert_keras.serving.rows import Rows, Tensors, joined, num_rows, row_length, same_shape_key
+from bert_keras.serving.calls import Refused
+from bert_keras.serving.model import Tensors
+from bert_keras.serving.rows import Rows, joined, num_rows, row_length, same_shape_key
 
 # A run takes max_batch_size rows of up to 64 positions, fewer of longer ones: longer rows fill a
 # processor by themselves, and a batch of them would only make each wait for all.
 _SHORT_ROW = 64
-_MOST_BATCHES_AT_ONCE = 16  # of a request that cannot be cut into smaller runs
+_MAX_BATCHES_AT_ONCE = 16  # of a request that cannot be cut into smaller runs
 
 
 @dataclass(eq=False)
@@ -24,7 +25,7 @@ class _Task:
     signature_name: str
     tensors: Tensors
     num_rows: int
-    most_rows: int  # in one run
+    max_rows: int  # in one run
     key: object | None
     answer: Future = field(default_factory=Future)
     next_row: int = 0
@@ -34,9 +35,13 @@ class _Task:
     def rows_left(self) -> int:
         return self.num_rows - self.next_row
 
+    def take(self, num_rows: int) -> "_Slice":
+        start, self.next_row = self.next_row, self.next_row + num_rows
+        return _Slice(self, start, self.next_row)
+
 
 @dataclass(eq=False)
-class _Piece:
+class _Slice:
     """Rows `start` to `stop` of a task."""
 
     task: _Task
@@ -44,16 +49,26 @@ class _Piece:
     stop: int
 
     @property
+    def num_rows(self) -> int:
+        return self.stop - self.start
+
+    @property
     def tensors(self) -> Tensors:
         return {name: array[self.start : self.stop] for name, array in self.task.tensors.items()}
 
 
 class Batcher:
-    """The threads that run a model: what waits and fits together goes into one's next run.
+    """The threads that run a model. Requests that wait and fit together share the next run.
 
-    Nothing is waited for, so a request alone runs at once. Where a request has more rows than one
-    run takes, its rest takes its turn behind the others. `shared(n)` is told of every n requests
-    that went into one run; `ended` is called after the last run.
+    A batch is never waited for, so a request alone runs at once. Where a request has more rows than
+    one run takes, the remaining rows run after the other requests.
+
+    Args:
+        rows: Runs the model.
+        max_batch_size: Rows of one run.
+        num_threads: Runs at one time.
+        on_batch: Called for each batch with the number of requests in it.
+        on_end: Called after the last run.
     """
 
     def __init__(
@@ -62,13 +77,13 @@ class Batcher:
         *,
         max_batch_size: int,
         num_threads: int,
-        shared: Callable[[int], None],
-        ended: Callable[[], None],
+        on_batch: Callable[[int], None],
+        on_end: Callable[[], None],
     ):
         self._rows = rows
         self._max_batch_size = max_batch_size
-        self._shared = shared
-        self._ended = ended
+        self._on_batch = on_batch
+        self._on_end = on_end
         self._waiting: deque[_Task] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -81,22 +96,28 @@ class Batcher:
             thread.start()
 
     def submit(self, signature_name: str, tensors: Tensors) -> Future:
-        """The outputs to come, or the Refused of a failing run; cancelled before, it does not run.
+        """Queue a request.
 
-        Raises Refused for more rows than run at once where the signature does not answer by rows.
+        Returns:
+            The outputs to come, or the Refused of a failing run. A request whose future was
+            cancelled before it was run is not run.
+
+        Raises:
+            Refused: for more rows than run at once where the signature does not answer by rows,
+                and once the batcher is closed.
         """
         rows, length = num_rows(tensors) or 0, row_length(tensors)
         at_once = self._max_batch_size * _SHORT_ROW // length
         key = None
         if rows and self._rows.can_join(signature_name, tensors):
             key = (signature_name, same_shape_key(tensors))
-        elif rows > (most := max(_MOST_BATCHES_AT_ONCE * at_once, self._max_batch_size)):
+        elif rows > (most := max(_MAX_BATCHES_AT_ONCE * at_once, self._max_batch_size)):
             raise Refused(
                 f"{rows} rows came; this signature answers all rows of a request together, and of "
                 f"rows this long it takes at most {most}; send several requests"
             )
-        most_rows = min(max(at_once, 1), self._max_batch_size)
-        task = _Task(signature_name, tensors, rows, most_rows, key)
+        max_rows = min(max(at_once, 1), self._max_batch_size)
+        task = _Task(signature_name, tensors, rows, max_rows, key)
         with self._changed:
             if self._closed:
                 raise Refused("The server is shutting down", status=503)
@@ -118,15 +139,15 @@ class Batcher:
             try:
                 self._run(batch)
             except Exception as error:  # a fault of ours must not end a thread that answers
-                for piece in batch:
-                    _fail(piece.task, error)
+                for part in batch:
+                    _fail(part.task, error)
         with self._changed:
             self._num_working -= 1
             is_last = not self._num_working
         if is_last:
-            self._ended()
+            self._on_end()
 
-    def _next_batch(self) -> list[_Piece] | None:
+    def _next_batch(self) -> list[_Slice] | None:
         """Rows of the oldest request and of those that fit to it; None when no more will come."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
@@ -136,16 +157,16 @@ class Batcher:
                     return self._with_others(first)
             return None if self._closed else []
 
-    def _with_others(self, first: _Task) -> list[_Piece]:
+    def _with_others(self, first: _Task) -> list[_Slice]:
         if first.key is None:
-            return [_piece(first, first.num_rows)]
-        batch = [_piece(first, min(first.most_rows, first.rows_left))]
-        room = first.most_rows - batch[0].stop + batch[0].start
+            return [first.take(first.num_rows)]
+        batch = [first.take(min(first.max_rows, first.rows_left))]
+        rows_free = first.max_rows - batch[0].num_rows
         others: deque[_Task] = deque()
         for task in self._waiting:
-            if task.key == first.key and task.rows_left <= room and not task.answer.done():
-                room -= task.rows_left
-                batch.append(_piece(task, task.rows_left))
+            if task.key == first.key and task.rows_left <= rows_free and not task.answer.done():
+                rows_free -= task.rows_left
+                batch.append(task.take(task.rows_left))
             else:
                 others.append(task)
         if first.rows_left:
@@ -153,28 +174,29 @@ class Batcher:
         self._waiting = others
         return batch
 
-    def _run(self, batch: list[_Piece]) -> None:
+    def _run(self, batch: list[_Slice]) -> None:
         if not batch:
             return
         first = batch[0].task
-        if len(batch) == 1 and batch[0].stop - batch[0].start == first.num_rows:
-            self._shared(1)
+        if len(batch) == 1 and batch[0].num_rows == first.num_rows:
+            self._on_batch(1)
             self._run_whole(first)
             return
         try:
             outputs = self._rows.run_rows(
-                first.signature_name, joined([piece.tensors for piece in batch])
+                first.signature_name, joined([part.tensors for part in batch])
             )
         except Refused as refusal:
             if len(batch) == 1:
                 _fail(first, refusal)
-            for piece in batch if len(batch) > 1 else ():  # nobody gets another's error
-                self._run([piece])
+                return
+            for part in batch:  # each request alone, so that none gets another's error
+                self._run([part])
             return
-        self._shared(len(batch))
+        self._on_batch(len(batch))
         if outputs is None:
-            for piece in batch:
-                self._run_whole(piece.task)
+            for part in batch:
+                self._run_whole(part.task)
         else:
             self._hand_out(batch, outputs)
 
@@ -186,22 +208,17 @@ class Batcher:
         except Refused as refusal:
             _fail(task, refusal)
 
-    def _hand_out(self, batch: list[_Piece], outputs: Tensors) -> None:
+    def _hand_out(self, batch: list[_Slice], outputs: Tensors) -> None:
         at = 0
-        for piece in batch:
-            stop = at + piece.stop - piece.start
+        for part in batch:
+            stop = at + part.num_rows
             rows = {name: array[at:stop] for name, array in outputs.items()}
-            at, task = stop, piece.task
+            at, task = stop, part.task
             with self._changed:  # another thread may run another part of the same request
-                task.parts[piece.start] = rows
-                is_whole = sum(map(num_rows, task.parts.values())) == task.num_rows
-            if is_whole:
+                task.parts[part.start] = rows
+                num_done = sum(num_rows(outputs) or 0 for outputs in task.parts.values())
+            if num_done == task.num_rows:
                 _finish(task, joined([task.parts[start] for start in sorted(task.parts)]))
-
-
-def _piece(task: _Task, num_rows: int) -> _Piece:
-    start, task.next_row = task.next_row, task.next_row + num_rows
-    return _Piece(task, start, task.next_row)
 
 
 def _finish(task: _Task, outputs: Tensors) -> None:

@@ -1,15 +1,18 @@
-"""A client of TF Serving: a model's URL and instances come in, its predictions go out."""
+"""A client of TF Serving: sends instances to a model's URL and returns its predictions."""
 
 import base64
 import json
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bert_keras.errors import InputError
-from bert_keras.serving.addresses import RestAddress, Unavailable
+from bert_keras.serving.rest_client import RestConnection, Unavailable
 
-_MOST_BYTES = 1 << 20  # of instances in a request; one that is larger goes alone
+if TYPE_CHECKING:
+    import tenacity
+
+_MAX_BYTES = 1 << 20  # of instances in a request; one that is larger goes alone
 
 _REST = re.compile(
     r"(https?://[^/?#]+(?:/[^?#]+)?/v1/models/[^/:?#]+(?:/versions/[0-9]+|/labels/[^/:?#]+)?)"
@@ -17,60 +20,83 @@ _REST = re.compile(
 )
 
 
-class Address(Protocol):
-    """A model's place, and the two kinds of connection to it."""
+class Connection(Protocol):
+    """A connection to one model; `ask` takes the JSON body of a predict request."""
 
-    def opened(self): ...
+    def open(self) -> None: ...
 
-    def opened_async(self): ...
+    def open_async(self) -> None: ...
+
+    def ask(self, body: bytes) -> list: ...
+
+    async def ask_async(self, body: bytes) -> list: ...
+
+    def close(self) -> None: ...
+
+    async def close_async(self) -> None: ...
 
 
-def address_of(url: str, *, timeout: float) -> Address:
-    """Raises InputError where `url` is none of a model, and where its kind wants an extra."""
+def connection_to(url: str, *, timeout: float) -> Connection:
+    """Connect to a model.
+
+    Raises:
+        InputError: where `url` is none of a model, and where its kind needs an extra.
+    """
     if url.startswith("grpc://"):
-        from bert_keras.serving.grpc_addresses import grpc_address_of
+        from bert_keras.serving.grpc_client import GrpcConnection
 
-        return grpc_address_of(url, timeout=timeout)
+        return GrpcConnection(url, timeout=timeout)
     match = _REST.fullmatch(url)
     if not match:
         raise InputError(
             f"{url} is no URL of a model; expected http://HOST:PORT/v1/models/NAME, or "
             "grpc://HOST:PORT/NAME, and behind it /versions/N where one version is meant"
         )
-    return RestAddress(match[1], timeout)
+    return RestConnection(match[1], timeout=timeout)
 
 
 class Client:
-    """Asks one model, over connections that are kept open. Threads may share it.
+    """Sends instances to one model, over connections that are kept open. Threads may share it.
 
-    `url`: http://HOST:PORT/v1/models/NAME, or grpc://HOST:PORT/NAME; behind it
-    /versions/N or /labels/LABEL where one version is meant. A request carries at most
-    `batch_size` instances and may take `timeout` seconds. Where no server answers, or one answers
-    that it is busy (503, 429), it is sent again after a while, ever longer, `num_attempts` times
-    in all. Raises InputError with the server's sentence, or with why there is none.
+    Args:
+        url: http://HOST:PORT/v1/models/NAME, or grpc://HOST:PORT/NAME; after it /versions/N or
+            /labels/LABEL where one version is meant.
+        timeout: Seconds that a request may take.
+        num_attempts: How often a request is sent, at growing intervals, where no server answers or
+            one answers that it is busy (503, 429).
+        batch_size: Instances in a request at most.
+
+    Raises:
+        InputError: with the server's sentence, or with why there is none.
     """
 
     def __init__(
         self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
     ):
-        self._connection = address_of(url, timeout=timeout).opened()
+        self._connection = connection_to(url, timeout=timeout)
+        self._connection.open()
         self._num_attempts, self._batch_size = num_attempts, batch_size
 
     def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
-        """One prediction an instance, in order. An instance is a value where the signature has one
-        input, else {input name: value}."""
+        """Return one prediction an instance, in order.
+
+        Args:
+            instances: Each a value where the signature has one input, else {input name: value}.
+            signature_name: None for serving_default.
+        """
         batches = self.batches(instances, signature_name=signature_name)
         return [prediction for batch in batches for prediction in batch]
 
     def batches(self, instances: Iterable, *, signature_name: str | None = None) -> Iterator[list]:
-        """The same, request by request, as the answers come."""
+        """As `predict`, request by request, as the answers come."""
         import tenacity
 
         for body, count in _bodies(instances, signature_name, self._batch_size):
-            retrying = tenacity.Retrying(**_policy(self._num_attempts))
+            retrying = tenacity.Retrying(**_retry_policy(self._num_attempts))
             yield _counted(retrying(self._connection.ask, body), count)
 
     def close(self) -> None:
+        """Close the connections."""
         self._connection.close()
 
     def __enter__(self) -> "Client":
@@ -86,24 +112,28 @@ class AsyncClient:
     def __init__(
         self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
     ):
-        self._connection = address_of(url, timeout=timeout).opened_async()
+        self._connection = connection_to(url, timeout=timeout)
+        self._connection.open_async()
         self._num_attempts, self._batch_size = num_attempts, batch_size
 
     async def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
+        """As `Client.predict`."""
         batches = self.batches(instances, signature_name=signature_name)
         return [prediction async for batch in batches for prediction in batch]
 
     async def batches(
         self, instances: Iterable, *, signature_name: str | None = None
     ) -> AsyncIterator[list]:
+        """As `Client.batches`."""
         import tenacity
 
         for body, count in _bodies(instances, signature_name, self._batch_size):
-            retrying = tenacity.AsyncRetrying(**_policy(self._num_attempts))
-            yield _counted(await retrying(self._connection.ask, body), count)
+            retrying = tenacity.AsyncRetrying(**_retry_policy(self._num_attempts))
+            yield _counted(await retrying(self._connection.ask_async, body), count)
 
     async def close(self) -> None:
-        await self._connection.close()
+        """Close the connections."""
+        await self._connection.close_async()
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -113,7 +143,7 @@ class AsyncClient:
 
 
 def predict(url: str, instances: Iterable, *, signature_name: str | None = None) -> list:
-    """One prediction an instance, in order, of a `Client` that lives as long as the call."""
+    """Return one prediction an instance, by a `Client` that lives as long as the call."""
     with Client(url) as client:
         return client.predict(instances, signature_name=signature_name)
 
@@ -129,7 +159,7 @@ def _bodies(
     num_bytes = 0
     for instance in instances:
         text = json.dumps(instance, default=_json_value)
-        if texts and (len(texts) == batch_size or num_bytes + len(text) > _MOST_BYTES):
+        if texts and (len(texts) == batch_size or num_bytes + len(text) > _MAX_BYTES):
             yield _body(named, texts), len(texts)
             texts, num_bytes = [], 0
         texts.append(text)
@@ -142,7 +172,7 @@ def _body(named: str, texts: list[str]) -> bytes:
     return f'{{{named}"instances": [{", ".join(texts)}]}}'.encode()
 
 
-def _json_value(value: object) -> object:
+def _json_value(value: Any) -> object:
     if isinstance(value, bytes):
         return {"b64": base64.b64encode(value).decode()}
     if hasattr(value, "tolist"):  # arrays and scalars of numpy
@@ -159,14 +189,16 @@ def _counted(predictions: list, count: int) -> list:
     return predictions
 
 
-def _policy(num_attempts: int) -> dict[str, object]:
+def _retry_policy(num_attempts: int) -> dict[str, Any]:
     import tenacity
 
     backoff = tenacity.wait_exponential(multiplier=0.25, max=8) + tenacity.wait_random(0, 0.25)
 
-    def wait(state: tenacity.RetryCallState) -> float:
-        asked = state.outcome.exception().seconds
-        return backoff(state) if asked is None else asked
+    def wait(state: "tenacity.RetryCallState") -> float:
+        error = state.outcome and state.outcome.exception()
+        if isinstance(error, Unavailable) and error.seconds is not None:
+            return error.seconds
+        return backoff(state)
 
     return {
         "retry": tenacity.retry_if_exception_type(Unavailable),

@@ -1,26 +1,29 @@
-"""Classify and regress: JSON features come in as tf.Example, classes with scores or values go out.
+"""Reads the tf.Examples of classify and regress requests, and their outputs as classes or values.
 
 Sentences and checks are those of tensorflow_serving/util/json_tensor.cc and
 servables/tensorflow/classifier.cc and regressor.cc.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from bert_keras.serving.json_text import show_json
-from bert_keras.serving.protocol import Refused
-from bert_keras.serving.requests import DEFAULT_SIGNATURE, read_document, read_signature_name
-from bert_keras.serving.rows import Tensors, num_rows
-from bert_keras.serving.tensors import base64_bytes, is_base64, type_name
+from bert_keras.serving.calls import Refused
+from bert_keras.serving.json_text import base64_bytes, is_base64, show_json, type_name
+from bert_keras.serving.requests import DEFAULT_SIGNATURE, read_signature_name, shape_text
 
 _KINDS = {"classify": "classification", "regress": "regression"}
 
 
-def read_examples(body: bytes) -> tuple[str, np.ndarray]:
-    """The signature's name and the serialized tf.Examples of a body, the context in each of them.
+def read_examples(document: dict[str, Any]) -> tuple[str, np.ndarray]:
+    """Return the signature's name and the serialized tf.Examples of a request's document.
 
-    Raises Refused where "examples" is no filled list of objects or a feature's values do not fit.
+    The features of its "context" are in every example.
+
+    Raises:
+        Refused: where "examples" is no filled list of objects or a feature's values do not fit.
     """
-    document = read_document(body)
     signature_name = read_signature_name(document) or DEFAULT_SIGNATURE
     # A serialized message that follows another adds its features to it, and wins.
     context = _example(document["context"]) if "context" in document else b""
@@ -40,11 +43,11 @@ def read_examples(body: bytes) -> tuple[str, np.ndarray]:
 
 
 def _example(features: object) -> bytes:
-    from tensorflow.core.example import example_pb2
+    from tensorflow.train import Example
 
     if not isinstance(features, dict):
         raise Refused(f"Example must be JSON object but got JSON {type_name(features)}")
-    example = example_pb2.Example()
+    example = Example()
     for name, content in features.items():
         try:
             feature = example.features.feature[name]
@@ -55,7 +58,7 @@ def _example(features: object) -> bytes:
     return example.SerializeToString()
 
 
-def _add(feature, name: str, value: object) -> None:
+def _add(feature: Any, name: str, value: Any) -> None:
     if isinstance(value, str):
         kind, stored = "bytes", value.encode("utf-8", "surrogateescape")
     elif isinstance(value, dict) and is_base64(value):
@@ -69,12 +72,12 @@ def _add(feature, name: str, value: object) -> None:
     present = (feature.WhichOneof("kind") or kind).removesuffix("_list")
     if present != kind:
         raise Refused(f"Unexpected element type in feature: {name} expecting type: {present}")
-    if kind == "int64" and stored >= 2**63:
+    if isinstance(stored, int) and stored >= 2**63:
         raise Refused(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
     getattr(feature, f"{kind}_list").value.append(stored)
 
 
-def check_signature(verb: str, signatures: dict, name: str) -> None:
+def check_signature(verb: str, signatures: Mapping[str, Any], name: str) -> None:
     """Refuse a signature (SignatureDef by name) that does not answer `verb`."""
     kind = _KINDS[verb]
     if name not in signatures:
@@ -98,7 +101,9 @@ def check_signature(verb: str, signatures: dict, name: str) -> None:
         )
 
 
-def classes_of(outputs: Tensors, *, num_examples: int) -> list[list[tuple[bytes, np.float32]]]:
+def classes_of(
+    outputs: Mapping[str, np.ndarray], *, num_examples: int
+) -> list[list[tuple[bytes, float]]]:
     """(label, score) of every class of every example; "" and 0 for what has no output."""
     given = {name: outputs[name] for name in ("classes", "scores") if name in outputs}
     for name, kind, dtype in (("classes", "O", "DT_STRING"), ("scores", "f", "DT_FLOAT")):
@@ -107,7 +112,7 @@ def classes_of(outputs: Tensors, *, num_examples: int) -> list[list[tuple[bytes,
             continue
         if array.ndim != 2:
             raise Refused(
-                f"Expected Tensor shape: [batch_size num_classes] but got {_shown(array)}"
+                f"Expected Tensor shape: [batch_size num_classes] but got {shape_text(array.shape)}"
             )
         if array.dtype.kind != kind:
             raise Refused(f"Expected {name} Tensor of {dtype}. Got: {array.dtype.name}")
@@ -124,22 +129,18 @@ def classes_of(outputs: Tensors, *, num_examples: int) -> list[list[tuple[bytes,
     return [list(zip(*row, strict=True)) for row in zip(labels, scores, strict=True)]
 
 
-def values_of(outputs: Tensors, *, num_examples: int) -> np.ndarray:
+def values_of(outputs: Mapping[str, np.ndarray], *, num_examples: int) -> np.ndarray:
     """float32, one an example."""
     array = outputs["outputs"]
     if array.ndim != 1 and (array.ndim != 2 or array.shape[1] != 1):
         raise Refused(
             "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "
-            f"{_shown(array)}"
+            f"{shape_text(array.shape)}"
         )
-    if num_rows(outputs) != num_examples:
+    if len(array) != num_examples:
         raise Refused(
             f"Input batch size did not match output batch size: {num_examples} vs. {len(array)}"
         )
     if array.dtype != np.float32:
         raise Refused(f"Expected output Tensor of DT_FLOAT.  Got: {array.dtype.name}")
     return array.reshape(num_examples)
-
-
-def _shown(array: np.ndarray) -> str:
-    return f"[{','.join(map(str, array.shape))}]"

@@ -1,74 +1,129 @@
-"""JSON as TF Serving takes and shows it: bytes come in, Python values go out."""
+"""Parses request bodies as JSON and shows JSON values in error messages, as TF Serving does."""
 
+import base64
+import binascii
 import json
 import math
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import Any
 
-from bert_keras.serving.protocol import Refused
-from bert_keras.serving.rapidjson import decimal, first_wins, integer, read_value
+from bert_keras.serving.calls import Refused
 
-_DECODER = json.JSONDecoder(object_pairs_hook=first_wins, parse_int=integer, parse_float=decimal)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_MAX_INTEGER_DIGITS = 32  # int() of a longer text could take long; no 64-bit integer has as many
 _SHOWN_BYTES = 256
-_MOST_BYTES_READ_SLOWLY = 2**18  # about half a second; of 16 MiB it would be half a minute
+_TYPE_NAMES = {
+    **{dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"},
+    type(None): "Null",
+}
 
 
-def read_json(body: bytes) -> object:
-    """The first JSON value of `body`; what follows it is not looked at.
+def read_document(body: bytes) -> dict[str, Any]:
+    """Parse the JSON object of a request body.
 
-    Integers outside 64 bits are floats, the first of equal keys wins, NaN and Infinity are read,
-    bytes that are not UTF-8 become surrogate escapes. Raises Refused (400) with the parse error, of
-    a long body in the words of Python's parser.
+    As in TF Serving, text after the object is ignored, the first of equal keys wins, integers
+    beyond 64 bits become floats, NaN and Infinity are numbers, and bytes that are not UTF-8 are
+    kept (as surrogate escapes).
+
+    Raises:
+        Refused: (400) where the body is no JSON, no object, or nested too deeply.
     """
-    if not body:
+    text = body.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").lstrip(" \t\n\r")
+    if not text:
         raise Refused("JSON Parse error: The document is empty")
-    body = body.removeprefix(b"\xef\xbb\xbf")
-    text = body.decode("utf-8", "surrogateescape")
-    start = len(text) - len(text.lstrip(" \t\n\r"))
     try:
-        # Python's parser in C takes half a surrogate pair, which RapidJSON does not.
-        if _SURROGATE.search(_SURROGATE_PAIR.sub(" ", text.replace("\\\\", " "))):
+        document, end = _DECODER.raw_decode(text)
+        if _has_lone_surrogate(text[:end]):
             raise ValueError("The surrogate pair in string is invalid.")
-        return _DECODER.raw_decode(text, start)[0]
     except ValueError as error:
-        if len(body) > _MOST_BYTES_READ_SLOWLY:
-            raise Refused(f"JSON Parse error: {error}") from None
-    # Takes the few things more that RapidJSON takes, or says why not.
-    return read_value(body.decode("latin-1"))[0]
+        raise Refused(f"JSON Parse error: {error}") from None
+    except RecursionError:
+        raise Refused("JSON Parse error: the values are nested too deeply") from None
+    if not isinstance(document, dict):
+        raise Refused(f"JSON Value: {show_json(document)} Is not object")
+    return document
+
+
+def _first_wins(pairs: list[tuple[str, object]]) -> dict[str, Any]:
+    values = dict(pairs)
+    return values if len(values) == len(pairs) else dict(reversed(pairs))
+
+
+def _integer(text: str) -> int | float:
+    number = int(text) if len(text) < _MAX_INTEGER_DIGITS else 2**64
+    return number if -(2**63) <= number < 2**64 else _decimal(text)
+
+
+def _decimal(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("Number too big to be stored in double.")
+    return number
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_first_wins, parse_int=_integer, parse_float=_decimal)
+
+
+def _has_lone_surrogate(text: str) -> bool:
+    """Whether an escape is half a surrogate pair, which no string of UTF-8 can hold."""
+    if not _SURROGATE.search(text):
+        return False
+    return bool(_SURROGATE.search(_SURROGATE_PAIR.sub(" ", text.replace("\\\\", " "))))
+
+
+def type_name(value: object) -> str:
+    """RapidJSON's name for the type of `value`."""
+    return _TYPE_NAMES.get(type(value)) or str(value)
+
+
+def is_base64(value: dict[str, Any]) -> bool:
+    """Whether `value` is {"b64": text}."""
+    return value.keys() == {"b64"} and isinstance(value["b64"], str)
+
+
+def base64_bytes(value: dict[str, Any]) -> bytes:
+    """The bytes of {"b64": text}; raises Refused where it is something else."""
+    if not is_base64(value):
+        raise Refused(f"JSON Value: {show_json(value)} not formatted correctly for base64 data")
+    text = re.sub(r"\s", "", value["b64"])
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise Refused("Unable to base64 decode") from None
 
 
 def show_json(value: object) -> str:
     """`value` as TF Serving shows it in its sentences: indented, cut after 256 bytes."""
     shown, size = [], 0
-    for piece in _pieces(value, 0):
+    for part in _parts(value, 0):
         if size >= _SHOWN_BYTES:
             break
-        shown.append(piece)
-        size += len(piece.encode("utf-8", "surrogateescape"))
+        shown.append(part)
+        size += len(part.encode("utf-8", "surrogateescape"))
     return "".join(shown)
 
 
-def _pieces(value: object, level: int) -> Iterator[str]:
-    """The text of `value`, one write of RapidJSON's PrettyWriter (arrays on one line) a piece."""
+def _parts(value: object, level: int) -> Iterator[str]:
+    """The text of `value` in parts, laid out as by RapidJSON's PrettyWriter."""
     if isinstance(value, dict):
         inner, separator = "\n" + "    " * (level + 1), ""
         yield "{"
         for name, item in value.items():
             yield f"{separator}{inner}{_scalar(name)}"
             separator, lead = ",", ": "
-            for piece in _pieces(item, level + 1):
-                yield lead + piece
+            for part in _parts(item, level + 1):
+                yield lead + part
                 lead = ""
         yield ("\n" + "    " * level if value else "") + "}"
     elif isinstance(value, list):
         yield "["
         for number, item in enumerate(value):
             lead = ", " if number else ""
-            for piece in _pieces(item, level + 1):
-                yield lead + piece
+            for part in _parts(item, level + 1):
+                yield lead + part
                 lead = ""
         yield "]"
     else:

@@ -1,12 +1,17 @@
-"""A SavedModel as TF Serving runs it: a version folder comes in, output arrays go out."""
+"""Loads and runs a SavedModel as TF Serving does, with a TF1 session."""
 
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bert_keras.export.verify import register_text_ops, without_deprecation_notes
-from bert_keras.serving.protocol import Refused
+from bert_keras.serving.calls import Refused
+
+Tensors = dict[str, np.ndarray]
 
 # tensorflow_serving/model_servers/http_server.cc, ToHTTPStatusCode; others are 500.
 _HTTP_STATUS = {
@@ -25,17 +30,30 @@ class LoadError(Exception):
 
 
 class ServedModel:
-    """One version of a model, loaded and run the TF1 session way.
+    """One loaded version of a model. Safe to call from many threads.
 
-    `seconds`: how long one run may take. Raises LoadError where TensorFlow cannot load it. Safe to
-    call from many threads.
+    Args:
+        folder: saved_models/NAME/VERSION.
+        seconds: How long one run may take.
+
+    Attributes:
+        signatures: SignatureDef by name.
+        on_run: Called after each run with its `seconds`.
+
+    Raises:
+        LoadError: where TensorFlow cannot load the folder.
     """
 
+    signatures: dict[str, Any]
+    on_run: Callable[..., None] | None = None
+
     def __init__(self, folder: Path, *, seconds: float = 30.0):
-        from tensorflow.compat import v1
+        import tensorflow as tf
 
         register_text_ops()
+        v1 = tf.compat.v1
         self._seconds = seconds
+        self._runs: dict[str, Callable[..., list[Any]]] = {}
         self._session = v1.Session(graph=v1.Graph(), config=_session_config())
         try:
             with self._session.graph.as_default(), without_deprecation_notes():
@@ -51,18 +69,17 @@ class ServedModel:
 
         loader, tags = SavedModelLoader(str(folder)), ["serve"]
         saver, _ = loader.load_graph(self._session.graph, tags)
-        self.signatures = dict(loader.get_meta_graph_def_from_tags(tags).signature_def)
+        meta_graph: Any = loader.get_meta_graph_def_from_tags(tags)
+        self.signatures = dict(meta_graph.signature_def)
 
         def restore() -> None:
             loader.restore_variables(self._session, saver)
             loader.run_init_ops(self._session, tags)
 
         def make_callables() -> None:
-            self._run = {
-                name: self._callable(signature)
-                for name, signature in self.signatures.items()
-                if signature.inputs
-            }
+            for name, signature in self.signatures.items():
+                if signature.inputs:
+                    self._runs[name] = self._callable(signature)
 
         with ThreadPoolExecutor() as pool:
             for step in [pool.submit(restore), pool.submit(make_callables)]:
@@ -80,7 +97,7 @@ class ServedModel:
         )
         return self._session._make_callable_from_options(options)
 
-    def declares_rows(self, signature_name: str, tensors: dict[str, np.ndarray]) -> bool:
+    def declares_rows(self, signature_name: str, tensors: Tensors) -> bool:
         """Whether the signature is declared to give a row of known shape for each row of `tensors`.
 
         A second open dimension of an output is as long as the longest row of a batch: a request
@@ -93,40 +110,33 @@ class ServedModel:
             for name, info in signature.inputs.items()
         )
 
-    def predict(self, signature_name: str, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The outputs of a signature by name; raises Refused with the message of a failing op."""
+    def predict(self, signature_name: str, tensors: Tensors) -> Tensors:
+        """Run a signature.
+
+        Args:
+            signature_name: One of `signatures` that has inputs.
+            tensors: Input arrays by name.
+
+        Returns:
+            Output arrays by name, sorted: the order of a protobuf map differs after every start.
+
+        Raises:
+            Refused: with the message and status of a failing op.
+        """
         from tensorflow import errors
 
-        signature = self.signatures[signature_name]
+        signature, start = self.signatures[signature_name], time.perf_counter()
         try:
-            arrays = self._run[signature_name](*[tensors[name] for name in signature.inputs])
-        except UnicodeDecodeError as error:
-            # An op's message that quotes bytes of the request: TensorFlow loses its code.
-            message = error.object.decode("utf-8", "surrogateescape")
-            raise Refused(message) from error
-        except errors.OpError as error:
-            status = _HTTP_STATUS.get(error.error_code, 500)
-            raise Refused(error.message, status=status) from error
-        # Sorted: a protobuf map has another order after every start, and answers should not.
+            arrays = self._runs[signature_name](*[tensors[name] for name in signature.inputs])
+        except (UnicodeDecodeError, errors.OpError) as error:
+            raise _refusal(error) from error
+        finally:
+            if self.on_run:
+                self.on_run(seconds=time.perf_counter() - start)
         outputs = dict(zip(signature.outputs, arrays, strict=True))
         return {
-            name: np.asarray(
-                outputs[name], dtype=object if isinstance(outputs[name], bytes) else None
-            )
-            for name in sorted(outputs)
-        }
-
-    def metadata(self) -> dict[str, object]:
-        """The signatures as TF Serving shows them under "signature_def"."""
-        from google.protobuf.json_format import MessageToDict
-
-        return {
-            name: MessageToDict(
-                signature,
-                preserving_proto_field_name=True,
-                always_print_fields_with_no_presence=True,
-            )
-            for name, signature in self.signatures.items()
+            name: np.asarray(array, dtype=object if isinstance(array, bytes) else None)
+            for name, array in sorted(outputs.items())
         }
 
     def close(self) -> None:
@@ -135,13 +145,9 @@ class ServedModel:
 
 
 def _session_config():
-    """One round of TensorFlow's graph optimizers, not two, which saves a third of the time of
-    loading; of what is left of making callables, a third went into those that are off, which
-    change no node of an encoder's graph on a CPU.
-
-    No run became slower: one round, tiny and base, 1x128 to 8x24; the others off, base, texts and
-    pieces, 1x16 and 8x24.
-    """
+    """One round of TensorFlow's graph optimizers instead of two, which saves a third of the time
+    of loading. Those that are off change no node of an encoder's graph on a CPU and took a third of
+    the time that is left. No run became slower (tiny and base encoders, 1x128 to 8x24 tokens)."""
     from tensorflow.core.protobuf.config_pb2 import ConfigProto, GraphOptions
     from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
@@ -170,15 +176,22 @@ def _fits(shape: tuple[int, ...], declared: list[int]) -> bool:
     )
 
 
-def _load_error(error: Exception) -> LoadError:
+def _refusal(error: Any) -> Refused:
+    """The refusal of a request whose run failed."""
+    if isinstance(error, UnicodeDecodeError):
+        # An op's message that quotes bytes of the request: TensorFlow loses its code.
+        return Refused(error.object.decode("utf-8", "surrogateescape"))
+    return Refused(error.message, status=_HTTP_STATUS.get(error.error_code, 500))
+
+
+def _load_error(error: Any) -> LoadError:
     from tensorflow import errors
     from tensorflow.core.protobuf import error_codes_pb2
 
     if isinstance(error, errors.OpError):
-        code = error_codes_pb2.Code.Name(error.error_code)
+        code, message = error_codes_pb2.Code.Name(error.error_code), error.message
     else:
-        code = "NOT_FOUND" if "does not exist" in str(error) else "DATA_LOSS"
-    message = error.message if isinstance(error, errors.OpError) else str(error)
+        code, message = "NOT_FOUND" if "does not exist" in str(error) else "DATA_LOSS", str(error)
     # An op's own sentence stands before its node; Session.run puts more around them.
     sentence, node, _ = message.strip().partition("\n\t [[")
     return LoadError(code, sentence.splitlines()[-1 if node else 0] if sentence else code)

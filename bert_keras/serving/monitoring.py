@@ -1,4 +1,4 @@
-"""Figures of a server under TF Serving's names: requests and runs come in, a text page goes out."""
+"""Counts a server's requests and runs, under TF Serving's names, for Prometheus."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,21 +1,21 @@
-"""A model's name comes in; the page on which a person asks it goes out."""
+"""Renders the page on which a person tries a served model."""
 
 import base64
 import hashlib
-import html
 from importlib.resources import files
 
+from jinja2 import Template
 from starlette.responses import HTMLResponse
 
 _BEGIN, _END = "<script>", "</script>"
 
 
 def page_response(model: str) -> HTMLResponse:
-    """One HTML file that asks this server's /v1/models/`model`, and may ask nothing else.
+    """The page that sends requests to this server's /v1/models/`model`, and to nothing else.
 
-    Its browser runs the page's own script alone: what a text or an answer holds cannot become one.
+    The browser runs the page's own script alone: no text or answer can become a script.
     """
-    text = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    text = files("bert_keras.serving").joinpath("page.html").read_text(encoding="utf-8")
     script = text.partition(_BEGIN)[2].partition(_END)[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
@@ -30,4 +30,4 @@ def page_response(model: str) -> HTMLResponse:
         "Cache-Control": "no-cache",
         "Vary": "Accept",
     }
-    return HTMLResponse(text.replace("{{model}}", html.escape(model)), headers=headers)
+    return HTMLResponse(Template(text, autoescape=True).render(model=model), headers=headers)

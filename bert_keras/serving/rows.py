@@ -1,35 +1,26 @@
-"""Whether a signature answers row by row: runs come in, joined runs to be cut apart go out."""
+"""Runs joined requests, and checks that a signature answers row by row, so that they can be."""
 
 import logging
 from collections import Counter
-from typing import Protocol
 
 import numpy as np
 
-Tensors = dict[str, np.ndarray]
+from bert_keras.serving.model import ServedModel, Tensors
 
-_MOST_CHECKS = 8  # of joined runs whose rows are all alike, which prove little
-_BYTES_A_POSITION = 4  # of text, about, for one WordPiece
+_MAX_CHECKS = 8  # of joined runs whose rows are all alike, which prove little
+_BYTES_PER_POSITION = 4  # of text, about, for one subword
 _TOLERANCE = 1e-2  # another padding moves a quantized model's outputs by up to about 1e-3
 
 
-class Runs(Protocol):
-    """What runs: `ServedModel`."""
-
-    def predict(self, signature_name: str, tensors: Tensors) -> Tensors: ...
-
-    def declares_rows(self, signature_name: str, tensors: Tensors) -> bool: ...
-
-
 class Rows:
-    """The runs of one model, and what they showed of its signatures.
+    """The runs of one model, and which of its signatures answer row by row.
 
     Not every output with a row an instance depends on that row alone: a mean over the batch may be
     subtracted. So the first joined run of a signature is compared with two runs of half its rows,
     and a signature that fails is never joined again.
     """
 
-    def __init__(self, model: Runs):
+    def __init__(self, model: ServedModel):
         self._model = model
         self._apart: set[str] = set()
         self._checks: Counter[str] = Counter()
@@ -52,11 +43,11 @@ class Rows:
         turns out not to answer row by row."""
         if signature_name in self._apart:
             return None
-        outputs = self._model.predict(signature_name, tensors)
-        if num_rows(outputs) != num_rows(tensors):
+        outputs, count = self._model.predict(signature_name, tensors), num_rows(tensors)
+        if num_rows(outputs) != count:
             return self._keep_apart(signature_name)
-        if num_rows(tensors) > 1 and self._checks[signature_name] < _MOST_CHECKS:
-            middle = num_rows(tensors) // 2
+        if count and count > 1 and self._checks[signature_name] < _MAX_CHECKS:
+            middle = count // 2
             halves = [
                 self._model.predict(
                     signature_name, {name: array[part] for name, array in tensors.items()}
@@ -65,7 +56,7 @@ class Rows:
             ]
             if None in map(num_rows, halves) or not _alike(outputs, joined(halves)):
                 return self._keep_apart(signature_name)
-            self._checks[signature_name] += 1 if _alike(*halves) else _MOST_CHECKS
+            self._checks[signature_name] += 1 if _alike(*halves) else _MAX_CHECKS
         return outputs
 
     def _keep_apart(self, signature_name: str) -> None:
@@ -83,12 +74,13 @@ def num_rows(tensors: Tensors) -> int | None:
 
 def row_length(tensors: Tensors) -> int:
     """Positions of the longest row, at least 1; a text counts one for four bytes."""
-    return max(
-        _longest_text(array) // _BYTES_A_POSITION + 1
+    lengths = [
+        _longest_text(array) // _BYTES_PER_POSITION + 1
         if array.dtype == object
         else int(np.prod(array.shape[1:]))
         for array in tensors.values()
-    ) or 1  # fmt: skip
+    ]
+    return max(1, *lengths)
 
 
 def same_shape_key(tensors: Tensors) -> tuple:

@@ -1,4 +1,4 @@
-"""A local TF Serving: a folder of model versions comes in, its REST API answers on a port."""
+"""Runs the REST API of a model folder on a port of this machine."""
 
 import contextlib
 import errno
@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 
 from bert_keras.errors import InputError
 from bert_keras.serving.app import create_app
-from bert_keras.serving.connections import PunctualProtocol, tune
+from bert_keras.serving.http_timeouts import PunctualProtocol, tune
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.version_folders import chosen_versions, model_name
 

@@ -1,4 +1,4 @@
-"""The version folders of a model, as TF Serving names them: saved_models/NAME in, numbers out."""
+"""Finds the version folders of a model in saved_models/NAME, as TF Serving does."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from bert_keras.export.names import is_version
 
 
 def model_name(model_folder: str | os.PathLike) -> str:
-    """What the server calls the model: the name of its folder."""
+    """The name under which a model is served: that of its folder."""
     return Path(model_folder).resolve().name
 
 
@@ -71,14 +71,15 @@ def files_of(folder: Path) -> frozenset[tuple[str, int, int]]:
         for name in names:
             path = os.path.join(parent, name)
             try:
-                told = os.stat(path)
+                status = os.stat(path)
             except OSError:
                 continue
-            found.add((path, told.st_size, told.st_mtime_ns))
+            found.add((path, status.st_size, status.st_mtime_ns))
     return frozenset(found)
 
 
 def is_saved_model(folder: Path) -> bool:
+    """Whether `folder` holds a SavedModel."""
     return any((folder / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt"))
 
 

@@ -1,4 +1,4 @@
-"""The versions of one model: a folder that changes comes in, the versions that answer go out."""
+"""Loads the versions of a model as its folder changes, and hands them to requests."""
 
 import contextlib
 import os
@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from bert_keras.errors import InputError
+from bert_keras.serving.calls import Call, Refused
 from bert_keras.serving.model import LoadError
-from bert_keras.serving.protocol import Call, Refused
 from bert_keras.serving.version_folders import (
     chosen_versions,
     files_of,
@@ -23,18 +23,23 @@ _STOP_SECONDS = 5.0  # for a version that is being loaded when the server stops
 
 
 class Closable(Protocol):
-    """What answers for a version: `Servable`."""
+    """A loaded version."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Take no new requests and give the memory back."""
+        ...
+
+
+S = TypeVar("S", bound=Closable)
 
 
 @dataclass(eq=False)
-class _Version:
+class _Version(Generic[S]):
     number: int
     state: str = "START"
     error_code: str = "OK"
     error_message: str = ""
-    servable: Closable | None = None
+    servable: S | None = None
     num_users: int = 0
     files: frozenset | None = None  # as they were when last looked at, until they are loaded
     failed_files: frozenset | None = None
@@ -47,15 +52,21 @@ class _Version:
         }
 
 
-class Versions:
+class Versions(Generic[S]):
     """Loads what appears in a model folder and retires what it replaces, as TF Serving does.
 
-    `numbers`: serve these (the policy "specific"), or none for always the latest. `labels`: names
-    for versions. A version is loaded when its files were alike at two looks, so a copy that goes on
-    is waited for; one that cannot be loaded is tried again when its files change. The old version
-    answers until a new one does, and what it had begun.
+    A version is loaded when its files were alike at two looks, so that none is loaded while it is
+    copied. One that cannot be loaded is tried again when its files change. The old version answers
+    until a new one does, and finishes the requests that it had begun.
 
-    Raises InputError where a version to start with is missing or cannot be loaded.
+    Args:
+        model_folder: saved_models/NAME.
+        numbers: Serve these (the policy "specific"), or none for always the latest.
+        labels: Version numbers by label.
+        load: Loads a version folder; raises LoadError.
+
+    Raises:
+        InputError: where a version to start with is missing or cannot be loaded.
     """
 
     def __init__(
@@ -64,14 +75,14 @@ class Versions:
         *,
         numbers: Sequence[int] = (),
         labels: Mapping[str, int] | None = None,
-        load: Callable[[Path], Closable],
+        load: Callable[[Path], S],
     ):
         self.name = model_name(model_folder)
         self._folder = Path(model_folder)
         self._numbers = tuple(numbers)
         self._labels = dict(labels or {})
         self._load_folder = load
-        self._versions: dict[int, _Version] = {}
+        self._versions: dict[int, _Version[S]] = {}
         self._changed = threading.Condition()
         self._stopped = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="versions", daemon=True)
@@ -119,7 +130,7 @@ class Versions:
 
     def _is_settled(self, number: int, folder: Path) -> bool:
         """Whether the version is to be loaded now: its files are new, but as at the last look."""
-        version = self._versions.setdefault(number, _Version(number))
+        version = self._versions.setdefault(number, _Version[S](number))
         if version.servable:
             return False
         files, before = files_of(folder), version.files
@@ -127,7 +138,7 @@ class Versions:
         return files == before and files != version.failed_files and bool(files)
 
     def _load(self, number: int, folder: Path) -> None:
-        version = self._versions.setdefault(number, _Version(number))
+        version = self._versions.setdefault(number, _Version[S](number))
         version.state, version.error_code, version.error_message = "LOADING", "OK", ""
         files = files_of(folder)
         try:
@@ -145,55 +156,56 @@ class Versions:
             version.servable, version.state = servable, "AVAILABLE"
             version.files = version.failed_files = None
 
-    def _retire(self, version: _Version) -> None:
+    def _retire(self, version: _Version[S]) -> None:
         with self._changed:
             servable, version.servable = version.servable, None
             version.state = "UNLOADING"
             self._changed.wait_for(lambda: not version.num_users)
-        servable.close()
+        if servable:
+            servable.close()
         version.state = "END"
 
     @contextlib.contextmanager
-    def serving(self, call: Call) -> Iterator["Lease"]:
-        """What `call` is answered by; it is not closed before the block ends."""
+    def serving(self, call: Call) -> Iterator["Lease[S]"]:
+        """The version that `call` asks for; it is not closed before the block ends."""
         with self._changed:
-            number, refusal = self._number(call)
-            version = self._versions.get(number)
-            servable = version and version.servable
-            if servable:
+            version, refusal = self._version(call)
+            if version:
                 version.num_users += 1
         try:
-            yield Lease(number, servable, refusal)
+            yield Lease(version, refusal)
         finally:
-            if servable:
+            if version:
                 with self._changed:
                     version.num_users -= 1
                     self._changed.notify_all()
 
-    def _number(self, call: Call) -> tuple[int | None, Refused]:
-        """The version that `call` means, and what is said where it is not served."""
+    def _version(self, call: Call) -> tuple[_Version[S] | None, Refused]:
+        """The version that `call` means, if it is loaded, and the refusal where it is not."""
         number = call.version
         if call.label is not None:
             if call.model != self.name or call.label not in self._labels:
                 return None, Refused(f"Unrecognized servable version label: {call.label}")
             number = self._labels[call.label]
         asked = f"Latest({call.model})" if number is None else f"Specific({call.model}, {number})"
-        if call.model != self.name:
-            number = None
-        elif number is None:
-            serving = [each.number for each in list(self._versions.values()) if each.servable]
-            number = max(serving, default=None)
-        return number, Refused(f"Servable not found for request: {asked}", status=404)
+        loaded = [each for each in list(self._versions.values()) if each.servable]
+        fitting = [each for each in loaded if number in (None, each.number)]
+        version = max(fitting, key=lambda each: each.number, default=None)
+        refusal = Refused(f"Servable not found for request: {asked}", status=404)
+        return version if call.model == self.name else None, refusal
 
     def statuses(self, call: Call) -> list[dict[str, object]]:
         """The states of the versions that `call` asks for, the newest first.
 
-        As in TF Serving, a label is not looked at. Raises Refused where there is none.
+        As in TF Serving, a label is not looked at.
+
+        Raises:
+            Refused: where there is none.
         """
         versions = sorted(self._versions.items(), reverse=True) if call.model == self.name else ()
-        told = [each.status() for number, each in versions if call.version in (None, number)]
-        if told:
-            return told
+        found = [each.status() for number, each in versions if call.version in (None, number)]
+        if found:
+            return found
         if call.version is None:
             raise Refused(f"Could not find any versions of model {call.model}", status=404)
         raise Refused(f"Could not find version {call.version} of model {call.model}", status=404)
@@ -208,16 +220,16 @@ class Versions:
                 version.servable.close()
 
 
-@dataclass(frozen=True)
-class Lease:
+class Lease(Generic[S]):
     """A version for the time of one request."""
 
-    number: int | None
-    _servable: Closable | None
-    _refusal: Refused
+    def __init__(self, version: _Version[S] | None, refusal: Refused):
+        self.number = version.number if version else 0
+        self._servable = version.servable if version else None
+        self._refusal = refusal
 
     @property
-    def servable(self):
+    def servable(self) -> S:
         """Raises Refused where no version is served for the request."""
         if self._servable is None:
             raise self._refusal

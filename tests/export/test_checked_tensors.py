@@ -9,7 +9,7 @@ from bert_keras.config import BertConfig
 from bert_keras.export.checked_tensors import with_checked_tensors
 from bert_keras.export.servable import Servable, tensor_specs
 from bert_keras.models.task_models import BertClassifier
-from bert_keras.serving.tf_serving.measuring import filled_up
+from bert_keras.serving.tf_serving.measurement import filled_up
 
 CLS, SEP, NUM_POSITIONS = 2, 3, 16
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_keras.serving.batching import Batcher
-from bert_keras.serving.protocol import Refused
+from bert_keras.serving.calls import Refused
 from bert_keras.serving.rows import Rows
 
 
@@ -54,8 +54,8 @@ def batching(model, *, num_threads=1):
         Rows(model),
         max_batch_size=4,
         num_threads=num_threads,
-        shared=shared.append,
-        ended=ended.set,
+        on_batch=shared.append,
+        on_end=ended.set,
     )
     batcher.shared = shared
     try:

@@ -7,12 +7,13 @@ import pytest
 from tensorflow.core.example.example_pb2 import Example
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 
+from bert_keras.serving.calls import Refused
 from bert_keras.serving.examples import check_signature, classes_of, read_examples, values_of
-from bert_keras.serving.protocol import Refused
+from bert_keras.serving.json_text import read_document
 
 
 def features_of(body):
-    _, examples = read_examples(body.encode("utf-8", "surrogateescape"))
+    _, examples = read_examples(read_document(body.encode("utf-8", "surrogateescape")))
     return [
         {
             name: list(getattr(feature, feature.WhichOneof("kind")).value)
@@ -38,7 +39,7 @@ def test_features():
 def test_a_context_is_in_every_example_and_yields_to_it():
     body = '{"signature_name": "s", "context": {"a": 1, "b": 1}, "examples": [{}, {"b": 2}]}'
     assert features_of(body) == [{"a": [1], "b": [1]}, {"a": [1], "b": [2]}]
-    assert read_examples(body.encode())[0] == "s"
+    assert read_examples(read_document(body.encode()))[0] == "s"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_a_context_is_in_every_example_and_yields_to_it():
 )
 def test_bodies_that_are_refused(body, sentence):
     with pytest.raises(Refused) as refusal:
-        read_examples(body.encode("utf-8", "surrogateescape"))
+        read_examples(read_document(body.encode("utf-8", "surrogateescape")))
     assert sentence in refusal.value.sentence
 
 

@@ -1,9 +1,162 @@
-"""Limits check themselves."""
+"""Limits check themselves; bodies that are too large, too slow or too many are refused."""
+
+import gzip
+import json
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
 
 import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.serving.limits import Limits
+from bert_keras.serving.server import running_server
+
+PATH = "/v1/models/half_plus_two:predict"
+ONE = b'{"instances": [1.0]}'
+FULL = "The batch scheduling queue to which this task was submitted is full"
+
+
+@pytest.fixture(scope="module")
+def url(models):
+    limits = Limits(max_body_bytes=1000, max_total_bytes=1500, max_requests=3, seconds=1.5)
+    with running_server(models / "half_plus_two", limits=limits) as url:
+        yield url
+
+
+def test_a_body_that_is_too_large(url, send):
+    response = send(url, "POST", PATH, ONE + b" " * 1000)
+    assert response.status == 413
+    assert "has more than 1000 bytes; send its instances in several" in response.json["error"]
+    assert send(url, "POST", PATH, ONE).status == 200
+
+
+def test_a_large_body_is_refused_on_a_connection_that_stays(url):
+    import http.client
+
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
+    for body, status in ((b"x" * 2_000_000, 413), (ONE, 200)):
+        connection.request("POST", PATH, body)
+        response = connection.getresponse()
+        response.read()
+        assert response.status == status
+    connection.close()
+
+
+def test_a_small_body_that_unfolds_to_a_large_one(url, send):
+    headers = {"Content-Encoding": "gzip"}
+    bomb = gzip.compress(b"0" * 300_000)
+    assert len(bomb) < 1000
+    assert send(url, "POST", PATH, bomb, headers).status == 413
+    half = gzip.compress(ONE)[:-9]
+    assert send(url, "POST", PATH, half, headers).json == {
+        "error": "JSON Parse error: The document is empty"
+    }
+
+
+def unfinished(url, body=b""):
+    """A connection whose request says that more bytes will come."""
+    connection = socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), timeout=10)
+    connection.sendall(f"POST {PATH} HTTP/1.1\r\nHost: a\r\nContent-Length: 999\r\n\r\n".encode())
+    connection.sendall(body)
+    return connection
+
+
+def test_a_slow_body_is_given_up_while_others_are_answered(url, send):
+    with unfinished(url, b"{") as slow:
+        assert send(url, "POST", PATH, ONE).status == 200
+        answer = b""
+        while not answer.endswith(b"}"):
+            answer += slow.recv(65536) or b"}"
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"The request's body did not come within 1.5 s" in answer
+
+
+def test_too_many_requests_and_too_many_bytes(url, send):
+    waiting = [unfinished(url) for _ in range(3)]
+    wait_for(lambda: send(url, "POST", PATH, ONE).status == 503)
+    assert send(url, "POST", PATH, ONE).json == {"error": FULL}
+    assert send(url, "GET", "/v1/models/half_plus_two").status == 200
+    for connection in waiting:
+        connection.close()
+    wait_for(lambda: send(url, "POST", PATH, ONE).status == 200)
+    with unfinished(url, b" " * 900):
+        wait_for(lambda: send(url, "POST", PATH, ONE + b" " * 900).status == 503)
+        assert send(url, "POST", PATH, ONE).status == 200
+    wait_for(lambda: send(url, "POST", PATH, ONE + b" " * 900).status == 200)
+
+
+def wait_for(happened):
+    end = time.monotonic() + 10
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def odd(models):
+    with running_server(models / "odd", limits=Limits(seconds=1)) as url:
+        yield url
+
+
+def slow_body(n):
+    return json.dumps({"signature_name": "slow", "instances": [n]})
+
+
+def test_a_request_that_takes_too_long(odd, send):
+    start = time.monotonic()
+    response = send(odd, "POST", "/v1/models/odd:predict", slow_body(2**31 - 1))
+    assert response.status == 504
+    assert time.monotonic() - start < 5
+    assert send(odd, "POST", "/v1/models/odd:predict", slow_body(3)).json == {"predictions": [3]}
+
+
+def test_clients_that_leave_hold_nobody_up(odd, send):
+    body = slow_body(2**31 - 1).encode()
+    head = f"POST /v1/models/odd:predict HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
+    for _ in range(10):  # of a second each, were they all run
+        with socket.create_connection((urlsplit(odd).hostname, urlsplit(odd).port)) as connection:
+            connection.sendall(head.encode() + body)
+            time.sleep(0.05)
+    start = time.monotonic()
+    strict = '{"signature_name": "strict", "instances": [4.0]}'
+    wait_for(lambda: send(odd, "POST", "/v1/models/odd:predict", strict).status == 200)
+    assert time.monotonic() - start < 4
+
+
+def test_each_of_many_gets_its_own_answer_or_error(server_of, send):
+    url = server_of("odd")
+
+    def ask(number):
+        value = -1.0 if number % 10 == 0 else float(number)
+        name = ("strict", "centred")[number % 2]
+        body = {"signature_name": name, "instances": [value, value + 1]}
+        return send(url, "POST", "/v1/models/odd:predict", json.dumps(body))
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(ask, range(300)))
+    for number, answer in enumerate(answers):
+        if number % 10 == 0:
+            assert (answer.status, "negative" in answer.json["error"]) == (400, True)
+        elif number % 2:
+            assert answer.json == {"predictions": [-0.5, 0.5]}
+        else:
+            assert answer.json == {"predictions": [2.0 * number, 2.0 * number + 2]}
+    assert threading.active_count() < 100
+
+
+def test_rows_whose_answers_are_as_long_as_the_longest_are_not_joined(server_of, send):
+    url, texts = server_of("odd"), ["a", "b c", "d e f", "g h i j"]
+
+    def ask(number):
+        body = json.dumps({"signature_name": "words", "instances": [texts[number % 4]]})
+        return send(url, "POST", "/v1/models/odd:predict", body).json["predictions"][0]["words"]
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(ask, range(80)))
+    assert answers == [texts[number % 4].split() for number in range(80)]
 
 
 @pytest.mark.parametrize(

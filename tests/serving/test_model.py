@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
+from bert_keras.serving.calls import Refused
 from bert_keras.serving.model import LoadError, ServedModel
-from bert_keras.serving.protocol import Refused
+from bert_keras.serving.responses import error_body
 from bert_keras.serving.server import create_app
 
 
@@ -85,6 +86,6 @@ def test_an_op_whose_message_is_not_utf8(tmp_path):
     with pytest.raises(Refused, match="could not correctly convert string: ") as refusal:
         model.predict("number", {"text": np.array([b"n\xff"], object)})
     assert refusal.value.status == 400
-    assert b"n\xff" in refusal.value.body()  # byte for byte, as TF Serving quotes it
+    assert b"n\xff" in error_body(refusal.value.sentence)  # byte for byte, as TF Serving quotes it
     assert model.predict("number", {"text": np.array([b"2"], object)})["number"].tolist() == [2]
     model.close()

@@ -32,7 +32,7 @@ def test_it_needs_nothing_else_and_may_run_its_own_script_alone():
     response = page_response('a"><script>alert(1)</script>')
     text = response.body.decode()
     assert text.count("<script>") == 1 and "{{" not in text
-    assert 'content="a&quot;&gt;&lt;script&gt;' in text
+    assert 'content="a&#34;&gt;&lt;script&gt;' in text
     assert not re.search(r"https?://|src=|@import|url\(", text)
     policy = response.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy and "connect-src 'self'" in policy

@@ -34,6 +34,7 @@ ONLY_STATUS = {
     "shape_dim_keras_col",
     "shape_extra_rank_keras",
 }
+PARSE_ERROR = "JSON Parse error: "
 # Pairs of a folder that changes, for the local server only, and what was done to it before them.
 AFTER_V2 = ("hot_after_v2", "hot_old_version_predict")
 AFTER_CORRUPT_V3 = ("hot_corrupt_v3", "hot_predict_after_corrupt", "hot_metadata_corrupt_version")
@@ -168,6 +169,8 @@ def meaning(body):
         return body
     if "error" in parsed:
         parsed["error"] = parsed["error"].partition("\n\t [[")[0]  # then comes a node's name
+        if parsed["error"].startswith(PARSE_ERROR):  # then come the words of another JSON parser
+            parsed["error"] = PARSE_ERROR
     if "metadata" in parsed:
         for signature in parsed["metadata"]["signature_def"]["signature_def"].values():
             for tensor in (*signature["inputs"].values(), *signature["outputs"].values()):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
+from bert_keras.serving.calls import Call, Refused
 from bert_keras.serving.model import LoadError, ServedModel
-from bert_keras.serving.protocol import Call, Refused
 from bert_keras.serving.versions import Versions
 
 LATEST = Call("demo", None, None, "predict")

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.export.warmup import warmup_requests_for, write_warmup
-from bert_keras.serving.tf_serving.measured import Measured
+from bert_keras.serving.tf_serving.measurement import Measured
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 

@@ -1,28 +1,56 @@
-"""The answer to a request: output arrays by name come in, a JSON body goes out."""
+"""Writes the JSON bodies of answers from output arrays, with the digits of TF Serving."""
 
 import base64
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
-from bert_keras.serving.protocol import Refused
+from bert_keras.serving.calls import Refused
 
 # %g with six digits, or with enough to read the same number again: json_tensor.cc, WriteDecimal.
 _FULL_DIGITS = {"float16": (np.float32, 9), "float32": (np.float32, 9), "float64": (float, 17)}
 
 
-def rows_body(outputs: dict[str, np.ndarray]) -> bytes:
+def json_body(document: object) -> bytes:
+    """Indented UTF-8 JSON; bytes that were read as surrogate escapes are written unchanged."""
+    text = json.dumps(document, indent=4, ensure_ascii=False)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def error_body(sentence: str) -> bytes:
+    """{"error": sentence}; nothing where TF Serving sends nothing."""
+    return json_body({"error": sentence}) if sentence else b""
+
+
+def metadata_body(model: str, *, version: int, signatures: Mapping[str, Any]) -> bytes:
+    """The signatures (SignatureDef by name) as TF Serving shows them."""
+    from google.protobuf.json_format import MessageToDict
+
+    shown = {
+        name: MessageToDict(
+            signature, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+        )
+        for name, signature in signatures.items()
+    }
+    spec = {"name": model, "version": str(version), "signature_name": ""}
+    metadata = {"signature_def": {"signature_def": shown}}
+    return json_body({"model_spec": spec, "metadata": metadata})
+
+
+def rows_body(outputs: Mapping[str, np.ndarray]) -> bytes:
     """{"predictions": [one item an instance]}; with several outputs an item is an object.
 
-    Raises Refused where an output is a scalar or the outputs differ in their first dimension.
+    Raises:
+        Refused: where an output is a scalar or the outputs differ in their first dimension.
     """
-    num_rows = None
-    for name, array in outputs.items():
+    num_rows = 0
+    for number, (name, array) in enumerate(outputs.items()):
         if array.ndim == 0:
             raise Refused(f"Tensor name: {name} has no shape information ")
-        if num_rows not in (None, len(array)):
+        if number and num_rows != len(array):
             raise Refused(
                 f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: "
                 f"{num_rows}"
@@ -38,7 +66,7 @@ def rows_body(outputs: dict[str, np.ndarray]) -> bytes:
     return _body("predictions", f"[{_lines(rows)}]")
 
 
-def columns_body(outputs: dict[str, np.ndarray]) -> bytes:
+def columns_body(outputs: Mapping[str, np.ndarray]) -> bytes:
     """{"outputs": tensor}, or with several outputs {"outputs": {name: tensor}}."""
     tensors = {
         name: _nested(_scalars(name, array, 1)[0], array.shape) for name, array in outputs.items()
@@ -92,7 +120,7 @@ def _scalars(name: str, array: np.ndarray, num_rows: int) -> list[list[str]]:
     return [[text(value) for value in row.tolist()] for row in rows]
 
 
-def _writer(name: str, dtype: np.dtype) -> Callable[[object], str]:
+def _writer(name: str, dtype: np.dtype) -> Callable[[Any], str]:
     if dtype.name in _FULL_DIGITS:
         kind, digits = _FULL_DIGITS[dtype.name]
         return lambda value: _decimal(value, kind, digits)
@@ -112,7 +140,7 @@ def _decimal(value: float, kind: type, digits: int) -> str:
     return text if "." in text or "e" in text else f"{text}.0"
 
 
-def _score(value: np.float32) -> str:
+def _score(value: float) -> str:
     return _decimal(float(value), *_FULL_DIGITS["float32"])
 
 

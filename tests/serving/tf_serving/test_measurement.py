@@ -5,8 +5,7 @@ import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.export.warmup import WARMUP
-from bert_keras.serving.tf_serving.measured import first_best, measured
-from bert_keras.serving.tf_serving.measuring import filled_up, measure
+from bert_keras.serving.tf_serving.measurement import filled_up, first_best, measure, measured
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from bert_keras.serving.answers import columns_body, rows_body
-from bert_keras.serving.protocol import Refused
+from bert_keras.serving.calls import Refused
+from bert_keras.serving.responses import columns_body, rows_body
 
 
 @pytest.mark.parametrize(

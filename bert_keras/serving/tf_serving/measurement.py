@@ -1,39 +1,111 @@
-"""The program behind measured.py: `measuring.py FOLDER` asks an exported version TF Serving's way.
+"""Measures how fast, and in how much memory, an exported version answers TF Serving's way.
 
-It asks with the version's own warm-up requests, prints an empty line a step and the figures as the
-last one, JSON.
+`python -m bert_keras.serving.tf_serving.measurement FOLDER` is the program that measures: it sends
+the version's own warm-up requests to it, prints an empty line a step, and the figures as JSON in
+the last line.
 """
 
 import json
 import os
 import resource
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import numpy as np
-import tensorflow as tf
 
-from bert_keras.export.warmup import warmup_requests
-from bert_keras.serving.tf_serving.measured import GROWTH, first_best
+from bert_keras.errors import InputError
+from bert_keras.export.warmup import WARMUP, warmup_requests
+from bert_keras.progress import progress
 
-LARGEST_BATCH = 128
-_MOST_AT_ONCE = 8
+_GROWTH = 1.1  # of texts a second: what grows by less does not grow
+_LARGEST_BATCH = 128
+_MAX_AT_ONCE = 8
 _SECONDS = 0.3  # of asking the same, and three times at least
 _TOLERANCE = 1e-5
 
 Ask = Callable[[dict], dict[str, np.ndarray]]
 
 
-def measure(folder: str | os.PathLike, *, step: Callable[[], None]) -> dict:
-    """The fields of a `Measured`; calls `step` after each measurement.
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What was measured of a version. Its texts are of medium length unless stated otherwise."""
 
-    Raises RuntimeError where an answer has not a row for each row of its request, which TF Serving
-    needs to batch them.
+    num_cores: int
+    num_words: int  # of a text
+    num_longest: int  # words of the longest text
+    warm: float  # seconds until the model was loaded and had answered its warm-up requests
+    seconds: dict[int, float]  # of a batch, by its size
+    longest: float  # seconds of the longest text
+    rates: dict[int, float]  # texts a second, by the number of batches computed at once
+    before: int  # bytes of memory before the model was loaded
+    peak: int  # bytes of memory at most
+    splits: bool  # a batch may be cut and its answers joined: they stay the same
+    pads: bool  # token ids of unlike lengths may be padded as TF Serving does it: the same
+
+    @property
+    def batch_size(self) -> int:
+        """The size beyond which no more texts are answered a second."""
+        return first_best({size: size / seconds for size, seconds in self.seconds.items()})
+
+    @property
+    def num_at_once(self) -> int:
+        """The number of batches beyond which no more texts are answered a second."""
+        return first_best(self.rates)
+
+
+def measured(folder: str | os.PathLike) -> Measured:
+    """Measure saved_models/NAME/VERSION, in some seconds, on the CPU, in a fresh process.
+
+    Raises:
+        InputError: for a version without warm-up requests.
+        RuntimeError: with the end of the process's stderr, where it fails.
     """
+    if not (Path(folder) / WARMUP).is_file():
+        raise InputError(f"{folder} holds no {WARMUP}, which it is measured with; export it anew")
+    lines = []
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as notes,
+        progress(stage="measure", unit="steps") as bar,
+        subprocess.Popen(
+            [sys.executable, "-P", "-m", "bert_keras.serving.tf_serving.measurement", folder],
+            stdout=subprocess.PIPE,
+            stderr=notes,
+            text=True,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONUTF8": "1"},
+        ) as process,
+    ):
+        for line in process.stdout or ():
+            lines.append(line)
+            bar.update()
+        if process.wait():
+            notes.seek(0)
+            raise RuntimeError(f"{folder} could not be measured: {notes.read().strip()[-1000:]}")
+    values = json.loads(lines[-1])
+    for name in ("seconds", "rates"):
+        values[name] = {int(number): value for number, value in values[name].items()}
+    return Measured(**values)
+
+
+def first_best(rates: dict[int, float]) -> int:
+    """The smallest number whose rate grows by less than `_GROWTH` with a larger one."""
+    return min(number for number, rate in rates.items() if rate * _GROWTH > max(rates.values()))
+
+
+def measure(folder: str | os.PathLike, *, step: Callable[[], None]) -> dict:
+    """Return the fields of a `Measured`; calls `step` after each measurement.
+
+    Raises:
+        RuntimeError: where an answer has not a row for each row of its request, which TF Serving
+            needs to batch them.
+    """
+    import tensorflow as tf
     import tensorflow_text  # noqa: F401  registers the ops that the graph holds
 
     v1 = tf.compat.v1
@@ -52,7 +124,7 @@ def measure(folder: str | os.PathLike, *, step: Callable[[], None]) -> dict:
         size = first_best({size: size / seconds[size] for size in seconds})
         rates = {
             number: _rate(ask, _batch(middling, size), number, step=step)
-            for number in (1, 2, 4, _MOST_AT_ONCE)
+            for number in (1, 2, 4, _MAX_AT_ONCE)
             if number <= num_cores
         }
         figures = {
@@ -71,7 +143,7 @@ def measure(folder: str | os.PathLike, *, step: Callable[[], None]) -> dict:
 
 
 def filled_up(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """As TF Serving makes requests of unlike lengths one batch: with the first value of each
+    """Pad requests of unlike lengths as TF Serving does to batch them: with the first value of each
     (tensorflow_serving/batching/batching_util.cc)."""
     widths = [(0, whole - own) for whole, own in zip(shape[1:], values.shape[1:], strict=True)]
     return np.pad(values, [(0, 0), *widths], constant_values=values.flat[0])
@@ -95,10 +167,10 @@ def _asker(session, signatures) -> Ask:
 def _seconds_by_size(ask: Ask, request: dict, *, step: Callable[[], None]) -> dict[int, float]:
     """Up to the size that no longer answers more texts a second."""
     seconds, size, best = {}, 1, 0.0
-    while size <= LARGEST_BATCH:
+    while size <= _LARGEST_BATCH:
         seconds[size] = _seconds(ask, _batch(request, size))
         step()
-        if size / seconds[size] < GROWTH * best:
+        if size / seconds[size] < _GROWTH * best:
             break
         size, best = 2 * size, size / seconds[size]
     return seconds

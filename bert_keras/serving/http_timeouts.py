@@ -1,4 +1,4 @@
-"""Connections that do not get on: bytes come in, one whose client stops asking or reading goes."""
+"""Drops HTTP connections whose client stops sending its request or reading its answer."""
 
 import asyncio
 import socket

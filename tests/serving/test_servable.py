@@ -7,13 +7,12 @@ import pytest
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
 
 from bert_keras.export.warmup import WARMUP, write_warmup
+from bert_keras.serving.calls import Call, Refused
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError
 from bert_keras.serving.monitoring import Monitoring
-from bert_keras.serving.protocol import Call, Refused
-from bert_keras.serving.servable import Servable
+from bert_keras.serving.servable import Servable, warm_up
 from bert_keras.serving.versions import Versions
-from bert_keras.serving.warming_up import warm_up
 
 LOAD = partial(Servable, limits=Limits(), monitoring=Monitoring("odd"))
 DOUBLED = {"signature": "strict", "inputs": {"x": [1.0, 2.0]}}

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bert_keras.serving import connections
+from bert_keras.serving import http_timeouts
 from bert_keras.serving.server import running_server
 
 HEAD = b"GET /v1/models/half_plus_two HTTP/1.1\r\nHost: a\r\n"
@@ -16,9 +16,9 @@ HEAD = b"GET /v1/models/half_plus_two HTTP/1.1\r\nHost: a\r\n"
 
 @pytest.fixture
 def address(models, monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
-    monkeypatch.setattr(connections, "REST_SECONDS", 0.5)
-    monkeypatch.setattr(connections, "UNREAD_SECONDS", 1)
+    monkeypatch.setattr(http_timeouts, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(http_timeouts, "REST_SECONDS", 0.5)
+    monkeypatch.setattr(http_timeouts, "UNREAD_SECONDS", 1)
     with running_server(models / "half_plus_two") as url:
         yield urlsplit(url).hostname, urlsplit(url).port
 

@@ -1,0 +1,155 @@
+"""Sends predict requests to a model over TF Serving's gRPC PredictionService.
+
+JSON bodies are read, and predictions written, by the code of the local server: a model gives the
+same predictions over gRPC as over REST.
+"""
+
+import contextlib
+import importlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from bert_keras.errors import InputError
+from bert_keras.serving.calls import Refused
+from bert_keras.serving.json_text import read_document
+from bert_keras.serving.requests import read_predict, read_signature_name
+from bert_keras.serving.responses import rows_body
+from bert_keras.serving.rest_client import Unavailable
+
+_URL = re.compile(
+    r"grpc://(?P<target>[^/?#]+)/(?P<model>[^/:?#]+)"
+    r"(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:?#]+))?"
+)
+# Answers may have any size, as over REST; grpcio's own limit is 4 MiB.
+_OPTIONS = [("grpc.max_receive_message_length", -1)]
+_SERVICE = "prediction_service_pb2_grpc"
+
+
+class GrpcConnection:
+    """A connection to the model at `url` (grpc://HOST:PORT/NAME), kept open.
+
+    Raises:
+        InputError: for another URL.
+    """
+
+    def __init__(self, url: str, *, timeout: float):
+        if not (match := _URL.fullmatch(url)):
+            raise InputError(
+                f"{url} is no URL of a model; expected grpc://HOST:PORT/NAME, and behind it "
+                "/versions/N where one version is meant"
+            )
+        self._url, self._target, self._timeout = url, match["target"], timeout
+        self._model = _apis("model_pb2").ModelSpec(name=unquote(match["model"]))
+        if match["version"]:
+            self._model.version.value = int(match["version"])
+        if match["label"]:
+            self._model.version_label = unquote(match["label"])
+        self._metadata_request = _apis("get_model_metadata_pb2").GetModelMetadataRequest(
+            model_spec=self._model, metadata_field=["signature_def"]
+        )
+        self._signatures: Mapping[str, Any] = {}  # asked for with the first request
+
+    def open(self) -> None:
+        """Prepare for `ask`."""
+        import grpc
+
+        self._channel: Any = grpc.insecure_channel(self._target, options=_OPTIONS)
+        self._service = _apis(_SERVICE).PredictionServiceStub(self._channel)
+
+    def open_async(self) -> None:
+        """Prepare for `ask_async`."""
+        from grpc import aio
+
+        self._channel = aio.insecure_channel(self._target, options=_OPTIONS)
+        self._service = _apis(_SERVICE).PredictionServiceStub(self._channel)
+
+    def ask(self, body: bytes) -> list:
+        """The predictions for the JSON body of a predict request.
+
+        Raises:
+            InputError: with the server's sentence, or with why there is none.
+        """
+        with self._errors():
+            if not self._signatures:
+                metadata = self._service.GetModelMetadata(
+                    self._metadata_request, timeout=self._timeout
+                )
+                self._signatures = _signatures(metadata)
+            request = self._request(body)
+            return _predictions(self._service.Predict(request, timeout=self._timeout))
+
+    async def ask_async(self, body: bytes) -> list:
+        """As `ask`."""
+        with self._errors():
+            if not self._signatures:
+                metadata = self._service.GetModelMetadata(
+                    self._metadata_request, timeout=self._timeout
+                )
+                self._signatures = _signatures(await metadata)
+            request = self._request(body)
+            return _predictions(await self._service.Predict(request, timeout=self._timeout))
+
+    def close(self) -> None:
+        """Close what `open` opened."""
+        self._channel.close()
+
+    async def close_async(self) -> None:
+        """Close what `open_async` opened."""
+        await self._channel.close()
+
+    def _request(self, body: bytes) -> Any:
+        """The PredictRequest of a JSON body."""
+        from tensorflow import make_tensor_proto
+
+        document = read_document(body)
+        name = read_signature_name(document)
+        read = read_predict(document, name, signatures=self._signatures)
+        request = _apis("predict_pb2").PredictRequest(model_spec=self._model)
+        request.model_spec.signature_name = read.signature_name
+        for input_name, array in read.tensors.items():
+            request.inputs[input_name].CopyFrom(make_tensor_proto(array))
+        return request
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn what gRPC raises into InputErrors."""
+        import grpc
+
+        try:
+            yield
+        except Refused as refusal:
+            raise InputError(f"{self._url} cannot be asked this: {refusal.sentence}") from refusal
+        except grpc.RpcError as error:
+            status: Any = error  # every RpcError of a call is a grpc.Call
+            if status.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise InputError(
+                    f"{self._url} took more than {self._timeout:g} seconds; give it more with "
+                    "timeout, or smaller requests with batch_size"
+                ) from error
+            message = f"{self._url} answered {status.code().name}: {status.details()}"
+            busy = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+            raise (Unavailable if status.code() in busy else InputError)(message) from error
+
+
+def _apis(module: str) -> Any:
+    """A module of tensorflow_serving.apis; its classes are made when it is imported, so that no
+    type checker knows them."""
+    return importlib.import_module(f"tensorflow_serving.apis.{module}")
+
+
+def _signatures(metadata: Any) -> Mapping[str, Any]:
+    """The SignatureDefs of a GetModelMetadataResponse, by name."""
+    found = _apis("get_model_metadata_pb2").SignatureDefMap()
+    metadata.metadata["signature_def"].Unpack(found)
+    return found.signature_def
+
+
+def _predictions(response: Any) -> list:
+    """Of a PredictResponse."""
+    from tensorflow import make_ndarray
+
+    outputs = {name: make_ndarray(response.outputs[name]) for name in sorted(response.outputs)}
+    return json.loads(rows_body(outputs).decode(errors="replace"))["predictions"]

@@ -1,0 +1,202 @@
+"""The files that start TF Serving are what TF Serving, Docker and Kubernetes read."""
+
+import os
+import subprocess
+
+import pytest
+import yaml
+from google.protobuf import text_format
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
+
+from bert_keras.cli import main
+from bert_keras.errors import InputError
+from bert_keras.serving import tf_serving
+from bert_keras.serving.server import running_server
+from bert_keras.serving.tf_serving.config_files import (
+    CONFIG_FILES,
+    CONTAINER_FILES,
+    IMAGE,
+    check_name,
+    config_files,
+    health_command,
+)
+from tests.serving.tf_serving.protos import message
+
+
+@pytest.fixture
+def written(figures):
+    """The files of a model whose name and path need care."""
+    return config_files("My_model.2", models="../my $aved models/My_model.2", found=figures())
+
+
+def parsed(found):
+    text = config_files("sst2", models="sst2", found=found)["batching_parameters.txt"]
+    assert max(map(len, text.splitlines())) <= 100
+    return text, text_format.Parse(text, message("BatchingParameters"))
+
+
+def test_the_figures_become_settings(figures):
+    text, read = parsed(figures())
+    assert read.max_execution_batch_size.value == 8  # 100 texts/s; 16 give 103.2
+    assert read.batch_timeout_micros.value == 2000
+    assert read.num_batch_threads.value == 2
+    assert read.max_enqueued_batches.value == 468  # 30 s of 125 texts/s
+    assert read.enable_large_batch_splitting.value
+    assert read.max_batch_size.value == 1000
+    assert not read.allowed_batch_sizes
+    assert not read.pad_variable_length_inputs
+    assert "#     8 of 30 words       80.0 ms      100.0 texts/s" in text
+    assert "#     8 of 30 words, 2 such batches at once      125.0 texts/s" in text
+    assert "#     1 of 110 words       70.0 ms" in text
+    assert "must have one length" in text
+
+
+def test_a_model_that_knows_padding_gets_it(figures):
+    text, read = parsed(figures(pads=True))
+    assert read.pad_variable_length_inputs
+    assert "must have one length" not in text
+
+
+def test_answers_that_cannot_be_joined_are_not_cut(figures):
+    text, read = parsed(figures(splits=False))
+    assert read.max_batch_size.value == 8
+    assert not read.HasField("enable_large_batch_splitting")
+    assert not read.HasField("max_execution_batch_size")
+    assert "A larger request is refused" in text
+
+
+@pytest.mark.parametrize(
+    ("rate", "num_enqueued", "largest"),
+    [(0.1, 1, 2), (10.0, 150, 300), (5000.0, 75_000, 1000)],
+)
+def test_a_slow_model_queues_less_and_takes_smaller_requests(figures, rate, num_enqueued, largest):
+    """A batch of two is always taken: warm-up requests are as large."""
+    _, read = parsed(figures(seconds={1: 1 / rate, 2: 2 / rate}, rates={1: rate}))
+    assert read.max_execution_batch_size.value == 2
+    assert read.max_enqueued_batches.value == num_enqueued
+    assert read.max_batch_size.value == largest
+
+
+def test_the_model_and_its_versions(written):
+    (model,) = text_format.Parse(
+        written["models.config"], ModelServerConfig()
+    ).model_config_list.config
+    assert (model.name, model.base_path) == ("My_model.2", "/models/My_model.2")
+    assert model.model_platform == "tensorflow"
+    assert model.model_version_policy.latest.num_versions == 1
+
+
+def test_monitoring(written):
+    read = text_format.Parse(
+        written["monitoring.config"], message("MonitoringConfig")
+    ).prometheus_config
+    assert read.enable and read.path == "/monitoring/prometheus/metrics"
+
+
+def test_compose(written):
+    services = yaml.safe_load(written["compose.yaml"])["services"]
+    (service,) = services.values()
+    assert list(services) == ["my-model-2"]
+    assert service["image"] == IMAGE
+    assert service["ports"] == ["127.0.0.1:8501:8501", "127.0.0.1:8500:8500"]
+    model, config = service["volumes"]
+    assert model == {
+        "type": "bind",
+        "source": "../my $$aved models/My_model.2",
+        "target": "/models/My_model.2",
+        "read_only": True,
+    }
+    assert (config["source"], config["target"], config["read_only"]) == (".", "/config", True)
+    assert "--batching_parameters_file=/config/batching_parameters.txt" in service["command"]
+    assert service["healthcheck"]["test"] == ["CMD", "bash", "-c", health_command("My_model.2")]
+    assert service["healthcheck"]["start_period"] == "22s"
+    assert service["deploy"]["resources"]["limits"]["memory"] == "1400M"
+
+
+def test_kubernetes(written):
+    files, deployment, service = yaml.safe_load_all(written["kubernetes.yaml"])
+    assert files["data"] == {file: written[file] for file in CONFIG_FILES}
+    pod = deployment["spec"]["template"]
+    assert pod["metadata"]["labels"] == deployment["spec"]["selector"]["matchLabels"]
+    assert pod["metadata"]["labels"] == service["spec"]["selector"]
+    (container,) = pod["spec"]["containers"]
+    assert container["readinessProbe"]["httpGet"] == {
+        "path": "/v1/models/My_model.2",
+        "port": "rest",
+    }
+    assert container["resources"] == {
+        "requests": {"cpu": "4", "memory": "900Mi"},
+        "limits": {"memory": "1400Mi"},
+    }
+    assert "--tensorflow_intra_op_parallelism=4" in container["args"]
+    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounted == {"models": "/models", "config": "/config"}
+    assert {volume["name"] for volume in pod["spec"]["volumes"]} == set(mounted)
+    assert pod["spec"]["volumes"][1]["configMap"]["name"] == files["metadata"]["name"]
+    named = {port["name"]: port["containerPort"] for port in container["ports"]}
+    for port in service["spec"]["ports"]:
+        assert named[port["targetPort"]] == port["port"]
+
+
+@pytest.mark.parametrize(("name", "code"), [("words", 0), ("other", 1)])
+def test_the_health_check_tells_whether_a_model_answers(saved, name, code):
+    with running_server(saved().parent) as url:
+        command = health_command(name, port=int(url.rpartition(":")[2]))
+        assert subprocess.run(["bash", "-c", command], timeout=20).returncode == code
+    assert subprocess.run(["bash", "-c", command], stderr=subprocess.DEVNULL).returncode != 0
+
+
+@pytest.fixture
+def exports(monkeypatch, figures):
+    """`export` without a model and a measurement: what was asked for."""
+    asked = []
+
+    def export_model(model, folder, *, num_texts):
+        asked.append(model)
+        os.makedirs(folder)
+        return folder
+
+    monkeypatch.setattr("bert_keras.export.model_folder.export_model", export_model)
+    monkeypatch.setattr(tf_serving.config_files, "measured", lambda version: figures())
+    return asked
+
+
+def test_an_export_is_written_with_what_starts_it(tmp_path, monkeypatch, exports, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", "runs/sst2/model", "sst2", "--serving-config", "serving/sst2"]) == 0
+    written = {path.name: path.read_text() for path in (tmp_path / "serving/sst2").iterdir()}
+    assert written.keys() == {*CONFIG_FILES, *CONTAINER_FILES}
+    (service,) = yaml.safe_load(written["compose.yaml"])["services"].values()
+    assert service["volumes"][0]["source"] == "../../saved_models/sst2"
+    configs = next(yaml.safe_load_all(written["kubernetes.yaml"]))["data"]
+    assert configs == {name: written[name] for name in configs} and configs.keys() == set(
+        CONFIG_FILES
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "saved_models/sst2/1"
+    assert lines[-1].endswith("docker compose -f serving/sst2/compose.yaml up")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("sst2 --serving-config taken", "taken is already there; choose another name"),
+        ("größe --serving-config new", "the model's name is 'größe'; for files of TF Serving"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_the_export(
+    tmp_path, monkeypatch, exports, capsys, arguments, said
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine").touch()
+    assert main(f"export model {arguments}".split()) == 2
+    assert said in capsys.readouterr().err
+    assert not exports
+
+
+@pytest.mark.parametrize("name", ["a b", "größe", "-x", 'x"', "a/b", ""])
+def test_names_that_the_files_cannot_hold(name):
+    with pytest.raises(InputError, match="it must be of letters"):
+        check_name(name)
+    check_name("Sst-2_b.1")
