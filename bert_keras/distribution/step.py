@@ -1,58 +1,37 @@
 """A global batch in, one update out: the same on one device, on many, and in parts."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
+from bert_keras.distribution.reduction import SummedLoss, summed
 from bert_keras.distribution.replicas import num_replicas, replica_id, sum_over_replicas
 from bert_keras.errors import InputError
 from bert_keras.layers.recomputation import seed_states
 
 
 class Term(NamedTuple):
-    """One output's part in the loss: `loss` gives a number for every element."""
+    """The loss of one output, and its factor in the sum over all outputs."""
 
     name: str | None
-    loss: Callable
-    reduction: str
-    epsilon: float
-    share: float
+    loss: SummedLoss
+    factor: float
 
     def of(self, structure):
+        """Returns this output's entry of a dict, or the structure of a model with one output."""
         return structure[self.name] if isinstance(structure, dict) else structure
 
-    def total(self, weight, rows):
-        """What this replica adds to the divisor of the mean; see `mean`."""
-        if self.reduction == "mean_with_sample_weight" and weight is not None:
-            return tf.reduce_sum(tf.cast(weight, "float32"))
-        return tf.cast(rows, "float32")
 
-    def mean(self, y, y_pred, weight, total):
-        """The part of the mean over the global batch that these rows make up. `total` is that of
-        all replicas: the sum of their weights, or, where elements count alike, of their rows.
-        """
-        losses = tf.cast(self.loss(y, y_pred), "float32")
-        weighted = losses if weight is None else losses * tf.cast(weight, "float32")
-        if self.reduction == "sum":
-            return tf.reduce_sum(weighted)
-        if self.reduction != "mean_with_sample_weight" or weight is None:
-            elements_per_row = tf.size(losses) // tf.maximum(tf.shape(losses)[0], 1)
-            total = total * tf.cast(tf.maximum(elements_per_row, 1), "float32")
-        return tf.math.divide_no_nan(tf.reduce_sum(weighted), total + self.epsilon)
+class WholeBatchStep(keras.Model):
+    """A keras.Model with train and test steps whose mean is taken over the global batch.
 
+    The weight of each loss (see SummedLoss) is added over the replicas and over the parts of the
+    batch before any part is differentiated, so that neither replicas with fewer predictions nor
+    those with smaller batches count more. The optimizer adds the gradients of all replicas.
 
-class WholeBatchStep:
-    """What a keras.Model takes in place of Keras' own steps.
-
-    A mean is over the global batch: its divisor, rows or the sum of the weights as the loss'
-    `reduction` says, is summed over the replicas and over the parts of the batch before any part is
-    differentiated. So neither replicas with fewer predictions nor those with smaller batches weigh
-    more. Gradients are summed over replicas by the optimizer.
-
-    With `gradient_accumulation_steps` in `compile` each replica's batch is taken in so many parts,
-    one after another: the activations of one part are in memory, the update is the same.
+    With `gradient_accumulation_steps` in `compile` each replica takes its batch in that many parts,
+    one after another: only the activations of one part are in memory, and the update is the same.
 
     Dropout depends on the layer's seed, the optimizer's step, the replica and the part, and on
     nothing that runs before.
@@ -67,8 +46,8 @@ class WholeBatchStep:
         gradient_accumulation_steps: int = 1,
         **kwargs,
     ):
-        """Keras' arguments, and in how many parts a replica takes its batch. In mixed_float16 an
-        optimizer of this house scales the loss."""
+        """Takes Keras' arguments, and the number of parts in which a replica takes its batch. Under
+        mixed_float16 a BertOptimizer scales the loss."""
         if gradient_accumulation_steps < 1:
             raise InputError(
                 f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected at least 1"
@@ -79,10 +58,11 @@ class WholeBatchStep:
                 'bert_keras.distribution.strategy.named_strategy("mirrored")'
             )
         if hasattr(optimizer, "dynamic_loss_scale"):
-            optimizer.dynamic_loss_scale |= self.compute_dtype == "float16"
+            scales = optimizer.dynamic_loss_scale or self.compute_dtype == "float16"
+            optimizer.dynamic_loss_scale = scales
             kwargs["auto_scale_loss"] = False
         super().compile(optimizer, loss, loss_weights, **kwargs)
-        self.__dict__["_loss_shares"] = loss_weights or {}
+        self.__dict__["_loss_factors"] = loss_weights or {}
         metrics = tf.nest.flatten([kwargs.get("metrics"), kwargs.get("weighted_metrics")])
         objects = keras.metrics.Metric, type(None)
         self._has_metrics_by_name = not all(isinstance(each, objects) for each in metrics)
@@ -109,7 +89,7 @@ class WholeBatchStep:
         _refuse_clipping_by_replica(self.optimizer)
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         terms, rows = self._terms(y), _num_rows(x)
-        totals = _totals(terms, weight, rows)
+        totals = _total_weights(terms, y, weight)
 
         def gradients(part):
             x_, y_, weight_ = _part((x, y, weight), part, self.gradient_accumulation_steps)
@@ -133,15 +113,15 @@ class WholeBatchStep:
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         terms, rows = self._terms(y), _num_rows(x)
         y_pred = self(x, training=False)
-        means = _means(terms, y, y_pred, weight, _totals(terms, weight, rows))
+        means = _means(terms, y, y_pred, weight, _total_weights(terms, y, weight))
         self._track_losses(terms, tf.stack(means), rows)
         self.compute_metrics(x, y, y_pred, sample_weight=weight)
         return self._logs()
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """Of all outputs together, over the global batch where this is one replica of several."""
+        """Returns the loss of all outputs, over the global batch where this is one replica."""
         terms = self._terms(y)
-        totals = _totals(terms, sample_weight, _num_rows(y))
+        totals = _total_weights(terms, y, sample_weight)
         return _sum(terms, _means(terms, y, y_pred, sample_weight, totals))
 
     def _terms(self, y) -> list[Term]:
@@ -149,9 +129,9 @@ class WholeBatchStep:
             losses = self.loss
         else:  # one for every output
             losses = dict.fromkeys(y if isinstance(y, dict) else [None], self.loss)
-        shares = self._loss_shares
+        factors = self._loss_factors
         return [
-            _term(name, loss, shares.get(name, 1.0) if isinstance(shares, dict) else shares)
+            Term(name, summed(loss), factors.get(name, 1) if isinstance(factors, dict) else factors)
             for name, loss in losses.items()
             if loss is not None
         ]
@@ -222,30 +202,23 @@ def _refuse_clipping_by_replica(optimizer) -> None:
         )
 
 
-def _term(name: str | None, loss, share: float) -> Term:
-    if not isinstance(loss, keras.losses.Loss):
-        return Term(name, keras.losses.get(loss), "sum_over_batch_size", 0.0, share)
-    return Term(name, loss.call, loss.reduction, getattr(loss, "epsilon", 0.0), share)
+def _total_weights(terms: list[Term], y, weight) -> list:
+    return sum_over_replicas([term.loss.weight(term.of(y), term.of(weight)) for term in terms])
 
 
-def _totals(terms: list[Term], weight, rows) -> list:
-    return sum_over_replicas([term.total(term.of(weight), rows) for term in terms])
-
-
-def _means(terms: list[Term], y, y_pred, weight, totals) -> list:
-    means = [
-        term.mean(term.of(y), term.of(y_pred), term.of(weight), total)
-        for term, total in zip(terms, totals, strict=True)
-    ]
+def _means(terms: list[Term], y, y_pred, weight, total_weights: list) -> list:
+    """Each term's part of its mean over the global batch."""
+    means = []
+    for term, total_weight in zip(terms, total_weights, strict=True):
+        total = term.loss.sum(term.of(y), term.of(y_pred), term.of(weight))
+        means.append(term.loss.mean(total, total_weight))
     return means or [tf.zeros(())]
 
 
 def _sum(terms: list[Term], means: list):
     """With the weights of `compile`."""
-    shares = [term.share for term in terms] or [1.0]
-    return tf.add_n(
-        [mean if share == 1 else share * mean for share, mean in zip(shares, means, strict=True)]
-    )
+    factors = [term.factor for term in terms] or [1]
+    return tf.add_n([m if f == 1 else f * m for f, m in zip(factors, means, strict=True)])
 
 
 def _part(structure, part, num_parts: int):

@@ -31,7 +31,7 @@ class EncoderStates(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class BertEncoder(Pretrained, keras.Model):
+class BertEncoder(Pretrained):
     """The encoder of Devlin et al. 2018, section 3, with its pooler on [CLS], or on the last token
     of a causal one.
 

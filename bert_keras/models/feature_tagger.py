@@ -20,7 +20,7 @@ NUM_LSTM_LAYERS = 2  # section 5.3
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class WordTagger(WholeBatchStep, keras.Model):
+class WordTagger(WholeBatchStep):
     """Layers mixed, a BiLSTM of two layers with `lstm_units` a direction, a dense layer.
 
     Call with a dict of `features` [B, W, K, D], the K layers of the choice `layers` for the first

@@ -46,7 +46,7 @@ def _parts(names: Sequence[str]) -> str:
     return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "none"
 
 
-class Pretrained:
+class Pretrained(keras.Model):
     """What models of this house share: weights with public names, `from_pretrained`,
     `save_pretrained`. `card`, `tokenizer`, `load_report`: of the checkpoint that a model came from.
     """

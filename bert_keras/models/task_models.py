@@ -18,7 +18,7 @@ from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.pretrained import Pretrained
 
 
-class TaskModel(WholeBatchStep, Pretrained, keras.Model):
+class TaskModel(WholeBatchStep, Pretrained):
     """An encoder and its heads, built when made. Subclasses add `architecture`, heads and `call`. A
     pooler that no head reads is not trained.
     """

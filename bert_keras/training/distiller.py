@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from bert_keras.distribution import WholeBatchStep
+from bert_keras.distribution.reduction import SummedLoss, summed
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import TaskModel
 from bert_keras.training.losses import MaskedLMLoss, cosine_distance, soft_divergence
@@ -20,7 +21,7 @@ OF_CLASSES = (
 )
 
 
-class Distiller(WholeBatchStep, keras.Model):
+class Distiller(WholeBatchStep):
     """Compile and `fit` it as the student alone; the weights that it has, trains and saves are the
     student's. The teacher answers the same inputs, without dropout; nothing of it changes.
 
@@ -65,10 +66,10 @@ class Distiller(WholeBatchStep, keras.Model):
         for name, each in losses.items():
             loss, share = keras.losses.get(each), loss_weights.get(name, 1.0)
             self._distances[name] = self._distance(loss)
-            terms |= {name: loss, self._soft(name): _Given(like=loss)}
+            terms |= {name: loss, self._soft(name): _Distance(summed(loss))}
             shares |= {name: self.alpha_labels * share, self._soft(name): self.alpha_soft * share}
         if self.alpha_cosine:
-            terms[COSINE], shares[COSINE] = _Given(), self.alpha_cosine
+            terms[COSINE], shares[COSINE] = _Distance(), self.alpha_cosine
         super().compile(optimizer, terms, shares, **kwargs)
 
     def _soft(self, name: str) -> str:
@@ -151,12 +152,12 @@ class Distiller(WholeBatchStep, keras.Model):
         return own if self._has_names else own[LABELS]
 
 
-class _Given(keras.losses.Loss):
-    """What the model puts out is a loss already, averaged as one is that it is `like`."""
+class _Distance(SummedLoss):
+    """The model's output is the loss of each element already; its mean is that of `like`."""
 
-    def __init__(self, like=None):
-        super().__init__(reduction=getattr(like, "reduction", "mean_with_sample_weight"))
-        self.epsilon = getattr(like, "epsilon", 0.0)
+    def __init__(self, like: SummedLoss | None = None):
+        super().__init__(reduction="mean_with_sample_weight" if like is None else like.reduction)
+        self.epsilon = 0.0 if like is None else like.epsilon
 
     def call(self, y_true, y_pred):
         return y_pred

@@ -1,16 +1,18 @@
-"""Logits and labels in, the losses of pretraining out, as the original computes them."""
+"""The losses and metrics of pretraining, as the original computes them, and of distillation."""
 
 from collections.abc import Sequence
 
 import keras
 from keras import ops
 
+from bert_keras.distribution.reduction import SummedLoss
+
 OUTPUTS = ("masked_lm", "next_sentence")
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class MaskedLMLoss(keras.losses.Loss):
-    """sum(weight x cross-entropy) / (sum(weight) + 1e-5), over the whole batch.
+class MaskedLMLoss(SummedLoss):
+    """sum(weight x cross-entropy) / (sum(weight) + 1e-5), over the global batch.
 
     `y_true` int [B, P], `y_pred` logits [B, P, V], `sample_weight` [B, P] with 1 for a real
     prediction and 0 for a filled slot. Computed in float32, whatever the logits are; NaN where
@@ -25,12 +27,6 @@ class MaskedLMLoss(keras.losses.Loss):
     def call(self, y_true, y_pred):
         logits_XV = ops.reshape(ops.cast(y_pred, self.dtype), (-1, y_pred.shape[-1]))
         return ops.reshape(_cross_entropy(logits_XV, ops.reshape(y_true, (-1,))), ops.shape(y_true))
-
-    def __call__(self, y_true, y_pred, sample_weight=None):
-        loss_BP = self.call(y_true, y_pred)
-        weight_BP = ops.ones_like(loss_BP) if sample_weight is None else sample_weight
-        weight_BP = ops.cast(weight_BP, loss_BP.dtype)
-        return ops.sum(loss_BP * weight_BP) / (ops.sum(weight_BP) + self.epsilon)
 
 
 def _cross_entropy(logits_XV, answers_X):

@@ -1,0 +1,63 @@
+"""Losses that report their sum and their weight, so that one mean covers replicas and parts."""
+
+import math
+
+import keras
+from keras import ops
+
+
+class SummedLoss(keras.losses.Loss):
+    """A loss whose mean is taken over the global batch: sum / (weight + `epsilon`).
+
+    Subclasses define `call`, which returns one number for each element, [B, ...]. The train step
+    adds `weight` over all replicas and parts of a batch first, and then each part's `sum` divided
+    by that total. The weight of a `reduction` "mean_with_sample_weight" is the sum of the sample
+    weights. Of any other, and without sample weights, it is the number of rows, and the elements of
+    a row count alike; of "sum" nothing is divided. Computed in float32.
+    """
+
+    epsilon = 0.0
+
+    def sum(self, y_true, y_pred, sample_weight=None):
+        """Returns the sum of the weighted elements; of their mean in each row where rows count."""
+        losses = ops.cast(self.call(y_true, y_pred), "float32")
+        total = ops.sum(losses if sample_weight is None else losses * _float(sample_weight))
+        if self.reduction == "sum" or self._counts_weights(sample_weight):
+            return total
+        return ops.divide_no_nan(total, _float(math.prod(ops.shape(losses)[1:])))
+
+    def weight(self, y_true, sample_weight=None):
+        """Returns what these rows add to the divisor of the mean."""
+        if self._counts_weights(sample_weight):
+            return ops.sum(_float(sample_weight))
+        return _float(ops.shape(y_true)[0])
+
+    def mean(self, total, weight):
+        """Divides a sum, or a part of it, by the weight of the global batch."""
+        return total if self.reduction == "sum" else ops.divide_no_nan(total, weight + self.epsilon)
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        total = self.sum(y_true, y_pred, sample_weight)
+        return self.mean(total, self.weight(y_true, sample_weight))
+
+    def _counts_weights(self, sample_weight) -> bool:
+        return sample_weight is not None and self.reduction == "mean_with_sample_weight"
+
+
+class KerasLoss(SummedLoss):
+    """A loss of Keras, by its name, its function or its class, as a SummedLoss."""
+
+    def __init__(self, loss):
+        loss = keras.losses.get(loss)
+        is_object = isinstance(loss, keras.losses.Loss)
+        super().__init__(reduction=loss.reduction if is_object else "sum_over_batch_size")
+        self.call = loss.call if is_object else loss
+
+
+def summed(loss) -> SummedLoss:
+    """Returns the loss itself, or a loss of Keras wrapped."""
+    return loss if isinstance(loss, SummedLoss) else KerasLoss(loss)
+
+
+def _float(values):
+    return ops.cast(values, "float32")
