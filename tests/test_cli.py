@@ -221,7 +221,7 @@ def test_a_full_disk_is_one_sentence(house, capsys, monkeypatch):
     def no_space(*arguments, **keywords):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("bert_keras.checkpoints.folder.write_tensors", no_space)
+    monkeypatch.setattr("bert_keras.checkpoints.native.write_tensors", no_space)
     command = FINETUNE.replace("/new", "/crowded") + " num_epochs=1"
     assert main(command.replace("{}", str(house)).split()) == 2
     assert (

@@ -1,31 +1,29 @@
-"""What a checkpoint says of its model beside vocabulary and weights."""
+"""Model metadata: what a checkpoint states about its model beside vocabulary and weights."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
+from bert_keras.text.vocab import Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """Which model, its numbers, how text becomes its input, its labels.
+    """Metadata of one model. Raises InputError for fields that contradict each other."""
 
-    `text_columns` names the one or two texts of an example and `labels` the classes in the order of
-    the logits; both are empty for a pretrainer. `max_length` counts pieces. `problem_type` is kept
-    for Hugging Face's readers: "regression" and the like, "" where nothing is said. `task` is the
-    name and the settings of the task that it was trained on, {} where it was on none.
-    """
-
-    model: str
+    model: str  # a name in architectures.ARCHITECTURES
     config: BertConfig
-    lowercase: bool
-    max_length: int
-    text_columns: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    problem_type: str = ""
-    task: Mapping[str, object] = field(default_factory=dict)
+    lowercase: bool  # whether its tokenizer lower-cases text
+    max_length: int  # of an input sequence, in tokens
+    text_columns: tuple[str, ...] = ()  # names of the one or two texts of a training example
+    labels: tuple[str, ...] = ()  # in the order of the logits
+    problem_type: str = ""  # "regression" or another one of Hugging Face's, "" where unknown
+    # Name and settings of the task that it was fine-tuned on, {} without one.
+    task: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.model not in ARCHITECTURES:
@@ -50,5 +48,28 @@ class ModelCard:
 
 
 def numbered_labels(count: int) -> tuple[str, ...]:
-    """Names for the labels of a checkpoint that has none, those of Hugging Face."""
+    """Returns Hugging Face's names of labels, for a checkpoint that has none."""
     return tuple(f"LABEL_{index}" for index in range(count))
+
+
+def trained_card(card: ModelCard, *, has_pooler: bool) -> ModelCard:
+    """Returns the card whose weights a training state must cover: `card`, without a pooler that was
+    not trained because no head reads it. `has_pooler`: whether the state has one.
+    """
+    if ARCHITECTURES[card.model].reads_pooled_output or has_pooler:
+        return card
+    return dataclasses.replace(card, config=dataclasses.replace(card.config, has_pooler=False))
+
+
+def seems_lowercase(vocabulary: Vocabulary | None) -> bool:
+    """Returns whether no token has a capital letter, for a checkpoint that does not state its
+    letter case; True without a vocabulary, because most BERTs are uncased.
+
+    Tokens in brackets, such as [MASK] and the <S> of Google's Chinese model, do not count.
+    """
+    tokens = () if vocabulary is None else vocabulary.pieces
+    return all(token == token.lower() for token in tokens if not _is_in_brackets(token))
+
+
+def _is_in_brackets(token: str) -> bool:
+    return len(token) > 1 and (token[0], token[-1]) in {("[", "]"), ("<", ">")}

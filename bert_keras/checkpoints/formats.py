@@ -1,10 +1,11 @@
-"""A checkpoint of any format in, recognised by what it holds, and a folder of any format out."""
+"""Opens a checkpoint of any format, recognised by its files, and writes one in any format."""
 
 import errno
 import os
 from collections.abc import Collection
 from importlib import import_module
 from pathlib import Path
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -12,12 +13,30 @@ from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.errors import InputError
 from bert_keras.storage import is_remote, whole_folder
 
-# Each module has `recognises`, `read` and `write`; none is imported before it is needed.
+
+class Format(Protocol):
+    """The functions of a format's module."""
+
+    def recognises(self, path: Path) -> bool:
+        """Returns whether `path` holds a checkpoint of this format."""
+        ...
+
+    def read(self, path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
+        """Reads `path`; arguments and errors as of `open_checkpoint`."""
+        ...
+
+    def write(self, checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
+        """Writes into an empty folder; returns a sentence for each thing that the format's own
+        readers do differently."""
+        ...
+
+
+# A format's module, imported when it is needed; `open_checkpoint` asks them in this order.
 FORMATS = {
-    "bert-keras": "folder",
-    "keras-hub": "keras_hub.folder",
-    "huggingface": "huggingface.folder",
-    "google": "google.folder",
+    "bert-keras": "bert_keras.checkpoints.native",
+    "keras-hub": "bert_keras.checkpoints.keras_hub.folder",
+    "huggingface": "bert_keras.checkpoints.huggingface.folder",
+    "google": "bert_keras.checkpoints.google.folder",
 }
 
 
@@ -109,5 +128,5 @@ def _compare(given: Checkpoint, back: Checkpoint) -> None:
                 raise RuntimeError(f"{name} does not come back from what was written")
 
 
-def _module(name: str):
-    return import_module(f"bert_keras.checkpoints.{FORMATS[name]}")
+def _module(name: str) -> Format:
+    return cast(Format, import_module(FORMATS[name]))

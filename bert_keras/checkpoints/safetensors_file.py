@@ -1,4 +1,4 @@
-"""A .safetensors file in, its arrays by name out, and back: one by one, none held but the one."""
+"""Reads and writes .safetensors files, one array after another."""
 
 import contextlib
 import json
@@ -12,10 +12,7 @@ import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from bert_keras.checkpoints.checkpoint import StoredTensor
-from bert_keras.checkpoints.memory import empty
-from bert_keras.checkpoints.transposed import STRIP, transposed
-from bert_keras.checkpoints.typed_tensor import TypedTensor
+from bert_keras.checkpoints.tensors import STRIP, StoredTensor, TypedTensor, empty, transposed
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
 

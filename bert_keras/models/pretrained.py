@@ -13,10 +13,10 @@ import keras
 
 from bert_keras.architectures import ENCODER, Architecture
 from bert_keras.checkpoints.card import ModelCard, numbered_labels
-from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, TrainingState, part
+from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.mapping import rows
-from bert_keras.checkpoints.memory import tensor
+from bert_keras.checkpoints.tensors import StoredTensor, tensor
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, listed
 from bert_keras.quiet import no_collection
@@ -210,7 +210,7 @@ def load_report(
     checkpoint: Checkpoint, *, card: ModelCard, source: str, new: Collection[str]
 ) -> LoadReport:
     """What `from_checkpoint` will do; raises what it raises."""
-    wanted, stored = {row.ours: row.shape for row in rows(card)}, checkpoint.tensors
+    wanted, stored = {row.name: row.shape for row in rows(card)}, checkpoint.tensors
     parts, found = set(map(part, wanted)), set(map(part, stored))
     if unknown := sorted(set(new) - parts):
         raise InputError(f"new names {', '.join(unknown)}; known: {', '.join(sorted(parts))}")

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.architectures import MASKED_LM, PRETRAINER
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.card import ModelCard, seems_lowercase
 from bert_keras.checkpoints.checkpoint import Checkpoint
-from bert_keras.checkpoints.letter_case import seems_lowercase
 from bert_keras.config import BertConfig
 from bert_keras.data.masking import Masker
 from bert_keras.data.objectives import OBJECTIVES, DynamicMasking

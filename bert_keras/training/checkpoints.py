@@ -13,7 +13,8 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from bert_keras.checkpoints.checkpoint import StoredTensor, TrainingState
+from bert_keras.checkpoints.checkpoint import TrainingState
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.distribution.replicas import number
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError

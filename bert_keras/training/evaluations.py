@@ -7,8 +7,8 @@ from pathlib import Path
 
 import keras
 
-from bert_keras.checkpoints.memory import tensor
 from bert_keras.checkpoints.safetensors_file import stored_tensors, write_tensors
+from bert_keras.checkpoints.tensors import tensor
 from bert_keras.distribution.replicas import number
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError

@@ -8,8 +8,9 @@ import pytest
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.card import ModelCard
-from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor
+from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.checkpoints.mapping import rows
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
@@ -37,7 +38,7 @@ def checkpoint():
             task=TAGGER if model == "BertFeatureTagger" else {},
         )
         random = np.random.default_rng(seed)
-        arrays = {r.ours: random.normal(size=r.shape).astype("float32") for r in rows(card)}
+        arrays = {r.name: random.normal(size=r.shape).astype("float32") for r in rows(card)}
         return Checkpoint(card=card, tensors=stored(arrays), vocabulary=vocabulary)
 
     return make

@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints import folder
+from bert_keras.checkpoints import native
 from bert_keras.checkpoints.checkpoint import TrainingState
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.cli import main
@@ -26,14 +26,14 @@ def test_the_table_says_what_went_where(checkpoint, tmp_path, capsys):
 
 
 def test_what_does_not_come_back_is_our_own_fault(checkpoint, tmp_path, monkeypatch):
-    write = folder.write
+    write = native.write
 
     def spoil(given, place):
         name = "encoder/pooler/bias"
         tensor = dataclasses.replace(given.tensors[name], read=lambda: np.zeros(8, np.float32))
         return write(dataclasses.replace(given, tensors={**given.tensors, name: tensor}), place)
 
-    monkeypatch.setattr(folder, "write", spoil)
+    monkeypatch.setattr(native, "write", spoil)
     with pytest.raises(RuntimeError, match=r"encoder/pooler/bias does not come back"):
         write_checkpoint(checkpoint("BertEncoder"), tmp_path / "ours", format="bert-keras")
     assert not any(tmp_path.iterdir())

@@ -69,7 +69,7 @@ def test_the_variables_tell_the_model(name, model, labels, trained):
     assert len(checkpoint.vocabulary) == card.config.vocab_size
     assert checkpoint.state.step == 3
     assert len(checkpoint.state.momentums) == len(checkpoint.state.velocities) == trained
-    assert set(checkpoint.tensors) == {row.ours for row in rows(card)}
+    assert set(checkpoint.tensors) == {row.name for row in rows(card)}
     by_prefix = open_checkpoint(FIXTURES / name / NAMES[name])
     assert by_prefix.card == card
 

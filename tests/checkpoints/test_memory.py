@@ -4,9 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.checkpoint import StoredTensor
-from bert_keras.checkpoints.memory import empty, tensor
 from bert_keras.checkpoints.safetensors_file import stored_tensors, write_tensors
+from bert_keras.checkpoints.tensors import StoredTensor, empty, tensor
 from bert_keras.errors import InputError
 
 

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from bert_keras.checkpoints.checkpoint import StoredTensor
 from bert_keras.checkpoints.safetensors_file import metadata, stored_tensors, write_tensors
-from bert_keras.checkpoints.transposed import STRIP
+from bert_keras.checkpoints.tensors import STRIP, StoredTensor
 from bert_keras.errors import InputError
 
 

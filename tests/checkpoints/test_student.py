@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bert_keras.architectures import family_of
+from bert_keras.checkpoints.conversion import layers_taken, student_of
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.student import layers_taken, student_of
 from bert_keras.cli import main
 from bert_keras.errors import InputError
 from bert_keras.models import BertMaskedLM

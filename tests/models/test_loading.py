@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bert_keras.checkpoints.card import ModelCard
-from bert_keras.checkpoints.folder import WEIGHTS, read_card
+from bert_keras.checkpoints.native import WEIGHTS, read_card
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer

@@ -12,8 +12,9 @@ from safetensors import safe_open
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.card import ModelCard, numbered_labels
-from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor
+from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.checkpoints.mapping import rows
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.models.loading import MODELS
 
@@ -39,7 +40,7 @@ def model_of(name: str, config: BertConfig, weights: dict[str, np.ndarray]):
         model=name, config=config, lowercase=True, max_length=config.max_positions, labels=labels
     )
     tensors = {
-        row.ours: StoredTensor(row.shape, partial(np.array, weights[row.ours]))
+        row.name: StoredTensor(row.shape, partial(np.array, weights[row.name]))
         for row in rows(card)
     }
     checkpoint = Checkpoint(card=card, tensors=tensors, vocabulary=None)

@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.checkpoints.formats import open_checkpoint
-from bert_keras.checkpoints.mapping import GOOGLE, foreign_tensors
+from bert_keras.checkpoints.google.folder import GOOGLE
+from bert_keras.checkpoints.mapping import foreign_tensors
 from bert_keras.config import BertConfig
 from bert_keras.models import BertClassifier, BertPretrainer, BertQuestionAnswering
 from bert_keras.models.loading import load_model

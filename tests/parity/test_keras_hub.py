@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from bert_keras.checkpoints.card import ModelCard
-from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor
+from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.mapping import HUGGING_FACE, rows, translated
+from bert_keras.checkpoints.huggingface.folder import HUGGING_FACE
+from bert_keras.checkpoints.mapping import rows, translated
 from bert_keras.checkpoints.safetensors_file import stored_tensors
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.models import BertClassifier, BertMaskedLM
 from bert_keras.models.encoder import BertEncoder
@@ -46,8 +48,8 @@ def drawn(model: str) -> Checkpoint:
     card = ModelCard(model=model, config=CONFIG, lowercase=True, max_length=32, labels=labels)
     random, tensors = np.random.default_rng(0), {}
     for row in rows(card):
-        array = random.normal(size=row.shape, scale=0.1) + row.ours.endswith("/gamma")
-        tensors[row.ours] = StoredTensor(row.shape, partial(np.asarray, array, "float32"))
+        array = random.normal(size=row.shape, scale=0.1) + row.name.endswith("/gamma")
+        tensors[row.name] = StoredTensor(row.shape, partial(np.asarray, array, "float32"))
     return Checkpoint(card=card, tensors=tensors, vocabulary=VOCABULARY)
 
 

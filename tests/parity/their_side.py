@@ -10,8 +10,9 @@ import transformers
 
 from bert_keras.architectures import FAMILIES, family_of
 from bert_keras.checkpoints.card import ModelCard
-from bert_keras.checkpoints.checkpoint import StoredTensor
-from bert_keras.checkpoints.mapping import HUGGING_FACE, translated
+from bert_keras.checkpoints.huggingface.folder import HUGGING_FACE
+from bert_keras.checkpoints.mapping import translated
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 
 transformers.logging.set_verbosity_error()

@@ -11,10 +11,11 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.checkpoints.card import ModelCard
-from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, TrainingState
+from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.checkpoints.mapping import rows
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.data.records import pretraining_dataset, record_files
 from bert_keras.errors import InputError
@@ -91,7 +92,7 @@ def checkpoint_of(
 
     def drawn(stddev: float, *, power: int = 1):
         arrays = {
-            row.ours: (random.normal(0, stddev, row.shape) ** power).astype("float32")
+            row.name: (random.normal(0, stddev, row.shape) ** power).astype("float32")
             for row in rows(card)
         }
         return {name: StoredTensor(a.shape, lambda a=a: a) for name, a in arrays.items()}

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.folder import read_card
+from bert_keras.checkpoints.native import read_card
 from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
 from bert_keras.runs.finetune import finetune

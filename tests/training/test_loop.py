@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.checkpoints.card import ModelCard
-from bert_keras.checkpoints.checkpoint import StoredTensor
 from bert_keras.checkpoints.formats import open_checkpoint
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model

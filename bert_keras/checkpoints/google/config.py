@@ -1,16 +1,19 @@
-"""A bert_config.json in, our config and what else a card says out; and back.
-
-What Google's file has no place for stands in it under one more key, which its readers pass over.
-"""
+"""Reads and writes bert_config.json of Google's TF1 checkpoints."""
 
 import dataclasses
-import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from bert_keras.checkpoints.card import ModelCard
-from bert_keras.checkpoints.own_key import CARD, OURS_KEY, TEXTS, checked
+from bert_keras.checkpoints.foreign import (
+    OURS_KEY,
+    check_keys,
+    checked,
+    config_of,
+    stored_fields,
+    write_json,
+)
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
@@ -33,20 +36,16 @@ OPTIONAL = ("attention_probs_dropout_prob", "hidden_dropout_prob", "initializer_
 # modeling.py computes "gelu" by tanh.
 ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
 LAYER_NORM_EPSILON = 1e-12  # tf.contrib.layers.layer_norm, which modeling.py calls
-CHANGED = ("activation", "layer_norm_epsilon")  # where ours are not Google's
+CHANGED = ("activation", "layer_norm_epsilon")  # may be under our key, where they are not Google's
 # In the files of the Chinese and multilingual models; modeling.py reads none of them.
 WITHOUT_EFFECT = (
-    "directionality",
-    "pooler_fc_size",
-    "pooler_num_attention_heads",
-    "pooler_num_fc_layers",
-    "pooler_size_per_head",
-    "pooler_type",
+    *("directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
+    *("pooler_size_per_head", "pooler_type"),
 )
 
 
 def read_config(path: Path, *, ignore: Collection[str]) -> tuple[BertConfig, dict[str, Any]]:
-    """The config, with a pooler, and the fields of a ModelCard that stand under our own key.
+    """Returns the config, with a pooler, and the value of our own key.
 
     Raises InputError for fields missing, unknown (but for those of `ignore`) or impossible.
     """
@@ -55,30 +54,24 @@ def read_config(path: Path, *, ignore: Collection[str]) -> tuple[BertConfig, dic
             f"{path} is missing: it says what the weights were trained with; put it beside them"
         )
     values = json_object(path)
-    ours = checked(values.pop(OURS_KEY, {}), path, fields=CHANGED)
-    required = (*(name for name in NUMBERS if name not in OPTIONAL), "hidden_act")
-    if missing := [name for name in required if name not in values]:
-        raise InputError(f"{path} lacks {', '.join(missing)}; complete it")
-    known = (*NUMBERS, "hidden_act", *WITHOUT_EFFECT, *ignore)
-    if unknown := [name for name in values if name not in known]:
-        raise InputError(
-            f"{path} has {', '.join(unknown)}, unknown to Google's BERT; where that changes "
-            f"nothing, name it to leave it: ignore=({unknown[0]!r},), or --ignore {unknown[0]}"
-        )
+    own = checked(values.pop(OURS_KEY, {}), path, others=CHANGED)
+    check_keys(
+        values,
+        path,
+        required=[*(name for name in NUMBERS if name not in OPTIONAL), "hidden_act"],
+        optional=(*OPTIONAL, *WITHOUT_EFFECT),
+        ignore=ignore,
+        reader="Google's BERT",
+    )
     activation = values["hidden_act"]
     if activation not in [*ACTIVATIONS]:  # JSON may hold what has no hash
         raise InputError(
             f"{path}: hidden_act is {activation!r}; expected one of {', '.join(ACTIVATIONS)}"
         )
-    try:
-        config = BertConfig(
-            **{name: values[theirs] for theirs, name in NUMBERS.items() if theirs in values},
-            activation=ours.get("activation", ACTIVATIONS[activation]),
-            layer_norm_epsilon=ours.get("layer_norm_epsilon", LAYER_NORM_EPSILON),
-        )
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    return config, ours | {name: tuple(ours.get(name, ())) for name in TEXTS}
+    numbers = {ours: values[theirs] for theirs, ours in NUMBERS.items() if theirs in values}
+    numbers |= {"activation": ACTIVATIONS[activation], "layer_norm_epsilon": LAYER_NORM_EPSILON}
+    changed = {name: own[name] for name in CHANGED if name in own}
+    return config_of(numbers | changed, path), own
 
 
 def write_config(card: ModelCard, path: Path) -> tuple[str, ...]:
@@ -89,21 +82,20 @@ def write_config(card: ModelCard, path: Path) -> tuple[str, ...]:
         raise InputError(
             f"Google's BERT has no activation {config.activation}; write another format"
         )
-    ours = {name: getattr(card, name) for name in CARD}
+    own = stored_fields(card)
     if config.activation == "gelu":
-        ours["activation"] = config.activation
+        own["activation"] = config.activation
         notes.append(
             "Google's readers compute GELU by tanh, this model exactly: an activation differs by "
             "up to 5e-4"
         )
     if config.layer_norm_epsilon != LAYER_NORM_EPSILON:
-        ours["layer_norm_epsilon"] = config.layer_norm_epsilon
+        own["layer_norm_epsilon"] = config.layer_norm_epsilon
         notes.append(
             f"Google's readers normalise with an epsilon of {LAYER_NORM_EPSILON}, this model with "
             f"{config.layer_norm_epsilon}"
         )
     numbers = dataclasses.asdict(config)
     values = {name: numbers[field] for name, field in NUMBERS.items()}
-    values |= {"hidden_act": theirs[config.activation], OURS_KEY: ours}
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(path, values | {"hidden_act": theirs[config.activation], OURS_KEY: own})
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""Google's TF1 checkpoints: a folder or a checkpoint's prefix in, one folder out.
+"""Reads and writes Google's TF1 checkpoints.
 
 bert_config.json, vocab.txt     beside the checkpoint; without the second the texts are unknown
 bert_model.ckpt.{index,data-*}  variables; of a training also NAME/adam_m, NAME/adam_v, global_step
@@ -18,24 +18,57 @@ from bert_keras.architectures import (
     PRETRAINER,
     QUESTION_ANSWERING,
 )
-from bert_keras.checkpoints.card import ModelCard, numbered_labels
-from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, TrainingState, fitting
+from bert_keras.checkpoints.card import ModelCard, numbered_labels, seems_lowercase, trained_card
+from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, fitting
+from bert_keras.checkpoints.foreign import training_fields
 from bert_keras.checkpoints.google.config import CONFIG, read_config, write_config
 from bert_keras.checkpoints.google.variables import (
     checkpoint_prefix,
     stored_variables,
     write_variables,
 )
-from bert_keras.checkpoints.letter_case import seems_lowercase
-from bert_keras.checkpoints.mapping import GOOGLE, foreign_tensors, translated
-from bert_keras.checkpoints.state_card import state_card
+from bert_keras.checkpoints.mapping import Column, foreign_tensors, renamed, translated
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 
 VOCABULARY, PREFIX = "vocab.txt", "bert_model.ckpt"
 STEP, MOMENTUM, VELOCITY = "global_step", "/adam_m", "/adam_v"
 POOLER = "bert/pooler/"
-# What the variables tell of their model, how one begins; the first that is there counts.
+# Our layers and weights to Google's. Source: modeling.py, run_pretraining.py, run_classifier.py and
+# run_squad.py of google-research/bert.
+BLOCK, GOOGLE_BLOCK = "encoder/layer_{}", "bert/encoder/layer_{}"
+LAYERS = {
+    "encoder/embeddings/token": "bert/embeddings/word_embeddings",
+    "encoder/embeddings/position": "bert/embeddings/position_embeddings",
+    "encoder/embeddings/segment": "bert/embeddings/token_type_embeddings",
+    "encoder/embeddings/norm": "bert/embeddings/LayerNorm",
+    f"{BLOCK}/attention/query": f"{GOOGLE_BLOCK}/attention/self/query",
+    f"{BLOCK}/attention/key": f"{GOOGLE_BLOCK}/attention/self/key",
+    f"{BLOCK}/attention/value": f"{GOOGLE_BLOCK}/attention/self/value",
+    f"{BLOCK}/attention/output": f"{GOOGLE_BLOCK}/attention/output/dense",
+    f"{BLOCK}/attention_norm": f"{GOOGLE_BLOCK}/attention/output/LayerNorm",
+    f"{BLOCK}/feed_forward/intermediate": f"{GOOGLE_BLOCK}/intermediate/dense",
+    f"{BLOCK}/feed_forward/output": f"{GOOGLE_BLOCK}/output/dense",
+    f"{BLOCK}/feed_forward_norm": f"{GOOGLE_BLOCK}/output/LayerNorm",
+    "encoder/pooler": "bert/pooler/dense",
+    "masked_lm/transform": "cls/predictions/transform/dense",
+    "masked_lm/norm": "cls/predictions/transform/LayerNorm",
+    "masked_lm/output_bias": "cls/predictions/output_bias",
+    "next_sentence/dense/kernel": "cls/seq_relationship/output_weights",
+    "next_sentence/dense/bias": "cls/seq_relationship/output_bias",
+    "span/dense/kernel": "cls/squad/output_weights",
+    "span/dense/bias": "cls/squad/output_bias",
+    "classification/dense/kernel": "output_weights",
+    "classification/dense/bias": "output_bias",
+}
+ENDS = {end: f"/{end}" for end in ("kernel", "bias", "gamma", "beta")}
+GOOGLE = Column(
+    format="google",
+    name=lambda name, card: renamed(name, LAYERS, ends=ENDS),
+    is_transposed=lambda name: name.endswith("/dense/kernel"),  # output_weights of a head
+)
+# The model of a checkpoint, by the beginning of a variable's name; the first match counts.
 MODELS = {
     "cls/seq_relationship/": PRETRAINER.name,
     "cls/predictions/": MASKED_LM.name,
@@ -59,7 +92,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     step = others.pop(STEP, None)
     slots = {name: floats.pop(name) for name in [*floats] if name.endswith((MOMENTUM, VELOCITY))}
     tensors = {name: tensor for name, tensor in floats.items() if name not in ignore}
-    config, told = read_config(prefix.with_name(CONFIG), ignore=ignore)
+    config, own = read_config(prefix.with_name(CONFIG), ignore=ignore)
     has_pooler = any(name.startswith(POOLER) for name in tensors)
     heads = (m for start, m in MODELS.items() if any(n.startswith(start) for n in tensors))
     model = next(heads, ENCODER.name)
@@ -68,16 +101,14 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         vocabulary = Vocabulary.from_file(place)
     labels = ()
     if ARCHITECTURES[model].is_labelled:
-        labels = told["labels"] or _numbered(tensors.get("output_bias"))
+        labels = tuple(own.get("labels", ())) or _numbered(tensors.get("output_bias"))
     card = ModelCard(
         model=model,
         config=dataclasses.replace(config, has_pooler=has_pooler),
-        lowercase=told.get("lowercase", seems_lowercase(vocabulary)),
-        max_length=told.get("max_length", config.max_positions),
-        text_columns=told["text_columns"],
+        lowercase=own.get("lowercase", seems_lowercase(vocabulary)),
+        max_length=own.get("max_length", config.max_positions),
         labels=labels,
-        problem_type=told.get("problem_type", ""),
-        task=told.get("task", {}),
+        **training_fields(own),
     )
     integers = {name: tensor for name, tensor in others.items() if name not in ignore}
     found, _ = translated({**tensors, **integers}, card=card, column=GOOGLE)
@@ -110,7 +141,7 @@ def _state(
         of = {n.removesuffix(ending): t for n, t in slots.items() if n.endswith(ending)}
         has_pooler = any(name.startswith(POOLER) for name in of)
         try:
-            return translated(of, card=state_card(card, has_pooler=has_pooler), column=GOOGLE)[0]
+            return translated(of, card=trained_card(card, has_pooler=has_pooler), column=GOOGLE)[0]
         except InputError as error:
             raise InputError(f"of the variables {ending}, {error}; {leave}") from error
 
@@ -125,7 +156,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     notes = write_config(card, folder / CONFIG)
     integers = {}
     if state is not None:
-        trained = state_card(card, has_pooler="encoder/pooler/kernel" in state.momentums)
+        trained = trained_card(card, has_pooler="encoder/pooler/kernel" in state.momentums)
         for ending, averages in ((MOMENTUM, state.momentums), (VELOCITY, state.velocities)):
             slots = foreign_tensors(averages, card=trained, column=GOOGLE)
             variables |= {f"{name}{ending}": tensor for name, tensor in slots.items()}

@@ -1,6 +1,6 @@
-"""Variables by name out of a checkpoint of TensorFlow 1's Saver, and into one.
+"""Reads and writes the variables of a checkpoint of TensorFlow 1's Saver.
 
-PREFIX.index holds names, shapes and places, PREFIX.data-00000-of-00001 the values.
+PREFIX.index holds names, shapes and offsets, PREFIX.data-00000-of-00001 the values.
 """
 
 import contextlib
@@ -17,9 +17,7 @@ from threading import Lock
 
 import numpy as np
 
-from bert_keras.checkpoints.checkpoint import StoredTensor
-from bert_keras.checkpoints.lfs_pointer import refuse_pointer
-from bert_keras.checkpoints.memory import tensor
+from bert_keras.checkpoints.tensors import StoredTensor, refuse_pointer, tensor
 from bert_keras.errors import InputError
 from bert_keras.storage import tensorflow_writes
 

@@ -1,7 +1,4 @@
-"""Hugging Face's config.json in, our config and what else a card says out; and back.
-
-What it has no place for stands in it under one more key, which transformers passes over and keeps.
-"""
+"""Reads and writes Hugging Face's config.json, in which transformers keeps our key."""
 
 import dataclasses
 import json
@@ -9,9 +6,17 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_keras.architectures import ARCHITECTURES, BERT, COUNTS, FAMILIES, Family, family_of
+from bert_keras.architectures import (
+    ARCHITECTURES,
+    BERT,
+    CLASSIFIER,
+    COUNTS,
+    FAMILIES,
+    Family,
+    family_of,
+)
 from bert_keras.checkpoints.card import ModelCard
-from bert_keras.checkpoints.own_key import OURS_KEY, checked
+from bert_keras.checkpoints.foreign import OURS_KEY, checked, config_of, write_json
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
@@ -147,13 +152,10 @@ def read_config(values: Mapping[str, Any]) -> BertConfig:
     given = {ours: values[name] for name, ours in known.items() if name in values}
     absent = dict.fromkeys({*COUNTS} - {*family.counts}, 0)
     numbers = {"intermediate_size": INTERMEDIATE_SIZE, **given, **family.traits, **absent}
-    try:
-        config = BertConfig(**numbers, activation=ACTIVATIONS[activation])
-        # Their table's rows, of which an offset takes the first.
-        rows = config.max_positions - config.position_offset
-        return dataclasses.replace(config, max_positions=rows)
-    except InputError as error:
-        raise InputError(f"{CONFIG}: {error}") from error
+    config = config_of(numbers | {"activation": ACTIVATIONS[activation]}, CONFIG)
+    # They count all rows of the position table, of which an offset takes the first.
+    rows = config.max_positions - config.position_offset
+    return config_of(dataclasses.asdict(config) | {"max_positions": rows}, CONFIG)
 
 
 def read_architecture(
@@ -213,7 +215,10 @@ def read_labels(values: Mapping[str, Any], count: int) -> tuple[tuple[str, ...],
     return labels, ()
 
 
-def read_problem_type(values: Mapping[str, Any]) -> str:
+def read_problem_type(values: Mapping[str, Any], model: str) -> str:
+    """Returns "" for a `model` that is no classifier, and where config.json states none."""
+    if model != CLASSIFIER.name:
+        return ""
     given = values.get("problem_type") or ""
     if given not in ("", *PROBLEMS):
         raise InputError(f"{CONFIG}: problem_type is {given!r}; known are {', '.join(PROBLEMS)}")
@@ -225,7 +230,7 @@ def read_own(values: Mapping[str, Any], model: str) -> dict[str, Any]:
     own = values.get(OURS_KEY)
     if own is None:
         return {}
-    own = checked(own, Path(CONFIG), fields=("model",))
+    own = checked(own, Path(CONFIG), others=("model",))
     return own if own.get("model") == model else {}
 
 
@@ -260,5 +265,4 @@ def write_config(card: ModelCard, folder: Path, *, pad_id: int, has_text: bool) 
         values["label2id"] = {label: number for number, label in enumerate(card.labels)}
     if card.problem_type:
         values["problem_type"] = card.problem_type
-    text = json.dumps(values | {OURS_KEY: own}, indent=2, ensure_ascii=False)
-    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+    write_json(folder / CONFIG, values | {OURS_KEY: own})

@@ -1,4 +1,4 @@
-"""Hugging Face folders: a BERT of transformers or a relative in, of any class; one folder out.
+"""Reads and writes folders of Hugging Face's transformers: BERT and its relatives, of any class.
 
 config.json         the numbers, the class, the labels; read and written in config.py
 model.safetensors   or its shards, or pytorch_model.bin; read in weights.py
@@ -16,6 +16,7 @@ from bert_keras.architectures import (
     ARCHITECTURES,
     CLASSIFIER,
     ENCODER,
+    FAMILIES,
     MASKED_LM,
     MULTIPLE_CHOICE,
     PRETRAINER,
@@ -25,7 +26,8 @@ from bert_keras.architectures import (
     family_of,
 )
 from bert_keras.checkpoints.card import ModelCard, numbered_labels
-from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, fitting
+from bert_keras.checkpoints.checkpoint import Checkpoint, fitting
+from bert_keras.checkpoints.foreign import training_fields
 from bert_keras.checkpoints.huggingface.config import (
     CONFIG,
     family_named,
@@ -44,11 +46,53 @@ from bert_keras.checkpoints.huggingface.weights import (
     WEIGHT_FILES,
     read_weights,
 )
-from bert_keras.checkpoints.mapping import HUGGING_FACE, foreign_tensors, translated
+from bert_keras.checkpoints.mapping import Column, foreign_tensors, renamed, translated
 from bert_keras.checkpoints.safetensors_file import write_tensors
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
 
 MODULES = "modules.json"
+# Our layers and weights to BERT's in transformers, without the `bert.` that task models add. Other
+# families rename these: architectures.Family.weights.
+BLOCK, THEIR_BLOCK = "encoder/layer_{}", "encoder.layer.{}"
+LAYERS = {
+    "encoder/embeddings/token": "embeddings.word_embeddings.weight",
+    "encoder/embeddings/position": "embeddings.position_embeddings.weight",
+    "encoder/embeddings/segment": "embeddings.token_type_embeddings.weight",
+    "encoder/embeddings/norm": "embeddings.LayerNorm",
+    "encoder/embeddings/projection": "embeddings.projection",
+    f"{BLOCK}/attention/query": f"{THEIR_BLOCK}.attention.self.query",
+    f"{BLOCK}/attention/key": f"{THEIR_BLOCK}.attention.self.key",
+    f"{BLOCK}/attention/value": f"{THEIR_BLOCK}.attention.self.value",
+    f"{BLOCK}/attention/output": f"{THEIR_BLOCK}.attention.output.dense",
+    f"{BLOCK}/attention_norm": f"{THEIR_BLOCK}.attention.output.LayerNorm",
+    f"{BLOCK}/feed_forward/intermediate": f"{THEIR_BLOCK}.intermediate.dense",
+    f"{BLOCK}/feed_forward/output": f"{THEIR_BLOCK}.output.dense",
+    f"{BLOCK}/feed_forward_norm": f"{THEIR_BLOCK}.output.LayerNorm",
+    "encoder/pooler": "pooler.dense",
+    "masked_lm/transform": "cls.predictions.transform.dense",
+    "masked_lm/norm": "cls.predictions.transform.LayerNorm",
+    "masked_lm/output_bias": "cls.predictions.bias",
+    "next_sentence/dense": "cls.seq_relationship",
+    "classification/dense": "classifier",
+    "token_labels/dense": "classifier",
+    "span/dense": "qa_outputs",
+    "multiple_choice/dense": "classifier",
+}
+ENDS = {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"}
+
+
+def _name(name: str, card: ModelCard) -> str:
+    theirs, family = renamed(name, LAYERS, ends=ENDS), family_of(card.config)
+    return family.weight(theirs, model=card.model) if family else ""
+
+
+HUGGING_FACE = Column(
+    format="huggingface",
+    name=_name,
+    is_transposed=lambda name: name.endswith("/kernel"),
+    kinds=tuple(FAMILIES),
+)
 NEXT = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
 # What BERT's weights tell of their model; the first that is there counts.
 HEADS = {
@@ -96,10 +140,8 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         config=dataclasses.replace(config, has_pooler=has_pooler),
         lowercase=text.lowercase if text.vocabulary else own.get("lowercase", True),
         max_length=min(length, config.max_positions),
-        text_columns=tuple(own.get("text_columns", ())),
         labels=labels,
-        problem_type=read_problem_type(values) if model == CLASSIFIER.name else "",
-        task=own.get("task", {}),
+        **training_fields(own) | {"problem_type": read_problem_type(values, model)},
     )
     heads = [family.weight(name, model=model) for name in NEXT if "architectures" in ignore]
     tensors, heads = translated(weights, card=card, column=HUGGING_FACE, ignore=heads)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tokenizers.models import BPE
 
-from bert_keras.checkpoints.lfs_pointer import refuse_pointer
+from bert_keras.checkpoints.tensors import refuse_pointer
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 from bert_keras.text.fast_tokenizer import SPECIALS

@@ -16,10 +16,9 @@ from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.card import ModelCard, seems_lowercase
 from bert_keras.checkpoints.huggingface.config import left_if_named
 from bert_keras.checkpoints.huggingface.rules import read_rules
-from bert_keras.checkpoints.letter_case import seems_lowercase
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 from bert_keras.text.fast_tokenizer import KNOWN, lowers, rules_vocabulary, write_vocabulary

@@ -1,4 +1,4 @@
-"""A pytorch_model.bin in, its arrays by name out; nothing of it is ever run."""
+"""Reads the arrays of a pytorch_model.bin; runs none of its code."""
 
 import pickle
 import zipfile
@@ -7,9 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.checkpoints.memory import empty
-from bert_keras.checkpoints.transposed import transposed
-from bert_keras.checkpoints.typed_tensor import TypedTensor
+from bert_keras.checkpoints.tensors import TypedTensor, empty, transposed
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
 

@@ -1,4 +1,4 @@
-"""A Hugging Face folder in, its arrays by today's names out, without what says nothing new."""
+"""Reads the weights of a Hugging Face folder by their current names, without duplicates."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -7,10 +7,8 @@ import numpy as np
 
 from bert_keras.architectures import MASKED_LM, Family
 from bert_keras.checkpoints import safetensors_file
-from bert_keras.checkpoints.checkpoint import StoredTensor
 from bert_keras.checkpoints.huggingface import torch_file
-from bert_keras.checkpoints.lfs_pointer import refuse_pointer
-from bert_keras.checkpoints.typed_tensor import TypedTensor
+from bert_keras.checkpoints.tensors import StoredTensor, TypedTensor, refuse_pointer
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 

@@ -1,10 +1,9 @@
-"""The JSON files of a KerasHub preset in, our config and what else a card says out; and back.
+"""Reads and writes the JSON files of a KerasHub preset.
 
-What they have no place for stands in metadata.json under one more key. keras_hub writes that file
-anew whenever it saves a preset, so that our key never outlives a change of the model.
+Our key is in metadata.json. keras_hub writes that file anew whenever it saves a preset, so that our
+key never outlives a change of the model.
 """
 
-import json
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -12,7 +11,15 @@ from typing import Any
 
 from bert_keras.architectures import ARCHITECTURES, CLASSIFIER, ENCODER, MASKED_LM, PRETRAINER
 from bert_keras.checkpoints.card import ModelCard
-from bert_keras.checkpoints.own_key import CARD, OURS_KEY, checked
+from bert_keras.checkpoints.foreign import (
+    FIELDS,
+    OURS_KEY,
+    check_keys,
+    checked,
+    config_of,
+    stored_fields,
+    write_json,
+)
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
@@ -59,7 +66,7 @@ def read_own(path: Path) -> dict[str, Any]:
     if not (path / METADATA).is_file():
         return {}
     own = json_object(path / METADATA).get(OURS_KEY, {})
-    return checked(own, path / METADATA, fields=(*FIXED, "attention_dropout_rate"))
+    return checked(own, path / METADATA, others=(*FIXED, "attention_dropout_rate"))
 
 
 def read_config(
@@ -69,20 +76,18 @@ def read_config(
     `ignore`) or impossible.
     """
     values = _config_of(path / CONFIG, ("BertBackbone",))
-    if missing := [name for name in NUMBERS if name not in values]:
-        raise InputError(f"{path / CONFIG} lacks {', '.join(missing)}; complete it")
-    if unknown := [n for n in values if n not in (*NUMBERS, *WITHOUT_EFFECT, *ignore)]:
-        raise InputError(
-            f"{path / CONFIG} has {', '.join(unknown)}, unknown to KerasHub's BertBackbone; where "
-            f"that changes nothing, name it to leave it: ignore=({unknown[0]!r},), or --ignore "
-            f"{unknown[0]}"
-        )
+    check_keys(
+        values,
+        path / CONFIG,
+        required=NUMBERS,
+        optional=WITHOUT_EFFECT,
+        ignore=ignore,
+        reader="KerasHub's BertBackbone",
+    )
     numbers = {ours: values[theirs] for theirs, ours in NUMBERS.items()}
     numbers["attention_dropout_rate"] = values["dropout"]
-    try:
-        config = BertConfig(**numbers | FIXED | {n: own[n] for n in own if n not in CARD})
-    except InputError as error:
-        raise InputError(f"{path / CONFIG}: {error}") from error
+    changed = {name: own[name] for name in own if name not in FIELDS}
+    config = config_of(numbers | FIXED | changed, path / CONFIG)
     return config, _precision(path, values.get("dtype"))
 
 
@@ -162,8 +167,7 @@ def write_configs(card: ModelCard, folder: Path, *, has_text: bool) -> tuple[str
         if has_text:
             files[PREPROCESSOR] = preprocessor
     for name, values in files.items():
-        text = json.dumps(values, indent=4, ensure_ascii=False)
-        (folder / name).write_text(text + "\n", encoding="utf-8")
+        write_json(folder / name, values, indent=4)
     return notes
 
 
@@ -216,7 +220,7 @@ def _own(card: ModelCard) -> dict[str, Any]:
     usual = FIXED | {"attention_dropout_rate": card.config.hidden_dropout_rate}
     numbers = {name: getattr(card.config, name) for name in usual}
     changed = {name: value for name, value in numbers.items() if value != usual[name]}
-    return {name: getattr(card, name) for name in CARD} | changed
+    return stored_fields(card) | changed
 
 
 def _config_of(path: Path, classes: Collection[str]) -> dict[str, Any]:

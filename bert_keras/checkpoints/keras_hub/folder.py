@@ -1,9 +1,9 @@
-"""KerasHub's preset folders, as `save_to_preset` writes them and `from_preset` reads them.
+"""Reads and writes KerasHub's preset folders, those of `save_to_preset` and `from_preset`.
 
 config.json, model.weights.h5       BertBackbone; many shards where model.weights.json says so
 task.json, task.weights.h5          the head of a BertMaskedLM or BertTextClassifier
 tokenizer.json, preprocessor.json, assets/tokenizer/vocabulary.txt
-metadata.json                       ours stands there under a key of its own
+metadata.json                       has our key
 
 The files are read and written as they are, without keras_hub: no model is built for it.
 """
@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from bert_keras.architectures import CLASSIFIER, ENCODER, MASKED_LM
-from bert_keras.checkpoints.card import ModelCard, numbered_labels
-from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, fitting
+from bert_keras.checkpoints.card import ModelCard, numbered_labels, seems_lowercase
+from bert_keras.checkpoints.checkpoint import Checkpoint, fitting
+from bert_keras.checkpoints.foreign import training_fields
 from bert_keras.checkpoints.keras_hub import weights
 from bert_keras.checkpoints.keras_hub.config import (
     CONFIG,
@@ -28,13 +29,40 @@ from bert_keras.checkpoints.keras_hub.config import (
     read_text,
     write_configs,
 )
-from bert_keras.checkpoints.letter_case import seems_lowercase
-from bert_keras.checkpoints.mapping import KERAS_HUB, foreign_tensors, rows, translated
+from bert_keras.checkpoints.mapping import Column, foreign_tensors, renamed, rows, translated
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 
 VOCABULARY = Path("assets/tokenizer/vocabulary.txt")
 WEIGHTS, SHARDS, TASK_WEIGHTS = "model.weights.h5", "model.weights.json", "task.weights.h5"
+# Our layers and weights to KerasHub's.
+BLOCK, HUB_BLOCK = "encoder/layer_{}", "transformer_layer_{}"
+NAMES = {
+    "encoder/embeddings/token": "token_embedding/embeddings",
+    "encoder/embeddings/position": "position_embedding/embeddings",
+    "encoder/embeddings/segment": "segment_embedding/embeddings",
+    "encoder/embeddings/norm": "embeddings_layer_norm",
+    f"{BLOCK}/attention/query": f"{HUB_BLOCK}/self_attention_layer/query",
+    f"{BLOCK}/attention/key": f"{HUB_BLOCK}/self_attention_layer/key",
+    f"{BLOCK}/attention/value": f"{HUB_BLOCK}/self_attention_layer/value",
+    f"{BLOCK}/attention/output": f"{HUB_BLOCK}/self_attention_layer/attention_output",
+    f"{BLOCK}/attention_norm": f"{HUB_BLOCK}/self_attention_layer_norm",
+    f"{BLOCK}/feed_forward/intermediate": f"{HUB_BLOCK}/feedforward_intermediate_dense",
+    f"{BLOCK}/feed_forward/output": f"{HUB_BLOCK}/feedforward_output_dense",
+    f"{BLOCK}/feed_forward_norm": f"{HUB_BLOCK}/feedforward_layer_norm",
+    "encoder/pooler": "pooled_dense",
+    "masked_lm/transform": "mlm_head/intermediate_dense",
+    "masked_lm/norm": "mlm_head/intermediate_layer_norm",
+    "masked_lm/output_bias": "mlm_head/output_bias",
+    "classification/dense": "logits",
+}
+ENDS = {end: f"/{end}" for end in ("kernel", "bias", "gamma", "beta")}
+KERAS_HUB = Column(
+    format="keras_hub",
+    name=lambda name, card: renamed(name, NAMES, ends=ENDS),
+    is_reshaped=True,  # its attention arrays are cut into heads
+)
 # A file of weights names a layer by its class and its turn among those of its class, and its
 # weights by theirs: kernel before bias, gamma before beta.
 LAYERS = {
@@ -88,10 +116,8 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         config=config,
         lowercase=seems_lowercase(vocabulary) if lowercase is None else lowercase,
         max_length=max_length,
-        text_columns=tuple(own.get("text_columns", ())),
         labels=tuple(own.get("labels", ())) or numbered_labels(num_labels),
-        problem_type=own.get("problem_type", ""),
-        task=own.get("task", {}),
+        **training_fields(own),
     )
     foreign = _by_name(backbone, card, WEIGHTS) | _by_name(head, card, TASK_WEIGHTS)
     tensors, left_over = translated(foreign, card=card, column=KERAS_HUB, ignore=ignore)
@@ -161,8 +187,7 @@ def _by_name(
     stored: dict[str, StoredTensor], card: ModelCard, file: str
 ) -> dict[str, StoredTensor]:
     """The arrays of one file by the names of their layers; others by file and place."""
-    names = [row.keras_hub for row in rows(card)]
-    known = {_place(n): n for n in names if _is_of_head(n) == (file == TASK_WEIGHTS)}
+    known = {_place(n): n for n in _shapes(card) if _is_of_head(n) == (file == TASK_WEIGHTS)}
     found = {}
     for place, tensor in stored.items():
         # Older Keras wrote these two otherwise; today's reads them still.
@@ -178,14 +203,15 @@ def _shapes(card: ModelCard) -> dict[str, tuple[int, ...]]:
     size, heads = card.config.hidden_size, card.config.num_heads
     cut, shapes = (heads, size // heads), {}
     for row in rows(card):
-        layer, kind = row.keras_hub.split("/")[-2:]
+        name = KERAS_HUB.name(row.name, card)
+        layer, kind = name.split("/")[-2:]
         is_kernel = (size,) if kind == "kernel" else ()
         if layer in ("query", "key", "value"):
-            shapes[row.keras_hub] = (*is_kernel, *cut)
+            shapes[name] = (*is_kernel, *cut)
         elif layer == "attention_output" and is_kernel:
-            shapes[row.keras_hub] = (*cut, size)
+            shapes[name] = (*cut, size)
         else:
-            shapes[row.keras_hub] = row.shape
+            shapes[name] = row.shape
     return shapes
 
 

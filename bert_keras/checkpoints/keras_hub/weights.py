@@ -1,4 +1,4 @@
-"""Arrays of Keras' .weights.h5 files in, by their places, and out: read one by one, when asked for.
+"""Reads and writes arrays of Keras' .weights.h5 files by their paths, each when it is asked for.
 
 Read with h5py, which Keras itself stands on: no model is built, and links, which could lead to
 another file, are not followed.
@@ -13,9 +13,7 @@ import h5py
 import ml_dtypes
 import numpy as np
 
-from bert_keras.checkpoints.checkpoint import StoredTensor
-from bert_keras.checkpoints.lfs_pointer import refuse_pointer
-from bert_keras.checkpoints.memory import empty
+from bert_keras.checkpoints.tensors import StoredTensor, empty, refuse_pointer
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
 

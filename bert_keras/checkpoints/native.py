@@ -1,7 +1,7 @@
-"""Our own format: one folder that holds config, vocabulary, weights, labels; training state apart.
+"""The native checkpoint format: a folder with model metadata, vocabulary, weights, training state.
 
-bert_keras.json             which model, its config, how text becomes its input, its labels
-vocab.txt                   one piece a line; or, where pieces are not WordPiece's, tokenizer.json
+bert_keras.json             model metadata: a ModelCard
+vocab.txt                   one WordPiece a line; tokenizer.json for other tokenizers
 weights.safetensors         every weight under its public name
 training_state.safetensors  where there is one: `momentum/NAME`, `velocity/NAME`; metadata `step`
 """
@@ -12,18 +12,19 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from bert_keras.checkpoints.card import ModelCard
-from bert_keras.checkpoints.checkpoint import Checkpoint, StoredTensor, TrainingState, fitting
-from bert_keras.checkpoints.mapping import OURS, translated
+from bert_keras.checkpoints.card import ModelCard, trained_card
+from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, fitting
+from bert_keras.checkpoints.mapping import Column, translated
 from bert_keras.checkpoints.safetensors_file import metadata, stored_tensors, write_tensors
-from bert_keras.checkpoints.state_card import state_card
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 from bert_keras.text.fast_tokenizer import vocabulary_in, write_vocabulary
 
 CARD, WEIGHTS = "bert_keras.json", "weights.safetensors"
-STATE, STEP = "training_state.safetensors", "global_step"  # its name where it is to be left
+STATE, STEP = "training_state.safetensors", "global_step"  # the name that `ignore` takes
+COLUMN = Column(format="bert-keras", name=lambda name, card: name, kinds=None)
 
 
 def recognises(path: Path) -> bool:
@@ -33,7 +34,7 @@ def recognises(path: Path) -> bool:
 def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
     card = read_card(path)
     tensors, left_over = translated(
-        stored_tensors(path / WEIGHTS), card=card, column=OURS, ignore=ignore
+        stored_tensors(path / WEIGHTS), card=card, column=COLUMN, ignore=ignore
     )
     has_state = (path / STATE).is_file()
     if has_state and STEP in ignore:
@@ -83,8 +84,8 @@ def _state(path: Path, card: ModelCard) -> TrainingState:
         prefix = f"{kind}/"
         given = {n.removeprefix(prefix): t for n, t in stored.items() if n.startswith(prefix)}
         has_pooler = any(name.startswith("encoder/pooler/") for name in given)
-        trained = state_card(card, has_pooler=has_pooler)
-        return translated(given, card=trained, column=OURS)[0]
+        trained = trained_card(card, has_pooler=has_pooler)
+        return translated(given, card=trained, column=COLUMN)[0]
 
     return TrainingState(
         step=int(told["step"]), momentums=slots("momentum"), velocities=slots("velocity")

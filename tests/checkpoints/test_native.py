@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bert_keras.checkpoints.checkpoint import TrainingState
-from bert_keras.checkpoints.folder import STATE
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
+from bert_keras.checkpoints.native import STATE
 from bert_keras.errors import InputError
 
 
