@@ -147,8 +147,8 @@ def test_the_fixtures_can_be_made_again(tmp_path):
             assert again.read_bytes() == path.read_bytes(), path
         if path.suffix == ".npz":
             with np.load(path) as one, np.load(again) as other:
-                for name in one.files:
-                    np.testing.assert_allclose(one[name], other[name], atol=1e-6)
+                for name in one.files:  # made on another processor, which adds in another order
+                    np.testing.assert_allclose(one[name], other[name], atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["mapped", "the older kind", "shards"])
