@@ -53,7 +53,7 @@ class Evaluate(ExamplesOptions):
     )
 
     def run(self) -> None:
-        from bert_keras.reports import evaluation_page
+        from bert_keras.reports.evaluation import evaluation_page
         from bert_keras.runs.evaluate import answers_of_file, answers_of_model
         from bert_keras.storage import check_place
 

@@ -198,7 +198,7 @@ class Curves(Command):
     picture: str = argument("PICTURE", help=".png or .svg")
 
     def run(self) -> None:
-        from bert_keras.training.curves import plot_curves
+        from bert_keras.reports.curves import plot_curves
 
         plot_curves(self.logs, self.picture)
         print(self.picture)

@@ -1,18 +1,17 @@
-"""Results in; report.html, report.md and curves/*.svg, beside the paper's numbers, out."""
+"""Writes the report of an experiment: its scores beside the paper's, curves and costs."""
 
 import json
 import math
-from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from bert_keras.experiments.experiments import Arm, Column, arms_named, slug
-from bert_keras.experiments.results import Results, Score
-from bert_keras.reports.charts import Line, line_chart
-from bert_keras.reports.page import Html, element, page, pipes, table
-from bert_keras.storage import write_text
+from markupsafe import Markup
 
-Rows = list[list[object]]  # a header, then values
+from bert_keras.experiments.experiments import Column, arms_named, slug
+from bert_keras.experiments.results import Results, Score
+from bert_keras.reports.charts import Line, line_chart, svg
+from bert_keras.reports.page import Report, Section, Table
+from bert_keras.storage import write_text
 
 TABLE = "On dev, in percent: the mean over seeds ± standard deviation."
 BESIDE = "The paper's beside it are of other, larger files."
@@ -23,22 +22,26 @@ CURVES = (
 
 
 def write_page(output: Path, results: Results) -> None:
-    """Also results.json, the same for programs."""
-    charts = _charts(results)
-    parts = [
-        ("Scores", [TABLE, *([BESIDE] if _is_published(results) else [])], _score_rows(results)),
-        ("Order", [], _order_rows(results)),
-        ("Curves", [CURVES], None),
-        ("Pretraining", [], _pretraining_rows(results)),
-        ("Seeds", [], _seed_rows(results)),
-        ("Cost", [], _cost_rows(results)),
+    """Writes report.html, report.md with its charts, and results.json for programs."""
+    is_published = any(arm.published for arm in results.experiment.arms)
+    tables = [
+        Section(
+            heading="Scores",
+            notes=[TABLE, BESIDE] if is_published else [TABLE],
+            table=_score_table(results, is_published=is_published),
+        ),
+        Section(heading="Order", table=_order_table(results)),
+        Section(heading="Curves", notes=[CURVES], charts=_charts(results)),
+        Section(heading="Pretraining", table=_pretraining_table(results)),
+        Section(heading="Seeds", table=_seed_table(results)),
+        Section(heading="Cost", table=_cost_table(results)),
     ]
-    parts = [part for part in parts if part[2] is None or part[2][1:]]
-    title = results.experiment.title
-    write_text(output / "report.html", _html(title, _lead(results), parts, charts))
-    for name, chart in charts.items():
-        write_text(output / "curves" / f"{name}.svg", chart)
-    write_text(output / "report.md", _markdown(title, _lead(results), parts, list(charts)))
+    report = Report(
+        title=results.experiment.title,
+        lead=_lead(results),
+        sections=[each for each in tables if each.table is None or each.table.rows],
+    )
+    report.write(output)
     write_text(output / "results.json", json.dumps(_numbers(results), indent=2) + "\n")
 
 
@@ -59,19 +62,16 @@ def _lead(results: Results) -> list[str]:
 
 
 def told(score: Score | None) -> str:
+    """Formats a score as its mean and, of several seeds, its deviation."""
     if score is None:
         return "–"
     deviation = score.standard_deviation
     return f"{score.mean:.1f}" + ("" if deviation is None else f" ± {deviation:.1f}")
 
 
-def _is_published(results: Results) -> bool:
-    return any(arm.published for arm in results.experiment.arms)
-
-
-def _score_rows(results: Results) -> Rows:
-    whose = ("", ", paper") if _is_published(results) else ("",)
-    rows: Rows = [["", *(f"{column.name}{w}" for column in results.columns for w in whose)]]
+def _score_table(results: Results, *, is_published: bool) -> Table:
+    whose = ("", ", paper") if is_published else ("",)
+    rows = []
     for arm in results.experiment.arms:
         row = [arm.name]
         for column in results.columns:
@@ -79,85 +79,85 @@ def _score_rows(results: Results) -> Rows:
             if arm.published:
                 row.append(f"{results.experiment.published(arm, column):.1f}")
         rows.append(row)
-    return rows
+    return Table(["", *(f"{column.name}{w}" for column in results.columns for w in whose)], rows)
 
 
-def _order_rows(results: Results) -> Rows:
-    rows: Rows = [["", "ours, best first", "the paper's", "Kendall's tau", "arms told apart"]]
+def _order_table(results: Results) -> Table:
+    rows = []
     for column in results.columns:
-        tau = results.agreement(column)
-        if tau is None:
-            continue
-        means = {arm: results.score(arm, column).mean for arm in results.experiment.arms}
-        paper = {arm: results.experiment.published(arm, column) for arm in means}
-        rows.append(
-            [
-                column.name,
-                _order(means),
-                _order(paper),
-                f"{tau:+.2f}",
-                "yes" if results.is_told_apart(column) else "no: within what seeds do",
-            ]
-        )
-    return rows
+        compared, tau = results.compared(column), results.agreement(column)
+        if tau is not None:
+            ours, theirs = (
+                " > ".join(arm.name for arm, *_ in sorted(compared, key=score, reverse=True))
+                for score in (lambda row: row[1].mean, lambda row: row[2])
+            )
+            is_told_apart = results.is_told_apart(column)
+            apart = "yes" if is_told_apart else "no: within what seeds do"
+            rows.append([column.name, ours, theirs, f"{tau:+.2f}", apart])
+    return Table(["", "ours, best first", "the paper's", "Kendall's tau", "arms told apart"], rows)
 
 
-def _order(scores: dict[Arm, float]) -> str:
-    return " > ".join(arm.name for arm in sorted(scores, key=scores.get, reverse=True))
-
-
-def _pretraining_rows(results: Results) -> Rows:
-    """Perplexities where the paper has some."""
+def _pretraining_table(results: Results) -> Table:
+    """With perplexities where the paper has some."""
     arms, models = arms_named(results.experiment.arms), results.pretrainings
     names = list(dict.fromkeys(n for p in models.values() for n in p.scores))
-    header: list[object] = ["model", *(name.replace("_", " ") for name in names)]
+    header = ["model", *(name.replace("_", " ") for name in names)]
     rows = [[model, *map(p.scores.get, names)] for model, p in models.items()]
     if all(arm.perplexity for arm in arms.values()):
         header += ["perplexity of masked pieces", "the paper's"]
         for row, (model, pretraining) in zip(rows, models.items(), strict=True):
             loss = pretraining.scores.get("held_out_masked_lm_loss", math.nan)
             row += [math.exp(loss), arms[model].perplexity]
-    return [header, *rows]
+    return Table(header, rows)
 
 
-def _seed_rows(results: Results) -> Rows:
-    rows: Rows = [["arm", "task", "learning rate", "of each seed"]]
-    for (arm, column), score in results.scores.items():
-        each = ", ".join(f"{value:.1f}" for value in score.seeds)
-        rows.append([arm, column, f"{score.learning_rate:g}", each])
-    return rows
-
-
-def _cost_rows(results: Results) -> Rows:
-    costs = results.costs | {"all": sum(results.costs.values())}
-    return [
-        ["stage", "hours:minutes:seconds"],
-        *([stage, str(timedelta(seconds=round(seconds)))] for stage, seconds in costs.items()),
+def _seed_table(results: Results) -> Table:
+    rows = [
+        [arm, column, f"{score.learning_rate:g}", ", ".join(f"{each:.1f}" for each in score.seeds)]
+        for (arm, column), score in results.scores.items()
     ]
+    return Table(["arm", "task", "learning rate", "of each seed"], rows)
 
 
-def _charts(results: Results) -> dict[str, Html]:
+def _cost_table(results: Results) -> Table:
+    costs = results.costs | {"all": sum(results.costs.values())}
+    rows = [[stage, str(timedelta(seconds=round(cost)))] for stage, cost in costs.items()]
+    return Table(["stage", "hours:minutes:seconds"], rows)
+
+
+def _charts(results: Results) -> dict[str, Markup]:
     """The losses of pretraining, then the score on dev of each task and, where arms are of several
     steps, by their steps."""
-    charts = {}
-    for name, side, title in (
-        ("pretraining-loss", "train", "training loss, masked or next pieces"),
-        ("held-out-loss", "held_out", "held-out loss, masked or next pieces"),
-    ):
-        lines = [
-            Line(label=model, group=model, points=_points(pretraining.curves, side))
-            for model, pretraining in results.pretrainings.items()
-        ]
-        charts[name] = line_chart(title, lines)
+    charts = {
+        "pretraining-loss": (
+            "training loss, masked or next pieces",
+            _pretraining_lines(results, "train"),
+        ),
+        "held-out-loss": (
+            "held-out loss, masked or next pieces",
+            _pretraining_lines(results, "held_out"),
+        ),
+    }
     for column in results.columns:
-        charts[slug(column.name)] = line_chart(
-            f"{column.name}: {column.score} on dev", _dev_lines(results, column)
-        )
+        name, told = slug(column.name), column.name
+        charts[name] = (f"{told}: {column.score} on dev", _dev_lines(results, column))
         if len(set(results.steps.values())) > 1:
-            name = f"{slug(column.name)}-by-steps"
-            title = f"{column.name} by steps of pretraining"
-            charts[name] = line_chart(title, _lines_by_steps(results, column))
-    return charts
+            lines = _lines_by_steps(results, column)
+            charts[f"{name}-by-steps"] = (f"{told} by steps of pretraining", lines)
+    return {name: svg(line_chart(*chart)) for name, chart in charts.items()}
+
+
+def _pretraining_lines(results: Results, side: str) -> list[Line]:
+    """With one output Keras has its loss as the total alone."""
+    return [
+        Line(
+            label=model,
+            group=model,
+            points=each.curves.get((side, "loss/masked_lm"))
+            or each.curves.get((side, "loss/total"), []),
+        )
+        for model, each in results.pretrainings.items()
+    ]
 
 
 def _lines_by_steps(results: Results, column: Column) -> list[Line]:
@@ -168,11 +168,6 @@ def _lines_by_steps(results: Results, column: Column) -> list[Line]:
                 (results.steps[arm.name], score.mean)
             )
     return [Line(label=name, group=name, points=line) for name, line in points.items()]
-
-
-def _points(curves: dict, side: str) -> Sequence[tuple[float, float]]:
-    """With one output Keras has its loss as the total alone."""
-    return curves.get((side, "loss/masked_lm")) or curves.get((side, "loss/total"), [])
 
 
 def _dev_lines(results: Results, column: Column) -> list[Line]:
@@ -203,25 +198,3 @@ def _numbers(results: Results) -> dict:
         "pretraining": {name: p.scores for name, p in results.pretrainings.items()},
         "seconds": results.costs,
     }
-
-
-def _html(title: str, lead: list[str], parts: list, charts: dict[str, Html]) -> Html:
-    content = [element("ul", *(element("li", line) for line in lead))]
-    for heading, notes, rows in parts:
-        content += [element("h2", heading), *(element("p", n, class_="note") for n in notes)]
-        if rows is None:
-            content.append(element("div", *charts.values(), class_="charts"))
-        else:
-            content.append(table(rows[0], rows[1:]))
-    return page(title, *content)
-
-
-def _markdown(title: str, lead: list[str], parts: list, charts: list[str]) -> str:
-    blocks = [[f"# {title}"], [f"- {line}" for line in lead]]
-    for heading, notes, rows in parts:
-        blocks += [[f"## {heading}"], *([note] for note in notes)]
-        if rows is None:
-            blocks.append([f"![{name}](curves/{name}.svg)" for name in charts])
-        else:
-            blocks.append(pipes(rows))
-    return "\n\n".join("\n".join(block) for block in blocks) + "\n"

@@ -18,7 +18,7 @@ from bert_keras.experiments.scales import Phase, Scale
 from bert_keras.models import BertEncoder
 from bert_keras.models.pretrained import save_model
 from bert_keras.presets import preset
-from bert_keras.reports.page import shown
+from bert_keras.reports.page import Table
 from bert_keras.runs.forecast import step_seconds
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import pretrain_inputs
@@ -56,21 +56,13 @@ def plan(experiment: Experiment, scale: Scale, *, data: str | os.PathLike) -> st
         stages = [*_pretrainings(experiment, scale, sample)]
         stages += _tunings(experiment, scale, sample, files)
     total = timedelta(seconds=round(sum(stage.steps * stage.seconds for stage in stages)))
-    rows = [["stage", "steps", "a step", "time"], *(stage.row for stage in stages)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if not number else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
+    table = Table(["stage", "steps", "a step", "time"], [stage.row for stage in stages])
     arms = ", ".join(arm.name for arm in experiment.arms)
     return "\n".join(
         [
-            f"{experiment.title}; {shown(len(experiment.arms))} arms: {arms}",
+            f"{experiment.title}; {len(experiment.arms)} arms: {arms}",
             *missing,
-            *lines,
+            *table.aligned(first=str.ljust),
             f"about {total} (hours:minutes:seconds) in all, scoring and saving not counted",
         ]
     )

@@ -1,8 +1,9 @@
-"""What the runs of an experiment came to, and how its order of arms stands to the paper's."""
+"""The results of an experiment and the agreement of its order of arms with the paper's."""
 
 import math
 import statistics
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 from scipy.stats import kendalltau
 
@@ -54,24 +55,35 @@ class Results:
     def score(self, arm: Arm, column: Column) -> Score | None:
         return self.scores.get((arm.name, column.name))
 
-    def agreement(self, column: Column) -> float | None:
-        """Kendall's tau-b of the arms' order and the paper's: 1 the same, -1 the reverse; None
-        until all have ended, where all scores are the same, and where the paper tells none."""
+    def compared(self, column: Column) -> list[tuple[Arm, Score, float]]:
+        """Every arm with its score and the paper's; none until all have ended."""
         arms = self.experiment.arms
-        found = [self.score(arm, column) for arm in arms]
-        theirs = [self.experiment.published(arm, column) for arm in arms]
-        if None in found or None in theirs:
-            return None
-        tau = float(kendalltau([score.mean for score in found], theirs).statistic)
-        return None if math.isnan(tau) else tau
+        rows = [(arm, self.score(arm, column), self.experiment.published(arm, column))
+                for arm in arms]  # fmt: skip
+        whole = [
+            (a, ours, theirs) for a, ours, theirs in rows if ours is not None and theirs is not None
+        ]
+        return whole if len(whole) == len(arms) else []
+
+    def agreement(self, column: Column) -> float | None:
+        """Kendall's tau-b of the arms' order and the paper's: 1 the same, -1 the reverse.
+
+        None until all have ended, where all scores are the same, and where the paper has none.
+        """
+        compared = self.compared(column)
+        ours, theirs = [row[1].mean for row in compared], [row[2] for row in compared]
+        tau = cast(Any, kendalltau(ours, theirs)).statistic if compared else math.nan
+        return None if math.isnan(tau) else float(tau)
 
     def is_told_apart(self, column: Column) -> bool:
         """Whether best and worst arm lie further apart than the seeds of the arms do."""
-        found = [self.score(arm, column) for arm in self.experiment.arms]
-        if None in found or found[0].standard_deviation is None:
+        scores = [self.score(arm, column) for arm in self.experiment.arms]
+        found = [score for score in scores if score is not None]
+        deviations = [s.standard_deviation for s in found if s.standard_deviation is not None]
+        if len(deviations) < len(scores):
             return False
         means = [score.mean for score in found]
-        within = math.sqrt(statistics.mean(score.standard_deviation**2 for score in found))
+        within = math.sqrt(statistics.mean(deviation**2 for deviation in deviations))
         return max(means) - min(means) > 2 * within
 
 

@@ -1,9 +1,10 @@
-"""Questions and their predicted answers in; contexts with both answers marked, out."""
+"""Compares the answers to questions with the predicted ones, marked in their contexts."""
 
+import itertools
 from collections.abc import Sequence
 
-from bert_keras.reports.findings import Errors, Findings, confusion, mark
-from bert_keras.reports.page import Html, element, figure, markup
+from bert_keras.reports.findings import Errors, Findings, confusion
+from bert_keras.reports.page import Cell, Span, decimals
 from bert_keras.tasks.squad.predictions import Prediction
 from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.squad.task import SquadTask
@@ -15,6 +16,7 @@ ANSWER, NONE = "answer", "none"
 def answer_findings(
     task: SquadTask, examples: Sequence[Question], predictions: Sequence[Prediction | None]
 ) -> Findings:
+    """The questions whose F1 is below 100, and for SQuAD 2.0 a confusion of answer and none."""
     errors: Errors = []
     for question, prediction in zip(examples, predictions, strict=True):
         f1 = task.score([question], [prediction])["f1"]
@@ -24,11 +26,11 @@ def answer_findings(
         sure = _probability(prediction)
         golds = list(dict.fromkeys(answer.text for answer in question.answers))
         cells = [
-            element("div", question.question, element("p", _marked(question, text))),
+            Cell([[question.question], _marked(question, text)]),
             " / ".join(golds) or NONE,
             text or NONE,
             sure,
-            figure(f1),
+            decimals(f1),
         ]
         errors.append(((100.0 - f1) * (1.0 if sure is None else sure), cells))
     has_probabilities = any(prediction and prediction.candidates for prediction in predictions)
@@ -39,7 +41,7 @@ def answer_findings(
             (ANSWER if q.answers else NONE, ANSWER if p and p.text else NONE)
             for q, p in zip(examples, predictions, strict=True)
         ]
-        sections.append(("Answer or none", confusion(pairs, [ANSWER, NONE])))
+        sections.append(confusion("Answer or none", pairs, [ANSWER, NONE]))
     return Findings(
         sections=sections,
         columns=["question and context", "gold", "predicted", "probability", "F1"],
@@ -50,11 +52,13 @@ def answer_findings(
 
 
 def _probability(prediction: Prediction | None) -> float | None:
-    candidates = prediction.candidates if prediction else ()
-    return next((each.probability for each in candidates if each.text == prediction.text), None)
+    if prediction is None:
+        return None
+    candidates = (each for each in prediction.candidates if each.text == prediction.text)
+    return next((each.probability for each in candidates), None)
 
 
-def _marked(question: Question, predicted: str) -> Html:
+def _marked(question: Question, predicted: str) -> list[Span | str]:
     """The context around both answers, both marked."""
     context, kinds = question.context, {}
     golds = {(answer.start, answer.start + len(answer.text)) for answer in question.answers}
@@ -66,19 +70,16 @@ def _marked(question: Question, predicted: str) -> Html:
             kinds[place] = "both" if place in kinds else "bad"
     first = max(0, min(kinds, default=0) - MARGIN)
     last = min(len(context), max(kinds, default=0) + MARGIN)
-    parts: list[object] = ["… "] if first else []
-    start = first
-    for place in range(first, last + 1):
-        kind = kinds.get(start)
-        if place == last or kinds.get(place) != kind:
-            text = context[start:place]
-            parts.append(mark(text, kind) if kind else text)
-            start = place
-    return markup(*parts, " …" if last < len(context) else "")
+    edges = [at for at in range(first + 1, last) if kinds.get(at) != kinds.get(at - 1)]
+    parts = [
+        Span(context[start:end], kinds.get(start, ""))
+        for start, end in itertools.pairwise([first, *edges, last])
+    ]
+    return ["… " if first else "", *parts, " …" if last < len(context) else ""]
 
 
 def _nearest(context: str, text: str, place: int) -> int | None:
-    """Where the text stands in the context nearest to a place."""
+    """The position of the text in the context that is nearest to a place."""
     if not text:
         return None
     after, before = context.find(text, place), context.rfind(text, 0, place + len(text))

@@ -1,22 +1,53 @@
-"""Curves and points in, SVG drawings out: for light and dark, in a page or as a file."""
+"""Draws charts with matplotlib, as SVG for a page or a file or several in one picture."""
 
+import io
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from xml.etree import ElementTree
 
-from bert_keras.reports.page import Html, element, markup
+from markupsafe import Markup
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 470, 280, 58, 18, 30, 40
-ROW = 16  # of the legend
+from bert_keras.errors import InputError
+from bert_keras.storage import whole_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH, HEIGHT = 4.9, 3.0  # inches, of one chart
 # Of like lightness, so that each can be seen on white and on black.
 COLORS = ["#3b82d6", "#e08a2c", "#2f9e6e", "#b457c6", "#d2504a", "#8d8d2b", "#1fa0b3", "#8a7f78"]
-STYLE = """.chart { color: #1c2024; font: 12px system-ui, sans-serif; } .chart text { fill:
-currentColor; } .chart .grid { stroke: currentColor; opacity: .18; } @media screen and
-(prefers-color-scheme: dark) { .chart { color: #e4e7ea; } }"""
+GREY = "#8a8f94"
+PICTURES = (".png", ".svg", ".pdf", ".jpg")  # endings of files
+SVG = "http://www.w3.org/2000/svg"
+STYLE: dict = {  # rcParams
+    "axes.edgecolor": GREY,
+    "axes.axisbelow": True,
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": "medium",
+    "axes.titleweight": "bold",
+    "font.size": 9,
+    "legend.fontsize": "small",
+    "legend.frameon": False,
+    "grid.alpha": 0.3,
+    "grid.color": GREY,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "bert_keras",  # the same chart is the same bytes
+    "text.parse_math": False,  # a $ in a name is a $
+}
 
 
 class Line(NamedTuple):
-    """`group` tells the colour and stands in the legend once; `label` shows under the pointer."""
+    """`group` chooses the colour and is in the legend once; `label` is the line's tooltip."""
 
     label: str
     group: str
@@ -24,116 +55,144 @@ class Line(NamedTuple):
     dashed: bool = False
 
 
-def line_chart(title: str, lines: Sequence[Line]) -> Html:
-    """One line a run over its steps; values that are no numbers are left out."""
-    lines = [line._replace(points=_finite(line.points)) for line in lines]
-    points = [point for line in lines for point in line.points]
-    start = [(0, value) for _, value in points[:1]]
-    place, drawing = _axes(title, [*start, *points], "step")
-    groups = list(dict.fromkeys(line.group for line in lines))
-    for line in lines:
-        color = _color(groups.index(line.group))
-        if len(line.points) == 1:
-            x, y = place(*line.points[0])
-            drawing.append(element("circle", cx=x, cy=y, r=3, fill=color))
-        drawing.append(
-            element(
-                "polyline",
-                element("title", line.label),
-                points=" ".join("{:.1f},{:.1f}".format(*place(*point)) for point in line.points),
-                fill="none",
-                stroke=color,
-                stroke_width=1.6,
-                stroke_dasharray="5 4" if line.dashed else "none",
+# Draws one chart and returns tooltips by the gid of what was drawn.
+Draw: TypeAlias = "Callable[[Axes], dict[str, str]]"
+
+
+def line_chart(title: str, lines: Sequence[Line]) -> Draw:
+    """One line for each run over its steps, without values that are not finite."""
+
+    def draw(axes: "Axes") -> dict[str, str]:
+        axes.set_title(title)
+        axes.set_xlabel("step", loc="right")
+        groups = list(dict.fromkeys(line.group for line in lines))
+        handles = {}
+        for index, line in enumerate(lines):
+            points = _finite(line.points)
+            (handles[line.group],) = axes.plot(
+                [x for x, _ in points],
+                [y for _, y in points],
+                color=COLORS[groups.index(line.group) % len(COLORS)],
+                linestyle="--" if line.dashed else "-",
+                marker="o" if len(points) == 1 else "",
+                markersize=4,
+                gid=f"line-{index}",
             )
-        )
-    legend = groups if len(groups) <= len(COLORS) else []
-    across = 24 + 7 * max(map(len, legend), default=0)
-    in_row = max((WIDTH - LEFT) // across, 1)
-    for index, group in enumerate(legend):
-        x, y = LEFT + index % in_row * across, HEIGHT - 8 + index // in_row * ROW
-        drawing.append(element("circle", cx=x + 5, cy=y, r=4.5, fill=_color(index)))
-        drawing.append(_text(group, x + 13, y + 4))
-    return _svg(title, drawing, height=HEIGHT + (len(legend) - 1) // in_row * ROW)
-
-
-def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -> Html:
-    """A dot for each point, and the line on which both are equal."""
-    points = _finite(points)
-    values = [value for point in points for value in point] or [0]
-    ends = [(end, end) for end in (min(values), max(values))]
-    place, drawing = _axes(title, [*points, *ends], x_axis)
-    for point in points:
-        x, y = place(*point)
-        drawing.append(
-            element(
-                "circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=2.5, fill=COLORS[0], fill_opacity=0.45
+        if not any(_finite(line.points) for line in lines):
+            axes.set(xticks=[], yticks=[])
+            axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")
+        elif len(groups) <= len(COLORS):
+            axes.legend(
+                handles.values(),
+                handles,
+                loc="upper left",
+                bbox_to_anchor=(0, -0.2),
+                ncols=max(1, 64 // (max(map(len, groups)) + 8)),
             )
-        )
-    (x1, y1), (x2, y2) = place(*ends[0]), place(*ends[1])
-    drawing.append(element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_="grid", stroke_width=2))
-    return _svg(title, drawing)
+        return {f"line-{index}": line.label for index, line in enumerate(lines)}
+
+    return draw
 
 
-def _axes(title: str, points: Sequence[tuple[float, float]], x_axis: str):
-    """How a point is placed, and the drawing so far: title, grid, figures beside it."""
-    xs, ys = zip(*points or [(0, 0)], strict=True)
-    x_low, x_high = min(xs), max(max(xs), min(xs) + 1e-9)
-    x_ticks = [tick for tick in _ticks(xs) if x_low <= tick <= x_high]
-    y_ticks = _ticks(ys)
-    y_low, y_high = y_ticks[0], y_ticks[-1]
+def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -> Draw:
+    """A dot for each finite point, and the line on which both coordinates are equal."""
 
-    def place(x: float, y: float) -> tuple[float, float]:
-        return (
-            LEFT + (x - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT),
-            HEIGHT - BOTTOM - (y - y_low) / (y_high - y_low) * (HEIGHT - TOP - BOTTOM),
-        )
+    def draw(axes: "Axes") -> dict[str, str]:
+        axes.set_title(title)
+        axes.set_xlabel(x_axis, loc="right")
+        finite = _finite(points)
+        axes.scatter(
+            [x for x, _ in finite], [y for _, y in finite], s=12, alpha=0.5, color=COLORS[0],
+            linewidths=0, gid="points",
+        )  # fmt: skip
+        if finite:
+            axes.axline((finite[0][0], finite[0][0]), slope=1, color=GREY, linewidth=1, zorder=0)
+        return {}
 
-    drawing = [_text(title, LEFT, 16, font_weight=600)]
-    drawing.append(_text(x_axis, WIDTH - RIGHT, 16, text_anchor="end", opacity=0.7))
-    for tick in y_ticks:
-        y = place(x_low, tick)[1]
-        drawing.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid"))
-        drawing.append(_text(f"{tick:g}", LEFT - 6, y + 4, text_anchor="end"))
-    for tick in x_ticks:
-        x = place(tick, y_low)[0]
-        drawing.append(_text(f"{tick:g}", x, HEIGHT - BOTTOM + 16, text_anchor="middle"))
-    return place, drawing
+    return draw
 
 
-def _ticks(values: Sequence[float]) -> list[float]:
-    """About five round numbers that span the values."""
-    low, high = min(values), max(values)
-    spread = 0.0 if math.isclose(low, high) else high - low  # a mean's last bit is no spread
-    spread = spread or abs(high) or 1.0
-    power = 10 ** math.floor(math.log10(spread / 4))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= spread / 4)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    return [round(tick * step, 12) for tick in range(first, max(last, first + 1) + 1)]
+def bar_chart(
+    title: str, bars: Sequence[tuple[str, int]], *, of: str, is_range: bool, num_ticks: int = 8
+) -> Draw:
+    """A bar for each (name, count), in percent of all counts, with at most `num_ticks` names.
+
+    Where `is_range`, a name is such as "10-19" and the bars touch each other.
+    """
+
+    def draw(axes: "Axes") -> dict[str, str]:
+        total = max(sum(count for _, count in bars), 1)
+        shares = [count / total for _, count in bars]
+        axes.set_title(title)
+        axes.set_ylabel(f"% of {of}")
+        axes.grid(visible=False, axis="x")
+        heights, width = [100 * share for share in shares], 1 if is_range else 0.9
+        drawn = axes.bar(range(len(bars)), heights, width=width, color=COLORS[0])
+        labelled = range(0, len(bars), -(-len(bars) // num_ticks) or 1)
+        names = [bars[index][0] for index in labelled]
+        axes.set_xticks(labelled, [n.partition("-")[0] for n in names] if is_range else names)
+        for index, bar in enumerate(drawn):
+            bar.set_gid(f"bar-{index}")
+        return {
+            f"bar-{index}": f"{name}: {count:,} ({share:.2%})"
+            for index, ((name, count), share) in enumerate(zip(bars, shares, strict=True))
+        }
+
+    return draw
+
+
+def svg(draw: Draw) -> Markup:
+    """Returns a chart as one <svg> element without an XML header."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE), io.StringIO() as written:
+        figure, (tooltips,) = _figure([draw])
+        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
+        root = ElementTree.fromstring(written.getvalue())
+    root.attrib |= {"role": "img", "aria-label": figure.axes[0].get_title("left")}
+    for metadata in root.findall(f"{{{SVG}}}metadata"):
+        root.remove(metadata)
+    for group in root.iter(f"{{{SVG}}}g"):
+        if group.get("id") in tooltips:
+            title = ElementTree.Element(f"{{{SVG}}}title")
+            title.text = tooltips[group.attrib["id"]]
+            group.insert(0, title)
+    ElementTree.register_namespace("", SVG)
+    ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
+    return Markup(ElementTree.tostring(root, encoding="unicode"))
+
+
+def save_picture(draws: Sequence[Draw], path: str | os.PathLike, *, title: str = "") -> None:
+    """Draws charts side by side, three in a row, into a picture of the kind of `path`'s ending."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE), whole_file(path) as part:
+        figure, _ = _figure(draws, title=title)
+        figure.savefig(part, dpi=120, format=Path(path).suffix[1:].lower())
+
+
+def check_picture(path: str | os.PathLike, *, also: Sequence[str] = ()) -> None:
+    """Raises InputError unless `path` ends as a picture does or in one of `also`."""
+    if Path(path).suffix.lower() not in (*PICTURES, *also):
+        expected = " or ".join((*PICTURES[:1], *also))
+        raise InputError(f"{path} is no picture; expected a name that ends in {expected}")
+
+
+def _figure(draws: Sequence[Draw], *, title: str = "") -> "tuple[Figure, list[dict[str, str]]]":
+    """The figure with all charts, and the tooltips of each."""
+    from matplotlib.figure import Figure
+
+    columns = min(len(draws), 3)
+    rows = -(-len(draws) // columns)
+    figure = Figure(figsize=(WIDTH * columns, HEIGHT * rows), layout="constrained")
+    figure.patch.set_gid("ground")
+    if title:
+        figure.suptitle(title)
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for unused in panels[len(draws) :]:
+        unused.set_axis_off()
+    return figure, [draw(panel) for draw, panel in zip(draws, panels, strict=False)]
 
 
 def _finite(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [point for point in points if all(map(math.isfinite, point))]
-
-
-def _color(index: int) -> str:
-    return COLORS[index % len(COLORS)]
-
-
-def _text(text: str, x: float, y: float, **attributes: object) -> Html:
-    return element("text", text, x=f"{x:.1f}", y=f"{y:.1f}", **attributes)
-
-
-def _svg(title: str, drawing: Sequence[Html], *, height: int = HEIGHT) -> Html:
-    return element(
-        "svg",
-        element("style", Html(STYLE)),
-        markup(*drawing),
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH} {height}",
-        width=WIDTH,
-        height=height,
-        class_="chart",
-        role="img",
-        aria_label=title,
-    )

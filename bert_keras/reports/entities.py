@@ -1,9 +1,9 @@
-"""Sentences with their tags and the predicted ones in; entities of both, marked, out."""
+"""Compares the entities of tagged sentences with the predicted ones."""
 
 from collections.abc import Sequence
 
-from bert_keras.reports.findings import Errors, Findings, confusion, mark, ratios
-from bert_keras.reports.page import Html, element, markup
+from bert_keras.reports.findings import Errors, Findings, confusion, ratios, small
+from bert_keras.reports.page import Cell, Span
 from bert_keras.tasks.ner.files import Sentence
 from bert_keras.tasks.ner.scoring import Entity, counted, entities
 from bert_keras.tasks.task import Task
@@ -14,11 +14,12 @@ NONE = "none"
 def entity_findings(
     task: Task, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
 ) -> Findings:
+    """Ratios of each type, a confusion of types, and the sentences with wrong entities."""
     sets: list[tuple[set[Entity], set[Entity]]] = []
     pairs: list[tuple[str, str]] = []
     errors: Errors = []
     for sentence, tags in zip(examples, predictions, strict=True):
-        gold, predicted = set(entities(sentence.tags)), set(entities(tags))
+        gold, predicted = set(entities(sentence.tags or ())), set(entities(tags))
         sets.append((gold, predicted))
         gold_kinds, predicted_kinds = (
             {(begin, end): kind for begin, end, kind in those} for those in (gold, predicted)
@@ -29,7 +30,7 @@ def entity_findings(
         ]
         if gold != predicted:
             cells = [
-                element("small", f"line {sentence.line}"),
+                small(f"line {sentence.line}"),
                 _marked(sentence, gold, right=predicted),
                 _marked(sentence, predicted, right=gold),
             ]
@@ -38,8 +39,8 @@ def entity_findings(
     kinds = sorted({*given, *found})
     return Findings(
         sections=[
-            ("Types", ratios(given, found, correct)),
-            ("Entities by their words", confusion(pairs, [*kinds, NONE])),
+            ratios("Types", given, found, correct),
+            confusion("Entities by their words", pairs, [*kinds, NONE]),
         ],
         columns=["sentence", "gold", "predicted"],
         errors=errors,
@@ -47,16 +48,18 @@ def entity_findings(
     )
 
 
-def _marked(sentence: Sentence, those: set[Entity], *, right: set[Entity]) -> Html:
-    begins = {begin: (end, kind) for begin, end, kind in those}
-    parts: list[object] = []
+def _marked(sentence: Sentence, found: set[Entity], *, right: set[Entity]) -> Cell:
+    """The sentence with its entities marked, each as right or wrong."""
+    begins = {begin: (end, kind) for begin, end, kind in found}
+    line: list[Span | str] = []
     place = 0
     while place < len(sentence.words):
         end, kind = begins.get(place, (place + 1, ""))
         text = " ".join(sentence.words[place:end])
         if kind:
-            is_right = (place, end, kind) in right
-            text = mark(markup(text, " ", element("small", kind)), "good" if is_right else "bad")
-        parts += [text, " "]
+            colour = "good" if (place, end, kind) in right else "bad"
+            line += [Span(f"{text} ", colour, note=kind), " "]
+        else:
+            line.append(f"{text} ")
         place = end
-    return markup(*parts)
+    return Cell([line])

@@ -1,13 +1,21 @@
-"""Labelled texts and what was predicted for them in; where the two differ, out."""
+"""Compares the labels, numbers and choices of examples with the predicted ones."""
 
 from collections import Counter
 from collections.abc import Sequence
 
-from bert_keras.reports.charts import scatter
-from bert_keras.reports.findings import Errors, Findings, confusion, ratios, surest_first
-from bert_keras.reports.page import Html, element, figure, markup
+from bert_keras.reports.charts import scatter, svg
+from bert_keras.reports.findings import (
+    Errors,
+    Findings,
+    confusion,
+    ratios,
+    small,
+    surest_first,
+)
+from bert_keras.reports.page import Cell, Section, Span, Value, decimals
 from bert_keras.tasks.classification import ClassificationTask, TextExample
 from bert_keras.tasks.label_kinds import LabelPrediction
+from bert_keras.tasks.swag import NUM_ENDINGS, ChosenEnding, Situation, SwagTask
 
 MOST_LABELS = 30  # of a confusion matrix that one can still read
 
@@ -17,6 +25,7 @@ def text_findings(
     examples: Sequence[TextExample],
     predictions: Sequence[LabelPrediction],
 ) -> Findings:
+    """The tables of a task of one label, of several labels or of a number a text."""
     return {"one": _classes, "many": _sets, "number": _numbers}[task.kind](
         task, examples, predictions
     )
@@ -26,9 +35,9 @@ def _classes(task, examples, predictions) -> Findings:
     pairs = [(e.label, p.label) for e, p in zip(examples, predictions, strict=True)]
     given, found = (Counter(labels) for labels in zip(*pairs, strict=True))
     correct = Counter(gold for gold, predicted in pairs if gold == predicted)
-    sections = [("Labels", ratios(given, found, correct))]
+    sections = [ratios("Labels", given, found, correct)]
     if len(task.labels) <= MOST_LABELS:
-        sections.insert(0, ("Confusion", confusion(pairs, task.labels)))
+        sections.insert(0, confusion("Confusion", pairs, task.labels))
     errors: Errors = []
     for example, (predicted, probabilities) in zip(examples, predictions, strict=True):
         if example.label != predicted:
@@ -57,7 +66,7 @@ def _sets(task, examples, predictions) -> Findings:
             ]
             errors.append((len(gold ^ predicted), [*_shown(example), *parts]))
     return Findings(
-        sections=[("Labels", ratios(given, found, correct))],
+        sections=[ratios("Labels", given, found, correct)],
         columns=[*_columns(task), "right", "missed", "too much"],
         errors=errors,
         order="those with the most wrong labels first",
@@ -66,14 +75,14 @@ def _sets(task, examples, predictions) -> Findings:
 
 def _numbers(task, examples, predictions) -> Findings:
     pairs = [(e.label, p.label) for e, p in zip(examples, predictions, strict=True)]
-    drawing = scatter("predicted", pairs, x_axis=f"gold {task.labels[0]}")
+    chart = svg(scatter("predicted", pairs, x_axis=f"gold {task.labels[0]}"))
     return Findings(
-        sections=[("Gold and predicted", element("div", drawing, class_="charts"))],
+        sections=[Section(heading="Gold and predicted", charts={"numbers": chart})],
         columns=[*_columns(task), "gold", "predicted", "difference"],
         errors=[
             (
                 abs(predicted - gold),
-                [*_shown(example), *map(figure, (gold, predicted, predicted - gold))],
+                [*_shown(example), *map(decimals, (gold, predicted, predicted - gold))],
             )
             for example, (gold, predicted) in zip(examples, pairs, strict=True)
             if predicted != gold
@@ -86,10 +95,39 @@ def _columns(task: ClassificationTask) -> list[str]:
     return ["example", *task.text_columns]
 
 
-def _shown(example: TextExample) -> list[object]:
+def _shown(example: TextExample) -> list[Value]:
     """Its line, and its texts."""
-    return [_place(example.place), *example.texts]
+    return [small(example.place.rpartition(", ")[2]), *example.texts]
 
 
-def _place(place: str) -> Html:
-    return markup(element("small", place.rpartition(", ")[2]))
+def choice_findings(
+    task: SwagTask, examples: Sequence[Situation], predictions: Sequence[ChosenEnding]
+) -> Findings:
+    """A confusion of the endings' numbers, and the situations with a wrong choice."""
+    pairs = [
+        (str(example.label), str(chosen.ending))
+        for example, chosen in zip(examples, predictions, strict=True)
+    ]
+    errors: Errors = []
+    for example, chosen in zip(examples, predictions, strict=True):
+        if example.label != chosen.ending:
+            sure = chosen.probabilities[chosen.ending] if chosen.probabilities else None
+            text = f"{example.context} {example.start}".strip()
+            errors.append((sure or 0.0, [text, _endings(example, chosen), sure]))
+    return Findings(
+        sections=[confusion("Place of the ending", pairs, [str(n) for n in range(NUM_ENDINGS)])],
+        columns=["situation", "endings (right one green, chosen one red)", "probability"],
+        errors=errors,
+        order=surest_first(errors),
+    )
+
+
+def _endings(example: Situation, chosen: ChosenEnding) -> Cell:
+    kinds = {example.label: "good", chosen.ending: "bad"}
+    shares = [f" {share:.2f}" for share in chosen.probabilities] or [""] * NUM_ENDINGS
+    return Cell(
+        [
+            [Span(ending, kinds.get(number, "")), Span("", note=share)]
+            for number, (ending, share) in enumerate(zip(example.endings, shares, strict=True))
+        ]
+    )

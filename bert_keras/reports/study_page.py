@@ -1,24 +1,24 @@
-"""The spread of runs and their curves in; report.html and report.md, tables and drawings, out."""
+"""Writes the report of a study: the spread of its runs and their curves."""
 
 import dataclasses
 import json
 from pathlib import Path
 
-from bert_keras.reports.charts import Line, line_chart
-from bert_keras.reports.page import Html, element, number, page, pipes, shown, table
+from markupsafe import Markup
+
+from bert_keras.reports.charts import Line, line_chart, svg
+from bert_keras.reports.page import Report, Section, Table, number
 from bert_keras.reports.spread import OneRate, OneRun, Spread
 from bert_keras.storage import write_text
 from bert_keras.training.curves import Curve
 
 Curves = dict[str, dict[str, dict[str, Curve]]]  # folder of a run -> as `read_curves` gives them
-Rows = list[list[object]]  # a header, then values
 
 NOTE = "One line a run, one colour a learning rate, degenerate runs dashed."
 
 
 def write_report(output: Path, spread: Spread, curves: Curves) -> None:
-    """study.json, report.html, report.md and, for the latter, curves/*.svg."""
-    charts = _charts(spread, curves)
+    """Writes study.json, report.html and report.md with its charts into `output`."""
     outcome = {
         "metric": spread.metric,
         "best_run": spread.best_run.folder,
@@ -28,21 +28,22 @@ def write_report(output: Path, spread: Spread, curves: Curves) -> None:
         "runs_planned": spread.planned,
     }
     write_text(output / "study.json", json.dumps(outcome, indent=2) + "\n")
-    write_text(output / "report.html", _html(str(output), spread, charts))
-    for name, chart in charts.items():
-        write_text(output / "curves" / f"{name}.svg", chart)
-    write_text(output / "report.md", _markdown(str(output), spread, list(charts)))
+    by_rate = f"{spread.metric} by learning rate"
+    report = Report(
+        title=str(output),
+        lead=_lead(spread),
+        sections=[
+            Section(heading=by_rate, table=_rate_table(spread)),
+            Section(heading="Curves", notes=[NOTE], charts=_charts(spread, curves)),
+            Section(heading="Runs", table=_run_table(spread)),
+        ],
+    )
+    report.write(output)
 
 
 def told(spread: Spread) -> str:
-    """The outcome in words, for a terminal."""
-    header, *rows = [[shown(cell) for cell in row] for row in _rate_rows(spread)]
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = [
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in (header, *rows)
-    ]
-    return "\n".join([f"{spread.metric} on dev:", *lines, *_lead(spread)])
+    """Formats the outcome for a terminal."""
+    return "\n".join([f"{spread.metric} on dev:", *_rate_table(spread).aligned(), *_lead(spread)])
 
 
 def _lead(spread: Spread) -> list[str]:
@@ -57,16 +58,18 @@ def _lead(spread: Spread) -> list[str]:
     return lines + [f"Degenerate: {r.folder}, {r.degenerate}." for r in runs if r.degenerate]
 
 
-def _charts(spread: Spread, curves: Curves) -> dict[str, Html]:
-    """The training loss, and the loss and the metric on held-out rows, one drawing each."""
-    shown = {
+def _charts(spread: Spread, curves: Curves) -> dict[str, Markup]:
+    """The training loss, and the loss and the metric on held-out rows, one chart each."""
+    kinds = {
         "training-loss": ("train", "loss/total", "training loss"),
         "dev-loss": ("held_out", "loss/total", "loss on dev"),
         "dev-score": ("held_out", f"score/{spread.metric}", f"{spread.metric} on dev"),
     }
     return {
-        name: line_chart(title, [_line(run, curves[run.folder], side, tag) for run in spread.runs])
-        for name, (side, tag, title) in shown.items()
+        name: svg(
+            line_chart(title, [_line(run, curves[run.folder], side, tag) for run in spread.runs])
+        )
+        for name, (side, tag, title) in kinds.items()
     }
 
 
@@ -79,48 +82,20 @@ def _line(run: OneRun, curves: dict[str, dict[str, Curve]], side: str, tag: str)
     )
 
 
-def _rate_rows(spread: Spread) -> Rows:
+def _rate_table(spread: Spread) -> Table:
     header = [field.name.replace("_", " ") for field in dataclasses.fields(OneRate)]
-    rows = [list(dataclasses.astuple(rate)) for rate in spread.rates]
-    return [header, *([f"{rate:g}", *others] for rate, *others in rows)]
+    rows = [dataclasses.astuple(rate) for rate in spread.rates]
+    return Table(header, [[f"{rate:g}", *others] for rate, *others in rows])
 
 
-def _run_rows(spread: Spread) -> Rows:
+def _run_table(spread: Spread) -> Table:
     """Every run with all its scores, the metric first."""
     every = (name for run in spread.runs for name in run.scores)
     names = list(dict.fromkeys([spread.metric, *every]))
-    rows: Rows = [["run", *(name.replace("_", " ") for name in names), ""]]
-    for run in spread.runs:
-        scores = [run.scores.get(name) for name in names]
-        rows.append([run.folder, *scores, "degenerate" if run.degenerate else ""])
-    return rows
-
-
-def _html(title: str, spread: Spread, charts: dict[str, Html]) -> Html:
-    (rate_header, *rate_rows), (run_header, *run_rows) = _rate_rows(spread), _run_rows(spread)
-    return page(
-        title,
-        element("ul", *(element("li", line) for line in _lead(spread))),
-        element("h2", f"{spread.metric} by learning rate"),
-        table(rate_header, rate_rows),
-        element("h2", "Curves"),
-        element("p", NOTE, class_="note"),
-        element("div", *charts.values(), class_="charts"),
-        element("h2", "Runs"),
-        table(run_header, run_rows),
+    return Table(
+        ["run", *(name.replace("_", " ") for name in names), ""],
+        [
+            [run.folder, *map(run.scores.get, names), "degenerate" if run.degenerate else ""]
+            for run in spread.runs
+        ],
     )
-
-
-def _markdown(title: str, spread: Spread, charts: list[str]) -> str:
-    parts = [
-        [f"# {title}"],
-        [f"- {line}" for line in _lead(spread)],
-        [f"## {spread.metric} by learning rate"],
-        pipes(_rate_rows(spread)),
-        ["## Curves"],
-        [NOTE],
-        [f"![{name}](curves/{name}.svg)" for name in charts],
-        ["## Runs"],
-        pipes(_run_rows(spread)),
-    ]
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"

@@ -101,4 +101,4 @@ def test_a_figure_has_a_line_by_steps_and_nothing_of_the_paper(tmp_path):
     assert "|  | MNLI-m |" in text and "| BERT, 20% of the steps | 52.0 |" in text
     assert "paper" not in text and "## Order" not in text
     chart = (tmp_path / "curves" / "mnli-m-by-steps.svg").read_text()
-    assert chart.count("<polyline") == 2 and ">left-to-right<" in chart
+    assert chart.count("<title>") == 2 and ">left-to-right<" in chart

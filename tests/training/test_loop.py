@@ -18,13 +18,14 @@ from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import save_model
 from bert_keras.models.task_models import BertClassifier
+from bert_keras.reports.curves import plot_curves
 from bert_keras.training.callbacks import tag
 from bert_keras.training.checkpoints import (
     TrainingCheckpoints,
     load_training_state,
     training_state,
 )
-from bert_keras.training.curves import plot_curves, read_curves
+from bert_keras.training.curves import read_curves
 from bert_keras.training.loop import StopAfter, fit_resumable
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay

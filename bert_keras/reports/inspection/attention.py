@@ -1,8 +1,8 @@
-"""A text or a pair in; its pieces, and how much each attends to each in every head, out."""
+"""Computes the attention of every head between the tokens of a text or a pair."""
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from keras import ops
@@ -46,7 +46,7 @@ def attention_among(
     """`pieces` and of which of the `texts`, 0 or 1, each is, T each; `weights`: base64 of the
     encoder's own probabilities, uint16 [L, N, T, T] in `STEPS`, what row attends to column."""
     attentions = encoder.states(inputs).attentions
-    weights_LNTT = np.stack([ops.convert_to_numpy(each)[0] for each in attentions])
+    weights_LNTT = first_rows(attentions)
     steps = np.round(weights_LNTT * STEPS).astype("<u2")
     vocabulary, ids_T = tokenizer.vocabulary, inputs["input_ids"][0]
     is_behind_first_T = np.cumsum(ids_T == vocabulary.sep_id) - (ids_T == vocabulary.sep_id) > 0
@@ -58,3 +58,8 @@ def attention_among(
         "steps": STEPS,
         "weights": base64.b64encode(steps.tobytes()).decode(),
     }
+
+
+def first_rows(layers: Iterable) -> np.ndarray:
+    """[L, ...]: the first row of a tensor [B, ...] of each layer."""
+    return np.stack([np.asarray(ops.convert_to_numpy(layer))[0] for layer in layers])

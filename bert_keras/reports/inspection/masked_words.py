@@ -1,4 +1,7 @@
-"""A model of masked words and a text in; what it expects at each [MASK], or each piece, out."""
+"""Computes what a masked language model predicts at each [MASK], or at each token in turn."""
+
+from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 from keras import ops
@@ -54,4 +57,5 @@ def _answers(model: Pretrained, rows: dict[str, np.ndarray], head: str) -> np.nd
         {name: array[start : start + ROWS_AT_ONCE] for name, array in rows.items()}
         for start in range(0, len(rows["input_ids"]), ROWS_AT_ONCE)
     )
-    return np.concatenate([ops.convert_to_numpy(model(batch)[head]) for batch in batches])
+    call = cast(Callable[[dict], dict], model)
+    return np.concatenate([np.asarray(ops.convert_to_numpy(call(b)[head])) for b in batches])

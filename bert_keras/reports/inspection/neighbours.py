@@ -1,16 +1,16 @@
-"""A word and sentences that hold it in; how near its vectors are to each other, by layer, out."""
+"""Compares the vectors of a word in several sentences, layer by layer."""
 
 import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from keras import ops
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from bert_keras.errors import InputError
 from bert_keras.models.encoder import BertEncoder
+from bert_keras.reports.inspection.attention import first_rows
 from bert_keras.storage import text_lines
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer, TokenizedText
@@ -109,8 +109,7 @@ def _vectors(
     """float32 [L + 1, D] of each place."""
     ids = sentence.read.ids
     inputs = pack([ids], vocabulary=tokenizer.vocabulary, max_length=len(ids) + 2)
-    states = encoder.states(inputs).hidden_states
-    states_LTD = np.stack([ops.convert_to_numpy(each)[0] for each in states])
+    states_LTD = first_rows(encoder.states(inputs).hidden_states)
     for first, end in sentence.places:
         yield states_LTD[:, first + 1 : end + 1].mean(axis=1)  # [CLS] stands at 0
 

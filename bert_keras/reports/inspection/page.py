@@ -1,11 +1,8 @@
-"""A model folder and texts come in; one HTML page that needs nothing else goes out."""
+"""Writes the page of `bert-keras inspect`: attention, masked words and vectors of a word."""
 
-import html
-import json
 import os
-import re
 from collections.abc import Sequence
-from importlib.resources import files
+from typing import cast
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError
@@ -14,10 +11,9 @@ from bert_keras.models.loading import load_model
 from bert_keras.reports.inspection.attention import attention_among, inputs_of
 from bert_keras.reports.inspection.masked_words import masked_words
 from bert_keras.reports.inspection.neighbours import neighbours
-from bert_keras.reports.page import STYLE
+from bert_keras.reports.page import render
 from bert_keras.storage import check_place, write_text
-
-SCRIPTS = ("page.js", "attention.js", "masked_words.js", "neighbours.js")
+from bert_keras.text.tokenizer import TextTokenizer
 
 
 def inspect_texts(
@@ -29,11 +25,18 @@ def inspect_texts(
     sentences: str | os.PathLike | None = None,
     num_pieces: int = 10,
 ) -> None:
-    """Write the page `output` of a checkpoint of any format: of one text or a pair the attention
-    and, where there is a masked-LM head, the `num_pieces` most probable pieces; of a `word` the
-    cosines between its vectors in the lines of the file `sentences`.
+    """Writes the page of a checkpoint of any format.
 
-    Raises InputError where nothing is asked for, and what the parts of this package raise.
+    Args:
+        pretrained: The folder of the checkpoint.
+        texts: A text or a pair, whose attention and, with a masked-LM head, masked words are shown.
+        output: The HTML file to write.
+        word: A word whose vectors in the lines of `sentences` are compared by their cosines.
+        sentences: A text file with the word in every line.
+        num_pieces: The number of most probable tokens shown for a masked one.
+
+    Raises:
+        InputError: Nothing is asked for, or a text, word or file cannot be shown.
     """
     if not texts and word is None and sentences is None:
         raise InputError("there is nothing to show; give a text, or a word and a file of sentences")
@@ -43,12 +46,14 @@ def inspect_texts(
         raise InputError(f"{num_pieces} pieces were asked for; expected at least 1")
     check_place(output)
     checkpoint = open_text_checkpoint(pretrained)
-    card, tokenizer = checkpoint.card, checkpoint.tokenizer
-    read = {"max_length": card.max_length}
+    card, tokenizer = checkpoint.card, cast(TextTokenizer, checkpoint.tokenizer)
+    inputs = None
     if texts:  # refused before the weights are read
-        inputs = inputs_of(texts, tokenizer, num_segments=card.config.num_segments, **read)
+        inputs = inputs_of(
+            texts, tokenizer, max_length=card.max_length, num_segments=card.config.num_segments
+        )
     model = load_model(pretrained)
-    encoder = model if isinstance(model, BertEncoder) else model.encoder
+    encoder = cast(BertEncoder, getattr(model, "encoder", model))
     data: dict = {
         "model": card.model,
         "num_layers": card.config.num_layers,
@@ -57,23 +62,12 @@ def inspect_texts(
         "num_pieces": len(tokenizer.vocabulary),
         "lowercase": tokenizer.lowercase,
     }
-    if texts:
+    if inputs is not None:
         data["attention"] = attention_among(encoder, inputs, tokenizer)
         data["masked"] = masked_words(model, inputs, tokenizer.vocabulary, num_pieces=num_pieces)
-    if word is not None:
-        data["neighbours"] = neighbours(encoder, tokenizer, word=word, sentences=sentences, **read)
-    write_text(output, _page(f"Inside {os.fspath(pretrained)}", data))
-
-
-def _page(title: str, data: dict) -> str:
-    parts = {
-        "title": html.escape(title),
-        "style": STYLE,
-        "script": "\n".join(map(_source, SCRIPTS)),
-        "data": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
-    }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _source("page.html"))
-
-
-def _source(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    if word is not None and sentences is not None:
+        data["neighbours"] = neighbours(
+            encoder, tokenizer, word=word, sentences=sentences, max_length=card.max_length
+        )
+    title = f"Inside {os.fspath(pretrained)}"
+    write_text(output, render("inspection.html", title=title, data=data))

@@ -1,0 +1,32 @@
+"""Draws the curves of TensorBoard's event files into one picture."""
+
+import os
+
+from bert_keras.reports.charts import Line, check_picture, line_chart, save_picture
+from bert_keras.training.curves import read_curves
+
+
+def plot_curves(logs: str | os.PathLike, picture: str | os.PathLike) -> None:
+    """Draws the losses and accuracies of all runs in `logs` over steps, one chart for each tag.
+
+    Raises:
+        InputError: `logs` has no event files, or `picture` does not end as a picture's name does.
+    """
+    check_picture(picture)
+    runs = dict(sorted(read_curves(logs).items(), reverse=True))
+    tags = sorted(
+        {tag for run in runs.values() for tag in run if tag.startswith(("accuracy/", "loss/"))},
+        key=lambda tag: (not tag.startswith("loss"), tag),
+    )
+    charts = [
+        line_chart(
+            tag,
+            [
+                Line(label=run, group=run.replace("_", "-"), points=curves[tag])
+                for run, curves in runs.items()
+                if tag in curves
+            ],
+        )
+        for tag in tags
+    ]
+    save_picture(charts, picture)
