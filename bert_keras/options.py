@@ -50,9 +50,12 @@ def option(
     return field(default=default, metadata=details)
 
 
-def argument(metavar: str, *, help: str = "", **details: Any) -> Any:
+def argument(metavar: str, default: Any = MISSING, *, help: str = "", **details: Any) -> Any:
     """Declare a dataclass field that is a positional argument; see `option`."""
-    return field(metadata={"help": help, "metavar": metavar, "is_positional": True, **details})
+    return field(
+        default=default,
+        metadata={"help": help, "metavar": metavar, "is_positional": True, **details},
+    )
 
 
 def group(settings: type, *, only: Collection[str] | None = None) -> Any:

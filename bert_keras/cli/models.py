@@ -81,6 +81,7 @@ class Inspect(Command):
     model: str = argument("MODEL_DIR", help=_MODEL)
     texts: tuple[str, ...] = argument(
         "TEXT",
+        (),
         nargs="*",
         help="one, or the two of a pair; without a [MASK] each piece is masked in turn",
     )

@@ -173,6 +173,8 @@ def save_picture(draws: Sequence[Draw], path: str | os.PathLike, *, title: str =
 
 def check_picture(path: str | os.PathLike, *, also: Sequence[str] = ()) -> None:
     """Raises InputError unless `path` ends as a picture does or in one of `also`."""
+    if not Path(path).suffix:
+        raise InputError(f"{path} has no ending; expected such as {path}{PICTURES[0]}")
     if Path(path).suffix.lower() not in (*PICTURES, *also):
         expected = " or ".join((*PICTURES[:1], *also))
         raise InputError(f"{path} is no picture; expected a name that ends in {expected}")

@@ -39,6 +39,6 @@ def test_nothing_is_drawn_as_such():
 
 def test_pictures_are_known_by_their_endings(tmp_path):
     check_picture(tmp_path / "a.PNG")
-    for name in ("a", "a.txt", "a.html"):
+    for name in ("a.txt", "a.html"):
         with pytest.raises(InputError, match=rf"{name} is no picture; expected a name that ends"):
             check_picture(tmp_path / name)
