@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 STATUSES = {200, 400, 404}
 FEW_OR_MANY = pytest.mark.parametrize(
     "num_examples",
-    [pytest.param(100, id="few"), pytest.param(1200, id="many", marks=pytest.mark.slow)],
+    [pytest.param(40, id="few"), pytest.param(1200, id="many", marks=pytest.mark.slow)],
 )
 
 NAMES = ["sentences", "a", "b", "s", "v", "image_bytes", "x", "b64", ""]
@@ -216,7 +216,7 @@ def test_heads_and_clients_that_leave(server_of, send, num_examples):
 
 @pytest.mark.parametrize(
     "num_requests",
-    [pytest.param(400, id="few"), pytest.param(4000, id="many", marks=pytest.mark.slow)],
+    [pytest.param(200, id="few"), pytest.param(4000, id="many", marks=pytest.mark.slow)],
 )
 def test_everybody_gets_the_own_answer_among_bad_clients(server_of, send, num_requests):
     url, path = server_of("texty"), "/v1/models/texty:predict"

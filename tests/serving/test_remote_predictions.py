@@ -1,5 +1,6 @@
 """`predict --server` writes what `predict --model` writes, where a server of the model answers."""
 
+import functools
 import json
 
 import keras
@@ -86,6 +87,7 @@ def predict(name, *asked, data, output):
     return main(list(map(str, command)))
 
 
+@functools.cache
 def answering(name, place):
     """A reply as the served model's, which knows the model's own answers to the test file."""
     answers = answers_of_model(
@@ -107,7 +109,11 @@ def answering(name, place):
     return reply
 
 
-@pytest.mark.parametrize("name", LABELS)
+@pytest.mark.parametrize(
+    "name",
+    ["classification", "multi-label", "stsb"]
+    + [pytest.param(name, marks=pytest.mark.slow) for name in ("regression", "sst2")],
+)
 def test_the_file_is_that_of_the_local_model(place, tmp_path, name, capsys):
     local, remote = tmp_path / "local.tsv", tmp_path / "remote.tsv"
     data = place / f"{name}.tsv"

@@ -33,11 +33,11 @@ BODIES = [
 ]
 
 
-def test_200_concurrent_requests_of_all_kinds(server_of, send):
+def test_100_concurrent_requests_of_all_kinds(server_of, send):
     url, path = server_of("half_plus_two"), "/v1/models/half_plus_two:predict"
     with ThreadPoolExecutor(20) as pool:
-        answers = list(pool.map(lambda n: send(url, "POST", path, BODIES[n % 10]), range(200)))
-    expected = [200 if n % 10 in (0, 8) else 400 for n in range(200)]
+        answers = list(pool.map(lambda n: send(url, "POST", path, BODIES[n % 10]), range(100)))
+    expected = [200 if n % 10 in (0, 8) else 400 for n in range(100)]
     assert [answer.status for answer in answers] == expected
     assert all("error" in answer.json for answer in answers if answer.status == 400)
     assert send(url, "POST", path, BODIES[0]).json == {"predictions": [2.5]}

@@ -1,5 +1,7 @@
 """Small SavedModels with warm-up requests, and figures as they are measured of larger ones."""
 
+import functools
+
 import pytest
 import tensorflow as tf
 
@@ -40,20 +42,21 @@ class Words(tf.Module):
         return {"count": tf.cast(tf.reduce_sum(mask, axis=1), tf.float32)}
 
 
-@pytest.fixture
-def saved(tmp_path):
-    """A function that writes saved_models/NAME/1 of such a model."""
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory):
+    """A function that gives saved_models/words/1 of such a model, written once."""
 
-    def write(name="words", **kind):
-        module, folder = Words(**kind), tmp_path / "saved_models" / name / "1"
+    @functools.cache
+    def written(**kind):
+        module, folder = Words(**kind), tmp_path_factory.mktemp("saved_models") / "words" / "1"
         signatures = {"serving_default": module.of_text, "tensors": module.of_pieces}
         tf.saved_model.save(module, str(folder), signatures=signatures)
         tokenizer = WordPieceTokenizer(Vocabulary((*SPECIAL_PIECES, "the", "film")))
         requests = warmup_requests_for(folder, tokenizer=tokenizer, max_length=48)
-        write_warmup(folder, requests, name=name)
+        write_warmup(folder, requests, name="words")
         return folder
 
-    return write
+    return written
 
 
 @pytest.fixture

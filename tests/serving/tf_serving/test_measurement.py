@@ -1,10 +1,13 @@
 """An export is asked in a fresh process, and its figures are those of that export."""
 
+import shutil
+
 import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.export.warmup import WARMUP
+from bert_keras.serving.tf_serving import measurement
 from bert_keras.serving.tf_serving.measurement import filled_up, first_best, measure, measured
 
 
@@ -24,7 +27,8 @@ def test_an_export_is_measured_in_a_process_of_its_own(saved, capfd):
     ("kind", "splits", "pads"),
     [({"knows_padding": True}, True, True), ({"per_word": True}, False, False)],
 )
-def test_what_batching_would_do_to_the_answers(saved, kind, splits, pads):
+def test_what_batching_would_do_to_the_answers(saved, kind, splits, pads, monkeypatch):
+    monkeypatch.setattr(measurement, "_SECONDS", 0.0)  # three times each
     found = measure(saved(**kind), step=lambda: None)
     assert (found["splits"], found["pads"]) == (splits, pads)
 
@@ -46,8 +50,8 @@ def test_growth_ends_where_little_is_won():
 
 
 @pytest.mark.slow
-def test_a_process_that_fails(saved):
-    folder = saved()
+def test_a_process_that_fails(saved, tmp_path):
+    folder = shutil.copytree(saved(), tmp_path / "words" / "1")
     (folder / "saved_model.pb").write_bytes(b"no graph")
     with pytest.raises(RuntimeError, match=r"words/1 could not be measured: (?s:.*)saved_model"):
         measured(folder)
