@@ -50,8 +50,9 @@ def ours(text: str, vocabulary: str, output: str, workers: int, started: Callabl
 
 
 def compatible(text: str, vocabulary: str, output: str, workers: int, started: Callable) -> None:
-    from tfrecords_tools.google import GoogleSettings, write_google
+    from tfrecords_tools.google.write import write_google
     from tfrecords_tools.jobs import Workers
+    from tfrecords_tools.settings import GoogleSettings
 
     started()
     folder = Path(output)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools import build as building
-from tfrecords_tools.records import examples, instances, write_shard
+from tfrecords_tools.records import examples, instances, write_shard, writer
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text import tokens
 
@@ -29,8 +29,8 @@ CLOCKS = [  # (what is called, its name, stage)
     (write_shard, "pieces_of", "fetch ids"),
     (write_shard, "features", "pack"),
     (instances.Masker, "mask", "mask"),
-    (write_shard, "serialized", "serialise"),
-    (write_shard, "framed", "frame, checksums"),
+    (writer, "serialized", "serialise"),
+    (writer, "framed", "frame, checksums"),
     (write_shard.WriteShard, "__call__", "digest, write"),
 ]
 

@@ -1,4 +1,4 @@
-"""Text files and a vocabulary come in; a whole folder of pretraining records goes out.
+"""Builds a folder of pretraining records from text files and a vocabulary, on one machine.
 
 Each stage is a set of jobs that leave files in the folder OUTPUT.partial. What is there is not made
 again: a run that was killed goes on where it stopped, and its records are the same bytes.
@@ -9,30 +9,28 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from bert_keras.errors import InputError
 from bert_keras.storage import is_remote, json_object, resumed_folder, whole_file
 from bert_keras.text.fast_tokenizer import PIECES, vocabulary_file, write_vocabulary
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.google import GoogleSettings, write_google
-from tfrecords_tools.inputs.corpus import Unit, digest, fingerprint, units
+from tfrecords_tools.google.write import write_google
+from tfrecords_tools.inputs.corpus import digest, fingerprint, units
+from tfrecords_tools.inputs.decoding import Repairs
+from tfrecords_tools.inputs.parts import Unit
 from tfrecords_tools.inputs.places import files
-from tfrecords_tools.inputs.repairs import Repairs
 from tfrecords_tools.jobs import Workers
-from tfrecords_tools.manifest import FORMAT, MANIFEST, vocabulary_sha256
-from tfrecords_tools.plan import planned, unchanged, versions
+from tfrecords_tools.manifest import MANIFEST, made_from, planned, unchanged
 from tfrecords_tools.records.buckets import bucket_sizes
 from tfrecords_tools.records.examples import FindInstances
 from tfrecords_tools.records.layout import Layout, layout_of, shard_file
 from tfrecords_tools.records.splits import TRAIN, ranges_of, split_size, splits_of
 from tfrecords_tools.records.write_shard import WriteShard
-from tfrecords_tools.settings import BuildSettings, of_vocabulary
+from tfrecords_tools.settings import BuildSettings, GoogleSettings, Settings
 from tfrecords_tools.text.store import TokenStore, joined
 from tfrecords_tools.text.tokens import TextSettings, TokenizeUnit, counts_of, text_settings
 
-Settings = BuildSettings | GoogleSettings
 COUNTS = "counts.json"
 UNIT_BYTES = 1 << 20  # at least; a corpus becomes about MOST_UNITS units at most
 MOST_UNITS = 1000
@@ -52,7 +50,7 @@ def build(
             f"{output} is not on this machine, where build writes; give a local folder and copy it "
             "there, or add --beam"
         )
-    settings = fitting(settings, vocabulary)
+    settings = settings.for_vocabulary(vocabulary)
     paths = files(list(places))
     with resumed_folder(output) as folder, Workers(workers) as pool:
         if (folder / MANIFEST).exists():
@@ -65,17 +63,6 @@ def build(
                 part.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
         shutil.rmtree(folder / "work", ignore_errors=True)
         return json_object(folder / MANIFEST)
-
-
-def fitting(settings: Settings, vocabulary: Vocabulary) -> Settings:
-    """As `of_vocabulary`; the original has WordPiece alone."""
-    if isinstance(settings, BuildSettings):
-        return of_vocabulary(settings, vocabulary)
-    if vocabulary.rules:
-        raise InputError(
-            "the records of --compat google are of WordPiece; give a vocab.txt, or leave it out"
-        )
-    return settings
 
 
 def _expect(manifest: Path, paths: Sequence[str], settings: Settings, vocabulary: Vocabulary):
@@ -116,23 +103,6 @@ def _expect_nothing_else(folder: Path) -> None:
             f"{folder} holds {others[0]}, which no build left there; remove it, or choose another "
             "output"
         )
-
-
-def made_from(settings: Settings, vocabulary: Vocabulary, inputs: Sequence[dict]) -> dict:
-    """What the manifest says before the records are made; `inputs` are the digests."""
-    return {
-        "format": FORMAT,
-        "compat": "google" if isinstance(settings, GoogleSettings) else None,
-        "settings": asdict(settings),
-        "versions": versions(),
-        "inputs": inputs,
-        "vocabulary": {
-            "file": vocabulary_file(vocabulary)[0],
-            "size": len(vocabulary),
-            "sha256": vocabulary_sha256(vocabulary),
-        },
-        "schema": asdict(settings.schema),
-    }
 
 
 def _google(folder: Path, paths: Sequence[str], settings: GoogleSettings, pool: Workers) -> dict:
@@ -236,7 +206,7 @@ def _written(layout: Layout, vocabulary: Path, store: TokenStore, pool: Workers)
     pool.run(found, stage=f"find {name}", unit="sentence")
     instances = tuple(job.output for job in found)
     sizes = bucket_sizes(instances, num_buckets=layout.num_buckets)
-    layout.expect_records(sizes[buckets].any() for buckets in layout.shards)
+    layout.expect_records(bool(sizes[buckets].any()) for buckets in layout.shards)
     jobs = [
         WriteShard(
             output=folder / layout.file(place),

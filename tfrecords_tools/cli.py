@@ -171,7 +171,7 @@ def _vocab(arguments: argparse.Namespace) -> None:
 
 
 def _build(arguments: argparse.Namespace) -> None:
-    from tfrecords_tools.beam import build_on_beam
+    from tfrecords_tools.beam.build import build_on_beam
     from tfrecords_tools.build import build
     from tfrecords_tools.records.objectives import OBJECTIVES
 

@@ -1,4 +1,4 @@
-"""Jobs come in, each of which leaves one file or folder; when `run` ends, all of these are there.
+"""Runs jobs, each of which leaves one file or folder, in one process or several.
 
 What is there already is not made again, so a run that was killed goes on where it stopped; what a
 job leaves does not depend on the others, so any number of processes leave the same.
@@ -22,10 +22,13 @@ _report: Callable[[int], object]  # in a worker: tells the progress of its job
 
 
 class Job(Protocol):
-    """Makes `output`, whole or not at all, and calls `advance(n)` as `size` units get done."""
+    """Makes `output`, whole or not at all, and calls `advance(n)` as its `size` units get done."""
 
-    output: Path
-    size: int
+    @property
+    def output(self) -> Path: ...
+
+    @property
+    def size(self) -> int: ...
 
     def __call__(self, advance: Callable[[int], object]) -> None: ...
 
@@ -67,15 +70,15 @@ class Workers:
         with progress(stage=stage, unit=unit, total=total, initial=done) as bar:
             if self._executor is None:
                 for job in missing:
-                    job(bar.update)
+                    _done(job, bar.update)
             else:
-                self._run_in_processes(missing, bar)
+                self._run_in_processes(self._executor, missing, bar)
 
-    def _run_in_processes(self, jobs: list[Job], bar) -> None:
+    def _run_in_processes(self, executor: ProcessPoolExecutor, jobs: list[Job], bar) -> None:
         # Ctrl-C is for this process alone: new ones begin, and stay, with what is blocked here.
         before = pthread_sigmask(SIG_BLOCK, {SIGINT})
         try:
-            running = {self._executor.submit(_run, job) for job in jobs}
+            running = {executor.submit(_run, job) for job in jobs}
         finally:
             pthread_sigmask(SIG_SETMASK, before)
         try:
@@ -102,9 +105,23 @@ def _begin(reports) -> None:
 
 
 def _end_with_parent() -> None:
-    connection.wait([parent_process().sentinel])
+    if parent := parent_process():
+        connection.wait([parent.sentinel])
     os._exit(1)
 
 
 def _run(job: Job) -> None:
-    job(_report)
+    _done(job, _report)
+
+
+def _done(job: Job, report: Callable[[int], object]) -> None:
+    """Runs a job, and reports `job.size` in all whatever it estimated on the way."""
+    left = job.size
+
+    def advance(done: int) -> None:
+        nonlocal left
+        report(min(done, left))
+        left -= min(done, left)
+
+    job(advance)
+    report(left)

@@ -1,22 +1,31 @@
-"""The manifest beside record files: its name, and what it says about shards, read and checked.
+"""The manifest of record files, and the plan that they are made by: what they are made from.
 
-`build` writes it last; a folder that has one is complete. `check` holds the files against it.
+`build` writes the plan first, and a run that goes on must be given the same. It writes the manifest
+last, so a folder that has one is complete; `check` compares the files with it.
 """
 
 import hashlib
+import json
 import os
-from dataclasses import dataclass
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
-from bert_keras.storage import json_object
+from bert_keras.progress import progress
+from bert_keras.storage import json_object, whole_file
 from bert_keras.text.fast_tokenizer import vocabulary_file
 from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.inputs.corpus import digest, fingerprint
+from tfrecords_tools.settings import BuildSettings, GoogleSettings, Settings
 
 MANIFEST = "manifest.json"
 FORMAT = 2
 NEXT_SENTENCE = ("true next", "random next")  # labels 0 and 1
+SHARD_FIELDS = ("file", "records", "bytes", "sha256")  # of a record file
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,7 @@ class Manifest:
             )
         try:
             shards = [
-                Shard(split=split, **{name: shard[name] for name in _PROMISED})
+                Shard(split=split, **{name: shard[name] for name in SHARD_FIELDS})
                 for split, counts in values["splits"].items()
                 for shard in counts["shards"]
             ]
@@ -74,7 +83,6 @@ class Manifest:
 
 
 _LABELS = {"nsp": NEXT_SENTENCE, "sop": ("true order", "changed order")}
-_PROMISED = ("file", "records", "bytes", "sha256")
 
 
 def label_words(file: str | os.PathLike) -> tuple[str, str]:
@@ -84,6 +92,110 @@ def label_words(file: str | os.PathLike) -> tuple[str, str]:
     return _LABELS.get(objective, NEXT_SENTENCE)
 
 
+def made_from(settings: Settings, vocabulary: Vocabulary, inputs: Sequence[dict]) -> dict:
+    """What the manifest says before the records are made; `inputs` are the digests."""
+    return {
+        "format": FORMAT,
+        "compat": "google" if isinstance(settings, GoogleSettings) else None,
+        "settings": asdict(settings),
+        "versions": versions(),
+        "inputs": inputs,
+        "vocabulary": {
+            "file": vocabulary_file(vocabulary)[0],
+            "size": len(vocabulary),
+            "sha256": vocabulary_sha256(vocabulary),
+        },
+        "schema": asdict(settings.schema),
+    }
+
+
+def split_summary(shards: Sequence[dict], *, summed: Sequence[str], **totals: int) -> dict:
+    """What the manifest says of a split: totals, counts summed over its shards, and the shards."""
+    return {
+        **totals,
+        **{name: sum(each[name] for each in shards) for name in summed},
+        "shards": [{name: each[name] for name in SHARD_FIELDS} for each in shards],
+    }
+
+
 def vocabulary_sha256(vocabulary: Vocabulary) -> str:
     """The digest of its file."""
     return hashlib.sha256(vocabulary_file(vocabulary)[1].encode()).hexdigest()
+
+
+_LIBRARIES = ("bert-keras", "numpy", "tokenizers", "sentencex")
+
+
+def planned(
+    folder: Path, *, files: Sequence[str], settings: Settings, vocabulary: Vocabulary
+) -> list[dict]:
+    """The digests of the files; written into the folder, or held against what is there.
+
+    Raises InputError where the folder was begun with other settings, inputs or versions.
+    """
+    path = folder / "plan.json"
+    plan = {
+        "settings": {
+            "compat": None if isinstance(settings, BuildSettings) else "google",
+            **asdict(settings),
+        },
+        "vocabulary": vocabulary_sha256(vocabulary),
+        "versions": versions(),
+        "files": [fingerprint(file) for file in files],
+    }
+    if path.exists():
+        begun = json_object(path)
+        _compare(begun, plan, folder)
+        plan["inputs"] = begun["inputs"]
+        _write(plan, path)
+        return plan["inputs"]
+    plan["inputs"] = []
+    with progress(
+        stage="read inputs", unit="B", total=sum(file["bytes"] for file in plan["files"])
+    ) as bar:
+        for file in files:
+            plan["inputs"].append(digest(file))
+            bar.update(plan["inputs"][-1]["bytes"])
+    _write(plan, path)
+    return plan["inputs"]
+
+
+def unchanged(folder: Path) -> None:
+    """InputError where an input is no longer what the plan says of it."""
+    for then in json_object(folder / "plan.json")["files"]:
+        if fingerprint(then["path"]) != then:
+            raise InputError(
+                f"{then['path']} changed while it was read; remove {folder.parent} and run again"
+            )
+
+
+def versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+
+
+def _write(plan: dict, path: Path) -> None:
+    with whole_file(path) as part:
+        part.write_text(json.dumps(plan), encoding="utf-8")
+
+
+def _compare(begun: dict, plan: dict, folder: Path) -> None:
+    remedy = f"give what {folder.parent} was begun with, or remove it to begin anew"
+    for name in ("settings", "versions"):
+        for key, value in plan[name].items():
+            then = begun[name].get(key)
+            if then != value:
+                raise InputError(f"{key} is {value}, but was {then} before the stop; {remedy}")
+    if begun["vocabulary"] != plan["vocabulary"]:
+        raise InputError(f"the vocabulary is another than before the stop; {remedy}")
+    before, after = ({file["path"]: file for file in each["files"]} for each in (begun, plan))
+    digests = {then["path"]: then for then in begun["inputs"]}
+    for path in [*before, *after]:
+        was_touched = path in before and path in after and before[path] != after[path]
+        if (
+            path not in before
+            or path not in after
+            or (was_touched and digest(path) != digests[path])
+        ):
+            raise InputError(f"{path} is not as it was before the stop; {remedy}")
+    if list(before) != list(after):
+        raise InputError(f"the files stand in another order than before the stop; {remedy}")

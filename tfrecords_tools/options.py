@@ -7,9 +7,8 @@ from typing import NoReturn
 
 from bert_keras.data.masking import REPLACEMENTS, UNITS
 from bert_keras.errors import InputError
-from tfrecords_tools.google.settings import GoogleSettings
 from tfrecords_tools.records.objectives import OBJECTIVES
-from tfrecords_tools.settings import ERRORS, BuildSettings
+from tfrecords_tools.settings import ERRORS, BuildSettings, GoogleSettings
 
 # field of the settings: what argparse needs to know of it
 _TEXT = {

@@ -1,8 +1,8 @@
-"""Every option of the writer, checked; what follows from them for the other rooms."""
+"""The options of both writers of records, checked when they are made."""
 
 from dataclasses import dataclass, replace
 
-from bert_keras.data.masking import MaskingPolicy, replacement_shares
+from bert_keras.data.masking import UNITS, MaskingPolicy, replacement_shares
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import RULES, lowers
@@ -10,6 +10,7 @@ from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.records.objectives import OBJECTIVES
 
 ERRORS = ("fail", "skip", "replace")
+NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
 _USUAL_PASSES = 5
 
 
@@ -86,23 +87,71 @@ class BuildSettings:
             **replacement_shares(self.replacement),
         )
 
+    def for_vocabulary(self, vocabulary: Vocabulary) -> "BuildSettings":
+        """Returns these settings with the vocabulary's own letter case, if its rules state one.
 
-def of_vocabulary(settings: BuildSettings, vocabulary: Vocabulary) -> BuildSettings:
-    """The same, lower case as the vocabulary has it: rules tell it of themselves. InputError where
-    both cannot go together."""
-    least = vocabulary.num_specials(2) + 2
-    if settings.max_length < least:
-        cls, sep = vocabulary.specials.pieces[2:4]
-        between = vocabulary.specials.num_separators * sep
-        raise InputError(
-            f"max_length is {settings.max_length}; expected at least {least} with this vocabulary: "
-            f"{cls} A {between} B {sep}"
-        )
-    if not vocabulary.rules:
-        return settings
-    if lowers(vocabulary) and not settings.lowercase:
-        raise InputError(
-            f"the {RULES} puts texts into lower case; leave out --cased, or learn one with it: "
-            "bert-tfrecords vocab --model unigram --cased"
-        )
-    return replace(settings, lowercase=lowers(vocabulary))
+        Raises:
+            InputError: if the settings do not fit the vocabulary.
+        """
+        least = vocabulary.num_specials(2) + 2
+        if self.max_length < least:
+            cls, sep = vocabulary.specials.pieces[2:4]
+            between = vocabulary.specials.num_separators * sep
+            raise InputError(
+                f"max_length is {self.max_length}; expected at least {least} with this vocabulary: "
+                f"{cls} A {between} B {sep}"
+            )
+        if not vocabulary.rules:
+            return self
+        if lowers(vocabulary) and not self.lowercase:
+            raise InputError(
+                f"the {RULES} puts texts into lower case; leave out --cased, or learn one with it: "
+                "bert-tfrecords vocab --model unigram --cased"
+            )
+        return replace(self, lowercase=lowers(vocabulary))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoogleSettings:
+    """The original's options and their defaults, with the names of `BuildSettings`."""
+
+    lowercase: bool = True
+    max_length: int = 128
+    max_predictions: int = 20
+    duplicates: int = 10
+    short_sequence_rate: float = 0.1
+    mask_rate: float = 0.15
+    mask_unit: str = "piece"  # or "word": whole-word masking
+    seed: int = 12345
+    shards: int = 1
+
+    def __post_init__(self):
+        _ = self.schema  # it checks what is its own
+        for name in ("max_predictions", "duplicates", "shards"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; expected at least 1")
+        for name in ("short_sequence_rate", "mask_rate"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is {getattr(self, name)}; expected a share from 0 to 1")
+        if self.mask_unit not in UNITS:
+            raise InputError(f"mask_unit is {self.mask_unit!r}; expected {' or '.join(UNITS)}")
+
+    @property
+    def schema(self) -> PretrainingSchema:
+        return PretrainingSchema(self.max_length, self.max_predictions)
+
+    def num_predictions(self, num_pieces: int) -> int:
+        """How many of the pieces of A and B are predicted; the rate counts the specials too."""
+        wanted = round((num_pieces + NUM_SPECIALS) * self.mask_rate)
+        return min(self.max_predictions, max(1, wanted))
+
+    def for_vocabulary(self, vocabulary: Vocabulary) -> "GoogleSettings":
+        """Returns these settings; raises InputError if the vocabulary is not WordPiece."""
+        if vocabulary.rules:
+            raise InputError(
+                "the records of --compat google are of WordPiece; give a vocab.txt, or leave it out"
+            )
+        return self
+
+
+Settings = BuildSettings | GoogleSettings

@@ -12,9 +12,8 @@ from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import rules_vocabulary
 from tfrecords_tools import build as local
-from tfrecords_tools.beam import build_on_beam
-from tfrecords_tools.google import GoogleSettings
-from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.beam.build import build_on_beam
+from tfrecords_tools.settings import BuildSettings, GoogleSettings
 
 # DirectRunner may fetch another runner from the net and then heeds no mode; this one is at hand.
 IN_MEMORY = ["--runner=FnApiRunner"]

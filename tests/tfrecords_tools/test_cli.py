@@ -166,7 +166,7 @@ def test_a_disk_that_is_full(corpus, vocab, tmp_path, monkeypatch, capsys):
 
     build = ["build", *corpus, "--vocab", vocab, "--output", tmp_path / "records", "--workers", 1]
     with monkeypatch.context() as patch:
-        patch.setattr("tfrecords_tools.records.write_shard.framed", full)
+        patch.setattr("tfrecords_tools.records.writer.framed", full)
         assert run(*build) == 2
     told = capsys.readouterr().err
     assert "-of-00001.tfrecord: No space left on device; free some and run the same again" in told

@@ -14,9 +14,10 @@ import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
-from tfrecords_tools.google import GoogleSettings, write_google
 from tfrecords_tools.google.draws import Draws
+from tfrecords_tools.google.write import write_google
 from tfrecords_tools.jobs import Workers
+from tfrecords_tools.settings import GoogleSettings
 
 WORDS = ["ada", "sees", "maps", "un", "##aff", "##able", "##s", "the", "a", ",", ".", "!", "(", ")"]
 WORDS += ["東", "α", "σ", "##α", "##σ", "##ς", "cafe", "3", "#", "[", "]", "cls", "sep"]
@@ -185,7 +186,7 @@ def test_nothing_depends_on_how_much_is_read_at_once(files, vocabulary, tmp_path
     whole, _ = written(files, vocabulary, tmp_path / "a", mask_unit="word")
     for name in ("tokens.TOGETHER", "draws.WINDOW", "instances._ROWS_TOGETHER"):
         monkeypatch.setattr(f"tfrecords_tools.google.{name}", 3)
-    monkeypatch.setattr("tfrecords_tools.google.records._RECORDS_TOGETHER", 7)
+    monkeypatch.setattr("tfrecords_tools.google.write._RECORDS_TOGETHER", 7)
     parts, _ = written(files, vocabulary, tmp_path / "b", mask_unit="word")
     assert digest(parts) == digest(whole)
 

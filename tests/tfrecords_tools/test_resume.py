@@ -11,8 +11,7 @@ import pytest
 
 from bert_keras.errors import InputError
 from tfrecords_tools.build import build
-from tfrecords_tools.google import GoogleSettings
-from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.settings import BuildSettings, GoogleSettings
 
 SETTINGS = BuildSettings(
     max_length=40, max_predictions=6, duplicates=2, shards=3, held_out_rate=0.3, seed=7
@@ -23,7 +22,7 @@ PROGRAM = """
 import json, os, signal, sys
 import tfrecords_tools.build, tfrecords_tools.records.splits
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.google import GoogleSettings
+from tfrecords_tools.settings import GoogleSettings
 from tfrecords_tools.settings import BuildSettings
 
 tfrecords_tools.build.UNIT_BYTES = 1000

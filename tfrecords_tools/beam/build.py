@@ -1,4 +1,4 @@
-"""A corpus and a vocabulary come in; an Apache Beam job leaves a folder of records, any size of it.
+"""Runs an Apache Beam job that writes a folder of records, from a corpus of any size.
 
 The records are those of `tfrecords_tools.build.build`, shard by shard and byte by byte. A runner
 does a failed step again; a job that was stopped as a whole begins anew.
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.build import Settings, fitting, units_of
+from tfrecords_tools.build import units_of
 from tfrecords_tools.inputs.corpus import fingerprint
 from tfrecords_tools.inputs.places import files
 from tfrecords_tools.manifest import MANIFEST
-from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.settings import BuildSettings, Settings
 
 
 def build_on_beam(
@@ -34,7 +34,7 @@ def build_on_beam(
             "the records of --compat google depend on all draws before them and are made on one "
             "machine; leave out --beam, or --compat google"
         )
-    settings = fitting(settings, vocabulary)
+    settings = settings.for_vocabulary(vocabulary)
     try:
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions

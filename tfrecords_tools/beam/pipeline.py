@@ -1,4 +1,4 @@
-"""Units of the corpus come in; a Beam pipeline that leaves a folder of records goes out.
+"""The steps of the Beam pipeline, from units of the corpus to a folder of records.
 
 units -> ranges of documents as ids -> spans of instances, and requests for texts of other ranges
 -> the texts that answer them -> shards -> the manifest, and the folder's name. On the way counts
@@ -19,13 +19,20 @@ from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import vocabulary_file
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.beam import output
-from tfrecords_tools.beam.plan import Corpus, Plan, corpus_of, held_out_size, plan_of
-from tfrecords_tools.beam.shard import written
-from tfrecords_tools.beam.spans import Key, Spans, answered, found
-from tfrecords_tools.beam.tokens import RangeTokens, UnitTold, tokens_of
-from tfrecords_tools.build import made_from
-from tfrecords_tools.inputs.corpus import Unit, digest, fingerprint
-from tfrecords_tools.manifest import MANIFEST
+from tfrecords_tools.beam.plan import (
+    Corpus,
+    Plan,
+    RangeTokens,
+    UnitTold,
+    corpus_of,
+    held_out_size,
+    plan_of,
+    tokens_of,
+)
+from tfrecords_tools.beam.spans import Key, Spans, answered, found, written
+from tfrecords_tools.inputs.corpus import digest, fingerprint
+from tfrecords_tools.inputs.parts import Unit
+from tfrecords_tools.manifest import MANIFEST, made_from
 from tfrecords_tools.settings import BuildSettings
 
 FAILURE = "failure.json"
@@ -142,7 +149,9 @@ def _find(keyed: tuple[Key, RangeTokens], plan: Plan | None) -> Iterator:
 
 
 def _answer(grouped: tuple[Key, dict], plan: Plan | None) -> Iterator[tuple[Key, Spans]]:
-    for tokens in grouped[1]["ranges"] if plan else ():
+    if plan is None:
+        return
+    for tokens in grouped[1]["ranges"]:
         yield from answered(tokens, grouped[1][_REQUESTS], plan)
 
 
@@ -164,7 +173,7 @@ def _finish(
     if output.exists(output.join(job.output, MANIFEST)):
         return  # a runner may take the step again after its end
     try:
-        if failures:
+        if plan is None:
             raise InputError(min(failures)[1])
         manifest = _manifest(job, plan, dict(shards), inputs)
     except InputError as error:

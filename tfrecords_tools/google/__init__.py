@@ -1,6 +1,1 @@
-"""The records of the original writer, one for one: `write_google` and its `GoogleSettings`."""
-
-from tfrecords_tools.google.settings import GoogleSettings
-from tfrecords_tools.google.write import write_google
-
-__all__ = ["GoogleSettings", "write_google"]
+"""The records of the original writer, google-research/bert, one for one."""

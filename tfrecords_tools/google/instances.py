@@ -1,6 +1,6 @@
 """A token store comes in; all instances, as rows on disk, and the order to write them in go out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -18,12 +18,12 @@ from tfrecords_tools.google.draws import (
     shown_instead,
     word_choice,
 )
-from tfrecords_tools.google.settings import NUM_SPECIALS, GoogleSettings
+from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings
 from tfrecords_tools.text.store import TokenStore, piece_dtype
 
 ROWS, ORDER = "rows", "order"
 NUMBER = np.dtype("<u4")  # of an instance
-_ROWS_TOGETHER = 4096
+_ROWS_TOGETHER = 1024  # each leaves some 64 kB of the store in memory
 
 
 @dataclass(frozen=True)
@@ -44,28 +44,28 @@ class DrawInstances:
         vocabulary, draws = Vocabulary.from_file(self.vocabulary), Draws(self.settings.seed)
         store = opened(self.store, vocabulary)
 
-        def tell(done: int) -> None:
-            advance(done)
-            store.release()
-
         with (
             whole_folder(self.output) as folder,
             (folder / ROWS).open("wb") as file,
             (folder / ORDER).open("wb") as order,
         ):
             rows = _Rows(file, row_dtype(self.settings))
-            self._draw(store, vocabulary, draws, rows, _Seldom(tell))
+            for pair, chosen, shown in self._drawn(store, vocabulary, draws, advance):
+                rows.add(pair, chosen, shown)
+                if rows.is_full:
+                    rows.flush()
+                    store.release()
             rows.flush()
             draws.shuffled(rows.count).tofile(order)
 
-    def _draw(
+    def _drawn(
         self,
         store: TokenStore,
         vocabulary: Vocabulary,
         draws: Draws,
-        rows: "_Rows",
-        progress: "_Seldom",
-    ) -> None:
+        advance: Callable[[int], object],
+    ) -> Iterator[tuple[Pair, Sequence[int], Sequence[int]]]:
+        """Every pair, the pieces chosen of it, and what is shown for them."""
         settings, choose = self.settings, self._choice(store, vocabulary, draws)
         mask_id, num_ids = vocabulary.mask_id, len(vocabulary)
         order = draws.shuffled(store.num_documents)
@@ -78,12 +78,11 @@ class DrawInstances:
                     limit=settings.max_length - NUM_SPECIALS,
                     short_sequence_rate=settings.short_sequence_rate,
                     draws=draws,
-                    advance=progress.advance,
+                    advance=advance,
                 )
                 for pair in pairs:
                     chosen = choose(pair, settings.num_predictions(pair.length_a + pair.length_b))
-                    rows.add(pair, chosen, shown_instead(len(chosen), draws, mask_id, num_ids))
-        progress.tell()
+                    yield pair, chosen, shown_instead(len(chosen), draws, mask_id, num_ids)
 
     def _choice(self, store: TokenStore, vocabulary: Vocabulary, draws: Draws) -> Choice:
         if self.settings.mask_unit == "piece":
@@ -131,8 +130,10 @@ class _Rows:
         self._chosen += chosen
         self._shown += shown
         self._num_chosen.append(len(chosen))
-        if len(self._pairs) == _ROWS_TOGETHER:
-            self.flush()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._pairs) >= _ROWS_TOGETHER
 
     def flush(self) -> None:
         pairs = np.array(self._pairs, np.int64).reshape(-1, len(Pair._fields))
@@ -146,19 +147,3 @@ class _Rows:
         self._file.write(rows.tobytes())
         self.count += len(rows)
         self._begin()
-
-
-class _Seldom:
-    """Adds up what was done and tells of it now and then: a call may go to another process."""
-
-    def __init__(self, advance: Callable[[int], object]):
-        self._advance, self._done = advance, 0
-
-    def advance(self, done: int) -> None:
-        self._done += done
-        if self._done >= _ROWS_TOGETHER:
-            self.tell()
-
-    def tell(self) -> None:
-        self._advance(self._done)
-        self._done = 0

@@ -45,7 +45,7 @@ class TokenizeFiles:
         return sum(fingerprint(file)["bytes"] for file in self.files)
 
     def __call__(self, advance: Callable[[int], object]) -> None:
-        vocabulary, left, num_pieces = Vocabulary.from_file(self.vocabulary), self.size, 0
+        vocabulary, num_pieces = Vocabulary.from_file(self.vocabulary), 0
         tokenizer = WordPieceTokenizer(vocabulary, lowercase=self.lowercase)
         with (
             whole_folder(self.output) as folder,
@@ -57,14 +57,11 @@ class TokenizeFiles:
                 # A blank line is the empty sentence that a document begins with.
                 writer.add(ids, lengths, np.array([not text for text in texts]))
                 num_pieces += len(ids)
-                read = min(left, sum(map(len, texts)))
-                advance(read)
-                left -= read
+                advance(sum(map(len, texts)))
             writer.close()
             if not num_pieces:
                 names = ", ".join(self.files) or "no files"
                 raise InputError(f"the corpus holds no text ({names}); expected a sentence a line")
-        advance(left)
 
 
 def _lines(file: str) -> Iterator[str]:

@@ -12,13 +12,11 @@ from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from tfrecords_tools.inputs import places as named
 from tfrecords_tools.inputs import tfds_examples
-from tfrecords_tools.inputs.decoding import ERRORS
+from tfrecords_tools.inputs.decoding import ERRORS, Place, Repairs
 from tfrecords_tools.inputs.formats import recognised
 from tfrecords_tools.inputs.parquet_rows import row_group_parts, rows
-from tfrecords_tools.inputs.parts import Part, Unit, grouped
-from tfrecords_tools.inputs.repairs import Place, Repairs
+from tfrecords_tools.inputs.parts import CUTS, Part, Unit, grouped, num_bytes_of
 from tfrecords_tools.inputs.text_formats import articles, json_lines, plain
-from tfrecords_tools.inputs.text_ranges import CUTS
 
 _UNIT_BYTES = 1 << 20  # of a corpus that is read by one process: how often its bar moves
 READERS: dict[str, Callable[..., Iterator[list[str]]]] = {
@@ -104,11 +102,11 @@ def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Part]:
 def lines(places: Sequence[str | os.PathLike], *, stage: str) -> Iterator[str]:
     """The lines of a whole corpus behind a progress bar; InputError where it holds no text."""
     repairs, found = Repairs(), units(places, unit_bytes=_UNIT_BYTES)
-    total = sum(part.num_bytes for unit in found for part in unit)
+    total = sum(map(num_bytes_of, found))
     with progress(stage=stage, unit="B", total=total) as bar:
         for unit in found:
             yield from lines_of(unit, repairs=repairs)
-            bar.update(sum(part.num_bytes for part in unit))
+            bar.update(num_bytes_of(unit))
     repairs.expect_text()
 
 

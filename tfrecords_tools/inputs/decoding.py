@@ -1,13 +1,119 @@
-"""Bytes of whole lines come in; stripped text goes out, what is wrong with it told or counted."""
+"""Decodes lines of text; counts by name what was dropped or repaired, with the first places."""
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bert_keras.errors import InputError
-from tfrecords_tools.inputs.repairs import Place, Repairs
-from tfrecords_tools.inputs.text_ranges import blocks
+from bert_keras.storage import open_file
+from tfrecords_tools.inputs.parts import blocks
+
+NUM_PLACES = 5  # remembered of each kind
+REMARKS = {  # name in the manifest: what it says to a person
+    "empty_files": "empty files",
+    "files_without_text": "files without text",
+    "lines_not_utf8_dropped": "lines that are not UTF-8, dropped",
+    "lines_not_utf8_replaced": "lines that are not UTF-8, kept with U+FFFD for what is wrong",
+    "long_lines_cut": "lines too long to be held in memory, cut at white space",
+    "records_damaged_dropped": "records that cannot be read, dropped",
+    "records_without_text": "records without text",
+    "control_characters": "control characters, which the tokenizer leaves out",
+    "lone_carriage_returns": "carriage returns inside lines, read as white space",
+}
+_READ_AT_ONCE = 1 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line, row or example of a file; `number` counts from 1, lines from byte `start` on."""
+
+    path: str
+    number: int
+    noun: str = "line"
+    start: int = 0
+
+    def described(self) -> str:
+        """In words, counted from the top of the file: what stands before `start` is read for it."""
+        return f"{self.path}, {self.noun} {self.number + self._lines_before():,}"
+
+    def _lines_before(self) -> int:
+        count, left = 0, self.start
+        if left:
+            with open_file(self.path) as file:
+                while data := file.read(min(left, _READ_AT_ONCE)):
+                    count += data.count(b"\n")
+                    left -= len(data)
+        return count
+
+
+@dataclass
+class Repairs:
+    """Adds up: the repairs of all units are those of the corpus, however it was cut."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    places: dict[str, tuple[Place, ...]] = field(default_factory=dict)
+    text_lines: Counter[str] = field(default_factory=Counter)  # by file; those of no bytes apart
+
+    def note(self, name: str, place: Place, *, count: int = 1) -> None:
+        self.counts[name] += count
+        places = self.places.get(name, ())
+        if len(places) < NUM_PLACES:
+            self.places[name] = (*places, place)
+
+    def note_text(self, path: str, num_lines: int) -> None:
+        self.text_lines[path] = self.text_lines.get(path, 0) + num_lines
+
+    def __iadd__(self, other: "Repairs") -> "Repairs":
+        self.counts.update(other.counts)
+        self.text_lines.update(other.text_lines)
+        for name, places in other.places.items():
+            self.places[name] = (*self.places.get(name, ()), *places)[:NUM_PLACES]
+        return self
+
+    def summary(self) -> dict[str, int]:
+        """Counts by name for the manifest; a name that is absent stands for none."""
+        counts = {**self.counts, "files_without_text": len(self._silent_files())}
+        return {name: counts[name] for name in REMARKS if counts.get(name)}
+
+    def remarks(self) -> list[str]:
+        """One sentence for each name, with the first places."""
+        return [
+            f"{REMARKS[name]}: {count:,} ({self._where(name, count)})"
+            for name, count in self.summary().items()
+        ]
+
+    def expect_text(self) -> None:
+        """InputError where not one line of text was read."""
+        if not any(self.text_lines.values()):
+            count = self.counts["empty_files"] + len(self._silent_files())
+            paths = [place.path for place in self.places.get("empty_files", ())]
+            names = _first([*paths, *self._silent_files()], count) if count else "no files"
+            dropped = [name for name in self.counts if name.endswith("_dropped")]
+            if dropped:
+                names = "; ".join(
+                    f"{REMARKS[name]}: {self.counts[name]:,} ({self._where(name, NUM_PLACES)})"
+                    for name in dropped
+                )
+                names += "; --errors fail tells why"
+            raise InputError(f"the corpus holds no text ({names}); expected one paragraph a line")
+
+    def _silent_files(self) -> list[str]:
+        return [path for path, count in self.text_lines.items() if not count]
+
+    def _where(self, name: str, count: int) -> str:
+        if name == "files_without_text":
+            return _first(self._silent_files(), count)
+        places = self.places[name]
+        if name == "empty_files":
+            return _first([place.path for place in places], count)
+        return _first([place.described() for place in places], count)
+
+
+def _first(names: list[str], count: int) -> str:
+    return "; ".join(names[:NUM_PLACES]) + ("; ..." if count > NUM_PLACES else "")
+
 
 ERRORS = ("fail", "skip", "replace")
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})
@@ -86,11 +192,10 @@ class Decoder:
         return Place(self.path, number, self.noun, self.start)
 
     def _note_oddities(self, block: bytes, number: int, step: int) -> None:
-        controls = len(block) - len(block.translate(None, _CONTROLS))
-        if controls:
-            at = number + step * block.count(b"\n", 0, _CONTROL.search(block).start())
-            self.repairs.note("control_characters", self.place(at), count=controls)
-        returns = block.count(b"\r") - block.count(b"\r\n")
-        if returns:
-            at = number + step * block.count(b"\n", 0, _LONE_RETURN.search(block).start())
-            self.repairs.note("lone_carriage_returns", self.place(at), count=returns)
+        for name, pattern, count in (
+            ("control_characters", _CONTROL, len(block) - len(block.translate(None, _CONTROLS))),
+            ("lone_carriage_returns", _LONE_RETURN, block.count(b"\r") - block.count(b"\r\n")),
+        ):
+            if count and (first := pattern.search(block)):
+                at = number + step * block.count(b"\n", 0, first.start())
+                self.repairs.note(name, self.place(at), count=count)

@@ -6,9 +6,8 @@ from itertools import pairwise
 
 from bert_keras.errors import InputError
 from bert_keras.storage import open_file
-from tfrecords_tools.inputs.decoding import Decoder
+from tfrecords_tools.inputs.decoding import Decoder, Repairs
 from tfrecords_tools.inputs.parts import Part
-from tfrecords_tools.inputs.repairs import Repairs
 
 _BUFFER = 1 << 20  # bytes; a column is read through it instead of whole
 _BATCH = 1 << 20  # bytes of text decoded at once, about ...

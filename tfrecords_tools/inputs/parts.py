@@ -1,7 +1,27 @@
-"""Files come in; units of work, pieces of the corpus of a few megabytes, go out in its order."""
+"""Parts of files that jobs read: grouped into units, and for text cut between documents.
 
-from collections.abc import Iterable
+Parts that meet hold every document once, wherever they meet: a document belongs to the part in
+which it begins. Whoever reads the part before or after finds that beginning again.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import BinaryIO
+
+from bert_keras.errors import InputError
+
+LONGEST_LINE = 1 << 22  # bytes; a longer line is handed out in parts
+BLOCK = 1 << 18  # bytes read at once: what fits a processor's cache is read fastest
+
+# A place to cut stands behind each match. Every one is the beginning of a document, though not
+# every document begins at one: a line of more than 64 blanks separates documents all the same.
+CUTS = {
+    "text": re.compile(rb"\n(?=([ \t\r]{0,64}\n))"),
+    "wikiextractor": re.compile(rb"\n()(?=<doc id=)"),
+    "jsonl": re.compile(rb"\n()"),
+}
+_REACH = 80  # bytes, at least, that a match and what it looks at span
 
 
 @dataclass(frozen=True)
@@ -28,7 +48,11 @@ class Part:
         return self.kind.partition(".")[2]
 
 
-Unit = tuple[Part, ...]
+Unit = tuple[Part, ...]  # what one job reads
+
+
+def num_bytes_of(unit: Unit) -> int:
+    return sum(part.num_bytes for part in unit)
 
 
 def grouped(parts: Iterable[Part], *, unit_bytes: int) -> list[Unit]:
@@ -41,3 +65,92 @@ def grouped(parts: Iterable[Part], *, unit_bytes: int) -> list[Unit]:
         unit.append(part)
         size += part.num_bytes
     return [*units, tuple(unit)] if unit else units
+
+
+def snapped(file: BinaryIO, start: int, end: int, *, size: int, cuts: re.Pattern) -> range:
+    """The bytes from the first document that begins in [start, end) to the first behind it."""
+    if size < end:
+        raise _shorter(file, end - size)
+    begin = first_cut(file, start, end, cuts=cuts) if start else 0
+    if begin == end:
+        return range(0)
+    return range(begin, first_cut(file, end, size, cuts=cuts))
+
+
+def first_cut(file: BinaryIO, start: int, end: int, *, cuts: re.Pattern) -> int:
+    """The first place to cut in [start, end), or `end` where there is none."""
+    at = max(0, start - _REACH)
+    file.seek(at)
+    data = b""
+    while at < end:
+        read = file.read(BLOCK)
+        data += read
+        for match in cuts.finditer(data):
+            place = at + match.end(1)
+            if place >= start:
+                return min(place, end)
+        if not read:
+            return end
+        at += max(0, len(data) - _REACH)
+        data = data[-_REACH:]
+    return end
+
+
+def blocks(
+    file: BinaryIO, *, num_bytes: int | None = None, longest: int = LONGEST_LINE
+) -> Iterator[tuple[bytes, int]]:
+    """Whole lines, many at once, with 0; or 1, 2 ...: parts of a line of more than `longest` bytes.
+
+    Parts end before white space where there is any, and never inside a character. Reads
+    `num_bytes`, or to the end of the file; memory is that of `longest` and a block.
+    """
+    rest, part = b"", 0
+    for data in _reads(file, num_bytes):
+        rest += data
+        while True:
+            first = rest.find(b"\n")
+            if (len(rest) if first < 0 else first) > longest:
+                end = _end_of_part(rest, longest)
+            elif part and first >= 0:
+                end = first + 1
+            else:
+                break
+            part += 1
+            yield rest[:end], part
+            part = 0 if end == first + 1 else part
+            rest = rest[end:]
+        end = rest.rfind(b"\n") + 1
+        if end:
+            yield rest[:end], 0
+            rest = rest[end:]
+    if rest:
+        yield rest, part + 1 if part else 0
+
+
+def _reads(file: BinaryIO, num_bytes: int | None) -> Iterator[bytes]:
+    left = num_bytes
+    while left is None or left:
+        data = file.read(BLOCK if left is None else min(BLOCK, left))
+        if not data and left:
+            raise _shorter(file, left)
+        if not data:
+            return
+        yield data
+        left = None if left is None else left - len(data)
+
+
+def _end_of_part(line: bytes, longest: int) -> int:
+    end = max(line.rfind(b" ", 0, longest), line.rfind(b"\t", 0, longest))
+    if end > 0:
+        return end
+    end = longest
+    while end > longest - 3 and line[end] & 0xC0 == 0x80:  # inside a character
+        end -= 1
+    return end
+
+
+def _shorter(file: BinaryIO, num_bytes: int) -> InputError:
+    return InputError(
+        f"{file.name} became {num_bytes:,} bytes shorter while it was read; leave the corpus as it "
+        "is until the records are written"
+    )

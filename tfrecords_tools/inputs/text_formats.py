@@ -6,12 +6,9 @@ import re
 from collections.abc import Iterator
 
 from bert_keras.storage import open_file
-from tfrecords_tools.inputs.compression import opened
-from tfrecords_tools.inputs.decoding import Decoder
-from tfrecords_tools.inputs.formats import BYTE_ORDER_MARK
-from tfrecords_tools.inputs.parts import Part
-from tfrecords_tools.inputs.repairs import Repairs
-from tfrecords_tools.inputs.text_ranges import CUTS, LONGEST_LINE, blocks, snapped
+from tfrecords_tools.inputs.decoding import Decoder, Repairs
+from tfrecords_tools.inputs.formats import BYTE_ORDER_MARK, opened
+from tfrecords_tools.inputs.parts import CUTS, LONGEST_LINE, Part, blocks, snapped
 
 LONGEST_RECORD = 1 << 25  # bytes; a line of JSON cannot be read in parts
 _TITLE = re.compile(r'title="(.*)"')

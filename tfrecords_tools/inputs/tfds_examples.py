@@ -1,4 +1,4 @@
-"""The name of a TensorFlow dataset comes in; parts of its splits, and their texts, go out.
+"""Reads the texts of a prepared TensorFlow dataset, by its name, in parts of its splits.
 
 A name is `tfds:NAME[/CONFIG][:VERSION][?split=SPLIT]`, as in `tfds:wikipedia/20230601.en`; or
 `tfds:FOLDER`, a prepared dataset's own. A split is written as TFDS writes it: `train[:10%]`.
@@ -6,14 +6,14 @@ A name is `tfds:NAME[/CONFIG][:VERSION][?split=SPLIT]`, as in `tfds:wikipedia/20
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 from bert_keras.errors import InputError
 from bert_keras.quiet import import_tensorflow
 from bert_keras.storage import is_remote
 from tfrecords_tools.inputs import places
-from tfrecords_tools.inputs.decoding import Decoder
+from tfrecords_tools.inputs.decoding import Decoder, Repairs
 from tfrecords_tools.inputs.parts import Part
-from tfrecords_tools.inputs.repairs import Repairs
 
 _PARTS_OF_SHARD = 8  # at most: to begin inside a shard, what stands before is read and left
 _BATCH = 64  # examples
@@ -86,7 +86,7 @@ def digest(place: str) -> dict:
     }
 
 
-def _opened(place: str):
+def _opened(place: str) -> tuple[Any, str]:
     """The builder of a prepared dataset, and the split that the name asks for."""
     try:
         import_tensorflow()

@@ -99,8 +99,8 @@ def warnings_of(survey: Survey) -> Iterator[str]:
     """One or two sentences each: what was seen, what it does, what to do."""
     yield from _about_documents(survey)
     yield from _about_text(survey)
-    if survey.pieces:
-        yield from _about_vocabulary(survey)
+    if survey.vocabulary and survey.pieces:
+        yield from _about_vocabulary(survey, survey.vocabulary)
         yield from _about_records(survey)
     for remark in survey.repairs.remarks():
         yield f"{remark[0].upper()}{remark[1:]}."
@@ -170,12 +170,12 @@ def _about_text(survey: Survey) -> Iterator[str]:
         )
 
 
-def _about_vocabulary(survey: Survey) -> Iterator[str]:
+def _about_vocabulary(survey: Survey, vocabulary: Vocabulary) -> Iterator[str]:
     lowercase = survey.settings.lowercase
     given, other = _unknown_rates(survey)
-    if lowercase and _capitals(survey.vocabulary) >= CAPITALS:
+    if lowercase and _capitals(vocabulary) >= CAPITALS:
         yield (
-            f"{_capitals(survey.vocabulary):.0%} of the vocabulary's pieces have capitals, but the "
+            f"{_capitals(vocabulary):.0%} of the vocabulary's pieces have capitals, but the "
             "text is put into lower case, which never uses them. This is a cased vocabulary: "
             "add --cased."
         )
@@ -219,7 +219,8 @@ def _unknown_rates(survey: Survey) -> tuple[float, float]:
     """[UNK] of the pieces as the text is read, and in the other case; of some of the text."""
     found = survey.unknown_in_case
     if not found:  # rules read in one case alone
-        return 2 * (survey.unknown / survey.pieces,)
+        rate = survey.unknown / survey.pieces
+        return rate, rate
     return found["unknown"] / found["pieces"], found["unknown_other"] / found["pieces_other"]
 
 

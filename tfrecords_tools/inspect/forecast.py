@@ -13,7 +13,7 @@ import numpy as np
 from tfrecords_tools.google.draws import Draws as GoogleDraws
 from tfrecords_tools.google.draws import pairs_of
 from tfrecords_tools.records.examples import other_text
-from tfrecords_tools.records.filling import filled_rows
+from tfrecords_tools.records.instances import filled_rows
 from tfrecords_tools.records.objectives import OBJECTIVES, Draws, Instance
 from tfrecords_tools.records.splits import documents_of, ranges_of, splits_of
 from tfrecords_tools.settings import BuildSettings

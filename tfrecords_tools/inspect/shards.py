@@ -125,8 +125,8 @@ class Shards:
 
     def num_records(self, files: Sequence[str]) -> int | None:
         """How many records these files hold together, where manifests say it of all."""
-        shards = [self.promised(file) for file in files]
-        return sum(shard.records for shard in shards) if all(shards) else None
+        shards = [shard for file in files if (shard := self.promised(file))]
+        return sum(shard.records for shard in shards) if len(shards) == len(files) else None
 
     def __enter__(self) -> "Shards":
         return self

@@ -12,8 +12,7 @@ from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import legible_pieces
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inspect.check import every_file, parsed_batches
-from tfrecords_tools.inspect.counts import is_labelled
+from tfrecords_tools.inspect.check import every_file, is_labelled, parsed_batches
 from tfrecords_tools.inspect.verify import verify
 from tfrecords_tools.manifest import NEXT_SENTENCE, label_words
 

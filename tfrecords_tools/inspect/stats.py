@@ -10,8 +10,7 @@ from bert_keras.data.records import common_schema
 from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
 from bert_keras.progress import progress
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inspect.check import every_file, parsed_batches
-from tfrecords_tools.inspect.counts import is_labelled
+from tfrecords_tools.inspect.check import every_file, is_labelled, parsed_batches
 from tfrecords_tools.inspect.verify import verify
 from tfrecords_tools.manifest import label_words
 

@@ -1,6 +1,5 @@
-"""A corpus comes in; what a look at it, or at an even sample of it, finds goes out as numbers."""
+"""Surveys a corpus, or an even sample of it: counts of its text, and of the records to expect."""
 
-import contextlib
 import os
 import re
 import tempfile
@@ -14,12 +13,13 @@ import numpy as np
 from bert_keras.progress import progress
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inputs.corpus import Unit, lines_of, units
-from tfrecords_tools.inputs.repairs import Repairs
+from tfrecords_tools.inputs.corpus import lines_of, units
+from tfrecords_tools.inputs.decoding import Repairs
+from tfrecords_tools.inputs.parts import Unit, num_bytes_of
 from tfrecords_tools.inspect.forecast import Forecast, forecast, original_forecast
 from tfrecords_tools.inspect.repeats import Repeats
 from tfrecords_tools.records.objectives import OBJECTIVES
-from tfrecords_tools.settings import BuildSettings, of_vocabulary
+from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.store import TokenStore, TokenWriter, piece_dtype
 from tfrecords_tools.text.tokens import cut_to_fit, sentences_of
 
@@ -91,9 +91,9 @@ def survey(
     Raises InputError where there is no text at all, or a file is none.
     """
     if vocabulary:
-        settings = of_vocabulary(settings, vocabulary)
+        settings = settings.for_vocabulary(vocabulary)
     corpus = units(places, unit_bytes=UNIT_BYTES, text_field=settings.text_field)
-    num_bytes = sum(part.num_bytes for unit in corpus for part in unit)
+    num_bytes = sum(map(num_bytes_of, corpus))
     found = Survey(
         settings,
         vocabulary,
@@ -107,9 +107,9 @@ def survey(
     with (
         tempfile.TemporaryDirectory(prefix="bert-tfrecords-") as folder,
         progress(stage="look", unit="B", total=min(num_bytes, sample_bytes)) as bar,
-        contextlib.ExitStack() as stack,
+        TokenWriter(folder, dtype=piece_dtype(len(vocabulary or ()))) as writer,
     ):
-        reader = _Reader(found, folder, stack)
+        reader = _Reader(found, _Pieces(found, vocabulary, writer) if vocabulary else None)
         for unit in chosen:
             lines = lines_of(unit, repairs=found.repairs, errors="replace")
             reader.read(
@@ -117,7 +117,7 @@ def survey(
             )
         if not found.lines:
             found.repairs.expect_text()
-        reader.close()
+        writer.close()
         if vocabulary:
             found.forecasts = _forecasts(folder, settings, vocabulary)
     return found
@@ -141,23 +141,16 @@ def _forecasts(folder: str, settings: BuildSettings, vocabulary: Vocabulary) -> 
 
 
 class _Reader:
-    """Lines go in; what they are goes to a survey, and their pieces to a token store."""
+    """Counts lines in a survey, and their pieces where there is a vocabulary."""
 
-    def __init__(self, found: Survey, folder: str, stack: contextlib.ExitStack):
+    def __init__(self, found: Survey, pieces: "_Pieces | None"):
         self._found = found
+        self._pieces = pieces
         self._split = sentences_of(found.settings.splitter, found.vocabulary)
         self._texts: list[str] = []
         self._opens: list[bool] = []
         self._line_numbers: list[bytes] = []
-        self._size = self._num_flushed = 0
-        self._tokenizer = self._writer = self._other_case = None
-        if found.vocabulary:
-            lowercase = found.settings.lowercase
-            self._tokenizer = tokenizer_of(found.vocabulary, lowercase=lowercase)
-            if not found.vocabulary.rules:
-                self._other_case = tokenizer_of(found.vocabulary, lowercase=not lowercase)
-            dtype = piece_dtype(len(found.vocabulary))
-            self._writer = stack.enter_context(TokenWriter(folder, dtype=dtype))
+        self._size = 0
 
     def read(self, lines: Iterable[str], *, most: int | None, bar) -> None:
         """Whole documents, until `most` characters were read; one longer than that is cut there."""
@@ -184,10 +177,6 @@ class _Reader:
             before = line
         bar.update(self._flush())
 
-    def close(self) -> None:
-        if self._writer:
-            self._writer.close()
-
     def _note(self, line: str, before: str) -> None:
         found = self._found
         found.lines += 1
@@ -204,27 +193,45 @@ class _Reader:
             self._line_numbers.append(blake2b(encoded, digest_size=8).digest())
 
     def _flush(self) -> int:
-        """Counts and stores what was read since the last time; returns its characters."""
-        found, size = self._found, self._size
-        numbers = np.frombuffer(b"".join(self._line_numbers), np.uint64)
-        found.line_repeats.add(numbers)
-        if self._tokenizer and self._texts:
-            ids, lengths = self._tokenizer.flat_ids(self._texts)
-            self._note_unknown(ids, lengths)
-            found.sentence_pieces.update(lengths.tolist())
-            longest = found.longest
-            self._writer.add(ids, *cut_to_fit(lengths, np.array(self._opens), longest=longest))
+        """Counts what was read since the last time; returns its characters."""
+        size = self._size
+        self._found.line_repeats.add(np.frombuffer(b"".join(self._line_numbers), np.uint64))
+        if self._pieces:
+            self._pieces.add(self._texts, self._opens)
         self._texts, self._opens, self._line_numbers, self._size = [], [], [], 0
-        self._num_flushed += 1
         return size
 
-    def _note_unknown(self, ids: np.ndarray, lengths: np.ndarray) -> None:
+
+class _Pieces:
+    """Tokenizes sentences, counts their pieces in a survey, and writes these to a token store."""
+
+    def __init__(self, found: Survey, vocabulary: Vocabulary, writer: TokenWriter):
+        self._found, self._writer = found, writer
+        self._num_batches = 0
+        lowercase = found.settings.lowercase
+        self._tokenizer = tokenizer_of(vocabulary, lowercase=lowercase)
+        self._other_case = None
+        if not vocabulary.rules:
+            self._other_case = tokenizer_of(vocabulary, lowercase=not lowercase)
+
+    def add(self, texts: list[str], opens: list[bool]) -> None:
+        """Counts and stores sentences; `opens` says which are the first of a document."""
+        self._num_batches += 1
+        if not texts:
+            return
+        ids, lengths = self._tokenizer.flat_ids(texts)
+        self._note_unknown(texts, ids, lengths)
+        self._found.sentence_pieces.update(lengths.tolist())
+        longest = self._found.longest
+        self._writer.add(ids, *cut_to_fit(lengths, np.array(opens), longest=longest))
+
+    def _note_unknown(self, texts: list[str], ids: np.ndarray, lengths: np.ndarray) -> None:
         found, unknown = self._found, self._tokenizer.vocabulary.unk_id
         is_unknown = ids == unknown
         num_unknown = int(is_unknown.sum())
         found.unknown += num_unknown
-        if self._other_case and self._num_flushed % OTHER_CASE_EVERY == 0:
-            other = self._other_case.flat_ids(self._texts)[0]
+        if self._other_case and (self._num_batches - 1) % OTHER_CASE_EVERY == 0:
+            other = self._other_case.flat_ids(texts)[0]
             found.unknown_in_case.update(
                 pieces=len(ids),
                 unknown=num_unknown,
@@ -233,7 +240,7 @@ class _Reader:
             )
         sentences = np.repeat(np.arange(len(lengths)), lengths)[is_unknown]
         for number in np.unique(sentences)[:NUM_EXAMPLES].tolist():
-            text = self._texts[number]
+            text = texts[number]
             tokenized = self._tokenizer.encode(text)
             for (start, end), each in zip(tokenized.offsets, tokenized.ids, strict=True):
                 if each == unknown:

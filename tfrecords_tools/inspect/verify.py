@@ -64,7 +64,7 @@ def _prediction_faults(features: dict[str, np.ndarray], vocabulary: Vocabulary) 
         is_counted & ((positions < 0) | (positions >= lengths)),
     )
     yield "a position is masked twice", np.diff(distinct, axis=1) == 0
-    yield "nothing is to be predicted", ~is_counted.any(axis=1, keepdims=True)
+    yield "nothing is to be predicted", is_counted.sum(axis=1, keepdims=True) == 0
 
 
 def _packing_faults(features: dict[str, np.ndarray], vocabulary: Vocabulary) -> Iterator[Fault]:

@@ -1,4 +1,4 @@
-"""A range of documents comes in; the instances of all passes over it go to buckets on disk."""
+"""Finds the instances of all passes over a range of documents, and throws them into buckets."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 
 from tfrecords_tools.records.buckets import write_buckets
 from tfrecords_tools.records.objectives import OBJECTIVES, Draws, Instance, Span
 from tfrecords_tools.records.splits import Range, Split, documents_of
-from tfrecords_tools.text.store import TokenStore
+from tfrecords_tools.text.store import Tokens, TokenStore
 
 _INSTANCES_TOGETHER = 1000
 _SENTENCES_AT_ONCE = 32  # looked up together for a text of another document
@@ -32,13 +33,17 @@ class Search:
 
     def instances(
         self,
-        store: TokenStore,
+        store: Tokens,
         documents: Range,
         *,
         generator: np.random.Generator,
-        text_of: Callable[[int, float, int], Span],
+        text_of: Callable[[int, float, int], Any],
     ) -> Iterator[Instance]:
-        """Those of a range; `text_of(document, share, room)` gives a text of another document."""
+        """Those of a range.
+
+        `text_of(document, share, room)` gives a text of another document: a `Span`, or whatever
+        the caller puts in its place.
+        """
         own = [
             (number, bounds)
             for document, bounds in documents_of(store, documents)
@@ -109,7 +114,7 @@ def other_place(split: Split, number: int, random: Random) -> tuple[int, float]:
     return split.document(other + (other >= number)), random.random()
 
 
-def text_of(store: TokenStore, document: int, share: float, room: int) -> Span:
+def text_of(store: Tokens, document: int, share: float, room: int) -> Span:
     """Whole sentences, at least one, until they fill `room`, from that share of a document on."""
     start, end = store.documents(document, document + 1)
     first, count = start + int(share * (end - start)), _SENTENCES_AT_ONCE

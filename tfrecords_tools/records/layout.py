@@ -1,18 +1,19 @@
-"""A split and its size come in; how its records are spread over buckets and shards goes out."""
+"""Decides how the records of a split are spread over buckets and shards."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from bert_keras.errors import InputError
+from tfrecords_tools.manifest import split_summary
 from tfrecords_tools.records.examples import Search
 from tfrecords_tools.records.splits import TRAIN, Range, Split
 from tfrecords_tools.settings import BuildSettings
 
 RECORDS_PER_BUCKET = 100_000
 RECORDS_PER_SHARD_AT_LEAST = 250  # where the number of shards is not given
-SHARD_COUNTS = ("file", "records", "bytes", "sha256")
 
 
 @dataclass(frozen=True)
@@ -63,16 +64,13 @@ class Layout:
     def summary(self, shards: Sequence[dict]) -> dict:
         """What the manifest says of the split; `shards` are the counts of each."""
         labels = ["labels_one"] * self.settings.schema.has_labels
-        return {
-            "documents": self.split.num_documents,
-            "sentences": self.num_sentences,
-            "pieces": self.num_pieces,
-            **{
-                name: sum(each[name] for each in shards)
-                for name in ("records", "sequences", "tokens", *labels)
-            },
-            "shards": [{name: each[name] for name in SHARD_COUNTS} for each in shards],
-        }
+        return split_summary(
+            shards,
+            summed=("records", "sequences", "tokens", *labels),
+            documents=self.split.num_documents,
+            sentences=self.num_sentences,
+            pieces=self.num_pieces,
+        )
 
 
 def shard_file(split: str, place: int, num_shards: int) -> str:
@@ -104,7 +102,7 @@ def layout_of(
 
 def _passes(split: Split, settings: BuildSettings) -> int:
     """What is held out is seen once."""
-    return settings.duplicates if split.name == TRAIN else 1
+    return cast(int, settings.duplicates) if split.name == TRAIN else 1  # None is resolved
 
 
 def _num_buckets(expected_records: int, num_shards: int | None) -> int:

@@ -1,4 +1,4 @@
-"""A token store comes in; its documents go out as `train` and `held-out`, in ranges for jobs."""
+"""Splits the documents of a token store into `train` and `held-out`, and into ranges for jobs."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from bert_keras.errors import InputError
-from tfrecords_tools.text.store import TokenStore
+from tfrecords_tools.text.store import Tokens, TokenStore
 
 TRAIN, HELD_OUT = "train", "held-out"
 SENTENCES_PER_RANGE = 20_000
@@ -114,7 +114,7 @@ def _ranges(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int
         yield first, last, opened, end
 
 
-def documents_of(store: TokenStore, documents: Range) -> Iterator[tuple[int, list[int]]]:
+def documents_of(store: Tokens, documents: Range) -> Iterator[tuple[int, list[int]]]:
     """Each document's number in the store and where its sentences begin, and the last one ends."""
     starts = store.documents(documents.first, documents.last).tolist()
     starts[0], starts[-1] = documents.start, documents.end

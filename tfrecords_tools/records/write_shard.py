@@ -1,8 +1,5 @@
 """Buckets of instances and the token store come in; a shard of records goes out, counted."""
 
-import hashlib
-import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -12,11 +9,10 @@ import numpy as np
 
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.schema import PretrainingSchema
-from bert_keras.storage import whole_file
 from bert_keras.text.fast_tokenizer import vocabulary_from
 from tfrecords_tools.records.buckets import read_bucket
 from tfrecords_tools.records.instances import Sequences, batches, features, sequences_of
-from tfrecords_tools.records.writer import framed, serialized
+from tfrecords_tools.records.writer import write_record_file
 from tfrecords_tools.text.store import TokenStore
 
 _RECORDS_TOGETHER = 1024  # masked and encoded at once; their arrays fit a processor's cache
@@ -51,27 +47,22 @@ class WriteShard:
             masker=self.policy and Masker(self.policy, vocabulary),
             generator=generator,
         )
-        counts, digest, left = Counter(), hashlib.sha256(), self.size
-        with whole_file(self.output) as part, part.open("wb") as file:
+
+        def counted() -> Iterator[tuple[dict[str, np.ndarray], dict[str, int]]]:
             for batch in self._batches(generator, vocabulary.specials.num_separators):
                 values = features_of(batch, pieces_of(batch, store))
-                records = framed(serialized(values))
-                file.write(records)
-                digest.update(records)
-                counts.update(
-                    records=batch.num_rows,
-                    sequences=len(batch.labels),
-                    tokens=int(values["input_mask"].sum()),
-                    labels_one=int(batch.labels.sum()),
-                    bytes=len(records),
+                yield (
+                    values,
+                    {
+                        "records": batch.num_rows,
+                        "sequences": len(batch.labels),
+                        "tokens": int(values["input_mask"].sum()),
+                        "labels_one": int(batch.labels.sum()),
+                    },
                 )
-                written = min(left, batch.num_rows)
-                advance(written)
-                left -= written
-            told = {"file": self.output.name, **counts, "sha256": digest.hexdigest()}
-            with whole_file(self.counts) as counts_part:
-                counts_part.write_text(json.dumps(told), encoding="utf-8")
-        advance(left)
+                advance(batch.num_rows)
+
+        write_record_file(self.output, self.counts, counted())
 
     def _batches(self, generator: np.random.Generator, separators: int) -> Iterator[Sequences]:
         for bucket in self.buckets:

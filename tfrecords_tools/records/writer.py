@@ -1,30 +1,44 @@
-"""Batches of features come in; TFRecord files of `tf.train.Example`s go out, the same bytes always.
+"""Writes batches of features as TFRecord files of `tf.train.Example`s, always the same bytes.
 
 Examples are encoded a batch at a time and framed without TensorFlow, whose import would bring Keras
 along. Features stand in the order of their names. Formats: protobuf wire format;
 tensorflow/core/lib/io/record_writer.h.
 """
 
-import os
+import hashlib
+import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache, partial
+from pathlib import Path
 
 import google_crc32c
 import numpy as np
+
+from bert_keras.storage import whole_file
 
 # How a batch is encoded: bytes uint8 [B,n], or [1,n] for all rows; those count that a bool [B,n]
 # says, by default all.
 Block = tuple[np.ndarray, np.ndarray | None]
 
 
-def write_records(path: str | os.PathLike, records: Iterable[list[bytes]]) -> int:
-    """Writes batches of serialised examples as one TFRecord file; returns how many there were."""
-    count = 0
-    with open(path, "wb") as file:
-        for batch in records:
-            file.write(framed(batch))
-            count += len(batch)
-    return count
+def write_record_file(
+    output: Path, counts: Path, batches: Iterable[tuple[dict[str, np.ndarray], dict[str, int]]]
+) -> None:
+    """Writes a record file, and before it takes its name a JSON file for the manifest.
+
+    `batches` are features, and what these add to the counts in that file.
+    """
+    total, digest = Counter(), hashlib.sha256()
+    with whole_file(output) as part, part.open("wb") as file:
+        for features, counted in batches:
+            records = framed(serialized(features))
+            file.write(records)
+            digest.update(records)
+            total.update(counted, bytes=len(records))
+        told = {"file": output.name, **total, "sha256": digest.hexdigest()}
+        with whole_file(counts) as counts_part:
+            counts_part.write_text(json.dumps(told), encoding="utf-8")
 
 
 def serialized(features: dict[str, np.ndarray]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""A line of text comes in; its sentences go out.
+"""Splits lines of text into sentences.
 
 Where a sentence ends is decided by `sentencex`, Wikimedia's rules for abbreviations, initials,
 numbers, quotations and the marks of many scripts. Three things are added. White space reaches it as
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from sentencex import segment
+from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] - of a Rust module
 
 from bert_keras.errors import InputError
 from tfrecords_tools.text.plugins import named_function

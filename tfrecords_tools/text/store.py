@@ -1,4 +1,4 @@
-"""Documents as ids go to plain files on disk; spans of them come back, never the whole.
+"""Keeps documents as ids in plain files on disk, and reads spans of them, never the whole.
 
 A store is a folder: `pieces` (uint16, or uint32 where the ids need it), `sentences` (int64, the
 piece where each begins, and the end) and `documents` (int64, the sentence where each begins, and
@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Sequence
 from mmap import MADV_DONTNEED, MADV_RANDOM, PROT_READ, mmap
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -70,10 +71,6 @@ class TokenWriter:
         self._num_sentences += len(lengths)
         self.num_documents += len(begins)
 
-    def end_document(self) -> None:
-        """What is added from here on belongs to another document."""
-        self._document += 1
-
     def close(self) -> None:
         """Writes the ends, and everything to the disk."""
         self._places("sentences", np.array([self._num_pieces]))
@@ -85,6 +82,19 @@ class TokenWriter:
 
     def _places(self, name: str, places: np.ndarray) -> None:
         self._files[name].write(places.astype(PLACE).tobytes())
+
+
+class Tokens(Protocol):
+    """Documents as ids: a `TokenStore`, or the part of one that a job holds."""
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    def documents(self, first: int, last: int) -> memoryview: ...
+
+    def sentences(self, first: int, last: int) -> memoryview: ...
+
+    def pieces(self, start: int, end: int) -> bytes: ...
 
 
 class TokenStore:
@@ -103,7 +113,7 @@ class TokenStore:
         self._documents = memoryview(self._maps["documents"]).cast("q")
         self.num_sentences = len(self._sentences) - 1
         self.num_documents = len(self._documents) - 1
-        if self.num_pieces:
+        if isinstance(self._pieces, mmap):
             self._pieces.madvise(MADV_RANDOM)  # what stands beside a span is not read too
 
     def documents(self, first: int, last: int) -> memoryview:

@@ -20,9 +20,11 @@ from bert_keras.storage import whole_folder
 from bert_keras.text.fast_tokenizer import tokenizer_of, vocabulary_from
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inputs.corpus import Unit, lines_of
-from tfrecords_tools.inputs.repairs import Repairs
+from tfrecords_tools.inputs.corpus import lines_of
+from tfrecords_tools.inputs.decoding import Repairs
+from tfrecords_tools.inputs.parts import Unit, num_bytes_of
 from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.text.plugins import continues, named_function
 from tfrecords_tools.text.sentences import splitter
 from tfrecords_tools.text.store import TokenWriter, piece_dtype
 
@@ -71,10 +73,10 @@ class TokenizeUnit:
 
     @property
     def size(self) -> int:
-        return sum(part.num_bytes for part in self.unit)
+        return num_bytes_of(self.unit)
 
     def __call__(self, advance: Callable[[int], object]) -> None:
-        settings, left = self.settings, self.size
+        settings = self.settings
         counts, repairs = Counter(), Repairs()
         vocabulary = _vocabulary(settings.vocabulary)
         lines = lines_of(self.unit, repairs=repairs, errors=settings.errors)
@@ -89,13 +91,10 @@ class TokenizeUnit:
                 )
                 counts["long_sentences_cut"] += int(np.count_nonzero(lengths > settings.longest))
                 writer.add(ids, *cut_to_fit(lengths, opens, longest=settings.longest))
-                read = min(left, sum(map(len, texts)))
-                advance(read)
-                left -= read
+                advance(sum(map(len, texts)))
             writer.close()
             counts["documents"] = writer.num_documents
             (folder / COUNTS).write_bytes(pickle.dumps((counts, repairs)))
-        advance(left)
 
 
 def counts_of(store: Path) -> tuple[Counter, Repairs]:
@@ -166,9 +165,7 @@ def _encoded(texts: list[str], settings: TextSettings) -> tuple[np.ndarray, np.n
         raised = goes_on[ids]
         raised[(np.cumsum(lengths) - lengths)[lengths > 0]] = False  # a text begins with a word
         return ids + raised * size, lengths
-    from tfrecords_tools.text.words import continues, segmenter
-
-    words, tokenized = segmenter(settings.segmenter), tokenizer.encode_batch(texts)
+    words, tokenized = named_function(settings.segmenter), tokenizer.encode_batch(texts)
     found = [continues(t, each, words(t)) for t, each in zip(texts, tokenized, strict=True)]
     lengths = np.array([len(each.ids) for each in tokenized], np.int64)
     ids = np.fromiter(chain.from_iterable(each.ids for each in tokenized), np.int64)

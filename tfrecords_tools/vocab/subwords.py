@@ -22,7 +22,7 @@ from bert_keras.progress import progress
 from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, rules_vocabulary
 from bert_keras.text.rules import byte_pair_rules, unigram_rules, unigram_steps
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.vocab.learnt_words import MIN_COUNT, most_frequent, repeated
+from tfrecords_tools.vocab.word_counts import MIN_COUNT, most_frequent, repeated
 
 BYTE_SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]  # as RoBERTa numbers the first four
 LETTERS = sorted(ByteLevel.alphabet())
@@ -73,7 +73,9 @@ def trained_byte_pairs(words: Mapping[str, int], *, size: int, lowercase: bool) 
 def trained_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
     """At most `size` pieces: the specials, marks that stand alone, then by their probability."""
     from sentencepiece import SentencePieceTrainer
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto
+    from sentencepiece.sentencepiece_model_pb2 import (
+        ModelProto,  # pyright: ignore[reportAttributeAccessIssue] - made at run time
+    )
 
     words, written = most_frequent(words), io.BytesIO()
     pad, unk, *others = ALBERT_SPECIALS.pieces

@@ -19,7 +19,6 @@ from tokenizers.trainers import WordPieceTrainer
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
-from tfrecords_tools.vocab.learnt_words import MIN_COUNT, most_frequent, repeated
 from tfrecords_tools.vocab.subwords import (
     FEWEST_BYTE_PAIRS,
     FEWEST_UNIGRAMS,
@@ -28,8 +27,14 @@ from tfrecords_tools.vocab.subwords import (
     trained_byte_pairs,
     trained_unigram,
 )
-from tfrecords_tools.vocab.vocab_sample import SAMPLE_BYTES, count_words
-from tfrecords_tools.vocab.word_counts import words_of
+from tfrecords_tools.vocab.word_counts import (
+    MIN_COUNT,
+    SAMPLE_BYTES,
+    count_words,
+    most_frequent,
+    repeated,
+    words_of,
+)
 
 FIRST_UNUSED = 99  # slots between [PAD] and [UNK], as in the vocabularies of Google's BERT
 

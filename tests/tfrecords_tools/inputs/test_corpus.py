@@ -10,7 +10,8 @@ import pytest
 from backports import zstd
 
 from bert_keras.errors import InputError
-from tfrecords_tools.inputs import text_formats, text_ranges
+from tfrecords_tools.inputs import parts as input_parts
+from tfrecords_tools.inputs import text_formats
 from tfrecords_tools.inputs.corpus import (
     digest,
     documents,
@@ -18,7 +19,7 @@ from tfrecords_tools.inputs.corpus import (
     lines_of,
     units,
 )
-from tfrecords_tools.inputs.repairs import Repairs
+from tfrecords_tools.inputs.decoding import Repairs
 
 
 def read(*places, unit_bytes=1 << 20, errors="fail", text_field="text"):
@@ -92,7 +93,7 @@ def json_of(generator):
 @pytest.mark.parametrize("made", [text_of, articles_of, json_of])
 @pytest.mark.parametrize("block", [5, 64])
 def test_the_corpus_is_the_same_however_it_is_cut(file, monkeypatch, made, block):
-    monkeypatch.setattr(text_ranges, "BLOCK", block)
+    monkeypatch.setattr(input_parts, "BLOCK", block)
     monkeypatch.setattr(text_formats, "LONGEST_LINE", 64)
     for seed in range(12):
         content = made(random.Random(seed)).encode()
@@ -116,15 +117,15 @@ def test_a_range_reads_what_it_hands_out_and_little_more(tmp_path, monkeypatch):
     path = tmp_path / "endless"
     path.write_bytes(b"words and words\n" * 500_000)
     read_bytes = []
-    kept = text_ranges._reads
-    monkeypatch.setattr(text_ranges, "_reads", lambda *args: read_bytes.append(1) or kept(*args))
+    kept = input_parts._reads
+    monkeypatch.setattr(input_parts, "_reads", lambda *args: read_bytes.append(1) or kept(*args))
     unit = units([path], unit_bytes=1 << 20)[3]
     tracemalloc.start()
     assert list(lines_of(unit, repairs=Repairs())) == []
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert not read_bytes
-    assert peak < 8 * text_ranges.BLOCK
+    assert peak < 8 * input_parts.BLOCK
 
 
 def test_small_files_stand_together_in_their_order(tmp_path):
@@ -246,8 +247,8 @@ def test_a_line_without_end_is_read_in_parts(tmp_path):
         lengths += [len(line) for line in lines_of(unit, repairs=repairs)]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 6 * text_ranges.LONGEST_LINE
-    assert max(lengths) < text_ranges.LONGEST_LINE
+    assert peak < 6 * input_parts.LONGEST_LINE
+    assert max(lengths) < input_parts.LONGEST_LINE
     assert sum(lengths) == 40 * 5 * (1 << 18) - (len(lengths) - 1)  # but for what it was cut at
     assert repairs.remarks() == [
         f"lines too long to be held in memory, cut at white space: 1 ({path}, line 1)"
@@ -256,7 +257,7 @@ def test_a_line_without_end_is_read_in_parts(tmp_path):
 
 def test_long_lines_are_cut_between_characters(file, monkeypatch):
     monkeypatch.setattr(text_formats, "LONGEST_LINE", 32)
-    monkeypatch.setattr(text_ranges, "BLOCK", 8)
+    monkeypatch.setattr(input_parts, "BLOCK", 8)
     text = "\u4e2d\u6587" * 20
     lines, repairs = read(file(f"short\n{text}\nnext{' ' * 100}blank\n"))
     assert "".join(lines) == f"short{text}nextblank"

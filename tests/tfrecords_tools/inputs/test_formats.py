@@ -4,10 +4,11 @@ import json
 import pytest
 
 from bert_keras.errors import InputError
-from tfrecords_tools.inputs import text_formats, text_ranges
+from tfrecords_tools.inputs import parts as input_parts
+from tfrecords_tools.inputs import text_formats
 from tfrecords_tools.inputs.corpus import lines_of, units
+from tfrecords_tools.inputs.decoding import Repairs
 from tfrecords_tools.inputs.formats import recognised
-from tfrecords_tools.inputs.repairs import Repairs
 
 
 def read(path, *, errors="fail", text_field="text"):
@@ -151,7 +152,7 @@ def test_json_lines(file):
 def test_damaged_json_lines(file, line, message, monkeypatch):
     if message.endswith("bytes"):
         monkeypatch.setattr(text_formats, "LONGEST_RECORD", 4096)
-        monkeypatch.setattr(text_ranges, "BLOCK", 1024)
+        monkeypatch.setattr(input_parts, "BLOCK", 1024)
     path = file(f'{{"text": "a"}}\n{line}\n{{"text": "b"}}\n', "x.jsonl")
     with pytest.raises(InputError, match=message):
         read(path)

@@ -4,7 +4,7 @@ import pytest
 
 from bert_keras.errors import InputError
 from tfrecords_tools.inputs.corpus import lines_of, units
-from tfrecords_tools.inputs.repairs import Repairs
+from tfrecords_tools.inputs.decoding import Repairs
 
 pa = pytest.importorskip("pyarrow", reason='needs pyarrow: pip install "bert-keras[parquet]"')
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -5,8 +5,8 @@ import pytest
 
 from bert_keras.errors import InputError
 from tfrecords_tools.inputs.corpus import digest, fingerprint, lines_of, units
+from tfrecords_tools.inputs.decoding import Repairs
 from tfrecords_tools.inputs.places import files
-from tfrecords_tools.inputs.repairs import Repairs
 
 
 @pytest.fixture

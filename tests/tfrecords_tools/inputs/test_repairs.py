@@ -1,7 +1,7 @@
 import pytest
 
 from bert_keras.errors import InputError
-from tfrecords_tools.inputs.repairs import NUM_PLACES, Place, Repairs
+from tfrecords_tools.inputs.decoding import NUM_PLACES, Place, Repairs
 
 
 def noted(*numbers, path="a.txt"):
@@ -12,10 +12,17 @@ def noted(*numbers, path="a.txt"):
     return repairs
 
 
+def summed(*parts):
+    total = Repairs()
+    for part in parts:
+        total += part
+    return total
+
+
 def test_repairs_add_up_in_the_order_of_the_corpus():
     one, two, three = noted(1, 2), noted(3, 4, 5, 6), noted(7, path="b.txt")
-    total = one + two + three
-    assert total == one + (two + three) == sum([one, two, three], Repairs())
+    total = summed(one, two, three)
+    assert total == summed(one, summed(two, three))
     assert total.summary() == {"records_damaged_dropped": 7}
     assert [place.number for place in total.places["records_damaged_dropped"]] == [1, 2, 3, 4, 5]
     assert len(total.places["records_damaged_dropped"]) == NUM_PLACES
@@ -32,10 +39,10 @@ def test_lines_are_counted_from_the_top_of_the_file(tmp_path):
 
 
 def test_a_corpus_of_no_lines_names_its_files():
-    repairs = sum([noted(path=f"{number}.txt") for number in range(7)], Repairs())
+    repairs = summed(*(noted(path=f"{number}.txt") for number in range(7)))
     repairs.note("empty_files", Place("empty.txt", 1))
     with pytest.raises(InputError, match=r"holds no text \(empty.txt; 0.txt; .*3.txt; \.\.\.\)"):
         repairs.expect_text()
     with pytest.raises(InputError, match=r"holds no text \(no files\)"):
         Repairs().expect_text()
-    (repairs + noted(1)).expect_text()
+    summed(repairs, noted(1)).expect_text()

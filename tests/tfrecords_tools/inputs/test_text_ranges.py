@@ -2,8 +2,8 @@ import io
 
 import pytest
 
-from tfrecords_tools.inputs import text_ranges
-from tfrecords_tools.inputs.text_ranges import CUTS, blocks, first_cut, snapped
+from tfrecords_tools.inputs import parts as input_parts
+from tfrecords_tools.inputs.parts import CUTS, blocks, first_cut, snapped
 
 
 def found(content, kind, start, end):
@@ -12,7 +12,7 @@ def found(content, kind, start, end):
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 18])
 def test_cuts_stand_where_documents_begin(monkeypatch, block):
-    monkeypatch.setattr(text_ranges, "BLOCK", block)
+    monkeypatch.setattr(input_parts, "BLOCK", block)
     text = b"a\nb\n\nc\n \t\r\n\n\nd"
     assert [found(text, "text", start, 15) for start in range(15)] == [
         *[5] * 6, *[11] * 6, 12, 13, 15,
@@ -38,7 +38,7 @@ def test_ranges_that_meet_hold_every_byte_once():
 
 @pytest.mark.parametrize("block", [1, 3, 10])
 def test_blocks_are_whole_lines_or_parts_of_long_ones(monkeypatch, block):
-    monkeypatch.setattr(text_ranges, "BLOCK", block)
+    monkeypatch.setattr(input_parts, "BLOCK", block)
     content = b"ab\ncd\n" + b"long line of words\n" + "\u4e2d\u6587\u5b57\u5178".encode() + b"\n\nz"
     handed_out = list(blocks(io.BytesIO(content), longest=10))
     assert b"".join(data for data, _ in handed_out) == content

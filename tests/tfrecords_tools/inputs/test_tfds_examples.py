@@ -3,7 +3,7 @@ import tensorflow as tf
 
 from bert_keras.errors import InputError
 from tfrecords_tools.inputs.corpus import digest, fingerprint, lines_of, units
-from tfrecords_tools.inputs.repairs import Repairs
+from tfrecords_tools.inputs.decoding import Repairs
 
 tfds = pytest.importorskip("tensorflow_datasets", reason='needs TFDS: "bert-keras[tfds]"')
 pytestmark = pytest.mark.extra

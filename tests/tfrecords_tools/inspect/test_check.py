@@ -11,7 +11,7 @@ from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from tfrecords_tools.inspect.check import check, report
 from tfrecords_tools.manifest import FORMAT, MANIFEST, vocabulary_sha256
-from tfrecords_tools.records.writer import serialized, write_records
+from tfrecords_tools.records.writer import framed, serialized
 
 VOCABULARY = Vocabulary((*SPECIAL_PIECES, "a", "cat", "##s", "sat"))
 
@@ -61,7 +61,7 @@ def packed(**changes):
 @pytest.fixture
 def write(tmp_path):
     def written(*records, name="a.tfrecord"):
-        write_records(tmp_path / name, [serialized(record) for record in records])
+        (tmp_path / name).write_bytes(b"".join(framed(serialized(each)) for each in records))
         return tmp_path / name
 
     return written
@@ -224,8 +224,8 @@ def grow(folder):
 
 
 def alter(folder):
-    records = [record_of_text(number) for number in (3, 2)]
-    write_records(folder / "train-1.tfrecord", [serialized(record) for record in records])
+    records = [framed(serialized(record_of_text(number))) for number in (3, 2)]
+    (folder / "train-1.tfrecord").write_bytes(b"".join(records))
 
 
 def copy(folder):

@@ -15,8 +15,8 @@ def store(tmp_path):
     def made(documents):
         writer = TokenWriter(tmp_path, dtype=DTYPE)
         for lengths in documents:
-            writer.add(np.zeros(sum(lengths), int), np.array(lengths))
-            writer.end_document()
+            opens = np.arange(len(lengths)) == 0
+            writer.add(np.zeros(sum(lengths), int), np.array(lengths), opens)
         writer.close()
         return TokenStore(tmp_path, dtype=DTYPE)
 

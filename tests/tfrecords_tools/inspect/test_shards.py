@@ -1,12 +1,12 @@
 import pytest
 
 from tfrecords_tools.inspect.shards import holds_records
-from tfrecords_tools.records.writer import write_records
+from tfrecords_tools.records.writer import framed
 
 
 @pytest.fixture
 def place(tmp_path):
-    write_records(tmp_path / "part-0", [[b"some record"]])
+    (tmp_path / "part-0").write_bytes(framed([b"some record"]))
     (tmp_path / "text").write_text("Some text that is no record.")
     (tmp_path / "short").write_text("Text")
     (tmp_path / "cut.tfrecord").write_bytes(b"")

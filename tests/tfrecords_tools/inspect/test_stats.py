@@ -3,7 +3,7 @@ import pytest
 
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from tfrecords_tools.inspect.stats import Histogram, record_histograms, text_bars
-from tfrecords_tools.records.writer import serialized, write_records
+from tfrecords_tools.records.writer import framed, serialized
 
 VOCABULARY = Vocabulary((*SPECIAL_PIECES, "a", "cat", "##s", "sat"))
 
@@ -68,7 +68,7 @@ def records(tmp_path):
     }
     for name, record in (("a", first), ("b", second)):
         features = {feature: np.array(values) for feature, values in record.items()}
-        write_records(tmp_path / f"{name}.tfrecord", [serialized(features)])
+        (tmp_path / f"{name}.tfrecord").write_bytes(framed(serialized(features)))
     return tmp_path
 
 
@@ -93,7 +93,7 @@ def test_histograms_of_packed_plain_ids(tmp_path):
     features = {name: np.array(values) for name, values in packed.items()}
     features["input_mask"] = (features["sequence_ids"] > 0).astype(int)
     features["segment_ids"] = np.zeros((2, 8), int)
-    write_records(tmp_path / "a.tfrecord", [serialized(features)])
+    (tmp_path / "a.tfrecord").write_bytes(framed(serialized(features)))
     found = record_histograms(tmp_path, vocabulary=VOCABULARY)
     assert {each.title: [bar for bar in each.bars() if bar[1]] for each in found} == {
         "pieces in a record": [("4", 1), ("7", 1)],

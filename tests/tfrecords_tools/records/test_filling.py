@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tfrecords_tools.records.filling import filled_rows
+from tfrecords_tools.records.instances import filled_rows
 
 
 def filled(sizes, *, length=128, most=8, seed=1):

@@ -21,8 +21,7 @@ def store(tmp_path):
     writer = TokenWriter(tmp_path, dtype=piece_dtype(1000))
     for number in range(1, 40):
         lengths = np.array([number] * (number % 7 + 1))
-        writer.add(np.full(lengths.sum(), number), lengths)
-        writer.end_document()
+        writer.add(np.full(lengths.sum(), number), lengths, np.arange(len(lengths)) == 0)
     writer.close()
     opened = TokenStore(tmp_path, dtype=piece_dtype(1000))
     yield opened

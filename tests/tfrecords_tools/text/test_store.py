@@ -12,9 +12,9 @@ def written(folder, documents, dtype=DTYPE):
     folder.mkdir()
     writer = TokenWriter(folder, dtype=dtype)
     for sentences in documents:
-        for sentence in sentences:
-            writer.add(np.array(sentence, np.int32), np.array([len(sentence)]))
-        writer.end_document()
+        for number, sentence in enumerate(sentences):
+            ids, is_first = np.array(sentence, np.int32), np.array([number == 0])
+            writer.add(ids, np.array([len(sentence)]), is_first)
     writer.close()
     return folder
 

@@ -3,7 +3,7 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
-from tfrecords_tools.text.words import continues, segmenter
+from tfrecords_tools.text.plugins import continues, named_function
 
 VOCABULARY = Vocabulary(
     (
@@ -81,5 +81,5 @@ def test_a_segmenter_by_its_name(tmp_path, monkeypatch):
         "def pairs(text): return [text[start : start + 2] for start in range(0, len(text), 2)]"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    words = segmenter("own_segmenter:pairs")("使用语言模")
+    words = named_function("own_segmenter:pairs")("使用语言模")
     assert continuing("使用语言模", words) == "使 +用 语 +言 模"

@@ -8,7 +8,7 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
-from tfrecords_tools.vocab import learnt_words
+from tfrecords_tools.vocab import word_counts
 from tfrecords_tools.vocab.train_vocab import characters, reserved, train_vocabulary, trained
 
 
@@ -85,7 +85,7 @@ def test_chinese_text_gives_characters_of_their_own(tmp_path):
 
 
 def test_too_many_words_leave_the_most_frequent(monkeypatch):
-    monkeypatch.setattr(learnt_words, "MOST_LEARNT", 2)
+    monkeypatch.setattr(word_counts, "MOST_LEARNT", 2)
     words = Counter({"abab": 5, "caca": 4, "dbdb": 4})
     pieces = trained(words, size=60).pieces
     assert "abab" in pieces

@@ -6,8 +6,8 @@ import pytest
 
 from bert_keras.errors import InputError
 from tfrecords_tools.inputs.parts import Part
-from tfrecords_tools.vocab import vocab_sample
-from tfrecords_tools.vocab.vocab_sample import WordCounts, count_words, sample
+from tfrecords_tools.vocab import word_counts
+from tfrecords_tools.vocab.word_counts import WordCounts, count_words, sample
 
 
 def units(*sizes):
@@ -35,7 +35,7 @@ def test_all_is_read_where_it_fits_and_one_unit_where_nothing_does():
 
 @pytest.fixture
 def small_units(monkeypatch):
-    monkeypatch.setattr(vocab_sample, "UNIT_BYTES", 400)
+    monkeypatch.setattr(word_counts, "UNIT_BYTES", 400)
 
 
 def write(path, num_lines):
@@ -73,7 +73,7 @@ def test_of_a_long_compressed_file_the_beginning_is_read(tmp_path, small_units):
 
 
 def test_the_rarest_words_are_forgotten_before_memory_is_full(monkeypatch):
-    monkeypatch.setattr(vocab_sample, "MOST_WORDS", 4)
+    monkeypatch.setattr(word_counts, "MOST_WORDS", 4)
     found = WordCounts()
     found.add(Counter({"a": 9, "b": 5, "c": 2, "d": 1}))
     assert len(found.counts) == 4
@@ -86,7 +86,7 @@ def test_the_rarest_words_are_forgotten_before_memory_is_full(monkeypatch):
 
 
 def test_words_that_are_too_many_to_learn_from_are_told(monkeypatch):
-    monkeypatch.setattr(vocab_sample, "MOST_LEARNT", 2)
+    monkeypatch.setattr(word_counts, "MOST_LEARNT", 2)
     found = WordCounts(Counter("abc"))
     assert found.remarks() == ["learnt from the 2 most frequent of 3 different words"]
 
