@@ -1,24 +1,21 @@
-"""`bert-tfrecords`: one verb a run, from text to pretraining records and back to text."""
+"""The command line `bert-tfrecords`: from text to pretraining records and back to text."""
 
 import argparse
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from bert_keras.errors import InputError, run_command
+from bert_keras.options import Command, add_commands, argument, command_of, group, option
 from bert_keras.quiet import import_tensorflow
 from bert_keras.storage import write_text
-from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from, vocabulary_in
-from tfrecords_tools.options import (
-    Parser,
-    add_corpus,
-    add_sample,
-    add_settings,
-    add_text_settings,
-    add_workers,
-    settings_of,
-)
+from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.records.objectives import OBJECTIVES
+from tfrecords_tools.settings import BuildSettings, settings_of
 from tfrecords_tools.vocab.train_vocab import MODELS, train_vocabulary
 
 _EXAMPLES = """\
@@ -33,264 +30,268 @@ A corpus is files, folders or globs of text: a paragraph or sentence a line; a b
 of a file ends a document. Or wikiextractor output, JSON lines, parquet, each compressed or not, or
 tfds:NAME. docs/write-records.md tells more.
 """
+_TEXT_FIELDS = ("lowercase", "text_field", "errors")  # of `BuildSettings`, for any reader of text
+_CORPUS_HELP = "files, folders, globs, or tfds:NAME (bert-tfrecords --help)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = _parser().parse_args(argv)
-    return run_command("bert-tfrecords", lambda: arguments.run(arguments))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
+    """Run the command that `argv` names and return the exit code; see `run_command`."""
+    parser = _Parser(
         prog="bert-tfrecords",
         description="Writes, checks and shows pretraining records (masked words, next sentence).",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs = parser.add_subparsers(required=True, metavar="vocab | build | check | show")
+    add_commands(parser, (Vocab, Build, Check, Show), metavar="vocab | build | check | show")
+    command = command_of(parser.parse_args(argv))
+    return run_command(parser.prog, command.run)
 
-    def verb(name, run, help, example):
-        added = verbs.add_parser(
-            name,
-            help=help,
-            description=help[0].upper() + help[1:] + ".",
-            epilog=f"example: bert-tfrecords {name} {example}",
-        )
-        added.set_defaults(run=run)
-        return added
 
-    vocab = verb(
-        "vocab",
-        _vocab,
-        "learn a vocabulary, the same for the same text",
-        "wiki.txt books.txt --output vocab.txt --size 30000",
+class _Parser(argparse.ArgumentParser):
+    """Reports a mistake in one line, as every other error is reported."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; {self.prog} --help tells what can be said\n")
+
+
+def _sample_bytes(megabytes: str) -> int:
+    try:
+        size = int(float(megabytes) * 1e6)
+    except (ValueError, OverflowError):
+        size = 0
+    if size < 1:
+        raise argparse.ArgumentTypeError(f"{megabytes!r} is not a number of megabytes above 0")
+    return size
+
+
+def _sample(megabytes: int) -> Any:
+    return option(
+        megabytes * 10**6,
+        type=_sample_bytes,
+        metavar="MB",
+        told=str(megabytes),
+        help="most text that is read of a larger corpus, spread evenly over it",
     )
-    add_corpus(vocab)
-    vocab.add_argument(
-        "--output", required=True, metavar="FILE", help="vocab.txt or tokenizer.json"
-    )
-    vocab.add_argument(
-        "--model",
-        choices=tuple(MODELS),
-        default="wordpiece",
-        help="BERT's (a vocab.txt), RoBERTa's or ALBERT's (a tokenizer.json); %(default)s",
-    )
-    vocab.add_argument(
-        "--size", type=int, metavar="N", default=30000, help="most pieces (default: %(default)s)"
-    )
-    vocab.add_argument(
-        "--unused",
-        type=int,
+
+
+def _workers() -> Any:
+    return option(
+        len(os.sched_getaffinity(0)),
         metavar="N",
-        help="slots [unused0] and on, for words of one's own later (default: 100 of wordpiece)",
+        help="processes, by default as many as there are cores; the result does not depend on it",
     )
-    add_sample(vocab, megabytes=512)
-    add_workers(vocab)
 
-    build = verb(
-        "build",
-        _build,
-        "write a folder of records, with its vocabulary and a manifest",
-        "wiki.txt books.txt --vocab vocab.txt --output records --held-out 0.02",
+
+@dataclass(frozen=True, kw_only=True)
+class Vocab(Command):
+    """Learn a vocabulary; the same text gives the same vocabulary."""
+
+    examples = "bert-tfrecords vocab wiki.txt books.txt --output vocab.txt --size 30000"
+
+    files: tuple[str, ...] = argument("CORPUS", help=_CORPUS_HELP)
+    output: str = option(metavar="FILE", help="vocab.txt or tokenizer.json")
+    model: str = option(
+        "wordpiece",
+        choices=tuple(MODELS),
+        help="BERT's (a vocab.txt), RoBERTa's or ALBERT's (a tokenizer.json)",
     )
-    add_corpus(build)
-    build.add_argument(
-        "--vocab",
-        required=True,
-        metavar="FILE",
-        help="a vocab.txt, or a tokenizer.json of byte-level BPE or Unigram",
+    size: int = option(30000, metavar="N", help="most pieces")
+    unused: int | None = option(
+        None,
+        metavar="N",
+        told="100 of wordpiece",
+        help="slots [unused0] and on, for words of one's own later",
     )
-    build.add_argument(
-        "--output",
-        required=True,
-        metavar="DIR",
-        help="a folder not there yet; after a stop the same command goes on",
+    sample: int = _sample(512)
+    workers: int = _workers()
+    text: Mapping[str, Any] = group(BuildSettings, only=_TEXT_FIELDS)
+
+    def run(self) -> None:
+        if os.path.isdir(self.output):
+            raise InputError(f"{self.output} is a folder; expected the name of a file to write")
+        of_rules = self.model != "wordpiece"
+        if of_rules != self.output.endswith(".json"):
+            expected = "tokenizer.json" if of_rules else "vocab.txt"
+            raise InputError(f"{self.output} is to hold {self.model}; name it {expected}")
+        unused = 0 if of_rules else 100
+        vocabulary = train_vocabulary(
+            self.files,
+            size=self.size,
+            model=self.model,
+            unused=unused if self.unused is None else self.unused,
+            sample_bytes=self.sample,
+            workers=self.workers,
+            tell=_note,
+            **self.text,
+        )
+        write_text(self.output, vocabulary_file(vocabulary)[1])
+        fewer = "" if len(vocabulary) == self.size else ": the corpus gives no more"
+        print(f"{self.output}: {len(vocabulary):,} of {self.size:,} pieces{fewer}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build(Command):
+    """Write a folder of records, with its vocabulary and a manifest."""
+
+    examples = (
+        "bert-tfrecords build wiki.txt books.txt --vocab vocab.txt --output records --held-out 0.02"
     )
-    add_workers(build)
-    build.add_argument(
-        "--compat",
-        choices=["google"],
+
+    files: tuple[str, ...] = argument("CORPUS", help=_CORPUS_HELP)
+    vocab: str = option(
+        metavar="FILE", help="a vocab.txt, or a tokenizer.json of byte-level BPE or Unigram"
+    )
+    output: str = option(
+        metavar="DIR", help="a folder not there yet; after a stop the same command goes on"
+    )
+    workers: int = _workers()
+    compat: str | None = option(
+        None,
+        choices=("google",),
         help="the records of google-research/bert, one for one; one sentence a line",
     )
-    add_settings(build)
-    build.add_argument(
-        "--beam",
+    settings: Mapping[str, Any] = group(BuildSettings)
+    beam: tuple[str, ...] | None = option(
+        None,
         nargs=argparse.REMAINDER,
         metavar="OPTION",
-        help="as an Apache Beam job; all that follows are Beam's options",
+        help="as an Apache Beam job; all that follow are Beam's options",
     )
 
-    check = verb(
-        "check",
-        _check,
-        "verify records against their manifest, or look at a corpus before the long run",
-        "records   or   bert-tfrecords check corpus.txt --vocab vocab.txt",
-    )
-    check.add_argument(
-        "places", nargs="+", metavar="RECORDS|CORPUS", help="told apart by their content"
-    )
-    check.add_argument("--vocab", metavar="FILE", help="default: that beside the records")
-    add_sample(check, megabytes=32)
-    add_text_settings(check)
-    add_settings(check)
-    show = verb(
-        "show", _show, "print a few records as text, or histograms of all", "records --count 3"
-    )
-    show.add_argument("records", nargs="+", metavar="RECORDS", help="a folder, or record files")
-    show.add_argument("--vocab", metavar="FILE", help="default: that beside the records")
-    show.add_argument("--count", type=int, metavar="N", default=3, help="records to print (3)")
-    show.add_argument("--start", type=int, metavar="N", default=1, help="the first of them (1)")
-    show.add_argument("--stats", action="store_true", help="print histograms of all records")
-    show.add_argument("--plot", metavar="FILE", help="draw them into FILE.png or FILE.html")
-    return parser
+    def run(self) -> None:
+        from tfrecords_tools.beam.build import build_on_beam
+        from tfrecords_tools.build import build
+
+        given = {
+            "vocabulary": vocabulary_from(self.vocab),
+            "output": self.output,
+            "settings": settings_of(self.settings, compat=self.compat),
+        }
+        if self.beam is None:
+            manifest = build(self.files, **given, workers=self.workers)
+        else:
+            manifest = build_on_beam(self.files, **given, pipeline_options=self.beam)
+        for remark in manifest["remarks"]:
+            _note(remark)
+        for name, counts in manifest["splits"].items():
+            _report_split(name, counts, manifest)
 
 
-def _vocab(arguments: argparse.Namespace) -> None:
-    if os.path.isdir(arguments.output):
-        raise InputError(f"{arguments.output} is a folder; expected the name of a file to write")
-    of_rules = arguments.model != "wordpiece"
-    if of_rules != arguments.output.endswith(".json"):
-        expected = "tokenizer.json" if of_rules else "vocab.txt"
-        raise InputError(f"{arguments.output} is to hold {arguments.model}; name it {expected}")
-    unused = 0 if of_rules else 100
-    vocabulary = train_vocabulary(
-        arguments.files,
-        size=arguments.size,
-        model=arguments.model,
-        lowercase=getattr(arguments, "lowercase", True),
-        unused=unused if arguments.unused is None else arguments.unused,
-        sample_bytes=arguments.sample,
-        workers=arguments.workers,
-        errors=getattr(arguments, "errors", "fail"),
-        text_field=getattr(arguments, "text_field", "text"),
-        tell=lambda remark: print(f"note: {remark}", file=sys.stderr),
+def _report_split(name: str, counts: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    told = (
+        f"{name}: {counts['records']:,} records of {counts['documents']:,} documents, "
+        f"{counts['pieces']:,} pieces"
     )
-    write_text(arguments.output, vocabulary_file(vocabulary)[1])
-    fewer = "" if len(vocabulary) == arguments.size else ": the corpus gives no more"
-    print(f"{arguments.output}: {len(vocabulary):,} of {arguments.size:,} pieces{fewer}")
+    if "labels_one" in counts:
+        label = OBJECTIVES[manifest["settings"].get("objective", "nsp")].label
+        told += f"; {counts['labels_one'] / counts['sequences']:.1%} {label}"
+        excess = abs(counts["labels_one"] - counts["sequences"] / 2) - 1
+        if not manifest["compat"] and excess > counts["sequences"] / 100:
+            _note(
+                f"{name} is not half {label}, for a document of one sentence has no true next one; "
+                "bert-tfrecords check CORPUS tells more"
+            )
+    padding = 1 - counts["tokens"] / (counts["records"] * manifest["schema"]["max_length"])
+    print(f"{told}; {padding:.1%} padding")
 
 
-def _build(arguments: argparse.Namespace) -> None:
-    from tfrecords_tools.beam.build import build_on_beam
-    from tfrecords_tools.build import build
-    from tfrecords_tools.records.objectives import OBJECTIVES
+@dataclass(frozen=True, kw_only=True)
+class Check(Command):
+    """Verify records against their manifest, or look at a corpus before the long run."""
 
-    write, how = build, {"workers": arguments.workers}
-    if arguments.beam is not None:
-        write, how = build_on_beam, {"pipeline_options": arguments.beam}
-    manifest = write(
-        arguments.files,
-        vocabulary=vocabulary_from(arguments.vocab),
-        output=arguments.output,
-        settings=settings_of(arguments),
-        **how,
-    )
-    for remark in manifest["remarks"]:
-        print(f"note: {remark}", file=sys.stderr)
-    for name, counts in manifest["splits"].items():
-        told = (
-            f"{name}: {counts['records']:,} records of {counts['documents']:,} documents, "
-            f"{counts['pieces']:,} pieces"
+    examples = "bert-tfrecords check records\n  bert-tfrecords check corpus.txt --vocab vocab.txt"
+
+    places: tuple[str, ...] = argument("RECORDS|CORPUS", help="told apart by their content")
+    vocab: str | None = option(None, metavar="FILE", told="that beside the records")
+    sample: int = _sample(32)
+    settings: Mapping[str, Any] = group(BuildSettings)
+
+    def run(self) -> None:
+        from tfrecords_tools.inspect.shards import holds_records
+
+        kinds = {holds_records(place) for place in self.places}
+        if len(kinds) > 1:
+            raise InputError("records and text were named together; check one kind at a time")
+        if kinds == {True}:
+            self._check_records()
+        else:
+            self._check_corpus()
+
+    def _check_records(self) -> None:
+        from tfrecords_tools.manifest import label_words, records_vocabulary
+
+        vocabulary = records_vocabulary(self.places, named=self.vocab)
+        import_tensorflow()
+        from tfrecords_tools.inspect.check import check, every_file, report
+
+        counts = check(self.places, vocabulary=vocabulary)
+        print(report(counts, labels=label_words(every_file(self.places)[0])))
+
+    def _check_corpus(self) -> None:
+        from tfrecords_tools.inspect.advice import report
+        from tfrecords_tools.inspect.survey import survey
+
+        found = survey(
+            self.places,
+            vocabulary=vocabulary_from(self.vocab) if self.vocab else None,
+            settings=BuildSettings(**self.settings),
+            sample_bytes=self.sample,
         )
-        if "labels_one" in counts:
-            label = OBJECTIVES[manifest["settings"].get("objective", "nsp")].label
-            told += f"; {counts['labels_one'] / counts['sequences']:.1%} {label}"
-            excess = abs(counts["labels_one"] - counts["sequences"] / 2) - 1
-            if not manifest["compat"] and excess > counts["sequences"] / 100:
-                print(
-                    f"note: {name} is not half {label}, for a document of one sentence has no true "
-                    "next one; bert-tfrecords check CORPUS tells more",
-                    file=sys.stderr,
-                )
-        padding = 1 - counts["tokens"] / (counts["records"] * manifest["schema"]["max_length"])
-        print(f"{told}; {padding:.1%} padding")
+        print(report(found))
 
 
-def _check(arguments: argparse.Namespace) -> None:
-    from tfrecords_tools.inspect.shards import holds_records
+@dataclass(frozen=True, kw_only=True)
+class Show(Command):
+    """Print a few records as text, or histograms of all."""
 
-    kinds = {holds_records(place) for place in arguments.places}
-    if len(kinds) > 1:
-        raise InputError("records and text were named together; check one kind at a time")
-    (_check_records if kinds == {True} else _check_corpus)(arguments)
+    examples = "bert-tfrecords show records --count 3"
 
+    records: tuple[str, ...] = argument("RECORDS", help="a folder, or record files")
+    vocab: str | None = option(None, metavar="FILE", told="that beside the records")
+    count: int = option(3, metavar="N", help="records to print")
+    start: int = option(1, metavar="N", help="the first of them")
+    stats: bool = option(False, help="print histograms of all records")
+    plot: str | None = option(None, metavar="FILE", help="draw them into FILE.png or FILE.html")
 
-def _check_records(arguments: argparse.Namespace) -> None:
-    vocabulary = _vocabulary(arguments.places, arguments.vocab)
-    import_tensorflow()
-    from tfrecords_tools.inspect.check import check, every_file, report
-    from tfrecords_tools.manifest import label_words
+    def run(self) -> None:
+        from tfrecords_tools.inspect.picture import check_picture
+        from tfrecords_tools.manifest import records_vocabulary
 
-    counts = check(arguments.places, vocabulary=vocabulary)
-    print(report(counts, labels=label_words(every_file(arguments.places)[0])))
+        if self.plot:
+            check_picture(self.plot)
+        vocabulary = records_vocabulary(self.records, named=self.vocab)
+        import_tensorflow()
+        if self.stats or self.plot:
+            self._show_histograms(vocabulary)
+        else:
+            self._show_records(vocabulary)
 
+    def _show_records(self, vocabulary: Vocabulary) -> None:
+        from tfrecords_tools.inspect.show import WIDTH, shown, takes_colour
 
-def _check_corpus(arguments: argparse.Namespace) -> None:
-    from tfrecords_tools.inspect.advice import report
-    from tfrecords_tools.inspect.survey import survey
-
-    found = survey(
-        arguments.places,
-        vocabulary=vocabulary_from(arguments.vocab) if arguments.vocab else None,
-        settings=settings_of(arguments),
-        sample_bytes=arguments.sample,
-    )
-    print(report(found))
-
-
-def _show(arguments: argparse.Namespace) -> None:
-    from tfrecords_tools.inspect.picture import check_picture
-
-    if arguments.plot:
-        check_picture(arguments.plot)
-    vocabulary = _vocabulary(arguments.records, arguments.vocab)
-    import_tensorflow()
-    if arguments.stats or arguments.plot:
-        _show_histograms(arguments, vocabulary)
-    else:
-        _show_records(arguments, vocabulary)
-
-
-def _show_records(arguments: argparse.Namespace, vocabulary) -> None:
-    from tfrecords_tools.inspect.show import WIDTH, shown, takes_colour
-
-    texts = shown(
-        arguments.records,
-        vocabulary=vocabulary,
-        count=arguments.count,
-        start=arguments.start,
-        is_coloured=takes_colour(sys.stdout),
-        width=min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns),
-    )
-    print("\n\n".join(texts))
-
-
-def _show_histograms(arguments: argparse.Namespace, vocabulary) -> None:
-    from tfrecords_tools.inspect.picture import plot
-    from tfrecords_tools.inspect.stats import record_histograms, text_bars
-
-    histograms = record_histograms(arguments.records, vocabulary=vocabulary)
-    if arguments.stats:
-        print("\n\n".join(map(text_bars, histograms)))
-    if arguments.plot:
-        plot(histograms, arguments.plot, title=" ".join(arguments.records))
-
-
-def _vocabulary(records: Sequence[str], named: str | None):
-    from pathlib import Path
-
-    if named:
-        return vocabulary_from(named)
-    first = Path(records[0])
-    if not first.exists():
-        raise InputError(f"{first} does not exist; expected a folder of records or record files")
-    beside = vocabulary_in(first if first.is_dir() else first.parent)
-    if beside is None:
-        raise InputError(
-            f"there is no vocab.txt or tokenizer.json beside the records at {first}; give one by "
-            "--vocab"
+        texts = shown(
+            self.records,
+            vocabulary=vocabulary,
+            count=self.count,
+            start=self.start,
+            is_coloured=takes_colour(sys.stdout),
+            width=min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns),
         )
-    return beside
+        print("\n\n".join(texts))
+
+    def _show_histograms(self, vocabulary: Vocabulary) -> None:
+        from tfrecords_tools.inspect.picture import plot
+        from tfrecords_tools.inspect.stats import record_histograms, text_bars
+
+        histograms = record_histograms(self.records, vocabulary=vocabulary)
+        if self.stats:
+            print("\n\n".join(map(text_bars, histograms)))
+        if self.plot:
+            plot(histograms, self.plot, title=" ".join(self.records))
+
+
+def _note(remark: str) -> None:
+    print(f"note: {remark}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from bert_keras.storage import json_object, whole_file
-from bert_keras.text.fast_tokenizer import vocabulary_file
+from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from, vocabulary_in
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import digest, fingerprint
 from tfrecords_tools.settings import BuildSettings, GoogleSettings, Settings
@@ -90,6 +90,24 @@ def label_words(file: str | os.PathLike) -> tuple[str, str]:
     manifest = Manifest.of_folder(Path(file).parent)
     objective = manifest.objective if manifest else "nsp"
     return _LABELS.get(objective, NEXT_SENTENCE)
+
+
+def records_vocabulary(
+    records: Sequence[str | os.PathLike], *, named: str | None = None
+) -> Vocabulary:
+    """The vocabulary file that is named, or the one beside the first of the records."""
+    if named:
+        return vocabulary_from(named)
+    first = Path(records[0])
+    if not first.exists():
+        raise InputError(f"{first} does not exist; expected a folder of records or record files")
+    beside = vocabulary_in(first if first.is_dir() else first.parent)
+    if beside is None:
+        raise InputError(
+            f"there is no vocab.txt or tokenizer.json beside the records at {first}; give one by "
+            "--vocab"
+        )
+    return beside
 
 
 def made_from(settings: Settings, vocabulary: Vocabulary, inputs: Sequence[dict]) -> dict:

@@ -1,10 +1,13 @@
 """The options of both writers of records, checked when they are made."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
-from bert_keras.data.masking import UNITS, MaskingPolicy, replacement_shares
+from bert_keras.data.masking import REPLACEMENTS, UNITS, MaskingPolicy, replacement_shares
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
+from bert_keras.options import option
 from bert_keras.text.fast_tokenizer import RULES, lowers
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.records.objectives import OBJECTIVES
@@ -18,24 +21,57 @@ _USUAL_PASSES = 5
 class BuildSettings:
     """What decides the bytes of the records, besides corpus and vocabulary."""
 
-    lowercase: bool = True
-    text_field: str = "text"  # of JSON lines, parquet and TFDS
-    splitter: str = "en"  # a language, "lines", or "module:function"
-    segmenter: str | None = None  # "module:function" that gives the words of a text
-    errors: str = "fail"  # for bytes that are not UTF-8
-    objective: str = "nsp"
-    max_length: int = 128
-    max_predictions: int = 20  # 0: plain ids, to be masked while they are read
-    mask_rate: float = 0.15
-    mask_unit: str = "piece"
-    max_ngram: int = 1
-    replacement: str = "80-10-10"
-    sequences_per_record: int = 1  # at most
-    duplicates: int | None = None  # passes over the training documents; None: 5, or 1 if all equal
-    short_sequence_rate: float = 0.1  # of pairs
-    held_out_rate: float = 0.0  # share of the documents, seen once, in records of their own
-    shards: int | None = None  # None: about 100,000 records each
-    seed: int = 12345
+    lowercase: bool = option(
+        True,
+        flags=("--cased",),
+        action="store_const",
+        const=False,
+        help="keep upper case and accents",
+    )
+    text_field: str = option(
+        "text", metavar="NAME", help="field of JSON, parquet and TFDS that holds the text"
+    )
+    splitter: str = option(
+        "en", metavar="NAME", help="sentences: a language, lines, or module:function"
+    )
+    segmenter: str | None = option(
+        None,
+        metavar="NAME",
+        told="none",
+        help="the words of a text, for whole-word masking: module:function",
+    )
+    errors: str = option("fail", choices=ERRORS, help="what to do with lines that are not UTF-8")
+    objective: str = option("nsp", choices=tuple(OBJECTIVES), help="what a record is made of")
+    max_length: int = option(128, metavar="N", help="positions a record")
+    max_predictions: int = option(
+        20,
+        metavar="N",
+        help="most masked positions; 0: plain ids, to be masked while they are read",
+    )
+    mask_rate: float = option(0.15, metavar="RATE", help="share of a record that is masked")
+    mask_unit: str = option("piece", choices=UNITS, help="what is masked together")
+    max_ngram: int = option(1, metavar="N", help="most units in a row that are masked together")
+    replacement: str = option(
+        "80-10-10", choices=tuple(REPLACEMENTS), help="percent [MASK]-same-random"
+    )
+    sequences_per_record: int = option(1, metavar="N", help="at most; several fill it")
+    duplicates: int | None = option(
+        None,
+        metavar="N",
+        told="5; 1 where all were equal; google: 10",
+        help="passes over the training documents",
+    )
+    short_sequence_rate: float = option(0.1, metavar="RATE", help="share of the pairs kept short")
+    held_out_rate: float = option(
+        0.0,
+        flags=("--held-out",),
+        metavar="RATE",
+        help="share of the documents seen once, in records of their own",
+    )
+    shards: int | None = option(
+        None, metavar="N", told="about 100,000 records each; google: 1", help="training files"
+    )
+    seed: int = option(12345, metavar="N", help="the same seed, the same bytes")
 
     def __post_init__(self):
         if self.objective not in OBJECTIVES:
@@ -155,3 +191,18 @@ class GoogleSettings:
 
 
 Settings = BuildSettings | GoogleSettings
+
+
+def settings_of(given: Mapping[str, Any], *, compat: str | None = None) -> Settings:
+    """The settings of options of `BuildSettings` by field name; InputError for one too many."""
+    if not compat:
+        return BuildSettings(**given)
+    known = {each.name for each in fields(GoogleSettings)}
+    for each in fields(BuildSettings):
+        if each.name in given and each.name not in known:
+            flags = each.metadata["flags"] or [f"--{each.name.replace('_', '-')}"]
+            raise InputError(
+                f"{flags[0]} does not go with --compat google, whose records are those of the "
+                "original; leave one out"
+            )
+    return GoogleSettings(**given)

@@ -19,6 +19,7 @@ from tfrecords_tools.settings import BuildSettings, GoogleSettings
 IN_MEMORY = ["--runner=FnApiRunner"]
 REPEATED = [*IN_MEMORY, "--direct_runner_bundle_repeat=1"]  # as where a step is done again
 TWO_PROCESSES = [*IN_MEMORY, "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+SLOW = pytest.mark.slow
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=3, seed=7)
 SUBMITTED = ["--runner=PortableRunner", "--environment_type=LOOPBACK", "--job_endpoint=embed"]
 KINDS = {
@@ -55,7 +56,9 @@ def built_twice(corpus, vocabulary, folder, settings, options):
 
 
 @pytest.mark.extra
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["plain ids", *(pytest.param(each, marks=SLOW) for each in list(KINDS)[::2])]
+)
 def test_the_records_of_the_local_path(beam, corpus, vocabulary, tmp_path, monkeypatch, kind):
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
     settings = replace(SMALL, **KINDS[kind])
@@ -64,6 +67,7 @@ def test_the_records_of_the_local_path(beam, corpus, vocabulary, tmp_path, monke
 
 
 @pytest.mark.extra
+@SLOW
 def test_the_records_of_byte_level_bpe(beam, corpus, subwords, tmp_path):
     vocabulary = rules_vocabulary(read_rules(subwords["roberta"], {}))
     settings = replace(SMALL, objective="sop", mask_unit="word", max_length=80)
@@ -72,7 +76,7 @@ def test_the_records_of_byte_level_bpe(beam, corpus, subwords, tmp_path):
 
 
 @pytest.mark.extra
-@pytest.mark.parametrize("sentences", [3, 17])
+@pytest.mark.parametrize("sentences", [3, pytest.param(17, marks=SLOW)])
 def test_a_document_in_several_ranges_answers(
     beam, corpus, vocabulary, tmp_path, monkeypatch, sentences
 ):
@@ -115,7 +119,11 @@ def test_remote_input_and_output(beam, corpus, vocabulary, tmp_path):
 
 
 @pytest.mark.extra
-@pytest.mark.parametrize("options", [TWO_PROCESSES, SUBMITTED, REPEATED], ids=lambda each: each[-1])
+@pytest.mark.parametrize(
+    "options",
+    [REPEATED, *(pytest.param(each, marks=SLOW) for each in (TWO_PROCESSES, SUBMITTED))],
+    ids=lambda each: each[-1],
+)
 def test_any_way_of_running(beam, corpus, vocabulary, tmp_path, monkeypatch, options):
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
     settings = replace(SMALL, held_out_rate=0.3, shards=3)
@@ -128,11 +136,13 @@ def test_any_way_of_running(beam, corpus, vocabulary, tmp_path, monkeypatch, opt
     ("text", "settings", "told"),
     [
         (b"a\n\nb\n\n\xff\n", {}, r"bad.txt, line 5 .*UTF-8"),
-        (b"\n", {}, r"holds no text .*bad.txt"),
-        (b"ada sees\nben likes\n", {}, "needs at least two documents"),
-        (b"ada\n\nben\n", {"held_out_rate": 0.5}, "has 2 documents, too few to hold some out"),
         (b"ada\n\nben\n", {"shards": 99}, r"too few records \(train\) for 99 shards"),
-        (b"ada\n\nben\n", {"splitter": "no_such:thing"}, "no_such"),
+        pytest.param(b"\n", {}, r"holds no text .*bad.txt", marks=SLOW),
+        pytest.param(b"ada sees\nben likes\n", {}, "needs at least two documents", marks=SLOW),
+        pytest.param(
+            b"ada\n\nben\n", {"held_out_rate": 0.5}, "has 2 documents, too few to", marks=SLOW
+        ),
+        pytest.param(b"ada\n\nben\n", {"splitter": "no_such:thing"}, "no_such", marks=SLOW),
     ],
 )
 def test_a_failed_job_says_why_and_leaves_nothing(beam, vocabulary, tmp_path, text, settings, told):
@@ -149,6 +159,7 @@ def test_a_failed_job_says_why_and_leaves_nothing(beam, vocabulary, tmp_path, te
 
 
 @pytest.mark.extra
+@SLOW
 def test_an_error_in_another_process_is_one_sentence(beam, vocabulary, tmp_path, monkeypatch):
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 10)
     (tmp_path / "bad.txt").write_bytes(b"ada sees\n\n" * 9 + b"\xff\n\n" * 9)

@@ -120,7 +120,7 @@ def test_an_output_that_is_there(corpus, vocabulary, tmp_path):
         built(corpus, vocabulary, tmp_path)
 
 
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_any_number_of_workers_writes_the_same_bytes(
     corpus, vocabulary, tmp_path, monkeypatch, workers
 ):

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import subprocess
@@ -5,6 +6,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -50,6 +52,34 @@ def test_only_what_is_missing_is_made(tmp_path, number):
     assert sorted(made) == ["0", "1", "2", "3", "4", "later"]
     assert made.pop("3") == "kept"
     assert (set(made.values()) == {str(os.getpid())}) == (number == 1)
+
+
+@dataclass(frozen=True)
+class Estimate(Write):
+    estimates: tuple[int, ...] = ()
+
+    def __call__(self, advance):
+        super().__call__(lambda _: None)
+        for estimate in self.estimates:
+            advance(estimate)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_progress_of_a_job_is_its_size_whatever_it_estimates(tmp_path, monkeypatch, number):
+    told = []
+
+    @contextlib.contextmanager
+    def progress(**_):
+        yield SimpleNamespace(update=told.append)
+
+    monkeypatch.setattr("tfrecords_tools.jobs.progress", progress)
+    jobs = [
+        Estimate(tmp_path / str(n), size=6, estimates=each)
+        for n, each in enumerate([(), (2, 3), (4, 4, 4)])
+    ]
+    with Workers(number) as workers:
+        workers.run(jobs, stage="write", unit="byte")
+    assert sum(told) == 18 and min(told) >= 0
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -17,9 +17,10 @@ SETTINGS = BuildSettings(
     max_length=40, max_predictions=6, duplicates=2, shards=3, held_out_rate=0.3, seed=7
 )
 
-# Builds, and ends itself by SIGKILL when the given number of files are about to get their names.
+# For each line of input a child builds, and ends itself by SIGKILL when the given number of files
+# are about to get their names; its status is printed.
 PROGRAM = """
-import json, os, signal, sys
+import json, os, signal, sys, traceback
 import tfrecords_tools.build, tfrecords_tools.records.splits
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.settings import GoogleSettings
@@ -38,12 +39,21 @@ def rename_or_die(*paths):
 
 os.replace = rename_or_die
 kind = {"build": BuildSettings, "google": GoogleSettings}[sys.argv[2]]
-tfrecords_tools.build.build(
-    sys.argv[5:],
-    vocabulary=Vocabulary.from_file(sys.argv[4]),
-    output=sys.argv[3],
-    settings=kind(**json.loads(sys.stdin.read())),
-)
+for line in sys.stdin:
+    if child := os.fork():
+        print(os.waitpid(child, 0)[1], flush=True)
+        continue
+    try:
+        tfrecords_tools.build.build(
+            sys.argv[5:],
+            vocabulary=Vocabulary.from_file(sys.argv[4]),
+            output=sys.argv[3],
+            settings=kind(**json.loads(line)),
+        )
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
 """
 
 
@@ -67,23 +77,24 @@ def test_killed_at_every_step_it_ends_with_the_same_bytes(
     vocabulary.save(tmp_path / "vocab.txt")
     command = [kind, tmp_path / "killed", tmp_path / "vocab.txt", *corpus]
     partial, kept, num_kills = tmp_path / "killed.partial", {}, 0
-    while num_kills < 100:
-        # Vocabulary and plan are written each time, then two more: a shard and its counts.
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, "5", *map(str, command)],
-            input=json.dumps(settings.__dict__),
-            text=True,
-            capture_output=True,
-        )
-        if done.returncode != -signal.SIGKILL:
-            break
-        num_kills += 1
-        assert not (tmp_path / "killed").exists()
-        shards = {path: os.stat(path) for path in partial.glob("*.tfrecord")}
-        for path, status in kept.items():
-            assert shards[path] == status, "a finished shard was written again"
-        kept = shards
-    assert done.returncode == 0, done.stderr
+    # Vocabulary and plan are written each time, then two more: a shard and its counts.
+    program = [sys.executable, "-c", PROGRAM, "5", *map(str, command)]
+    with subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as builds:
+        while num_kills < 100:
+            builds.stdin.write(json.dumps(settings.__dict__) + "\n")
+            status = int(builds.stdout.readline())
+            if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
+                break
+            num_kills += 1
+            assert not (tmp_path / "killed").exists()
+            shards = {path: os.stat(path) for path in partial.glob("*.tfrecord")}
+            for path, stat in kept.items():
+                assert shards[path] == stat, "a finished shard was written again"
+            kept = shards
+        builds.stdin.close()
+    assert status == 0
     assert num_kills >= 4
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
     assert not partial.exists()
@@ -101,7 +112,7 @@ def stopped(corpus, vocabulary, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("tfrecords_tools.records.write_shard.framed", interrupted)
+        patch.setattr("tfrecords_tools.records.writer.framed", interrupted)
         going_on()
     assert (tmp_path / "records.partial").is_dir()
     return going_on

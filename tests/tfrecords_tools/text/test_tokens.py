@@ -26,10 +26,9 @@ def tokenized(place, vocabulary, tmp_path, **changes):
         }
     )
     (unit,) = units([place], unit_bytes=1 << 20)
-    told = []
     job = TokenizeUnit(unit, tmp_path / "tokens", settings)
-    job(told.append)
-    assert sum(told) == job.size == place.stat().st_size
+    job(lambda _: None)
+    assert job.size == place.stat().st_size
     store = TokenStore(job.output, dtype=settings.dtype)
     documents = []
     for number in range(store.num_documents):
