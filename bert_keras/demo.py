@@ -18,8 +18,9 @@ from bert_keras.serving.server import running_server
 from bert_keras.storage import whole_file
 from bert_keras.tasks.catalog import named_task
 from bert_keras.training.curves import read_curves
-from tfrecords_tools.build import BuildSettings, build
+from tfrecords_tools.build import build
 from tfrecords_tools.inputs.corpus import documents
+from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.sentences import sentences
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 

@@ -11,7 +11,8 @@ from bert_keras.config import BertConfig
 from bert_keras.models import BertClassifier, BertPretrainer
 from bert_keras.models.pretrained import save_model
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
-from tfrecords_tools.build import BuildSettings, build
+from tfrecords_tools.build import build
+from tfrecords_tools.settings import BuildSettings
 
 
 @pytest.fixture(scope="module")

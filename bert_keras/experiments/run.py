@@ -25,7 +25,8 @@ from bert_keras.tasks.catalog import named_task
 from bert_keras.tasks.task import Task
 from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.curves import read_curves
-from tfrecords_tools.build import BuildSettings, build
+from tfrecords_tools.build import build
+from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 COSTS = "costs.json"

@@ -15,7 +15,8 @@ from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.tasks.catalog import named_task
 from bert_keras.training.curves import read_curves
-from tfrecords_tools.build import BuildSettings, build
+from tfrecords_tools.build import build
+from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 PRETRAIN = PretrainRecipe(

@@ -15,7 +15,8 @@ import pytest
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import PretrainRecipe
 from tests.browser import browser_page
-from tfrecords_tools.build import BuildSettings, build
+from tfrecords_tools.build import build
+from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 pytestmark = pytest.mark.slow
