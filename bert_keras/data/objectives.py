@@ -1,6 +1,8 @@
-"""Batches of parsed features come in; inputs, targets and weights, as `fit` takes them, go out."""
+"""How a batch of record features becomes the inputs, targets and weights of an objective."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +17,10 @@ from bert_keras.data.schema import (
     WEIGHTS_FEATURE,
 )
 
-_CHANGED = {"input_ids": np.int32, **dict.fromkeys(PREDICTION_FEATURES, np.int32)}
-_CHANGED[WEIGHTS_FEATURE] = np.float32
+_CHANGED = {
+    **dict.fromkeys(("input_ids", *PREDICTION_FEATURES), np.dtype("int32")),
+    WEIGHTS_FEATURE: np.dtype("float32"),
+}
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class DynamicMasking:
 
 
 def masked(features: dict) -> tuple[dict, dict, dict]:
-    """(x, y, w) of masked words alone, whatever labels there are."""
+    """Returns (x, y, w) of masked tokens; labels are left out."""
     import tensorflow as tf
 
     positions, answers = PREDICTION_FEATURES
@@ -57,7 +61,7 @@ def masked(features: dict) -> tuple[dict, dict, dict]:
 
 
 def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
-    """(x, y, w) of masked words and, where there are labels, of next sentences."""
+    """Returns (x, y, w) of masked tokens and, where there are labels, of next sentences."""
     import tensorflow as tf
 
     inputs, targets, weights = masked(features)
@@ -71,9 +75,9 @@ def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
     return inputs, targets, weights
 
 
-def next_pieces(features: dict) -> tuple[dict, dict, dict]:
-    """(x, y, w) of left-to-right prediction, in the words of masked ones: at every position but the
-    last the answer is the piece behind it. It counts where that is of the same sequence.
+def next_tokens(features: dict) -> tuple[dict, dict, dict]:
+    """Returns (x, y, w) of left-to-right prediction under the names of masked tokens: the target of
+    every position but the last is the next token, which counts if it is of the same sequence.
     """
     import tensorflow as tf
 
@@ -86,8 +90,16 @@ def next_pieces(features: dict) -> tuple[dict, dict, dict]:
     return inputs, {"masked_lm": answers}, {"masked_lm": tf.cast(counts, tf.float32)}
 
 
-# The ways to pretrain by name. Without masks the encoder is causal.
-OBJECTIVES = {"bert": masked_and_labelled, "masked-lm": masked, "left-to-right": next_pieces}
+class Examples(NamedTuple):
+    """How an objective reads records."""
+
+    of: Callable[[dict], tuple[dict, dict, dict]]  # a batch of features -> (x, y, w)
+    reads_masks: bool = True  # or else plain ids, as they are
+
+
+MASKED_AND_LABELLED = Examples(masked_and_labelled)
+MASKED = Examples(masked)
+NEXT_TOKENS = Examples(next_tokens, reads_masks=False)
 
 
 def _inputs(features: dict) -> dict:

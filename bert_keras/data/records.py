@@ -3,10 +3,10 @@
 import contextlib
 import glob
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
-from bert_keras.data.objectives import DynamicMasking, masked_and_labelled, next_pieces
+from bert_keras.data.objectives import MASKED_AND_LABELLED, DynamicMasking, Examples
 from bert_keras.data.schema import PretrainingSchema, schema_of
 from bert_keras.errors import InputError
 
@@ -62,7 +62,7 @@ def pretraining_dataset(
     repeat: bool = False,
     drop_remainder: bool = True,
     masking: DynamicMasking | None = None,
-    objective: Callable = masked_and_labelled,
+    objective: Examples = MASKED_AND_LABELLED,
     skip_broken: bool = False,
     most: int | None = None,
 ):
@@ -72,17 +72,17 @@ def pretraining_dataset(
     y: int32 `masked_lm` [B,P], `next_sentence` [B]; w: float32, the same names and shapes as y.
     Where several sequences share a record, x holds `position_ids` and `sequence_ids` [B,L] and
     `next_sentence_positions` [B,S] too, and `next_sentence` is [B,S]. Records without labels give
-    no `next_sentence`, nor does the `objective` "masked-lm", one of those of
-    bert_keras/data/objectives.py, whose "left-to-right" takes plain ids as they are and has an
-    answer at P = L-1 positions. For the others records of plain ids need `masking`, which masks
-    them anew each epoch; where the data set does not repeat, each pass over it is masked alike.
+    no `next_sentence`, nor does the `objective` MASKED of bert_keras/data/objectives.py, whose
+    NEXT_TOKENS reads plain ids as they are and has a target at P = L-1 positions. For the others
+    records of plain ids need `masking`, which masks them anew each epoch; where the data set does
+    not repeat, each pass over it is masked alike.
     Order and end are those of `feature_batches`.
     """
     import tensorflow as tf
 
     files = record_files(files)
     schema = common_schema(files)
-    if objective is next_pieces:
+    if not objective.reads_masks:
         if schema.max_predictions or masking:
             raise InputError(f"{files[0]} holds masked records; left to right needs plain ids")
     elif schema.max_predictions and masking:
@@ -103,7 +103,7 @@ def pretraining_dataset(
     )
     if masking:
         batches = batches.enumerate().map(masking.masked)
-    return batches.map(objective).prefetch(tf.data.AUTOTUNE)
+    return batches.map(objective.of).prefetch(tf.data.AUTOTUNE)
 
 
 def feature_batches(

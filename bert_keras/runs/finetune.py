@@ -19,7 +19,7 @@ from bert_keras.runs.task_run import TaskRun
 from bert_keras.tasks.task import Task
 from bert_keras.tasks.tfds import is_tfds
 from bert_keras.training.evaluations import Evaluations
-from bert_keras.training.loop import fit_resumable
+from bert_keras.training.loop import FitSettings, fit_resumable
 from bert_keras.training.tensorboard.final import write_hyperparameters
 from bert_keras.training.tensorboard.norms import NormsByLayer
 
@@ -72,9 +72,7 @@ def finetune(
     evaluations = Evaluations(
         run.scores, metric=task.metric, folder=output, patience=recipe.patience
     )
-    fit_resumable(
-        run.trained,
-        run.train,
+    settings = FitSettings(
         stage="fine-tune",
         output=output,
         num_steps=run.num_steps,
@@ -85,9 +83,8 @@ def finetune(
         examples_per_epoch=len(run.rows),
         tokens_per_example=float(run.rows.lengths.mean()),
         points_per_epoch=recipe.logs_per_epoch,
-        evaluations=evaluations,
-        board=[NormsByLayer()],
     )
+    fit_resumable(run.trained, run.train, settings, evaluations=evaluations, board=[NormsByLayer()])
     if not is_chief():
         return {}
     evaluations.restore_best(run.trained)

@@ -1,4 +1,4 @@
-"""A folder of records in, a pretrained model out; its losses beside what no context gives."""
+"""Pretrains a model on a folder of records."""
 
 import dataclasses
 import os
@@ -7,13 +7,12 @@ import sys
 
 import keras
 
-from bert_keras.architectures import PRETRAINER
 from bert_keras.data.records import readable_records
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.models.pretrained import save_model
-from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
+from bert_keras.models.task_models import TaskModel
 from bert_keras.runs.distillation import Distillation, taught
-from bert_keras.runs.held_out import baselines, evaluate_pretrainer
+from bert_keras.runs.held_out import evaluate_pretrainer
 from bert_keras.runs.outcome import (
     claim_output,
     has_state,
@@ -24,9 +23,9 @@ from bert_keras.runs.outcome import (
 from bert_keras.runs.pretrain_inputs import PretrainInputs, pretrain_inputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.training.checkpoints import BestModel, load_training_state, training_state
+from bert_keras.training.distiller import Distiller
 from bert_keras.training.guard import Alarms
-from bert_keras.training.loop import fit_resumable
-from bert_keras.training.losses import OUTPUTS, pretraining_losses, pretraining_metrics
+from bert_keras.training.loop import FitSettings, fit_resumable
 from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.schedule import LinearWarmupDecay
 from bert_keras.training.tensorboard.final import write_hyperparameters, write_projector
@@ -73,18 +72,11 @@ def pretrain(
             file=sys.stderr,
         )
     trained = compiled_pretrainer(inputs, resumes=has_state(output))
-    model = getattr(trained, "student", trained)
+    model = trained.student if isinstance(trained, Distiller) else trained
     held_out = inputs.held_out_batches()
 
     def save(folder, **state):
         save_model(model, folder, card=inputs.card, vocabulary=vocabulary, **state)
-
-    def without_context(most: int | None = None) -> dict[str, float]:
-        return baselines(
-            inputs.counted_batches(inputs.files, most=most),
-            inputs.counted_batches(inputs.held_out_files or inputs.files, most=most),
-            vocab_size=len(vocabulary),
-        )
 
     logs = output / "logs"
     board = pretraining_board(
@@ -99,58 +91,70 @@ def pretrain(
     if profile and is_chief():
         board.append(Profile(logs / "train", first=profile[0], last=profile[1]))
     best = BestModel(output / "best", save)
-    alarms = Alarms(
-        num_steps=recipe.num_steps,
-        num_warmup_steps=recipe.num_warmup_steps,
-        unigram=lambda: without_context(most=102_400)["unigram_masked_lm_loss"],
+    settings = FitSettings(
+        stage="pretrain",
+        output=output,
+        num_steps=recipe.end,
+        steps_per_epoch=recipe.steps_per_log,
+        epochs_per_checkpoint=recipe.logs_per_checkpoint,
+        keep_checkpoints=recipe.keep_checkpoints,
+        batch_size=recipe.batch_size,
+        tokens_per_example=inputs.tokens_per_example,
+        max_skipped=recipe.max_skipped,
     )
     with readable_records():
         fit_resumable(
             trained,
             inputs.training_batches(),
-            stage="pretrain",
-            output=output,
-            num_steps=recipe.end,
-            steps_per_epoch=recipe.steps_per_log,
-            epochs_per_checkpoint=recipe.logs_per_checkpoint,
-            keep_checkpoints=recipe.keep_checkpoints,
-            batch_size=recipe.batch_size,
-            tokens_per_example=inputs.tokens_per_example,
+            settings,
             held_out=held_out,
-            max_skipped=recipe.max_skipped,
             board=board,
-            callbacks=[alarms, best],
+            callbacks=[*_alarms(inputs), best],
         )
         if not is_chief():
             return {}
         scores = {"parameters": model.count_params(), "steps": recipe.end}
         if held_out is not None:
-            scores |= evaluate_pretrainer(model, held_out) | without_context()
+            scores |= evaluate_pretrainer(model, held_out, objective=inputs.objective)
+            scores |= inputs.baselines()
     save(model_folder(output), state=training_state(trained) if recipe.last_step else None)
     if best.scores["step"] == recipe.end:
         shutil.rmtree(output / "best")
-    settings = dataclasses.asdict(recipe) | learnt
-    write_hyperparameters(logs / "final", settings, scores=scores, step=recipe.end)
+    fields = dataclasses.asdict(recipe) | learnt
+    write_hyperparameters(logs / "final", fields, scores=scores, step=recipe.end)
     write_projector(logs / "final", model.encoder.token_table.numpy(), vocabulary=vocabulary)
     return write_scores(output, scores)
 
 
-def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> keras.Model:
-    """The model, or with a teacher its Distiller, as the run begins; where it `resumes`, what its
-    own state is put into."""
+def _alarms(inputs: PretrainInputs) -> list[keras.callbacks.Callback]:
+    """Warnings against the unigram model, where the objective has one to compare with."""
+    if inputs.objective.baselines is None:
+        return []
+    return [
+        Alarms(
+            num_steps=inputs.recipe.num_steps,
+            num_warmup_steps=inputs.recipe.num_warmup_steps,
+            unigram=lambda: inputs.baselines(most=102_400)["unigram_masked_lm_loss"],
+        )
+    ]
+
+
+def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel | Distiller:
+    """Returns the model, or with a teacher its Distiller, as the run begins; where it `resumes`,
+    ready for its own state."""
     recipe, card, begin = inputs.recipe, inputs.card, inputs.begin
     keras.utils.set_random_seed(recipe.seed)
-    Model = {cls.__name__: cls for cls in (BertPretrainer, BertMaskedLM)}[card.model]
     if begin is None or resumes:
-        model = Model(card.config)
+        model = inputs.objective.model(card.config)
     else:
-        model = Model.from_checkpoint(begin.checkpoint, card=card, source=begin.path, new=begin.new)
+        model = inputs.objective.model.from_checkpoint(
+            begin.checkpoint, card=card, source=begin.path, new=begin.new
+        )
         print(model.load_report, begin, sep="\n")
     model.encoder.recomputes = recipe.recomputes
-    trained = model
-    if inputs.teacher is not None:
+    trained: TaskModel | Distiller = model
+    if inputs.distillation is not None and inputs.teacher is not None:
         trained = taught(model, inputs.distillation, card=card, teacher=inputs.teacher)
-    outputs = OUTPUTS if card.model == PRETRAINER.name else OUTPUTS[:1]
     trained.compile(
         optimizer=OPTIMIZERS[recipe.optimizer](
             LinearWarmupDecay(
@@ -162,8 +166,8 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> keras.Model
             beta_2=recipe.beta_2,
             max_gradient_norm=recipe.max_gradient_norm,
         ),
-        loss=pretraining_losses(outputs),
-        weighted_metrics=pretraining_metrics(outputs),
+        loss=inputs.objective.losses(),
+        weighted_metrics=inputs.objective.metrics(),
         gradient_accumulation_steps=recipe.gradient_accumulation_steps,
     )
     if begin is not None and resumes:

@@ -1,4 +1,4 @@
-"""Recipe, records and starting point in, checked together; all that a pretraining takes out."""
+"""Checks a recipe, records and a starting point together, and reads what a pretraining needs."""
 
 import math
 import os
@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bert_keras.architectures import MASKED_LM, PRETRAINER
+import numpy as np
+
 from bert_keras.checkpoints.card import ModelCard, seems_lowercase
 from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.config import BertConfig
 from bert_keras.data.masking import Masker
-from bert_keras.data.objectives import OBJECTIVES, DynamicMasking
+from bert_keras.data.objectives import DynamicMasking
 from bert_keras.data.records import (
     broken_files,
     common_schema,
@@ -23,6 +24,7 @@ from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.presets import preset
 from bert_keras.runs.distillation import Distillation, open_teacher
+from bert_keras.runs.objectives import Objective, named_objective
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.starting_point import StartingPoint, starting_point
 from bert_keras.storage import json_object
@@ -37,6 +39,7 @@ class PretrainInputs:
     """
 
     recipe: PretrainRecipe
+    objective: Objective
     card: ModelCard
     vocabulary: Vocabulary
     files: list[str]
@@ -70,13 +73,23 @@ class PretrainInputs:
         """For counting: every record once, in order, or the first `most` records."""
         return self._dataset(files, 1024, drop_remainder=False, most=most)
 
+    def baselines(self, *, most: int | None = None) -> dict[str, float]:
+        """Scores of models without context on held-out records, or on those of training."""
+        if self.objective.baselines is None:
+            return {}
+        return self.objective.baselines(
+            self.counted_batches(self.files, most=most),
+            self.counted_batches(self.held_out_files or self.files, most=most),
+            vocab_size=len(self.vocabulary),
+        )
+
     def _dataset(self, files, batch_size: int, **options):
         skip = self.recipe.skip_broken
         return pretraining_dataset(
             files,
             batch_size=batch_size,
             masking=self.masking,
-            objective=OBJECTIVES[self.recipe.objective],
+            objective=self.objective.examples,
             skip_broken=skip,
             **options,
         )
@@ -103,8 +116,16 @@ def pretrain_inputs(
     held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
     schema = common_schema([*files, *held_out_files])
     lowercase = _lowercase(records)
-    has_labels = recipe.objective == "bert" and schema.has_labels
-    masking = _masking(recipe, schema, vocabulary)
+    objective = named_objective(recipe.objective, has_labels=schema.has_labels)
+    architecture = objective.model.architecture
+    masking = None
+    if objective.examples.reads_masks:
+        masking = _masking(recipe, schema, vocabulary)
+    elif changes := recipe.masking_changes():
+        raise InputError(
+            f"the recipe changes {', '.join(changes)}, but left to right nothing is masked; leave "
+            "them out"
+        )
     begin = None
     if start is not None:
         begin = starting_point(
@@ -112,15 +133,15 @@ def pretrain_inputs(
             recipe=recipe,
             vocabulary=vocabulary,
             max_length=schema.max_length,
-            has_labels=has_labels,
+            has_labels=architecture.reads_pooled_output,
             lowercase=lowercase,
         )
         lowercase = begin.checkpoint.card.lowercase
     elif lowercase is None:
         lowercase = seems_lowercase(vocabulary)
-    config = _config(recipe, vocabulary, has_labels=has_labels) if begin is None else begin.config
+    config = _config(recipe, vocabulary, objective) if begin is None else begin.config
     card = ModelCard(
-        model=(PRETRAINER if has_labels else MASKED_LM).name,
+        model=architecture.name,
         config=config,
         lowercase=lowercase,
         max_length=schema.max_length,
@@ -130,8 +151,11 @@ def pretrain_inputs(
         teacher = open_teacher(distillation, student=card, vocabulary=vocabulary)
         encoders["the teacher"] = teacher.card.config
     broken = broken_files([*files, *held_out_files]) if recipe.skip_broken else {}
+    sample = _first_records(files, skip_broken=recipe.skip_broken)
+    _check_records(files[0], sample, encoders)
     return PretrainInputs(
         recipe=recipe,
+        objective=objective,
         card=card,
         vocabulary=vocabulary,
         files=files,
@@ -142,33 +166,26 @@ def pretrain_inputs(
         distillation=distillation,
         teacher=teacher,
         broken=broken,
-        tokens_per_example=_look_at_records(files, encoders, skip_broken=recipe.skip_broken),
+        tokens_per_example=float(sample["input_mask"].sum(axis=1).mean()),
     )
 
 
-def _config(recipe: PretrainRecipe, vocabulary: Vocabulary, *, has_labels: bool) -> BertConfig:
+def _config(recipe: PretrainRecipe, vocabulary: Vocabulary, objective: Objective) -> BertConfig:
     return preset(
         recipe.size,
         vocab_size=len(vocabulary),
         hidden_dropout_rate=recipe.dropout_rate,
         attention_dropout_rate=recipe.dropout_rate,
         initializer_stddev=recipe.initializer_stddev,
-        has_pooler=has_labels,
-        is_causal=recipe.is_causal,
+        has_pooler=objective.model.architecture.reads_pooled_output,
+        is_causal=objective.is_causal,
     )
 
 
 def _masking(
     recipe: PretrainRecipe, schema: PretrainingSchema, vocabulary: Vocabulary
 ) -> DynamicMasking | None:
-    """What masks records of plain ids; None where the records hold masks, or none are wanted."""
-    if recipe.is_causal:
-        if changes := recipe.masking_changes():
-            raise InputError(
-                f"the recipe changes {', '.join(changes)}, but left to right nothing is masked; "
-                "leave them out"
-            )
-        return None
+    """Returns what masks records of plain ids; None where the records hold masks."""
     if schema.max_predictions:
         if changes := recipe.masking_changes():
             raise InputError(
@@ -196,26 +213,28 @@ def _lowercase(records: Path) -> bool | None:
     return None
 
 
-def _look_at_records(
-    files: list[str], encoders: Mapping[str, BertConfig], *, skip_broken: bool
-) -> float:
-    """Mean count of real tokens in the first thousand records, whose ids and segments must be ones
-    of the encoders, which a message calls by their keys."""
+def _first_records(files: list[str], *, skip_broken: bool) -> dict[str, np.ndarray]:
+    """Returns the features of the first thousand records."""
     # Batches that end read all files once, to count: a truncated one shows before training.
     batches = feature_batches(files, batch_size=1000, drop_remainder=False, skip_broken=skip_broken)
-    features = next(iter(batches))
-    largest = int(features["input_ids"].numpy().max())
+    return {name: array.numpy() for name, array in next(iter(batches)).items()}
+
+
+def _check_records(
+    file: str, features: Mapping[str, np.ndarray], encoders: Mapping[str, BertConfig]
+) -> None:
+    """Raises InputError for ids or segments that an encoder lacks; messages name it by its key."""
+    largest = int(features["input_ids"].max())
     for name, config in encoders.items():
         if largest >= config.vocab_size:
             raise InputError(
-                f"{files[0]} holds the id {largest}, but the vocabulary beside it "
+                f"{file} holds the id {largest}, but the vocabulary beside it "
                 f"has {config.vocab_size} pieces; put the vocabulary there that the records were "
                 "written with"
             )
-        if features["segment_ids"].numpy().max() >= (config.num_segments or math.inf):
+        if features["segment_ids"].max() >= (config.num_segments or math.inf):
             raise InputError(
-                f"{files[0]} holds pairs, which need 2 segments, and {name} has "
+                f"{file} holds pairs, which need 2 segments, and {name} has "
                 f"{config.num_segments}; take another, or write records without pairs: "
                 "bert-tfrecords build --objective full-sentences"
             )
-    return float(features["input_mask"].numpy().sum(axis=1).mean())

@@ -1,4 +1,4 @@
-"""The settings of one pretraining, checked when made; the rows of them stand in `recipes`."""
+"""The settings of a pretraining run; `recipes` holds the named ones."""
 
 import dataclasses
 import math
@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bert_keras.data.masking import MaskingPolicy, replacement_shares
-from bert_keras.data.objectives import OBJECTIVES
 from bert_keras.errors import InputError
 from bert_keras.presets import preset
+from bert_keras.runs.objectives import OBJECTIVES, named_objective
 
 
 def check_counts(recipe, *names: str) -> None:
+    """Raises InputError unless the named fields are at least 1, and the seed at least 0."""
     for name, least in (*((name, 1) for name in names), ("seed", 0)):
         if getattr(recipe, name) < least:
             raise InputError(f"{name} is {getattr(recipe, name)}; expected at least {least}")
@@ -20,6 +21,7 @@ def check_counts(recipe, *names: str) -> None:
 
 
 def check_rates(recipe, *, shares: Iterable[str] = ("dropout_rate",)) -> None:
+    """Raises InputError unless learning rates are above 0 and `shares` are fields in [0, 1)."""
     for rate in (recipe.learning_rate, *getattr(recipe, "learning_rates", ())):
         if not 0 < rate < math.inf:
             raise InputError(f"a learning_rate is {rate}; expected a number above 0, such as 5e-5")
@@ -111,7 +113,7 @@ class PretrainRecipe:
 
     @property
     def is_causal(self) -> bool:
-        return self.objective == "left-to-right"
+        return named_objective(self.objective).is_causal
 
     def masking_policy(self, *, max_length: int) -> MaskingPolicy:
         """For records of plain ids; with room for all predictions of the longest sequence."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_keras.data.masking import Masker, MaskingPolicy
-from bert_keras.data.objectives import DynamicMasking, masked, next_pieces
+from bert_keras.data.objectives import MASKED, NEXT_TOKENS, DynamicMasking
 from bert_keras.data.records import pretraining_dataset
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
@@ -132,7 +132,7 @@ def test_plain_ids_and_masks_are_told_apart(plain, write, record):
     with pytest.raises(InputError, match="records that are masked already; leave out `masking`"):
         pretraining_dataset(path, batch_size=1, masking=masking())
     with pytest.raises(InputError, match="holds masked records; left to right needs plain ids"):
-        pretraining_dataset(path, batch_size=1, objective=next_pieces)
+        pretraining_dataset(path, batch_size=1, objective=NEXT_TOKENS)
     with pytest.raises(InputError, match=r"masked\.tfrecord holds records of 8 positions and 2 "):
         pretraining_dataset([*plain, path], batch_size=2)
 
@@ -140,7 +140,7 @@ def test_plain_ids_and_masks_are_told_apart(plain, write, record):
 def test_left_to_right_exactly(write, record):
     inputs, targets, weights = first(
         pretraining_dataset(
-            write("a.tfrecord", [record(**PLAIN)]), batch_size=1, objective=next_pieces
+            write("a.tfrecord", [record(**PLAIN)]), batch_size=1, objective=NEXT_TOKENS
         )
     )
     expected = PLAIN | {"masked_lm_positions": [*range(7)]}
@@ -151,12 +151,12 @@ def test_left_to_right_exactly(write, record):
 
 def test_left_to_right_ends_with_each_sequence(write, record):
     path = write("a.tfrecord", [record(**PLAIN | PACKED)])
-    _, _, weights = first(pretraining_dataset(path, batch_size=1, objective=next_pieces))
+    _, _, weights = first(pretraining_dataset(path, batch_size=1, objective=NEXT_TOKENS))
     assert weights == {"masked_lm": ("float32", [1, 1, 1, 0, 1, 1, 0])}
 
 
 def test_labels_are_left_out_where_masked_words_alone_are_asked_for(write, record):
     path = write("a.tfrecord", [record(**PLAIN | PACKED, **MASKS, **LABELS)])
-    inputs, targets, weights = first(pretraining_dataset(path, batch_size=1, objective=masked))
+    inputs, targets, weights = first(pretraining_dataset(path, batch_size=1, objective=MASKED))
     assert "next_sentence_positions" not in inputs
     assert (list(targets), list(weights)) == (["masked_lm"], ["masked_lm"])

@@ -18,7 +18,7 @@ def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
     from bert_keras import BertAdamW, BertPretrainer, preset, pretraining_dataset
     from bert_keras.distribution.replicas import number
     from bert_keras.distribution.strategy import is_chief, named_strategy
-    from bert_keras.training.loop import fit_resumable
+    from bert_keras.training.loop import FitSettings, fit_resumable
     from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 
     tf.config.set_logical_device_configuration(
@@ -50,15 +50,17 @@ def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
         fit_resumable(
             model,
             pretraining_dataset(files, batch_size=8, seed=1, repeat=True),
-            stage="test",
-            output=output,
-            num_steps=NUM_STEPS,
-            steps_per_epoch=10,
-            epochs_per_checkpoint=2,
-            keep_checkpoints=2,
-            batch_size=8,
-            tokens_per_example=32,
-            max_skipped=0,
+            FitSettings(
+                stage="test",
+                output=Path(output),
+                num_steps=NUM_STEPS,
+                steps_per_epoch=10,
+                epochs_per_checkpoint=2,
+                keep_checkpoints=2,
+                batch_size=8,
+                tokens_per_example=32,
+                max_skipped=0,
+            ),
             callbacks=[Tell()],
         )
 

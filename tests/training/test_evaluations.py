@@ -10,7 +10,7 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.training.curves import read_curves
 from bert_keras.training.evaluations import Evaluations
-from bert_keras.training.loop import fit_resumable
+from bert_keras.training.loop import FitSettings, fit_resumable
 from tests.training.test_loop import assert_same, batches, compiled, values
 
 SCORES = [0.5, 0.7, 0.6, 0.7]
@@ -30,15 +30,17 @@ def train(model, output, *, scores=SCORES, num_steps=16, patience=0):
     fit_resumable(
         model,
         batches().repeat(),
-        stage="test",
-        output=output,
-        num_steps=num_steps,
-        steps_per_epoch=4,
-        epochs_per_checkpoint=1,
-        keep_checkpoints=1,
-        batch_size=8,
-        tokens_per_example=6,
-        points_per_epoch=2,
+        FitSettings(
+            stage="test",
+            output=output,
+            num_steps=num_steps,
+            steps_per_epoch=4,
+            epochs_per_checkpoint=1,
+            keep_checkpoints=1,
+            batch_size=8,
+            tokens_per_example=6,
+            points_per_epoch=2,
+        ),
         evaluations=evaluations,
     )
     return evaluations, seen

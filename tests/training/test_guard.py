@@ -9,7 +9,7 @@ from bert_keras.errors import InputError
 from bert_keras.training import guard
 from bert_keras.training.checkpoints import BestModel
 from bert_keras.training.guard import Alarms
-from bert_keras.training.loop import fit_resumable
+from bert_keras.training.loop import FitSettings, fit_resumable
 from bert_keras.training.optimizer import BertAdamW
 from tests.training.test_loop import assert_same, batches, compiled, values
 
@@ -29,15 +29,17 @@ def train(output, *, bad_steps=(), max_skipped=0, loss_of=None):
     fit_resumable(
         model,
         batches().repeat().enumerate().map(weighted),
-        stage="test",
-        output=output,
-        num_steps=STEPS,
-        steps_per_epoch=4,
-        epochs_per_checkpoint=10,
-        keep_checkpoints=2,
-        batch_size=8,
-        tokens_per_example=6,
-        max_skipped=max_skipped,
+        FitSettings(
+            stage="test",
+            output=output,
+            num_steps=STEPS,
+            steps_per_epoch=4,
+            epochs_per_checkpoint=10,
+            keep_checkpoints=2,
+            batch_size=8,
+            tokens_per_example=6,
+            max_skipped=max_skipped,
+        ),
     )
     return model
 
@@ -109,11 +111,13 @@ def test_records_that_break_off_leave_the_state_before(tmp_path):
         "output": tmp_path,
     }
     with pytest.raises(tf.errors.InvalidArgumentError):
-        fit_resumable(model, batches().repeat().enumerate().map(broken), **usual)
+        fit_resumable(model, batches().repeat().enumerate().map(broken), FitSettings(**usual))
     rest = compiled(seed=9)
-    assert fit_resumable(rest, batches().repeat(), **usual) == 6
+    assert fit_resumable(rest, batches().repeat(), FitSettings(**usual)) == 6
     gone_on, whole = values(rest), compiled()
-    fit_resumable(whole, batches().repeat(), **(usual | {"output": tmp_path / "whole"}))
+    fit_resumable(
+        whole, batches().repeat(), FitSettings(**(usual | {"output": tmp_path / "whole"}))
+    )
     assert_same(gone_on, values(whole))
 
 

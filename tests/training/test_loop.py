@@ -26,7 +26,7 @@ from bert_keras.training.checkpoints import (
     training_state,
 )
 from bert_keras.training.curves import read_curves
-from bert_keras.training.loop import StopAfter, fit_resumable
+from bert_keras.training.loop import FitSettings, StopAfter, fit_resumable
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 
@@ -81,19 +81,18 @@ def batches() -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices((x, labels)).batch(8)
 
 
-def train(model, output, *, num_steps: int, **options) -> int:
-    usual = {
-        "stage": "test",
-        "steps_per_epoch": 4,
-        "epochs_per_checkpoint": 2,
-        "keep_checkpoints": 2,
-        "batch_size": 8,
-        "tokens_per_example": 6,
-        "held_out": batches().take(2),
-    }
-    return fit_resumable(
-        model, batches().repeat(), output=output, num_steps=num_steps, **{**usual, **options}
+def train(model, output, *, num_steps: int) -> int:
+    settings = FitSettings(
+        stage="test",
+        output=output,
+        num_steps=num_steps,
+        steps_per_epoch=4,
+        epochs_per_checkpoint=2,
+        keep_checkpoints=2,
+        batch_size=8,
+        tokens_per_example=6,
     )
+    return fit_resumable(model, batches().repeat(), settings, held_out=batches().take(2))
 
 
 @pytest.fixture(scope="module")

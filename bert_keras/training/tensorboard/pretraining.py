@@ -23,12 +23,13 @@ def pretraining_board(
     epochs_per_sample: int,
     teacher: BertConfig | None = None,
 ) -> list[keras.callbacks.Callback]:
-    """For `fit_resumable`, before those that write the logs; none on all workers but the first.
+    """Returns the `board` of `fit_resumable`; empty on workers but the first, and where nothing
+    predicts tokens.
 
     `batch` is (inputs, targets, weights) as `pretraining_dataset` gives them, of a few records:
     their gaps are filled for all to see. A `teacher` adds the operations of its forward pass.
     """
-    if not is_chief():
+    if not is_chief() or "masked_lm" not in batch[1]:
         return []
     length = batch[0]["input_ids"].shape[1]
     num_predictions = batch[0]["masked_lm_positions"].shape[1]

@@ -13,7 +13,7 @@ from bert_keras.config import BertConfig
 from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from bert_keras.training.curves import read_curves
-from bert_keras.training.loop import fit_resumable
+from bert_keras.training.loop import FitSettings, fit_resumable
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.tensorboard import performance
@@ -65,14 +65,16 @@ def test_every_point_has_norms_and_use_and_every_saved_state_its_samples(
         fit_resumable(
             model,
             batches().repeat(),
-            stage="test",
-            output=tmp_path,
-            num_steps=10,
-            steps_per_epoch=2,
-            epochs_per_checkpoint=2,
-            keep_checkpoints=1,
-            batch_size=8,
-            tokens_per_example=6,
+            FitSettings(
+                stage="test",
+                output=tmp_path,
+                num_steps=10,
+                steps_per_epoch=2,
+                epochs_per_checkpoint=2,
+                keep_checkpoints=1,
+                batch_size=8,
+                tokens_per_example=6,
+            ),
             board=board(tmp_path),
         )
     train = read_curves(tmp_path / "logs")["train"]
