@@ -23,7 +23,7 @@ from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 
-FIXTURES = Path(__file__).parents[1] / "convert" / "fixtures" / "google"
+FIXTURES = Path(__file__).parents[1] / "checkpoints" / "fixtures" / "google"
 
 
 def golden(name: str) -> dict[str, np.ndarray]:
@@ -198,6 +198,9 @@ def test_training_goes_on_from_a_checkpoint_as_the_originals_does():
     theirs = under(expected, "after/")
     assert set(ours) == set(theirs)
     for name, array in theirs.items():
-        np.testing.assert_allclose(ours[name].read(), array, rtol=0, atol=1e-5, err_msg=name)
+        # The softmax over keys does not depend on a key's bias: its gradient is 0 but for rounding
+        # noise of about 1e-8, which Adam (epsilon 1e-6, rate 0.01) scales to updates up to 1e-4.
+        most = 1e-4 if name.endswith("/key/bias") else 1e-5
+        np.testing.assert_allclose(ours[name].read(), array, rtol=0, atol=most, err_msg=name)
     moved = [np.abs(after[name].read() - array).max() for name, array in before.items()]
     assert np.median(moved) > 0.01  # a key's bias alone has no gradient but rounding

@@ -29,7 +29,7 @@ keras_hub = pytest.importorskip(
 )
 pytestmark = pytest.mark.extra
 
-FIXTURES = Path(__file__).parents[1] / "convert" / "fixtures" / "keras_hub"
+FIXTURES = Path(__file__).parents[1] / "checkpoints" / "fixtures" / "keras_hub"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOCABULARY = Vocabulary((*SPECIAL_PIECES, *LETTERS, *(f"##{c}" for c in LETTERS), ".", ",", "中"))
 CONFIG = BertConfig(

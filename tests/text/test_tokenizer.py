@@ -137,9 +137,11 @@ def test_characters_of_the_suite_in_any_order_as_google(lowercase):
     assert_as_google(texts, VOCABULARY, lowercase=lowercase)
 
 
+@pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.slow)])
 @LOWERCASE
-def test_every_character_as_google(lowercase):
-    """One out of a hundred ideographs, syllables and private ones; all others, a few a text."""
+def test_every_character_as_google(lowercase, stride):
+    """One out of a hundred ideographs, syllables and private ones; all others, a few a text. With a
+    stride: the first 512, those of the suite, and every so many of the rest."""
     blocks = [(0x3400, 0xD7FF), (0xE000, 0xF8FF), (0x17000, 0x18CFF), (0x20000, sys.maxunicode)]
     known = set("".join(TEXTS))
     points = [
@@ -149,6 +151,7 @@ def test_every_character_as_google(lowercase):
         and (chr(point) in known or point % 101 == 0 or not in_any(point, blocks))
         and (unicodedata.category(chr(point)) != "Cn" or point % 101 == 0)
     ]
+    points = [p for p in points if p < 512 or chr(p) in known or p % stride == 0]
     texts = [f"a{chr(point)}B {chr(point)}, c" for point in points]
     tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=lowercase)
     for text, tokens in zip(texts, tokenizer.encode_batch(texts), strict=True):
