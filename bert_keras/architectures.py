@@ -125,7 +125,7 @@ class Family:
 
     def has(self, config: "BertConfig") -> bool:
         """Returns whether an encoder of this configuration is a member."""
-        values = BERT_TRAITS | self.traits
+        values = {**BERT_TRAITS, **self.traits}
         return all(getattr(config, name) == value for name, value in values.items()) and all(
             (getattr(config, name) > 0) == (name in self.counts) for name in COUNTS
         )

@@ -27,6 +27,7 @@ class FeatureLayers(NamedTuple):
 
 
 def check_layers(name: str) -> None:
+    """Raises InputError for a name that is not in LAYER_CHOICES."""
     if name not in LAYER_CHOICES:
         raise InputError(f"layers is {name!r}; expected one of {', '.join(LAYER_CHOICES)}")
 

@@ -85,5 +85,6 @@ def config_of(values: Mapping[str, Any], path: Path | str) -> BertConfig:
 
 
 def write_json(path: Path, values: Mapping[str, Any], *, indent: int = 2) -> None:
+    """Writes the file as UTF-8 JSON."""
     text = json.dumps(values, indent=indent, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")

@@ -118,7 +118,7 @@ def write_checkpoint(
 
 def _compare(given: Checkpoint, back: Checkpoint) -> None:
     pairs = [(given.tensors, back.tensors)]
-    if back.state is not None:
+    if given.state is not None and back.state is not None:
         pairs.append((given.state.momentums, back.state.momentums))
         pairs.append((given.state.velocities, back.state.velocities))
     for tensors, read_back in pairs:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bert_keras.architectures import ARCHITECTURES, BERT, ENCODER, family_of
 from bert_keras.checkpoints.card import ModelCard
@@ -91,7 +91,8 @@ def _tagger(card: ModelCard) -> Iterator[Row]:
     size, units = card.config.hidden_size, card.task.get("lstm_units")
     if type(units) is not int or units < 1:
         raise InputError(f"lstm_units of a {card.model} is {units!r}; expected at least 1")
-    layers = feature_layers(card.task.get("layers"), num_layers=card.config.num_layers)
+    choice: Any = card.task.get("layers")
+    layers = feature_layers(choice, num_layers=card.config.num_layers)
     if layers.is_summed:
         yield Row("tagger/layer_mix/layer_logits", (len(layers.numbers),))
         yield Row("tagger/layer_mix/scale", ())

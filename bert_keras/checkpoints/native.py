@@ -28,10 +28,12 @@ COLUMN = Column(format="bert-keras", name=lambda name, card: name, kinds=None)
 
 
 def recognises(path: Path) -> bool:
+    """Returns whether there is a bert_keras.json."""
     return (path / CARD).is_file()
 
 
 def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
+    """Reads a folder; see `formats.Format`."""
     card = read_card(path)
     tensors, left_over = translated(
         stored_tensors(path / WEIGHTS), card=card, column=COLUMN, ignore=ignore
@@ -49,6 +51,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
+    """Writes a folder, with the training state; see `formats.Format`."""
     values = {**dataclasses.asdict(checkpoint.card), "config": checkpoint.card.config.to_dict()}
     (folder / CARD).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     if checkpoint.vocabulary is not None:
@@ -62,6 +65,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 
 
 def read_card(folder: str | os.PathLike) -> ModelCard:
+    """Reads the model metadata of a folder. Raises InputError where there is none."""
     path = Path(folder) / CARD
     if Path(folder).is_dir() and not path.is_file():
         raise InputError(f"{folder} holds no {CARD}; expected a folder that bert-keras wrote")

@@ -4,9 +4,9 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from io import FileIO
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
 
 import ml_dtypes
 import numpy as np
@@ -74,14 +74,14 @@ def _stored(path: Path, start: int, entry: dict) -> TypedTensor:
 
 
 @contextlib.contextmanager
-def _opened(path: Path, begin: int) -> Iterator[BinaryIO]:
+def _opened(path: Path, begin: int) -> Iterator[FileIO]:
     with path.open("rb", buffering=0) as file:
         file.seek(begin)
         yield file
 
 
-def _fill(array: np.ndarray, file: BinaryIO) -> None:
-    room = memoryview(array.reshape(-1).view(np.uint8))
+def _fill(array: np.ndarray, file: FileIO) -> None:
+    room = array.reshape(-1).view(np.uint8).data
     while room:
         count = file.readinto(room)
         if not count:
@@ -90,6 +90,7 @@ def _fill(array: np.ndarray, file: BinaryIO) -> None:
 
 
 def metadata(path: str | os.PathLike) -> dict[str, str]:
+    """Returns the texts in the header of a file."""
     with safe_open(path, framework="numpy") as file:
         return file.metadata() or {}
 
@@ -110,4 +111,4 @@ def write_tensors(
         file.write(len(text).to_bytes(LENGTH, "little") + text)
         for name in sorted(tensors):
             array = tensors[name].read().astype("<f4", order="C", copy=False)
-            file.write(memoryview(array.reshape(-1)).cast("B"))
+            file.write(array.reshape(-1).data.cast("B"))

@@ -21,8 +21,10 @@ _Placed = tuple[str, int]  # a character, and where the one that it comes from s
 
 
 class Word(NamedTuple):
+    """One word of a text."""
+
     text: str
-    places: tuple[int, ...]  # for each character, the one of the given text that it comes from
+    places: tuple[int, ...]  # for each character, the index of its source in the given text
 
 
 def google_words(text: str, *, lowercase: bool) -> list[Word]:
@@ -42,6 +44,7 @@ def google_words(text: str, *, lowercase: bool) -> list[Word]:
 
 
 def is_dropped(character: str) -> bool:
+    """Returns whether the tokenizer removes a control or format character."""
     return ord(character) in _CONTROLS or unicodedata.category(character) == "Cf"
 
 

@@ -16,9 +16,10 @@ def byte_pair_rules(model: BPE, *, prefixed: bool = False, file: str = "the voca
     _, _, cls, sep, _ = pieces = SPECIALS["BPE"].pieces
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
     tokenizer.decoder = decoders.ByteLevel()
-    _add_specials(tokenizer, pieces, file=file)
-    ends = ((sep, tokenizer.token_to_id(sep)), (cls, tokenizer.token_to_id(cls)))
-    tokenizer.post_processor = RobertaProcessing(*ends, add_prefix_space=prefixed)
+    ids = _add_specials(tokenizer, pieces, file=file)
+    tokenizer.post_processor = RobertaProcessing(
+        (sep, ids[sep]), (cls, ids[cls]), add_prefix_space=prefixed
+    )
     return tokenizer.to_str()
 
 
@@ -35,24 +36,24 @@ def unigram_rules(
         steps.append(normalizers.Precompiled(charsmap))
     steps.append(normalizers.Replace(Regex(" {2,}"), " "))
     tokenizer.normalizer = normalizers.Sequence(steps)
-    space = {"replacement": "▁", "prepend_scheme": "always"}
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(**space)]
-    )
-    tokenizer.decoder = decoders.Metaspace(**space)
-    specials = SPECIALS["Unigram"].pieces
-    _add_specials(tokenizer, specials, file=file)
+    space = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space])
+    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    ids = _add_specials(tokenizer, SPECIALS["Unigram"].pieces, file=file)
     tokenizer.post_processor = TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[(piece, tokenizer.token_to_id(piece)) for piece in specials[2:4]],
+        special_tokens=[(piece, ids[piece]) for piece in ("[CLS]", "[SEP]")],
     )
     return tokenizer.to_str()
 
 
 def unigram_steps(*, lowercase: bool, keeps_accents: bool) -> list[normalizers.Normalizer]:
     """What ALBERT does with a text before SentencePiece does."""
-    steps = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    steps: list[normalizers.Normalizer] = [
+        normalizers.Replace("``", '"'),
+        normalizers.Replace("''", '"'),
+    ]
     if not keeps_accents:
         steps += [normalizers.NFKD(), normalizers.StripAccents()]
     return [*steps, normalizers.Lowercase()] if lowercase else steps
@@ -62,9 +63,13 @@ def _comma(piece: str) -> float:
     return OTHER_SCORE if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit() else 0.0
 
 
-def _add_specials(tokenizer: Tokenizer, pieces: tuple[str, ...], *, file: str) -> None:
-    if missing := [piece for piece in pieces if tokenizer.token_to_id(piece) is None]:
+def _add_specials(tokenizer: Tokenizer, pieces: tuple[str, ...], *, file: str) -> dict[str, int]:
+    """Returns their ids. Raises InputError where the vocabulary lacks one."""
+    found = {piece: tokenizer.token_to_id(piece) for piece in pieces}
+    ids = {piece: number for piece, number in found.items() if number is not None}
+    if missing := [piece for piece in pieces if piece not in ids]:
         raise InputError(f"{file} lacks {', '.join(missing)}; expected {' '.join(pieces)}")
     *others, mask = pieces
     tokens = [AddedToken(piece, special=True, normalized=False) for piece in others]
     tokenizer.add_special_tokens([*tokens, AddedToken(mask, special=True, lstrip=True)])
+    return ids

@@ -47,9 +47,11 @@ class TextTokenizer(Protocol):
 
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The ids of all texts, int32 [M], and how many each has, int64 [N]."""
+        ...
 
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids alone, text by text."""
+        ...
 
     def decode(self, ids: Sequence[int]) -> str: ...
 

@@ -78,6 +78,7 @@ MODELS = {
 
 
 def recognises(path: Path) -> bool:
+    """Returns whether there is a TF1 checkpoint, or bert_config.json."""
     if path.is_dir():
         return (path / CONFIG).is_file() or any(path.glob("*.index"))
     return Path(f"{path}.index").is_file()
@@ -151,6 +152,7 @@ def _state(
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
+    """Writes a checkpoint with its training state; see `formats.Format`."""
     card, state = checkpoint.card, checkpoint.state
     variables = foreign_tensors(checkpoint.tensors, card=card, column=GOOGLE)
     notes = write_config(card, folder / CONFIG)

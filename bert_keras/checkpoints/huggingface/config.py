@@ -13,7 +13,6 @@ from bert_keras.architectures import (
     COUNTS,
     FAMILIES,
     Family,
-    family_of,
 )
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.foreign import OURS_KEY, checked, config_of, write_json
@@ -117,10 +116,12 @@ def read_values(folder: Path) -> dict[str, Any]:
 
 
 def family_named(values: Mapping[str, Any]) -> Family:
+    """Returns the family that model_type names, BERT without one."""
     return FAMILIES[values.get("model_type", BERT.kind)]
 
 
 def their_class(model: str, family: Family) -> str:
+    """Returns the name of a class of transformers."""
     return f"{family.classes}{CLASSES[model]}"
 
 
@@ -133,13 +134,13 @@ def _numbers(family: Family) -> dict[str, str]:
 def read_config(values: Mapping[str, Any]) -> BertConfig:
     """With a pooler. Raises InputError for what our encoder cannot be."""
     family = family_named(values)
-    for name, expected in (FIXED | family.fixed).items():
+    for name, expected in {**FIXED, **family.fixed}.items():
         if (value := values.get(name)) is not None and value != expected:
             raise InputError(
                 f"{CONFIG}: {name} is {json.dumps(value)}; expected {json.dumps(expected)}, the "
                 "only one known here"
             )
-    values = family.defaults | values
+    values = {**family.defaults, **values}
     activation = str(values.get(family.key("hidden_act"), "gelu"))
     if activation not in ACTIVATIONS:
         raise InputError(
@@ -171,7 +172,7 @@ def read_architecture(
         for name, text in OTHERWISE.items()
         if values.get(name) not in (None, SINGLE)
     ]
-    dropout = (family.defaults | values).get(family.key("hidden_dropout_prob"), 0.1)
+    dropout = {**family.defaults, **values}.get(family.key("hidden_dropout_prob"), 0.1)
     dropouts = {name: values[name] for name in family.dropouts if name in values}
     notes += [OF_HEAD.format(*each) for each in dropouts.items() if each[1] != dropout]
     known = {*KNOWN, *_numbers(family), family.key("hidden_act")}
@@ -234,8 +235,11 @@ def read_own(values: Mapping[str, Any], model: str) -> dict[str, Any]:
     return own if own.get("model") == model else {}
 
 
-def write_config(card: ModelCard, folder: Path, *, pad_id: int, has_text: bool) -> None:
-    config, family = card.config, family_of(card.config)
+def write_config(
+    card: ModelCard, folder: Path, *, family: Family, pad_id: int, has_text: bool
+) -> None:
+    """Writes config.json; `has_text` tells whether a tokenizer is written beside it."""
+    config = card.config
     theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
     own = {"model": card.model, "text_columns": card.text_columns}
     if card.task:

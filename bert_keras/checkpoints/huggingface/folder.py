@@ -11,6 +11,7 @@ import dataclasses
 import json
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
+from typing import cast
 
 from bert_keras.architectures import (
     ARCHITECTURES,
@@ -106,6 +107,7 @@ OF_ENCODER = ("embeddings.", "encoder.", "transformer.", "pooler.")  # follow `b
 
 
 def recognises(path: Path) -> bool:
+    """Returns whether there are weights, modules.json or config.json of transformers."""
     if not path.is_dir():
         return False
     if (path / MODULES).is_file() or any((path / name).is_file() for name in WEIGHT_FILES):
@@ -141,7 +143,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         lowercase=text.lowercase if text.vocabulary else own.get("lowercase", True),
         max_length=min(length, config.max_positions),
         labels=labels,
-        **training_fields(own) | {"problem_type": read_problem_type(values, model)},
+        **{**training_fields(own), "problem_type": read_problem_type(values, model)},
     )
     heads = [family.weight(name, model=model) for name in NEXT if "architectures" in ignore]
     tensors, heads = translated(weights, card=card, column=HUGGING_FACE, ignore=heads)
@@ -194,12 +196,14 @@ def _model(weights: Mapping[str, StoredTensor], named: str, family: Family) -> s
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
+    """Writes weights, config.json and the tokenizer; see `formats.Format`."""
     card, vocabulary = checkpoint.card, checkpoint.vocabulary
     tensors, notes = foreign_tensors(checkpoint.tensors, card=card, column=HUGGING_FACE), ()
-    family = family_of(card.config)
+    family = cast(Family, family_of(card.config))  # else `foreign_tensors` raised an error
     write_config(
         card,
         folder,
+        family=family,
         pad_id=vocabulary.pad_id if vocabulary else 0,
         has_text=vocabulary is not None,
     )

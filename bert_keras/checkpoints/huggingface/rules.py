@@ -56,7 +56,10 @@ def _byte_pair(folder: Path, settings: Mapping[str, Any]) -> str:
 
 
 def _unigram(path: Path, settings: Mapping[str, Any]) -> str:
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto
+    # The module makes its classes when it is imported.
+    from sentencepiece.sentencepiece_model_pb2 import (
+        ModelProto,  # pyright: ignore[reportAttributeAccessIssue]
+    )
 
     model = ModelProto()
     try:

@@ -85,6 +85,7 @@ OPTIMIZER = {"optimizer/vars/0": np.int64(0), "optimizer/vars/1": np.float32(5e-
 
 
 def recognises(path: Path) -> bool:
+    """Returns whether there are weights of KerasHub or its config.json."""
     if not (path / CONFIG).is_file():
         return any((path / name).is_file() for name in (WEIGHTS, SHARDS))
     text = (path / CONFIG).read_text("utf-8", "replace")
@@ -134,6 +135,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
+    """Writes a preset; see `formats.Format`."""
     card, vocabulary = checkpoint.card, checkpoint.vocabulary
     notes = write_configs(card, folder, has_text=vocabulary is not None)
     tensors = foreign_tensors(checkpoint.tensors, card=card, column=KERAS_HUB)

@@ -8,6 +8,7 @@ import contextlib
 import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
 import h5py
 import ml_dtypes
@@ -51,7 +52,7 @@ def _stored(path: Path, dataset: h5py.Dataset) -> StoredTensor:
     def read() -> np.ndarray:
         array = np.empty(shape, "V2") if is_bfloat16 else empty(shape)
         with _opened(path) as file:
-            file[place].read_direct(array)
+            cast(h5py.Dataset, file[place]).read_direct(array)
         return array.view(ml_dtypes.bfloat16).astype(np.float32) if is_bfloat16 else array
 
     return StoredTensor(shape, read)
