@@ -82,7 +82,7 @@ class TaskRun:
             ),
             lowercase=source.lowercase,
             max_length=task.max_length,
-            text_columns=task.text_columns,
+            text_columns=task.input_names,
             labels=task.labels,
             problem_type=task.problem_type,
             task=task.settings(),

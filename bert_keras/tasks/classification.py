@@ -1,10 +1,10 @@
-"""Texts or pairs of texts of one's own tables in; a class, several classes or a number out."""
+"""Predicts a class, several classes or a number for texts or pairs of texts of any table."""
 
 import dataclasses
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -31,19 +31,20 @@ class TextExample(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassificationTask(Task):
-    """`kind` is a name of LABEL_KINDS. `max_length` counts pieces, specials included; `long_texts`
-    says what becomes of more: "error", "truncate" (the ends are cut, the longer text of a pair
-    first), or windows of the only, or second, text whose logits are pooled: "mean", "max". A window
-    begins `stride` pieces behind the one before.
+class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
+    """Classification or regression of texts.
+
+    `long_texts` says what happens to a text of more than `max_length` pieces: "error", "truncate"
+    (the ends are cut, the longer text of a pair first), or windows of the only, or second, text
+    whose logits are pooled: "mean", "max".
     """
 
-    kind: str = "one"
-    max_length: int = 128
+    kind: str = "one"  # a name in LABEL_KINDS
+    max_length: int = 128  # in pieces, special pieces included
     text_columns: tuple[str, ...] = ("text",)
     label_column: str = "label"
     long_texts: str = "error"
-    stride: int = 64
+    stride: int = 64  # pieces between the starts of two windows
 
     model: ClassVar[str] = CLASSIFIER.name
 
@@ -66,6 +67,10 @@ class ClassificationTask(Task):
     @property
     def problem_type(self) -> str:
         return self.label_kind.problem_type
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return self.text_columns
 
     @property
     def scores(self) -> tuple[str, ...]:
@@ -108,6 +113,7 @@ class ClassificationTask(Task):
     def example(
         self, texts: Iterable[str], label: str | None, *, place: str, split: str
     ) -> TextExample:
+        """The example of a row, checked."""
         texts = tuple(texts)
         if not any(text.strip() for text in texts):
             raise InputError(f"{place} has no text in {', '.join(self.text_columns)}")
@@ -115,12 +121,12 @@ class ClassificationTask(Task):
         is_blank = label is not None and self.kind != "many" and not label.strip()
         if label is None or (is_blank and not must_be_known):
             return TextExample(texts, None, place)
-        label = self.label_kind.read(label, place=place)
+        found = self.label_kind.read(label, place=place)
         if self.labels and must_be_known:
-            self.label_kind.check(label, self.labels, place=place)
-        return TextExample(texts, label, place)
+            self.label_kind.check(found, self.labels, place=place)
+        return TextExample(texts, found, place)
 
-    def with_labels_of(self, examples: Sequence[TextExample]) -> "ClassificationTask":
+    def with_labels_of(self, examples: Sequence[TextExample]) -> Self:
         if self.labels:
             return self
         labels = [example.label for example in examples]

@@ -1,9 +1,9 @@
-"""What the label of a text can be: one of several, any of several, or a number."""
+"""Reads, encodes and predicts labels of three kinds: one of several, any of several, a number."""
 
 import abc
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import keras
 import numpy as np
@@ -12,6 +12,7 @@ from bert_keras.errors import InputError
 from bert_keras.tasks.task import softmax
 
 Label = str | tuple[str, ...] | float
+One = TypeVar("One", str, tuple[str, ...], float)
 
 MOST_LISTED = 20  # labels in a message
 
@@ -20,34 +21,33 @@ class LabelPrediction(NamedTuple):
     """`probabilities`, float32 [num_labels], are () for a number and where a file does not say."""
 
     label: Label
-    probabilities: Sequence[float] = ()
+    probabilities: Sequence[float] | np.ndarray = ()
 
 
-class LabelKind(abc.ABC):
-    """How a label is written, learnt from and scored. `scores` are names of label_scores.SCORES,
-    the first is the one that the best checkpoint is chosen by."""
+class LabelKind(abc.ABC, Generic[One]):
+    """How labels of one kind are read from a file, learnt, predicted and scored."""
 
     problem_type: str = ""
-    scores: tuple[str, ...]
+    scores: tuple[str, ...]  # names in label_scores.SCORES; the first chooses the best checkpoint
 
     @abc.abstractmethod
-    def read(self, text: str, *, place: str) -> Label:
-        """Without the white space around it."""
+    def read(self, text: str, *, place: str) -> One:
+        """The label that a file has at `place`, without the white space around it."""
 
     @abc.abstractmethod
-    def written(self, label: Label) -> str:
+    def written(self, label: One) -> str:
         """As `read` reads it."""
 
     @abc.abstractmethod
-    def classes(self, labels: Sequence[Label], *, file: str, column: str) -> tuple[str, ...]:
+    def classes(self, labels: Sequence[One], *, file: str, column: str) -> tuple[str, ...]:
         """What the logits stand for, settled by these labels, which stand in `file`."""
 
     @abc.abstractmethod
-    def check(self, label: Label, classes: Sequence[str], *, place: str) -> None:
+    def check(self, label: One, classes: Sequence[str], *, place: str) -> None:
         """Raises InputError for a label that no logit stands for."""
 
     @abc.abstractmethod
-    def targets(self, labels: Sequence[Label | None], classes: Sequence[str]) -> np.ndarray:
+    def targets(self, labels: Sequence[One | None], classes: Sequence[str]) -> np.ndarray:
         """For the loss; zeros where there is no label, or one unknown."""
 
     @abc.abstractmethod
@@ -57,7 +57,7 @@ class LabelKind(abc.ABC):
     def prediction(self, logits: np.ndarray, classes: Sequence[str]) -> LabelPrediction: ...
 
 
-class OneLabel(LabelKind):
+class OneLabel(LabelKind[str]):
     scores = ("accuracy", "macro_f1")
 
     def read(self, text, *, place):
@@ -70,20 +70,20 @@ class OneLabel(LabelKind):
         return label
 
     def classes(self, labels, *, file, column):
-        classes = tuple(sorted(set(labels)))
+        classes = sorted(set(labels))
         if len(classes) < 2:
             raise InputError(
                 f"{file} holds one label only in the column {column!r}, {classes[0]!r}; expected "
                 "at least two"
             )
-        return classes
+        return tuple(classes)
 
     def check(self, label, classes, *, place):
         if label not in classes:
             raise _unknown(label, classes, place)
 
     def targets(self, labels, classes):
-        ids = {label: index for index, label in enumerate(classes)}
+        ids: dict[str | None, int] = {label: index for index, label in enumerate(classes)}
         return np.array([ids.get(label, 0) for label in labels], np.int32)
 
     def compile_arguments(self):
@@ -94,7 +94,7 @@ class OneLabel(LabelKind):
         return LabelPrediction(classes[int(logits.argmax())], softmax(logits))
 
 
-class ManyLabels(LabelKind):
+class ManyLabels(LabelKind[tuple[str, ...]]):
     """Labels with commas between; an empty text is no label. One of at least 0.5 is predicted."""
 
     problem_type = "multi_label_classification"
@@ -138,7 +138,7 @@ class ManyLabels(LabelKind):
         return LabelPrediction(tuple(label for label, logit in chosen if logit >= 0), probabilities)
 
 
-class Number(LabelKind):
+class Number(LabelKind[float]):
     problem_type = "regression"
     scores = ("pearson_and_spearman", "pearson", "spearman", "mean_squared_error")
 

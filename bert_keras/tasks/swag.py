@@ -1,4 +1,4 @@
-"""SWAG: a sentence, the start of the next and four endings in, the ending that fits out."""
+"""SWAG: chooses the ending that fits a sentence and the start of the next one."""
 
 import os
 from collections import Counter
@@ -76,7 +76,7 @@ class EncodedSituations(Encoded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwagTask(Task):
+class SwagTask(Task[Situation, EncodedSituations, ChosenEnding]):
     """Section 4.4: four sequences `[CLS] sent1 [SEP] sent2 ending [SEP]`, scored by one vector.
 
     What is over `max_length` is cut from the end of the longer text first, as run_swag.py of
@@ -87,7 +87,6 @@ class SwagTask(Task):
     max_length: int = 128
 
     model: ClassVar[str] = MULTIPLE_CHOICE.name
-    text_columns: ClassVar[tuple[str, ...]] = ("sent1", "sent2", *ENDINGS)
     prediction_file: ClassVar[str] = "predictions.csv"
 
     def __post_init__(self):
@@ -100,6 +99,10 @@ class SwagTask(Task):
     @property
     def metric(self) -> str:
         return "accuracy"
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return ("sent1", "sent2", *ENDINGS)
 
     def files(self, data: str | os.PathLike) -> dict[str, str]:
         """The official train.csv, val.csv and test.csv, or .jsonl of one's own."""
@@ -115,7 +118,7 @@ class SwagTask(Task):
     def read(self, path: str | os.PathLike, *, split: str = "train") -> list[Situation]:
         """Of the columns sent1, sent2, ending0 to ending3 and label, which a test file lacks."""
         labelled = split in ("train", "dev")
-        columns = (*self.text_columns, "label") if labelled else self.text_columns
+        columns = (*self.input_names, "label") if labelled else self.input_names
         situations = []
         for place, row in table_rows(path, columns=columns):
             for column in ("sent1", *ENDINGS):
@@ -150,7 +153,7 @@ class SwagTask(Task):
         }
 
     def predictions(
-        self, examples: Sequence[Situation], encoded: Encoded, outputs: Outputs
+        self, examples: Sequence[Situation], encoded: EncodedSituations, outputs: Outputs
     ) -> list[ChosenEnding]:
         shares_NC = softmax(np.asarray(outputs, np.float64))
         return [ChosenEnding(int(shares.argmax()), tuple(shares.tolist())) for shares in shares_NC]
@@ -169,7 +172,8 @@ class SwagTask(Task):
 
     def baseline(self, train: Sequence[Situation], dev: Sequence[Situation]) -> dict[str, float]:
         """Of the place where the right ending most often stands in the training examples."""
-        ((majority, _),) = Counter(each.label for each in train).most_common(1)
+        labels = [each.label for each in train if each.label is not None]
+        ((majority, _),) = Counter(labels).most_common(1)
         scores = self.score(dev, [ChosenEnding(majority)] * len(dev))
         return {f"majority_{name}": value for name, value in scores.items()}
 

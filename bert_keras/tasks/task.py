@@ -3,10 +3,10 @@
 import abc
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 import keras
 import numpy as np
@@ -17,16 +17,18 @@ from bert_keras.options import fixed
 from bert_keras.text.tokenizer import TextTokenizer
 
 Outputs = Sequence  # of one array, or one dict of arrays, a row
+Example = TypeVar("Example")
+Rows = TypeVar("Rows", bound="Encoded")
+Prediction = TypeVar("Prediction")
 
 
 class Encoded(abc.ABC):
-    """Examples as a model reads them: N rows, of which a batch is made when it is needed.
+    """N encoded rows, of which a batch is made when it is needed.
 
-    `lengths`, int64 [N], are the pieces of each row, specials counted. An example may have several
-    rows (windows of a long paragraph); which are whose is the task's own knowledge.
+    An example may have several rows, such as the windows of a long paragraph.
     """
 
-    lengths: np.ndarray
+    lengths: np.ndarray  # int64 [N]: the pieces of each row, special pieces included
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -39,7 +41,7 @@ class Encoded(abc.ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(abc.ABC):
+class Task(abc.ABC, Generic[Example, Rows, Prediction]):
     """A named task with its settings, as its fields say. `labels` are the classes in the order of
     the logits: fixed by the task, or () until `with_labels_of` the training examples.
 
@@ -50,10 +52,8 @@ class Task(abc.ABC):
     max_length: int
     labels: tuple[str, ...] = fixed(())
 
-    model: ClassVar[str]  # of bert_keras.architectures.ARCHITECTURES
+    model: ClassVar[str]  # the name of its class in bert_keras.architectures.ARCHITECTURES
     is_metric_percentage: ClassVar[bool] = False  # else `metric` is a fraction of 1
-    problem_type: ClassVar[str] = ""
-    text_columns: ClassVar[tuple[str, ...]] = ()
     prediction_file: ClassVar[str] = "predictions.tsv"
     freezes_encoder: ClassVar[bool] = False
 
@@ -62,6 +62,16 @@ class Task(abc.ABC):
     def metric(self) -> str:
         """The score that the best checkpoint is chosen by."""
 
+    @property
+    def problem_type(self) -> str:
+        """What the labels of a classifier are, as a ModelCard has it."""
+        return ""
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the texts that the model reads."""
+        return ()
+
     @abc.abstractmethod
     def files(self, data: str | os.PathLike) -> dict[str, str]:
         """Where the splits of a data folder (or of a tfds: name) are: "train", "dev" and where
@@ -69,12 +79,12 @@ class Task(abc.ABC):
         missing."""
 
     @abc.abstractmethod
-    def read(self, path: str | os.PathLike, *, split: str = "train") -> Sequence:
+    def read(self, path: str | os.PathLike, *, split: str = "train") -> Sequence[Example]:
         """The examples of a file, with the labels that it has. Those of "train" and "dev" must be
         labelled, in other splits labels may be absent. Raises InputError with file and line."""
 
     @abc.abstractmethod
-    def encode(self, examples: Sequence, tokenizer: TextTokenizer) -> Encoded:
+    def encode(self, examples: Sequence[Example], tokenizer: TextTokenizer) -> Rows:
         """Rows for the model."""
 
     @abc.abstractmethod
@@ -82,41 +92,50 @@ class Task(abc.ABC):
         """`loss`, `loss_weights`, `metrics`, `weighted_metrics` for `model.compile`."""
 
     @abc.abstractmethod
-    def predictions(self, examples: Sequence, encoded: Encoded, outputs: Outputs) -> Sequence:
+    def predictions(
+        self, examples: Sequence[Example], encoded: Rows, outputs: Outputs
+    ) -> Sequence[Prediction]:
         """One prediction for each example of what the model put out for each row. Time axes are
         padded: what lies beyond a row's length means nothing."""
 
     @abc.abstractmethod
-    def check_labels(self, examples: Sequence) -> None:
+    def check_labels(self, examples: Sequence[Example]) -> None:
         """Raises InputError where an example has no label to score against."""
 
     @abc.abstractmethod
-    def score(self, examples: Sequence, predictions: Sequence) -> dict[str, float]:
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
         """By name, in the units of the official scorer. Raises as `check_labels` does."""
 
     @abc.abstractmethod
     def write_predictions(
-        self, path: str | os.PathLike, examples: Sequence, predictions: Sequence
+        self,
+        path: str | os.PathLike,
+        examples: Sequence[Example],
+        predictions: Sequence[Prediction],
     ) -> None:
         """The file that the official scorer reads."""
 
     @abc.abstractmethod
-    def read_predictions(self, path: str | os.PathLike, examples: Sequence) -> Sequence:
+    def read_predictions(
+        self, path: str | os.PathLike, examples: Sequence[Example]
+    ) -> Sequence[Prediction]:
         """As `predictions` gave them, as far as the score needs. Raises InputError where the file
         is not about these examples."""
 
-    def with_labels_of(self, examples: Sequence) -> "Task":
+    def with_labels_of(self, examples: Sequence[Example]) -> Self:
         """The task as the training examples settle it; itself where it is settled already."""
         return self
 
-    def check_encoder(self, config: BertConfig) -> None:  # noqa: B027
+    def check_encoder(self, config: BertConfig) -> None:
         """Raises InputError for an encoder that the task's settings do not go with."""
 
-    def baseline(self, train: Sequence, dev: Sequence) -> dict[str, float]:
+    def baseline(self, train: Sequence[Example], dev: Sequence[Example]) -> dict[str, float]:
         """Scores on `dev` of an answer that reads no text, named "majority_..." and the like."""
         return {}
 
-    def tuned(self, examples: Sequence, predictions: Sequence) -> "Task":
+    def tuned(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Self:
         """The task with what its predictions on dev settle, such as a threshold."""
         return self
 
@@ -124,7 +143,7 @@ class Task(abc.ABC):
         """The part of the task's model that is trained."""
         return model
 
-    def prepared(self, encoded: Encoded, model: keras.Model, *, folder: Path) -> Encoded:
+    def prepared(self, encoded: Rows, model: keras.Model, *, folder: Path) -> Rows:
         """What the trained part reads, for rows that the whole model reads; kept in `folder`."""
         return encoded
 
@@ -143,7 +162,7 @@ def nothing_to_score(place: str) -> InputError:
     return InputError(f"{place} has no labels, so there is nothing to score; use predict")
 
 
-def data_files(data: str | os.PathLike, *, names: dict[str, Sequence[str]]) -> dict[str, str]:
+def data_files(data: str | os.PathLike, *, names: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """The files of a data folder: of each split the first of its `names` that is there.
 
     Raises InputError where the folder is missing, or its "train" or "dev".

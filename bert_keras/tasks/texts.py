@@ -1,4 +1,4 @@
-"""Ids of one or two texts an example in; the rows of a classifier, windows of long texts, out."""
+"""Encodes one or two texts an example as rows of a classifier, or as windows of long texts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ class EncodedTexts(Encoded):
 
 def num_pieces(texts: tuple[Ids, ...], vocabulary: Vocabulary) -> np.ndarray:
     """int64 [N]: pieces of each example, [CLS] and [SEP]s counted."""
-    counts = sum(np.array([len(ids) for ids in text], np.int64) for text in texts)
-    return counts + vocabulary.num_specials(len(texts))
+    counts_KN = np.array([[len(ids) for ids in text] for text in texts], np.int64)
+    return counts_KN.sum(axis=0) + vocabulary.num_specials(len(texts))
 
 
 @dataclass(frozen=True)

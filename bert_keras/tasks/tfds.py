@@ -1,8 +1,9 @@
-"""A place `tfds:NAME:SPLIT` in, the rows of that split of a TensorFlow Datasets builder out."""
+"""Reads the rows of a split of a TensorFlow Datasets builder, named `tfds:NAME:SPLIT`."""
 
 import logging
 import os
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -13,6 +14,7 @@ PREFIX = "tfds:"
 
 
 def is_tfds(place: str | os.PathLike) -> bool:
+    """Whether a place names a TFDS builder, not a file."""
     return os.fspath(place).startswith(PREFIX)
 
 
@@ -24,7 +26,10 @@ def tfds_rows(place: str) -> Iterator[dict[str, object]]:
     A class is told by its name, and by None where it is not told (-1). Raises InputError where
     there is no such builder or split, or no way to download it.
     """
-    builder, split = _opened(place)
+    name, _, split = place.removeprefix(PREFIX).rpartition(":")
+    builder = _builder(name)
+    if split not in builder.info.splits:
+        raise InputError(f"{place}: {name!r} has the splits {', '.join(builder.info.splits)}")
     import tensorflow_datasets as tfds
 
     features = builder.info.features
@@ -37,15 +42,7 @@ def tfds_splits(place: str) -> tuple[str, ...]:
     return tuple(_builder(place.removeprefix(PREFIX)).info.splits)
 
 
-def _opened(place: str):
-    name, _, split = place.removeprefix(PREFIX).rpartition(":")
-    builder = _builder(name)
-    if split not in builder.info.splits:
-        raise InputError(f"{place}: {name!r} has the splits {', '.join(builder.info.splits)}")
-    return builder, split
-
-
-def _builder(name: str):
+def _builder(name: str) -> Any:
     try:
         import requests
         import tensorflow_datasets as tfds
@@ -65,7 +62,7 @@ def _builder(name: str):
             f"from {host}{status}; run it once where there is a network and copy that folder, or "
             "name the task's files instead"
         ) from error
-    except (tfds.core.registered.DatasetNotFoundError, ValueError) as error:
+    except (tfds.core.DatasetNotFoundError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"tfds:{name} cannot be read: {reason}") from error
     finally:

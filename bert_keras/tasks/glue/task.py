@@ -1,10 +1,12 @@
-"""GLUE's official files, or TFDS' builders of them, in; predictions for its server out."""
+"""GLUE: reads its official files or TFDS builders and writes predictions for its server."""
 
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from bert_keras.errors import InputError
 from bert_keras.tasks.classification import ClassificationTask, TextExample, needs_labels
@@ -29,10 +31,16 @@ class GlueTask(ClassificationTask):
 
     def __post_init__(self):
         super().__post_init__()
-        for field, fixed in _fixed(self.row).items():
-            if getattr(self, field) != fixed:
-                told = fixed if isinstance(fixed, str) else ", ".join(fixed)
-                raise InputError(f"{self.name} has its own {field}, {told}; leave it as it is")
+        row = self.row
+        for field, own in (
+            ("kind", (row.kind,)),
+            ("text_columns", tuple(row.texts)),
+            ("label_column", (row.label_column,)),
+        ):
+            if getattr(self, field) not in (own, *own):
+                raise InputError(
+                    f"{self.name} has its own {field}, {', '.join(own)}; leave it as it is"
+                )
 
     @property
     def row(self) -> GlueRow:
@@ -75,7 +83,8 @@ class GlueTask(ClassificationTask):
         )
         if is_tfds(path):
             rows = sorted(rows, key=lambda row: int(row[1]["idx"]))  # builders shuffle
-        words = dict(zip(self.row.builder_labels or self.row.labels, self.row.labels, strict=True))
+        names = self.row.builder_labels or self.row.labels
+        words: dict[str | None, str | None] = dict(zip(names, self.row.labels, strict=True))
         if not labelled:
             words |= dict.fromkeys(UNTOLD)
         examples = [
@@ -99,8 +108,8 @@ class GlueTask(ClassificationTask):
         found = super().predictions(examples, encoded, outputs)
         if self.kind != "number":
             return found
-        bounded = (min(max(each.label, LEAST_SIMILAR), MOST_SIMILAR) for each in found)
-        return [LabelPrediction(round(value, 3)) for value in bounded]
+        values = np.clip([each.label for each in found], LEAST_SIMILAR, MOST_SIMILAR)
+        return [LabelPrediction(round(value, 3)) for value in values.tolist()]
 
     def write_predictions(
         self,
@@ -112,7 +121,7 @@ class GlueTask(ClassificationTask):
         super().write_predictions(path, examples, [LabelPrediction(p.label) for p in predictions])
 
     def written(self, label) -> str:
-        return f"{label:.3f}" if self.kind == "number" else label
+        return f"{label:.3f}" if self.kind == "number" else super().written(label)
 
     def read_prediction(self, text: str, place: str) -> LabelPrediction:
         prediction = super().read_prediction(text, place)
@@ -120,14 +129,13 @@ class GlueTask(ClassificationTask):
         return prediction
 
 
-def _fixed(row: GlueRow) -> dict[str, object]:
-    return {
-        "kind": row.kind,
-        "text_columns": tuple(row.texts),
-        "label_column": row.label_column,
-    }
-
-
 GLUE_TASKS: dict[str, GlueTask] = {
-    name: GlueTask(name=name, labels=row.labels, **_fixed(row)) for name, row in ROWS.items()
+    name: GlueTask(
+        name=name,
+        labels=row.labels,
+        kind=row.kind,
+        text_columns=tuple(row.texts),
+        label_column=row.label_column,
+    )
+    for name, row in ROWS.items()
 }

@@ -1,6 +1,7 @@
 """Batches of tagged words: of pieces for a fine-tuned model, of features for a frozen one."""
 
-from dataclasses import dataclass
+import abc
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,8 +11,18 @@ from bert_keras.text.packing import packed, sequence_spans
 from bert_keras.text.vocab import Vocabulary
 
 
+class WordRows(Encoded):
+    """Rows of words, each of which has one tag."""
+
+    word_bounds: np.ndarray  # int64 [N+1]: the number of words before each sentence, and of all
+
+    @abc.abstractmethod
+    def columns(self, row: int) -> np.ndarray:
+        """int64: where in a row's outputs those of its words are."""
+
+
 @dataclass(frozen=True)
-class TaggedWords(Encoded):
+class TaggedWords(WordRows):
     """Rows of pieces with the tags of their words.
 
     `ids`, int32 [M], are all pieces end to end; `rows` tell which make a row, and where each of W
@@ -24,10 +35,10 @@ class TaggedWords(Encoded):
     word_bounds: np.ndarray
     label_ids: np.ndarray
     vocabulary: Vocabulary
+    lengths: np.ndarray = field(init=False)
 
-    @property
-    def lengths(self) -> np.ndarray:
-        return self.rows.lengths + 2
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lengths", self.rows.lengths + 2)  # [CLS] and [SEP]
 
     def words_of(self, row: int) -> np.ndarray:
         """int64: the numbers of the words that have their tag in a row."""
@@ -88,22 +99,19 @@ class PlacedWords(TaggedWords):
 
 
 @dataclass(frozen=True)
-class WordFeatures(Encoded):
+class WordFeatures(WordRows):
     """The same rows as a WordTagger reads them: `vectors` holds one float32 [W, D] a layer, in the
     order of the words. `lengths` are in words."""
 
     words: PlacedWords
     vectors: list[np.ndarray]
-    lengths: np.ndarray
+    lengths: np.ndarray = field(init=False)
+    word_bounds: np.ndarray = field(init=False)
 
-    @classmethod
-    def of(cls, words: PlacedWords, vectors: list[np.ndarray]) -> "WordFeatures":
-        lengths = np.bincount(words.rows.word_rows, minlength=len(words))
-        return cls(words, vectors, lengths)
-
-    @property
-    def word_bounds(self) -> np.ndarray:
-        return self.words.word_bounds
+    def __post_init__(self) -> None:
+        lengths = np.bincount(self.words.rows.word_rows, minlength=len(self.words))
+        object.__setattr__(self, "lengths", lengths)
+        object.__setattr__(self, "word_bounds", self.words.word_bounds)
 
     def columns(self, row: int) -> np.ndarray:
         return self.words.columns(row)

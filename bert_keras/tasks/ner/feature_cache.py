@@ -1,4 +1,4 @@
-"""A frozen encoder and the words it reads in; their vectors, computed once and kept, out."""
+"""Computes the vectors of words by a frozen encoder once and keeps them on the disk."""
 
 import hashlib
 import os
@@ -36,7 +36,7 @@ def stored_features(
     An interrupted computation is gone on with. Raises OSError where the disk is full.
     """
     place = folder / fingerprint(encoder, words)
-    if missing := [number for number in numbers if _stored(place, number) is None]:
+    if missing := [number for number in numbers if not _stored(place, number)]:
         shape = (len(words.label_ids), encoder.config.hidden_size)
         with resumed_folder(place / f"layers-{'-'.join(map(str, missing))}") as beside:
             print(
@@ -45,7 +45,7 @@ def stored_features(
                 file=sys.stderr,
             )
             _compute(encoder, words, numbers=missing, shape=shape, folder=beside)
-    return [np.load(_stored(place, number), mmap_mode="r") for number in numbers]
+    return [np.load(_stored(place, number)[0], mmap_mode="r") for number in numbers]
 
 
 def fingerprint(encoder: BertEncoder, words: PlacedWords) -> str:
@@ -56,15 +56,15 @@ def fingerprint(encoder: BertEncoder, words: PlacedWords) -> str:
     digest = hashlib.sha256(repr((*numbers, encoder.compute_dtype)).encode())
     for layer in (encoder.embeddings, *encoder.blocks):
         for weight in layer.weights:
-            digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)))
+            digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)).data)
     for array in (words.ids, *words.rows):
-        digest.update(np.ascontiguousarray(array))
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:16]
 
 
-def _stored(place: Path, number: int) -> Path | None:
+def _stored(place: Path, number: int) -> list[Path]:
     found = place.glob(f"layers-*/layer_{number}.npy")
-    return next((path for path in found if path.parent.suffix != ".partial"), None)
+    return [path for path in found if path.parent.suffix != ".partial"]
 
 
 def _compute(
@@ -94,7 +94,7 @@ def _compute(
         bar.update(sum(map(len, batches[:num_done])))
         for number, rows in enumerate(batches[num_done:], start=num_done + 1):
             inputs, *_ = words.batch(rows)
-            vectors_WKD = forward(inputs).numpy()
+            vectors_WKD = np.asarray(forward(inputs))
             own = np.concatenate([*map(words.words_of, rows)])
             for index, array in enumerate(maps):
                 array[own] = vectors_WKD[:, index]

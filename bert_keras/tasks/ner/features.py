@@ -1,9 +1,8 @@
 """Named entity recognition from frozen features (section 5.3, Table 7): a BiLSTM tags words."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import keras
 
@@ -12,11 +11,9 @@ from bert_keras.checkpoints.feature_layers import check_layers, feature_layers
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.feature_tagger import BertFeatureTagger
-from bert_keras.tasks.ner.encoding import PlacedWords, WordFeatures
+from bert_keras.tasks.ner.encoding import PlacedWords, TaggedWords, WordFeatures, WordRows
 from bert_keras.tasks.ner.feature_cache import stored_features
-from bert_keras.tasks.ner.files import Sentence
 from bert_keras.tasks.ner.task import NerTask
-from bert_keras.text.tokenizer import TextTokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +28,7 @@ class NerFeaturesTask(NerTask):
 
     model: ClassVar[str] = FEATURE_TAGGER.name
     freezes_encoder: ClassVar[bool] = True
+    rows_type: ClassVar[type[TaggedWords]] = PlacedWords
 
     def __post_init__(self):
         super().__post_init__()
@@ -44,18 +42,16 @@ class NerFeaturesTask(NerTask):
         except InputError as error:
             raise InputError(f"{error}; take layers=last or layers=weighted-sum-all") from error
 
-    def encode(self, examples: Sequence[Sentence], tokenizer: TextTokenizer) -> PlacedWords:
-        return PlacedWords(**vars(super().encode(examples, tokenizer)))
-
     def trained(self, model: BertFeatureTagger) -> keras.Model:
         return model.tagger
 
     def prepared(
-        self, encoded: PlacedWords, model: BertFeatureTagger, *, folder: Path
+        self, encoded: WordRows, model: BertFeatureTagger, *, folder: Path
     ) -> WordFeatures:
+        words = cast(PlacedWords, encoded)
         numbers = model.tagger.read.numbers
-        vectors = stored_features(model.encoder, encoded, numbers=numbers, folder=folder)
-        return WordFeatures.of(encoded, vectors)
+        vectors = stored_features(model.encoder, words, numbers=numbers, folder=folder)
+        return WordFeatures(words, vectors)
 
 
 NER_FEATURES_TASK = NerFeaturesTask(name="ner-features", max_length=128)

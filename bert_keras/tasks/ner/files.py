@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import cast
 
 from bert_keras.errors import InputError
 from bert_keras.storage import text_lines, whole_file
@@ -81,8 +82,9 @@ def read_tfds(place: str) -> list[Sentence]:
     for number, row in enumerate(tfds_rows(place), start=1):
         if not {"tokens", "ner"} <= row.keys():
             raise InputError(f"{place} has the columns {', '.join(row)}; expected tokens and ner")
-        if row["tokens"]:
-            sentences.append(Sentence(tuple(row["tokens"]), tuple(row["ner"]), 0, number))
+        words, tags = (cast(list[str], row[name]) for name in ("tokens", "ner"))
+        if words:
+            sentences.append(Sentence(tuple(words), tuple(tags), 0, number))
     return sentences
 
 
@@ -121,9 +123,10 @@ def read_tags(path: str | os.PathLike, sentences: Sequence[Sentence]) -> list[tu
                 )
     if len(found) != len(sentences):
         raise InputError(f"{path} has {len(found)} sentences; the data has {len(sentences)}")
-    if found[0].tags is None:
+    tags = [sentence.tags for sentence in found if sentence.tags is not None]
+    if len(tags) < len(found):
         raise InputError(f"{path} has one column; expected words and their predicted tags")
-    return [sentence.tags for sentence in found]
+    return tags
 
 
 def _told(word: str | None) -> str:

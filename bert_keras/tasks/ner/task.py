@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import keras
 import numpy as np
 
 from bert_keras.architectures import TOKEN_CLASSIFIER
 from bert_keras.errors import InputError
-from bert_keras.tasks.ner.encoding import TaggedWords
+from bert_keras.tasks.ner.encoding import TaggedWords, WordRows
 from bert_keras.tasks.ner.files import (
     OUTSIDE,
     Sentence,
@@ -38,7 +38,7 @@ CONTEXTS = ("sentence", "document")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NerTask(Task):
+class NerTask(Task[Sentence, WordRows, Sequence[str]]):
     """Section 5.3: the tag of a word is predicted at its first piece, without a CRF.
 
     `context` is what a row holds: "sentence", or "document": the sentence in the middle of what
@@ -57,13 +57,17 @@ class NerTask(Task):
     model: ClassVar[str] = TOKEN_CLASSIFIER.name
     is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
     prediction_file: ClassVar[str] = "predictions.conll"
-    metric: ClassVar[str] = "f1"
+    rows_type: ClassVar[type[TaggedWords]] = TaggedWords
 
     def __post_init__(self):
         if self.context not in CONTEXTS:
             raise InputError(f"context is {self.context!r}; expected one of {', '.join(CONTEXTS)}")
         if self.max_length < 3:
             raise InputError(f"max_length is {self.max_length}; expected at least 3")
+
+    @property
+    def metric(self) -> str:
+        return "f1"
 
     def files(self, data: str | os.PathLike) -> dict[str, str]:
         if is_tfds(data):
@@ -83,10 +87,10 @@ class NerTask(Task):
             )
         return sentences
 
-    def with_labels_of(self, examples: Sequence[Sentence]) -> "NerTask":
+    def with_labels_of(self, examples: Sequence[Sentence]) -> Self:
         if self.labels:
             return self
-        tags = set(chain.from_iterable(sentence.tags for sentence in examples)) - {OUTSIDE}
+        tags = set(chain.from_iterable(sentence.tags or () for sentence in examples)) - {OUTSIDE}
         if not tags:
             raise InputError(
                 f"all tags of the {len(examples)} training sentences are {OUTSIDE}; there is no "
@@ -103,7 +107,7 @@ class NerTask(Task):
             reach = document_reach(pieces, np.array([each.document for each in examples]))
         rows = rows_around(pieces, reach, limit=self.max_length - 2)
         tags = [*chain.from_iterable(s.tags or (None,) * len(s.words) for s in examples)]
-        numbers = {tag: number for number, tag in enumerate(self.labels)}
+        numbers: dict[str | None, int] = {tag: number for number, tag in enumerate(self.labels)}
         label_ids = np.array([numbers.get(tag, -1) for tag in tags], np.int32)
         if unknown := Counter(tag for tag in tags if tag is not None and tag not in numbers):
             told = ", ".join(f"{tag} ({count})" for tag, count in sorted(unknown.items()))
@@ -112,7 +116,7 @@ class NerTask(Task):
                 f"counts as missed: {told}",
                 file=sys.stderr,
             )
-        return TaggedWords(pieces.ids, rows, pieces.word_bounds, label_ids, tokenizer.vocabulary)
+        return self.rows_type(pieces.ids, rows, pieces.word_bounds, label_ids, tokenizer.vocabulary)
 
     def compile_arguments(self) -> dict:
         """The loss is the mean over words."""
@@ -124,7 +128,7 @@ class NerTask(Task):
         }
 
     def predictions(
-        self, examples: Sequence[Sentence], encoded: TaggedWords, outputs: Outputs
+        self, examples: Sequence[Sentence], encoded: WordRows, outputs: Outputs
     ) -> list[tuple[str, ...]]:
         """A tag for each word: the likeliest, whether or not it goes with the one before."""
         label_ids = np.concatenate(
@@ -142,7 +146,7 @@ class NerTask(Task):
         self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
     ) -> dict[str, float]:
         self.check_labels(examples)
-        return entity_scores([sentence.tags for sentence in examples], predictions)
+        return entity_scores([sentence.tags or () for sentence in examples], predictions)
 
     def write_predictions(
         self,

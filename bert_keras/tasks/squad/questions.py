@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bert_keras.errors import InputError
 from bert_keras.storage import text_lines
@@ -158,7 +159,7 @@ def _answer(fields, *, place: str) -> Answer:
     )
 
 
-def _items(fields, name: str, *, place: str) -> Iterator[tuple[str, object]]:
+def _items(fields, name: str, *, place: str) -> Iterator[tuple[str, Any]]:
     """The places and items of a list."""
     for number, item in enumerate(_value(fields, name, list, place=place.rstrip("., "))):
         yield f"{place}{name}[{number}]", item

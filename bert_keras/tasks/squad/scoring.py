@@ -75,13 +75,14 @@ def best_threshold(
 
     Of thresholds that are as good, the least; 0.0 where no answer at all is best.
     """
-    odds = {row: each.null_odds for row, each in enumerate(predictions) if each is not None}
+    odds = {row: each.null_odds or 0.0 for row, each in enumerate(predictions) if each is not None}
+    texts = [each.text if each else "" for each in predictions]
     best = current = sum(not has_answer[row] for row in odds)
     threshold = 0.0
     for row in sorted(odds, key=odds.__getitem__):
         if has_answer[row]:
             current += scores[row]
-        elif predictions[row].text:
+        elif texts[row]:
             current -= 1
         if current > best:
             best, threshold = current, odds[row]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import keras
 
@@ -37,7 +37,7 @@ _MOST_LISTED = 20  # misplaced answers, of many
 
 
 @dataclass(frozen=True, kw_only=True)
-class SquadTask(Task):
+class SquadTask(Task[Question, Windows, Prediction | None]):
     """Lengths and `stride` count pieces; the defaults are those of google-research/bert
     run_squad.py. `version` "2.0" knows questions without an answer: those whose null odds exceed
     `null_threshold`, which `tuned` chooses on the dev set.
@@ -53,7 +53,6 @@ class SquadTask(Task):
 
     model: ClassVar[str] = QUESTION_ANSWERING.name
     is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
-    text_columns: ClassVar[tuple[str, ...]] = ("question", "context")
     prediction_file: ClassVar[str] = "predictions.json"
 
     def __post_init__(self):
@@ -79,6 +78,10 @@ class SquadTask(Task):
     def metric(self) -> str:
         """Of questions without answers too, the F1 that the best threshold gives."""
         return "best_f1" if self.allows_no_answer else "f1"
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return ("question", "context")
 
     def files(self, data: str | os.PathLike) -> dict[str, str]:
         if is_tfds(data):
@@ -135,7 +138,7 @@ class SquadTask(Task):
             examples, encoded, outputs, **limits, null_threshold=self.null_threshold
         )
 
-    def tuned(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> "SquadTask":
+    def tuned(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> Self:
         """With the `null_threshold` of the best F1 of these predictions, which this task made.
 
         They are taken as answers throughout, or thresholds above today's could not be tried. Where
@@ -146,11 +149,12 @@ class SquadTask(Task):
         answers = [
             dataclasses.replace(each, text=next(c.text for c in each.candidates if c.text))
             for each in predictions
+            if each is not None
         ]
         scores = scores_of_answers_or_none(examples, answers)
         threshold = scores["best_f1_thresh"]
         if scores["best_f1"] == 100.0 * scores.get("NoAns_total", 0) / scores["total"]:
-            threshold = min(each.null_odds for each in predictions) - 1.0
+            threshold = min(each.null_odds or 0.0 for each in answers) - 1.0
         return dataclasses.replace(self, null_threshold=threshold)
 
     def check_labels(self, examples: Sequence[Question]) -> None:
