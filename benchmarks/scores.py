@@ -64,8 +64,7 @@ def ours(task, recipe, files, start: str) -> dict:
             task,
             recipe,
             pretrained=start,
-            train=files["train"],
-            dev=files["dev"],
+            files=files,
             output=Path(folder) / "run",
         )
     return {"score": scores[task.metric], "seconds": time.perf_counter() - begin, "scores": scores}
@@ -82,7 +81,7 @@ def theirs(task, recipe, files, start: str) -> dict:
     begin = time.perf_counter()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.manual_seed(recipe.seed)
-    run = TaskRun(task, recipe, pretrained=start, train=files["train"], dev=files["dev"])
+    run = TaskRun(task, recipe, pretrained=start, files=files)
     task, rows, dev, dev_rows = run.task, run.rows, run.dev_examples, run.dev_rows
     head = {
         "BertClassifier": "BertForSequenceClassification",

@@ -72,8 +72,7 @@ def demo(
         task,
         recipe,
         pretrained=folder / "pretrain" / "model",
-        train=str(folder / "train.tsv"),
-        dev=str(folder / "dev.tsv"),
+        files={"train": str(folder / "train.tsv"), "dev": str(folder / "dev.tsv")},
         output=folder / "finetune",
     )
     _say(

@@ -53,6 +53,16 @@ class Checkpoint:
         return tokenizer_of(self.vocabulary, lowercase=self.card.lowercase)
 
 
+class TextCheckpoint(Checkpoint):
+    """A checkpoint with its vocabulary, so that its model can read texts."""
+
+    vocabulary: Vocabulary
+
+    @property
+    def tokenizer(self) -> TextTokenizer:
+        return tokenizer_of(self.vocabulary, lowercase=self.card.lowercase)
+
+
 def fitting(
     vocabulary: Vocabulary | None, card: ModelCard, *, pad_vocabulary: bool
 ) -> Vocabulary | None:

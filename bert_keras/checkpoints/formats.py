@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from bert_keras.checkpoints.checkpoint import Checkpoint
+from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
 from bert_keras.errors import InputError
 from bert_keras.storage import is_remote, whole_folder
 
@@ -83,7 +83,7 @@ def open_checkpoint(
     )
 
 
-def open_text_checkpoint(path: str | os.PathLike) -> Checkpoint:
+def open_text_checkpoint(path: str | os.PathLike) -> TextCheckpoint:
     """One that knows its vocabulary too, else InputError: text cannot become its input."""
     checkpoint = open_checkpoint(path)
     if checkpoint.vocabulary is None:
@@ -91,7 +91,7 @@ def open_text_checkpoint(path: str | os.PathLike) -> Checkpoint:
             f"{path} comes without a vocabulary; put the vocab.txt or tokenizer.json there "
             "that its weights were trained with"
         )
-    return checkpoint
+    return TextCheckpoint(**vars(checkpoint))
 
 
 def write_checkpoint(

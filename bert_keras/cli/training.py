@@ -152,19 +152,17 @@ class Finetune(TrainingOptions):
             if self.dev:
                 raise InputError("--dev came with --data; name both files with --train and --dev")
             files = task.files(self.data)
-            train, dev = files["train"], files["dev"]
         elif not self.dev:
             raise InputError("--train came without --dev; name the file of held-out examples")
         else:
-            train, dev = self.train, self.dev
+            files = {"train": self.train, "dev": self.dev}
 
         def run(recipe, output) -> dict:
             return finetune(
                 task,
                 recipe,
                 pretrained=self.pretrained,
-                train=train,
-                dev=dev,
+                files=files,
                 output=output,
                 features=os.path.join(self.output, "features"),
                 distillation=teacher,

@@ -147,8 +147,7 @@ def _tunings(
                 task,
                 recipe,
                 pretrained=sample.encoder(size),
-                train=files[column.name]["train"],
-                dev=files[column.name]["dev"],
+                files=files[column.name],
                 features=sample.folder / "features",
             )
             seconds = statistics.median(step_seconds(run.trained, run.train))

@@ -119,8 +119,7 @@ class _Run:
                     task,
                     dataclasses.replace(recipe, learning_rate=rate, seed=seed),
                     pretrained=model,
-                    train=files["train"],
-                    dev=files["dev"],
+                    files=files,
                     output=output,
                     features=folder / "features",
                 )

@@ -77,7 +77,7 @@ def open_teacher(
         ("labels", [found.labels, card.labels]),
     ):
         if known[0] != known[1]:
-            theirs, ours = (", ".join(each) if name == "labels" else each for each in known)
+            theirs, ours = (", ".join(each) if isinstance(each, tuple) else each for each in known)
             raise InputError(
                 f"{name} of the teacher {path}: {theirs}; of the student: {ours}; expected the same"
             )

@@ -1,4 +1,4 @@
-"""A fine-tuned model, or a file of predictions, and labelled examples in; scores out."""
+"""Scores a fine-tuned model, or a file of predictions, on the examples of a task."""
 
 import dataclasses
 import os
@@ -47,15 +47,16 @@ def answers_of_model(
     of "test" need not be. `changes` are `FIELD=VALUE` of the task's settings.
     """
     loaded = load_model(model)
-    if loaded.tokenizer is None:
+    card, tokenizer = loaded.card, loaded.tokenizer
+    if card is None or tokenizer is None:
         raise InputError(f"{model} holds no vocabulary; put its vocab.txt or tokenizer.json there")
-    task = task_of(loaded.card, name=name, source=model)
+    task = task_of(card, name=name, source=model)
     (task,) = with_changes(task, changes=changes)
-    dataclasses.replace(loaded.card, max_length=task.max_length)  # what does not fit is refused
+    dataclasses.replace(card, max_length=task.max_length)  # what does not fit is refused
     examples = task.read(data, split=split)
 
     def predict() -> Sequence:
-        encoded = task.encode(examples, loaded.tokenizer)
+        encoded = task.encode(examples, tokenizer)
         outputs, _ = Predictor(loaded)(encoded, batch_size=batch_size)
         return task.predictions(examples, encoded, outputs)
 

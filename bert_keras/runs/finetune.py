@@ -1,7 +1,8 @@
-"""A checkpoint and a task's examples in, a fine-tuned model, its scores and predictions out."""
+"""Fine-tunes a checkpoint on a task and writes the best model, its scores and predictions."""
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from bert_keras.distribution.strategy import is_chief
@@ -29,29 +30,33 @@ def finetune(
     recipe: FinetuneRecipe,
     *,
     pretrained: str | os.PathLike,
-    train: str,
-    dev: str,
+    files: Mapping[str, str],
     output: str | os.PathLike,
     features: str | os.PathLike | None = None,
     distillation: Distillation | None = None,
 ) -> dict[str, float]:
-    """Train on the examples of `train`, score those of `dev` after every epoch; leave the best
-    model, its predictions on dev, logs and scores in `output`.
+    """Train on a task and score the dev examples after every epoch. The same call continues an
+    interrupted run.
 
-    Both are places that `task.files` names, or files that the task reads. `pretrained` is a
-    checkpoint of any format (see bert_keras/checkpoints); a model of the same task goes on with its
-    head. What a task of frozen features computes once is kept in `features`, by default
-    `output`/features; several runs may share it. With a `distillation` the model learns from its
-    teacher too, which is not kept. The same call continues an interrupted run.
-    Returns the scores of the best epoch beside what the task's baseline reaches; {} on all workers
-    but the first, which writes.
+    Args:
+        task: The task; its labels may be those of the training examples.
+        recipe: The hyperparameters.
+        pretrained: A checkpoint of any format; a model of the same task keeps its head.
+        files: The files "train" and "dev", as `task.files` names them.
+        output: The folder for the best model, its predictions on dev, logs and scores.
+        features: The folder for what a task of frozen features computes once, which several runs
+            may share; by default `output`/features.
+        distillation: The teacher, which is not kept, and how to learn from it.
+
+    Returns:
+        The scores of the best epoch and of the task's baseline; {} on all workers but the first,
+        which writes.
     """
     run = TaskRun(
         task,
         recipe,
         pretrained=pretrained,
-        train=train,
-        dev=dev,
+        files=files,
         features=Path(output) / "features" if features is None else features,
         distillation=distillation,
     )
@@ -61,8 +66,7 @@ def finetune(
         recipe=recipe,
         task=run.task.settings(),
         pretrained=os.path.abspath(pretrained),
-        train=train if is_tfds(train) else os.path.abspath(train),
-        dev=dev if is_tfds(dev) else os.path.abspath(dev),
+        **{split: _absolute(files[split]) for split in ("train", "dev")},
         **learnt,
     )
     if (scores := read_scores(output)) is not None:
@@ -109,3 +113,7 @@ def finetune(
     fields = {"task": task.name, **dataclasses.asdict(recipe), **learnt}
     write_hyperparameters(output / "logs" / "final", fields, scores=scores, step=run.num_steps)
     return write_scores(output, scores)
+
+
+def _absolute(place: str) -> str:
+    return place if is_tfds(place) else os.path.abspath(place)

@@ -46,6 +46,7 @@ def claim_output(output: str | os.PathLike, *, recipe, **inputs) -> Path:
 
 
 def write_scores(output: Path, scores: dict) -> dict:
+    """Write the scores of a run that has ended, and return them."""
     _write(output / SCORES, scores)
     return scores
 

@@ -1,10 +1,10 @@
-"""A checkpoint of any format in, what a run goes on from out."""
+"""Opens the checkpoint that a run begins from and checks that the run can use it."""
 
 import dataclasses
 import os
 from dataclasses import dataclass
 
-from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
+from bert_keras.checkpoints.checkpoint import TextCheckpoint, TrainingState, part
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
@@ -19,7 +19,7 @@ class StartingPoint:
     """
 
     path: str
-    checkpoint: Checkpoint
+    checkpoint: TextCheckpoint
     config: BertConfig
     new: tuple[str, ...]
     state: TrainingState | None
@@ -40,7 +40,7 @@ class StartingPoint:
         return f"{'size':<12}the checkpoint's, not the recipe's: {size}\n{'training':<12}{told}"
 
 
-def open_start(path: str | os.PathLike) -> Checkpoint:
+def open_start(path: str | os.PathLike) -> TextCheckpoint:
     """As `open_text_checkpoint`; what it says of options that no run takes names the verb that
     does.
     """

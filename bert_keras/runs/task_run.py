@@ -1,9 +1,9 @@
-"""A task, its files and a checkpoint in; `tf.data` batches and a compiled model for `fit` out."""
+"""Prepares the fine-tuning of a task: batches, the compiled model and its scores on dev."""
 
 import dataclasses
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -29,8 +29,8 @@ class TaskRun:
     """Everything of a fine-tuning run but the loop: `model.fit(run.train, epochs=...,
     steps_per_epoch=run.steps_per_epoch)` with `model = run.trained`, then `run.scores()`.
 
-    `train` and `dev` are places that `task.files` names, or files that the task reads; all is read
-    and checked when the run is made. The weights, of `pretrained` or, `resumed`, fresh ones for a
+    `files` holds the files "train" and "dev", as `task.files` names them; all is read and checked
+    when the run is made. The weights, of `pretrained` or, `resumed`, fresh ones for a
     state to be put into, are there when `model` is first asked for. Features of a frozen encoder
     are kept in `features`. With a `distillation` the model is the student of its teacher.
     """
@@ -41,8 +41,7 @@ class TaskRun:
         recipe: FinetuneRecipe,
         *,
         pretrained: str | os.PathLike,
-        train: str,
-        dev: str,
+        files: Mapping[str, str],
         features: str | os.PathLike = "features",
         distillation: Distillation | None = None,
     ):
@@ -54,18 +53,17 @@ class TaskRun:
                 f"num_lstm_layers is {recipe.num_lstm_layers}, but {task.name} trains nothing of "
                 "the encoder and has a BiLSTM of its own; leave it out"
             )
-        examples = task.read(train, split="train")
+        examples = task.read(files["train"], split="train")
         self.task = task.with_labels_of(examples)
         count = min(recipe.max_train_examples or len(examples), len(examples))
         self.examples = [examples[number * len(examples) // count] for number in range(count)]
-        self.dev_examples = self.task.read(dev, split="dev")
+        self.dev_examples = self.task.read(files["dev"], split="dev")
         self.resumed = False
         self._rows = self.task.encode(self.examples, self.checkpoint.tokenizer)
         self._dev_rows = self.task.encode(self.dev_examples, self.checkpoint.tokenizer)
         self._refuse_too_few_segments(self.pretrained, self.card.config)
-        self.distillation, self.teacher = distillation, None
-        if distillation is not None:
-            self.teacher = self._opened(distillation)
+        self.distillation = distillation
+        self.teacher = None if distillation is None else self._opened(distillation)
 
     @property
     def card(self) -> ModelCard:
@@ -118,7 +116,7 @@ class TaskRun:
     def trained(self) -> keras.Model:
         """The student, or with a teacher its Distiller, compiled."""
         arguments, trained = self.task.compile_arguments(), self.student
-        if self.teacher is not None:
+        if self.distillation is not None and self.teacher is not None:
             self.student.compile(**arguments)  # its loss on dev is that of the labels alone
             trained = taught(self.student, self.distillation, card=self.card, teacher=self.teacher)
             arguments = self.task.compile_arguments()

@@ -1,5 +1,6 @@
-"""Encoded examples in; batches for `model.fit`, or what a model puts out for each row, out."""
+"""Feeds encoded examples to `model.fit`, and collects a model's outputs for each row."""
 
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -32,7 +33,7 @@ def ordered_batches(encoded: Encoded, *, batch_size: int) -> tf.data.Dataset:
 
 
 class Predictor:
-    """Asks a model for what it puts out, row by row; its graph is traced once."""
+    """Runs a model on every row; its graph is traced once."""
 
     def __init__(self, model: keras.Model):
         self.model = model
@@ -41,9 +42,9 @@ class Predictor:
 
     def __call__(
         self, encoded: Encoded, *, batch_size: int = 32, stage: str = "predict"
-    ) -> tuple[list, float | None]:
-        """The outputs for each row, in order, float32, and their mean loss; None for the loss where
-        the model is not compiled.
+    ) -> tuple[list, float]:
+        """The outputs for each row, in order, float32, and their mean loss, which is not a number
+        where the model is not compiled.
 
         An output is an array, or a dict of arrays, without the batch axis; its time axis is as long
         as that of its batch. Rows of like length go together, so that little is padded.
@@ -59,7 +60,7 @@ class Predictor:
                     outputs[row] = tf.nest.map_structure(lambda array, at=index: array[at], output)
                 total += float(loss) * len(rows)
                 bar.update(len(rows))
-        return outputs, total / len(encoded) if self.model.compiled else None
+        return outputs, total / len(encoded) if self.model.compiled else math.nan
 
 
 def _forward(model: keras.Model, inputs, targets, weights=None):

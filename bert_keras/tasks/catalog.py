@@ -1,4 +1,4 @@
-"""A name, or a model's card, in; its task out."""
+"""Lists every task; a new task is a row of TASKS."""
 
 import dataclasses
 import os
@@ -28,6 +28,7 @@ TASKS: dict[str, Task] = {
 
 
 def named_task(name: str) -> Task:
+    """The task of this name. Raises InputError that lists the known ones."""
     if name not in TASKS:
         raise InputError(f"no task is called {name!r}; known: {', '.join(TASKS)}")
     return TASKS[name]

@@ -237,6 +237,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
 
 
 def needs_labels(split: str) -> bool:
+    """Whether each example of a split must have a label."""
     return split.startswith(("train", "dev"))
 
 

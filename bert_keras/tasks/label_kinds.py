@@ -58,6 +58,8 @@ class LabelKind(abc.ABC, Generic[One]):
 
 
 class OneLabel(LabelKind[str]):
+    """One of several labels."""
+
     scores = ("accuracy", "macro_f1")
 
     def read(self, text, *, place):
@@ -139,6 +141,8 @@ class ManyLabels(LabelKind[tuple[str, ...]]):
 
 
 class Number(LabelKind[float]):
+    """A number, to be predicted by regression."""
+
     problem_type = "regression"
     scores = ("pearson_and_spearman", "pearson", "spearman", "mean_squared_error")
 

@@ -166,7 +166,7 @@ def test_a_classifier_learns_from_a_teacher(place, table, tmp_path):
         pretrained=place / "student",
         output=tmp_path / "run",
         distillation=Distillation.of_task(teacher),
-        **table,
+        files=table,
     )
     model = load_model(tmp_path / "run" / "model")
     assert model.config.num_layers == 1 and model.card.labels == ("no", "yes")
@@ -189,7 +189,7 @@ def test_teachers_that_do_not_fit_the_task(place, table, tmp_path):
                 FINETUNE,
                 pretrained=place / "student",
                 distillation=Distillation.of_task(teacher),
-                **files,
+                files=files,
             )
         return str(error.value)
 

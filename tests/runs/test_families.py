@@ -60,8 +60,7 @@ def test_a_relative_learns_pairs(start, tmp_path, family):
         task,
         RECIPE,
         pretrained=start(family),
-        train=str(tmp_path / "rows.tsv"),
-        dev=str(tmp_path / "rows.tsv"),
+        files={"train": str(tmp_path / "rows.tsv"), "dev": str(tmp_path / "rows.tsv")},
         output=tmp_path / "run",
     )
     model = load_model(tmp_path / "run" / "model")

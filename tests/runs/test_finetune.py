@@ -50,8 +50,7 @@ def run(tmp_path):
             dataclasses.replace(TASK, text_columns=text_columns),
             dataclasses.replace(RECIPE, **changes),
             pretrained=start,
-            train=str(tmp_path / "rows.tsv"),
-            dev=str(tmp_path / "rows.tsv"),
+            files={"train": str(tmp_path / "rows.tsv"), "dev": str(tmp_path / "rows.tsv")},
             output=tmp_path / output,
         )
 
@@ -158,6 +157,6 @@ def test_frozen_features_take_no_bilstm_on_top(tmp_path):
     rows.write_text("good O\nfilm B-X\n\n")
     task = dataclasses.replace(named_task("ner-features"), max_length=8, layers="last")
     recipe = dataclasses.replace(RECIPE, num_lstm_layers=1)
-    places = {"train": str(rows), "dev": str(rows), "output": tmp_path / "run"}
+    files = {"train": str(rows), "dev": str(rows)}
     with pytest.raises(InputError, match="num_lstm_layers is 1, but ner-features trains nothing"):
-        finetune(task, recipe, pretrained=start, **places)
+        finetune(task, recipe, pretrained=start, files=files, output=tmp_path / "run")

@@ -33,7 +33,7 @@ def test_a_run_that_goes_on_keeps_its_encoder(tmp_path):
 
     def run(output, task=TASK):
         return finetune(
-            task, RECIPE, pretrained=start, train=str(place), dev=str(place),
+            task, RECIPE, pretrained=start, files={"train": str(place), "dev": str(place)},
             output=tmp_path / output,
         )  # fmt: skip
 

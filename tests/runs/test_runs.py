@@ -137,8 +137,7 @@ def test_finetuning_learns_and_is_scored_beside_the_majority(pretrained, table):
         TASK,
         FINETUNE,
         pretrained=output / "model",
-        train=str(table / "train.tsv"),
-        dev=str(table / "dev.tsv"),
+        files={"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")},
         output=table / "run",
     )
     assert scores["accuracy"] > 0.9 > scores["majority_accuracy"]
@@ -163,8 +162,7 @@ def test_random_weights_are_no_pretrained_ones(pretrained, table, capsys):
             TASK,
             dataclasses.replace(FINETUNE, initial_weights=weights),
             pretrained=output / "model",
-            train=str(table / "train.tsv"),
-            dev=str(table / "dev.tsv"),
+            files={"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")},
         )
         assert np.array_equal(run.model.encoder.get_weights()[0], given) == same
         told = capsys.readouterr().out
@@ -178,7 +176,7 @@ def test_so_many_examples_are_spread_over_the_file(pretrained, table):
             TASK,
             dataclasses.replace(FINETUNE, max_train_examples=count),
             pretrained=pretrained[0] / "model",
-            **places,
+            files=places,
         )
         for count in (0, 5, 10_000)
     )
@@ -196,8 +194,7 @@ def test_a_label_only_in_dev_is_refused_before_anything_is_written(pretrained, t
             TASK,
             FINETUNE,
             pretrained=pretrained[0] / "model",
-            train=str(table / "train.tsv"),
-            dev=str(table / "dev.tsv"),
+            files={"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")},
             output=table / "run",
         )
     assert not (table / "run").exists()

@@ -1,4 +1,4 @@
-"""Where answers begin and end, as a model scores each piece, in; texts cut from contexts out."""
+"""Finds the best answers in a model's scores of where each begins and ends."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -37,6 +37,8 @@ class Prediction:
 
 
 class Span(NamedTuple):
+    """A span of pieces and its scores."""
+
     first: int  # pieces
     last: int
     start_logit: float
