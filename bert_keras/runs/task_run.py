@@ -19,7 +19,7 @@ from bert_keras.models.loading import MODELS
 from bert_keras.runs.distillation import Distillation, open_teacher, taught
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.starting_point import open_start
-from bert_keras.tasks.batches import Predictor, ordered_batches, training_batches
+from bert_keras.tasks.batches import Predictor, training_batches
 from bert_keras.tasks.task import Encoded, Outputs, Task
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
@@ -151,11 +151,6 @@ class TaskRun:
     def train(self) -> tf.data.Dataset:
         """Endless shuffled batches of rows of like length."""
         return training_batches(self.rows, batch_size=self.recipe.batch_size, seed=self.recipe.seed)
-
-    @property
-    def dev(self) -> tf.data.Dataset:
-        """Every dev row once, in order."""
-        return ordered_batches(self.dev_rows, batch_size=self.recipe.batch_size)
 
     @cached_property
     def _predictor(self) -> Predictor:

@@ -24,14 +24,6 @@ def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> tf.data
     )
 
 
-def ordered_batches(encoded: Encoded, *, batch_size: int) -> tf.data.Dataset:
-    """Every row once, in order; the dataset knows its number of batches."""
-    rows = np.arange(len(encoded))
-    batches = [rows[at : at + batch_size] for at in range(0, len(rows), batch_size)]
-    dataset = _dataset(encoded, lambda: batches)
-    return dataset.apply(tf.data.experimental.assert_cardinality(len(batches)))
-
-
 class Predictor:
     """Runs a model on every row; its graph is traced once."""
 

@@ -11,10 +11,10 @@ from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder
-from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.runs.task_run import TaskRun
 from bert_keras.tasks.catalog import named_task
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
@@ -22,7 +22,7 @@ from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 VOCABULARY = Vocabulary((*SPECIAL_PIECES, "good", "bad", "film"))
 RECIPE = FinetuneRecipe(batch_size=4, num_epochs=1, learning_rate=1e-3, logs_per_epoch=1)
 TASK = dataclasses.replace(named_task("classification"), max_length=8)
-
+TASK_OF_PAIRS = dataclasses.replace(TASK, text_columns=("one", "two"))
 
 HEAD = "classification (2)"
 CONFIG = BertConfig(
@@ -41,16 +41,20 @@ def interrupt(*arguments, **named):
 
 
 @pytest.fixture
-def run(tmp_path):
+def files(tmp_path):
     lines = ["one\ttwo\tlabel", *["good film\tfilm\t1", "bad film\tfilm\t0"] * 4]
     (tmp_path / "rows.tsv").write_text("\n".join(lines) + "\n")
+    return dict.fromkeys(("train", "dev"), str(tmp_path / "rows.tsv"))
 
+
+@pytest.fixture
+def run(files, tmp_path):
     def run(start, *text_columns, output, **changes):
         return finetune(
             dataclasses.replace(TASK, text_columns=text_columns),
             dataclasses.replace(RECIPE, **changes),
             pretrained=start,
-            files={"train": str(tmp_path / "rows.tsv"), "dev": str(tmp_path / "rows.tsv")},
+            files=files,
             output=tmp_path / output,
         )
 
@@ -141,15 +145,19 @@ def test_checkpoints_that_do_not_fit_are_refused_before_anything_is_written(run,
     assert not (tmp_path / "run").exists()
 
 
-def test_a_bilstm_with_random_weights_comes_between_encoder_and_head(run, tmp_path, capsys):
-    start = encoder(tmp_path / "start", is_causal=True)
-    run(start, "one", "two", output="a", num_lstm_layers=1)
+def test_a_bilstm_with_random_weights_comes_between_encoder_and_head(files, tmp_path, capsys):
+    def made(start, **changes) -> TaskRun:
+        recipe = dataclasses.replace(RECIPE, **changes)
+        return TaskRun(TASK_OF_PAIRS, recipe, pretrained=start, files=files)
+
+    run = made(encoder(tmp_path / "start", is_causal=True), num_lstm_layers=1)
+    config = run.model.config
     assert "new         bilstm (6), classification (2)" in capsys.readouterr().out
-    model = load_model(tmp_path / "a" / "model")
-    assert (model.config.num_lstm_layers, model.config.is_causal) == (1, True)
-    run(tmp_path / "a" / "model", "one", "two", output="b")  # goes on with all that is there
+    assert (config.num_lstm_layers, config.is_causal) == (1, True)
+    save_model(run.model, tmp_path / "model", card=run.card, vocabulary=VOCABULARY)
+    again = made(tmp_path / "model").model  # with all that is there
     assert "new         none" in capsys.readouterr().out
-    assert load_model(tmp_path / "b" / "model").config.num_lstm_layers == 1
+    assert again.config.num_lstm_layers == 1
 
 
 def test_frozen_features_take_no_bilstm_on_top(tmp_path):

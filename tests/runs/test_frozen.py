@@ -24,6 +24,7 @@ TASK = dataclasses.replace(named_task("ner-features"), max_length=16, layers="la
 RECIPE = FinetuneRecipe(batch_size=2, num_epochs=2, learning_rate=1e-2, logs_per_epoch=1)
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_keeps_its_encoder(tmp_path):
     start = BertEncoder(CONFIG).save_pretrained(
         tmp_path / "start", tokenizer=WordPieceTokenizer(VOCABULARY)

@@ -9,7 +9,7 @@ import pytest
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier
-from bert_keras.tasks.batches import Predictor, ordered_batches, training_batches
+from bert_keras.tasks.batches import Predictor, training_batches
 from bert_keras.tasks.classification import OWN_TABLE_TASKS
 from bert_keras.tasks.label_kinds import LabelPrediction
 from bert_keras.tasks.label_scores import majority_accuracy
@@ -34,13 +34,13 @@ def rows(tmp_path):
     return tmp_path / "rows.tsv"
 
 
-def test_ordered_batches_hold_every_row_packed(rows):
+def test_a_batch_is_padded_to_its_longest_row(rows):
     encoded = SINGLE.encode(SINGLE.read(rows), TOKENIZER)
-    batches = list(ordered_batches(encoded, batch_size=2).as_numpy_iterator())
-    assert [labels.tolist() for _, labels in batches] == [[1, 0], [1]]
-    assert batches[0][0]["input_ids"].tolist() == [[2, 5, 7, 3], [2, 6, 3, 0]]
-    assert batches[0][0]["input_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
-    assert batches[1][0]["input_ids"].tolist() == [[2, 7, 3]]
+    inputs, labels = encoded.batch(np.array([0, 1]))
+    assert labels.tolist() == [1, 0]
+    assert inputs["input_ids"].tolist() == [[2, 5, 7, 3], [2, 6, 3, 0]]
+    assert inputs["input_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    assert encoded.batch(np.array([2]))[0]["input_ids"].tolist() == [[2, 7, 3]]
 
 
 def test_pairs_have_two_segments(rows):
@@ -269,8 +269,8 @@ def test_of_a_pair_the_second_text_is_cut_into_windows(tmp_path):
     ("name", "low", "high", "long_texts"),
     [
         ("classification", "no", "yes", "max"),
-        ("multi-label", "x", "x,y", "truncate"),
-        ("regression", "-1", "1", "mean"),
+        pytest.param("multi-label", "x", "x,y", "truncate", marks=pytest.mark.slow),
+        pytest.param("regression", "-1", "1", "mean", marks=pytest.mark.slow),
     ],
 )
 def test_each_kind_is_learnt_by_plain_keras(tmp_path, name, low, high, long_texts):

@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import resource
+import shutil
 
 import keras
 import numpy as np
@@ -57,9 +58,32 @@ def new(task=TASK, seed=1):
     return BertFeatureTagger(CONFIG, num_labels=3, **options)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def encoded():
     return TASK.encode(SENTENCES, TOKENIZER)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_batches():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(feature_cache, "BATCH_SIZE", 8)
+        patch.setattr(feature_cache, "BATCHES_PER_MARK", 2)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("features")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return new()
+
+
+@pytest.fixture(scope="module")
+def kept(encoded, model, folder):
+    return TASK.prepared(encoded, model, folder=folder)
 
 
 @pytest.fixture
@@ -90,9 +114,7 @@ def test_rows_tell_where_words_stand():
     assert {a.dtype.name for a in (*inputs.values(), label_ids)} == {"int32"}
 
 
-def test_kept_features_give_the_logits_and_targets_of_the_whole_model(encoded, tmp_path):
-    model = new()
-    kept = TASK.prepared(encoded, model, folder=tmp_path)
+def test_kept_features_give_the_logits_and_targets_of_the_whole_model(encoded, model, kept):
     assert len(kept) == len(encoded) > len(SENTENCES)
     assert all(isinstance(each, np.memmap) and not each.flags.writeable for each in kept.vectors)
     for rows in (np.array([0]), np.arange(20), np.array([20, 2, 9])):
@@ -104,21 +126,19 @@ def test_kept_features_give_the_logits_and_targets_of_the_whole_model(encoded, t
             np.testing.assert_array_equal(one, other)
 
 
-def test_both_predict_the_same_tags(encoded, tmp_path):
-    model = new()
-    kept = TASK.prepared(encoded, model, folder=tmp_path)
-    outputs, _ = Predictor(model)(encoded)
+def test_the_same_logits_predict_the_same_tags(encoded, kept):
+    random = np.random.default_rng(1)
+    outputs = [random.random((8, len(LABELS))) for _ in range(len(encoded))]
     by_whole = TASK.predictions(SENTENCES, encoded, outputs)
-    outputs, _ = Predictor(TASK.trained(model))(kept)
     assert TASK.predictions(SENTENCES, kept, outputs) == by_whole
     assert list(map(len, by_whole)) == [len(sentence.words) for sentence in SENTENCES]
 
 
 @pytest.mark.slow
-def test_it_learns_from_kept_features_alone(encoded, tmp_path):
+def test_it_learns_from_kept_features_alone(encoded, folder):
     model = new()
     trained = TASK.trained(model)
-    kept = TASK.prepared(encoded, model, folder=tmp_path)
+    kept = TASK.prepared(encoded, model, folder=folder)
     trained.compile(optimizer=keras.optimizers.Adam(0.03), **TASK.compile_arguments())
     batches = training_batches(kept, batch_size=16, seed=1)
     trained.fit(batches, steps_per_epoch=60, shuffle=False, verbose=0)
@@ -127,36 +147,31 @@ def test_it_learns_from_kept_features_alone(encoded, tmp_path):
     assert scores["f1"] > 80
 
 
-def test_vectors_are_computed_once(encoded, passes, tmp_path):
-    model = new()
-    TASK.prepared(encoded, model, folder=tmp_path)
-    assert sorted(passes) == list(range(len(encoded)))
-    assert files(tmp_path) == [f"layer_{number}.npy" for number in (1, 2, 3, 4)]
-    TASK.prepared(encoded, model, folder=tmp_path)
+def test_vectors_are_computed_once(encoded, model, kept, passes, tmp_path):
+    folder = tmp_path / "features"
+    shutil.copytree(kept.vectors[0].filename.parents[2], folder)
+    assert files(folder) == [f"layer_{number}.npy" for number in (1, 2, 3, 4)]
+    TASK.prepared(encoded, model, folder=folder)
     last = dataclasses.replace(TASK, layers="last")
-    last.prepared(encoded, new(last), folder=tmp_path)  # the same encoder, one of its layers
-    assert len(passes) == len(encoded)
+    last.prepared(encoded, new(last), folder=folder)  # the same encoder, one of its layers
+    assert not passes
     embeddings = dataclasses.replace(TASK, layers="embeddings")
-    embeddings.prepared(encoded, new(embeddings), folder=tmp_path)
-    assert len(passes) == 2 * len(encoded)
-    assert "layer_0.npy" in files(tmp_path)
+    embeddings.prepared(encoded, new(embeddings), folder=folder)
+    assert sorted(passes) == list(range(len(encoded)))
+    assert "layer_0.npy" in files(folder)
 
 
-def test_other_weights_or_words_are_computed_anew(encoded, passes, tmp_path):
-    first = TASK.prepared(encoded, new(), folder=tmp_path).vectors[0]
-    other = TASK.prepared(encoded, new(seed=2), folder=tmp_path).vectors[0]
-    assert np.abs(first - other).max() > 0.01
+def test_other_weights_or_words_are_computed_anew(encoded, model, kept, passes, folder):
+    other = TASK.prepared(encoded, new(seed=2), folder=folder).vectors[0]
+    assert np.abs(kept.vectors[0] - other).max() > 0.01
     shorter = TASK.encode(SENTENCES[:-1], TOKENIZER)
-    assert TASK.prepared(shorter, new(), folder=tmp_path).vectors[0].shape[0] < len(first)
-    assert len(passes) == 2 * len(encoded) + len(shorter)
+    assert TASK.prepared(shorter, model, folder=folder).vectors[0].shape[0] < len(other)
+    assert len(passes) == len(encoded) + len(shorter)
 
 
-def test_an_interrupted_computation_is_gone_on_with(encoded, passes, tmp_path, monkeypatch):
-    monkeypatch.setattr(feature_cache, "BATCH_SIZE", 8)
-    monkeypatch.setattr(feature_cache, "BATCHES_PER_MARK", 2)
-    expected = TASK.prepared(encoded, new(), folder=tmp_path / "whole").vectors
-    passes.clear()
-
+def test_an_interrupted_computation_is_gone_on_with(
+    encoded, model, kept, passes, tmp_path, monkeypatch
+):
     class Interrupted(Exception):
         pass
 
@@ -178,24 +193,24 @@ def test_an_interrupted_computation_is_gone_on_with(encoded, passes, tmp_path, m
     with monkeypatch.context() as patch:
         patch.setattr(feature_cache, "progress", Bar)
         with pytest.raises(Interrupted):
-            TASK.prepared(encoded, new(), folder=tmp_path / "cut")
+            TASK.prepared(encoded, model, folder=tmp_path / "cut")
     assert "batches_done" in files(tmp_path / "cut")
     done = len(passes)
-    found = TASK.prepared(encoded, new(), folder=tmp_path / "cut").vectors
+    found = TASK.prepared(encoded, model, folder=tmp_path / "cut").vectors
     assert 0 < len(passes) - done == len(encoded) - 16  # the two batches that were marked
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(found, kept.vectors, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+    assert files(tmp_path / "cut") == [f"layer_{number}.npy" for number in (1, 2, 3, 4)]
 
 
 def test_the_size_is_told_and_a_disk_too_small_is_an_error_before_anything_is_computed(
-    encoded, passes, tmp_path, capsys
+    encoded, model, passes, tmp_path, capsys
 ):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
     try:
         with pytest.raises(OSError, match=r"layer_1\.npy") as error:
-            TASK.prepared(encoded, new(), folder=tmp_path)
+            TASK.prepared(encoded, model, folder=tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert error.value.errno in (errno.EFBIG, errno.ENOSPC)
@@ -203,7 +218,7 @@ def test_the_size_is_told_and_a_disk_too_small_is_an_error_before_anything_is_co
     size = f"{words * 0.128:.1f} kB"
     assert f"{words} words x 4 layers x 8 numbers: {size} in " in capsys.readouterr().err
     assert passes == []
-    assert len(TASK.prepared(encoded, new(), folder=tmp_path).vectors) == 4
+    assert len(TASK.prepared(encoded, model, folder=tmp_path).vectors) == 4
 
 
 def test_what_cannot_be_is_told():
@@ -213,8 +228,7 @@ def test_what_cannot_be_is_told():
         dataclasses.replace(TASK, lstm_units=0)
 
 
-def test_a_saved_model_is_rebuilt_from_the_settings_of_its_task(tmp_path):
-    model = new()
+def test_a_saved_model_is_rebuilt_from_the_settings_of_its_task(model, tmp_path):
     card = ModelCard(
         model=TASK.model,
         config=CONFIG,

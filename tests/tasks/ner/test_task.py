@@ -156,6 +156,7 @@ def test_predictions_of_other_examples_are_refused(tmp_path, text, told):
         TASK.read_predictions(tmp_path / "p", SENTENCES)
 
 
+@pytest.mark.slow
 def test_it_learns_by_fit():
     """Words that are told by themselves: entities are found after some steps."""
     config = BertConfig(
