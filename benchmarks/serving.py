@@ -56,7 +56,7 @@ def write_model(size: str, folder: Path, *, vocabulary: Vocabulary, max_length: 
     import keras
 
     from bert_keras import BertClassifier, preset
-    from bert_keras.export.classifier import export_classifier
+    from bert_keras.export.model_folder import export_classifier
 
     keras.utils.set_random_seed(SEED)
     export_classifier(

@@ -166,7 +166,6 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         (VARIANT.replace("/train.tsv", "/unknown-label.tsv"), "has the label 'mixed'; known: neg"),
         (VARIANT.replace(" --task classification", ""), "does not say which task it was fine-"),
         (VARIANT + " --accept-loss nan", "--accept-loss is nan; expected points"),
-        (VARIANT.replace("int8", "xla") + " --serving-config {}/new", "does not go with xla: TF "),
         (VARIANT.replace("int8", "litert") + " --serving-config {}/new", "does not go with litert"),
         (PREDICT.replace("/answers.tsv", "/full"), "full is a folder; name a file to write"),
         (PREDICT.replace("/answers.tsv", "/file/answers.tsv"), "file is no folder; name another"),

@@ -134,8 +134,8 @@ class Export(Command):
     variant: str | None = option(
         None,
         metavar="VARIANT",
-        help="a smaller or faster one: float16, int8, folded, xla or litert, compared with "
-        "float32; not written where it gains nothing",
+        help="a smaller or faster one: float16, int8 or litert, compared with float32; "
+        "not written where it gains nothing",
     )
     data: str | None = option(
         None,
@@ -153,8 +153,8 @@ class Export(Command):
     )
 
     def run(self) -> None:
-        from bert_keras.export.names import check_model_name, next_version
-        from bert_keras.export.variant_folder import NOT_SERVED
+        from bert_keras.export.variants.export_variant import NOT_SERVED
+        from bert_keras.export.version_folder import check_model_name, next_version
 
         check_model_name(self.name)
         place = os.path.join(self.to, self.name)
@@ -179,7 +179,7 @@ class Export(Command):
 
     def _exporter(self) -> Callable:
         from bert_keras.export.model_folder import export_model
-        from bert_keras.export.variant_folder import export_variant
+        from bert_keras.export.variants.export_variant import export_variant
 
         if self.variant is None:
             return export_model

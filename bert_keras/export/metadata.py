@@ -1,4 +1,4 @@
-"""A model's card and its run come in; what travels with its SavedModel as a JSON file goes out."""
+"""The metadata that travels with a SavedModel, as a JSON file."""
 
 import dataclasses
 import json
@@ -16,9 +16,8 @@ _LIBRARIES = ("bert-keras", "tensorflow", "tensorflow-text", "keras")
 
 
 def metadata_of(card: ModelCard, *, model_folder: str | os.PathLike) -> dict:
-    """`card` with its labels, lengths and config; the `training` of `model_folder`, recipe and
-    scores, where it lies in a run's folder; `versions` of libraries.
-    """
+    """What travels with a SavedModel: `card` with its labels, lengths and config; `training`, the
+    recipe and scores where `model_folder` lies in a run's folder; `versions` of libraries."""
     return {
         "card": dataclasses.asdict(card),
         "training": _training(Path(model_folder)),
@@ -27,7 +26,7 @@ def metadata_of(card: ModelCard, *, model_folder: str | os.PathLike) -> dict:
 
 
 def write_metadata(folder: str | os.PathLike, metadata: Mapping) -> None:
-    """Add it to a SavedModel."""
+    """Adds the metadata file to a SavedModel."""
     text = json.dumps(metadata, indent=2, ensure_ascii=False)
     write_text(Path(folder) / METADATA, f"{text}\n")
 

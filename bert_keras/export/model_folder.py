@@ -1,18 +1,25 @@
-"""A model folder of any kind in, the next version under saved_models/NAME out."""
+"""Exports a trained model as the next version under saved_models/NAME."""
 
 import os
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import cast
 
-from bert_keras.architectures import ARCHITECTURES, MASKED_LM
+import keras
+
+from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError
 from bert_keras.export.metadata import metadata_of
 from bert_keras.export.saved_model import write_saved_model
-from bert_keras.export.servable import Exporter
-from bert_keras.export.variants import Variant
+from bert_keras.export.signatures.classifier import served_classifier
+from bert_keras.export.signatures.exporter import Exporter
+from bert_keras.export.variants.variant import Variant
 from bert_keras.models.loading import load_model
+from bert_keras.text.fast_tokenizer import tokenizer_of
+from bert_keras.text.tokenizer import TextTokenizer
+from bert_keras.text.vocab import Vocabulary
 
 
 def export_model(
@@ -22,26 +29,22 @@ def export_model(
     num_texts: int | None = None,
     variant: type[Variant] | None = None,
 ) -> Path:
-    """Write `folder` = saved_models/NAME/VERSION from a model of any checkpoint format, or of a
-    `variant` of it. A classifier is of one text or two as its card says unless `num_texts` does, of
-    one where neither does; one that was trained on windows of long texts is served so.
+    """Writes `folder` = saved_models/NAME/VERSION from a model of any checkpoint format.
 
-    Raises InputError where `model_folder` holds no model that is served, and what the
-    architecture's exporter raises.
+    Args:
+        model_folder: Holds weights, metadata and a vocabulary.
+        folder: Must not exist yet.
+        num_texts: 1 or 2 texts of a classifier; None takes what the model was trained on, or 1. A
+            classifier that was trained on windows of long texts is served so.
+        variant: Exports this variant of the model.
+
+    Raises:
+        InputError: `model_folder` holds no model that is served, or its signatures refuse it.
     """
     checkpoint = open_text_checkpoint(model_folder)
     card = checkpoint.card
-    module = ARCHITECTURES[card.model].exporter
-    if not module:
-        known = sorted(name for name, row in ARCHITECTURES.items() if row.exporter)
-        raise InputError(f"{model_folder} holds a {card.model}; expected one of {', '.join(known)}")
-    if card.config.is_causal and card.model == MASKED_LM.name:
-        raise InputError(
-            f"{model_folder} reads from left to right and fills no [MASK]; fine-tune it, or serve "
-            "its vectors: bert-keras convert --model {ENCODER.name}"
-        )
-    exporter: Exporter = import_module(module).EXPORTER
-    settings = exporter.settings(card)
+    exporter = _exporter(card.model, source=str(model_folder))
+    settings = exporter.settings(card, str(model_folder))
     if num_texts is not None:
         if "num_texts" not in settings:
             raise InputError(
@@ -54,8 +57,46 @@ def export_model(
         folder,
         make=partial(exporter.make, **settings),
         reader=exporter.reader,
-        vocabulary=checkpoint.vocabulary,
-        lowercase=card.lowercase,
+        tokenizer=cast(TextTokenizer, checkpoint.tokenizer),  # a text checkpoint has one
         max_length=card.max_length,
         metadata=metadata_of(card, model_folder=model_folder),
     )
+
+
+def export_classifier(
+    model: keras.Model,
+    folder: str | os.PathLike,
+    *,
+    vocabulary: Vocabulary,
+    lowercase: bool,
+    max_length: int,
+    **settings,
+) -> Path:
+    """Writes saved_models/NAME/VERSION of a classifier that may come from elsewhere.
+
+    Args:
+        model: As `served_classifier` takes it.
+        folder: Must not exist yet.
+        vocabulary: Of the model.
+        lowercase: Whether the tokenizer writes words in lower case.
+        max_length: Of a text or pair, in tokens.
+        **settings: `labels` and others, as `served_classifier` takes them.
+
+    Raises:
+        InputError: As `served_classifier` and `write_saved_model` do.
+    """
+    return write_saved_model(
+        model,
+        folder,
+        make=partial(served_classifier, **settings),
+        tokenizer=tokenizer_of(vocabulary, lowercase=lowercase),
+        max_length=max_length,
+    )
+
+
+def _exporter(model: str, *, source: str) -> Exporter:
+    module = ARCHITECTURES[model].exporter
+    if not module:
+        known = sorted(name for name, row in ARCHITECTURES.items() if row.exporter)
+        raise InputError(f"{source} holds a {model}; expected one of {', '.join(known)}")
+    return import_module(module).EXPORTER

@@ -1,4 +1,4 @@
-"""A model's signatures, vocabulary and samples come in; a folder that TF Serving loads goes out."""
+"""Writes a model's signatures as a SavedModel, and verifies that TF Serving will load it."""
 
 import os
 import tempfile
@@ -9,21 +9,19 @@ import keras
 import tensorflow as tf
 
 from bert_keras.errors import InputError
-from bert_keras.export.checked_tensors import with_checked_tensors
-from bert_keras.export.examples import API_METHODS, on_examples
 from bert_keras.export.metadata import write_metadata
-from bert_keras.export.names import LARGEST_VERSION, is_version
 from bert_keras.export.servable import Servable, check_answer
 from bert_keras.export.serving_ops import check_ops
-from bert_keras.export.text_in_graph import TextToInputs
-from bert_keras.export.variants import Variant
+from bert_keras.export.signatures.derived import API_METHODS, on_examples, with_checked_tensors
+from bert_keras.export.text_ops.text_to_inputs import TextToInputs
+from bert_keras.export.variants.variant import Variant
 from bert_keras.export.verify import answers_in_fresh_process
+from bert_keras.export.version_folder import LARGEST_VERSION, is_version
 from bert_keras.export.warmup import warmup_requests_for, write_warmup
 from bert_keras.progress import progress
 from bert_keras.storage import tensorflow_writes, whole_folder
-from bert_keras.text.fast_tokenizer import tokenizer_of, write_vocabulary
+from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.tokenizer import TextTokenizer
-from bert_keras.text.vocab import Vocabulary
 
 
 class ServedModule(tf.Module):
@@ -44,38 +42,47 @@ def write_saved_model(
     model: keras.Model | Variant,
     folder: str | os.PathLike,
     *,
-    make: Callable[[keras.Model, TextToInputs, TextTokenizer], Servable],
-    vocabulary: Vocabulary,
-    lowercase: bool,
+    make: Callable[..., Servable],
+    tokenizer: TextTokenizer,
     max_length: int,
     reader: type[TextToInputs] = TextToInputs,
     metadata: Mapping | None = None,
 ) -> Path:
-    """Write saved_models/NAME/VERSION with the signatures that `make` gives for a `reader` of text
-    of up to `max_length` pieces, and `examples`, the same as `serving_default` on tf.Examples.
-    Weights are stored once, the vocabulary is an asset; TF Serving's warm-up requests and
-    `metadata`, as `metadata_of` makes it, lie in assets.extra.
+    """Writes saved_models/NAME/VERSION.
 
-    The folder takes its name only after its ops were found in TF Serving 2.20 and a fresh process
-    loaded it TF Serving's way, gave the answers of the samples (of a Variant that is not exact some
-    answers) and some to the warm-up. Raises InputError for a folder that is there or is no version
-    number, for parts that do not fit each other and for ops that a server lacks; RuntimeError where
-    the written folder answers otherwise.
+    Weights are stored once, the vocabulary is an asset, TF Serving's warm-up requests and the
+    metadata lie in assets.extra. The folder takes its name only after its ops were found in TF
+    Serving 2.20 and a fresh process loaded it TF Serving's way, gave the expected outputs for the
+    samples (of a Variant any outputs) and answered the warm-up.
+
+    Args:
+        model: A float32 model, or a variant of one.
+        folder: Must not exist yet.
+        make: Takes the model, a `reader` and the tokenizer and returns signatures and samples.
+            `examples`, the same as `serving_default` on tf.Examples, is added to them.
+        tokenizer: Of the model's vocabulary.
+        max_length: Of a text or pair, in tokens.
+        reader: Makes inputs of text in the graph.
+        metadata: As `metadata_of` makes it.
+
+    Raises:
+        InputError: `folder` exists or is no version number, the parts do not fit each other, or
+            the graph has ops that a server lacks.
+        RuntimeError: The written folder does not give the expected outputs.
     """
     folder = Path(folder)
-    _check_parts(model, folder, vocabulary=vocabulary)
+    _check_parts(model, folder, num_tokens=len(tokenizer.vocabulary))
     with (
         whole_folder(folder) as beside,
         tempfile.TemporaryDirectory() as scratch,
         progress(stage="export", unit="steps", total=3) as bar,
     ):
-        vocabulary_file = write_vocabulary(vocabulary, Path(scratch))
-        read = reader(vocabulary_file, lowercase=lowercase, max_length=max_length)
-        tokenizer = tokenizer_of(vocabulary, lowercase=lowercase)
+        vocabulary_file = write_vocabulary(tokenizer.vocabulary, Path(scratch))
+        read = reader(vocabulary_file, lowercase=tokenizer.lowercase, max_length=max_length)
         servable = with_checked_tensors(
             make(model, read, tokenizer),
             max_positions=model.config.max_positions,
-            cls_id=vocabulary.cls_id,
+            cls_id=tokenizer.vocabulary.cls_id,
         )
         signatures, samples = on_examples(servable, signature="examples", input_name="examples")
         with tensorflow_writes(folder):
@@ -91,7 +98,7 @@ def write_saved_model(
         bar.update()
         requests = [*(sample.request for sample in samples), *warmup]
         answers = answers_in_fresh_process(beside, requests)
-        if not isinstance(model, Variant) or model.is_exact:
+        if not isinstance(model, Variant):
             for served, sample in zip(answers, samples, strict=False):
                 check_answer(served, sample)
         bar.update()
@@ -106,7 +113,7 @@ def _name_methods(folder: Path, signatures: Collection[str]) -> None:
     updater.save()
 
 
-def _check_parts(model: keras.Model, folder: Path, *, vocabulary: Vocabulary) -> None:
+def _check_parts(model: keras.Model | Variant, folder: Path, *, num_tokens: int) -> None:
     if not is_version(folder.name):
         raise InputError(
             f"{folder} does not end in a version number, 0 to {LARGEST_VERSION}; expected such as "
@@ -118,8 +125,8 @@ def _check_parts(model: keras.Model, folder: Path, *, vocabulary: Vocabulary) ->
         raise InputError(
             f"the model computes in {model.compute_dtype}; load its weights into a float32 model"
         )
-    if len(vocabulary) > model.config.vocab_size:
+    if num_tokens > model.config.vocab_size:
         raise InputError(
-            f"the vocabulary has {len(vocabulary)} pieces, the model {model.config.vocab_size}; "
+            f"the vocabulary has {num_tokens} pieces, the model {model.config.vocab_size}; "
             "give the vocabulary that it was trained with"
         )

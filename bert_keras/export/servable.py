@@ -1,21 +1,21 @@
-"""What every exported model is made of: its signatures, and requests whose answers are known."""
+"""What every exported model is made of: traced signatures, and requests with known outputs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.checkpoints.card import ModelCard
 from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.export.text_in_graph import TextToInputs
 from bert_keras.text.tokenizer import TextTokenizer
 
-# Of a number beside 1, or of a larger one beside itself. Graphs add up in another order than single
-# ops: with six trained layers 6e-6 was seen.
+TEXT_SIGNATURE = "serving_default"
+
+# Relative to the larger of 1 and the expected number. A graph adds in another order than single
+# ops do: 6e-6 was measured with six trained layers.
 TOLERANCE = 1e-4
 
-# To ask every model: plain, empty, and of all kinds of characters.
+# Sent to every model: a plain text, an empty one, and one of all kinds of characters.
 SAMPLE_TEXTS = (
     "A short sentence.",
     "",
@@ -24,49 +24,68 @@ SAMPLE_TEXTS = (
 _PHRASE = "words, more than fit; "
 
 
-def long_text(tokenizer: TextTokenizer, *, num_pieces: int) -> str:
-    """Of more than `num_pieces`."""
-    (phrase,) = tokenizer.ids_batch([_PHRASE])
-    return _PHRASE * (1 + num_pieces // len(phrase))
+class Signature(Protocol):
+    """A function traced for a SavedModel, as `tf.types.experimental.ConcreteFunction`."""
+
+    structured_input_signature: tuple
+    structured_outputs: Mapping[str, Any]
+
+    def __call__(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]: ...
 
 
 class Sample(NamedTuple):
-    """A request as export/verify.py takes it; the outputs that the Keras model and the code of
-    training give for it, text as str."""
+    """A request in the form of export/verify.py, and the outputs that the Keras model and the code
+    of training give for it; text is str."""
 
     request: dict
     outputs: dict[str, np.ndarray]
 
 
 class Servable(NamedTuple):
-    """Concrete functions by the name of their signature; samples for each of them."""
+    """Signatures by name, and samples for each of them."""
 
-    signatures: dict[str, Callable]
+    signatures: dict[str, Signature]
     samples: list[Sample]
 
 
-class Exporter(NamedTuple):
-    """`make` takes the model, a `reader` of text, a tokenizer, and `settings` of its card."""
+def traced(function: Callable[..., Mapping], **specs: tf.TypeSpec) -> Signature:
+    """Traces `function` for keyword arguments of these specs.
 
-    make: Callable[..., Servable]
-    settings: Callable[[ModelCard], dict] = lambda card: {}
-    reader: type[TextToInputs] = TextToInputs
+    A model is traced once in one signature, which the others call: the graph of the encoder is then
+    stored once. Loops and conditions on tensors need `tf.while_loop` and `tf.cond`: autograph is
+    off, which would take seconds to convert the functions of each signature.
+    """
+    return cast(Any, tf.function(function, autograph=False)).get_concrete_function(**specs)
+
+
+def long_text(tokenizer: TextTokenizer, *, num_pieces: int) -> str:
+    """A text of more than `num_pieces` tokens."""
+    (phrase,) = tokenizer.ids_batch([_PHRASE])
+    return _PHRASE * (1 + num_pieces // len(phrase))
 
 
 def samples_of(
     texts: Mapping[str, list], inputs: Mapping[str, np.ndarray], outputs: dict[str, np.ndarray]
 ) -> list[Sample]:
-    """One to `serving_default` and one to `tensors`, which have the same outputs."""
-    tensors = {name: array.tolist() for name, array in inputs.items()}
+    """One sample for `serving_default` and one for `tensors`, which have the same outputs."""
     return [
-        Sample({"signature": "serving_default", "inputs": dict(texts)}, outputs),
-        Sample({"signature": "tensors", "inputs": tensors}, outputs),
+        Sample({"signature": TEXT_SIGNATURE, "inputs": dict(texts)}, outputs),
+        tensors_sample(inputs, outputs),
     ]
 
 
+def tensors_sample(inputs: Mapping[str, np.ndarray], outputs: dict[str, np.ndarray]) -> Sample:
+    """A sample for `tensors`."""
+    lists = {name: array.tolist() for name, array in inputs.items()}
+    return Sample({"signature": "tensors", "inputs": lists}, outputs)
+
+
 def check_answer(served: dict, sample: Sample) -> None:
-    """`served` holds nested lists by name. Raises RuntimeError where a number is further than
-    `TOLERANCE` from the sample's, or anything else is not the same."""
+    """Compares `served`, nested lists by name, with the outputs of a sample.
+
+    Raises:
+        RuntimeError: A number differs by more than `TOLERANCE`, or anything else differs at all.
+    """
     signature = sample.request["signature"]
     for name, expected in sample.outputs.items():
         found = np.array(served[name], expected.dtype)
@@ -86,8 +105,14 @@ def check_answer(served: dict, sample: Sample) -> None:
             raise RuntimeError(f"{signature} answers with {name} other than the Keras model's")
 
 
-def plain(outputs: dict[str, tf.Tensor]) -> dict[str, np.ndarray]:
-    """Arrays of `outputs`, text as str."""
+def eager_outputs(model: Callable, inputs: Mapping[str, np.ndarray]) -> Any:
+    """What the Keras model returns for `inputs`, as arrays."""
+    with tf.device("CPU:0"):
+        return tf.nest.map_structure(np.asarray, model(inputs, training=False))
+
+
+def plain(outputs: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
+    """Arrays of `outputs`, with text as str."""
     arrays = {name: np.asarray(tensor) for name, tensor in outputs.items()}
     return {
         name: np.vectorize(bytes.decode, otypes=[object])(array) if array.dtype == object else array
@@ -96,10 +121,10 @@ def plain(outputs: dict[str, tf.Tensor]) -> dict[str, np.ndarray]:
 
 
 def tensor_specs(*, rank: int) -> dict[str, tf.TensorSpec]:
-    """Of the encoder's inputs, all dimensions open."""
+    """Specs of the encoder's inputs, int32 with every dimension open."""
     return {name: tf.TensorSpec([None] * rank, tf.int32, name) for name in SEQUENCE_FEATURES}
 
 
 def text_specs(names: Sequence[str]) -> dict[str, tf.TensorSpec]:
-    """Of one string an instance for each name."""
+    """Specs of one string per instance for each name."""
     return {name: tf.TensorSpec([None], tf.string, name) for name in names}

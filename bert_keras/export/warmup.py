@@ -17,7 +17,7 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 
 from bert_keras.data.schema import PREDICTION_FEATURES, SEQUENCE_FEATURES
 from bert_keras.errors import InputError
-from bert_keras.export.examples import TEXT_SIGNATURE
+from bert_keras.export.servable import TEXT_SIGNATURE
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 

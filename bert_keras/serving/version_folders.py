@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.export.names import is_version
+from bert_keras.export.version_folder import is_version
 
 
 def model_name(model_folder: str | os.PathLike) -> str:

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.config import BertConfig
-from bert_keras.export.checked_tensors import with_checked_tensors
 from bert_keras.export.servable import Servable, tensor_specs
+from bert_keras.export.signatures.derived import with_checked_tensors
 from bert_keras.models.task_models import BertClassifier
 from bert_keras.serving.tf_serving.measurement import filled_up
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.export.examples import on_examples
 from bert_keras.export.servable import Sample, Servable, text_specs
+from bert_keras.export.signatures.derived import on_examples
 
 SPECS = {**text_specs(["a"]), "b": tf.TensorSpec([None, None], tf.string, "b")}
 

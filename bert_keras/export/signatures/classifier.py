@@ -1,0 +1,207 @@
+"""Signatures of a text classifier, and samples made by the code of training."""
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.errors import InputError
+from bert_keras.export.servable import (
+    SAMPLE_TEXTS,
+    Servable,
+    Signature,
+    eager_outputs,
+    long_text,
+    plain,
+    samples_of,
+    tensor_specs,
+    text_specs,
+    traced,
+)
+from bert_keras.export.signatures.classifier_outputs import ClassifierOutputs, classifier_outputs
+from bert_keras.export.signatures.derived import API_INPUT, on_examples
+from bert_keras.export.signatures.exporter import Exporter
+from bert_keras.export.text_ops.text_to_inputs import TextToInputs
+from bert_keras.export.text_ops.windows import (
+    WINDOWS_AT_ONCE,
+    Windows,
+    pooled_logits,
+    windows_of_tensors,
+)
+from bert_keras.models.task_models import WINDOW_POOLINGS
+from bert_keras.tasks.texts import windows_of
+from bert_keras.text.packing import pack
+from bert_keras.text.tokenizer import TextTokenizer
+
+TEXT_INPUTS = ("text", "text_pair")
+
+
+def served_classifier(
+    model: keras.Model,
+    reader: TextToInputs,
+    tokenizer: TextTokenizer,
+    *,
+    labels: Sequence[str],
+    num_texts: int = 1,
+    problem_type: str = "",
+    stride: int | None = None,
+) -> Servable:
+    """Builds `serving_default`, `tensors` and TF Serving's own `classify` or `regress`.
+
+    Args:
+        model: Takes a dict of int32 `input_ids`, `input_mask`, `segment_ids` [B,T] and returns
+            logits [B,N].
+        reader: Makes these inputs of text, in the graph.
+        tokenizer: The same tokenizer outside of the graph, for samples.
+        labels: In the order of the logits.
+        num_texts: 1, or 2 for pairs: `serving_default` takes raw `text`, and then `text_pair`.
+        problem_type: As a ModelCard has it: what the logits are (classifier_outputs.py).
+        stride: None cuts texts of more tokens than `reader` takes. A number of tokens makes a
+            BertClassifier read them in windows as bert_keras/tasks/texts.py makes them.
+
+    Raises:
+        InputError: The settings do not fit each other or the model.
+    """
+    if num_texts not in (1, 2):
+        raise InputError(f"num_texts is {num_texts}; expected 1 or 2")
+    if stride is not None and (type(stride) is not int or stride < 1):
+        raise InputError(f"stride is {stride!r}; expected the number of pieces, at least 1")
+    if stride is not None and not hasattr(model, "window_pooling"):
+        raise InputError(f"stride is {stride} and a {type(model).__name__} reads no windows")
+    outputs_of = classifier_outputs(labels, problem_type=problem_type)
+    names = TEXT_INPUTS[:num_texts]
+    samples = []
+    for columns in _sample_columns(names, tokenizer, max_length=reader.max_length, stride=stride):
+        inputs = _packed(columns, tokenizer, max_length=reader.max_length, stride=stride)
+        logits = eager_outputs(model, inputs)
+        if logits.shape[1] != len(labels):
+            raise InputError(f"{len(labels)} labels came with {logits.shape[1]} logits")
+        texts = dict(zip(names, columns, strict=True))
+        samples += samples_of(texts, inputs, plain(outputs_of(tf.constant(logits))))
+    if stride is None:
+        signatures = text_signatures(model, reader, outputs_of=outputs_of, names=names)
+    else:
+        signatures = window_signatures(
+            model, reader, outputs_of=outputs_of, names=names, stride=stride
+        )
+    return on_examples(
+        Servable(signatures, samples),
+        signature=outputs_of.api,
+        input_name=API_INPUT,
+        outputs=outputs_of.api_outputs,
+    )
+
+
+def text_signatures(
+    model: keras.Model, reader: TextToInputs, *, outputs_of: ClassifierOutputs, names: Sequence[str]
+) -> dict[str, Signature]:
+    """`serving_default` takes a string [B] for each of `names`; `tensors` takes `input_ids`,
+    `input_mask`, `segment_ids`, int32 [B,T]. Both return `outputs_of` the logits."""
+
+    def from_tensors(**inputs):
+        return outputs_of(model(inputs, training=False))
+
+    tensors = traced(from_tensors, **tensor_specs(rank=2))
+
+    def from_text(**texts):
+        return tensors(**reader(*(texts[name] for name in names)))
+
+    return {"serving_default": traced(from_text, **text_specs(names)), "tensors": tensors}
+
+
+def window_signatures(
+    model: keras.Model,
+    reader: TextToInputs,
+    *,
+    outputs_of: ClassifierOutputs,
+    names: Sequence[str],
+    stride: int,
+) -> dict[str, Signature]:
+    """The same for a BertClassifier that reads windows; `tensors` takes int32 [B,W,T]."""
+
+    def from_rows(**inputs):
+        return model(inputs, training=False)
+
+    logits_of = traced(from_rows, **tensor_specs(rank=2))
+
+    def from_windows(owners, num_texts, **inputs):
+        logits = pooled_logits(
+            logits_of,
+            Windows(inputs, owners, num_texts),
+            num_labels=model.num_labels,
+            pooling=model.window_pooling,
+        )
+        return outputs_of(logits)
+
+    windowed = traced(
+        from_windows,
+        owners=tf.TensorSpec([None], tf.int64),
+        num_texts=tf.TensorSpec([], tf.int32),
+        **tensor_specs(rank=2),
+    )
+
+    def outputs_of_windows(windows: Windows) -> dict[str, tf.Tensor]:
+        return windowed(owners=windows.owners, num_texts=windows.num_texts, **windows.inputs)
+
+    def from_tensors(**inputs):
+        return outputs_of_windows(windows_of_tensors(inputs))
+
+    def from_text(**texts):
+        columns = [texts[name] for name in names]
+        return outputs_of_windows(reader.windows(*columns, stride=stride))
+
+    return {
+        "serving_default": traced(from_text, **text_specs(names)),
+        "tensors": traced(from_tensors, **tensor_specs(rank=3)),
+    }
+
+
+def _sample_columns(
+    names: Sequence[str], tokenizer: TextTokenizer, *, max_length: int, stride: int | None
+) -> list[list[list[str]]]:
+    """Short texts and one that is too long, together; then the first alone.
+
+    With a `stride` the long one has more windows than the graph reads at once.
+    """
+    num_pieces = max_length + WINDOWS_AT_ONCE * (stride or 0)
+    texts = [*SAMPLE_TEXTS, long_text(tokenizer, num_pieces=num_pieces)]
+    columns = [texts] if len(names) == 1 else [texts[::-1], texts]
+    if len(names) == 2 and stride is not None:
+        ids = tokenizer.ids_batch(columns[0])
+        room = max_length // 2 - 3  # a first text that leaves little makes thousands of windows
+        columns[0] = [t if len(i) <= room else "" for t, i in zip(columns[0], ids, strict=True)]
+    return [columns, [column[:1] for column in columns]]
+
+
+def _packed(
+    columns: list[list[str]], tokenizer: TextTokenizer, *, max_length: int, stride: int | None
+) -> dict[str, np.ndarray]:
+    """int32 [B,T] by name; [B,W,T] with a `stride`."""
+    ids = [tokenizer.ids_batch(column) for column in columns]
+    if stride is None:
+        return pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)
+    rows = np.arange(len(ids[0]))
+    encoded = windows_of(
+        tuple(ids),
+        rows,  # as targets
+        max_length=max_length,
+        stride=stride,
+        vocabulary=tokenizer.vocabulary,
+        places=[f"sample {row}" for row in rows],
+    )
+    return encoded.batch(rows)[0]
+
+
+def _settings(card: ModelCard, source: str) -> dict:
+    reads_windows = card.task.get("long_texts") in WINDOW_POOLINGS
+    return {
+        "labels": card.labels,
+        "num_texts": len(card.text_columns) or 1,
+        "problem_type": card.problem_type,
+        "stride": card.task.get("stride", 0) if reads_windows else None,
+    }
+
+
+EXPORTER = Exporter(served_classifier, _settings)

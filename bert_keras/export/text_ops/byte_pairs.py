@@ -1,0 +1,207 @@
+"""Byte-level BPE inside a TF graph.
+
+Words are those of GPT-2's pattern (Radford et al. 2019), by the kinds that `tokenizers` gives to
+characters; then all words of a batch are merged together, the next merge of each in every step.
+"""
+
+import json
+from functools import cache
+
+import numpy as np
+import tensorflow as tf
+from tokenizers.pre_tokenizers import ByteLevel
+
+from bert_keras.errors import InputError
+from bert_keras.export.text_ops.offsets import PlacedPieces
+from bert_keras.export.text_ops.unicode_tables import Table, table_of, without_surrogates
+from bert_keras.export.text_ops.words import (
+    Points,
+    ahead,
+    behind,
+    every_second,
+    looked_up,
+    num_before,
+    properties_of,
+    utf8_widths,
+)
+from bert_keras.text.vocab import Vocabulary
+
+_END, _LETTER, _NUMBER, _OTHER, _SPACE = range(5)  # kinds of characters
+_BLANK, _APOSTROPHE = map(ord, " '")
+_ENDINGS = ("s", "t", "m", "d", "re", "ve", "ll")  # with an apostrophe a word of their own
+_PLAIN = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
+_SPLITTER = ByteLevel(add_prefix_space=False)
+_NO_MERGE = np.iinfo(np.int32).max
+
+
+class BytePairs(tf.Module):
+    """Call with string [B]; returns the ids of FastTokenizer, int32 [B,(pieces)]. Bytes that are no
+    UTF-8 are dropped. `placed` gives their offsets too, if `knows_places`: where a space is put
+    before each text, places in it are others.
+
+    Raises InputError for rules that are not RoBERTa's.
+    """
+
+    def __init__(self, vocabulary: Vocabulary):
+        super().__init__()
+        rules = json.loads(vocabulary.rules)
+        ids, merges = _checked(rules)
+        self.knows_places = not rules["pre_tokenizer"]["add_prefix_space"]
+        self._byte_ids = np.array([ids[symbol] for symbol in byte_symbols()], np.int32)
+        self._size = len(vocabulary)
+        self._num_bytes = np.array([*map(len, vocabulary.pieces)], np.int64)
+        pairs = np.array([(ids[a], ids[b]) for a, b in merges], np.int64).reshape(-1, 2)
+        self._merged = np.array([*(ids[a + b] for a, b in merges), 0], np.int32)
+        ranks = np.arange(len(pairs), dtype=np.int32)
+        pairs = tf.lookup.KeyValueTensorInitializer(pairs @ [self._size, 1], ranks)
+        self._ranks = tf.lookup.StaticHashTable(pairs, default_value=_NO_MERGE)
+
+    def __call__(self, text: tf.Tensor) -> tf.RaggedTensor:
+        with tf.device("CPU:0"):
+            if not self.knows_places:
+                points, splits, kinds = _characters(text)
+                is_bare = (points != _BLANK) & (kinds != _END)
+                text = tf.where(tf.gather(is_bare, splits[:-1]), " ", "") + text
+            return self._pieces(*_characters(text))
+
+    def placed(self, text: tf.Tensor) -> PlacedPieces:
+        with tf.device("CPU:0"):
+            points, splits, kinds = _characters(text)
+            ids = self._pieces(points, splits, kinds)
+            widths = utf8_widths(points) * tf.cast(kinds != _END, tf.int64)
+            owners = tf.repeat(tf.range(tf.size(points, tf.int64)), widths)
+            behind_bytes = tf.cumsum(tf.gather(self._num_bytes, ids.values))
+            starts = tf.gather(owners, behind(behind_bytes, 1))
+            ends = tf.gather(owners, behind_bytes - 1) + 1
+            # Without the blanks at their ends.
+            is_seen = points != _BLANK
+            seen, before = tf.where(is_seen)[:, 0], num_before(is_seen)
+            starts = tf.minimum(tf.gather(seen, tf.gather(before, starts)), ends)
+            behind_seen = tf.pad(seen + 1, [[1, 0]])
+            ends = tf.maximum(starts, tf.gather(behind_seen, tf.gather(before, ends)))
+            return PlacedPieces(ids, starts, ends, Points(points, splits, properties_of(points)))
+
+    def _pieces(self, points: tf.Tensor, splits: tf.Tensor, kinds: tf.Tensor) -> tf.RaggedTensor:
+        """Of `_characters`, each text's."""
+        begins, is_end = _begins_word(points, kinds), kinds == _END
+        words = tf.RaggedTensor.from_row_starts(points, tf.where(begins)[:, 0], validate=False)
+        is_word = ~tf.boolean_mask(is_end, begins)
+        words = tf.boolean_mask(tf.strings.unicode_encode(words, "UTF-8"), is_word)
+        symbols = tf.strings.bytes_split(words)
+        numbers = tf.reshape(tf.io.decode_raw(symbols.values, tf.uint8), [-1])
+        ids = tf.gather(self._byte_ids, tf.cast(numbers, tf.int32))
+        ids, owners = self._merge(ids, symbols.value_rowids())
+        pieces = tf.RaggedTensor.from_value_rowids(
+            ids, owners, nrows=tf.size(words, tf.int64), validate=False
+        )
+        splits = tf.gather(num_before(begins & ~is_end), splits)
+        return tf.RaggedTensor.from_row_splits(
+            ids, tf.gather(pieces.row_splits, splits), validate=False
+        )
+
+    def _merge(self, ids: tf.Tensor, owners: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """`ids` int32 [N] of the words `owners` int64 [N], until no two can be merged."""
+
+        def ranks_of(ids, owners):
+            pairs = tf.cast(ids[:-1], tf.int64) * self._size + tf.cast(ids[1:], tf.int64)
+            ranks = tf.where(owners[:-1] == owners[1:], self._ranks.lookup(pairs), _NO_MERGE)
+            return tf.pad(ranks, [[0, 1]], constant_values=_NO_MERGE)[: tf.size(ids)]
+
+        def step(ids, owners, ranks):
+            least = tf.gather(tf.math.segment_min(ranks, owners), owners)
+            is_left = every_second((ranks == least) & (ranks < _NO_MERGE))
+            merged = tf.gather(self._merged, tf.minimum(ranks, len(self._merged) - 1))
+            kept = ~behind(is_left, 1)
+            ids = tf.boolean_mask(tf.where(is_left, merged, ids), kept)
+            owners = tf.boolean_mask(owners, kept)
+            return ids, owners, ranks_of(ids, owners)
+
+        ids, owners, _ = tf.while_loop(
+            lambda ids, owners, ranks: tf.reduce_any(ranks < _NO_MERGE),
+            step,
+            (ids, owners, ranks_of(ids, owners)),
+            shape_invariants=3 * (tf.TensorShape([None]),),
+        )
+        return ids, owners
+
+
+def _characters(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Code points int32 [N] of all texts, each with one more that ends it; where each begins and
+    the last ends, int64 [B+1]; the kinds of all, int32 [N]."""
+    points = tf.strings.unicode_decode(text + "\n", "UTF-8", errors="ignore")
+    ends = points.row_splits[1:, None] - 1
+    kinds = looked_up(_kinds(), points.values)
+    kinds = tf.tensor_scatter_nd_update(kinds, ends, tf.fill(tf.shape(ends)[:1], _END))
+    return points.values, points.row_splits, kinds
+
+
+def _begins_word(points: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
+    """bool [N]. The pattern: 's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?[^\\sLN]+|\\s+(?!\\S)|\\s+
+
+    A change of kind begins a word, but behind a blank, which begins it then. Of several spaces the
+    last stands apart, if no text ends there.
+    """
+    changes = kinds != behind(kinds, 1)
+    begins = tf.where(
+        kinds == _SPACE,
+        changes | ahead(_is_seen(kinds), 1),
+        (changes & ~behind(points == _BLANK, 1)) | (kinds == _END),
+    )
+    for ending in _ENDINGS:
+        found = begins & (points == _APOSTROPHE)
+        for number, letter in enumerate(ending, start=1):
+            found &= ahead(points == ord(letter), number)
+        begins = (begins & ~behind(found, 1)) | behind(found, 1 + len(ending))
+    return begins
+
+
+def _is_seen(kinds: tf.Tensor) -> tf.Tensor:
+    return (kinds != _END) & (kinds != _SPACE)
+
+
+@cache
+def _kinds() -> Table:
+    """The kind that `tokenizers` gives to each character: the kind of those that it joins."""
+
+    def of_block(block: str) -> np.ndarray:
+        block, kinds = without_surrogates(block), np.full(len(block), _SPACE, np.int32)
+        for kind, neighbour in ((_OTHER, "!"), (_LETTER, "a"), (_NUMBER, "1")):
+            if len(_SPLITTER.pre_tokenize_str(neighbour + block)) == 1:
+                return np.full(len(block), kind, np.int32)
+            words = _SPLITTER.pre_tokenize_str("".join(f"{neighbour}{each}\n" for each in block))
+            spans = np.array([span for _, span in words])
+            is_joined = (spans[:, 0] % 3 == 0) & (spans[:, 1] == spans[:, 0] + 2)
+            kinds[spans[is_joined, 0] // 3] = kind
+        return kinds
+
+    return table_of(of_block)
+
+
+def byte_symbols() -> list[str]:
+    """The characters that stand for the bytes 0 to 255 (Radford et al. 2019, encoder.py)."""
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = iter(range(0x100, 0x200))
+    return [chr(byte if byte in shown else next(others)) for byte in range(0x100)]
+
+
+def _checked(rules: dict) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """The ids of pieces and the merges, in their order."""
+    model, splitter = rules["model"], rules["pre_tokenizer"]
+    ids, merges = model["vocab"], [tuple(pair) for pair in model["merges"]]
+    odd = [name for name in _PLAIN if model.get(name)]
+    if splitter["type"] != "ByteLevel" or not splitter.get("use_regex", True):
+        odd.append("pre_tokenizer")
+    odd += ["normalizer"] if rules.get("normalizer") else []
+    if lacking := [symbol for symbol in byte_symbols() if symbol not in ids]:
+        odd.append(f"a vocabulary without {lacking[0]!r}")
+    # Else a merge could be followed by one of lower rank, and not all of one kind go at once.
+    made = {a + b: rank for rank, (a, b) in enumerate(merges)}
+    if len(made) < len(merges) or any(
+        max(made.get(a, -1), made.get(b, -1)) >= rank for rank, (a, b) in enumerate(merges)
+    ):
+        odd.append("merges of what comes later")
+    if odd:
+        raise InputError(
+            f"the tokenizer has {', '.join(odd)}, which no graph here can do; expected RoBERTa's"
+        )
+    return ids, merges

@@ -1,0 +1,92 @@
+"""Labels of words come in; entities as spans of the text go out, inside a TF graph."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from bert_keras.export.text_ops.offsets import PlacedWordPieces
+from bert_keras.export.text_ops.windows import Texts
+from bert_keras.export.text_ops.words import num_before
+from bert_keras.tasks.ner.files import OUTSIDE
+
+_TAG = re.compile(rf"{OUTSIDE}|[BI]-.+")
+
+
+class WordRows(NamedTuple):
+    """`texts` are R rows; word n of all texts has its label in row `rows[n]` of them, at piece
+    `places[n]`, int64 [W]."""
+
+    texts: Texts
+    rows: tf.Tensor
+    places: tf.Tensor
+
+
+def word_rows(pieces: PlacedWordPieces, *, limit: int) -> WordRows:
+    """As `tasks.ner.windows.rows_around` reads each text by itself, in rows of `limit` pieces; a
+    row that labels no word is kept."""
+    begins, lengths = pieces.ids.row_starts(), pieces.ids.row_lengths()
+    stride = max(limit // 2, 1)
+    numbers = tf.ragged.range(1 - (tf.minimum(limit - lengths, 0) // stride))
+    owners, number = numbers.value_rowids(), numbers.values
+    begin = tf.gather(begins, owners)
+    length = tf.minimum(tf.gather(lengths, owners), limit)
+    start = tf.minimum(begin + number * stride, tf.gather(begins + lengths, owners) - length)
+    between = (tf.roll(start, 1, axis=0) + start + limit - 1) // 2 + 1
+    owned_from = tf.where(number == 0, begin, between)
+    rows = tf.raw_ops.UpperBound(
+        sorted_inputs=owned_from[None], values=pieces.firsts[None], out_type=tf.int64
+    )[0]
+    rows -= 1
+    texts = Texts(pieces.ids.values, [start], [length])
+    return WordRows(texts, rows, pieces.firsts - tf.gather(start, rows))
+
+
+def bio_tag(label: str) -> str:
+    """A label without B- or I- goes on where the word before has the same."""
+    return label if _TAG.fullmatch(label) else f"I-{label}"
+
+
+def entities(
+    label_ids: tf.Tensor,
+    probabilities: tf.Tensor,
+    *,
+    pieces: PlacedWordPieces,
+    labels: Sequence[str],
+) -> dict[str, tf.Tensor]:
+    """Of the W words' labels, int32 [W], and their probabilities, float32 [W], [B,E] by name.
+
+    Which words make an entity `tasks.ner.scoring.entities` says of their `bio_tag`s.
+    """
+    prefixes, _, kinds = zip(*(bio_tag(label).partition("-") for label in labels), strict=True)
+    names = ["", *dict.fromkeys(kind for kind in kinds if kind)]
+    kind = tf.gather([names.index(each) for each in kinds], label_ids)
+    goes_on = tf.gather([prefix == "I" for prefix in prefixes], label_ids)
+    texts = tf.RaggedTensor.from_row_splits(label_ids, pieces.splits, validate=False).value_rowids()
+    goes_on &= (kind == _before(kind)) & (texts == _before(texts))
+    is_entity = kind > 0
+    is_first = is_entity & ~goes_on
+    words = tf.where(is_entity)[:, 0]
+    numbers = tf.gather(num_before(is_first)[1:], words) - 1
+    first, last = tf.where(is_first)[:, 0], tf.math.segment_max(words, numbers)
+    start = tf.gather(pieces.starts, first)
+    end = pieces.given.behind_marks(tf.gather(pieces.ends, last))
+    owners = tf.gather(texts, first)
+    splits = tf.gather(num_before(is_first), pieces.splits)
+
+    def padded(values: tf.Tensor, filler) -> tf.Tensor:
+        return tf.RaggedTensor.from_row_splits(values, splits, validate=False).to_tensor(filler)
+
+    return {
+        "entities": padded(pieces.given.cut(start, end), ""),
+        "labels": padded(tf.gather(names, tf.gather(kind, first)), ""),
+        "starts": padded(pieces.given.in_text(start, owners), -1),
+        "ends": padded(pieces.given.in_text(end, owners), -1),
+        "scores": padded(tf.math.segment_mean(tf.gather(probabilities, words), numbers), 0.0),
+    }
+
+
+def _before(values: tf.Tensor) -> tf.Tensor:
+    """Each value's predecessor; -1 before the first."""
+    return tf.pad(values, [[1, 0]], constant_values=-1)[:-1]

@@ -1,0 +1,198 @@
+"""Raw text, or pairs of it, comes in; padded ids, mask and segments go out, inside a TF graph."""
+
+import os
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from bert_keras.errors import InputError
+from bert_keras.export.text_ops.byte_pairs import BytePairs
+from bert_keras.export.text_ops.offsets import (
+    PlacedPieces,
+    PlacedWordPieces,
+    placed_pieces,
+    placed_word_pieces,
+)
+from bert_keras.export.text_ops.unigrams import Unigrams
+from bert_keras.export.text_ops.windows import Texts, Windows, window_rows
+from bert_keras.export.text_ops.words import placed_words_of, words_of
+from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, ROBERTA_SPECIALS, vocabulary_from
+from bert_keras.text.gaps import GAP, MASK
+from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
+
+_MAX_BYTES_PER_CHARACTER = 4  # of UTF-8
+
+
+class TextToInputs(tf.Module):
+    """`bert_keras.text` (its tokenizer, then `pack`) as TensorFlow ops, equal id for id.
+
+    `vocabulary_file`, as `write_vocabulary` writes it, becomes an asset of a SavedModel.
+    `max_length` counts pieces, specials included, and must leave room for one more. Raises
+    InputError for a tokenizer.json that no graph can follow.
+    """
+
+    def __init__(self, vocabulary_file: str | os.PathLike, *, lowercase: bool, max_length: int):
+        super().__init__()
+        self._vocabulary = vocabulary_from(vocabulary_file)
+        self._lowercase = lowercase
+        self.max_length = max_length
+        self._by_rules = None
+        if self._vocabulary.rules:
+            self._asset = tf.saved_model.Asset(os.fspath(vocabulary_file))
+            kinds = {ROBERTA_SPECIALS: BytePairs, ALBERT_SPECIALS: Unigrams}
+            self._by_rules = kinds[self._vocabulary.specials](self._vocabulary)
+            return
+        self._table = tf.lookup.StaticHashTable(
+            tf.lookup.TextFileInitializer(
+                os.fspath(vocabulary_file),
+                key_dtype=tf.string,
+                key_index=tf.lookup.TextFileIndex.WHOLE_LINE,
+                value_dtype=tf.int64,
+                value_index=tf.lookup.TextFileIndex.LINE_NUMBER,
+            ),
+            default_value=self._vocabulary.unk_id,
+        )
+        self._wordpiece = tf_text.WordpieceTokenizer(
+            self._table,
+            max_bytes_per_word=MAX_WORD_CHARACTERS * _MAX_BYTES_PER_CHARACTER,
+            token_out_type=tf.int32,
+        )
+
+    def __call__(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+        """string [B], or two of them, to `input_ids`, `input_mask`, `segment_ids`, int32 [B,T].
+
+        T is the longest sequence of the batch, at most `max_length`; the ends are cut, a piece at
+        a time from the longer text, from the second where they are equally long.
+        """
+        read = self._read(text, text_pair)
+        return self.packed(read._replace(lengths=self._cut(read.lengths)))
+
+    def windows(
+        self, text: tf.Tensor, text_pair: tf.Tensor | None = None, *, stride: int
+    ) -> Windows:
+        """The rows of `tasks.texts.windows_of`, one text's behind the other's. Where a first text
+        leaves the second no room, which is an error there, both are cut to one row.
+        """
+        read = self._read(text, text_pair)
+        limit = self.max_length - self.num_specials(len(read.lengths))
+        *firsts, last = read.lengths
+        if firsts:
+            has_room = firsts[0] < limit
+            cut_first, cut_last = self._cut(read.lengths)
+            firsts = [tf.where(has_room, firsts[0], cut_first)]
+            last = tf.where(has_room, last, cut_last)
+        rows = window_rows(read._replace(lengths=[*firsts, last]), limit=limit, stride=stride)
+        return Windows(self.packed(rows.texts), rows.owners, tf.shape(text)[0])
+
+    def _read(self, text: tf.Tensor, text_pair: tf.Tensor | None) -> Texts:
+        texts = tf.stack([text] if text_pair is None else [text, text_pair])
+        pieces = self.pieces(tf.reshape(texts, [-1]))
+        starts = tf.unstack(tf.reshape(pieces.row_starts(), tf.shape(texts)))
+        lengths = tf.unstack(tf.reshape(pieces.row_lengths(), tf.shape(texts)))
+        return Texts(pieces.values, starts, lengths)
+
+    def _cut(self, lengths: list[tf.Tensor]) -> list[tf.Tensor]:
+        num_specials = self.num_specials(len(lengths))
+        return _kept_lengths(*lengths, limit=self.max_length - num_specials)
+
+    def packed(self, texts: Texts) -> dict[str, tf.Tensor]:
+        """[CLS] text [SEP], or [CLS] text [SEP] text [SEP], int32 [B,T] by name; a vocabulary may
+        have two [SEP] between texts and one segment for both."""
+        pieces, starts, lengths = texts
+        specials = self._vocabulary.specials
+        num_specials = self.num_specials(len(lengths))
+        column = tf.range(tf.reduce_max(tf.add_n(lengths)) + num_specials)[None]
+        input_ids = tf.where(column > 0, self._vocabulary.pad_id, self._vocabulary.cls_id)
+        values = tf.concat([pieces, [0]], axis=0)  # never empty
+        sep_id, is_second = self._vocabulary.sep_id, specials.second_segment
+        end, ends = tf.zeros_like(lengths[0])[:, None], []
+        for first, length in zip(starts, lengths, strict=True):
+            start = end + (specials.num_separators - 1 if ends else 0)
+            input_ids = tf.where((column > end) & (column <= start), sep_id, input_ids)
+            end = start + length[:, None] + 1
+            inside = (column > start) & (column < end)
+            place = tf.where(inside, first[:, None] + column - start - 1, 0)
+            input_ids = tf.where(inside, tf.gather(values, place), input_ids)
+            input_ids = tf.where(column == end, sep_id, input_ids)
+            ends.append(end)
+        return {
+            "input_ids": input_ids,
+            "input_mask": tf.cast(column <= end, tf.int32),
+            "segment_ids": is_second * tf.cast((column > ends[0]) & (column <= end), tf.int32),
+        }
+
+    def pieces(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """string [B] to the ids of its pieces, int32 [B,(pieces)]."""
+        if self._by_rules is not None:
+            return self._by_rules(text)
+        words = words_of(text, lowercase=self._lowercase)
+        pieces = self._wordpiece.tokenize(_spelled(words))
+        return tf.RaggedTensor.from_row_splits(
+            pieces.values, tf.gather(pieces.row_splits, words.row_splits), validate=False
+        )
+
+    def num_specials(self, num_texts: int) -> int:
+        return self._vocabulary.num_specials(num_texts)
+
+    def check_knows_places(self) -> None:
+        """Raises InputError where `placed_pieces` cannot be asked."""
+        if self._by_rules is not None and not self._by_rules.knows_places:
+            raise InputError(
+                "the tokenizer puts a space before each text (add_prefix_space), and a graph here "
+                "finds no places in such a text; write false there, as RoBERTa has it"
+            )
+
+    def placed_pieces(self, text: tf.Tensor) -> PlacedPieces:
+        """The same pieces, and where each stands in its text."""
+        if self._by_rules is not None:
+            return self._by_rules.placed(text)
+        placed = placed_words_of(text, lowercase=self._lowercase)
+        pieces, starts, _ = self._wordpiece.tokenize_with_offsets(_spelled(placed.words))
+        return placed_pieces(placed, pieces, starts)
+
+    def placed_word_pieces(self, text: tf.Tensor) -> PlacedWordPieces:
+        """As `tasks.ner.pieces` reads words: each by itself, behind a blank, [UNK] if it comes to
+        nothing. White space, punctuation and CJK characters part them, whatever the tokenizer."""
+        if self._by_rules is None:
+            placed = placed_words_of(text, lowercase=self._lowercase)
+            return placed_word_pieces(placed, self._wordpiece.tokenize(_spelled(placed.words)))
+        placed = placed_words_of(text, lowercase=False)
+        pieces = self._by_rules(" " + tf.strings.unicode_encode(placed.words.values, "UTF-8"))
+        num_lacking = tf.cast(pieces.row_lengths() == 0, tf.int64)
+        unknown = tf.fill([tf.reduce_sum(num_lacking)], self._vocabulary.unk_id)
+        unknown = tf.RaggedTensor.from_row_lengths(unknown, num_lacking, validate=False)
+        return placed_word_pieces(placed, tf.concat([pieces, unknown], axis=1))
+
+
+class MaskedTextToInputs(TextToInputs):
+    """As `text.gaps.ids_with_masks`, then `pack`; to TextToInputs "[MASK]" is brackets and a word.
+
+    No other text becomes the piece [MASK]: a bracket is always a word of its own.
+    """
+
+    @property
+    def mask_id(self) -> int:
+        return self._vocabulary.mask_id
+
+    def pieces(self, text):
+        parts = tf.strings.split(tf.strings.regex_replace(text, GAP, MASK), MASK)
+        pieces = super().pieces(parts.values)
+        masks = tf.fill([pieces.nrows(), 1], self.mask_id)
+        with_masks = tf.concat([masks, pieces], axis=1)
+        splits = tf.gather(with_masks.row_splits, parts.row_splits)
+        rows = tf.RaggedTensor.from_row_splits(with_masks.values, splits, validate=False)
+        return rows[:, 1:]
+
+
+def _spelled(words: tf.RaggedTensor) -> tf.Tensor:
+    """string [W], one for each word of all texts."""
+    is_long = words.values.row_lengths() > MAX_WORD_CHARACTERS
+    return tf.where(is_long, "[UNK]", tf.strings.unicode_encode(words.values, "UTF-8"))
+
+
+def _kept_lengths(length, length_pair=None, *, limit: int) -> list[tf.Tensor]:
+    """int64 [B] each; a pair as `text.packing.truncated_lengths` cuts it."""
+    if length_pair is None:
+        return [tf.minimum(length, limit)]
+    kept = tf.minimum(length, tf.maximum(limit - length_pair, (limit + 1) // 2))
+    return [kept, tf.minimum(length_pair, limit - kept)]

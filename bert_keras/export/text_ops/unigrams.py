@@ -1,0 +1,224 @@
+"""Unigram tokens inside a TF graph.
+
+Characters become what `tokenizers` makes of them, by a table; then the best pieces of all words are
+found together. tensorflow-text's SentencePiece adds up in float32, where pieces that are equally
+good in another order ("ww" and "w") come out otherwise than in float64, as `tokenizers` has it.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
+
+import numpy as np
+import tensorflow as tf
+from tokenizers import Tokenizer
+from tokenizers.normalizers import Normalizer
+
+from bert_keras.errors import InputError
+from bert_keras.export.text_ops.offsets import PlacedPieces
+from bert_keras.export.text_ops.unicode_tables import spellings_of, without_surrogates
+from bert_keras.export.text_ops.words import (
+    Points,
+    ahead,
+    behind,
+    every_second,
+    given_points,
+    respelled,
+)
+from bert_keras.text.vocab import Vocabulary
+
+# Of what ALBERT's rules consist; marks are dropped, so no character changes with its neighbours.
+_NORMALIZERS = ("Replace", "NFKD", "StripAccents", "Lowercase", "Precompiled")
+_NEEDED = ("NFKD", "StripAccents")
+_BLANK, _DOUBLE_QUOTE, _WORD = map(ord, ' "▁')
+_QUOTES = tuple(map(ord, "`'"))  # two of a kind are a double one
+_UNKNOWN_PENALTY = 10.0  # of `tokenizers`: so much worse than the worst piece
+_POINTS = 1 << 21  # more than there are characters
+_NONE = -1
+
+
+class Unigrams(tf.Module):
+    """Call with string [B]; returns the ids of FastTokenizer, int32 [B,(pieces)]. Bytes that are no
+    UTF-8 are dropped. `placed` gives their offsets too.
+
+    Raises InputError for rules that are not ALBERT's.
+    """
+
+    knows_places = True
+
+    def __init__(self, vocabulary: Vocabulary):
+        super().__init__()
+        rules = json.loads(vocabulary.rules)
+        _check(rules)
+        self._spellings = spellings_of(partial(_normalised, Tokenizer.from_str(vocabulary.rules)))
+        self._tree = _Tree(rules["model"], vocabulary)
+
+    def __call__(self, text: tf.Tensor) -> tf.RaggedTensor:
+        return self.placed(text).ids
+
+    def placed(self, text: tf.Tensor) -> PlacedPieces:
+        with tf.device("CPU:0"):
+            given = given_points(text)
+            read = respelled(_with_double_quotes(given.placed()), self._spellings)
+            is_letter = read.points != _BLANK
+            words = read.words(is_first=is_letter & ~behind(is_letter, 1), is_space=~is_letter)
+            # The mark before a word has the place of its first letter.
+            letters = tf.concat([words.values[:, :1], words.values], axis=1)
+            marks = tf.fill([letters.nrows(), 1], _WORD)
+            spelled = words.values.with_values(tf.gather(read.points, words.flat_values))
+            pieces, firsts, owners = _best_pieces(tf.concat([marks, spelled], axis=1), self._tree)
+            of_words = tf.RaggedTensor.from_value_rowids(
+                pieces, owners, nrows=letters.nrows(), validate=False
+            )
+            splits = tf.gather(of_words.row_splits, words.row_splits)
+            places = tf.gather(read.places, letters.values)
+            behind_last = tf.concat([firsts, [tf.size(places, tf.int64)]], axis=0)[1:]
+            return PlacedPieces(
+                tf.RaggedTensor.from_row_splits(pieces, splits, validate=False),
+                tf.gather(places, firsts),
+                tf.gather(places, behind_last - 1) + 1,
+                given,
+            )
+
+
+class _Tree(tf.Module):
+    """Pieces letter by letter: which state follows a state and a letter, which piece each is."""
+
+    def __init__(self, model: dict, vocabulary: Vocabulary):
+        super().__init__()
+        pieces = [
+            (piece, number, score)
+            for number, (piece, score) in enumerate(model["vocab"])
+            if piece not in vocabulary.specials.pieces
+        ]
+        self.unk_id = model["unk_id"]
+        self.unknown = min(score for _, score in model["vocab"]) - _UNKNOWN_PENALTY
+        self.longest = max(len(piece) for piece, _, _ in pieces)
+        states = {"": 0}
+        for piece, _, _ in pieces:
+            for end in range(1, len(piece) + 1):
+                states.setdefault(piece[:end], len(states))
+        self.pieces = np.zeros(len(states) + 1, np.int32)  # the last is of no state
+        self.scores = np.full(len(states) + 1, -np.inf)
+        for piece, number, score in pieces:
+            self.pieces[states[piece]], self.scores[states[piece]] = number, score
+        steps = {states[p[:-1]] * _POINTS + ord(p[-1]): n for p, n in states.items() if p}
+        self._steps = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                np.array([*steps], np.int64), np.array([*steps.values()], np.int32)
+            ),
+            default_value=_NONE,
+        )
+
+    def step(self, states: tf.Tensor, letters: tf.Tensor) -> tf.Tensor:
+        """int32 [N]; no state, _NONE, is followed by none."""
+        keys = tf.cast(states, tf.int64) * _POINTS + tf.cast(letters, tf.int64)
+        return tf.where(states == _NONE, _NONE, self._steps.lookup(keys))
+
+
+def _with_double_quotes(read: Points) -> Points:
+    """The second of two becomes them, as in `tokenizers`."""
+    is_quote = [read.points == quote for quote in _QUOTES]
+    is_left = every_second(tf.reduce_any([each & ahead(each, 1) for each in is_quote], axis=0))
+    points = tf.where(behind(is_left, 1), _DOUBLE_QUOTE, read.points)
+    return read._replace(points=points).those(~is_left)
+
+
+def _best_pieces(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Letters of words, int32 [W,(letters)], to the ids of their pieces and, int64 [P], the first
+    letter and the word of each."""
+    scores_XL, pieces_XL, lengths_L = _pieces_ending(words, tree)
+    firsts, lengths = words.row_starts(), words.row_lengths()
+    # `best` has one place more a word: before its first letter.
+    befores = firsts + tf.range(words.nrows())
+    best = tf.zeros([tf.size(words.values, tf.int64) + words.nrows()], tf.float64)
+
+    def forward(number, best, chosen):
+        of_words = tf.where(lengths > number)[:, 0]
+        letter = tf.gather(firsts, of_words) + number
+        place = tf.gather(befores, of_words) + number + 1
+        before_XL = tf.gather(best, tf.maximum(place[:, None] - lengths_L, 0))
+        sums_XL = before_XL + tf.gather(scores_XL, letter)
+        best = tf.tensor_scatter_nd_update(best, place[:, None], tf.reduce_max(sums_XL, axis=1))
+        choice = tf.argmax(sums_XL, axis=1)
+        return number + 1, best, tf.tensor_scatter_nd_update(chosen, letter[:, None], choice)
+
+    longest = tf.reduce_max(tf.pad(lengths, [[0, 1]]))
+    _, _, chosen = tf.while_loop(
+        lambda number, best, chosen: number < longest,
+        forward,
+        (tf.constant(0, tf.int64), best, tf.zeros_like(words.value_rowids())),
+    )
+
+    def backward(ends, pieces):
+        of_words = tf.where(ends > firsts)[:, 0]
+        letter = tf.gather(ends, of_words) - 1
+        choice = tf.gather(chosen, letter)
+        start = letter + 1 - tf.gather(lengths_L, choice)
+        piece = tf.gather_nd(pieces_XL, tf.stack([letter, choice], axis=1))
+        pieces = tf.tensor_scatter_nd_update(pieces, start[:, None], piece)
+        return tf.tensor_scatter_nd_update(ends, of_words[:, None], start), pieces
+
+    _, pieces = tf.while_loop(
+        lambda ends, pieces: tf.reduce_any(ends > firsts),
+        backward,
+        (words.row_splits[1:], tf.fill(tf.shape(chosen), _NONE)),
+    )
+    first = tf.where(pieces != _NONE)[:, 0]
+    owners, pieces = tf.gather(words.value_rowids(), first), tf.gather(pieces, first)
+    # Unknown letters side by side are one piece.
+    is_unknown = pieces == tree.unk_id
+    follows = tf.pad((owners[1:] == owners[:-1]) & is_unknown[:-1], [[1, 0]])[: tf.size(pieces)]
+    kept = tf.where(~(is_unknown & follows))[:, 0]
+    return tf.gather(pieces, kept), tf.gather(first, kept), tf.gather(owners, kept)
+
+
+def _pieces_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """For each of X letters the L pieces that can end there, the longest first, for of equals the
+    first counts: scores float64 [X,L], -inf where there is none, ids int32 [X,L], lengths [L]."""
+    letters, num_letters = words.values, tf.size(words.values, tf.int64)
+    room = tf.gather(words.row_splits[1:], words.value_rowids()) - tf.range(num_letters)
+    states, scores, pieces = tf.zeros_like(letters), [], []
+    for length in range(1, tree.longest + 1):
+        following = tf.pad(letters[length - 1 :], [[0, length - 1]])[:num_letters]
+        states = tf.where(room >= length, tree.step(states, following), _NONE)
+        score = tf.gather(tree.scores, states % len(tree.scores))
+        piece = tf.gather(tree.pieces, states % len(tree.pieces))
+        if length == 1:
+            is_known = score > -np.inf
+            score = tf.where(is_known, score, tree.unknown)
+            piece = tf.where(is_known, piece, tree.unk_id)
+        behind = [[length - 1, 0]]
+        scores.insert(0, tf.pad(score, behind, constant_values=-np.inf)[:num_letters])
+        pieces.insert(0, tf.pad(piece, behind)[:num_letters])
+    lengths = tf.range(tree.longest, 0, -1, tf.int64)
+    return tf.stack(scores, axis=1), tf.stack(pieces, axis=1), lengths
+
+
+def _check(rules: dict) -> None:
+    normalizer, splitter = rules["normalizer"] or {}, rules["pre_tokenizer"]
+    steps = [each["type"] for each in normalizer.get("normalizers", ())]
+    splits = [each["type"] for each in splitter.get("pretokenizers", ())]
+    if (
+        not set(_NEEDED) <= set(steps) <= set(_NORMALIZERS)
+        or splits != ["WhitespaceSplit", "Metaspace"]
+        or splitter["pretokenizers"][1]["prepend_scheme"] != "always"
+        or rules["model"].get("byte_fallback")
+    ):
+        raise InputError(
+            f"the tokenizer normalises by {', '.join(steps)} and splits by {', '.join(splits)}; "
+            "a graph here does what ALBERT's does, which drops accents (keep_accents false)"
+        )
+
+
+def _normalised(tokenizer: Tokenizer, block: str) -> Sequence[str]:
+    """What each character of a block becomes, a blank where words are split."""
+    block, normalizer = without_surrogates(block), cast(Normalizer, tokenizer.normalizer)
+    joined = "a".join(block)
+    if normalizer.normalize_str(joined) == joined:
+        return block
+    return [
+        "".join(" " if part.isspace() else part for part in normalizer.normalize_str(each))
+        for each in block
+    ]

@@ -1,0 +1,195 @@
+"""Raw text comes in; the words that `bert_keras.text` sees go out, inside a TF graph.
+
+Everything is done on code points, with the tables of the Python that writes the graph: neither the
+Unicode tables nor the locale of a server change a word.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from bert_keras.export.text_ops import unicode_tables as tables
+
+_CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = map(ord, "Σσς")
+
+
+class Points(NamedTuple):
+    """Code points of all texts, int32 [N]; where each text begins and the last ends, int64 [B+1]"""
+
+    points: tf.Tensor
+    splits: tf.Tensor
+    properties: tf.Tensor  # int32 [N]
+    places: tf.Tensor | None = None  # int64 [N], which of the given points each comes from
+
+    def are(self, properties: int) -> tf.Tensor:
+        return self.properties & properties != 0
+
+    def each(self, change: Callable[[tf.Tensor], tf.Tensor]) -> "Points":
+        """With what `change` makes of points, properties and, where they are asked for, places."""
+        points, properties = change(self.points), change(self.properties)
+        places = None if self.places is None else change(self.places)
+        return Points(points, self.splits, properties, places)
+
+    def those(self, kept: tf.Tensor) -> "Points":
+        """Without what is not in `kept`, bool [N]."""
+        found = self.each(partial(tf.gather, indices=tf.where(kept)[:, 0]))
+        return found._replace(splits=tf.gather(num_before(kept), self.splits))
+
+    def placed(self) -> "Points":
+        """The places are asked for, and those of these points."""
+        return self._replace(places=tf.range(tf.size(self.points, tf.int64)))
+
+    def words(self, *, is_first: tf.Tensor, is_space: tf.Tensor) -> tf.RaggedTensor:
+        """int64 [B,(words),(characters)], which of the points; bool [N] tell what begins a word and
+        what is of none."""
+        places = tf.where(~is_space)[:, 0]
+        words = tf.RaggedTensor.from_row_starts(
+            places, tf.where(tf.gather(is_first, places))[:, 0], validate=False
+        )
+        splits = tf.gather(num_before(is_first), self.splits)
+        return tf.RaggedTensor.from_row_splits(words, splits, validate=False)
+
+    def behind_marks(self, ends: tf.Tensor) -> tf.Tensor:
+        """As `tasks.squad.answers.cut` has it: marks belong to the character before them."""
+        is_firm = ~self.are(tables.ACCENT)
+        return tf.gather(tf.where(is_firm)[:, 0], tf.gather(num_before(is_firm), ends))
+
+    def cut(self, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+        """string [N] of spans."""
+        places = tf.ragged.range(starts, tf.maximum(starts, ends), row_splits_dtype=tf.int64)
+        points = places.with_values(tf.gather(self.points, places.values))
+        return tf.strings.unicode_encode(points, "UTF-8")
+
+    def in_text(self, places: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
+        """int32 [N]: places among the characters of their text alone."""
+        return tf.cast(places - tf.gather(self.splits, texts), tf.int32)
+
+
+class PlacedWords(NamedTuple):
+    """`words` as `words_of` gives them; `places`, int64 [B,(words),(characters)], tell which of the
+    points of `given`, all texts with a space behind each, their characters come from."""
+
+    words: tf.RaggedTensor
+    places: tf.RaggedTensor
+    given: Points
+
+
+def words_of(text: tf.Tensor, *, lowercase: bool) -> tf.RaggedTensor:
+    """string [B] to code points of normalised words, int32 [B,(words),(characters)].
+
+    Bytes that are no UTF-8 are dropped. All steps stay on the processor, where strings are.
+    """
+    with tf.device("CPU:0"):
+        read = _normalised(given_points(text), lowercase=lowercase)
+        characters = _split(read)
+        return characters.with_flat_values(tf.gather(read.points, characters.flat_values))
+
+
+def placed_words_of(text: tf.Tensor, *, lowercase: bool) -> PlacedWords:
+    """The same words, with the places of their characters in the text that UTF-8 can read."""
+    with tf.device("CPU:0"):
+        given = given_points(text)
+        read = _normalised(given.placed(), lowercase=lowercase)
+        characters = _split(read)
+        words, places = (
+            characters.with_flat_values(tf.gather(each, characters.flat_values))
+            for each in (read.points, read.places)
+        )
+        return PlacedWords(words, places, given)
+
+
+def given_points(text: tf.Tensor) -> Points:
+    """With a space behind each text: it keeps words, marks and sigmas of one from the next's."""
+    given = tf.strings.unicode_decode(text + " ", "UTF-8", errors="ignore")
+    return Points(given.values, given.row_splits, properties_of(given.values))
+
+
+def _normalised(read: Points, *, lowercase: bool) -> Points:
+    if lowercase:
+        small = respelled(_with_small_sigmas(read), tables.small_decomposed())
+        return _without(tables.ACCENT, _in_order(small))
+    return _without(tables.DROPPED, read)
+
+
+def properties_of(points: tf.Tensor) -> tf.Tensor:
+    return looked_up(tables.properties(), points)
+
+
+def looked_up(table: tables.Table, points: tf.Tensor) -> tf.Tensor:
+    starts = tf.gather(table.starts, tf.bitwise.right_shift(points, tables.BLOCK_BITS))
+    return tf.gather(table.numbers, starts + (points & tables.BLOCK - 1))
+
+
+def utf8_widths(points: tf.Tensor) -> tf.Tensor:
+    """int64 [N], how many bytes each has."""
+    return tf.add_n([tf.cast(points >= p, tf.int64) for p in (0, 0x80, 0x800, 0x10000)])
+
+
+def num_before(chosen: tf.Tensor) -> tf.Tensor:
+    """bool [N] to how many are chosen before each place and before the end, int64 [N+1]."""
+    return tf.pad(tf.cumsum(tf.cast(chosen, tf.int64)), [[1, 0]])
+
+
+def behind(values: tf.Tensor, number: int) -> tf.Tensor:
+    """What stands `number` places before each, 0 or False where nothing does."""
+    return tf.pad(values, [[number, 0]])[: tf.size(values)]
+
+
+def ahead(values: tf.Tensor, number: int) -> tf.Tensor:
+    return tf.pad(values, [[0, number]])[number:]
+
+
+def every_second(chosen: tf.Tensor) -> tf.Tensor:
+    """bool [N]: of each run of those that are chosen the first, the third and so on."""
+    begins = chosen & ~behind(chosen, 1)
+    starts = tf.pad(tf.where(begins)[:, 0], [[1, 0]])
+    start = tf.gather(starts, num_before(begins)[1:])
+    return chosen & ((tf.range(tf.size(chosen, tf.int64)) - start) % 2 == 0)
+
+
+def _without(properties: int, read: Points) -> Points:
+    return read.those(~read.are(properties))
+
+
+def _with_small_sigmas(read: Points) -> Points:
+    """Final is one behind a letter and not before one, whatever ignorable there is between."""
+    is_firm = ~read.are(tables.IGNORABLE)
+    are_letters = tf.pad(tf.boolean_mask(read.are(tables.CASED), is_firm), [[1, 1]])
+    place = num_before(is_firm)
+    is_final = tf.gather(are_letters, place[:-1]) & ~tf.gather(are_letters, place[1:] + 1)
+    small = tf.where(is_final, _FINAL_SIGMA, _SMALL_SIGMA)
+    return read._replace(points=tf.where(read.points == _CAPITAL_SIGMA, small, read.points))
+
+
+def respelled(read: Points, spellings: tables.Spellings) -> Points:
+    """What each becomes, one, several or none. Those that are spelled as themselves are taken from
+    the text, which is put behind the rest."""
+    number = looked_up(spellings.numbers, read.points)
+    starts = tf.constant(spellings.starts)
+    from_text = len(spellings.points) + tf.range(tf.size(number))
+    first = tf.where(number == 0, from_text, tf.gather(starts, number))
+    length = tf.gather(starts[1:] - starts[:-1], number)
+    places = tf.ragged.range(first, first + length, row_splits_dtype=tf.int64)
+    points = tf.gather(tf.concat([spellings.points, read.points], axis=0), places.values)
+    splits = tf.gather(places.row_splits, read.splits)
+    sources = None if read.places is None else tf.gather(read.places, places.value_rowids())
+    return Points(points, splits, properties_of(points), sources)
+
+
+def _in_order(read: Points) -> Points:
+    """Marks between two other characters by their class, as NFD has them."""
+    classes = tf.cast(read.properties & tables.COMBINING_CLASS, tf.int64)
+    places = tf.where(classes > 0)
+    keys = tf.gather_nd(num_before(classes == 0), places) * (tables.COMBINING_CLASS + 1)
+    order = tf.argsort(keys + tf.gather_nd(classes, places), stable=True)
+    sources = tf.gather(places, order)
+    return read.each(
+        lambda each: tf.tensor_scatter_nd_update(each, places, tf.gather_nd(each, sources))
+    )
+
+
+def _split(read: Points) -> tf.RaggedTensor:
+    is_space, is_within = read.are(tables.SPACE), ~read.are(tables.SPACE | tables.ALONE)
+    return read.words(is_first=~(is_space | is_within & behind(is_within, 1)), is_space=is_space)

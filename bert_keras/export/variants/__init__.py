@@ -1,0 +1,1 @@
+"""Variants of an exported model that take less space or time, measured against float32."""

@@ -1,0 +1,175 @@
+"""Exports a smaller or faster variant of a fine-tuned model, measured against float32."""
+
+import contextlib
+import dataclasses
+import math
+import os
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import geometric_mean
+
+from bert_keras.architectures import ARCHITECTURES
+from bert_keras.checkpoints.formats import open_text_checkpoint
+from bert_keras.errors import InputError
+from bert_keras.export.metadata import METADATA, write_metadata
+from bert_keras.export.model_folder import export_model
+from bert_keras.export.variants.int8 import Int8
+from bert_keras.export.variants.litert import litert_ask, write_litert
+from bert_keras.export.variants.measuring import Ask, Figures, score, seconds
+from bert_keras.export.variants.variant import Float16, Variant
+from bert_keras.export.verify import loaded
+from bert_keras.storage import json_object, size_told, whole_folder
+from bert_keras.tasks.catalog import TASKS, task_of
+from bert_keras.tasks.task import Task
+
+FLOAT32, LITERT = "float32", "litert"
+SAVED_MODELS: dict[str, type[Variant]] = {
+    "float16": Float16,
+    "int8": Int8,
+}
+VARIANTS = (*SAVED_MODELS, LITERT)
+NOT_SERVED = {  # by TF Serving
+    LITERT: "a LiteRT interpreter answers with it, TF Serving does not",
+}
+USUAL_LOSS = 0.5  # points
+_GAIN = 0.95  # of float32: a smaller gain may be noise of the machine
+
+
+def export_variant(
+    model_folder: str | os.PathLike,
+    folder: str | os.PathLike,
+    *,
+    variant: str,
+    data: str,
+    task: str | None = None,
+    num_texts: int | None = None,
+    most_lost: float = USUAL_LOSS,
+) -> Path:
+    """Writes `folder` = saved_models/NAME/VERSION with a variant, and prints its size, time and
+    score beside those of float32.
+
+    Both are loaded TF Serving's way and asked by the signature `tensors`. The figures are kept in
+    METADATA.
+
+    Args:
+        model_folder: Holds a fine-tuned model.
+        folder: Must not exist yet.
+        variant: One of VARIANTS.
+        data: Labelled examples: a file of the task, or a folder of which "dev" is taken.
+        task: Names the task; None takes the one that the model was fine-tuned on.
+        num_texts: As for `export_model`.
+        most_lost: Points of the task's score that the variant may lose.
+
+    Raises:
+        InputError: The variant loses more than that or saves nothing on this machine, or the model
+            has no task, or `export_model` refuses it.
+    """
+    if variant not in VARIANTS:
+        raise InputError(f"no variant is called {variant!r}; known: {', '.join(VARIANTS)}")
+    if not (math.isfinite(most_lost) and most_lost >= 0):
+        raise InputError(f"--accept-loss is {most_lost}; expected points, such as 0.5")
+    folder, checkpoint = Path(folder), open_text_checkpoint(model_folder)
+    asked = _task(checkpoint.card, model_folder, name=task)
+    place = asked.files(data)["dev"] if os.path.isdir(data) or "tfds:" in data else data
+    examples = asked.read(place, split="dev")
+    asked.check_labels(examples)
+    encoded = asked.encode(examples, checkpoint.tokenizer)
+    with (
+        whole_folder(folder) as beside,
+        tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as scratch,
+        contextlib.ExitStack() as open_models,
+    ):
+        named = Path(folder.resolve().parent.name, folder.name)  # as warm-up requests name it
+        export = partial(export_model, model_folder, num_texts=num_texts)
+        folders = {FLOAT32: export(Path(scratch, FLOAT32, named))}
+        asks = {FLOAT32: _asker(open_models.enter_context(loaded(folders[FLOAT32])))}
+        written = Path(scratch, variant, named)
+        if variant == LITERT:
+            folders[variant] = write_litert(folders[FLOAT32], written)
+            asks[variant] = litert_ask(written)
+        else:
+            folders[variant] = export(written, variant=SAVED_MODELS[variant])
+            asks[variant] = _asker(open_models.enter_context(loaded(written)))
+        times = seconds(asks, task=asked, encoded=encoded)
+        figures = {
+            name: Figures(
+                num_bytes=_num_bytes(folders[name]),
+                seconds=times[name],
+                score=score(ask, task=asked, examples=examples, encoded=encoded, stage=name),
+            )
+            for name, ask in asks.items()
+        }
+        print(table(figures, metric=asked.metric))
+        _check(figures, variant, metric=asked.metric, most_lost=most_lost)
+        found = {
+            "name": variant,
+            "figures": {name: dataclasses.asdict(each) for name, each in figures.items()},
+            "scored_on": {"task": asked.name, "metric": asked.metric, "examples": len(examples)},
+        }
+        write_metadata(written, {**json_object(written / METADATA), "variant": found})
+        os.replace(written, beside)
+    return folder
+
+
+def table(figures: dict[str, Figures], *, metric: str) -> str:
+    """One line for each, and one that compares the last with the first."""
+    first, *_, last = figures.values()
+    asked = list(first.seconds)
+    rows = [("", "on disk", *asked, metric)]
+    for name, each in figures.items():
+        times = (f"{1000 * each.seconds[name_of]:.1f} ms" for name_of in asked)
+        rows.append((name, size_told(each.num_bytes), *times, f"{each.score:.2f}"))
+    ratios = (f"{last.seconds[name_of] / first.seconds[name_of]:.2f}x" for name_of in asked)
+    size = f"{last.num_bytes / first.num_bytes:.2f}x"
+    rows.append(("", size, *ratios, f"{last.score - first.score:+.2f}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+
+
+def _task(card, model_folder: str | os.PathLike, *, name: str | None) -> Task:
+    scored = {task.model for task in TASKS.values() if ARCHITECTURES[task.model].exporter}
+    if card.model not in scored:
+        raise InputError(
+            f"{model_folder} holds a {card.model}, which no task scores; a variant needs one of "
+            f"{', '.join(sorted(scored))}"
+        )
+    name = name or card.task.get("name")
+    if name is None:
+        raise InputError(
+            f"{model_folder} does not say which task it was fine-tuned on; name it with --task"
+        )
+    return task_of(card, name=str(name), source=model_folder)
+
+
+def _asker(answer: Callable[[dict], dict]) -> Ask:
+    return lambda inputs: answer({"signature": "tensors", "inputs": inputs})
+
+
+def _check(figures: dict[str, Figures], variant: str, *, metric: str, most_lost: float) -> None:
+    whole, small = figures[FLOAT32], figures[variant]
+    lost = whole.score - small.score
+    if not lost <= most_lost:
+        raise InputError(
+            f"{variant} loses {lost:.2f} points of {metric}, more than {most_lost:g}, and is not "
+            "written; take another variant, or say with --accept-loss how many you accept"
+        )
+    saves = "size" if variant == LITERT else SAVED_MODELS[variant].saves
+    if saves == "size":
+        what, taken = "bytes", small.num_bytes / whole.num_bytes
+    else:
+        ratios = [small.seconds[asked] / whole.seconds[asked] for asked in whole.seconds]
+        what, taken = "time", geometric_mean(ratios)
+    if taken > _GAIN:
+        raise InputError(
+            f"{variant} takes {taken:.2f}x of float32's {what} on this machine, and is not written "
+            "for so little; serve float32, or take another variant"
+        )
+
+
+def _num_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,192 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+from bert_keras.export import saved_model
+from bert_keras.export.model_folder import export_classifier
+from bert_keras.export.verify import answer, answers_in_fresh_process
+from bert_keras.models.task_models import BertClassifier
+from bert_keras.tasks.texts import windows_of
+from bert_keras.text.packing import pack
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+WORDS = ("the", "cafe", "##s", ".", ",", "[", "]", "mask", "東", *SPECIAL_PIECES)
+VOCABULARY = Vocabulary((*WORDS, *(f"word{number}" for number in range(30_522 - len(WORDS)))))
+LABELS = ("no", "yes", "не знаю")
+TEXTS = ["The cafés.", "", "the, " * 200, "東[MASK] word7 a\u200bb", "x" * 250]
+PAIRS = ["word1 word2", "the " * 200, "cafe, " * 200, "", "\u00a0"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(7)
+    config = BertConfig(
+        vocab_size=30_522, hidden_size=32, num_layers=2, num_heads=2, max_positions=64
+    )
+    model = BertClassifier(config, num_labels=3)
+    for weight in model.weights:  # far from the start, where all answers are alike
+        weight.assign(weight + keras.random.normal(weight.shape, stddev=0.3))
+    return model
+
+
+def export(model, folder, **changes):
+    parts = {"vocabulary": VOCABULARY, "lowercase": True, "labels": LABELS, "max_length": 48}
+    return export_classifier(model, folder, **{**parts, **changes})
+
+
+@pytest.fixture(scope="module")
+def pair_folder(model, tmp_path_factory):
+    return export(model, tmp_path_factory.mktemp("saved_models") / "pairs" / "1", num_texts=2)
+
+
+def expected_probabilities(model, *columns):
+    tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=True)
+    ids = [tokenizer.ids_batch(column) for column in columns]
+    inputs = pack(*ids, vocabulary=VOCABULARY, max_length=48)
+    return inputs, tf.nn.softmax(model(inputs, training=False)).numpy()
+
+
+def serialized(*texts: str) -> bytes:
+    features = {
+        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
+        for name, text in zip(("text", "text_pair"), texts, strict=True)
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+def test_a_pair_model_answers_from_a_moved_folder_as_keras_does(
+    model, pair_folder, tmp_path, assert_frozen
+):
+    assert_frozen("classifier_of_pairs", pair_folder)
+    moved = pair_folder.parent.rename(tmp_path / "moved") / "1"
+    inputs, probabilities = expected_probabilities(model, TEXTS, PAIRS)
+    tensors = {name: array.tolist() for name, array in inputs.items()}
+    examples = [serialized(*pair) for pair in zip(TEXTS, PAIRS, strict=True)]
+    answers = answers_in_fresh_process(
+        moved,
+        [
+            {"signature": "serving_default", "inputs": {"text": TEXTS, "text_pair": PAIRS}},
+            {"signature": "tensors", "inputs": tensors},
+            {"signature": "examples", "inputs": {"examples": examples}},
+            {"signature": "classify", "inputs": {"inputs": examples}},
+        ],
+    )
+    assert np.ptp(probabilities[:, 0]) > 0.01
+    assert answers[3] == {"classes": answers[2]["labels"], "scores": answers[2]["probabilities"]}
+    for served in answers[:3]:
+        np.testing.assert_allclose(served["probabilities"], probabilities, atol=1e-5)
+        assert served["label"] == [LABELS[index] for index in probabilities.argmax(axis=1)]
+        assert served["labels"] == [list(LABELS)] * len(TEXTS)
+    moved.parent.rename(pair_folder.parent)
+
+
+def test_a_text_model_is_small_whole_and_alone(model, tmp_path, assert_frozen, verified_freshly):
+    folder = export(model, tmp_path / "texts" / "12")
+    assert folder == tmp_path / "texts" / "12"
+    assert_frozen("classifier", folder)
+    assert [path.name for path in folder.parent.iterdir()] == ["12"]
+    assert (folder / "assets/vocab.txt").read_text("utf-8").split("\n")[:-1] == list(
+        VOCABULARY.pieces
+    )
+    weights = sum(weight.value.numpy().nbytes for weight in model.weights)
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= (
+        weights + 3 * 2**20
+    )
+
+
+def test_windows_of_pairs_with_many_labels(model, tmp_path, assert_frozen):
+    changes = {"num_texts": 2, "stride": 20, "problem_type": "multi_label_classification"}
+    folder = export(model, tmp_path / "windows" / "1", **changes)
+    assert_frozen("classifier_of_windows", folder)
+    texts, pairs = ["the cafe", "word3", "", "word5 word6"], ["the, " * 200, "", *TEXTS[2:4]]
+    tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=True)
+    ids = tuple(tokenizer.ids_batch(column) for column in (texts, pairs))
+    parts = {"max_length": 48, "stride": 20, "vocabulary": VOCABULARY, "places": texts}
+    inputs, _ = windows_of(ids, np.arange(4), **parts).batch(np.arange(4))
+    probabilities = tf.sigmoid(model(inputs, training=False)).numpy()
+    assert inputs["input_ids"].shape[:2] == (4, 19)
+    assert np.ptp(probabilities[:, 0]) > 0.01
+    answers = answer(
+        folder,
+        [
+            {"signature": "serving_default", "inputs": {"text": texts, "text_pair": pairs}},
+            {"signature": "tensors", "inputs": {n: each.tolist() for n, each in inputs.items()}},
+            {"signature": "serving_default", "inputs": {"text": ["x"], "text_pair": ["the"]}},
+        ],
+    )
+    for served in answers[:2]:
+        np.testing.assert_allclose(served["probabilities"], probabilities, atol=1e-5)
+        assert served["label"] == [
+            ",".join(np.array(LABELS)[row >= 0.5].tolist()) for row in probabilities
+        ]
+
+
+def test_a_version_that_is_there_stays_as_it_is(model, pair_folder):
+    before = (pair_folder / "saved_model.pb").read_bytes()
+    with pytest.raises(InputError, match="pairs/1 is already there"):
+        export(model, pair_folder)
+    assert (pair_folder / "saved_model.pb").read_bytes() == before
+
+
+def test_the_loader_that_finds_no_variables_is_noticed(
+    model, tmp_path, monkeypatch, verified_freshly
+):
+    class Trap(tf.Module):
+        def __init__(self, model, *, text_to_inputs):
+            super().__init__()
+            self.model, self.text_to_inputs = model, text_to_inputs
+
+    monkeypatch.setattr(saved_model, "ServedModule", Trap)
+    with pytest.raises(RuntimeError, match=r"(?s)does not answer in a fresh process.*variable"):
+        export(model, tmp_path / "trap" / "1")
+    assert not any(tmp_path.iterdir())
+
+
+def test_answers_that_differ_leave_nothing(model, tmp_path, monkeypatch):
+    def answers(folder, requests):
+        told = answer(folder, requests)
+        told[1]["probabilities"][0][0] = 0.5
+        return told
+
+    monkeypatch.setattr(saved_model, "answers_in_fresh_process", answers)
+    with pytest.raises(RuntimeError, match=r"tensors answers .* off"):
+        export(model, tmp_path / "spoiled" / "1")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": ["no", "yes"]}, "2 labels came with 3 logits"),
+        ({"max_length": 2}, "max_length is 2; expected more than the 2 special pieces"),
+        ({"max_length": 3, "num_texts": 2}, "max_length is 3; expected more than the 3"),
+        ({"max_length": 65}, "65 pieces; the encoder has 64 positions"),
+        ({"num_texts": 3}, "num_texts is 3; expected 1 or 2"),
+        ({"stride": 0}, "stride is 0; expected the number of pieces, at least 1"),
+        ({"problem_type": "regression"}, "a regression came with 3 labels; expected one number"),
+        (
+            {"vocabulary": Vocabulary((*VOCABULARY.pieces, "more"))},
+            "the vocabulary has 30523 pieces, the model 30522",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(model, tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        export(model, tmp_path / "name" / "1", **changes)
+    assert not list(tmp_path.rglob("*.pb")) and not list(tmp_path.glob("name/*"))
+
+
+def test_a_folder_without_a_version_number_is_refused(model, tmp_path):
+    with pytest.raises(InputError, match="name does not end in a version number"):
+        export(model, tmp_path / "name")
+
+
+def test_a_half_precision_model_is_refused(tmp_path):
+    config = BertConfig(vocab_size=30_522, hidden_size=8, num_layers=1, num_heads=1)
+    half = BertClassifier(config, num_labels=3, dtype="mixed_bfloat16")
+    with pytest.raises(InputError, match="computes in bfloat16; load its weights into a float32"):
+        export(half, tmp_path / "half" / "1")

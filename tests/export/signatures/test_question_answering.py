@@ -1,0 +1,171 @@
+import dataclasses
+import json
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+from bert_keras.export.model_folder import export_model
+from bert_keras.export.saved_model import write_saved_model
+from bert_keras.export.signatures.question_answering import served_question_answering
+from bert_keras.export.verify import answer
+from bert_keras.models import BertQuestionAnswering
+from bert_keras.models.pretrained import save_model
+from bert_keras.tasks.batches import Predictor
+from bert_keras.tasks.squad.questions import Question
+from bert_keras.tasks.squad.task import SQUAD_TASKS
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?!'"
+VOCABULARY = Vocabulary(
+    (*SPECIAL_PIECES, *LETTERS, *(f"##{each}" for each in LETTERS), "the", "北", "京", "ß", "😀")
+)
+TASK = dataclasses.replace(
+    SQUAD_TASKS["squad1"], max_length=40, stride=11, max_question_length=9, max_answer_length=6
+)
+ASKED = [
+    ("who?", "It was Zoe\u0308, in Cafe\u0301 北京 ß 😀 İ\u200b!"),
+    ("when was the question asked, and why?", "in 1984, " * 3 + "Jose\u0301 said, " * 30),
+    ("", "x"),
+    ("where?", "\u00a0 the \x00\ufffd end\u0301\n"),
+    ("what?", " ".join(str(number * number) for number in range(150))),
+]
+OUTPUTS = {"answer", "start", "end", "score", "no_answer_score"}
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(7)
+    config = BertConfig(
+        vocab_size=len(VOCABULARY), hidden_size=32, num_layers=2, num_heads=2, max_positions=64
+    )
+    model = BertQuestionAnswering(config)
+    for weight in model.weights:  # far from the start, where all answers are alike
+        weight.assign(weight + keras.random.normal(weight.shape, stddev=0.3))
+    return model
+
+
+def export(model, folder, **changes):
+    parts = {"tokenizer": WordPieceTokenizer(VOCABULARY), "max_length": 40}
+    make = partial(served_question_answering, task=TASK)
+    return write_saved_model(model, folder, make=make, **{**parts, **changes})
+
+
+@pytest.fixture(scope="module")
+def folder(model, tmp_path_factory):
+    return export(model, tmp_path_factory.mktemp("saved_models") / "squad" / "1")
+
+
+def offline(model, asked, task=TASK):
+    questions = [
+        Question(id=str(number), question=question, context=context)
+        for number, (question, context) in enumerate(asked)
+    ]
+    windows = task.encode(questions, WordPieceTokenizer(VOCABULARY))
+    outputs, _ = Predictor(model)(windows, batch_size=8)
+    return windows, task.predictions(questions, windows, outputs)
+
+
+def request(asked):
+    questions, contexts = map(list, zip(*asked, strict=True))
+    return {
+        "signature": "serving_default",
+        "inputs": {"question": questions, "context": contexts},
+    }
+
+
+def test_signatures_are_frozen(folder, assert_frozen):
+    assert_frozen("question_answering", folder)
+
+
+def test_answers_are_those_of_evaluation(model, folder):
+    windows, predictions = offline(model, ASKED)
+    assert max(len(windows.of_question(number)) for number in range(5)) > 8
+    inputs, _ = windows.batch(np.arange(2))
+    tensors = {name: array.tolist() for name, array in inputs.items()}
+    alone = [("why?", ""), ("what?", " \u200b")]
+    answers = answer(
+        folder,
+        [
+            request([*ASKED, *alone]),
+            request(ASKED[:1]),
+            request(alone),
+            {"signature": "tensors", "inputs": tensors},
+        ],
+    )
+    together, first, nothing, logits = answers
+    assert set(together) == OUTPUTS
+    assert together["answer"] == [*(each.text for each in predictions), "", ""]
+    for (_, context), prediction, text, start, end, score in zip(
+        ASKED,
+        predictions,
+        *(together[name][:5] for name in ("answer", "start", "end", "score")),
+        strict=True,
+    ):
+        assert context[start:end] == text == prediction.text
+        assert score == pytest.approx(prediction.candidates[0].score, abs=1e-5)
+    assert first["answer"] == together["answer"][:1] and first["start"] == together["start"][:1]
+    assert nothing["answer"] == ["", ""] and nothing["start"] == nothing["end"] == [-1, -1]
+    assert nothing["score"] == [np.finfo(np.float32).min] * 2
+    expected = model(inputs, training=False)
+    is_real = inputs["input_mask"] > 0
+    assert not is_real.all()
+    for end in ("start", "end"):
+        found = np.float32(logits[f"{end}_logits"])
+        np.testing.assert_allclose(found[is_real], expected[end][is_real], atol=1e-5)
+        assert (found[~is_real] == np.finfo(np.float32).min).all()
+
+
+def test_an_unlikely_answer_is_none_as_the_model_folder_says(model, tmp_path):
+    task = dataclasses.replace(TASK, name="squad2", version="2.0")
+    _, predictions = offline(model, ASKED, task)
+    odds = sorted(each.null_odds for each in predictions)
+    task = dataclasses.replace(task, null_threshold=(odds[1] + odds[2]) / 2)
+    _, predictions = offline(model, ASKED, task)
+    assert [not each.text for each in predictions].count(True) == 3
+    card = ModelCard(
+        model="BertQuestionAnswering",
+        config=model.config,
+        lowercase=True,
+        max_length=40,
+        text_columns=task.text_columns,
+        task=task.settings(),
+    )
+    save_model(model, tmp_path / "ours", card=card, vocabulary=VOCABULARY)
+    with pytest.raises(InputError, match="BertQuestionAnswering; the number of texts is a class"):
+        export_model(tmp_path / "ours", tmp_path / "name" / "1", num_texts=2)
+    folder = export_model(tmp_path / "ours", tmp_path / "name" / "1")
+    (found,) = answer(folder, [request(ASKED)])
+    assert found["answer"] == [each.text for each in predictions]
+    for number, prediction in enumerate(predictions):
+        null = next(each for each in prediction.candidates if not each.text)
+        best = next(each for each in prediction.candidates if each.text)
+        assert found["no_answer_score"][number] == pytest.approx(null.score, abs=1e-5)
+        assert found["score"][number] == pytest.approx(best.score, abs=1e-5)
+        assert (found["start"][number] == -1) == (not prediction.text)
+        assert (found["end"][number] == -1) == (not prediction.text)
+
+
+def test_windows_without_room_for_a_passage_are_refused(model, tmp_path):
+    with pytest.raises(InputError, match="max_length is 12; a question of max_question_length=9"):
+        export(model, tmp_path / "squad" / "1", max_length=12)
+
+
+@pytest.mark.slow
+def test_real_questions(model, folder, shared_data):
+    """Random weights, so any answer, but the one of evaluation."""
+    articles = json.loads((shared_data / "squad/dev-v2.0.json").read_text("utf-8"))["data"]
+    paragraphs = [paragraph for article in articles[:5] for paragraph in article["paragraphs"][:4]]
+    asked = [(p["qas"][0]["question"], p["context"]) for p in paragraphs]
+    _, predictions = offline(model, asked)
+    (found,) = answer(folder, [request(asked)])
+    assert found["answer"] == [each.text for each in predictions]
+    assert found["answer"] == [
+        context[start:end]
+        for (_, context), start, end in zip(asked, found["start"], found["end"], strict=True)
+    ]

@@ -1,0 +1,171 @@
+"""Byte-level BPE and Unigram pieces inside a graph: ids and places of the library, packed alike."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_keras.checkpoints.huggingface.rules import read_rules
+from bert_keras.errors import InputError
+from bert_keras.export.text_ops.byte_pairs import BytePairs
+from bert_keras.export.text_ops.text_to_inputs import TextToInputs
+from bert_keras.export.text_ops.unigrams import Unigrams
+from bert_keras.tasks.ner.files import Sentence
+from bert_keras.tasks.ner.windows import word_pieces
+from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
+from bert_keras.text.google_words import google_words
+from bert_keras.text.packing import pack
+from tests.unicode_texts import CHARACTERS, TEXTS, characters_in_any_order
+
+LICENSE = (Path(__file__).parents[3] / "LICENSE").read_text("utf-8").split("\n")
+IN_GRAPH = {"roberta": BytePairs, "albert": Unigrams}
+
+
+@pytest.fixture(scope="module", params=IN_GRAPH)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def vocabulary(kind, subwords):
+    return rules_vocabulary(read_rules(subwords[kind], {}))
+
+
+@pytest.fixture(scope="module")
+def both(kind, vocabulary):
+    """texts -> ids and offsets of the library, and of a graph."""
+    tokenizer, module = FastTokenizer(vocabulary), IN_GRAPH[kind](vocabulary)
+    return lambda texts: told(tokenizer, texts), in_graph(
+        lambda text: spans_of(module.placed(text))
+    )
+
+
+def told(tokenizer, texts):
+    return [(each.ids, each.offsets) for each in tokenizer.encode_batch(texts)]
+
+
+def spans_of(placed):
+    texts = placed.ids.value_rowids()
+    spans = [placed.given.in_text(each, texts) for each in (placed.starts, placed.ends)]
+    return placed.ids, placed.ids.with_values(tf.stack(spans, axis=1))
+
+
+def in_graph(read):
+    graph = tf.function(read, input_signature=[tf.TensorSpec([None], tf.string)])
+
+    def found(texts):
+        ids, spans = graph(tf.constant(texts, tf.string, shape=[len(texts)]))
+        spans = [[tuple(span) for span in some] for some in spans.to_list()]
+        return list(zip(ids.to_list(), spans, strict=True))
+
+    return found
+
+
+def assert_equal(both, texts) -> None:
+    ours, graph = (read(texts) for read in both)
+    for text, one, other in zip(texts, ours, graph, strict=True):
+        assert one == other, ascii(text)
+
+
+def test_unicode_suite_and_real_text(both):
+    assert_equal(both, [*TEXTS, *LICENSE, "", "\n\n", "a" * 500, "  the  license ", "   "])
+    assert_equal(both, [])
+
+
+def test_every_character(both):
+    """Letters around show whether one is dropped, is a space, or goes with the word."""
+    assert_equal(both, [f"a{character}B {character}" for character in CHARACTERS[::23]])
+    assert_equal(both, [f"{character}1{character}!" for character in CHARACTERS[:3000]])
+
+
+def test_spaces_apostrophes_and_kinds_in_any_order(both):
+    pick, known = random.Random(1), [*" '`\n\t\u00a0\u3000\x1c", *"stmdrev", *"aB1²!?.é中\u0301😀"]
+    assert_equal(both, ["".join(pick.choices(known, k=pick.randrange(14))) for _ in range(3000)])
+
+
+def test_characters_in_any_order(both):
+    assert_equal(both, characters_in_any_order(3000))
+
+
+def test_a_space_before_each_text(subwords):
+    rules = read_rules(subwords["roberta"], {"add_prefix_space": True})
+    vocabulary = rules_vocabulary(rules)
+    texts = [*TEXTS, "a", " a", "\na", "\u00a0a", ""]
+    graph = tf.function(BytePairs(vocabulary).__call__)
+    assert graph(tf.constant(texts)).to_list() == FastTokenizer(vocabulary).ids_batch(texts)
+
+
+def test_bytes_that_are_no_utf_8_are_dropped(both):
+    _, graph = both
+    assert graph([b"\xff a\xff\xc3b"]) == graph([b" ab"])
+
+
+@pytest.mark.parametrize("max_length", [9, 40])
+def test_packed_as_offline(vocabulary, tmp_path, max_length):
+    file = write_vocabulary(vocabulary, tmp_path)
+    reader = TextToInputs(file, lowercase=False, max_length=max_length)
+    tokenizer = FastTokenizer(vocabulary)
+    firsts, seconds = LICENSE[:40], LICENSE[40:80]
+    for texts in ((firsts,), (firsts, seconds)):
+        ids = [tokenizer.ids_batch(each) for each in texts]
+        expected = pack(*ids, vocabulary=vocabulary, max_length=max_length)
+        given = reader(*(tf.constant(each) for each in texts))
+        assert given.keys() == expected.keys()
+        for name, array in expected.items():
+            np.testing.assert_array_equal(given[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "changes", "said"),
+    [
+        ("roberta", {}, {"normalizer": {"type": "NFC"}}, "the tokenizer has normalizer, which no"),
+        ("roberta", {}, {"merges": [["a", "bc"], ["b", "c"]]}, "merges of what comes later"),
+        ("albert", {"keep_accents": True}, {}, "which drops accents"),
+    ],
+)
+def test_rules_that_no_graph_follows(subwords, kind, settings, changes, said):
+    rules = json.loads(read_rules(subwords[kind], settings))
+    for name, value in changes.items():
+        if name == "merges":
+            rules["model"]["merges"] = value
+            rules["model"]["vocab"] |= {"bc": 400, "abc": 401}
+        else:
+            rules[name] = value
+    with pytest.raises(InputError, match=said):
+        IN_GRAPH[kind](rules_vocabulary(json.dumps(rules)))
+
+
+def test_words_of_running_text_are_read_one_by_one(vocabulary, tmp_path):
+    """As the words of a tagged file are, behind a blank."""
+    file = write_vocabulary(vocabulary, tmp_path)
+    reader = TextToInputs(file, lowercase=True, max_length=9)
+    texts = ["", *TEXTS, "\u0301 a\u0301, b-c", *LICENSE[:30], ""]
+    words = [google_words(text, lowercase=False) for text in texts]
+    sentences = [Sentence(tuple(each.text for each in some), None, 0, 1) for some in words]
+    expected = word_pieces(sentences, FastTokenizer(vocabulary))
+    found = tf.function(reader.placed_word_pieces)(tf.constant(texts))
+    assert found.ids.values.numpy().tolist() == expected.ids.tolist()
+    assert found.ids.row_splits.numpy().tolist() == expected.bounds.tolist()
+    assert found.firsts.numpy().tolist() == expected.firsts.tolist()
+    assert found.splits.numpy().tolist() == expected.word_bounds.tolist()
+    owners = np.repeat(np.arange(len(texts)), [len(some) for some in words])
+    spans = [found.given.in_text(each, owners).numpy() for each in (found.starts, found.ends)]
+    assert list(zip(*spans, strict=True)) == [
+        (min(each.places), max(each.places) + 1) for some in words for each in some
+    ]
+
+
+def test_a_space_before_each_text_moves_places(subwords, tmp_path):
+    rules = read_rules(subwords["roberta"], {"add_prefix_space": True})
+    file = write_vocabulary(rules_vocabulary(rules), tmp_path)
+    reader = TextToInputs(file, lowercase=False, max_length=9)
+    with pytest.raises(InputError, match="puts a space before each text"):
+        reader.check_knows_places()
+
+
+def test_real_text(both, shared_data):
+    corpora = [shared_data / "corpus" / name for name in ("books.txt", "wiki.txt")]
+    assert_equal(both, [t for path in corpora for t in path.read_text("utf-8").split("\n")[::40]])
