@@ -26,6 +26,12 @@ def verified_here():
 
 
 @pytest.fixture
+def not_verified(monkeypatch):
+    """An export of which other tests verify the like is written and not asked."""
+    monkeypatch.setattr(saved_model, "answers_in_fresh_process", lambda folder, requests: [])
+
+
+@pytest.fixture
 def verified_freshly(monkeypatch):
     """An export asks its samples as a user's does."""
     monkeypatch.setattr(saved_model, "answers_in_fresh_process", answers_in_fresh_process)

@@ -13,7 +13,7 @@ from bert_keras.export.model_folder import export_model
 from bert_keras.export.verify import answer
 from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer
 from bert_keras.models.pretrained import save_model
-from tests.export.fine_tuned import VOCABULARY
+from tests.export.variants.fine_tuned import VOCABULARY
 from tests.models.test_encoder import CONFIG, inputs, packed, random_encoder
 
 CAUSAL = dataclasses.replace(

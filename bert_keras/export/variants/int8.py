@@ -28,7 +28,7 @@ class Int8(Variant):
     saves = "time"
 
     def __init__(self, model):
-        _check_kernel()
+        check_kernel()
         super().__init__(model)
         layers = [layer for block in model.encoder.blocks for layer in _dense_layers(block)]
         self.dense = [(layer, _QuantizedDense(layer)) for layer in layers]
@@ -107,8 +107,11 @@ def _types(dtypes) -> AttrValue:
     return AttrValue(list=AttrValue.ListValue(type=types))
 
 
-def _check_kernel() -> None:
-    """Multiplies the largest values: without VNNI x86 adds them in too few bits."""
+def check_kernel() -> None:
+    """Raises InputError where int8 is not multiplied exactly.
+
+    The largest values are tried: without VNNI x86 adds their products in too few bits.
+    """
     size = 64
     x = np.full((size, size), 255, np.uint8)
     kernel = np.full((size, size), _LARGEST, np.int8)

@@ -40,7 +40,10 @@ def vectors(model, text: str) -> dict[str, np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize(("name", "has_pooler"), [("embeddings", True), ("no_pooler", False)])
+@pytest.mark.parametrize(
+    ("name", "has_pooler"),
+    [("embeddings", True), pytest.param("no_pooler", False, marks=pytest.mark.slow)],
+)
 def test_vectors_of_a_batch_are_those_of_each_text(tmp_path, assert_frozen, name, has_pooler):
     model = encoder(has_pooler=has_pooler)
     card = ModelCard(model="BertEncoder", config=model.config, lowercase=True, max_length=12)

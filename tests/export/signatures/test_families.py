@@ -53,7 +53,7 @@ SLOW = {"marks": pytest.mark.slow}  # the same graph, traced for each; inputs: t
 
 
 @pytest.mark.parametrize(
-    "family", ["roberta", pytest.param("albert", **SLOW), pytest.param("distilbert", **SLOW)]
+    "family", [pytest.param(family, **SLOW) for family in ("roberta", "albert", "distilbert")]
 )
 def test_a_classifier_of_pairs(saved, tmp_path, family, assert_frozen):
     said = {"labels": ("no", "yes", "perhaps"), "text_columns": ("question", "answer")}
@@ -63,10 +63,12 @@ def test_a_classifier_of_pairs(saved, tmp_path, family, assert_frozen):
     assert [path.name for path in (folder / "assets").iterdir()] == [asset]
 
 
-@pytest.mark.parametrize("family", ["albert", pytest.param("roberta", **SLOW)])
-def test_masked_words(saved, tmp_path, family, verified_here):
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["albert", "roberta"])
+def test_masked_words(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertMaskedLM")
     folder = export_model(model, tmp_path / "family" / "1")
+    assert_frozen("masked_lm", folder)
     served = tf.saved_model.load(folder).signatures["serving_default"]
     told = served(text=tf.constant(["the [MASK] license"]))
     assert json.loads((model / "bert_keras.json").read_text())["max_length"] == 24

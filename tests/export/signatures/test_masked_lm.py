@@ -74,8 +74,12 @@ def assert_filled(model, served, *, num_masks: int):
             np.testing.assert_allclose(served["probabilities"][row][place], shares, atol=1e-5)
 
 
-def test_signatures_are_frozen(pretrainer, tmp_path, assert_frozen):
+def test_signatures_are_frozen(pretrainer, assert_frozen):
     assert_frozen("pretrainer", pretrainer[1])
+
+
+@pytest.mark.slow
+def test_signatures_of_a_masked_lm_are_frozen(tmp_path, assert_frozen):
     model = BertMaskedLM(dataclasses.replace(CONFIG, vocab_size=len(VOCABULARY)))
     model.save_pretrained(tmp_path / "ours", tokenizer=TOKENIZER)
     assert_frozen("masked_lm", export_model(tmp_path / "ours", tmp_path / "masked_lm" / "1"))

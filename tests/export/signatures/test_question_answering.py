@@ -5,16 +5,20 @@ from functools import partial
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.export.model_folder import export_model
 from bert_keras.export.saved_model import write_saved_model
-from bert_keras.export.signatures.question_answering import served_question_answering
+from bert_keras.export.signatures.question_answering import (
+    EXPORTER,
+    served_question_answering,
+    signatures,
+)
+from bert_keras.export.text_ops.text_to_inputs import TextToInputs
 from bert_keras.export.verify import answer
 from bert_keras.models import BertQuestionAnswering
-from bert_keras.models.pretrained import save_model
 from bert_keras.tasks.batches import Predictor
 from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.squad.task import SQUAD_TASKS
@@ -136,12 +140,12 @@ def test_an_unlikely_answer_is_none_as_the_model_folder_says(model, tmp_path):
         text_columns=task.text_columns,
         task=task.settings(),
     )
-    save_model(model, tmp_path / "ours", card=card, vocabulary=VOCABULARY)
-    with pytest.raises(InputError, match="BertQuestionAnswering; the number of texts is a class"):
-        export_model(tmp_path / "ours", tmp_path / "name" / "1", num_texts=2)
-    folder = export_model(tmp_path / "ours", tmp_path / "name" / "1")
-    (found,) = answer(folder, [request(ASKED)])
-    assert found["answer"] == [each.text for each in predictions]
+    VOCABULARY.save(tmp_path / "vocab.txt")
+    reader = TextToInputs(tmp_path / "vocab.txt", lowercase=True, max_length=40)
+    signature = signatures(model, reader, **EXPORTER.settings(card, "ours"))["serving_default"]
+    columns = {n: tf.constant(texts) for n, texts in request(ASKED)["inputs"].items()}
+    found = {name: array.numpy() for name, array in signature(**columns).items()}
+    assert [text.decode() for text in found["answer"]] == [each.text for each in predictions]
     for number, prediction in enumerate(predictions):
         null = next(each for each in prediction.candidates if not each.text)
         best = next(each for each in prediction.candidates if each.text)

@@ -1,5 +1,6 @@
 import random
 import string
+from functools import cache
 
 import pytest
 import tensorflow as tf
@@ -22,15 +23,17 @@ SMALL = Vocabulary(
 )
 
 
-@pytest.fixture(params=[True, False], ids=["uncased", "cased"])
-def both(request, tmp_path):
+@pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])
+def both(request, tmp_path_factory):
     """The offline tokenizer; the pieces, starts, ends and words of each text by the graph."""
 
+    @cache
     def make(vocabulary=SMALL):
-        vocabulary.save(tmp_path / "vocab.txt")
-        reader = TextToInputs(tmp_path / "vocab.txt", lowercase=request.param, max_length=9)
+        file = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+        vocabulary.save(file)
+        reader = TextToInputs(file, lowercase=request.param, max_length=9)
 
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
         def placed(texts):
             pieces = reader.placed_pieces(texts)
             owners = pieces.ids.value_rowids()
@@ -68,7 +71,7 @@ def test_offsets_of_characters_in_any_order(both):
     characters = sorted(set("".join(TEXTS)))
     wide_marks = "\u302e\u302f\U0001d165\U0001d16d\U00016ff0\u0941\u0323"
     texts = []
-    for _ in range(3000):
+    for _ in range(1000):
         some = [*pick.sample(characters, 9), *pick.sample(wide_marks, 3), *"aB Σ.'"]
         texts.append("".join(pick.choices(some, k=pick.randrange(30))))
     assert_offsets_are_equal(both(), texts)
@@ -83,11 +86,11 @@ def test_bytes_that_are_no_utf8_are_not_counted(both):
     pick = random.Random(2)
     some = [b"a", "é".encode(), "中".encode(), b"\xe4\xb8", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"]
     some += [bytes([byte]) for byte in range(0x80, 0x100)]
-    given = [b"".join(pick.choices(some, k=pick.randrange(8))) for _ in range(2000)]
+    given = [b"".join(pick.choices(some, k=pick.randrange(8))) for _ in range(700)]
     assert_offsets_are_equal(both(), [text.decode("utf-8", "ignore") for text in given], given)
 
 
-def test_spans_are_cut_with_their_marks(both, tmp_path):
+def test_spans_are_cut_with_their_marks(tmp_path):
     SMALL.save(tmp_path / "vocab.txt")
     reader = TextToInputs(tmp_path / "vocab.txt", lowercase=True, max_length=9)
     texts = [text for text in TEXTS if text]
@@ -96,7 +99,7 @@ def test_spans_are_cut_with_their_marks(both, tmp_path):
     owners = [row for row, text in enumerate(texts) for end in range(len(text) + 1)
               for _ in {0, end // 2}]  # fmt: skip
 
-    @tf.function
+    @tf.function(autograph=False)
     def found():
         pieces = reader.placed_pieces(tf.constant(texts))
         given = pieces.given
@@ -109,6 +112,7 @@ def test_spans_are_cut_with_their_marks(both, tmp_path):
     assert found().numpy().tolist() == [text.encode() for text in cuts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("both", "case"), [(True, "uncased"), (False, "cased")], indirect=["both"])
 def test_offsets_of_real_lines(both, shared_data, case):
     vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{case}-vocab.txt")

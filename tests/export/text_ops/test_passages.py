@@ -42,7 +42,7 @@ def asked(questions, contexts, *, reader, num_values=4, **limits):
 
     max_answer_length = limits.pop("max_answer_length")
 
-    @tf.function
+    @tf.function(autograph=False)
     def found(question, context):
         passages = passages_of(question, context, reader=reader, **limits)
         best = best_spans(logits_of, passages, max_answer_length=max_answer_length)
@@ -80,7 +80,14 @@ def asked(questions, contexts, *, reader, num_values=4, **limits):
 
 @pytest.mark.parametrize(
     ("max_length", "stride", "max_question_length", "max_answer_length"),
-    [(16, 1, 4, 3), (16, 5, 4, 1), (17, 4, 6, 30), (24, 64, 20, 5), (32, 13, 9, 12), (8, 2, 4, 2)],
+    [
+        (16, 1, 4, 3),
+        (17, 4, 6, 30),
+        pytest.param(16, 5, 4, 1, marks=pytest.mark.slow),
+        pytest.param(24, 64, 20, 5, marks=pytest.mark.slow),
+        pytest.param(32, 13, 9, 12, marks=pytest.mark.slow),
+        pytest.param(8, 2, 4, 2, marks=pytest.mark.slow),
+    ],
 )
 def test_spans_are_those_of_training(
     reader, max_length, stride, max_question_length, max_answer_length
@@ -115,7 +122,7 @@ def test_of_spans_that_score_alike_the_first_is_taken(reader):
 
 
 def test_a_context_without_a_piece_has_no_span(reader):
-    @tf.function
+    @tf.function(autograph=False)
     def found():
         passages = passages_of(
             tf.constant(["a b", "c"]),

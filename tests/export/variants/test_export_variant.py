@@ -10,6 +10,7 @@ from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError
 from bert_keras.export.metadata import METADATA
 from bert_keras.export.variants import export_variant as variant_folder
+from bert_keras.export.variants import measuring
 from bert_keras.export.variants.export_variant import export_variant
 from bert_keras.export.variants.litert import litert_ask
 from bert_keras.export.verify import answer
@@ -44,6 +45,11 @@ def measured(monkeypatch):
     return measured
 
 
+@pytest.fixture(autouse=True)
+def few_rounds(monkeypatch, not_verified):
+    monkeypatch.setattr(measuring, "_SECONDS", 0)
+
+
 @pytest.fixture
 def nothing_loaded(monkeypatch):
     """An export is a folder with metadata, which nobody asks."""
@@ -60,21 +66,23 @@ def nothing_loaded(monkeypatch):
 def test_a_variant_is_weighed_and_written(tmp_path, run, measured, capsys):
     measured(scores=(90.0, 89.75))
     model_folder, data = run
-    written = export_variant(model_folder, tmp_path / "name" / "3", variant="int8", data=str(data))
+    written = export_variant(
+        model_folder, tmp_path / "name" / "3", variant="float16", data=str(data)
+    )
     assert [path.name for path in (tmp_path / "name").iterdir()] == ["3"]
     assert capsys.readouterr().out.splitlines() == [
         "           on disk  1 x 5 pieces  accuracy",
         "float32  100 bytes     1000.0 ms     90.00",
-        "   int8   50 bytes      500.0 ms     89.75",
+        "float16   50 bytes      500.0 ms     89.75",
         "             0.50x         0.50x     -0.25",
     ]
     told = json.loads((written / METADATA).read_text("utf-8"))
     assert told["card"]["model"] == "BertClassifier"
     assert told["variant"] == {
-        "name": "int8",
+        "name": "float16",
         "figures": {
             "float32": {"num_bytes": 100, "seconds": {"1 x 5 pieces": 1.0}, "score": 90.0},
-            "int8": {"num_bytes": 50, "seconds": {"1 x 5 pieces": 0.5}, "score": 89.75},
+            "float16": {"num_bytes": 50, "seconds": {"1 x 5 pieces": 0.5}, "score": 89.75},
         },
         "scored_on": {"task": "classification", "metric": "accuracy", "examples": 48},
     }
@@ -133,7 +141,7 @@ def test_what_cannot_be_weighed_is_told(tmp_path, run):
         asked = {"variant": "float16", "data": str(data), **asked}
         return export_variant(model_folder, tmp_path / "name" / "1", **asked)
 
-    with pytest.raises(InputError, match="no variant is called 'int4'; known: float16, int8, fold"):
+    with pytest.raises(InputError, match="no variant is called 'int4'; known: float16, int8"):
         export(variant="int4")
     checkpoint = open_text_checkpoint(model_folder)
     model, vocabulary = load_model(model_folder), checkpoint.vocabulary

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from bert_keras.export.model_folder import export_model
+from bert_keras.export.variants import measuring
 from bert_keras.export.variants.measuring import score, seconds
 from bert_keras.export.verify import loaded
 from bert_keras.models.loading import load_model
@@ -16,12 +17,13 @@ from tests.export.variants.fine_tuned import fine_tuned
         ("classification", 100),
         pytest.param("multi-label", 100, marks=pytest.mark.slow),
         pytest.param("regression", 100, marks=pytest.mark.slow),
-        ("squad1", 1),
+        pytest.param("squad1", 1, marks=pytest.mark.slow),
         pytest.param("swag", 100, marks=pytest.mark.slow),
-        ("ner", 1),
+        pytest.param("ner", 1, marks=pytest.mark.slow),
     ],
 )
-def test_an_export_scores_as_its_model_does(tmp_path, name, points):
+def test_an_export_scores_as_its_model_does(tmp_path, name, points, monkeypatch, not_verified):
+    monkeypatch.setattr(measuring, "_SECONDS", 0)
     model_folder, data = fine_tuned(name, tmp_path, seed=6)
     written = export_model(model_folder, tmp_path / "name" / "1")
     whole = answers_of_model(name, model=model_folder, data=str(data))
@@ -40,6 +42,21 @@ def test_an_export_scores_as_its_model_does(tmp_path, name, points):
     one, many = times["it"]
     assert one == f"1 x {int(np.median(encoded.lengths))} pieces"
     assert many == "8 x 16 pieces"
+
+
+@pytest.mark.parametrize("each_alone", [False, True])
+def test_logits_of_outputs(each_alone):
+    """Logits up to a constant, which no scorer reads, of every kind of output."""
+    logits = np.array([[1.0, -2.0, 0.5]])
+    odds = np.exp(logits)
+    probabilities = odds / (1 + odds) if each_alone else odds / odds.sum()
+    found = measuring._logits({"probabilities": probabilities}, each_alone=each_alone)
+    constant = 0 if each_alone else np.log(odds.sum())
+    np.testing.assert_allclose(found, logits - constant)
+    assert measuring._logits({"score": logits[0]}, each_alone=each_alone).shape == (3, 1)
+    ends = {"start_logits": logits, "end_logits": -logits}
+    found = measuring._logits(ends, each_alone=each_alone)
+    assert found["start"] is logits and (found["end"] == -logits).all()
 
 
 def test_all_are_asked_in_turn(tmp_path):
