@@ -49,9 +49,10 @@ def export(model, folder, **changes):
 
 def test_a_version_that_is_there_stays_as_it_is(model, tmp_path):
     (tmp_path / "name" / "1").mkdir(parents=True)
+    (tmp_path / "name" / "1" / "saved_model.pb").write_bytes(b"theirs")
     with pytest.raises(InputError, match="name/1 is already there"):
         export(model, tmp_path / "name" / "1")
-    assert not any((tmp_path / "name" / "1").iterdir())
+    assert (tmp_path / "name" / "1" / "saved_model.pb").read_bytes() == b"theirs"
 
 
 def test_the_loader_that_finds_no_variables_is_noticed(model, tmp_path, monkeypatch):
