@@ -29,7 +29,7 @@ from tfrecords_tools.records.splits import TRAIN, ranges_of, split_size, splits_
 from tfrecords_tools.records.write_shard import WriteShard
 from tfrecords_tools.settings import BuildSettings, GoogleSettings, Settings
 from tfrecords_tools.text.store import TokenStore, joined
-from tfrecords_tools.text.tokens import TextSettings, TokenizeUnit, counts_of, text_settings
+from tfrecords_tools.text.tokens import TokenizeUnit, counts_of, store_dtype
 
 COUNTS = "counts.json"
 UNIT_BYTES = 1 << 20  # at least; a corpus becomes about MOST_UNITS units at most
@@ -130,10 +130,9 @@ def _corrected(
     work = folder / "work"
     num_separators = vocabulary.specials.num_separators
     file = folder / vocabulary_file(vocabulary)[0]
-    text = text_settings(settings, vocabulary=file)
     if not (work / "store").exists():
-        _tokenize(work, paths, text, pool, text_field=settings.text_field)
-    store = TokenStore(work / "store", dtype=text.dtype)
+        _tokenize(work, paths, file, settings, pool)
+    store = TokenStore(work / "store", dtype=store_dtype(settings, file))
     written = {}
     for split in splits_of(
         store.num_documents, held_out_rate=settings.held_out_rate, seed=settings.seed
@@ -145,12 +144,12 @@ def _corrected(
 
 
 def _tokenize(
-    work: Path, paths: Sequence[str], text: TextSettings, pool: Workers, *, text_field: str
+    work: Path, paths: Sequence[str], vocabulary: Path, settings: BuildSettings, pool: Workers
 ) -> None:
     """Leaves the token store of the corpus, and what was counted and repaired."""
     jobs = [
-        TokenizeUnit(unit, work / f"tokens-{number:05d}", text)
-        for number, unit in enumerate(units_of(paths, text_field=text_field))
+        TokenizeUnit(unit, work / f"tokens-{number:05d}", vocabulary, settings)
+        for number, unit in enumerate(units_of(paths, text_field=settings.text_field))
     ]
     pool.run(jobs, stage="tokenize", unit="B")
     unchanged(work)

@@ -17,6 +17,7 @@ from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.records.objectives import OBJECTIVES
 from tfrecords_tools.settings import BuildSettings, settings_of
 from tfrecords_tools.vocab.train_vocab import MODELS, train_vocabulary
+from tfrecords_tools.vocab.word_counts import Reading
 
 _EXAMPLES = """\
 examples:
@@ -114,15 +115,16 @@ class Vocab(Command):
             expected = "tokenizer.json" if of_rules else "vocab.txt"
             raise InputError(f"{self.output} is to hold {self.model}; name it {expected}")
         unused = 0 if of_rules else 100
+        text = dict(self.text)
+        lowercase = text.pop("lowercase", True)
         vocabulary = train_vocabulary(
             self.files,
             size=self.size,
             model=self.model,
             unused=unused if self.unused is None else self.unused,
-            sample_bytes=self.sample,
-            workers=self.workers,
+            lowercase=lowercase,
+            reading=Reading(sample_bytes=self.sample, workers=self.workers, **text),
             tell=_note,
-            **self.text,
         )
         write_text(self.output, vocabulary_file(vocabulary)[1])
         fewer = "" if len(vocabulary) == self.size else ": the corpus gives no more"

@@ -188,6 +188,7 @@ def unchanged(folder: Path) -> None:
 
 
 def versions() -> dict[str, str]:
+    """Of Python and of the libraries that decide the bytes of records."""
     return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
 
 

@@ -83,23 +83,22 @@ class BuildSettings:
             object.__setattr__(self, "duplicates", _USUAL_PASSES if is_new else 1)
         if self.errors not in ERRORS:
             raise InputError(f"errors is {self.errors!r}; expected one of {', '.join(ERRORS)}")
-        if self.max_predictions < 0:
-            raise InputError(f"max_predictions is {self.max_predictions}; expected 0 or more")
-        for name in ("duplicates", "shards", "sequences_per_record"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} is {value}; expected at least 1")
+        _expect_at_least(0, self, "max_predictions", "seed")
+        _expect_at_least(1, self, "duplicates", "shards", "sequences_per_record")
         _ = self.schema, self.policy  # they check what is theirs
         for name in ("short_sequence_rate", "held_out_rate"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; expected 0 or more, below 1")
-        if self.seed < 0:
-            raise InputError(f"seed is {self.seed}; expected 0 or more")
-        if self.segmenter and (self.mask_unit != "word" or not self.max_predictions):
+        if self.segmenter and not self.masks_written_words:
             raise InputError(
                 f"segmenter {self.segmenter} finds words to mask whole; it needs mask_unit 'word' "
                 "and masks that are written (max_predictions over 0)"
             )
+
+    @property
+    def masks_written_words(self) -> bool:
+        """Whether the records hold masks over whole words."""
+        return self.max_predictions > 0 and self.mask_unit == "word"
 
     @property
     def schema(self) -> PretrainingSchema:
@@ -163,9 +162,7 @@ class GoogleSettings:
 
     def __post_init__(self):
         _ = self.schema  # it checks what is its own
-        for name in ("max_predictions", "duplicates", "shards"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; expected at least 1")
+        _expect_at_least(1, self, "max_predictions", "duplicates", "shards")
         for name in ("short_sequence_rate", "mask_rate"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is {getattr(self, name)}; expected a share from 0 to 1")
@@ -191,6 +188,14 @@ class GoogleSettings:
 
 
 Settings = BuildSettings | GoogleSettings
+
+
+def _expect_at_least(least: int, settings: Settings, *names: str) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and value < least:
+            expected = "at least 1" if least else "0 or more"
+            raise InputError(f"{name} is {value}; expected {expected}")
 
 
 def settings_of(given: Mapping[str, Any], *, compat: str | None = None) -> Settings:

@@ -35,6 +35,7 @@ def begun(output: str) -> str:
 
 
 def join(folder: str, name: str) -> str:
+    """The path of a file in a folder."""
     return f"{folder.rstrip('/')}/{name}"
 
 
@@ -45,16 +46,19 @@ def upload(path: Path, folder: str) -> None:
 
 
 def write(path: str, data: bytes) -> None:
+    """Writes a file whole or not at all."""
     with _whole(path) as out:
         out.write(data)
 
 
 def exists(path: str) -> bool:
+    """Whether there is a file or folder."""
     system, name = file_system(path)
     return system.exists(name)
 
 
 def read_json(path: str) -> dict:
+    """The object that a JSON file holds."""
     with open_file(path) as file:
         return json.loads(file.read())
 
@@ -81,6 +85,7 @@ def publish(partial: str, output: str, names: Sequence[str]) -> None:
 
 
 def remove(folder: str) -> None:
+    """Removes a folder and all that is in it, where there is one."""
     system, name = file_system(folder)
     if system.exists(name):
         system.rm(name, recursive=True)

@@ -27,7 +27,7 @@ from tfrecords_tools.records.layout import Layout, layout_of
 from tfrecords_tools.records.splits import Range, Split, documents_of, ranges_of, splits_of
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.store import TokenStore
-from tfrecords_tools.text.tokens import TokenizeUnit, counts_of, text_settings
+from tfrecords_tools.text.tokens import TokenizeUnit, counts_of, store_dtype
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ def tokens_of(
     Raises InputError as `TokenizeUnit` does.
     """
     with tempfile.TemporaryDirectory() as work:
-        text = text_settings(settings, vocabulary=kept_vocabulary(vocabulary))
-        job = TokenizeUnit(unit, Path(work) / "tokens", text)
+        path = kept_vocabulary(vocabulary)
+        job = TokenizeUnit(unit, Path(work) / "tokens", path, settings)
         job(lambda _: None)
-        store = TokenStore(job.output, dtype=text.dtype)
+        store = TokenStore(job.output, dtype=store_dtype(settings, path))
         ranges = []
         for documents in ranges_of(store, [store.num_documents]):
             ranges.append(replace(documents, unit=number))
@@ -166,6 +166,8 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Plan:
+    """How the records of each split are spread over buckets and shards."""
+
     corpus: Corpus
     layouts: tuple[Layout, ...]  # of each split
 

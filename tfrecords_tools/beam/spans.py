@@ -1,4 +1,4 @@
-"""A range's documents and requests come in; spans with their pieces go out, to the shards.
+"""Finds the spans of instances with their pieces, and writes the shards that they go to.
 
 An instance that takes a text of another document requests it: by chance it is drawn which document
 and from which share of it on, and the range that holds it answers. What is found in any order is
@@ -21,7 +21,7 @@ from tfrecords_tools.records.examples import text_of
 from tfrecords_tools.records.layout import Layout
 from tfrecords_tools.records.write_shard import WriteShard
 from tfrecords_tools.text.store import PLACE, TokenWriter
-from tfrecords_tools.text.tokens import text_settings
+from tfrecords_tools.text.tokens import store_dtype
 
 Key = tuple[int, int]  # of a range: unit and part; of a shard: split and place
 Spans = tuple[bytes, bytes]  # rows of SPAN, and their pieces one after the other
@@ -159,7 +159,7 @@ def written(
     """Writes a shard of the split into `folder`; returns what the manifest says of it."""
     buckets, settings = layout.shards[place], layout.settings
     path = kept_vocabulary(vocabulary)
-    dtype = text_settings(settings, vocabulary=path).dtype
+    dtype = store_dtype(settings, path)
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         store, instances = work / "store", work / "instances"

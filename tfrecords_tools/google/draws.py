@@ -1,4 +1,4 @@
-"""A token store and a seed come in; the instances of the original writer go out, draw for draw.
+"""Draws the instances of the original writer from a token store and a seed, draw for draw.
 
 What is kept is the order in which google-research/bert `create_pretraining_data.py` asks Python's
 random.Random for numbers, and what it does with each. Only places in the store are handled here:

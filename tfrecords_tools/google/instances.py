@@ -1,4 +1,4 @@
-"""A token store comes in; all instances, as rows on disk, and the order to write them in go out."""
+"""Draws all instances of a token store, as rows on disk, and the order to write them in."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -111,6 +111,7 @@ def filled(rows: np.ndarray) -> np.ndarray:
 
 
 def opened(folder: Path, vocabulary: Vocabulary) -> TokenStore:
+    """The token store in a folder."""
     return TokenStore(folder, dtype=piece_dtype(len(vocabulary)))
 
 

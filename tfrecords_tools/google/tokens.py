@@ -1,4 +1,4 @@
-"""Text files, one sentence a line, come in; a token store goes out, read as the original reads.
+"""Tokenizes text files, one sentence a line, as the original reads them.
 
 Only a blank line ends a document, the end of a file does not, and carriage returns vanish wherever
 they stand: so TensorFlow's GFile hands lines to google-research/bert `create_pretraining_data.py`.

@@ -52,6 +52,7 @@ Unit = tuple[Part, ...]  # what one job reads
 
 
 def num_bytes_of(unit: Unit) -> int:
+    """The share of its files, for progress bars."""
     return sum(part.num_bytes for part in unit)
 
 

@@ -1,4 +1,4 @@
-"""Instances come in and are thrown into buckets by chance; a bucket's instances come back.
+"""Throws instances into buckets by chance, in files on disk, and reads the instances of a bucket.
 
 A file holds where each bucket begins, and then its spans, int64 [n,4]: number of the instance in
 the file, its label, start and end in the store; those of an instance together, in their order.

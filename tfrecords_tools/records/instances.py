@@ -1,4 +1,4 @@
-"""The spans of a bucket's instances come in; cut, shuffled and laid into records they go out."""
+"""Cuts, shuffles and lays the instances of a bucket into records."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -74,6 +74,7 @@ class Layout:
 
 
 def shard_file(split: str, place: int, num_shards: int) -> str:
+    """The name of a record file."""
     return f"{split}-{place:05d}-of-{num_shards:05d}.tfrecord"
 
 

@@ -1,4 +1,4 @@
-"""Documents as sentence bounds come in; instances, each a few spans and a label, go out.
+"""The pretraining objectives: documents become instances, each a few spans and a label.
 
 A document is (its number, where its sentences begin and the last one ends: places in the store).
 An objective walks once over documents. Every instance fits a record, except that the two spans of
@@ -51,6 +51,7 @@ class Draws(NamedTuple):
 
 
 def next_sentence(documents: Iterable[Document], draws: Draws) -> Iterator[Instance]:
+    """Two texts, the second true or random, half of each."""
     random = draws.random
     balance = 0  # random next texts so far, less the true ones
     latest = {True: deque(maxlen=_MOST_REPEATED), False: deque(maxlen=_MOST_REPEATED)}
@@ -121,11 +122,14 @@ def full_sentences(documents: Iterable[Document], draws: Draws) -> Iterator[Inst
 
 
 def doc_sentences(documents: Iterable[Document], draws: Draws) -> Iterator[Instance]:
+    """As `full_sentences`, never over the end of a document."""
     for document in documents:
         yield from full_sentences([document], draws)
 
 
 class Objective(NamedTuple):
+    """What records are made of: how documents become instances, and what their label says."""
+
     instances: Callable[[Iterable[Document], Draws], Iterator[Instance]]
     label: str = ""  # what 1 stands for; empty where there is none
 

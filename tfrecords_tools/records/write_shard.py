@@ -1,4 +1,4 @@
-"""Buckets of instances and the token store come in; a shard of records goes out, counted."""
+"""Writes a shard of records from buckets of instances and the token store."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A unit of the corpus comes in; its sentences as ids go to a token store, counted.
+"""Tokenizes a unit of the corpus: its sentences as ids go to a token store, counted.
 
 A sentence longer than a record is cut into parts of equal length, for what does not fit into a
 record is lost. A sentence behind another of its line keeps the blank before it, which counts where
@@ -32,35 +32,10 @@ COUNTS = "counts.pickle"
 _TOGETHER = 1 << 17  # characters that are tokenised at once
 
 
-@dataclass(frozen=True)
-class TextSettings:
-    """How text becomes ids; the names are those of `BuildSettings`."""
-
-    vocabulary: Path
-    lowercase: bool
-    splitter: str
-    segmenter: str | None
-    errors: str
-    longest: int  # pieces a sentence may have
-    marks_words: bool = False  # by raised ids
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Of the ids in the store."""
-        size = len(_vocabulary(self.vocabulary))
-        return piece_dtype(2 * size if self.marks_words else size)
-
-
-def text_settings(settings: BuildSettings, *, vocabulary: Path) -> TextSettings:
-    return TextSettings(
-        vocabulary=vocabulary,
-        lowercase=settings.lowercase,
-        splitter=settings.splitter,
-        segmenter=settings.segmenter,
-        errors=settings.errors,
-        longest=settings.max_length - _vocabulary(vocabulary).num_specials(2),
-        marks_words=settings.max_predictions > 0 and settings.mask_unit == "word",
-    )
+def store_dtype(settings: BuildSettings, vocabulary: Path) -> np.dtype:
+    """The type of the ids in a token store, raised ones included."""
+    size = len(_vocabulary(vocabulary))
+    return piece_dtype(2 * size if settings.masks_written_words else size)
 
 
 @dataclass(frozen=True)
@@ -69,28 +44,29 @@ class TokenizeUnit:
 
     unit: Unit
     output: Path
-    settings: TextSettings
+    vocabulary: Path
+    settings: BuildSettings
 
     @property
     def size(self) -> int:
         return num_bytes_of(self.unit)
 
     def __call__(self, advance: Callable[[int], object]) -> None:
-        settings = self.settings
+        settings, vocabulary = self.settings, _vocabulary(self.vocabulary)
+        longest = settings.max_length - vocabulary.num_specials(2)
         counts, repairs = Counter(), Repairs()
-        vocabulary = _vocabulary(settings.vocabulary)
         lines = lines_of(self.unit, repairs=repairs, errors=settings.errors)
         with (
             whole_folder(self.output) as folder,
-            TokenWriter(folder, dtype=settings.dtype) as writer,
+            TokenWriter(folder, dtype=store_dtype(settings, self.vocabulary)) as writer,
         ):
             for texts, opens in _batches(lines, sentences_of(settings.splitter, vocabulary)):
-                ids, lengths = _encoded(texts, settings)
+                ids, lengths = _encoded(texts, self.vocabulary, settings)
                 counts["unknown"] += int(
                     np.count_nonzero(ids % len(vocabulary) == vocabulary.unk_id)
                 )
-                counts["long_sentences_cut"] += int(np.count_nonzero(lengths > settings.longest))
-                writer.add(ids, *cut_to_fit(lengths, opens, longest=settings.longest))
+                counts["long_sentences_cut"] += int(np.count_nonzero(lengths > longest))
+                writer.add(ids, *cut_to_fit(lengths, opens, longest=longest))
                 advance(sum(map(len, texts)))
             writer.close()
             counts["documents"] = writer.num_documents
@@ -154,12 +130,14 @@ def _batches(
         yield texts, np.array(opens)
 
 
-def _encoded(texts: list[str], settings: TextSettings) -> tuple[np.ndarray, np.ndarray]:
+def _encoded(
+    texts: list[str], vocabulary: Path, settings: BuildSettings
+) -> tuple[np.ndarray, np.ndarray]:
     """Ids int [M], those that continue a word raised where asked, and lengths int64 [N]."""
-    tokenizer = _tokenizer(settings.vocabulary, settings.lowercase)
-    if not settings.marks_words:
+    tokenizer = _tokenizer(vocabulary, settings.lowercase)
+    if not settings.masks_written_words:
         return tokenizer.flat_ids(texts)
-    size, goes_on = len(tokenizer.vocabulary), _goes_on(settings.vocabulary)
+    size, goes_on = len(tokenizer.vocabulary), _goes_on(vocabulary)
     if settings.segmenter is None:
         ids, lengths = tokenizer.flat_ids(texts)
         raised = goes_on[ids]

@@ -1,4 +1,4 @@
-"""Counted words come in; a byte-level BPE or a Unigram vocabulary, the same for the same, goes out.
+"""Learns byte-level BPE and Unigram vocabularies from counted words, the same for the same words.
 
 Byte-level BPE is learnt by `tokenizers`: its 256 letters are numbered by their code, its merges by
 their order, and ties go to the smaller numbers, so the text alone decides. The library's Unigram

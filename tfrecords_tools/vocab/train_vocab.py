@@ -1,4 +1,4 @@
-"""A corpus comes in; a vocabulary, the same for the same text, goes out.
+"""Learns a vocabulary from a corpus, the same for the same text.
 
 Words are counted first. WordPiece is learnt here, the other models in `subwords`. Its trainer of
 the `tokenizers` library numbers characters in the order of a hash map, and breaks ties between
@@ -29,7 +29,7 @@ from tfrecords_tools.vocab.subwords import (
 )
 from tfrecords_tools.vocab.word_counts import (
     MIN_COUNT,
-    SAMPLE_BYTES,
+    Reading,
     count_words,
     most_frequent,
     repeated,
@@ -46,10 +46,7 @@ def train_vocabulary(
     model: str = "wordpiece",
     lowercase: bool = True,
     unused: int = 0,
-    sample_bytes: int = SAMPLE_BYTES,
-    workers: int = 1,
-    errors: str = "fail",
-    text_field: str = "text",
+    reading: Reading = Reading(),  # noqa: B008 - it is frozen
     tell: Callable[[str], object] = lambda remark: None,
 ) -> Vocabulary:
     """The vocabulary of one of `MODELS` that is learnt from the words of a corpus, once counted.
@@ -67,15 +64,7 @@ def train_vocabulary(
         raise InputError(f"a vocabulary of {size} pieces is too small; expected at least {fewest}")
     else:
         learn = partial(learn, lowercase=lowercase)
-    counted = count_words(
-        places,
-        words_of=words_of,
-        lowercase=lowercase,
-        sample_bytes=sample_bytes,
-        workers=workers,
-        errors=errors,
-        text_field=text_field,
-    )
+    counted = count_words(places, words_of=words_of, lowercase=lowercase, reading=reading)
     for remark in counted.remarks():
         tell(remark)
     return learn(counted.counts, size=size)

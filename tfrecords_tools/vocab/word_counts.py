@@ -71,7 +71,6 @@ def _batches(chunks: list[str]) -> Iterator[list[str]]:
 
 
 WordsOf = Callable[..., Counter[str]]  # of lines, with `lowercase`
-SAMPLE_BYTES = 512 << 20
 MOST_WORDS = 1_000_000  # about 150 bytes each; then the rarest are forgotten
 MOST_LEARNT = 400_000  # the most frequent of them; the trainer takes 1.2 kB for each
 UNIT_BYTES = 4 << 20
@@ -125,22 +124,29 @@ class WordCounts:
         return [*found, *self.repairs.remarks()]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a corpus is read."""
+
+    sample_bytes: int = 512 << 20  # at most
+    workers: int = 1  # processes
+    errors: str = "fail"  # for lines that are not UTF-8
+    text_field: str = "text"  # of JSON lines, parquet and TFDS
+
+
 def count_words(
     places: Sequence[str | os.PathLike],
     *,
     lowercase: bool,
     words_of: WordsOf = words_of,
-    sample_bytes: int = SAMPLE_BYTES,
-    workers: int = 1,
-    errors: str = "fail",
-    text_field: str = "text",
+    reading: Reading = Reading(),
 ) -> WordCounts:
     """How often each normalised word stands in the corpus, or in the sample that is read of it."""
-    corpus = units(places, unit_bytes=UNIT_BYTES, text_field=text_field)
-    chosen = sample(corpus, sample_bytes=sample_bytes)
-    with tempfile.TemporaryDirectory() as folder, Workers(workers) as processes:
+    corpus = units(places, unit_bytes=UNIT_BYTES, text_field=reading.text_field)
+    chosen = sample(corpus, sample_bytes=reading.sample_bytes)
+    with tempfile.TemporaryDirectory() as folder, Workers(reading.workers) as processes:
         jobs = [
-            CountJob(unit, words_of, lowercase, errors, sample_bytes, Path(folder, str(number)))
+            CountJob(unit, words_of, lowercase, reading, Path(folder, str(number)))
             for number, unit in enumerate(chosen)
         ]
         processes.run(jobs, stage="count words", unit="B")
@@ -172,13 +178,12 @@ def sample(corpus: list[Unit], *, sample_bytes: int) -> list[Unit]:
 
 @dataclass(frozen=True)
 class CountJob:
-    """Leaves the `WordCounts` of a unit; of one longer than `most_bytes`, of that much text."""
+    """Leaves the `WordCounts` of a unit; of one longer than the sample, of that much text."""
 
     unit: Unit
     words_of: WordsOf
     lowercase: bool
-    errors: str
-    most_bytes: int
+    reading: Reading
     output: Path
 
     @property
@@ -187,14 +192,14 @@ class CountJob:
 
     def __call__(self, advance: Callable[[int], object]) -> None:
         found = WordCounts()
-        lines = lines_of(self.unit, repairs=found.repairs, errors=self.errors)
+        lines = lines_of(self.unit, repairs=found.repairs, errors=self.reading.errors)
         text_bytes = 0
         for block in _blocks(lines):
             found.add(self.words_of(block, lowercase=self.lowercase))
             num_bytes = sum(len(line.encode()) + 1 for line in block)
             text_bytes += num_bytes
             advance(num_bytes)
-            if self.size > self.most_bytes <= text_bytes:
+            if self.size > self.reading.sample_bytes <= text_bytes:
                 found.bytes_read = min(text_bytes, self.size)
                 break
         else:

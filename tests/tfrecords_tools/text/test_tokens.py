@@ -8,28 +8,18 @@ from tfrecords_tools.inputs.corpus import units
 from tfrecords_tools.inspect.check import every_file, parsed_batches
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.store import TokenStore
-from tfrecords_tools.text.tokens import TextSettings, TokenizeUnit, counts_of, cut_to_fit
+from tfrecords_tools.text.tokens import TokenizeUnit, counts_of, cut_to_fit, store_dtype
 
 
 def tokenized(place, vocabulary, tmp_path, **changes):
     """Documents as sentences of pieces, and the counts."""
     vocabulary.save(tmp_path / "vocab.txt")
-    settings = TextSettings(
-        **{
-            "vocabulary": tmp_path / "vocab.txt",
-            "lowercase": True,
-            "splitter": "en",
-            "segmenter": None,
-            "errors": "fail",
-            "longest": 100,
-            **changes,
-        }
-    )
+    settings = BuildSettings(**{"max_predictions": 5, **changes})
     (unit,) = units([place], unit_bytes=1 << 20)
-    job = TokenizeUnit(unit, tmp_path / "tokens", settings)
+    job = TokenizeUnit(unit, tmp_path / "tokens", tmp_path / "vocab.txt", settings)
     job(lambda _: None)
     assert job.size == place.stat().st_size
-    store = TokenStore(job.output, dtype=settings.dtype)
+    store = TokenStore(job.output, dtype=store_dtype(settings, job.vocabulary))
     documents = []
     for number in range(store.num_documents):
         first, last = store.documents(number, number + 1)
@@ -66,7 +56,7 @@ def test_lines_are_left_whole_where_asked(vocabulary, tmp_path):
 
 def test_long_sentences_are_cut_and_counted(vocabulary, tmp_path):
     (tmp_path / "a.txt").write_text("cats " * 23 + "\nmaps\n")
-    documents, (counts, _) = tokenized(tmp_path / "a.txt", vocabulary, tmp_path, longest=10)
+    documents, (counts, _) = tokenized(tmp_path / "a.txt", vocabulary, tmp_path, max_length=13)
     assert [len(each) for each in documents[0]] == [8, 8, 7, 1]
     assert counts["long_sentences_cut"] == 1
 

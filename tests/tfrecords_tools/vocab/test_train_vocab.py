@@ -10,6 +10,7 @@ from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from tfrecords_tools.vocab import word_counts
 from tfrecords_tools.vocab.train_vocab import characters, reserved, train_vocabulary, trained
+from tfrecords_tools.vocab.word_counts import Reading
 
 
 def test_pieces_exactly():
@@ -96,7 +97,7 @@ def test_too_many_words_leave_the_most_frequent(monkeypatch):
 def test_what_was_left_out_is_told(tmp_path):
     (tmp_path / "a").write_bytes(b"some text\xff here\n" * 3)
     told = []
-    train_vocabulary([tmp_path / "a"], size=60, errors="replace", tell=told.append)
+    train_vocabulary([tmp_path / "a"], size=60, reading=Reading(errors="replace"), tell=told.append)
     (remark,) = told
     assert "UTF-8" in remark
 

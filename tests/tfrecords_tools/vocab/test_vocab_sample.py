@@ -7,7 +7,7 @@ import pytest
 from bert_keras.errors import InputError
 from tfrecords_tools.inputs.parts import Part
 from tfrecords_tools.vocab import word_counts
-from tfrecords_tools.vocab.word_counts import WordCounts, count_words, sample
+from tfrecords_tools.vocab.word_counts import Reading, WordCounts, count_words, sample
 
 
 def units(*sizes):
@@ -45,8 +45,10 @@ def write(path, num_lines):
 
 def test_any_number_of_processes_counts_the_same(tmp_path, small_units):
     file = write(tmp_path / "a", 100)
-    alone = count_words([file], lowercase=True, sample_bytes=1000)
-    assert count_words([file], lowercase=True, sample_bytes=1000, workers=2) == alone
+    alone = count_words([file], lowercase=True, reading=Reading(sample_bytes=1000))
+    assert (
+        count_words([file], lowercase=True, reading=Reading(sample_bytes=1000, workers=2)) == alone
+    )
     whole = count_words([file], lowercase=True)
     assert whole.counts["the"] == 100
     assert whole.remarks() == []
@@ -55,7 +57,7 @@ def test_any_number_of_processes_counts_the_same(tmp_path, small_units):
 
 def test_a_sample_says_how_much_was_read(tmp_path, small_units):
     file = write(tmp_path / "a", 100)
-    found = count_words([file], lowercase=True, sample_bytes=1000)
+    found = count_words([file], lowercase=True, reading=Reading(sample_bytes=1000))
     assert 10 < found.counts["the"] < 60
     (remark,) = found.remarks()
     assert remark.startswith(f"read {found.bytes_read:,} of {found.bytes_total:,} bytes, spread")
@@ -65,7 +67,7 @@ def test_a_sample_says_how_much_was_read(tmp_path, small_units):
 def test_of_a_long_compressed_file_the_beginning_is_read(tmp_path, small_units):
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(write(tmp_path / "a", 500).read_bytes()))
-    found = count_words([path], lowercase=True, sample_bytes=800)
+    found = count_words([path], lowercase=True, reading=Reading(sample_bytes=800))
     assert path.stat().st_size > 800
     assert 0 < found.counts["the"] < 250
     assert 800 <= found.bytes_read < 1300
@@ -93,7 +95,7 @@ def test_words_that_are_too_many_to_learn_from_are_told(monkeypatch):
 
 def test_repairs_are_told(tmp_path):
     (tmp_path / "a").write_bytes(b"good text\nbad \xff text\n")
-    found = count_words([tmp_path / "a"], lowercase=True, errors="skip")
+    found = count_words([tmp_path / "a"], lowercase=True, reading=Reading(errors="skip"))
     assert found.counts == {"good": 1, "text": 1}
     (remark,) = found.remarks()
     assert "UTF-8" in remark
