@@ -34,7 +34,7 @@ class Column:
     is_transposed: Callable[[str], bool] = lambda name: False
     is_reshaped: bool = False  # whether it may store the same numbers in another shape
     # The kinds of encoders (see `architectures.FAMILIES`) that it can hold; None for every encoder.
-    kinds: tuple[str, ...] | None = (BERT.kind,)
+    kinds: Collection[str] | None = (BERT.kind,)
 
 
 def rows(card: ModelCard) -> list[Row]:

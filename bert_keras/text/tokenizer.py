@@ -5,8 +5,10 @@ Python's Unicode tables, for every character: texts without any that the fast `t
 otherwise go through it, the others word by word through `google_words`.
 """
 
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -20,6 +22,8 @@ from bert_keras.text.google_words import google_words, with_small_sigmas
 from bert_keras.text.vocab import Vocabulary
 
 MAX_WORD_CHARACTERS = 200  # google-research/bert WordpieceTokenizer: longer words are [UNK]
+MASK = "[MASK]"
+GAP = r"[\t-\r ]*\[MASK\]"  # with the blanks before it, which RoBERTa would read as tokens
 _Read = TypeVar("_Read")
 
 
@@ -164,6 +168,14 @@ class WordPieceTokenizer:
 
 def _told(encoding: Encoding) -> TokenizedText:
     return TokenizedText(encoding.ids, encoding.tokens, encoding.offsets)
+
+
+def ids_with_masks(texts: Sequence[str], tokenizer: TextTokenizer) -> list[list[int]]:
+    """Returns the ids of each text as `tokenizer.ids_batch`, with the mask token for each MASK."""
+    parts = [re.split(GAP, text) for text in texts]
+    ids = iter(tokenizer.ids_batch(list(chain.from_iterable(parts))))
+    mask_id = tokenizer.vocabulary.mask_id
+    return [list(chain.from_iterable((mask_id, *next(ids)) for _ in each))[1:] for each in parts]
 
 
 class _OddCharacters:

@@ -1,6 +1,9 @@
 """Runs the Python blocks of each section of docs/extending.md, in order, in an empty folder."""
 
 import re
+import sys
+import types
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -10,12 +13,30 @@ SECTIONS = {
     section.partition("\n")[0]: re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)
     for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]
 }
+TABLES = {  # to which examples add rows, by their modules
+    "ARCHITECTURES": "bert_keras.architectures",
+    "FAMILIES": "bert_keras.architectures",
+    "PRESETS": "bert_keras.presets",
+    "FORMATS": "bert_keras.checkpoints.formats",
+    "TASKS": "bert_keras.tasks.catalog",
+}
+
+
+@pytest.fixture(autouse=True)
+def restored_tables():
+    tables = [getattr(import_module(module), name) for name, module in TABLES.items()]
+    before = [dict(table) for table in tables]
+    yield
+    for table, rows in zip(tables, before, strict=True):
+        table.clear()
+        table.update(rows)
 
 
 @pytest.mark.parametrize("title", SECTIONS)
 def test_the_example_runs(title, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    namespace: dict = {"__name__": "example"}
+    module = types.ModuleType("example")
+    monkeypatch.setitem(sys.modules, "example", module)  # a row may name the module
     for block in SECTIONS[title]:
         assert block.count("\n") <= 60, "an example has at most 60 lines"
-        exec(compile(block, f"{PAGE.name}: {title}", "exec"), namespace)
+        exec(compile(block, f"{PAGE.name}: {title}", "exec"), module.__dict__)

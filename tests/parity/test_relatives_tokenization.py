@@ -8,7 +8,7 @@ from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.tasks.ner.files import Sentence
 from bert_keras.tasks.ner.windows import word_pieces
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
-from bert_keras.text.gaps import ids_with_masks
+from bert_keras.text.tokenizer import ids_with_masks
 from tests.unicode_texts import TEXTS
 
 transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')

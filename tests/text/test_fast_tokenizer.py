@@ -15,9 +15,8 @@ from bert_keras.text.fast_tokenizer import (
     rules_vocabulary,
     tokenizer_of,
 )
-from bert_keras.text.gaps import ids_with_masks
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from tests.unicode_texts import TEXTS
 

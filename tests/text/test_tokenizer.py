@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
 SUITE = json.loads((Path(__file__).parent / "unicode_suite.json").read_text("utf-8"))
@@ -228,3 +228,33 @@ def test_batch_ids_and_decoding():
     assert ids == [tokenizer.encode(text).ids for text in texts] == tokenizer.ids_batch(texts)
     assert [tokenizer.decode(each) for each in ids] == texts
     assert (tokenizer.vocabulary, tokenizer.lowercase) == (VOCABULARY, True)
+
+
+MASK_TOKENIZER = WordPieceTokenizer(
+    Vocabulary((*SPECIAL_PIECES, "the", "cafe", "##s", "[", "]", "mask", ".")), lowercase=True
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("The [MASK].", ["the", "[MASK]", "."]),
+        ("[MASK]", ["[MASK]"]),
+        ("the[MASK][MASK]Cafés", ["the", "[MASK]", "[MASK]", "cafe", "##s"]),
+        ("[[MASK]]", ["[", "[MASK]", "]"]),
+        ("[mask] [ MASK] [MASK", ["[", "mask", "]", "[", "mask", "]", "[", "mask"]),
+        ("the cafe", ["the", "cafe"]),
+        ("", []),
+    ],
+)
+def test_what_is_written_in_capitals_is_the_piece(text, pieces):
+    (ids,) = ids_with_masks([text], MASK_TOKENIZER)
+    assert [MASK_TOKENIZER.vocabulary.pieces[each] for each in ids] == pieces
+
+
+def test_texts_keep_their_own_pieces():
+    texts = ["[MASK] the", "", "cafe", "the [MASK]", "[MASK]"]
+    assert ids_with_masks(texts, MASK_TOKENIZER) == [
+        ids_with_masks([t], MASK_TOKENIZER)[0] for t in texts
+    ]
+    assert ids_with_masks([], MASK_TOKENIZER) == []

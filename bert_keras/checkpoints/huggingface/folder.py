@@ -92,7 +92,7 @@ HUGGING_FACE = Column(
     format="huggingface",
     name=_name,
     is_transposed=lambda name: name.endswith("/kernel"),
-    kinds=tuple(FAMILIES),
+    kinds=FAMILIES,
 )
 NEXT = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
 # What BERT's weights tell of their model; the first that is there counts.
@@ -103,7 +103,7 @@ HEADS = {
 }
 CLASSIFIER_WEIGHTS = ("classifier.weight", "classifier.bias")
 CLASSIFIERS = (CLASSIFIER.name, TOKEN_CLASSIFIER.name, MULTIPLE_CHOICE.name)
-OF_ENCODER = ("embeddings.", "encoder.", "transformer.", "pooler.")  # follow `bert.`
+OF_ENCODER = ("embeddings", "encoder.", "transformer.", "pooler.")  # follow `bert.`
 
 
 def recognises(path: Path) -> bool:

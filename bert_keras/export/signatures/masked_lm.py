@@ -22,9 +22,8 @@ from bert_keras.export.servable import (
 from bert_keras.export.signatures.exporter import Exporter
 from bert_keras.export.text_ops.text_to_inputs import MaskedTextToInputs
 from bert_keras.tasks.task import softmax
-from bert_keras.text.gaps import MASK, ids_with_masks
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import TextTokenizer
+from bert_keras.text.tokenizer import MASK, TextTokenizer, ids_with_masks
 from bert_keras.text.vocab import Vocabulary
 
 NUM_PIECES = 5  # tokens returned for each [MASK]

@@ -17,8 +17,7 @@ from bert_keras.export.text_ops.unigrams import Unigrams
 from bert_keras.export.text_ops.windows import Texts, Windows, window_rows
 from bert_keras.export.text_ops.words import placed_words_of, words_of
 from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, ROBERTA_SPECIALS, vocabulary_from
-from bert_keras.text.gaps import GAP, MASK
-from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
+from bert_keras.text.tokenizer import GAP, MASK, MAX_WORD_CHARACTERS
 
 _MAX_BYTES_PER_CHARACTER = 4  # of UTF-8
 

@@ -9,9 +9,8 @@ from keras import ops
 
 from bert_keras.errors import InputError
 from bert_keras.models.encoder import BertEncoder
-from bert_keras.text.gaps import ids_with_masks
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import TextTokenizer
+from bert_keras.text.tokenizer import TextTokenizer, ids_with_masks
 
 MOST_PIECES = 128  # of a map whose tokens can be read; of BERT-base a page of 6 MB
 STEPS = 65_535  # the page holds probabilities in this many steps, two bytes each

@@ -15,9 +15,8 @@ from bert_keras.export.text_ops.text_to_inputs import MaskedTextToInputs
 from bert_keras.export.verify import answer
 from bert_keras.models import BertMaskedLM, BertPretrainer
 from bert_keras.tasks.task import softmax
-from bert_keras.text.gaps import ids_with_masks
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
 WORDS = "he she opens the cafe ##s door sings sleeps 東 , . [ ] mask ignore x"

@@ -9,9 +9,8 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.export.text_ops.text_to_inputs import MaskedTextToInputs
-from bert_keras.text.gaps import ids_with_masks
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from tests.unicode_texts import TEXTS
 
