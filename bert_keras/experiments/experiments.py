@@ -1,7 +1,7 @@
-"""The paper's tables as data: arms, which are changes of recipes, columns, published scores."""
+"""The paper's tables as data: arms (changes of recipes), columns (tasks), published scores."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bert_keras.errors import InputError
@@ -90,99 +90,89 @@ def corpus_in(data: str) -> list[str]:
     return files
 
 
-def _glue(folder: str, *, name: str = "") -> Column:
-    return Column(
-        name=name or folder,
-        task=folder.lower().replace("-", ""),
-        score="accuracy",
-        factor=100,
-        places=(f"glue/{folder}", folder),
+def _glue(folder: str, name: str = "") -> Column:
+    task, places = folder.lower().replace("-", ""), (f"glue/{folder}", folder)
+    return Column(name=name or folder, task=task, score="accuracy", factor=100, places=places)
+
+
+def _arms(field: str, rows: Sequence[tuple[str, str, Sequence[float]]]) -> tuple[Arm, ...]:
+    """Arms that change one field of the pretraining: name, value and published scores of each."""
+    return tuple(
+        Arm(name=name, pretraining=(f"{field}={value}",) if value else (), published=tuple(scores))
+        for name, value, scores in rows
     )
 
 
-def _ner(name: str, task: str) -> Column:
-    places = ("ner/conll2003", "ner/wnut17", "conll2003", "wnut17")
-    return Column(name=name, task=task, score="f1", factor=1, places=places)
+_MNLI, _MRPC, _SST_2 = _glue("MNLI", "MNLI-m"), _glue("MRPC"), _glue("SST-2")
+_SQUAD = Column(name="SQuAD", task="squad1", score="f1", factor=1, places=("squad",))
+_NER_PLACES = ("ner/conll2003", "ner/wnut17", "conll2003", "wnut17")
+_NER, _NER_FEATURES = (
+    Column(name=name, task=task, score="f1", factor=1, places=_NER_PLACES)
+    for name, task in (("NER fine-tuned", "ner"), ("NER features", "ner-features"))
+)
 
+_TABLE5 = _arms(
+    "objective",
+    [
+        ("BERT", "", (84.4, 88.4, 86.7, 92.7, 88.5)),
+        ("No NSP", "masked-lm", (83.9, 84.9, 86.5, 92.6, 87.9)),
+        ("LTR & No NSP", "left-to-right", (82.1, 84.3, 77.5, 92.1, 77.8)),
+        ("+ BiLSTM", "left-to-right", (82.1, 84.1, 75.7, 91.6, 84.9)),
+    ],
+)
+_BERT, _, _LEFT_TO_RIGHT, _BILSTM = _TABLE5
 
-MNLI = _glue("MNLI", name="MNLI-m")
-MRPC, SST_2 = _glue("MRPC"), _glue("SST-2")
-SQUAD = Column(name="SQuAD", task="squad1", score="f1", factor=1, places=("squad",))
-LEFT_TO_RIGHT = ("objective=left-to-right",)
+_SIZES = [  # the perplexity of masked words, MNLI-m, MRPC, SST-2
+    ("L-3_H-768_A-12", 5.84, 77.9, 79.8, 88.4),
+    ("L-6_H-768_A-3", 5.24, 80.6, 82.2, 90.7),
+    ("L-6_H-768_A-12", 4.68, 81.9, 84.8, 91.3),
+    ("L-12_H-768_A-12", 3.99, 84.4, 86.7, 92.9),
+    ("L-12_H-1024_A-16", 3.54, 85.7, 86.9, 93.3),
+    ("L-24_H-1024_A-16", 3.23, 86.6, 87.8, 93.7),
+]
+_TABLE6 = _arms("size", [(name, name, scores) for name, _, *scores in _SIZES])
 
-
-def _policy(replacement: str, *published: float) -> Arm:
-    changes = (f"replacement={replacement}",)
-    return Arm(name=replacement.replace("-", "/"), pretraining=changes, published=published)
-
-
-def _size(name: str, perplexity: float, *published: float) -> Arm:
-    changes = (f"size={name}",)
-    return Arm(name=name, pretraining=changes, perplexity=perplexity, published=published)
-
-
-def _shares(name: str, pretraining: tuple[str, ...] = ()) -> list[Arm]:
-    return [
-        Arm(name=f"{name}, {share:.0%} of the steps", pretraining=pretraining, share=share)
-        for share in (0.2, 0.4, 0.6, 0.8, 1.0)
-    ]
-
+_POLICIES = [  # MNLI-m, NER fine-tuned, NER features
+    ("80-10-10", 84.2, 95.4, 94.9),
+    ("100-0-0", 84.3, 94.9, 94.0),
+    ("80-0-20", 84.1, 95.2, 94.6),
+    ("80-20-0", 84.4, 95.2, 94.7),
+    ("0-20-80", 83.7, 94.8, 94.6),
+    ("0-0-100", 83.6, 94.9, 94.6),
+]
 
 EXPERIMENTS = {
     "table5": Experiment(
         name="table5",
         title="Table 5: what the pretraining tasks give",
-        columns=(MNLI, _glue("QNLI"), MRPC, SST_2, SQUAD),
-        arms=(
-            Arm(name="BERT", published=(84.4, 88.4, 86.7, 92.7, 88.5)),
-            Arm(
-                name="No NSP",
-                pretraining=("objective=masked-lm",),
-                published=(83.9, 84.9, 86.5, 92.6, 87.9),
-            ),
-            Arm(
-                name="LTR & No NSP",
-                pretraining=LEFT_TO_RIGHT,
-                published=(82.1, 84.3, 77.5, 92.1, 77.8),
-            ),
-            Arm(
-                name="+ BiLSTM",
-                pretraining=LEFT_TO_RIGHT,
-                finetuning=("num_lstm_layers=1",),
-                published=(82.1, 84.1, 75.7, 91.6, 84.9),
-            ),
-        ),
+        columns=(_MNLI, _glue("QNLI"), _MRPC, _SST_2, _SQUAD),
+        arms=(*_TABLE5[:3], replace(_BILSTM, finetuning=("num_lstm_layers=1",))),
     ),
     "table6": Experiment(
         name="table6",
         title="Table 6: what the size of the model gives",
-        columns=(MNLI, MRPC, SST_2),
-        arms=(
-            _size("L-3_H-768_A-12", 5.84, 77.9, 79.8, 88.4),
-            _size("L-6_H-768_A-3", 5.24, 80.6, 82.2, 90.7),
-            _size("L-6_H-768_A-12", 4.68, 81.9, 84.8, 91.3),
-            _size("L-12_H-768_A-12", 3.99, 84.4, 86.7, 92.9),
-            _size("L-12_H-1024_A-16", 3.54, 85.7, 86.9, 93.3),
-            _size("L-24_H-1024_A-16", 3.23, 86.6, 87.8, 93.7),
+        columns=(_MNLI, _MRPC, _SST_2),
+        arms=tuple(
+            replace(arm, perplexity=perplexity)
+            for arm, (_, perplexity, *_) in zip(_TABLE6, _SIZES, strict=True)
         ),
     ),
     "c1": Experiment(
         name="c1",
         title="Figure 5 (C.1): what more steps of pretraining give",
-        columns=(MNLI,),
-        arms=(*_shares("BERT"), *_shares("LTR & No NSP", LEFT_TO_RIGHT)),
+        columns=(_MNLI,),
+        arms=tuple(
+            replace(arm, name=f"{arm.name}, {share:.0%} of the steps", share=share, published=())
+            for arm in (_BERT, _LEFT_TO_RIGHT)
+            for share in (0.2, 0.4, 0.6, 0.8, 1.0)
+        ),
     ),
     "c2": Experiment(
         name="c2",
         title="Table C.2: what stands in place of a piece to predict, [MASK]/same/random",
-        columns=(MNLI, _ner("NER fine-tuned", "ner"), _ner("NER features", "ner-features")),
-        arms=(
-            _policy("80-10-10", 84.2, 95.4, 94.9),
-            _policy("100-0-0", 84.3, 94.9, 94.0),
-            _policy("80-0-20", 84.1, 95.2, 94.6),
-            _policy("80-20-0", 84.4, 95.2, 94.7),
-            _policy("0-20-80", 83.7, 94.8, 94.6),
-            _policy("0-0-100", 83.6, 94.9, 94.6),
+        columns=(_MNLI, _NER, _NER_FEATURES),
+        arms=_arms(
+            "replacement", [(rate.replace("-", "/"), rate, scores) for rate, *scores in _POLICIES]
         ),
     ),
 }

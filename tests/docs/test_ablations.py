@@ -19,7 +19,8 @@ def section(page: Path, heading: str) -> str:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_what_came_out(name, tmp_path):
+def test_what_came_out(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("bert_keras.experiments.page.svg", lambda chart: "")
     folder, experiment = DOCS / "ablations" / name, EXPERIMENTS[name]
     cells = json.loads((folder / "results.json").read_text("utf-8"))["cells"]
     there = {cell["column"] for cell in cells}

@@ -159,7 +159,16 @@ def test_an_arm_has_the_model_of_its_share_of_the_steps(data, scale, tmp_path):
     assert json.loads(tuned.read_text())["pretrained"] == str(parts["32-2"] / "model")
 
 
-def test_a_plan_tells_arms_steps_and_time_and_leaves_nothing(data, scale, capsys):
+@pytest.mark.parametrize("is_timed", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_plan_tells_arms_steps_and_time(data, scale, monkeypatch, is_timed):
+    """Of real steps, which take long to trace, and of steps that are said to take two seconds."""
+
+    def two_seconds(model, batches):
+        assert model.optimizer is not None and "input_ids" in next(iter(batches))[0]
+        return [2.0]
+
+    if not is_timed:
+        monkeypatch.setattr("bert_keras.experiments.plan.step_seconds", two_seconds)
     told = plan(SHORT, scale, data=data)
     lines = told.splitlines()
     assert "No NSP, + BiLSTM" in lines[0] and "QNLI is left out" in told
@@ -168,7 +177,8 @@ def test_a_plan_tells_arms_steps_and_time_and_leaves_nothing(data, scale, capsys
     no_nsp, bilstm = (line for line in lines if line.startswith("fine-tune MNLI-m, L-1_H-8_A-2, "))
     assert "A-2, runs: 1 " in no_nsp and " 6 " in no_nsp  # 24 rows in batches of 8, 2 epochs
     assert "A-2, num_lstm_layers=1, runs: 1 " in bilstm
-    assert "(hours:minutes:seconds) in all" in told
+    total = "about 0:00:48 (hours" if not is_timed else "(hours"
+    assert f"{total}:minutes:seconds) in all" in told
 
 
 @pytest.mark.parametrize(

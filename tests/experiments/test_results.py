@@ -54,7 +54,12 @@ def test_scores_are_those_of_the_best_rate_in_percent():
     assert told(None) == "–"
 
 
-def test_a_page_says_what_it_lacks_and_what_failed(tmp_path):
+@pytest.fixture
+def without_charts(monkeypatch):
+    monkeypatch.setattr("bert_keras.experiments.page.svg", lambda chart: "<svg></svg>")
+
+
+def test_a_page_says_what_it_lacks_and_what_failed(tmp_path, without_charts):
     found = results(IN_ORDER[:5])
     found.scores["80/10/10", "MNLI-m"] = Score((33.0, 35.0), 1e-3, 2)
     found.scores["100/0/0", "MNLI-m"] = Score((33.0, 35.0), 1e-3, 1)
@@ -68,7 +73,7 @@ def test_a_page_says_what_it_lacks_and_what_failed(tmp_path):
     assert "| 0/0/100 | – | 83.6 |" in (tmp_path / "report.md").read_text()
 
 
-def test_sizes_are_beside_the_papers_perplexities(tmp_path):
+def test_sizes_are_beside_the_papers_perplexities(tmp_path, without_charts):
     arms = EXPERIMENTS["table6"].arms
     losses = [math.log(10 - number) for number in range(6)]
     pretrainings = {

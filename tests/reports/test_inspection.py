@@ -1,6 +1,7 @@
 """`bert-keras inspect`: the numbers of the page are the model's own, and a browser shows them."""
 
 import dataclasses
+import functools
 import html
 import re
 import shlex
@@ -32,7 +33,7 @@ TOKENIZER = WordPieceTokenizer(VOCABULARY)
 CONFIG = BertConfig(
     vocab_size=len(VOCABULARY),
     hidden_size=24,
-    num_layers=3,
+    num_layers=2,
     num_heads=4,
     max_positions=200,
     initializer_stddev=0.4,
@@ -69,12 +70,13 @@ def folders(tmp_path_factory):
     return made
 
 
-@pytest.fixture
-def page_of(folders, tmp_path):
-    """What stands in the page of a model, as it is read there."""
+@pytest.fixture(scope="module")
+def page_of(folders, tmp_path_factory):
+    """What stands in the page of a model, as it is read there; the same page is written once."""
 
+    @functools.cache
     def page_of(name, *texts, **asked):
-        output = tmp_path / "page.html"
+        output = tmp_path_factory.mktemp("page") / "page.html"
         inspect_texts(folders[name][0], texts, output=output, **asked)
         return data_of(output)
 
@@ -110,7 +112,7 @@ def test_attention_is_the_encoders_own(page_of, folders, name, texts):
     names = [VOCABULARY.pieces[each] for each in inputs["input_ids"][0]]
     assert told["attention"]["pieces"] == names and "##s" in names
     assert told["attention"]["texts"] == inputs["segment_ids"][0].tolist()
-    assert (told["model"], told["num_layers"]) == (type(folders[name][1]).__name__, 3)
+    assert (told["model"], told["num_layers"]) == (type(folders[name][1]).__name__, 2)
 
 
 @pytest.mark.parametrize("name", ["pretrainer", "masked-lm"])
@@ -135,7 +137,7 @@ def test_every_mask_of_a_text(page_of, folders, name):
 
 
 def test_without_a_mask_each_piece_is_masked_by_itself(page_of, folders):
-    told = page_of("pretrainer", TEXT, num_pieces=2)["masked"]
+    told = page_of("masked-lm", TEXT)["masked"]
     assert "is_next" not in told
     inputs = inputs_of(TEXT)
     ids = inputs["input_ids"][0].copy()
@@ -143,19 +145,20 @@ def test_without_a_mask_each_piece_is_masked_by_itself(page_of, folders):
     for each in told["places"]:
         place = each["position"]
         inputs["input_ids"][0] = np.where(np.arange(len(ids)) == place, VOCABULARY.mask_id, ids)
-        logits = folders["pretrainer"][1]({**inputs, "masked_lm_positions": np.array([[place]])})
+        logits = folders["masked-lm"][1]({**inputs, "masked_lm_positions": np.array([[place]])})
         shares = softmax(np.asarray(logits["masked_lm"])[0, 0])
         piece, share, rank = each["own"]
         assert piece == VOCABULARY.pieces[ids[place]]
         assert share == pytest.approx(float(shares[ids[place]]), rel=1e-4)
         assert rank == 1 + (shares > shares[ids[place]]).sum()
         assert each["top"][0][1] == pytest.approx(float(shares.max()), rel=1e-4)
-        assert len(each["top"]) == 2
+        assert len(each["top"]) == 10
 
 
 def test_a_model_without_the_head_says_so(page_of):
-    assert page_of("encoder", "[MASK] money")["masked"] == {"missing": "BertEncoder"}
-    assert page_of("classifier", "money")["masked"] == {"missing": "BertClassifier"}
+    assert page_of("encoder", TEXT)["masked"] == {"missing": "BertEncoder"}
+    pair = page_of("classifier", TEXT, "Money, money.")
+    assert pair["masked"] == {"missing": "BertClassifier"}
 
 
 @pytest.mark.parametrize(
@@ -190,7 +193,7 @@ def test_cosines_of_a_word(page_of, folders, tmp_path, word, spans):
     assert found == spans
     for each in near["places"]:
         assert each["before"] + each["word"] + each["after"] == lines[each["line"] - 1]
-    assert [sorted(each) for each in near["orders"]] == [[*range(len(spans))]] * 4
+    assert [sorted(each) for each in near["orders"]] == [[*range(len(spans))]] * 3
 
 
 def test_a_longer_word_is_another_one(page_of, tmp_path):
@@ -377,10 +380,10 @@ def test_a_browser_shows_it_and_keys_go_through_it(folders, tmp_path):
     with browser_page(width=1200, height=900) as page:
         page.open(output.as_uri())
         text = page.wait_for("Attention", "Masked words", "“bank” in 4 sentences")
-        assert "BertPretrainer: 3 layers of 4 heads, hidden size 24" in text
+        assert "BertPretrainer: 2 layers of 4 heads, hidden size 24" in text
         assert "The second text follows the first with a probability of" in text
         assert shown_share(data["masked"]["places"][0]["top"][0][1]) in text
-        assert page.run("document.querySelectorAll('#grid button').length") == 15  # and the means
+        assert page.run("document.querySelectorAll('#grid button').length") == 10  # and the means
         # The grid is one stop of Tab; arrows choose the map beside and below.
         page.run("document.querySelector('#grid button[tabindex=\"0\"]').focus()")
         key(page, "Home", 36)

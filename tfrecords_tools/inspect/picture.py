@@ -23,14 +23,14 @@ def plot(histograms: Sequence[Histogram], path: str | os.PathLike, *, title: str
     """Writes all histograms, one chart each, into a file of the kind that `path` ends in."""
     check_picture(path)
     if Path(path).suffix.lower() in PAGES:
-        write_text(path, page(histograms, title=title))
+        write_text(path, _page(histograms, title=title))
     else:
         drawn = [_chart(histogram, title=histogram.title) for histogram in histograms]
         save_picture(drawn, path, title=title)
 
 
-def page(histograms: Sequence[Histogram], *, title: str) -> str:
-    """Returns an HTML page whose bars have tooltips with their numbers."""
+def _page(histograms: Sequence[Histogram], *, title: str) -> str:
+    """An HTML page whose bars have tooltips with their numbers."""
     figures = []
     for histogram in histograms:
         caption, _, note = histogram.summary().partition(" (")
