@@ -1,1 +1,1 @@
-"""Tables of the paper as whole experiments: a corpus and task files in, one page of results out."""
+"""The paper's tables and figures as experiments, each from a corpus and task files to a report."""

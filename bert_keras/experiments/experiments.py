@@ -11,36 +11,30 @@ from bert_keras.tasks.catalog import named_task
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """A row: FIELD=VALUE changes of the pretraining's recipe and of every fine-tuning's.
-
-    Arms of the same `pretraining` share one model, each as it is after a `share` of the steps.
-    `published` are the paper's scores, a column each, and `perplexity` that of masked words; a
-    figure has none.
-    """
+    """A row of a table; arms with the same `pretraining` share one model."""
 
     name: str
-    pretraining: tuple[str, ...] = ()
-    share: float = 1.0
-    finetuning: tuple[str, ...] = ()
-    published: tuple[float, ...] = ()
-    perplexity: float | None = None
+    pretraining: tuple[str, ...] = ()  # FIELD=VALUE changes of the recipe
+    share: float = 1.0  # of the steps of pretraining, after which the model is fine-tuned
+    finetuning: tuple[str, ...] = ()  # FIELD=VALUE changes of the recipe of every task
+    published: tuple[float, ...] = ()  # the paper's score in each column; a figure has none
+    perplexity: float | None = None  # the paper's, of masked words
 
     @property
     def pretraining_name(self) -> str:
+        """The name of the model, from the changed values."""
         return slug(" ".join(change.partition("=")[2] for change in self.pretraining)) or "bert"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A task and which of its scores the paper tells; times `factor` it is in percent. `places` are
-    where its files may be in the data folder.
-    """
+    """A column of a table: one score of a task."""
 
     name: str
     task: str
     score: str
-    factor: float
-    places: tuple[str, ...]
+    factor: float  # makes percent of the score
+    places: tuple[str, ...]  # folders that may have its files, in the data folder
 
     def files(self, data: Path) -> dict[str, str]:
         """Of the first place that is there. Raises InputError where none is, or is not whole."""
@@ -52,12 +46,15 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
+    """One table or figure of the paper."""
+
     name: str
     title: str
     columns: tuple[Column, ...]
     arms: tuple[Arm, ...]
 
     def published(self, arm: Arm, column: Column) -> float | None:
+        """The paper's score of a cell; a figure has none."""
         return arm.published[self.columns.index(column)] if arm.published else None
 
     def columns_in(self, data: str) -> tuple[dict[str, dict[str, str]], list[str]]:
@@ -84,6 +81,7 @@ def slug(text: str) -> str:
 
 
 def corpus_in(data: str) -> list[str]:
+    """The text files of the data folder. Raises InputError where there are none."""
     files = sorted(map(str, Path(data).glob("corpus/*.txt")))
     if not files:
         raise InputError(f"{data} has no corpus/*.txt to pretrain on; put UTF-8 text there")
@@ -105,10 +103,12 @@ def _arms(field: str, rows: Sequence[tuple[str, str, Sequence[float]]]) -> tuple
 
 _MNLI, _MRPC, _SST_2 = _glue("MNLI", "MNLI-m"), _glue("MRPC"), _glue("SST-2")
 _SQUAD = Column(name="SQuAD", task="squad1", score="f1", factor=1, places=("squad",))
-_NER_PLACES = ("ner/conll2003", "ner/wnut17", "conll2003", "wnut17")
-_NER, _NER_FEATURES = (
-    Column(name=name, task=task, score="f1", factor=1, places=_NER_PLACES)
-    for name, task in (("NER fine-tuned", "ner"), ("NER features", "ner-features"))
+_NER = Column(
+    name="NER fine-tuned",
+    task="ner",
+    score="f1",
+    factor=1,
+    places=("ner/conll2003", "ner/wnut17", "conll2003", "wnut17"),
 )
 
 _TABLE5 = _arms(
@@ -170,7 +170,7 @@ EXPERIMENTS = {
     "c2": Experiment(
         name="c2",
         title="Table C.2: what stands in place of a piece to predict, [MASK]/same/random",
-        columns=(_MNLI, _NER, _NER_FEATURES),
+        columns=(_MNLI, _NER, replace(_NER, name="NER features", task="ner-features")),
         arms=_arms(
             "replacement", [(rate.replace("-", "/"), rate, scores) for rate, *scores in _POLICIES]
         ),
@@ -179,6 +179,7 @@ EXPERIMENTS = {
 
 
 def one_of(known: dict, name: str, *, what: str):
+    """`known[name]`. Raises InputError, which lists the names, where there is none."""
     if name not in known:
         raise InputError(f"no {what} is called {name!r}; known: {', '.join(known)}")
     return known[name]

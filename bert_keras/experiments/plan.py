@@ -1,4 +1,4 @@
-"""An experiment, a scale and a data folder in; its runs and how long they will take here, out."""
+"""Estimates how long the runs of an experiment will take on this machine."""
 
 import dataclasses
 import os

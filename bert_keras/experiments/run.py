@@ -1,4 +1,4 @@
-"""An experiment, a scale and a data folder in; trained arms and one page about them out."""
+"""Runs an experiment: vocabulary, records, pretraining, fine-tuning and the report of all."""
 
 import contextlib
 import dataclasses
@@ -124,14 +124,8 @@ class _Run:
                     features=folder / "features",
                 )
 
-        rates = recipe.learning_rates
-        study(
-            run,
-            metric=task.metric,
-            seeds=self.scale.num_seeds,
-            learning_rates=rates,
-            output=folder,
-        )
+        seeds, rates = self.scale.num_seeds, recipe.learning_rates
+        study(run, metric=task.metric, seeds=seeds, learning_rates=rates, output=folder)
         return json_object(folder / "study.json")
 
     def _curves(self, arm: Arm, column: Column, outcome: dict) -> list:
@@ -152,13 +146,9 @@ class _Run:
     def _records(self, phase: Phase) -> Path:
         folder = self.output / f"records-{phase.max_length}"
         if not folder.is_dir():
+            settings = record_settings(self.scale, phase)
             with self._counted("records"):
-                build(
-                    self.corpus,
-                    vocabulary=self._vocabulary,
-                    output=folder,
-                    settings=record_settings(self.scale, phase),
-                )
+                build(self.corpus, vocabulary=self._vocabulary, output=folder, settings=settings)
         return folder
 
     @contextlib.contextmanager
@@ -183,6 +173,7 @@ class _Run:
 
 
 def record_settings(scale: Scale, phase: Phase) -> BuildSettings:
+    """The settings of the records that a phase of pretraining reads."""
     return BuildSettings(
         objective="nsp",
         max_length=phase.max_length,

@@ -28,26 +28,27 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """`note` tells what it can show and what not. `tunings` are by the task's name, "" for those
-    not named; `stand_ins` are changes in place of those of an arm's pretraining. Records hold pairs
-    of plain ids: every arm reads the same tokens, in the same order.
+    """Sizes and recipes of all runs of an experiment.
+
+    Records hold pairs of plain ids: every arm reads the same tokens, in the same order.
     """
 
-    note: str
+    note: str  # what it can show and what not
     vocab_size: int
     phases: tuple[Phase, ...]
-    tunings: dict[str, Tuning]
+    tunings: dict[str, Tuning]  # by task; "" for every task that is not named
     num_seeds: int
     duplicates: int = 5
     held_out_rate: float = 0.01
     seed: int = 1
-    stand_ins: dict[str, str] = field(default_factory=dict)
+    stand_ins: dict[str, str] = field(default_factory=dict)  # changes in place of those of an arm
 
     def tuning(self, task: str) -> Tuning:
+        """The fine-tuning of a task."""
         return self.tunings[task if task in self.tunings else ""]
 
     def step(self, arm: Arm) -> int:
-        """The one of its pretraining that the arm's model is of."""
+        """The pretraining step from which this arm is fine-tuned."""
         return round(arm.share * self.phases[-1].recipe.end)
 
     def pretraining(self, arm: Arm, *, ends: Iterable[int] = ()) -> list[Phase]:
@@ -102,7 +103,7 @@ def _at(learning_rate: float, recipe: FinetuneRecipe, **changes) -> FinetuneReci
 _TAGGER = _at(TAGGER.learning_rate, TAGGER)
 
 SCALES = {
-    # First weights of 1 / sqrt(128): of 0.02 some arms stay at the unigram, others by chance do not
+    # As in the demo: with initial weights of 0.02 some arms stay at the unigram by chance.
     "tiny": Scale(
         note="2 layers of 128, 2,000 steps of 16 sequences of 128 pieces: less than a millionth of "
         "the paper's computing. It shows what is learnt first: whether a pretraining task reaches "
@@ -114,12 +115,11 @@ SCALES = {
             Phase(
                 max_length=128,
                 recipe=dataclasses.replace(
-                    PRETRAIN["tiny-hour"],
-                    batch_size=16,
+                    PRETRAIN["demo"],
                     num_steps=2_000,
                     num_warmup_steps=200,
                     learning_rate=1e-3,
-                    initializer_stddev=0.08,
+                    logs_per_checkpoint=5,
                 ),
             ),
         ),
