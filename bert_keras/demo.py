@@ -1,8 +1,9 @@
-"""Text in, a served answer out: every room of the house once, in a few minutes on two cores."""
+"""Runs every stage from a text corpus to a served prediction once, in minutes on two cores."""
 
 import json
 import os
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,32 +26,51 @@ from tfrecords_tools.text.sentences import sentences
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 VOCABULARY_SIZE = 4_000
-NUM_LABELS = 4  # the classifier tells the longest documents of the corpus apart
-MIN_WORDS = 6  # of a sentence that says enough to be told apart
+NUM_LABELS = 4  # the longest documents of the corpus
+MIN_WORDS = 6  # of a sentence from which its document can be predicted
 DEV_RATE = 0.2
 
 
 def demo(
     *, corpus: Sequence[str | os.PathLike] = (), output: str | os.PathLike, seed: int = 1
 ) -> Path:
-    """Run the whole life of BERT into a new numbered folder under `output`, and say what it left.
+    """Run every stage into a new numbered folder under `output`, and print what it holds.
 
-    The default corpus is CPython's language reference. The classifier's task is made from the
-    corpus: of which of its longest documents is this sentence? Some sentences are held out.
+    The classifier predicts which of the longest documents of the corpus a sentence is from; some
+    sentences are held out.
+
+    Args:
+        corpus: Text files; by default CPython's language reference.
+        output: Folder of all demos.
+        seed: Of all random numbers.
+
+    Returns:
+        The new folder.
     """
     folder = _new_folder(Path(output))
     print(f"bert-keras demo: everything goes to {folder}\n")
     files = list(corpus) or [_write_language_reference(folder / "corpus.txt")]
+    _build_records(files, folder, seed=seed)
+    _pretrain(folder, seed=seed)
+    example = _write_rows(files, folder, seed=seed)
+    _finetune(folder, seed=seed)
+    _export_and_ask(folder, example)
+    return folder
 
+
+def _build_records(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) -> None:
     vocabulary = train_vocabulary(files, size=VOCABULARY_SIZE)
     vocabulary.save(folder / "vocab.txt")
     settings = BuildSettings(max_length=64, max_predictions=10, duplicates=10, seed=seed)
     manifest = build(files, vocabulary=vocabulary, output=folder / "records", settings=settings)
+    train = manifest["splits"]["train"]
     _say(
-        f"{len(vocabulary):,} pieces; {manifest['splits']['train']['records']:,} records of "
-        f"{manifest['splits']['train']['documents']} documents"
+        f"{len(vocabulary):,} pieces; {train['records']:,} records of "
+        f"{train['documents']} documents"
     )
 
+
+def _pretrain(folder: Path, *, seed: int) -> None:
     scores = pretrain(
         named_recipe(PRETRAIN, "demo", changes=[f"seed={seed}"]),
         records=folder / "records",
@@ -62,7 +82,8 @@ def demo(
         f"sentence) from {losses[0][1]:.3f} down to {losses[-1][1]:.3f}"
     )
 
-    example = _write_rows(files, folder, seed=seed)
+
+def _finetune(folder: Path, *, seed: int) -> None:
     recipe, task = with_changes(
         task_recipes("classification")["demo"],
         named_task("classification"),
@@ -80,24 +101,25 @@ def demo(
         f"always saying the most frequent label: {scores['majority_accuracy']:.1%}"
     )
 
+
+def _export_and_ask(folder: Path, example: str) -> None:
+    """Serve the classifier, print its prediction for `example`, and what to do with the folder."""
     saved_model = export_model(
         folder / "finetune" / "model", folder / "saved_models" / "demo" / "1"
     )
+    path = "/v1/models/demo:predict"
     with running_server(saved_model.parent) as url:
-        path = "/v1/models/demo:predict"
-        body = {"instances": [example]}
         answers = [
-            predict(f"{url}{path}", body["instances"])
+            predict(f"{url}{path}", [example])
             for _ in progress(range(50), stage="ask the server", unit="request")
         ]
-    request = json.dumps(body, ensure_ascii=False)
+    request = json.dumps({"instances": [example]}, ensure_ascii=False)
     print(f"POST {path} {request}\n{json.dumps(answers[-1][0], indent=2, ensure_ascii=False)}\n")
     _print_ways_on(folder, path, request)
-    return folder
 
 
 def _new_folder(output: Path) -> Path:
-    """`output`/1, or the next number that is free: a demo never touches an older one."""
+    """Make `output`/1, or the next number that is free: a demo never touches an older one."""
     number = 1
     while (output / str(number)).exists():
         number += 1
@@ -106,8 +128,8 @@ def _new_folder(output: Path) -> Path:
 
 
 def _write_language_reference(path: Path) -> Path:
-    """CPython's `pydoc_data.topics`, one topic a document, as a corpus file: prose, a paragraph a
-    line. Tables, rulers and code examples are left out.
+    """Write the prose of CPython's `pydoc_data.topics` as a corpus file, one topic a document and
+    one paragraph a line. Tables, rulers and code examples are left out.
     """
     try:
         from pydoc_data.topics import topics
@@ -137,19 +159,16 @@ def _prose(topic: str) -> Iterator[str]:
 
 
 def _write_rows(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) -> str:
-    """Write train.tsv and dev.tsv of (sentence, label); returns one of the held-out sentences.
+    """Write train.tsv and dev.tsv of (sentence, label); return one of the held-out sentences.
 
-    A sentence that stands in more than one place is left out: no held-out row was trained on.
+    A sentence that occurs more than once is left out, so that no held-out row was trained on.
     """
     named = []
     for lines in documents(files, stage="label sentences"):
         kept = [s for line in lines for s in sentences(line) if len(s.split()) >= MIN_WORDS]
         named.append((" ".join(lines[0].split()[:5]), [s for s in kept if "\t" not in s]))
     longest = sorted(named, key=lambda each: -len(each[1]))[:NUM_LABELS]
-    times: dict[str, int] = {}
-    for _, texts in longest:
-        for text in texts:
-            times[text] = times.get(text, 0) + 1
+    times = Counter(text for _, texts in longest for text in texts)
     labels = [label for label, _ in longest]
     if len(set(labels)) < len(labels):
         labels = [f"{number}: {label}" for number, label in enumerate(labels, start=1)]

@@ -1,4 +1,4 @@
-"""What a user gave and cannot be used: one exception, one way to report it from a command line."""
+"""The exception for what a user can correct, and how a command line reports it."""
 
 import errno
 import sys
@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 
 class InputError(ValueError):
-    """One sentence: what came, what was expected, what to do."""
+    """One sentence: what was received, what was expected, what to do."""
 
 
-def listed(told: list[str], *, most: int = 50) -> str:
-    """As one sentence names them: the first `most`, and how many others there are."""
-    named = "; ".join(told[:most])
-    return named if len(told) <= most else f"{named}; and {len(told) - most:,} more"
+def listed(faults: list[str], *, most: int = 50) -> str:
+    """Join the first `most` of `faults`, and say how many others there are."""
+    named = "; ".join(faults[:most])
+    return named if len(faults) <= most else f"{named}; and {len(faults) - most:,} more"
 
 
 def run_command(program: str, command: Callable[[], None]) -> int:

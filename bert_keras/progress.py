@@ -1,4 +1,4 @@
-"""Long work shows itself: one progress bar with a rate, on stderr, for every stage of the house."""
+"""Shows the progress of long work on stderr, as one bar with a rate for each stage."""
 
 import sys
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from tqdm import tqdm
 
 _LOG_SECONDS = 10
-_LINE_UP = "\x1b[A"  # from a bar to the one that it stands in
+_LINE_UP = "\x1b[A"  # which tqdm writes after a bar within a bar
 
 
 def progress(
@@ -18,10 +18,17 @@ def progress(
     initial: float = 0,
     leave: bool = True,
 ) -> tqdm:
-    """A bar that wraps `items`, or counts by hand with `.update(n)`.
+    """Return a bar that wraps `items`, or counts by hand with `.update(n)`.
 
-    Where stderr is no terminal it becomes a line every ten seconds and one at the end. A bar that
-    is not to `leave` anything goes when it is done, such as that of a stage within a stage.
+    Where stderr is no terminal, the bar becomes a line every ten seconds and one at the end.
+
+    Args:
+        items: What to iterate over, if anything.
+        stage: Name of the work.
+        unit: What is counted.
+        total: How many there are, where `items` has no length.
+        initial: How many were done before.
+        leave: Keep the bar when it is done; False for a stage within a stage.
     """
     on_terminal = sys.stderr.isatty()
     return tqdm(
@@ -39,7 +46,7 @@ def progress(
 
 
 class _LogLines:
-    """A stream on which what would overwrite the last line of stderr is a line of its own."""
+    """A stream to stderr that writes each state of a bar as a line of its own."""
 
     def write(self, text: str) -> None:
         line = text.replace(_LINE_UP, "").strip()

@@ -1,4 +1,4 @@
-"""TensorFlow imported without the hardware notes that it prints straight to the terminal."""
+"""Imports TensorFlow without the hardware notes that it prints straight to the terminal."""
 
 import contextlib
 import gc
@@ -6,16 +6,18 @@ import os
 import sys
 import tempfile
 from collections.abc import Collection, Iterator
+from typing import Any
 
 
 def import_tensorflow(*, without: Collection[str] = ()) -> None:
-    """`import tensorflow` and look for devices; what that prints is shown only if it fails.
+    """Import tensorflow and look for devices; show what that prints only if it fails.
 
-    The notes (CPU instructions, no CUDA driver found) come from C++ before any log level holds.
-    One is given with the first bools that are transposed, as Keras' LSTM does with its mask.
+    C++ prints the notes (CPU instructions, no CUDA driver found) before any log level applies. It
+    prints one more when the first bools are transposed, as Keras' LSTM does with its mask.
 
-    TensorFlow imports Keras and JAX, seconds of its start, where it finds them. It does not find
-    those that are named in `without`; they can be imported later.
+    Args:
+        without: Packages that TensorFlow imports where it finds them, which takes seconds (keras,
+            jax). It does not find these; they can be imported later.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.stderr.flush()
@@ -28,7 +30,7 @@ def import_tensorflow(*, without: Collection[str] = ()) -> None:
 
             if "TF_CONFIG" not in os.environ:  # workers are made known before anything is computed
                 tf.config.list_logical_devices()
-                tf.transpose([[True]])
+                tf.transpose(tf.constant([[True]]))
         except Exception:
             notes.seek(0)
             os.write(terminal, notes.read())
@@ -40,8 +42,8 @@ def import_tensorflow(*, without: Collection[str] = ()) -> None:
 
 @contextlib.contextmanager
 def no_collection() -> Iterator[None]:
-    """Python's collector would go through all of TensorFlow: a tenth of the time of importing it,
-    and longer than a model takes to load."""
+    """Switch Python's garbage collector off: it would traverse all of TensorFlow, which takes a
+    tenth of the time of importing it, and longer than a model takes to load."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -53,9 +55,9 @@ def no_collection() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _not_found(names: Collection[str]) -> Iterator[None]:
-    """Imports of these packages fail in the block, unless they were imported before."""
-    hidden = [name for name in names if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))
+    """Let imports of these packages fail in the block, unless they were imported before."""
+    hidden: dict[str, Any] = {name: None for name in names if name not in sys.modules}
+    sys.modules.update(hidden)
     try:
         yield
     finally:

@@ -6,17 +6,14 @@ import socket
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# A request's head is a few hundred bytes. A client that takes longer only holds a place.
-HEAD_SECONDS = 10.0
-# For the rest of a body whose request was answered (refused) already.
-REST_SECONDS = 30.0
-# For what was sent and is not taken: the connection and its bytes are then dropped.
-UNREAD_SECONDS = 60
+HEAD_SECONDS = 10.0  # to send the head of a request, a few hundred bytes
+REST_SECONDS = 30.0  # to send the rest of a body whose request was refused already
+UNREAD_SECONDS = 60  # to take an answer; then the connection and its bytes are dropped
 
 
 class PunctualProtocol(H11Protocol):
-    """uvicorn's HTTP, with an end to waiting for a head, for a body that nobody wants any more and
-    for a client that does not take its answer, which uvicorn lacks."""
+    """uvicorn's HTTP, with limits that uvicorn lacks: on the time to wait for a head, for a body
+    that is not needed any more, and for a client that does not take its answer."""
 
     _late: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None

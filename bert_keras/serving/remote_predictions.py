@@ -1,4 +1,4 @@
-"""A task's examples and a server's URL come in; what the served model answers to them goes out."""
+"""Predicts a task's examples with a served model."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -18,18 +18,25 @@ from bert_keras.tasks.classification import ClassificationTask, TextExample
 from bert_keras.tasks.label_kinds import listed
 
 _INPUTS = ("text", "text_pair")  # of every text classifier's serving_default
-_MOST_OFF = 1e-3  # from 1, of the sum of float32 probabilities
+_TOLERANCE = 1e-3  # of the sum of float32 probabilities, from 1
 
 
 def answers_of_server(
     name: str, *, server: str, data: str, split: str = "test", changes: Iterable[str] = ()
 ) -> Answers:
-    """As `answers_of_model`, of the model at a `Client`'s URL. `data` may be a .txt file too, one
-    text a line. Columns other than the task's own are named with `changes`: a server does not tell
-    what its model was trained on.
+    """As `answers_of_model`, with the model at a `Client`'s URL.
 
-    Raises InputError for tasks whose answers are no class, classes or number of a text or pair,
-    for what the client raises, and for answers of another kind.
+    Args:
+        name: The task.
+        server: URL of the model.
+        data: As the task reads it; also a .txt file with one text a line.
+        split: Part of the data.
+        changes: FIELD=VALUE, such as columns other than the task's own: a server does not tell
+            what its model was trained on.
+
+    Raises:
+        InputError: for tasks whose predictions are no class, classes or number of a text or pair,
+            for what the client raises, and for predictions of another kind.
     """
     (task,) = with_changes(named_task(name), changes=changes)
     if not isinstance(task, ClassificationTask):
@@ -40,7 +47,7 @@ def answers_of_server(
     examples = _examples(task, data, split=split)
     rows = _asked(server, [example.texts for example in examples])
     task, logits = _logits(task, rows, server=server)
-    predictions = task.predictions(examples, None, logits)  # classes are read off logits alone
+    predictions = [task.label_kind.prediction(each, task.labels) for each in logits]
     return Answers(task, examples, lambda: predictions)
 
 
@@ -76,8 +83,8 @@ def _asked(server: str, texts: Sequence[tuple[str, ...]]) -> list:
 def _logits(
     task: ClassificationTask, rows: list, *, server: str
 ) -> tuple[ClassificationTask, list[np.ndarray]]:
-    """The task with the model's labels, and logits that have the probabilities or number of each
-    row: what the model itself would have put out, but for a constant."""
+    """The task with the model's labels, and the logits (up to a constant) or the number of each
+    row, from the probabilities or the number in it."""
     if task.kind == "number":
         numbers = [row.get("score") if isinstance(row, dict) else row for row in rows]
         if not all(isinstance(number, int | float) for number in numbers):
@@ -93,7 +100,7 @@ def _logits(
         logits = np.log(probabilities)
         if task.kind == "many":
             logits -= np.log1p(-probabilities)
-        elif abs(probabilities.sum(axis=1) - 1).max() > _MOST_OFF:
+        elif abs(probabilities.sum(axis=1) - 1).max() > _TOLERANCE:
             raise _other_kind(task, server, "probabilities that sum to 1")
     for label, row in zip(answered, logits, strict=True):
         expected = task.label_kind.written(task.label_kind.prediction(row, labels).label)

@@ -32,11 +32,13 @@ def serve(
     limits: Limits | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Answer on `host`:`port` until Ctrl-C or SIGTERM, then finish what was begun.
+    """Serve on `host`:`port` until Ctrl-C or SIGTERM, then finish what was begun.
 
-    Prints one line, and calls `ready(url)`, when it answers. `versions`, `labels`, `limits`: as
-    `create_app` takes them. Raises InputError for a folder without a servable version and for a
-    port that cannot be had.
+    Prints one line, and calls `ready(url)`, when it accepts requests. The other arguments are those
+    of `create_app`.
+
+    Raises:
+        InputError: for a folder without a servable version and for a port that is not free.
     """
     chosen_versions(model_folder, versions)  # what is missing is said before TensorFlow's import
     with _listening(host, port) as listener:
@@ -59,7 +61,7 @@ def running_server(
     labels: Mapping[str, int] | None = None,
     limits: Limits | None = None,
 ) -> Iterator[str]:
-    """A server in a thread of this process: yields its URL ("http://127.0.0.1:PORT"), then stops.
+    """Serve in a thread of this process while the block lasts; yields "http://127.0.0.1:PORT".
 
     Port 0 takes a free one. Raises InputError as `serve` does.
     """
@@ -91,8 +93,8 @@ def _server(app: Starlette) -> uvicorn.Server:
 
 @contextlib.contextmanager
 def _ending_quietly(server: uvicorn.Server) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the server alone, before it runs and when uvicorn, which caught one
-    and finished what was begun, raises it once more."""
+    """Let Ctrl-C and SIGTERM end the server without a traceback: before it runs, and when uvicorn,
+    which caught one and finished what was begun, raises it once more."""
 
     def end(*_) -> None:
         server.should_exit = True

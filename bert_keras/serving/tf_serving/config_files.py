@@ -72,7 +72,7 @@ def config_files(name: str, *, models: str, found: Measured) -> dict[str, str]:
         found: What was measured of the model.
     """
     templates = Environment(
-        loader=PackageLoader(__package__),
+        loader=PackageLoader("bert_keras.serving.tf_serving"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
