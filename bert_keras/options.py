@@ -1,4 +1,4 @@
-"""Turns the fields of dataclasses into command-line options and FIELD=VALUE settings."""
+"""Derives command-line options and FIELD=VALUE settings from dataclass fields, and checks them."""
 
 import abc
 import argparse
@@ -100,7 +100,7 @@ def add_options(
     """
     exclusive: dict[str, Any] = {}
     for each in fields(settings):
-        if each.metadata.get("is_fixed") or (only is not None and each.name not in only):
+        if "is_fixed" in each.metadata or (only is not None and each.name not in only):
             continue
         if inner := each.metadata.get("settings"):
             add_options(parser, inner, only=each.metadata["only"])
@@ -133,9 +133,7 @@ def with_changes(*settings: Any, changes: Iterable[str]) -> tuple:
         InputError: For an unknown field and for a value that is not of the field's type.
     """
     tables = [
-        {each.name: each for each in fields(one) if not each.metadata.get("is_fixed")}
-        if one
-        else {}
+        {each.name: each for each in fields(one) if "is_fixed" not in each.metadata} if one else {}
         for one in settings
     ]
     values: list[dict[str, Any]] = [{} for _ in settings]
@@ -152,6 +150,19 @@ def with_changes(*settings: Any, changes: Iterable[str]) -> tuple:
     return tuple(
         replace(one, **own) if own else one for one, own in zip(settings, values, strict=True)
     )
+
+
+def check_least(settings: Any, least: float, *names: str) -> None:
+    """Raise InputError for the first of these fields whose value is below `least`."""
+    for name in names:
+        if getattr(settings, name) < least:
+            raise InputError(f"{name} is {getattr(settings, name)}; expected at least {least}")
+
+
+def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:
+    """Raise InputError where the value of a field is not one of the known ones."""
+    if (value := getattr(settings, name)) not in (known := tuple(known)):
+        raise InputError(f"{name} is {value!r}; expected one of {', '.join(known)}")
 
 
 def _given(arguments: argparse.Namespace, settings: type) -> dict[str, Any]:
@@ -177,9 +188,8 @@ def _kind(each: Field) -> tuple[type, bool]:
 
 def _read(text: str, each: Field, change: str) -> Any:
     kind, is_several = _kind(each)
-    if is_several:
-        return tuple(_read_one(part, kind, change) for part in text.split(","))
-    return _read_one(text, kind, change)
+    values = [_read_one(part, kind, change) for part in (text.split(",") if is_several else [text])]
+    return tuple(values) if is_several else values[0]
 
 
 def _read_one(text: str, kind: type, change: str) -> Any:

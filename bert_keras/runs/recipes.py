@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bert_keras.errors import InputError
-from bert_keras.options import with_changes
+from bert_keras.options import check_choice, check_least, with_changes
 from bert_keras.runs.pretrain_recipe import PretrainRecipe, check_counts, check_rates
 
 
@@ -47,13 +47,8 @@ class FinetuneRecipe:
             raise InputError(
                 f"layer_rate_decay is {self.layer_rate_decay}; expected more than 0, up to 1"
             )
-        for name in ("patience", "num_lstm_layers", "max_train_examples"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} is {getattr(self, name)}; expected at least 0")
-        if self.initial_weights not in (known := ("pretrained", "random")):
-            raise InputError(
-                f"initial_weights is {self.initial_weights!r}; expected one of {known}"
-            )
+        check_least(self, 0, "patience", "num_lstm_layers", "max_train_examples")
+        check_choice(self, "initial_weights", ("pretrained", "random"))
 
 
 # Appendix A.2: 90 % of the steps on sequences of 128, the rest of 512, under one schedule.

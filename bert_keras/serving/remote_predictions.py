@@ -15,7 +15,7 @@ from bert_keras.serving.client import Client
 from bert_keras.storage import text_lines
 from bert_keras.tasks.catalog import named_task
 from bert_keras.tasks.classification import ClassificationTask, TextExample
-from bert_keras.tasks.label_kinds import listed
+from bert_keras.tasks.label_kinds import listed_labels
 
 _INPUTS = ("text", "text_pair")  # of every text classifier's serving_default
 _TOLERANCE = 1e-3  # of the sum of float32 probabilities, from 1
@@ -111,7 +111,8 @@ def _logits(
     if labels == numbered_labels(len(task.labels)):
         return task, list(logits)
     raise InputError(
-        f"{server} has the labels {listed(labels)}; {task.name} has {listed(task.labels)}"
+        f"{server} has the labels {listed_labels(labels)}; {task.name} has "
+        f"{listed_labels(task.labels)}"
     )
 
 

@@ -7,7 +7,7 @@ from bert_keras.checkpoints.card import ModelCard, numbered_labels
 from bert_keras.errors import InputError
 from bert_keras.tasks.classification import OWN_TABLE_TASKS
 from bert_keras.tasks.glue.task import GLUE_TASKS
-from bert_keras.tasks.label_kinds import listed
+from bert_keras.tasks.label_kinds import listed_labels
 from bert_keras.tasks.ner.features import NER_FEATURES_TASK
 from bert_keras.tasks.ner.task import NER_TASK
 from bert_keras.tasks.squad.task import SQUAD_TASKS
@@ -59,5 +59,6 @@ def task_of(card: ModelCard, *, name: str, source: str | os.PathLike) -> Task:
     if card.labels == numbered_labels(len(task.labels)):
         return task
     raise InputError(
-        f"{source} has the labels {listed(card.labels)}; {name} has {listed(task.labels)}"
+        f"{source} has the labels {listed_labels(card.labels)}; {name} has "
+        f"{listed_labels(task.labels)}"
     )

@@ -10,6 +10,7 @@ import numpy as np
 
 from bert_keras.architectures import CLASSIFIER
 from bert_keras.errors import InputError
+from bert_keras.options import check_choice, check_least
 from bert_keras.storage import text_lines, whole_file
 from bert_keras.tasks.label_kinds import LABEL_KINDS, Label, LabelKind, LabelPrediction
 from bert_keras.tasks.label_scores import SCORES, majority_accuracy
@@ -51,14 +52,10 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
     def __post_init__(self):
         if len(self.text_columns) not in (1, 2):
             raise InputError(f"{len(self.text_columns)} text columns came; expected one or two")
-        for name, known in (("kind", tuple(LABEL_KINDS)), ("long_texts", LONG_TEXTS)):
-            if getattr(self, name) not in known:
-                raise InputError(
-                    f"{name} is {getattr(self, name)!r}; expected one of {', '.join(known)}"
-                )
-        for name, least in (("max_length", 2 + len(self.text_columns)), ("stride", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} is {getattr(self, name)}; expected at least {least}")
+        check_choice(self, "kind", LABEL_KINDS)
+        check_choice(self, "long_texts", LONG_TEXTS)
+        check_least(self, 2 + len(self.text_columns), "max_length")
+        check_least(self, 1, "stride")
 
     @property
     def label_kind(self) -> LabelKind:

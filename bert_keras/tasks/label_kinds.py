@@ -181,7 +181,7 @@ LABEL_KINDS: dict[str, LabelKind] = {
 }
 
 
-def listed(labels: Sequence[str]) -> str:
+def listed_labels(labels: Sequence[str]) -> str:
     """For a message: the first of them, and how many more there are."""
     more = len(labels) - MOST_LISTED
     return ", ".join(labels[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
@@ -189,7 +189,7 @@ def listed(labels: Sequence[str]) -> str:
 
 def _unknown(label: str, classes: Sequence[str], place: str) -> InputError:
     return InputError(
-        f"{place} has the label {label!r}; known: {listed(classes)}; add rows of it to the "
+        f"{place} has the label {label!r}; known: {listed_labels(classes)}; add rows of it to the "
         "training file, or leave these out"
     )
 

@@ -11,6 +11,7 @@ from bert_keras.checkpoints.feature_layers import check_layers, feature_layers
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.feature_tagger import BertFeatureTagger
+from bert_keras.options import check_least
 from bert_keras.tasks.ner.encoding import PlacedWords, TaggedWords, WordFeatures, WordRows
 from bert_keras.tasks.ner.feature_cache import stored_features
 from bert_keras.tasks.ner.task import NerTask
@@ -33,8 +34,7 @@ class NerFeaturesTask(NerTask):
     def __post_init__(self):
         super().__post_init__()
         check_layers(self.layers)
-        if self.lstm_units < 1:
-            raise InputError(f"lstm_units is {self.lstm_units}; expected at least 1")
+        check_least(self, 1, "lstm_units")
 
     def check_encoder(self, config: BertConfig) -> None:
         try:

@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_keras.architectures import TOKEN_CLASSIFIER
 from bert_keras.errors import InputError
+from bert_keras.options import check_choice, check_least
 from bert_keras.tasks.ner.encoding import TaggedWords, WordRows
 from bert_keras.tasks.ner.files import (
     OUTSIDE,
@@ -60,10 +61,8 @@ class NerTask(Task[Sentence, WordRows, Sequence[str]]):
     rows_type: ClassVar[type[TaggedWords]] = TaggedWords
 
     def __post_init__(self):
-        if self.context not in CONTEXTS:
-            raise InputError(f"context is {self.context!r}; expected one of {', '.join(CONTEXTS)}")
-        if self.max_length < 3:
-            raise InputError(f"max_length is {self.max_length}; expected at least 3")
+        check_choice(self, "context", CONTEXTS)
+        check_least(self, 3, "max_length")
 
     @property
     def metric(self) -> str:

@@ -52,34 +52,20 @@ def predicted_answers(
     *,
     num_best: int,
     max_answer_length: int,
+    null_threshold: float | None = None,
 ) -> list[Prediction]:
     """The best span of each question: S.T_i + E.T_j with i <= j, of at most `max_answer_length`
-    pieces, that begins where its window shows the context best."""
-    return [
-        Prediction(candidates[0].text, candidates=_with_probabilities(candidates))
-        for candidates in (
-            _best_answers(question, windows, number, outputs, num_best, max_answer_length)
-            for number, question in enumerate(questions)
-        )
-    ]
+    pieces, that begins where its window shows the context best.
 
-
-def predicted_answers_or_none(
-    questions: Sequence[Question],
-    windows: Windows,
-    outputs: Sequence[dict[str, np.ndarray]],
-    *,
-    num_best: int,
-    max_answer_length: int,
-    null_threshold: float,
-) -> list[Prediction]:
-    """As `predicted_answers`, or "" where the null odds exceed `null_threshold`.
-
-    The score of "no answer", S.C + E.C, is that of the window where it is least.
+    With a `null_threshold` the prediction is "" where the null odds exceed it. The score of "no
+    answer", S.C + E.C, is that of the window where it is least.
     """
     predictions = []
     for number, question in enumerate(questions):
         answers = _best_answers(question, windows, number, outputs, num_best, max_answer_length)
+        if null_threshold is None:
+            predictions.append(Prediction(answers[0].text, candidates=_with_probabilities(answers)))
+            continue
         none = min(
             (
                 Candidate("", 0.0, float(outputs[row]["start"][0]), float(outputs[row]["end"][0]))

@@ -13,11 +13,11 @@ import keras
 
 from bert_keras.architectures import QUESTION_ANSWERING
 from bert_keras.errors import InputError
+from bert_keras.options import check_least
 from bert_keras.tasks.squad import prediction_files
 from bert_keras.tasks.squad.predictions import (
     Prediction,
     predicted_answers,
-    predicted_answers_or_none,
 )
 from bert_keras.tasks.squad.questions import (
     Question,
@@ -58,9 +58,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
     def __post_init__(self):
         if self.version not in ("1.1", "2.0"):
             raise InputError(f"version is {self.version!r}; expected 1.1 or 2.0")
-        for name in ("stride", "max_question_length", "max_answer_length", "num_best"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; expected at least 1")
+        check_least(self, 1, "stride", "max_question_length", "max_answer_length", "num_best")
         if not math.isfinite(self.null_threshold):
             raise InputError(f"null_threshold is {self.null_threshold}; expected such as 0.0")
         least = self.max_question_length + NUM_SPECIALS + 1
@@ -131,11 +129,13 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
     def predictions(
         self, examples: Sequence[Question], encoded: Windows, outputs: Outputs
     ) -> list[Prediction]:
-        limits = {"num_best": self.num_best, "max_answer_length": self.max_answer_length}
-        if not self.allows_no_answer:
-            return predicted_answers(examples, encoded, outputs, **limits)
-        return predicted_answers_or_none(
-            examples, encoded, outputs, **limits, null_threshold=self.null_threshold
+        return predicted_answers(
+            examples,
+            encoded,
+            outputs,
+            num_best=self.num_best,
+            max_answer_length=self.max_answer_length,
+            null_threshold=self.null_threshold if self.allows_no_answer else None,
         )
 
     def tuned(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> Self:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bert_keras.tasks.squad.predictions import predicted_answers, predicted_answers_or_none
+from bert_keras.tasks.squad.predictions import predicted_answers
 from bert_keras.tasks.squad.windows import windows_over
 
 LIMITS = {"num_best": 20, "max_answer_length": 30}
@@ -119,7 +119,7 @@ def test_no_answer_is_scored_where_its_window_believes_it_least(ask, asked):
         stride=3,
     )
     for threshold, text in ((1.5, "b"), (1.0, "")):
-        (prediction,) = predicted_answers_or_none(
+        (prediction,) = predicted_answers(
             questions, windows, outputs, **LIMITS, null_threshold=threshold
         )
         assert prediction.null_odds == (2 + 3) - (1.5 + 2)
@@ -134,7 +134,7 @@ def test_no_answer_is_in_the_n_best_list_though_it_scores_last(ask, asked):
     windows, outputs = asked(questions, {(0, 0): 5}, {(0, 0): 5}, low=0.0)
     outputs[0]["start"][0] = outputs[0]["end"][0] = -20.0
     limits = {"num_best": 2, "max_answer_length": 30, "null_threshold": 0.0}
-    (prediction,) = predicted_answers_or_none(questions, windows, outputs, **limits)
+    (prediction,) = predicted_answers(questions, windows, outputs, **limits)
     assert [each.text for each in prediction.candidates] == ["a", "a b", ""]
     assert (prediction.text, prediction.null_odds) == ("a", -50.0)
 
