@@ -64,7 +64,7 @@ class Estimate(Write):
             advance(estimate)
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_progress_of_a_job_is_its_size_whatever_it_estimates(tmp_path, monkeypatch, number):
     told = []
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -49,14 +49,13 @@ class DrawInstances:
             (folder / ROWS).open("wb") as file,
             (folder / ORDER).open("wb") as order,
         ):
-            rows = _Rows(file, row_dtype(self.settings))
-            for pair, chosen, shown in self._drawn(store, vocabulary, draws, advance):
-                rows.add(pair, chosen, shown)
-                if rows.is_full:
-                    rows.flush()
-                    store.release()
-            rows.flush()
-            draws.shuffled(rows.count).tofile(order)
+            count, dtype = 0, row_dtype(self.settings)
+            drawn = self._drawn(store, vocabulary, draws, advance)
+            while together := list(islice(drawn, _ROWS_TOGETHER)):
+                file.write(_rows_of(together, dtype).tobytes())
+                count += len(together)
+                store.release()
+            draws.shuffled(count).tofile(order)
 
     def _drawn(
         self,
@@ -115,36 +114,20 @@ def opened(folder: Path, vocabulary: Vocabulary) -> TokenStore:
     return TokenStore(folder, dtype=piece_dtype(len(vocabulary)))
 
 
-class _Rows:
-    """Instances go to a file in batches of rows; `count` is of those written."""
-
-    def __init__(self, file: BinaryIO, dtype: np.dtype):
-        self._file, self._dtype = file, dtype
-        self.count = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        self._pairs, self._chosen, self._shown, self._num_chosen = [], [], [], []
-
-    def add(self, pair: Pair, chosen: Sequence[int], shown: Sequence[int]) -> None:
-        self._pairs.append(pair)
-        self._chosen += chosen
-        self._shown += shown
-        self._num_chosen.append(len(chosen))
-
-    @property
-    def is_full(self) -> bool:
-        return len(self._pairs) >= _ROWS_TOGETHER
-
-    def flush(self) -> None:
-        pairs = np.array(self._pairs, np.int64).reshape(-1, len(Pair._fields))
-        rows = np.zeros(len(pairs), self._dtype)
-        rows["starts"], rows["lengths"] = pairs[:, 0:4:2], pairs[:, 1:4:2]
-        rows["is_random"] = pairs[:, 4]
-        rows["num_chosen"] = self._num_chosen
-        is_filled = filled(rows)
-        rows["chosen"][is_filled] = self._chosen
-        rows["shown"][is_filled] = self._shown
-        self._file.write(rows.tobytes())
-        self.count += len(rows)
-        self._begin()
+def _rows_of(
+    drawn: Sequence[tuple[Pair, Sequence[int], Sequence[int]]], dtype: np.dtype
+) -> np.ndarray:
+    """Instances as rows: each is a pair, the pieces chosen of it, and what is shown for them."""
+    pairs, chosen, shown = zip(*drawn, strict=True)
+    table = np.array(pairs, np.int64)
+    rows = np.zeros(len(table), dtype)
+    rows["starts"], rows["lengths"], rows["is_random"] = (
+        table[:, 0:4:2],
+        table[:, 1:4:2],
+        table[:, 4],
+    )
+    rows["num_chosen"] = [len(each) for each in chosen]
+    is_filled = filled(rows)
+    rows["chosen"][is_filled] = list(chain.from_iterable(chosen))
+    rows["shown"][is_filled] = list(chain.from_iterable(shown))
+    return rows
