@@ -46,8 +46,9 @@ class Stage:
 
 
 def plan(experiment: Experiment, scale: Scale, *, data: str | os.PathLike) -> str:
-    """What `reproduce` will run, of measured steps of each kind on a sample of the corpus; scoring
-    and the tokenization of the whole corpus not counted. Leaves nothing behind.
+    """Lists what `reproduce` will run, with times from measured steps on a sample of the corpus.
+
+    Scoring and the tokenization of the whole corpus are not counted. Writes no files.
     """
     files, missing = experiment.columns_in(str(data))
     corpus = corpus_in(str(data))

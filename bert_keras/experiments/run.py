@@ -35,11 +35,17 @@ COSTS = "costs.json"
 def reproduce(
     experiment: Experiment, scale: Scale, *, data: str | os.PathLike, output: str | os.PathLike
 ) -> Results:
-    """Do all that `output` lacks of the experiment, on `data`/corpus/*.txt and the task folders of
-    `data`; report.html and report.md there tell what has ended so far. The same call continues.
+    """Runs an experiment, or what is left of it where `output` has its beginning.
 
-    Raises InputError where `data` has no corpus, no task or files that a task cannot read, and
-    where `output` is another's.
+    Args:
+        experiment: The table or figure.
+        scale: The sizes and recipes of its runs.
+        data: A folder with corpus/*.txt and folders of tasks.
+        output: The folder of all runs and of report.html and report.md, rewritten after each task.
+
+    Raises:
+        InputError: `data` has no corpus, no task or files that a task cannot read, or `output`
+            holds another experiment.
     """
     return _Run(experiment, scale, data=str(data), output=Path(output)).results()
 

@@ -1,4 +1,4 @@
-"""Runs of one task with other seeds and learning rates in; their median, spread and best out."""
+"""Computes median, spread and best of the runs of a task with several seeds and learning rates."""
 
 import math
 import statistics
@@ -10,18 +10,18 @@ from bert_keras.training.evaluations import rank
 
 @dataclass(frozen=True, kw_only=True)
 class OneRun:
-    """`degenerate` says why the run failed, "" where it did not."""
+    """A run that has ended."""
 
     folder: str
     learning_rate: float
     seed: int
     scores: dict
-    degenerate: str = ""
+    degenerate: str = ""  # why the run failed, "" where it did not
 
 
 @dataclass(frozen=True, kw_only=True)
 class OneRate:
-    """The metric of the runs with one learning rate; one run has no standard deviation."""
+    """The metric over the runs with one learning rate; one run has no standard deviation."""
 
     learning_rate: float
     median: float
@@ -34,28 +34,30 @@ class OneRate:
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """`runs` of `planned` have ended; more is better in `metric`."""
+    """The runs of a study that have ended."""
 
-    metric: str
-    planned: int
+    metric: str  # more is better
+    planned: int  # runs of the whole study
     runs: tuple[OneRun, ...]
 
     @property
     def rates(self) -> tuple[OneRate, ...]:
+        """Each learning rate, in the order of the runs."""
         rates = dict.fromkeys(run.learning_rate for run in self.runs)
         return tuple(self._rate(rate) for rate in rates)
 
     @property
     def best_rate(self) -> OneRate:
-        """That of the best median."""
+        """The learning rate with the best median."""
         return max(self.rates, key=lambda rate: rate.median)
 
     @property
     def best_run(self) -> OneRun:
-        """Of all, whatever its learning rate."""
+        """The run with the best score of all learning rates."""
         return max(self.runs, key=self.score)
 
     def score(self, run: OneRun) -> float:
+        """The metric of a run, for comparisons: the lowest where it is not a number."""
         return rank(run.scores[self.metric])
 
     def _rate(self, learning_rate: float) -> OneRate:

@@ -19,8 +19,12 @@ STEPS = 65_535  # the page holds probabilities in this many steps, two bytes eac
 def inputs_of(
     texts: Sequence[str], tokenizer: TextTokenizer, *, max_length: int, num_segments: int
 ) -> dict[str, np.ndarray]:
-    """As `pack`, int32 [1, T], of a text or a pair in which [MASK] may be written; nothing is cut:
-    what is too long, and what holds no word, is an InputError."""
+    """Packs a text or a pair, in which [MASK] may be written, into int32 arrays [1, T].
+
+    Raises:
+        InputError: There are more than two texts, one has no word, or they are too long: nothing
+            is truncated.
+    """
     if len(texts) > 2:
         raise InputError(f"{len(texts)} texts came; expected one, or the two of a pair")
     vocabulary, ids = tokenizer.vocabulary, ids_with_masks(texts, tokenizer)
@@ -42,8 +46,12 @@ def inputs_of(
 def attention_among(
     encoder: BertEncoder, inputs: dict[str, np.ndarray], tokenizer: TextTokenizer
 ) -> dict:
-    """`pieces` and of which of the `texts`, 0 or 1, each is, T each; `weights`: base64 of the
-    encoder's own probabilities, uint16 [L, N, T, T] in `STEPS`, what row attends to column."""
+    """Computes the attention probabilities of every layer and head.
+
+    Returns:
+        `pieces`, the T tokens; `texts`, 0 or 1 for each, the text that it is of; `weights`, base64
+        of uint16 [L, N, T, T] in `STEPS`: how much the row's token attends to the column's.
+    """
     attentions = encoder.states(inputs).attentions
     weights_LNTT = first_rows(attentions)
     steps = np.round(weights_LNTT * STEPS).astype("<u2")

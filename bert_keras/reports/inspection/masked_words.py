@@ -16,12 +16,21 @@ ROWS_AT_ONCE = 16
 def masked_words(
     model: Pretrained, inputs: dict[str, np.ndarray], vocabulary: Vocabulary, *, num_pieces: int
 ) -> dict:
-    """Of inputs [1, T]. `places`, each with its `position` and the `top` pieces with their
-    probabilities: the [MASK]s of the text, all of them masked at once, or where there is none every
-    piece but [CLS] and [SEP], masked by itself; then `own` is what stands there, its probability
-    and its rank from 1. A pair that a next-sentence head read has its `is_next` probability.
+    """Predicts the masked tokens of a text, all at once.
 
-    Of a model without a masked-LM head: `missing`, its name.
+    A text without [MASK] has every token but [CLS] and [SEP] masked by itself.
+
+    Args:
+        model: Any model.
+        inputs: The text or pair as int32 [1, T].
+        vocabulary: The model's vocabulary.
+        num_pieces: The number of most probable tokens to return.
+
+    Returns:
+        `places`, each with its `position`, the `top` tokens with their probabilities and, where it
+        was not [MASK], its `own` token with probability and rank from 1; for a pair and a
+        next-sentence head also the probability `is_next`. For a model without a masked-LM head
+        only `missing`, the name of the model.
     """
     if "masked_lm" not in model.architecture.heads:
         return {"missing": model.architecture.name}
@@ -52,7 +61,7 @@ def masked_words(
 
 
 def _answers(model: Pretrained, rows: dict[str, np.ndarray], head: str) -> np.ndarray:
-    """Of calls, not of `predict`: to trace a graph takes longer than a text's rows."""
+    """The logits of a head, without `predict`: its tracing takes longer than these rows."""
     batches = (
         {name: array[start : start + ROWS_AT_ONCE] for name, array in rows.items()}
         for start in range(0, len(rows["input_ids"]), ROWS_AT_ONCE)

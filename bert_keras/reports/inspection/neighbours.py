@@ -19,13 +19,12 @@ MOST_PLACES = 100  # of a table that can be read
 
 
 class Sentence(NamedTuple):
-    """`places`: the word's pieces, first and behind the last, one for each time that it stands
-    there."""
+    """A line of the file that has the word."""
 
-    line: int
+    line: int  # from 1
     text: str
     read: TokenizedText
-    places: list[tuple[int, int]]
+    places: list[tuple[int, int]]  # first token of the word and the one after its last, each time
 
 
 def neighbours(
@@ -36,12 +35,15 @@ def neighbours(
     sentences: str | os.PathLike,
     max_length: int,
 ) -> dict:
-    """`places`: of each time that the word stands in a line of the file, `line` and the text
-    `before`, `word` and `after`. `cosines` [L + 1, M, M] of its vectors, the means over its pieces,
-    in the embeddings and after each block; `orders` [L + 1, M] put those together that are alike.
+    """Compares the M vectors of a word, means over its tokens, in the lines of a file.
 
-    Raises InputError for a line that lacks the word or is too long, and where it stands in all of
-    them but once or too often.
+    Returns:
+        `places`, for each occurrence its `line` and the text `before`, `word` and `after`;
+        `cosines` [L + 1, M, M] in the embeddings and after each block; `orders` [L + 1, M], which
+        put similar vectors side by side.
+
+    Raises:
+        InputError: A line lacks the word or is too long, or the word occurs once or too often.
     """
     words = tokenizer.ids_batch([word.strip(), f" {word.strip()}"])  # a byte-level BPE's two
     if not words[0] or tokenizer.vocabulary.unk_id in words[0]:
@@ -96,7 +98,7 @@ def _sentences(
 
 
 def _is_whole(text: str, read: TokenizedText, first: int, end: int, *, by_rules: bool) -> bool:
-    """Whether the pieces are no part of a longer word."""
+    """Whether the tokens are not part of a longer word."""
     if not by_rules:
         return not "".join(read.pieces[end : end + 1]).startswith("##")
     (start, _), (_, stop) = read.offsets[first], read.offsets[end - 1]
@@ -106,7 +108,7 @@ def _is_whole(text: str, read: TokenizedText, first: int, end: int, *, by_rules:
 def _vectors(
     encoder: BertEncoder, tokenizer: TextTokenizer, sentence: Sentence
 ) -> Iterator[np.ndarray]:
-    """float32 [L + 1, D] of each place."""
+    """float32 [L + 1, D] of each occurrence."""
     ids = sentence.read.ids
     inputs = pack([ids], vocabulary=tokenizer.vocabulary, max_length=len(ids) + 2)
     states_LTD = first_rows(encoder.states(inputs).hidden_states)
