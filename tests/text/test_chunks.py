@@ -22,13 +22,12 @@ def assert_equal(tokenizer, texts):
     assert lengths.dtype == np.int64
 
 
-@pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_every_character_beside_letters_spaces_and_marks(lowercase, stride):
     tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=lowercase)
-    characters = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
-    rare = [each for each in characters if ord(each) < 0x3000 or ord(each) % 41 == 0]
-    rare = [each for each in rare if ord(each) < 512 or ord(each) % stride == 0]
+    codes = [*range(512), *range(512, 0x3000, stride), *range(0x3000, sys.maxunicode, 41 * stride)]
+    rare = [chr(code) for code in codes if not 0xD800 <= code < 0xE000]
     assert_equal(tokenizer, [f"a{each}b {each},c'{each} ,{each}.{each}" for each in rare])
 
 
@@ -62,5 +61,5 @@ def test_a_memory_that_is_full_starts_anew(monkeypatch):
 
 def test_real_text(shared_data):
     vocabulary = Vocabulary.from_file(shared_data / "vocab/bert-base-uncased-vocab.txt")
-    lines = (shared_data / "corpus/wiki.txt").read_text("utf-8").split("\n")[::40]
+    lines = (shared_data / "corpus/wiki.txt").read_text("utf-8").split("\n")[::400]
     assert_equal(WordPieceTokenizer(vocabulary), lines)

@@ -124,34 +124,35 @@ def test_unicode_suite_as_google(name, lowercase):
     assert_as_google(SUITE[name], VOCABULARY, lowercase=lowercase)
 
 
+@pytest.mark.parametrize("count", [400, pytest.param(1500, marks=pytest.mark.slow)])
 @LOWERCASE
-def test_characters_of_the_suite_in_any_order_as_google(lowercase):
+def test_characters_of_the_suite_in_any_order_as_google(lowercase, count):
     """Some hold private use and the like and are read word by word, some do not."""
     pick = random.Random(7)
     characters = sorted(set("".join(TEXTS)))
     few = " ,.'aBxΣσİß日한e\u0301\u200b\x00\ufffd\u302e\U0001d165\u0323\ue000\U0002b830"
-    texts = ["".join(pick.choices(few, k=pick.randrange(20))) for _ in range(1500)]
-    for _ in range(1500):
+    texts = ["".join(pick.choices(few, k=pick.randrange(20))) for _ in range(count)]
+    for _ in range(count):
         some = pick.sample(characters, 12) + list("aB Σ.")
         texts.append("".join(pick.choices(some, k=pick.randrange(30))))
     assert_as_google(texts, VOCABULARY, lowercase=lowercase)
 
 
-@pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.slow)])
 @LOWERCASE
 def test_every_character_as_google(lowercase, stride):
     """One out of a hundred ideographs, syllables and private ones; all others, a few a text. With a
     stride: the first 512, those of the suite, and every so many of the rest."""
     blocks = [(0x3400, 0xD7FF), (0xE000, 0xF8FF), (0x17000, 0x18CFF), (0x20000, sys.maxunicode)]
     known = set("".join(TEXTS))
+    some = {*range(512), *map(ord, known), *range(0, sys.maxunicode + 1, stride)}
     points = [
         point
-        for point in range(sys.maxunicode + 1)
+        for point in sorted(some)
         if not 0xD800 <= point < 0xE000
         and (chr(point) in known or point % 101 == 0 or not in_any(point, blocks))
         and (unicodedata.category(chr(point)) != "Cn" or point % 101 == 0)
     ]
-    points = [p for p in points if p < 512 or chr(p) in known or p % stride == 0]
     texts = [f"a{chr(point)}B {chr(point)}, c" for point in points]
     tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=lowercase)
     for text, tokens in zip(texts, tokenizer.encode_batch(texts), strict=True):
@@ -166,7 +167,7 @@ def in_any(point: int, ranges) -> bool:
 @pytest.mark.parametrize("case", ["uncased", "cased"])
 def test_real_text_as_google(shared_data, case):
     vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{case}-vocab.txt")
-    lines = (shared_data / "corpus/wiki.txt").read_text("utf-8").split("\n")[::200]
+    lines = (shared_data / "corpus/wiki.txt").read_text("utf-8").split("\n")[::1000]
     lines += (shared_data / "corpus/sample_text.txt").read_text("utf-8").split("\n")
     assert_as_google([*TEXTS, *lines], vocabulary, lowercase=case == "uncased")
 
