@@ -1,6 +1,6 @@
-"""A size by its name: the 24 small ones (Turc et al. 2019), base and large (Devlin et al. 2018);
-of BERT's relatives DistilBERT (Sanh et al. 2019), ALBERT v2 (Lan et al. 2019) and RoBERTa (Liu et
-al. 2019)."""
+"""Named sizes: the 24 small ones (Turc et al. 2019), base and large (Devlin et al. 2018); of the
+relatives DistilBERT (Sanh et al. 2019), ALBERT v2 (Lan et al. 2019) and RoBERTa (Liu et al. 2019).
+"""
 
 import dataclasses
 import re

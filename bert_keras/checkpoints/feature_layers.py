@@ -1,4 +1,4 @@
-"""The name of a layer choice in; the layers that features are made of, and how, out (Table 7)."""
+"""The choices of encoder layers from which features are made (Devlin et al. 2018, Table 7)."""
 
 from typing import NamedTuple
 
@@ -16,11 +16,10 @@ LAYER_CHOICES = (
 
 
 class FeatureLayers(NamedTuple):
-    """Numbers of an encoder's hidden states, 0 the embeddings and i what block i puts out; summed
-    under learned weights, or else set side by side."""
+    """The hidden states of an encoder that a choice takes, and how it combines them."""
 
-    numbers: tuple[int, ...]
-    is_summed: bool
+    numbers: tuple[int, ...]  # 0 for the embeddings, i for the output of block i
+    is_summed: bool  # with learned weights; otherwise they are concatenated
 
     def vector_size(self, hidden_size: int) -> int:
         return hidden_size if self.is_summed else hidden_size * len(self.numbers)
@@ -33,8 +32,10 @@ def check_layers(name: str) -> None:
 
 
 def feature_layers(name: str, *, num_layers: int) -> FeatureLayers:
-    """Of an encoder of so many blocks. The sum of all is that of the blocks, as the paper's "all 12
-    layers". Raises InputError for an unknown name and for more layers than there are.
+    """Returns the layers of the choice `name` in an encoder of `num_layers` blocks. Every block is
+    in "weighted-sum-all", and not the embeddings: the paper's "all 12 layers".
+
+    Raises InputError for an unknown name and for more layers than there are.
     """
     check_layers(name)
     first, last = {

@@ -121,7 +121,10 @@ def _norm(layer: str, size: int) -> Iterator[Row]:
     yield Row(f"{layer}/beta", (size,))
 
 
-def renamed(name: str, layers: Mapping[str, str], *, ends: Mapping[str, str]) -> str:
+SAME_ENDS = {end: f"/{end}" for end in ("kernel", "bias", "gamma", "beta")}
+
+
+def renamed(name: str, layers: Mapping[str, str], *, ends: Mapping[str, str] = SAME_ENDS) -> str:
     """Returns a format's name of one of our weights, "" where it has none.
 
     Args:

@@ -1,7 +1,7 @@
-"""Many texts come in; their ids go out flat, each chunk of text between spaces tokenised once.
+"""Tokenizes many texts into flat ids, each distinct chunk of text between spaces only once.
 
-WordPiece as BERT has it never looks across a space or an ASCII punctuation mark, so a corpus, whose
-words repeat, is mostly a matter of looking them up: several times the speed of tokenising it all.
+BERT's WordPiece never looks across a space or an ASCII punctuation mark. The words of a corpus
+repeat, so that most of them are looked up: several times the speed of tokenizing all text.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Raw text comes in; ids with their character offsets go out, by the rules of a tokenizer.json.
+"""Tokenizes text by the rules of a tokenizer.json, with character offsets.
 
-Such a file of the library `tokenizers` says all of byte-level BPE (RoBERTa) and of Unigram pieces
-(ALBERT): pieces, normalising, splitting. Theirs are the ids of Hugging Face.
+Such a file of the library `tokenizers` holds all of byte-level BPE (RoBERTa) or Unigram (ALBERT):
+tokens, normalization, splitting. The ids are those of Hugging Face.
 """
 
 import json

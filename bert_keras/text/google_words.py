@@ -1,7 +1,7 @@
-"""Text comes in; the words that Google's BERT sees, and where their characters stood, go out.
+"""Splits text into words as Google's BERT does, with the position of each character.
 
-Kept is what google-research/bert `tokenization.py` (BasicTokenizer) does with this Python's Unicode
-tables, character by character: exact and slow, for the texts that `tokenizers` reads otherwise.
+Equal to google-research/bert `tokenization.py` (BasicTokenizer) under this Python's Unicode tables,
+character by character: exact and slow, for texts that `tokenizers` reads differently.
 """
 
 import re

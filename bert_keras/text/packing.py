@@ -1,6 +1,7 @@
-"""Ids of texts come in; padded rows of `[CLS] A [SEP] B [SEP]`, one or more in each, go out.
+"""Packs token ids into padded rows of `[CLS] A [SEP] B [SEP]`, one or more sequences a row.
 
-A vocabulary's own specials stand there, RoBERTa's as `<s> A </s></s> B </s>` of one segment.
+The special tokens are those of the vocabulary: RoBERTa's rows are `<s> A </s></s> B </s>`, all of
+one segment.
 """
 
 from collections.abc import Sequence

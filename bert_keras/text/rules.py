@@ -1,4 +1,4 @@
-"""Learnt pieces come in; the text of a tokenizer.json by which RoBERTa or ALBERT reads goes out."""
+"""Builds the text of a tokenizer.json of RoBERTa's or ALBERT's kind from learned tokens."""
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, Unigram

@@ -1,8 +1,8 @@
-"""Raw text comes in; WordPiece ids with their character offsets go out, as Google's BERT has them.
+"""Tokenizes text into WordPieces with character offsets, as Google's BERT does.
 
-The behaviour kept is that of google-research/bert `tokenization.py` (FullTokenizer) under this
-Python's Unicode tables, for every character: texts without any that the fast `tokenizers` reads
-otherwise go through it, the others word by word through `google_words`.
+Equal to google-research/bert `tokenization.py` (FullTokenizer) under this Python's Unicode tables,
+for every character. The fast library `tokenizers` reads most texts; texts with a character that it
+reads differently go word by word through `google_words`.
 """
 
 import re
@@ -28,19 +28,17 @@ _Read = TypeVar("_Read")
 
 
 class TokenizedText(NamedTuple):
-    """Pieces of one text; `offsets` are [start, end) characters of the text as it was given.
-
-    They reach from the first to the last character that a piece comes from: over marks and controls
-    that were dropped between these, not over those around; [UNK] spans its word.
-    """
+    """The tokens of one text."""
 
     ids: list[int]
     pieces: list[str]
+    # [start, end) in characters of the given text, from the first to the last character that a
+    # token comes from, with dropped marks and controls between them. [UNK] spans its word.
     offsets: list[tuple[int, int]]
 
 
 class TextTokenizer(Protocol):
-    """What a task or an export asks of a tokenizer, of whatever pieces."""
+    """The interface of every tokenizer."""
 
     vocabulary: Vocabulary
     lowercase: bool

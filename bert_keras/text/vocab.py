@@ -1,4 +1,4 @@
-"""A vocabulary file, one piece a line, comes in; pieces with ids and five specials go out."""
+"""Vocabulary: the tokens of a model with their ids and its five special tokens."""
 
 import os
 import string
@@ -15,13 +15,13 @@ SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 @dataclass(frozen=True)
 class Specials:
-    """Names of the five, in the order of SPECIAL_PIECES, and how two texts are packed with them:
-    one separator or two between them, the second text of segment 1 or 0. `word_start` begins the
-    pieces that begin a word behind a blank; WordPiece has none, its others begin with "##"."""
+    """The special tokens, and how two texts are packed with them."""
 
-    pieces: tuple[str, ...] = SPECIAL_PIECES
-    num_separators: int = 1
-    second_segment: int = 1
+    pieces: tuple[str, ...] = SPECIAL_PIECES  # names, in the order of SPECIAL_PIECES
+    num_separators: int = 1  # between two texts
+    second_segment: int = 1  # segment id of the second text
+    # First character of a token that begins a word after a blank. "" for WordPiece, in which the
+    # tokens that continue a word begin with "##".
     word_start: str = ""
 
 
@@ -31,15 +31,12 @@ _ASCII_SPACES = frozenset(string.whitespace)  # others are pieces: Google's Chin
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Pieces in the order of their ids; InputError where they cannot serve BERT.
-
-    Those of WordPiece need no `rules`; of others these are the text of a tokenizer.json, by which
-    `fast_tokenizer` splits texts.
-    """
+    """Tokens in the order of their ids. Raises InputError where a special token is missing, or a
+    token is blank, double or holds white space."""
 
     pieces: tuple[str, ...]
     specials: Specials = BERT_SPECIALS
-    rules: str = ""
+    rules: str = ""  # text of the tokenizer.json that splits texts; "" for WordPiece
 
     def __post_init__(self):
         object.__setattr__(self, "pieces", tuple(self.pieces))

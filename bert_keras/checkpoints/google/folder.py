@@ -62,10 +62,9 @@ LAYERS = {
     "classification/dense/kernel": "output_weights",
     "classification/dense/bias": "output_bias",
 }
-ENDS = {end: f"/{end}" for end in ("kernel", "bias", "gamma", "beta")}
 GOOGLE = Column(
     format="google",
-    name=lambda name, card: renamed(name, LAYERS, ends=ENDS),
+    name=lambda name, card: renamed(name, LAYERS),
     is_transposed=lambda name: name.endswith("/dense/kernel"),  # output_weights of a head
 )
 # The model of a checkpoint, by the beginning of a variable's name; the first match counts.

@@ -1,4 +1,4 @@
-"""The tokenizer's files of a RoBERTa or an ALBERT in, the text of a tokenizer.json out.
+"""Reads the tokenizer of a RoBERTa or an ALBERT as the text of a tokenizer.json.
 
 tokenizer.json               all rules, as the library `tokenizers` saves them
 vocab.json, merges.txt       byte-level BPE, as RoBERTa was published

@@ -1,4 +1,4 @@
-"""The tokenizer's files of a Hugging Face folder in, vocabulary and letter case out; and back.
+"""Reads and writes the tokenizer files of a Hugging Face folder.
 
 vocab.txt               one piece a line
 tokenizer.json          the same and all rules, as the library `tokenizers` saves them

@@ -57,10 +57,9 @@ NAMES = {
     "masked_lm/output_bias": "mlm_head/output_bias",
     "classification/dense": "logits",
 }
-ENDS = {end: f"/{end}" for end in ("kernel", "bias", "gamma", "beta")}
 KERAS_HUB = Column(
     format="keras_hub",
-    name=lambda name, card: renamed(name, NAMES, ends=ENDS),
+    name=lambda name, card: renamed(name, NAMES),
     is_reshaped=True,  # its attention arrays are cut into heads
 )
 # A file of weights names a layer by its class and its turn among those of its class, and its
