@@ -1,1 +1,1 @@
-"""TF Serving's REST API on this machine: protocol, server, client."""
+"""TF Serving's REST API on this machine, its client, and TF Serving's configuration files."""

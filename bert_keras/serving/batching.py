@@ -126,7 +126,7 @@ class Batcher:
         return task.answer
 
     def close(self, *, seconds: float) -> None:
-        """Take nothing new; wait at most `seconds` for the end of what waits."""
+        """Take no new requests; wait at most `seconds` for those that are queued."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -83,7 +83,7 @@ class ServedModel:
 
         with ThreadPoolExecutor() as pool:
             for step in [pool.submit(restore), pool.submit(make_callables)]:
-                step.result()  # what is damaged is told before what cannot be asked
+                step.result()  # damaged variables are reported first
 
     def _callable(self, signature):
         """Inputs to outputs in the signature's order, without the static shape check of

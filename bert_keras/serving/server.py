@@ -40,7 +40,7 @@ def serve(
     Raises:
         InputError: for a folder without a servable version and for a port that is not free.
     """
-    chosen_versions(model_folder, versions)  # what is missing is said before TensorFlow's import
+    chosen_versions(model_folder, versions)  # reports what is missing before TensorFlow is imported
     with _listening(host, port) as listener:
         server = _server(create_app(model_folder, versions=versions, labels=labels, limits=limits))
         url = _url(listener)

@@ -148,7 +148,7 @@ class Versions(Generic[S]):
             version.state = "END"
             version.error_code, version.error_message = error.code, error.reason
             return
-        if files_of(folder) != files:  # it was still being written: what was read may be half
+        if files_of(folder) != files:  # it was still being written, and may have been read by half
             servable.close()
             version.state = "START"
             return
@@ -170,10 +170,11 @@ class Versions(Generic[S]):
         """The version that `call` asks for; it is not closed before the block ends."""
         with self._changed:
             version, refusal = self._version(call)
+            lease = Lease(version, refusal)  # before another thread may retire the version
             if version:
                 version.num_users += 1
         try:
-            yield Lease(version, refusal)
+            yield lease
         finally:
             if version:
                 with self._changed:

@@ -1,1 +1,1 @@
-"""What TF Serving is started with: measured settings and the files that hold them."""
+"""Configuration files of TF Serving for an exported model, and the measurement behind them."""

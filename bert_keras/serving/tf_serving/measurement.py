@@ -24,7 +24,7 @@ from bert_keras.errors import InputError
 from bert_keras.export.warmup import WARMUP, warmup_requests
 from bert_keras.progress import progress
 
-_GROWTH = 1.1  # of texts a second: what grows by less does not grow
+_GROWTH = 1.1  # of texts a second; smaller growth counts as none
 _LARGEST_BATCH = 128
 _MAX_AT_ONCE = 8
 _SECONDS = 0.3  # of asking the same, and three times at least
@@ -197,7 +197,7 @@ def _rate(ask: Ask, request: dict, number: int, *, step: Callable[[], None]) -> 
 
 
 def _pads(ask: Ask, requests: list[dict], signature: str) -> bool:
-    """Whether a short request is answered alike with what it would be filled up with."""
+    """Whether a short request gets the same outputs with the padding that it would get."""
     alone = [r for r in requests if r["signature"] == signature and _rows(r) == 1]
     if not alone:
         return True
