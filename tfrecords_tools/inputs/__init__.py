@@ -1,1 +1,1 @@
-"""Files, folders, TFDS names in; units of work and lines of text out."""
+"""Reads corpora: files, folders and TFDS names as units of work and lines of text."""

@@ -1,4 +1,4 @@
-"""Files, folders, globs and TFDS names come in; units of work, then lines of text, go out.
+"""Cuts a corpus into units of work, and reads the lines of text of a unit.
 
 A unit is a piece of the corpus that one job reads. What all units give, in their order, is the
 corpus, wherever it was cut: a document is never divided between two of them.

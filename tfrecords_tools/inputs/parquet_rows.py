@@ -1,4 +1,4 @@
-"""A parquet file comes in; parts of its row groups, and the text of their rows, go out."""
+"""Reads the text of the rows of a parquet file, in parts of whole row groups."""
 
 import contextlib
 from collections.abc import Iterator

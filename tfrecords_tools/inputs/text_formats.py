@@ -1,4 +1,4 @@
-"""A part of a text file comes in; its stripped lines go out in lists, "" where a document ends."""
+"""Reads plain text, wikiextractor output and JSON lines as stripped lines; "" ends a document."""
 
 import html
 import json

@@ -1,1 +1,1 @@
-"""A corpus or records in; what is in them, and what is wrong, out."""
+"""Reports what is in a corpus or in records, and what is wrong with it."""

@@ -1,4 +1,4 @@
-"""A survey of a corpus comes in; a report goes out, with warnings that a newcomer understands."""
+"""Reports on the survey of a corpus, with warnings that a newcomer understands."""
 
 from collections.abc import Iterator
 

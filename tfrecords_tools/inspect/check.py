@@ -1,4 +1,4 @@
-"""Record files and their vocabulary come in; counts go out, or an error that names what is wrong.
+"""Checks record files against their vocabulary and manifest, and counts what they hold.
 
 TensorFlow's own reader is used on purpose: what passes here, it can read.
 """

@@ -1,4 +1,4 @@
-"""Batches of records come in; how many hold a text that another holds goes out, in little memory.
+"""Counts records whose text another record holds too, in little memory.
 
 A record's text is its pieces with the answers put back, so other masks over the same words count as
 the same. It is remembered as a number of 64 bits. When more than `MOST_TEXTS` are known, only those

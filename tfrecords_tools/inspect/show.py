@@ -1,4 +1,4 @@
-"""Record files and their vocabulary come in; a few records go out as text with their answers."""
+"""Prints records as text, with the answers of their masked positions."""
 
 import os
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Record files come in; histograms over all their records go out, and as bars for a terminal."""
+"""Computes histograms over all records of some files, and prints them as bars for a terminal."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A batch of parsed records comes in; an error names the first one that is wrong, and how."""
+"""Verifies batches of parsed records, and names the first one that is wrong, and how."""
 
 from collections.abc import Iterator
 

@@ -1,1 +1,1 @@
-"""The token store in; record files out."""
+"""Writes record files from a token store."""

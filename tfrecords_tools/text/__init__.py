@@ -1,1 +1,1 @@
-"""Lines in; sentences, words and ids out, in a store on disk."""
+"""Turns lines into sentences, words and ids, in a store on disk."""

@@ -1,1 +1,1 @@
-"""A corpus in; a WordPiece vocabulary out."""
+"""Learns vocabularies from a corpus."""

@@ -1,7 +1,11 @@
+"""Functions of the user by their names; words of a segmenter."""
+
 import pytest
 
 from bert_keras.errors import InputError
-from tfrecords_tools.text.plugins import named_function
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from tfrecords_tools.text.plugins import continues, named_function
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +57,83 @@ def test_what_cannot_be_used_is_named(name, told):
 def test_a_wrong_answer_is_named(name, told):
     with pytest.raises(InputError, match=told):
         named_function(f"own_plugin:{name}")("a b")
+
+
+VOCABULARY = Vocabulary(
+    (
+        *SPECIAL_PIECES,
+        *"使用语言模型来预测下一个词的。",
+        "play",
+        "##ing",
+        "bert",
+        "la",
+        "cafe",
+        "1",
+        ".",
+        "##5",
+        "5",
+    )
+)
+TOKENIZER = WordPieceTokenizer(VOCABULARY)
+
+
+def continuing(text, words):
+    """Pieces of the text, each that continues a word behind a "+"."""
+    tokenized = TOKENIZER.encode(text)
+    flags = continues(text, tokenized, words)
+    assert len(flags) == len(tokenized.pieces)
+    return " ".join("+" * flag + piece for flag, piece in zip(flags, tokenized.pieces, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("使用 语言 模型 来 预测 下 一个 词 。", "使 +用 语 +言 模 +型 来 预 +测 下 一 +个 词 。"),
+        ("使用语言模型 来", "使 +用 +语 +言 +模 +型 来"),
+        ("的 的 的", "的 的 的"),
+    ],
+)
+def test_characters_of_one_word_belong_together(words, expected):
+    assert continuing(words.replace(" ", ""), words.split()) == expected
+
+
+def test_white_space_and_other_scripts():
+    text = "  使用 Bert 来playing Café,  la 1.5"
+    words = ["使用", " ", "Bert", "来", "playing", "Café", ",", "la", "1.5"]
+    assert continuing(text, words) == ("使 +用 bert 来 play +##ing cafe [UNK] la 1 +. +5")
+    assert continuing("使\u0301用", ["使\u0301用"]) == "使 +用"
+    assert continuing("\u200b使用 \x00来", ["\u200b使用", "\x00来"]) == "使 +用 来"
+
+
+def test_a_piece_over_two_words_belongs_to_the_first():
+    assert continuing("playing la", ["pl", "aying", "la"]) == "play ##ing la"
+    assert continuing("bert", ["be", "rt"]) == "bert"
+
+
+def test_no_pieces():
+    assert continuing("", []) == ""
+    assert continuing(" \t ", []) == ""
+    assert continuing("\u200b", ["\u200b"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["使用", "模型"], r"not those of the text after '使用' \(next word: '模型', text: '语言"),
+        (["使用", "语言", "模型", "来"], "next word: '来', text: ''"),
+        (["使用", "语言"], "next word: 'none', text: '模型'"),
+        (["语言", "模型"], "after '' .next word: '语言', text: '使用语言模型'"),
+    ],
+)
+def test_words_that_are_not_those_of_the_text(words, told):
+    with pytest.raises(InputError, match=told):
+        continuing("使用语言模型", words)
+
+
+def test_a_segmenter_by_its_name(tmp_path, monkeypatch):
+    (tmp_path / "own_segmenter.py").write_text(
+        "def pairs(text): return [text[start : start + 2] for start in range(0, len(text), 2)]"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    words = named_function("own_segmenter:pairs")("使用语言模")
+    assert continuing("使用语言模", words) == "使 +用 语 +言 模"

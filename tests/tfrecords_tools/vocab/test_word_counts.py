@@ -1,12 +1,19 @@
+"""Words are counted as the tokenizer divides them, over a corpus or a sample of it."""
+
+import gzip
 import random
 import sys
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import normalizer
-from tfrecords_tools.vocab.word_counts import words_of
+from tfrecords_tools.inputs.parts import Part
+from tfrecords_tools.vocab import word_counts
+from tfrecords_tools.vocab.word_counts import Reading, WordCounts, count_words, sample, words_of
 
 
 def counted_one_by_one(text, *, lowercase):
@@ -45,3 +52,102 @@ def test_lines_add_up():
     lines = ["a b.", "", "a日 b", "c\ta"]
     assert words_of(lines, lowercase=True) == {"a": 3, "b": 2, ".": 1, "日": 1, "c": 1}
     assert words_of([""], lowercase=True) == words_of([], lowercase=True) == {}
+
+
+def units(*sizes):
+    return [(Part(str(number), "text", 0, size, size),) for number, size in enumerate(sizes)]
+
+
+def numbers(chosen):
+    return [int(unit[0].path) for unit in chosen]
+
+
+def test_the_sample_is_spread_evenly_whatever_its_size():
+    corpus = units(*[10] * 1000)
+    for count in (2, 5, 17, 100, 400):
+        chosen = numbers(sample(corpus, sample_bytes=10 * count))
+        assert len(chosen) == count
+        assert chosen == sorted(chosen)
+        gaps = [after - before for before, after in pairwise([*chosen, chosen[0] + 1000])]
+        assert max(gaps) < 3 * 1000 / count
+
+
+def test_all_is_read_where_it_fits_and_one_unit_where_nothing_does():
+    assert numbers(sample(units(5, 5, 5), sample_bytes=15)) == [0, 1, 2]
+    assert len(sample(units(5, 5, 5), sample_bytes=1)) == 1
+
+
+@pytest.fixture
+def small_units(monkeypatch):
+    monkeypatch.setattr(word_counts, "UNIT_BYTES", 400)
+
+
+def write(path, num_lines):
+    path.write_text("".join(f"word{n % 7} line{n} the\n\n" for n in range(num_lines)))
+    return path
+
+
+def test_any_number_of_processes_counts_the_same(tmp_path, small_units):
+    file = write(tmp_path / "a", 100)
+    alone = count_words([file], lowercase=True, reading=Reading(sample_bytes=1000))
+    assert (
+        count_words([file], lowercase=True, reading=Reading(sample_bytes=1000, workers=2)) == alone
+    )
+    whole = count_words([file], lowercase=True)
+    assert whole.counts["the"] == 100
+    assert whole.remarks() == []
+    assert (whole.bytes_read, whole.bytes_total) == (file.stat().st_size,) * 2
+
+
+def test_a_sample_says_how_much_was_read(tmp_path, small_units):
+    file = write(tmp_path / "a", 100)
+    found = count_words([file], lowercase=True, reading=Reading(sample_bytes=1000))
+    assert 10 < found.counts["the"] < 60
+    (remark,) = found.remarks()
+    assert remark.startswith(f"read {found.bytes_read:,} of {found.bytes_total:,} bytes, spread")
+    assert found.bytes_read <= 1000 < found.bytes_total == file.stat().st_size
+
+
+def test_of_a_long_compressed_file_the_beginning_is_read(tmp_path, small_units):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(write(tmp_path / "a", 500).read_bytes()))
+    found = count_words([path], lowercase=True, reading=Reading(sample_bytes=800))
+    assert path.stat().st_size > 800
+    assert 0 < found.counts["the"] < 250
+    assert 800 <= found.bytes_read < 1300
+    assert "its beginning" in found.remarks()[0]
+
+
+def test_the_rarest_words_are_forgotten_before_memory_is_full(monkeypatch):
+    monkeypatch.setattr(word_counts, "MOST_WORDS", 4)
+    found = WordCounts()
+    found.add(Counter({"a": 9, "b": 5, "c": 2, "d": 1}))
+    assert len(found.counts) == 4
+    found.add(Counter({"e": 1, "c": 1, "f": 3}))
+    assert found.counts == {"a": 9, "b": 5}
+    assert found.forgotten == 3
+    assert found.remarks() == [
+        "more than 4 different words: those seen at most 3 times were forgotten on the way"
+    ]
+
+
+def test_words_that_are_too_many_to_learn_from_are_told(monkeypatch):
+    monkeypatch.setattr(word_counts, "MOST_LEARNT", 2)
+    found = WordCounts(Counter("abc"))
+    assert found.remarks() == ["learnt from the 2 most frequent of 3 different words"]
+
+
+def test_repairs_are_told(tmp_path):
+    (tmp_path / "a").write_bytes(b"good text\nbad \xff text\n")
+    found = count_words([tmp_path / "a"], lowercase=True, reading=Reading(errors="skip"))
+    assert found.counts == {"good": 1, "text": 1}
+    (remark,) = found.remarks()
+    assert "UTF-8" in remark
+    with pytest.raises(InputError, match="UTF-8"):
+        count_words([tmp_path / "a"], lowercase=True)
+
+
+def test_a_corpus_without_text(tmp_path):
+    (tmp_path / "a").write_text("\n\n")
+    with pytest.raises(InputError, match="the corpus holds no text"):
+        count_words([tmp_path / "a"], lowercase=True)
