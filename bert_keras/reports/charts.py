@@ -3,6 +3,8 @@
 import io
 import math
 import os
+import re
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -21,6 +23,7 @@ WIDTH, HEIGHT = 4.9, 3.0  # inches, of one chart
 # Of like lightness, so that each can be seen on white and on black.
 COLORS = ["#3b82d6", "#e08a2c", "#2f9e6e", "#b457c6", "#d2504a", "#8d8d2b", "#1fa0b3", "#8a7f78"]
 GREY = "#8a8f94"
+CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")  # XML has none of them
 PICTURES = (".png", ".svg", ".pdf", ".jpg")  # endings of files
 SVG = "http://www.w3.org/2000/svg"
 STYLE: dict = {  # rcParams
@@ -69,7 +72,7 @@ def line_chart(title: str, lines: Sequence[Line]) -> Draw:
         handles = {}
         for index, line in enumerate(lines):
             points = _finite(line.points)
-            (handles[line.group],) = axes.plot(
+            (drawn,) = axes.plot(
                 [x for x, _ in points],
                 [y for _, y in points],
                 color=COLORS[groups.index(line.group) % len(COLORS)],
@@ -78,6 +81,8 @@ def line_chart(title: str, lines: Sequence[Line]) -> Draw:
                 markersize=4,
                 gid=f"line-{index}",
             )
+            if not line.dashed or line.group not in handles:
+                handles[line.group] = drawn
         if not any(_finite(line.points) for line in lines):
             axes.set(xticks=[], yticks=[])
             axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")
@@ -145,10 +150,11 @@ def svg(draw: Draw) -> Markup:
     """Returns a chart as one <svg> element without an XML header."""
     import matplotlib
 
-    with matplotlib.rc_context(STYLE), io.StringIO() as written:
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings(), io.StringIO() as written:
+        warnings.filterwarnings("ignore", "Glyph")  # the fonts of the reader draw the text
         figure, (tooltips,) = _figure([draw])
         figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-        root = ElementTree.fromstring(written.getvalue())
+        root = ElementTree.fromstring(CONTROL_CHARACTERS.sub("\ufffd", written.getvalue()))
     root.attrib |= {"role": "img", "aria-label": figure.axes[0].get_title("left")}
     for metadata in root.findall(f"{{{SVG}}}metadata"):
         root.remove(metadata)
