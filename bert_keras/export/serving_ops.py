@@ -1,4 +1,4 @@
-"""A written SavedModel comes in; an error names every op that the oldest server in use lacks.
+"""Refuses SavedModels with ops that the oldest TF Serving in use lacks.
 
 The list beside this file holds the ops that TensorFlow 2.20 with tensorflow-text 2.20 registers,
 which is what TF Serving 2.20 is built from, without the three that call Python. In an environment
@@ -25,7 +25,9 @@ from bert_keras.errors import InputError
 @cache
 def served_ops() -> frozenset[str]:
     """Names of the ops that a graph may hold."""
-    return frozenset(files(__package__).joinpath("serving_ops_2_20.txt").read_text().split())
+    return frozenset(
+        files("bert_keras.export").joinpath("serving_ops_2_20.txt").read_text().split()
+    )
 
 
 def check_ops(folder: str | os.PathLike) -> None:

@@ -1,10 +1,11 @@
-"""A SavedModel and requests come in; its answers, got TF Serving's way in a fresh process, go out.
+"""Asks a SavedModel as TF Serving loads it, in a fresh process or in this one.
 
 A reload in the process that wrote a model proves nothing: TF Serving loads the TF1 session way, and
-that fails on some graphs that `tf.saved_model.load` reads well. As a program, `verify.py FOLDER`
-loads so, knows neither Keras nor this house, and turns JSON on stdin into JSON on stdout: a list of
-{"signature": name, "inputs": {name: nested list}} into a list of {output name: nested list}. Bytes
-come as {"b64": base64}.
+that fails on some graphs that `tf.saved_model.load` reads well.
+
+As a program, `verify.py FOLDER` loads a model so, imports neither Keras nor bert_keras, and turns
+JSON on stdin into JSON on stdout: a list of {"signature": name, "inputs": {name: nested list}} into
+a list of {output name: nested list}. Bytes are {"b64": base64}.
 """
 
 import base64
@@ -17,12 +18,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, cast
 
 
 def answers_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
-    """One dict of outputs a request, as nested lists. Runs on the CPU.
+    """Returns one dict of outputs for each request, as nested lists. Runs on the CPU.
 
-    Raises RuntimeError, with the last words of the process, where it cannot load or answer.
+    Raises:
+        RuntimeError: The process cannot load or answer; with the end of its error output.
     """
     done = subprocess.run(
         [sys.executable, "-P", __file__, os.fspath(folder)],
@@ -50,7 +53,7 @@ def answer(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
 
 @contextlib.contextmanager
 def loaded(folder: str | os.PathLike) -> Iterator[Callable[[dict], dict]]:
-    """What answers a request with an array for each output, in this process."""
+    """Yields a function from a request to an array for each output, in this process."""
     import numpy as np
     import tensorflow as tf
 
@@ -76,16 +79,16 @@ def loaded(folder: str | os.PathLike) -> Iterator[Callable[[dict], dict]]:
 
 
 def register_text_ops() -> None:
-    """Make tensorflow-text's ops known, which TF Serving knows too; its Python would need Keras."""
+    """Registers tensorflow-text's ops, which TF Serving has too; its Python would import Keras."""
     import tensorflow as tf
 
-    package = Path(find_spec("tensorflow_text").origin).parent
+    package = Path(cast(Any, find_spec("tensorflow_text")).origin).parent
     tf.load_library(str(package / "python" / "ops"))
 
 
 @contextlib.contextmanager
 def without_deprecation_notes() -> Iterator[None]:
-    """TensorFlow calls its TF1 loader deprecated; it is the way in that TF Serving takes."""
+    """Silences TensorFlow on its TF1 loader, which it calls deprecated; TF Serving loads so."""
     logger = logging.getLogger("tensorflow")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -111,5 +114,5 @@ def _plain(value):
 
 if __name__ == "__main__":
     # TensorFlow imports these where it finds them, and would take twice as long.
-    sys.modules.update(keras=None, jax=None)
+    cast(dict[str, Any], sys.modules).update(keras=None, jax=None)
     sys.stdout.write(json.dumps(answer(sys.argv[1], json.load(sys.stdin, object_hook=_decoded))))

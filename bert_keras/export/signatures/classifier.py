@@ -35,7 +35,7 @@ from bert_keras.tasks.texts import windows_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 
-TEXT_INPUTS = ("text", "text_pair")
+TEXT_INPUTS: tuple[str, ...] = ("text", "text_pair")
 
 
 def served_classifier(
@@ -122,7 +122,7 @@ def window_signatures(
     """The same for a BertClassifier that reads windows; `tensors` takes int32 [B,W,T]."""
 
     def from_rows(**inputs):
-        return model(inputs, training=False)
+        return {"logits": model(inputs, training=False)}
 
     logits_of = traced(from_rows, **tensor_specs(rank=2))
 

@@ -49,7 +49,7 @@ def on_examples(
             name: text.to_tensor() if isinstance(text, tf.RaggedTensor) else text
             for name, text in parsed.items()
         }
-        found = from_text(**texts)
+        found = from_text(**cast(dict[str, tf.Tensor], texts))
         return {name: found[ours] for name, ours in chosen.items()}
 
     asked = next(s for s in servable.samples if s.request["signature"] == TEXT_SIGNATURE)

@@ -92,7 +92,7 @@ def signatures(
         contexts = tf.size(question) + tf.range(tf.size(context))
         starts, ends = (tf.pad(each, [[0, 1]]) for each in (pieces.starts, pieces.ends))
         start = tf.gather(starts, tf.where(is_answer, spans.firsts, 0))
-        end = given.behind_marks(tf.gather(ends, tf.where(is_answer, spans.lasts, 0)))
+        end = given.after_marks(tf.gather(ends, tf.where(is_answer, spans.lasts, 0)))
         is_answer &= end > start  # a token may be a blank
         end = tf.where(is_answer, end, start)
         return {

@@ -210,7 +210,7 @@ def _outputs(read: Sequence[LabelledText], *, labels: Sequence[str]) -> dict[str
 
 def _entities(read: LabelledText, labels: Sequence[str]) -> Iterator[tuple]:
     label_ids = read.probabilities.argmax(axis=1)
-    tags = [bio_tag(labels[number]) for number in label_ids]
+    tags = [bio_tag(labels[int(number)]) for number in label_ids]
     for first, after, kind in scoring.entities(tags):
         start = read.spans[first][0]
         text = cut(read.text, start, read.spans[after - 1][1])

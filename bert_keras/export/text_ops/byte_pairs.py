@@ -12,18 +12,18 @@ import tensorflow as tf
 from tokenizers.pre_tokenizers import ByteLevel
 
 from bert_keras.errors import InputError
+from bert_keras.export.text_ops.flat import (
+    every_second,
+    following,
+    num_before,
+    previous,
+    ragged_by_rows,
+    ragged_by_splits,
+    ragged_by_starts,
+)
 from bert_keras.export.text_ops.offsets import PlacedPieces
 from bert_keras.export.text_ops.unicode_tables import Table, table_of, without_surrogates
-from bert_keras.export.text_ops.words import (
-    Points,
-    ahead,
-    behind,
-    every_second,
-    looked_up,
-    num_before,
-    properties_of,
-    utf8_widths,
-)
+from bert_keras.export.text_ops.words import Points, looked_up, properties_of, utf8_widths
 from bert_keras.text.vocab import Vocabulary
 
 _END, _LETTER, _NUMBER, _OTHER, _SPACE = range(5)  # kinds of characters
@@ -70,34 +70,30 @@ class BytePairs(tf.Module):
             ids = self._pieces(points, splits, kinds)
             widths = utf8_widths(points) * tf.cast(kinds != _END, tf.int64)
             owners = tf.repeat(tf.range(tf.size(points, tf.int64)), widths)
-            behind_bytes = tf.cumsum(tf.gather(self._num_bytes, ids.values))
-            starts = tf.gather(owners, behind(behind_bytes, 1))
-            ends = tf.gather(owners, behind_bytes - 1) + 1
+            byte_ends = tf.cumsum(tf.gather(self._num_bytes, ids.values))
+            starts = tf.gather(owners, previous(byte_ends, 1))
+            ends = tf.gather(owners, byte_ends - 1) + 1
             # Without the blanks at their ends.
             is_seen = points != _BLANK
             seen, before = tf.where(is_seen)[:, 0], num_before(is_seen)
             starts = tf.minimum(tf.gather(seen, tf.gather(before, starts)), ends)
-            behind_seen = tf.pad(seen + 1, [[1, 0]])
-            ends = tf.maximum(starts, tf.gather(behind_seen, tf.gather(before, ends)))
+            seen_ends = tf.pad(seen + 1, [[1, 0]])
+            ends = tf.maximum(starts, tf.gather(seen_ends, tf.gather(before, ends)))
             return PlacedPieces(ids, starts, ends, Points(points, splits, properties_of(points)))
 
     def _pieces(self, points: tf.Tensor, splits: tf.Tensor, kinds: tf.Tensor) -> tf.RaggedTensor:
         """Of `_characters`, each text's."""
         begins, is_end = _begins_word(points, kinds), kinds == _END
-        words = tf.RaggedTensor.from_row_starts(points, tf.where(begins)[:, 0], validate=False)
-        is_word = ~tf.boolean_mask(is_end, begins)
+        words = ragged_by_starts(points, tf.where(begins)[:, 0])
+        is_word = tf.logical_not(tf.boolean_mask(is_end, begins))
         words = tf.boolean_mask(tf.strings.unicode_encode(words, "UTF-8"), is_word)
         symbols = tf.strings.bytes_split(words)
         numbers = tf.reshape(tf.io.decode_raw(symbols.values, tf.uint8), [-1])
         ids = tf.gather(self._byte_ids, tf.cast(numbers, tf.int32))
         ids, owners = self._merge(ids, symbols.value_rowids())
-        pieces = tf.RaggedTensor.from_value_rowids(
-            ids, owners, nrows=tf.size(words, tf.int64), validate=False
-        )
-        splits = tf.gather(num_before(begins & ~is_end), splits)
-        return tf.RaggedTensor.from_row_splits(
-            ids, tf.gather(pieces.row_splits, splits), validate=False
-        )
+        pieces = ragged_by_rows(ids, owners, num_rows=tf.size(words, tf.int64))
+        splits = tf.gather(num_before(begins & tf.logical_not(is_end)), splits)
+        return ragged_by_splits(ids, tf.gather(pieces.row_splits, splits))
 
     def _merge(self, ids: tf.Tensor, owners: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """`ids` int32 [N] of the words `owners` int64 [N], until no two can be merged."""
@@ -111,7 +107,7 @@ class BytePairs(tf.Module):
             least = tf.gather(tf.math.segment_min(ranks, owners), owners)
             is_left = every_second((ranks == least) & (ranks < _NO_MERGE))
             merged = tf.gather(self._merged, tf.minimum(ranks, len(self._merged) - 1))
-            kept = ~behind(is_left, 1)
+            kept = tf.logical_not(previous(is_left, 1))
             ids = tf.boolean_mask(tf.where(is_left, merged, ids), kept)
             owners = tf.boolean_mask(owners, kept)
             return ids, owners, ranks_of(ids, owners)
@@ -138,20 +134,20 @@ def _characters(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 def _begins_word(points: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
     """bool [N]. The pattern: 's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?[^\\sLN]+|\\s+(?!\\S)|\\s+
 
-    A change of kind begins a word, but behind a blank, which begins it then. Of several spaces the
-    last stands apart, if no text ends there.
+    A change of kind begins a word, but not after a blank, which then begins it. Of several spaces
+    the last is a word of its own, if no text ends there.
     """
-    changes = kinds != behind(kinds, 1)
+    changes = kinds != previous(kinds, 1)
     begins = tf.where(
         kinds == _SPACE,
-        changes | ahead(_is_seen(kinds), 1),
-        (changes & ~behind(points == _BLANK, 1)) | (kinds == _END),
+        changes | following(_is_seen(kinds), 1),
+        (changes & tf.logical_not(previous(points == _BLANK, 1))) | (kinds == _END),
     )
     for ending in _ENDINGS:
         found = begins & (points == _APOSTROPHE)
         for number, letter in enumerate(ending, start=1):
-            found &= ahead(points == ord(letter), number)
-        begins = (begins & ~behind(found, 1)) | behind(found, 1 + len(ending))
+            found &= following(points == ord(letter), number)
+        begins = (begins & tf.logical_not(previous(found, 1))) | previous(found, 1 + len(ending))
     return begins
 
 

@@ -1,4 +1,4 @@
-"""Labels of words come in; entities as spans of the text go out, inside a TF graph."""
+"""Entities as spans of the text from labels of words, inside a TF graph."""
 
 import re
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from bert_keras.export.text_ops.flat import num_before, ragged_by_splits
 from bert_keras.export.text_ops.offsets import PlacedWordPieces
 from bert_keras.export.text_ops.windows import Texts
-from bert_keras.export.text_ops.words import num_before
 from bert_keras.tasks.ner.files import OUTSIDE
 
 _TAG = re.compile(rf"{OUTSIDE}|[BI]-.+")
@@ -44,7 +44,7 @@ def word_rows(pieces: PlacedWordPieces, *, limit: int) -> WordRows:
 
 
 def bio_tag(label: str) -> str:
-    """A label without B- or I- goes on where the word before has the same."""
+    """A label without B- or I- continues an entity where the word before has the same label."""
     return label if _TAG.fullmatch(label) else f"I-{label}"
 
 
@@ -63,20 +63,20 @@ def entities(
     names = ["", *dict.fromkeys(kind for kind in kinds if kind)]
     kind = tf.gather([names.index(each) for each in kinds], label_ids)
     goes_on = tf.gather([prefix == "I" for prefix in prefixes], label_ids)
-    texts = tf.RaggedTensor.from_row_splits(label_ids, pieces.splits, validate=False).value_rowids()
+    texts = ragged_by_splits(label_ids, pieces.splits).value_rowids()
     goes_on &= (kind == _before(kind)) & (texts == _before(texts))
     is_entity = kind > 0
-    is_first = is_entity & ~goes_on
+    is_first = is_entity & tf.logical_not(goes_on)
     words = tf.where(is_entity)[:, 0]
     numbers = tf.gather(num_before(is_first)[1:], words) - 1
     first, last = tf.where(is_first)[:, 0], tf.math.segment_max(words, numbers)
     start = tf.gather(pieces.starts, first)
-    end = pieces.given.behind_marks(tf.gather(pieces.ends, last))
+    end = pieces.given.after_marks(tf.gather(pieces.ends, last))
     owners = tf.gather(texts, first)
     splits = tf.gather(num_before(is_first), pieces.splits)
 
     def padded(values: tf.Tensor, filler) -> tf.Tensor:
-        return tf.RaggedTensor.from_row_splits(values, splits, validate=False).to_tensor(filler)
+        return ragged_by_splits(values, splits).to_tensor(filler)
 
     return {
         "entities": padded(pieces.given.cut(start, end), ""),

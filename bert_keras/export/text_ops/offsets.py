@@ -1,4 +1,4 @@
-"""Words whose characters know their places come in; pieces that know theirs go out, in a TF graph.
+"""Offsets of tokens in their text, inside a TF graph.
 
 A place counts Unicode code points, as Python's `str` does, of what is UTF-8 in a text.
 """
@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from bert_keras.export.text_ops.flat import ragged_by_splits, ragged_by_starts
 from bert_keras.export.text_ops.words import PlacedWords, Points, utf8_widths
 
 
 class PlacedPieces(NamedTuple):
     """P pieces of B texts: `ids`, int32 [B,(pieces)]; `starts` and `ends`, int64 [P], are their
-    spans in `given`, the characters of all texts with one more behind each."""
+    spans in `given`, the characters of all texts with one more after each."""
 
     ids: tf.RaggedTensor
     starts: tf.Tensor
@@ -43,10 +44,8 @@ def placed_pieces(
         bytes_before = tf.pad(tf.cumsum(utf8_widths(words.values)), [[1, 0]])
         word_bytes = tf.gather(bytes_before, words.row_starts())
         piece_bytes = tf.gather(word_bytes, pieces.value_rowids()) + byte_starts.values
-        characters = tf.RaggedTensor.from_row_starts(
-            placed.places.flat_values,
-            _places_in(bytes_before, piece_bytes),
-            validate=False,
+        characters = ragged_by_starts(
+            placed.places.flat_values, _places_in(bytes_before, piece_bytes)
         )
         ids = _of_texts(pieces, placed)
         return PlacedPieces(ids, *_spans(characters), placed.given)
@@ -66,11 +65,11 @@ def placed_word_pieces(placed: PlacedWords, pieces: tf.RaggedTensor) -> PlacedWo
 
 def _of_texts(pieces: tf.RaggedTensor, placed: PlacedWords) -> tf.RaggedTensor:
     splits = tf.gather(pieces.row_splits, placed.words.row_splits)
-    return tf.RaggedTensor.from_row_splits(pieces.values, splits, validate=False)
+    return ragged_by_splits(pieces.values, splits)
 
 
 def _spans(places: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """int64 [N,(places)] to the first of each and that behind the last, int64 [N]."""
+    """int64 [N,(places)] to the first of each and the one after the last, int64 [N]."""
     values, owners = places.values, places.value_rowids()
     return tf.math.segment_min(values, owners), tf.math.segment_max(values, owners) + 1
 

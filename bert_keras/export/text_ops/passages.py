@@ -1,4 +1,4 @@
-"""Questions and contexts come in; windows over each context, and best spans, go out, in a TF graph.
+"""Windows over the contexts of questions, and best spans in them, inside a TF graph.
 
 The rules are those of tasks/squad/windows.py and tasks/squad/answers.py, in float64 as there.
 """
@@ -94,7 +94,7 @@ def best_spans(
         return {
             "score": score,
             "first": at // max_answer_length - before,
-            "more": at % max_answer_length,
+            "more": tf.math.floormod(at, max_answer_length),
             "null": start[:, 0] + end[:, 0],
         }
 

@@ -1,4 +1,4 @@
-"""Raw text, or pairs of it, comes in; padded ids, mask and segments go out, inside a TF graph."""
+"""Tokenizes and packs raw text or pairs of it, inside a TF graph."""
 
 import os
 
@@ -7,6 +7,7 @@ import tensorflow_text as tf_text
 
 from bert_keras.errors import InputError
 from bert_keras.export.text_ops.byte_pairs import BytePairs
+from bert_keras.export.text_ops.flat import ragged_by_lengths, ragged_by_splits
 from bert_keras.export.text_ops.offsets import (
     PlacedPieces,
     PlacedWordPieces,
@@ -69,8 +70,8 @@ class TextToInputs(tf.Module):
     def windows(
         self, text: tf.Tensor, text_pair: tf.Tensor | None = None, *, stride: int
     ) -> Windows:
-        """The rows of `tasks.texts.windows_of`, one text's behind the other's. Where a first text
-        leaves the second no room, which is an error there, both are cut to one row.
+        """The rows of `tasks.texts.windows_of`, those of one text after those of another. Where a
+        first text leaves the second no room, which is an error there, both are cut to one row.
         """
         read = self._read(text, text_pair)
         limit = self.max_length - self.num_specials(len(read.lengths))
@@ -126,11 +127,10 @@ class TextToInputs(tf.Module):
             return self._by_rules(text)
         words = words_of(text, lowercase=self._lowercase)
         pieces = self._wordpiece.tokenize(_spelled(words))
-        return tf.RaggedTensor.from_row_splits(
-            pieces.values, tf.gather(pieces.row_splits, words.row_splits), validate=False
-        )
+        return ragged_by_splits(pieces.values, tf.gather(pieces.row_splits, words.row_splits))
 
     def num_specials(self, num_texts: int) -> int:
+        """How many tokens `packed` adds to so many texts."""
         return self._vocabulary.num_specials(num_texts)
 
     def check_knows_places(self) -> None:
@@ -150,8 +150,8 @@ class TextToInputs(tf.Module):
         return placed_pieces(placed, pieces, starts)
 
     def placed_word_pieces(self, text: tf.Tensor) -> PlacedWordPieces:
-        """As `tasks.ner.pieces` reads words: each by itself, behind a blank, [UNK] if it comes to
-        nothing. White space, punctuation and CJK characters part them, whatever the tokenizer."""
+        """As `tasks.ner.windows` reads words: each by itself, after a blank, [UNK] if nothing is
+        left. White space, punctuation and CJK characters separate words for every tokenizer."""
         if self._by_rules is None:
             placed = placed_words_of(text, lowercase=self._lowercase)
             return placed_word_pieces(placed, self._wordpiece.tokenize(_spelled(placed.words)))
@@ -159,7 +159,7 @@ class TextToInputs(tf.Module):
         pieces = self._by_rules(" " + tf.strings.unicode_encode(placed.words.values, "UTF-8"))
         num_lacking = tf.cast(pieces.row_lengths() == 0, tf.int64)
         unknown = tf.fill([tf.reduce_sum(num_lacking)], self._vocabulary.unk_id)
-        unknown = tf.RaggedTensor.from_row_lengths(unknown, num_lacking, validate=False)
+        unknown = ragged_by_lengths(unknown, num_lacking)
         return placed_word_pieces(placed, tf.concat([pieces, unknown], axis=1))
 
 
@@ -171,6 +171,7 @@ class MaskedTextToInputs(TextToInputs):
 
     @property
     def mask_id(self) -> int:
+        """The id of [MASK]."""
         return self._vocabulary.mask_id
 
     def pieces(self, text):
@@ -179,7 +180,7 @@ class MaskedTextToInputs(TextToInputs):
         masks = tf.fill([pieces.nrows(), 1], self.mask_id)
         with_masks = tf.concat([masks, pieces], axis=1)
         splits = tf.gather(with_masks.row_splits, parts.row_splits)
-        rows = tf.RaggedTensor.from_row_splits(with_masks.values, splits, validate=False)
+        rows = ragged_by_splits(with_masks.values, splits)
         return rows[:, 1:]
 
 

@@ -16,16 +16,16 @@ from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 
 from bert_keras.errors import InputError
+from bert_keras.export.text_ops.flat import (
+    every_second,
+    following,
+    previous,
+    ragged_by_rows,
+    ragged_by_splits,
+)
 from bert_keras.export.text_ops.offsets import PlacedPieces
 from bert_keras.export.text_ops.unicode_tables import spellings_of, without_surrogates
-from bert_keras.export.text_ops.words import (
-    Points,
-    ahead,
-    behind,
-    every_second,
-    given_points,
-    respelled,
-)
+from bert_keras.export.text_ops.words import Points, given_points, respelled
 from bert_keras.text.vocab import Vocabulary
 
 # Of what ALBERT's rules consist; marks are dropped, so no character changes with its neighbours.
@@ -62,22 +62,25 @@ class Unigrams(tf.Module):
             given = given_points(text)
             read = respelled(_with_double_quotes(given.placed()), self._spellings)
             is_letter = read.points != _BLANK
-            words = read.words(is_first=is_letter & ~behind(is_letter, 1), is_space=~is_letter)
+            words = read.words(
+                is_first=is_letter & tf.logical_not(previous(is_letter, 1)),
+                is_space=tf.logical_not(is_letter),
+            )
             # The mark before a word has the place of its first letter.
             letters = tf.concat([words.values[:, :1], words.values], axis=1)
             marks = tf.fill([letters.nrows(), 1], _WORD)
             spelled = words.values.with_values(tf.gather(read.points, words.flat_values))
-            pieces, firsts, owners = _best_pieces(tf.concat([marks, spelled], axis=1), self._tree)
-            of_words = tf.RaggedTensor.from_value_rowids(
-                pieces, owners, nrows=letters.nrows(), validate=False
+            pieces, firsts, owners = _best_pieces(
+                cast(tf.RaggedTensor, tf.concat([marks, spelled], axis=1)), self._tree
             )
+            of_words = ragged_by_rows(pieces, owners, num_rows=letters.nrows())
             splits = tf.gather(of_words.row_splits, words.row_splits)
             places = tf.gather(read.places, letters.values)
-            behind_last = tf.concat([firsts, [tf.size(places, tf.int64)]], axis=0)[1:]
+            next_firsts = tf.concat([firsts, [tf.size(places, tf.int64)]], axis=0)[1:]
             return PlacedPieces(
-                tf.RaggedTensor.from_row_splits(pieces, splits, validate=False),
+                ragged_by_splits(pieces, splits),
                 tf.gather(places, firsts),
-                tf.gather(places, behind_last - 1) + 1,
+                tf.gather(places, next_firsts - 1) + 1,
                 given,
             )
 
@@ -120,9 +123,9 @@ class _Tree(tf.Module):
 def _with_double_quotes(read: Points) -> Points:
     """The second of two becomes them, as in `tokenizers`."""
     is_quote = [read.points == quote for quote in _QUOTES]
-    is_left = every_second(tf.reduce_any([each & ahead(each, 1) for each in is_quote], axis=0))
-    points = tf.where(behind(is_left, 1), _DOUBLE_QUOTE, read.points)
-    return read._replace(points=points).those(~is_left)
+    is_left = every_second(tf.reduce_any([each & following(each, 1) for each in is_quote], axis=0))
+    points = tf.where(previous(is_left, 1), _DOUBLE_QUOTE, read.points)
+    return read._replace(points=points).those(tf.logical_not(is_left))
 
 
 def _best_pieces(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -170,7 +173,7 @@ def _best_pieces(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
     # Unknown letters side by side are one piece.
     is_unknown = pieces == tree.unk_id
     follows = tf.pad((owners[1:] == owners[:-1]) & is_unknown[:-1], [[1, 0]])[: tf.size(pieces)]
-    kept = tf.where(~(is_unknown & follows))[:, 0]
+    kept = tf.where(tf.logical_not(is_unknown & follows))[:, 0]
     return tf.gather(pieces, kept), tf.gather(first, kept), tf.gather(owners, kept)
 
 
@@ -183,15 +186,15 @@ def _pieces_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.T
     for length in range(1, tree.longest + 1):
         following = tf.pad(letters[length - 1 :], [[0, length - 1]])[:num_letters]
         states = tf.where(room >= length, tree.step(states, following), _NONE)
-        score = tf.gather(tree.scores, states % len(tree.scores))
-        piece = tf.gather(tree.pieces, states % len(tree.pieces))
+        state = tf.math.floormod(states, len(tree.scores))
+        score, piece = tf.gather(tree.scores, state), tf.gather(tree.pieces, state)
         if length == 1:
             is_known = score > -np.inf
             score = tf.where(is_known, score, tree.unknown)
             piece = tf.where(is_known, piece, tree.unk_id)
-        behind = [[length - 1, 0]]
-        scores.insert(0, tf.pad(score, behind, constant_values=-np.inf)[:num_letters])
-        pieces.insert(0, tf.pad(piece, behind)[:num_letters])
+        before = [[length - 1, 0]]
+        scores.insert(0, tf.pad(score, before, constant_values=-np.inf)[:num_letters])
+        pieces.insert(0, tf.pad(piece, before)[:num_letters])
     lengths = tf.range(tree.longest, 0, -1, tf.int64)
     return tf.stack(scores, axis=1), tf.stack(pieces, axis=1), lengths
 

@@ -1,4 +1,4 @@
-"""Windows of long texts come in; one row of logits for each text goes out, inside a TF graph."""
+"""Windows over long texts and the pooling of their logits, inside a TF graph."""
 
 from collections.abc import Callable
 from functools import partial
@@ -41,8 +41,8 @@ class Windows(NamedTuple):
 
 
 def window_rows(texts: Texts, *, limit: int, stride: int) -> WindowRows:
-    """Rows of at most `limit` pieces, each with its first text whole. A window begins `stride`
-    pieces behind the one before, or where that one ends, if sooner."""
+    """Rows of at most `limit` tokens, each with its first text whole. A window begins `stride`
+    tokens after the one before, or where that one ends, if sooner."""
     *firsts, last = texts.lengths
     room = limit - tf.add_n([tf.zeros_like(last), *firsts])
     step = tf.clip_by_value(room, 1, stride)  # no room where nothing of the second is left
@@ -50,12 +50,12 @@ def window_rows(texts: Texts, *, limit: int, stride: int) -> WindowRows:
     owners = numbers.value_rowids()
     of_windows = partial(tf.gather, indices=owners)
     steps, rooms = of_windows(step), of_windows(room)
-    behind = numbers.values * steps
+    offsets = numbers.values * steps
     *first_starts, last_starts = map(of_windows, texts.starts)
     rows = Texts(
         texts.values,
-        [*first_starts, last_starts + behind],
-        [*map(of_windows, firsts), tf.minimum(of_windows(last) - behind, rooms)],
+        [*first_starts, last_starts + offsets],
+        [*map(of_windows, firsts), tf.minimum(of_windows(last) - offsets, rooms)],
     )
     return WindowRows(rows, owners, numbers.values, steps, rooms)
 
@@ -96,9 +96,14 @@ def in_parts(
 
 
 def pooled_logits(
-    logits_of: Callable[..., tf.Tensor], windows: Windows, *, num_labels: int, pooling: str
+    logits_of: Callable[..., dict[str, tf.Tensor]],
+    windows: Windows,
+    *,
+    num_labels: int,
+    pooling: str,
 ) -> tf.Tensor:
-    """`logits_of(**inputs)` [X,N] of a few windows at a time; their "mean" or "max" [B,N]."""
+    """The "mean" or "max" [B,N] over the windows of each text of `logits` [X,N], which
+    `logits_of(**inputs)` returns of a few windows at a time."""
     outputs = {"logits": tf.TensorSpec([None, num_labels], tf.float32)}
-    found = in_parts(windows.inputs, lambda **some: {"logits": logits_of(**some)}, outputs=outputs)
+    found = in_parts(windows.inputs, logits_of, outputs=outputs)
     return _POOLED[pooling](found["logits"], windows.owners, windows.num_texts)

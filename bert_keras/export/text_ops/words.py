@@ -1,4 +1,4 @@
-"""Raw text comes in; the words that `bert_keras.text` sees go out, inside a TF graph.
+"""Splits raw text into the words of `bert_keras.text`, inside a TF graph.
 
 Everything is done on code points, with the tables of the Python that writes the graph: neither the
 Unicode tables nor the locale of a server change a word.
@@ -11,6 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from bert_keras.export.text_ops import unicode_tables as tables
+from bert_keras.export.text_ops.flat import num_before, previous, ragged_by_splits, ragged_by_starts
 
 _CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = map(ord, "Σσς")
 
@@ -24,36 +25,35 @@ class Points(NamedTuple):
     places: tf.Tensor | None = None  # int64 [N], which of the given points each comes from
 
     def are(self, properties: int) -> tf.Tensor:
+        """bool [N], which have any of these bits."""
         return self.properties & properties != 0
 
     def each(self, change: Callable[[tf.Tensor], tf.Tensor]) -> "Points":
-        """With what `change` makes of points, properties and, where they are asked for, places."""
+        """Applies `change` to points, properties and, if there are any, places."""
         points, properties = change(self.points), change(self.properties)
         places = None if self.places is None else change(self.places)
         return Points(points, self.splits, properties, places)
 
     def those(self, kept: tf.Tensor) -> "Points":
-        """Without what is not in `kept`, bool [N]."""
+        """Keeps the points in `kept`, bool [N]."""
         found = self.each(partial(tf.gather, indices=tf.where(kept)[:, 0]))
         return found._replace(splits=tf.gather(num_before(kept), self.splits))
 
     def placed(self) -> "Points":
-        """The places are asked for, and those of these points."""
+        """Adds places, which count these points."""
         return self._replace(places=tf.range(tf.size(self.points, tf.int64)))
 
     def words(self, *, is_first: tf.Tensor, is_space: tf.Tensor) -> tf.RaggedTensor:
-        """int64 [B,(words),(characters)], which of the points; bool [N] tell what begins a word and
-        what is of none."""
-        places = tf.where(~is_space)[:, 0]
-        words = tf.RaggedTensor.from_row_starts(
-            places, tf.where(tf.gather(is_first, places))[:, 0], validate=False
-        )
+        """Indices of points, int64 [B,(words),(characters)]; bool [N] say which points begin a word
+        and which are in none."""
+        places = tf.where(tf.logical_not(is_space))[:, 0]
+        words = ragged_by_starts(places, tf.where(tf.gather(is_first, places))[:, 0])
         splits = tf.gather(num_before(is_first), self.splits)
-        return tf.RaggedTensor.from_row_splits(words, splits, validate=False)
+        return ragged_by_splits(words, splits)
 
-    def behind_marks(self, ends: tf.Tensor) -> tf.Tensor:
+    def after_marks(self, ends: tf.Tensor) -> tf.Tensor:
         """As `tasks.squad.answers.cut` has it: marks belong to the character before them."""
-        is_firm = ~self.are(tables.ACCENT)
+        is_firm = tf.logical_not(self.are(tables.ACCENT))
         return tf.gather(tf.where(is_firm)[:, 0], tf.gather(num_before(is_firm), ends))
 
     def cut(self, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
@@ -69,7 +69,7 @@ class Points(NamedTuple):
 
 class PlacedWords(NamedTuple):
     """`words` as `words_of` gives them; `places`, int64 [B,(words),(characters)], tell which of the
-    points of `given`, all texts with a space behind each, their characters come from."""
+    points of `given`, all texts with a space after each, their characters come from."""
 
     words: tf.RaggedTensor
     places: tf.RaggedTensor
@@ -101,7 +101,8 @@ def placed_words_of(text: tf.Tensor, *, lowercase: bool) -> PlacedWords:
 
 
 def given_points(text: tf.Tensor) -> Points:
-    """With a space behind each text: it keeps words, marks and sigmas of one from the next's."""
+    """Code points with a space after each text, which keeps words, marks and sigmas of two texts
+    apart."""
     given = tf.strings.unicode_decode(text + " ", "UTF-8", errors="ignore")
     return Points(given.values, given.row_splits, properties_of(given.values))
 
@@ -114,10 +115,12 @@ def _normalised(read: Points, *, lowercase: bool) -> Points:
 
 
 def properties_of(points: tf.Tensor) -> tf.Tensor:
+    """int32 [N], bits and combining class."""
     return looked_up(tables.properties(), points)
 
 
 def looked_up(table: tables.Table, points: tf.Tensor) -> tf.Tensor:
+    """int32 [N], the number that `table` has for each point."""
     starts = tf.gather(table.starts, tf.bitwise.right_shift(points, tables.BLOCK_BITS))
     return tf.gather(table.numbers, starts + (points & tables.BLOCK - 1))
 
@@ -127,45 +130,24 @@ def utf8_widths(points: tf.Tensor) -> tf.Tensor:
     return tf.add_n([tf.cast(points >= p, tf.int64) for p in (0, 0x80, 0x800, 0x10000)])
 
 
-def num_before(chosen: tf.Tensor) -> tf.Tensor:
-    """bool [N] to how many are chosen before each place and before the end, int64 [N+1]."""
-    return tf.pad(tf.cumsum(tf.cast(chosen, tf.int64)), [[1, 0]])
-
-
-def behind(values: tf.Tensor, number: int) -> tf.Tensor:
-    """What stands `number` places before each, 0 or False where nothing does."""
-    return tf.pad(values, [[number, 0]])[: tf.size(values)]
-
-
-def ahead(values: tf.Tensor, number: int) -> tf.Tensor:
-    return tf.pad(values, [[0, number]])[number:]
-
-
-def every_second(chosen: tf.Tensor) -> tf.Tensor:
-    """bool [N]: of each run of those that are chosen the first, the third and so on."""
-    begins = chosen & ~behind(chosen, 1)
-    starts = tf.pad(tf.where(begins)[:, 0], [[1, 0]])
-    start = tf.gather(starts, num_before(begins)[1:])
-    return chosen & ((tf.range(tf.size(chosen, tf.int64)) - start) % 2 == 0)
-
-
 def _without(properties: int, read: Points) -> Points:
-    return read.those(~read.are(properties))
+    return read.those(tf.logical_not(read.are(properties)))
 
 
 def _with_small_sigmas(read: Points) -> Points:
-    """Final is one behind a letter and not before one, whatever ignorable there is between."""
-    is_firm = ~read.are(tables.IGNORABLE)
+    """A sigma is final after a letter and not before one, ignorable characters aside."""
+    is_firm = tf.logical_not(read.are(tables.IGNORABLE))
     are_letters = tf.pad(tf.boolean_mask(read.are(tables.CASED), is_firm), [[1, 1]])
     place = num_before(is_firm)
-    is_final = tf.gather(are_letters, place[:-1]) & ~tf.gather(are_letters, place[1:] + 1)
+    follows, precedes = tf.gather(are_letters, place[:-1]), tf.gather(are_letters, place[1:] + 1)
+    is_final = follows & tf.logical_not(precedes)
     small = tf.where(is_final, _FINAL_SIGMA, _SMALL_SIGMA)
     return read._replace(points=tf.where(read.points == _CAPITAL_SIGMA, small, read.points))
 
 
 def respelled(read: Points, spellings: tables.Spellings) -> Points:
-    """What each becomes, one, several or none. Those that are spelled as themselves are taken from
-    the text, which is put behind the rest."""
+    """Replaces each point by one, several or none. Points that stay are taken from the text, which
+    is appended to the spellings."""
     number = looked_up(spellings.numbers, read.points)
     starts = tf.constant(spellings.starts)
     from_text = len(spellings.points) + tf.range(tf.size(number))
@@ -191,5 +173,7 @@ def _in_order(read: Points) -> Points:
 
 
 def _split(read: Points) -> tf.RaggedTensor:
-    is_space, is_within = read.are(tables.SPACE), ~read.are(tables.SPACE | tables.ALONE)
-    return read.words(is_first=~(is_space | is_within & behind(is_within, 1)), is_space=is_space)
+    is_space = read.are(tables.SPACE)
+    is_within = tf.logical_not(read.are(tables.SPACE | tables.ALONE))
+    continues = is_within & previous(is_within, 1)
+    return read.words(is_first=tf.logical_not(is_space | continues), is_space=is_space)

@@ -16,13 +16,16 @@ VOCABULARY = Vocabulary((*SPECIAL_PIECES, *"abc.,", "##a", "##b", "##c"))
 LABELS = ("O", "B-PER", "I-PER", "I-LOC", "B-LOC", "PER", "MISC", "B-a-b", "I-a-b")
 
 
-@pytest.fixture
-def reader(tmp_path):
-    VOCABULARY.save(tmp_path / "vocab.txt")
-    return TextToInputs(tmp_path / "vocab.txt", lowercase=True, max_length=9)
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vocabulary")
+    VOCABULARY.save(folder / "vocab.txt")
+    return TextToInputs(folder / "vocab.txt", lowercase=True, max_length=9)
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3, 7, 10])
+@pytest.mark.parametrize(
+    "limit", [1, 7, *(pytest.param(limit, marks=pytest.mark.slow) for limit in (2, 3, 10))]
+)
 def test_rows_are_those_of_training(reader, limit):
     pick = random.Random(limit)
     texts = ["", "a"]
@@ -41,9 +44,7 @@ def test_rows_are_those_of_training(reader, limit):
         np.cumsum([0, *(len(text.split()) for text in texts)]),
     )
     expected = rows_around(pieces, own_reach(pieces), limit=limit)
-    found = tf.function(
-        lambda: word_rows(reader.placed_word_pieces(tf.constant(texts)), limit=limit)
-    )()
+    found = word_rows(reader.placed_word_pieces(tf.constant(texts)), limit=limit)
     kept, rows = np.unique(found.rows, return_inverse=True)
     assert rows.tolist() == expected.word_rows.tolist()
     assert found.places.numpy().tolist() == expected.word_places.tolist()
@@ -53,16 +54,13 @@ def test_rows_are_those_of_training(reader, limit):
 
 
 def found_entities(reader, texts, label_ids, probabilities, labels=LABELS):
-    @tf.function
-    def found():
-        return entities(
-            tf.constant(label_ids, tf.int32),
-            tf.constant(probabilities, tf.float32),
-            pieces=reader.placed_word_pieces(tf.constant(texts)),
-            labels=labels,
-        )
-
-    return {name: each.numpy() for name, each in found().items()}
+    found = entities(
+        tf.constant(label_ids, tf.int32),
+        tf.constant(probabilities, tf.float32),
+        pieces=reader.placed_word_pieces(tf.constant(texts)),
+        labels=labels,
+    )
+    return {name: each.numpy() for name, each in found.items()}
 
 
 def test_entities_are_those_of_the_scorer(reader):

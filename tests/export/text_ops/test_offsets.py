@@ -105,7 +105,7 @@ def test_spans_are_cut_with_their_marks(tmp_path):
         given = pieces.given
         begins = tf.gather(given.splits, owners)[:, None]
         starts, ends = tf.unstack(tf.constant(places, tf.int64) + begins, axis=1)
-        return given.cut(starts, given.behind_marks(ends))
+        return given.cut(starts, given.after_marks(ends))
 
     cuts = [cut(texts[row], *span) for row, span in zip(owners, places, strict=True)]
     assert any(len(text) > end - start for text, (start, end) in zip(cuts, places, strict=True))

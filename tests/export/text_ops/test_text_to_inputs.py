@@ -37,30 +37,47 @@ def both(tmp_path):
     return make
 
 
+def in_graph(function):
+    """Calls with one column of texts or two, each traced once for any number of texts."""
+    graph = tf.function(function, autograph=False, reduce_retracing=True)
+    traces = [
+        graph.get_concrete_function(*number * [tf.TensorSpec([None], tf.string)])
+        for number in (1, 2)
+    ]
+    return lambda *texts: traces[len(texts) - 1](*map(tf.constant, texts))
+
+
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_pieces_are_those_of_the_offline_tokenizer(both, lowercase):
     offline, reader = both(SMALL, lowercase=lowercase)
-    found = tf.function(reader.pieces)(tf.constant(TEXTS)).to_list()
+    found = tf.function(reader.pieces, autograph=False)(tf.constant(TEXTS)).to_list()
     for text, ids, expected in zip(TEXTS, found, offline.ids_batch(TEXTS), strict=True):
         assert ids == expected, ascii(text[:60])
 
 
 @pytest.mark.parametrize(
-    ("max_length", "lowercase"), [(4, True), (5, False), (16, False), (17, True)]
+    ("max_length", "lowercase"),
+    [
+        (5, False),
+        (17, True),
+        pytest.param(4, True, marks=pytest.mark.slow),
+        pytest.param(16, False, marks=pytest.mark.slow),
+    ],
 )
 def test_inputs_are_those_of_pack(both, lowercase, max_length):
     offline, reader = both(SMALL, lowercase=lowercase, max_length=max_length)
     firsts = [*TEXTS, "a", "a b c", "a b c d e f g h", "a b c d e f g h i j k l m n o p"]
     seconds = firsts[::-1]
     ids, pair_ids = offline.ids_batch(firsts), offline.ids_batch(seconds)
-    call = tf.function(reader)
-    for found, expected in (
-        (call(tf.constant(firsts)), (ids,)),
-        (call(tf.constant(firsts), tf.constant(seconds)), (ids, pair_ids)),
-        (call(tf.constant(["a"]), tf.constant([""])), (offline.ids_batch(["a"]), [[]])),
-        (call(tf.constant([""])), ([[]],)),
+    call = in_graph(reader)
+    for texts, text_ids in (
+        ((firsts,), (ids,)),
+        ((firsts, seconds), (ids, pair_ids)),
+        ((["a"], [""]), (offline.ids_batch(["a"]), [[]])),
+        (([""],), ([[]],)),
     ):
-        expected = pack(*expected, vocabulary=SMALL, max_length=max_length)
+        found = call(*texts)
+        expected = pack(*text_ids, vocabulary=SMALL, max_length=max_length)
         assert list(found) == list(expected)
         for name, array in expected.items():
             assert found[name].dtype == tf.int32
@@ -82,18 +99,26 @@ def offline_windows(*texts, max_length: int, stride: int):
     return inputs, inputs["input_mask"].any(axis=-1)
 
 
-@pytest.mark.parametrize(("max_length", "stride"), [(4, 1), (5, 9), (17, 13), (64, 60)])
+@pytest.mark.parametrize(
+    ("max_length", "stride"),
+    [
+        (5, 9),
+        (17, 13),
+        pytest.param(4, 1, marks=pytest.mark.slow),
+        pytest.param(64, 60, marks=pytest.mark.slow),
+    ],
+)
 def test_windows_are_those_of_training(both, max_length, stride):
     offline, reader = both(SMALL, lowercase=True, max_length=max_length)
     lasts = [*TEXTS, *("a " * length for length in range(3 * max_length)), ""]
     firsts = [
         "b " * max(room, 0) for room in (index % max_length - 3 for index in range(len(lasts)))
     ]
+    call = in_graph(partial(reader.windows, stride=stride))
     for texts in ((lasts,), (firsts, lasts), ([""],), ([""], [""])):
         ids = [offline.ids_batch(text) for text in texts]
         expected, is_real = offline_windows(*ids, max_length=max_length, stride=stride)
-        call = tf.function(partial(reader.windows, stride=stride))
-        found = call(*map(tf.constant, texts))
+        found = call(*texts)
         assert found.num_texts == len(texts[0])
         np.testing.assert_array_equal(found.owners.numpy(), np.nonzero(is_real)[0])
         for name, array in expected.items():
@@ -118,6 +143,7 @@ def test_texts_and_pairs_of_unlike_number_do_not_run(both):
         reader(tf.constant(["a", "b", "c"]), tf.constant(["d"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["uncased", "cased"])
 def test_pieces_of_real_lines_are_those_of_the_offline_tokenizer(both, shared_data, case):
     vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{case}-vocab.txt")

@@ -20,7 +20,7 @@ def test_logits_of_each_text_are_pooled(num_windows, pooling, pooled):
 
     def logits_of(row):
         tf.py_function(lambda rows: counts.append(len(rows)), [row], [])
-        return tf.gather(logits, row[:, 0])
+        return {"logits": tf.gather(logits, row[:, 0])}
 
     @tf.function
     def found():

@@ -14,7 +14,7 @@ from tests.unicode_texts import TEXTS
 def reader(request):
     """A graph that gives words of texts, and whether it lower-cases."""
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def words(texts):
         return tf.strings.unicode_encode(words_of(texts, lowercase=request.param), "UTF-8")
 
@@ -31,13 +31,13 @@ def assert_words_are_googles(reader, texts):
 
 
 def test_every_character(reader):
-    """Of those that all read alike, one out of a hundred: ideographs, private and unknown ones."""
+    """Of those that all read alike, one of a thousand: ideographs, private and unknown ones."""
     alike = {"Lo", "Co", "Cn"}
     characters = [
         chr(point)
         for point in range(sys.maxunicode + 1)
         if not 0xD800 <= point < 0xE000
-        and (point % 101 == 0 or unicodedata.category(chr(point)) not in alike)
+        and (point % 1009 == 0 or unicodedata.category(chr(point)) not in alike)
     ]
     edges = "㐀䶿一鿿豈\ufaff\U00020000\U0002a6df\U0002a700\U0002b81f\U0002b820\U0002ceaf\U0002ceb0"
     texts = [f"a{character}B {character}, c" for character in [*characters, *edges]]
@@ -49,7 +49,7 @@ def test_characters_of_the_unicode_suite_in_any_order(reader):
     characters = sorted(set("".join(TEXTS)))
     wide_marks = "\u302e\u302f\U0001d165\U0001d16d\U00016ff0\u0941\u0323"
     texts = list(TEXTS)
-    for _ in range(3000):
+    for _ in range(1500):
         some = [*pick.sample(characters, 9), *pick.sample(wide_marks, 3), *"aB Σ.'"]
         texts.append("".join(pick.choices(some, k=pick.randrange(30))))
     assert_words_are_googles(reader, texts)
@@ -77,7 +77,7 @@ def test_bytes_that_are_no_utf8_are_dropped_as_python_drops_them(reader):
     pick = random.Random(2)
     some = [b"a", "é".encode(), "中".encode(), b"\xe4\xb8", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"]
     some += [bytes([byte]) for byte in range(0x80, 0x100)]
-    texts = [b"".join(pick.choices(some, k=pick.randrange(8))) for _ in range(2000)]
+    texts = [b"".join(pick.choices(some, k=pick.randrange(8))) for _ in range(1000)]
     words, lowercase = reader
     for text, given in zip(texts, words(tf.constant(texts)).to_list(), strict=True):
         decoded = google_words(text.decode("utf-8", "ignore"), lowercase=lowercase)
