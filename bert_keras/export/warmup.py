@@ -1,4 +1,4 @@
-"""A SavedModel and its tokenizer come in; requests by which TF Serving warms it up go out.
+"""Warm-up requests of a SavedModel.
 
 TF Serving replays them before a version answers, and refuses a version of which one fails.
 """
@@ -39,53 +39,62 @@ it had been an hour longer, which is not what I usually wish for.
 def warmup_requests_for(
     folder: str | os.PathLike, *, tokenizer: TextTokenizer, max_length: int
 ) -> list[dict]:
-    """A short text to every signature of a SavedModel, as requests that export/verify.py takes;
-    a middling one too where inputs are pieces, and to `serving_default` it, the longest and the
-    short one twice. All signatures share the encoder, and once their graphs are made no length is
-    slower the first time.
+    """Returns requests to every signature of a SavedModel, as export/verify.py takes them.
 
-    Each text input gets its share of the length; inputs of pieces get as many. Raises RuntimeError
-    for an input of another name.
+    Each signature gets a short text, one that takes tokens a text of middle length too, and
+    `serving_default` three lengths up to `max_length`, the short one also as a batch of two. All
+    signatures share the encoder: once their graphs are made, no length is slower the first time.
+
+    Raises:
+        RuntimeError: A signature has an input of an unknown name.
     """
-    middling = max(max_length // 4, SHORT)
-    lengths = sorted({min(length, max_length) for length in (SHORT, middling, max_length)})
+    middle = max(max_length // 4, SHORT)
+    short, *longer = sorted({min(length, max_length) for length in (SHORT, middle, max_length)})
     signatures = _signatures(folder)
-    names = {name for signature in signatures.values() for name in signature.inputs}
-    found = []
+    inputs = {name for signature in signatures.values() for name in signature.inputs}
+    text_names = inputs - {*SEQUENCE_FEATURES, *_EXAMPLES}
+    requests = []
     for signature_name, signature in sorted(signatures.items()):
-        num_texts = sum(_is_text(name, info) for name, info in signature.inputs.items())
-        is_default = signature_name == TEXT_SIGNATURE
-        has_pieces = not {*SEQUENCE_FEATURES}.isdisjoint(signature.inputs)
-        for length in lengths if is_default else lengths[: 1 + has_pieces]:
-            text = _text(tokenizer, num_pieces=length // max(num_texts, 1))
-            ids = tokenizer.ids_batch([_text(tokenizer, num_pieces=length)])
-            tensors = pack(ids, vocabulary=tokenizer.vocabulary, max_length=length)
-            example = _example(names - {*SEQUENCE_FEATURES, *_EXAMPLES}, text, tensors)
-            twice = is_default and length == lengths[0]
-            for batch_size in BATCH_SIZES if twice else BATCH_SIZES[:1]:
-                inputs = {}
-                for name, info in signature.inputs.items():
-                    if _is_text(name, info):
-                        value = np.array(text, object)
-                    elif name in SEQUENCE_FEATURES:
-                        value = tensors[name][0]
-                    elif name in _EXAMPLES:
-                        value = np.array(example, object)
-                    elif name == _POSITIONS:
-                        value = np.ones(1, np.int64)
-                    else:
-                        raise RuntimeError(f"no warm-up is known for {name} of {signature_name}")
-                    others = len(info.tensor_shape.dim) - 1 - value.ndim  # choices, windows
-                    shape = (batch_size, *[2] * others, *value.shape)
-                    inputs[name] = np.broadcast_to(value, shape).tolist()
-                found.append({"signature": signature_name, "inputs": inputs})
-    return found
+        sizes = [(short, 1)]
+        if signature_name == TEXT_SIGNATURE:
+            sizes = [*((short, size) for size in BATCH_SIZES), *((length, 1) for length in longer)]
+        elif not {*SEQUENCE_FEATURES}.isdisjoint(signature.inputs):
+            sizes += [(length, 1) for length in longer[:1]]
+        for length, batch_size in sizes:
+            known = _known_inputs(signature, tokenizer, length=length, text_names=text_names)
+            request = {}
+            for name, info in signature.inputs.items():
+                if name not in known:
+                    raise RuntimeError(f"no warm-up is known for {name} of {signature_name}")
+                others = len(info.tensor_shape.dim) - 1 - known[name].ndim  # choices, windows
+                shape = (batch_size, *[2] * others, *known[name].shape)
+                request[name] = np.broadcast_to(known[name], shape).tolist()
+            requests.append({"signature": signature_name, "inputs": request})
+    return requests
+
+
+def _known_inputs(
+    signature, tokenizer: TextTokenizer, *, length: int, text_names: set[str]
+) -> dict[str, np.ndarray]:
+    """One row of each input: token inputs of `length` tokens, texts that share as many."""
+    texts = [name for name, info in signature.inputs.items() if _is_text(name, info)]
+    text = _text(tokenizer, num_pieces=length // max(len(texts), 1))
+    ids = tokenizer.ids_batch([_text(tokenizer, num_pieces=length)])
+    tensors = pack(ids, vocabulary=tokenizer.vocabulary, max_length=length)
+    example = _example(text_names, text, tensors)
+    return {
+        **dict.fromkeys(texts, np.array(text, object)),
+        **{name: array[0] for name, array in tensors.items()},
+        **dict.fromkeys(_EXAMPLES, np.array(example, object)),
+        _POSITIONS: np.ones(1, np.int64),
+    }
 
 
 def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: str) -> None:
-    """Add `requests` to a SavedModel that the server will know as `name`.
+    """Adds `requests` to a SavedModel that the server will call `name`.
 
-    Raises InputError for more than TF Serving reads.
+    Raises:
+        InputError: TF Serving reads fewer.
     """
     if len(requests) > MAX_REQUESTS:
         raise InputError(f"{len(requests)} requests came; TF Serving takes {MAX_REQUESTS}")
@@ -106,9 +115,10 @@ def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: s
 
 
 def warmup_requests(folder: str | os.PathLike) -> list[dict]:
-    """What `write_warmup` wrote, with an array for each input; none where there is no such file.
+    """Reads what `write_warmup` wrote, with an array for each input; [] where there is no file.
 
-    Raises InputError for a file that is not whole.
+    Raises:
+        InputError: The file is damaged.
     """
     path = Path(folder) / WARMUP
     return list(_read(path)) if path.is_file() else []
@@ -139,7 +149,7 @@ def _is_text(name: str, info) -> bool:
 
 
 def _text(tokenizer: TextTokenizer, *, num_pieces: int) -> str:
-    """Words of together at most so many pieces, one at least."""
+    """Words of at most so many tokens together, at least one word."""
     words = _TEXT.split()
     totals = accumulate(cycle(map(len, tokenizer.ids_batch(words))))
     num_words = sum(1 for _ in takewhile(lambda total: total <= num_pieces, totals))
@@ -147,7 +157,7 @@ def _text(tokenizer: TextTokenizer, *, num_pieces: int) -> str:
 
 
 def _example(names: set[str], text: str, tensors: dict[str, np.ndarray]) -> bytes:
-    """The text under each of `names` and the pieces: a reader of either finds its own."""
+    """Holds the text under each of `names`, and the token inputs."""
     example = tf.train.Example()
     for name in sorted(names):
         example.features.feature[name].bytes_list.value.append(text.encode())
