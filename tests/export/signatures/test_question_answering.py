@@ -137,7 +137,7 @@ def test_an_unlikely_answer_is_none_as_the_model_folder_says(model, tmp_path):
         config=model.config,
         lowercase=True,
         max_length=40,
-        text_columns=task.text_columns,
+        text_columns=task.input_names,
         task=task.settings(),
     )
     VOCABULARY.save(tmp_path / "vocab.txt")

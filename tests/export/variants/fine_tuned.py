@@ -51,7 +51,7 @@ def fine_tuned(name: str, folder: Path, *, seed: int = 3) -> tuple[Path, Path]:
         lowercase=True,
         max_length=task.max_length,
         labels=task.labels,
-        text_columns=task.text_columns,
+        text_columns=task.input_names,
         problem_type=task.problem_type,
         task=task.settings(),
     )
