@@ -81,7 +81,7 @@ def test_a_busy_server_and_a_lost_connection_are_asked_again():
     too_many = json_reply({}, status=429, **{"Retry-After": "0"})
     with scripted_server(in_turn(busy, too_many, None)) as server:
         start = time.monotonic()
-        assert Client(server.url + PATH).predict([1, 2]) == [2, 4]
+        assert predict(server.url + PATH, [1, 2]) == [2, 4]
         assert time.monotonic() - start > 0.2
         assert len(server.requests) == 4
 
@@ -99,16 +99,22 @@ def test_it_gives_up_and_never_repeats_what_was_refused():
         ([json_reply({"predictions": [1, 2, 3]})], 1, "3 predictions came for 1 instances"),
     ):
         with scripted_server(in_turn(*replies)) as server:
-            with pytest.raises(InputError, match=sentence):
-                Client(server.url + PATH, num_attempts=2).predict([1])
+            with (
+                pytest.raises(InputError, match=sentence),
+                Client(server.url + PATH, num_attempts=2) as client,
+            ):
+                client.predict([1])
             assert len(server.requests) == attempts
 
 
 def test_a_slow_server_is_not_waited_for():
     done = threading.Event()
     with scripted_server(lambda *_: done.wait(20) and None) as server:
-        with pytest.raises(InputError, match=r"took more than 0\.2 seconds; give it more"):
-            Client(server.url + PATH, timeout=0.2).predict([1])
+        with (
+            pytest.raises(InputError, match=r"took more than 0\.2 seconds; give it more"),
+            Client(server.url + PATH, timeout=0.2) as client,
+        ):
+            client.predict([1])
         done.set()
         assert len(server.requests) == 1
 
