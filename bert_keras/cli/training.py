@@ -5,8 +5,9 @@ import os
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bert_keras.cli.tasks import print_table
 from bert_keras.errors import InputError
-from bert_keras.options import Command, argument, option
+from bert_keras.options import Command, argument, option, with_changes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,6 @@ class Pretrain(TrainingOptions):
     dry_run: bool = option(False, help="take ten steps, print what the run takes and write nothing")
 
     def run(self) -> None:
-        from bert_keras.options import with_changes
         from bert_keras.runs.distillation import Distillation
         from bert_keras.runs.forecast import forecast
         from bert_keras.runs.pretrain import pretrain
@@ -137,7 +137,6 @@ class Finetune(TrainingOptions):
 
     def run(self) -> None:
         from bert_keras.distribution.strategy import workers
-        from bert_keras.options import with_changes
         from bert_keras.runs.distillation import Distillation
         from bert_keras.runs.finetune import finetune
         from bert_keras.runs.recipes import named_recipe, task_recipes
@@ -203,8 +202,6 @@ class Curves(Command):
 
 
 def _print_scores(scores: dict, output: str) -> None:
-    from bert_keras.cli.tasks import print_table
-
     if not scores:
         print("the first worker writes the scores and the model")
         return

@@ -1,14 +1,13 @@
-"""Reads and writes files of words and tags, one word a line, as CoNLL's shared tasks have them."""
+"""Reads files of words and tags, one word a line, as CoNLL's shared tasks have them."""
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import cast
 
 from bert_keras.errors import InputError
-from bert_keras.storage import text_lines, whole_file
+from bert_keras.storage import text_lines
 from bert_keras.tasks.tfds import tfds_rows
 
 DOCUMENT_START = "-DOCSTART-"
@@ -95,39 +94,3 @@ def _lines(path: str | os.PathLike) -> Iterator[tuple[int, list[str]]]:
         text = text.strip(" \t")
         yield line, _BLANKS.split(text) if text else []
     yield line + 1, []
-
-
-def write_tags(
-    path: str | os.PathLike, sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]]
-) -> None:
-    """Lines "word given predicted", or "word predicted" where none is given; an empty line after
-    each sentence. -DOCSTART- lines are left out: conlleval.pl would count them as words."""
-    with whole_file(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as file:
-        for sentence, tags in zip(sentences, predicted, strict=True):
-            columns = [c for c in (sentence.words, sentence.tags, tags) if c is not None]
-            file.writelines(" ".join(line) + "\n" for line in zip(*columns, strict=True))
-            file.write("\n")
-
-
-def read_tags(path: str | os.PathLike, sentences: Sequence[Sentence]) -> list[tuple[str, ...]]:
-    """The last column. Raises InputError, naming the line, where the file does not have the words
-    of the sentences, sentence by sentence."""
-    found = read_conll(path)
-    for theirs, ours in zip(found, sentences, strict=False):
-        words = zip_longest(theirs.words, ours.words)
-        for place, (word, expected) in enumerate(words):
-            if word != expected:
-                raise InputError(
-                    f"{path}, line {theirs.line + place} has {_told(word)}; line "
-                    f"{ours.line + place} of the data has {_told(expected)}"
-                )
-    if len(found) != len(sentences):
-        raise InputError(f"{path} has {len(found)} sentences; the data has {len(sentences)}")
-    tags = [sentence.tags for sentence in found if sentence.tags is not None]
-    if len(tags) < len(found):
-        raise InputError(f"{path} has one column; expected words and their predicted tags")
-    return tags
-
-
-def _told(word: str | None) -> str:
-    return "the end of a sentence" if word is None else repr(word)

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain, pairwise, zip_longest
 from typing import ClassVar, Self
 
 import keras
@@ -15,14 +15,13 @@ import numpy as np
 from bert_keras.architectures import TOKEN_CLASSIFIER
 from bert_keras.errors import InputError
 from bert_keras.options import check_choice, check_least
+from bert_keras.storage import whole_file
 from bert_keras.tasks.ner.encoding import TaggedWords, WordRows
 from bert_keras.tasks.ner.files import (
     OUTSIDE,
     Sentence,
     read_conll,
-    read_tags,
     read_tfds,
-    write_tags,
 )
 from bert_keras.tasks.ner.scoring import entity_scores
 from bert_keras.tasks.ner.windows import document_reach, own_reach, rows_around, word_pieces
@@ -153,12 +152,38 @@ class NerTask(Task[Sentence, WordRows, Sequence[str]]):
         examples: Sequence[Sentence],
         predictions: Sequence[Sequence[str]],
     ) -> None:
-        write_tags(path, examples, predictions)
+        """Lines "word given predicted", or "word predicted" where none is given; an empty line
+        after each sentence. -DOCSTART- lines are left out: conlleval.pl would count them as words.
+        """
+        with whole_file(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as file:
+            for sentence, tags in zip(examples, predictions, strict=True):
+                columns = [c for c in (sentence.words, sentence.tags, tags) if c is not None]
+                file.writelines(" ".join(line) + "\n" for line in zip(*columns, strict=True))
+                file.write("\n")
 
     def read_predictions(
         self, path: str | os.PathLike, examples: Sequence[Sentence]
     ) -> list[tuple[str, ...]]:
-        return read_tags(path, examples)
+        """The last column of a file that has the words of the examples, sentence by sentence."""
+        found = read_conll(path)
+        for theirs, ours in zip(found, examples, strict=False):
+            words = zip_longest(theirs.words, ours.words)
+            for place, (word, expected) in enumerate(words):
+                if word != expected:
+                    raise InputError(
+                        f"{path}, line {theirs.line + place} has {_told(word)}; line "
+                        f"{ours.line + place} of the data has {_told(expected)}"
+                    )
+        if len(found) != len(examples):
+            raise InputError(f"{path} has {len(found)} sentences; the data has {len(examples)}")
+        tags = [sentence.tags for sentence in found if sentence.tags is not None]
+        if len(tags) < len(found):
+            raise InputError(f"{path} has one column; expected words and their predicted tags")
+        return tags
+
+
+def _told(word: str | None) -> str:
+    return "the end of a sentence" if word is None else repr(word)
 
 
 NER_TASK = NerTask(name="ner", max_length=128)
