@@ -59,12 +59,14 @@ def file_system(path: str | os.PathLike) -> tuple[Any, str]:
 
     path = os.fspath(path)
     try:
-        return url_to_fs(path, use_listings_cache=False)  # a change must be noticed
+        system, name = url_to_fs(path)
     except (ImportError, ValueError) as error:
         raise InputError(
             f"{path} cannot be reached: {error}; install the fsspec driver of its scheme, such as "
             '"pip install gcsfs" for gs:// or "pip install s3fs" for s3://'
         ) from error
+    system.invalidate_cache()  # of listings: a change must be noticed
+    return system, name
 
 
 def open_file(path: str | os.PathLike) -> io.BufferedReader:
