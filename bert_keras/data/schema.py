@@ -50,7 +50,7 @@ class PretrainingSchema:
     @property
     def lengths(self) -> dict[str, int]:
         """How many values each feature holds, in the order in which records are written."""
-        lengths = dict.fromkeys(SEQUENCE_FEATURES, self.max_length)
+        lengths: dict[str, int] = dict.fromkeys(SEQUENCE_FEATURES, self.max_length)
         if self.max_predictions:
             lengths |= dict.fromkeys((*PREDICTION_FEATURES, WEIGHTS_FEATURE), self.max_predictions)
         if self.is_packed:

@@ -5,6 +5,7 @@ import tensorflow as tf
 
 
 def num_replicas() -> int:
+    """Returns the number of replicas of the current strategy."""
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
@@ -37,10 +38,12 @@ def own_copy(variable: keras.Variable):
 
 
 def set_own(variable: keras.Variable, value) -> None:
+    """Assigns `value` to this replica's copy of `variable`."""
     value = tf.cast(value, variable.dtype)
     tf.raw_ops.AssignVariableOp(resource=own_copy(variable), value=value)
 
 
 def add_to_own(variable: keras.Variable, value) -> None:
+    """Adds `value` to this replica's copy of `variable`."""
     value = tf.cast(value, variable.dtype)
     tf.raw_ops.AssignAddVariableOp(resource=own_copy(variable), value=value)

@@ -57,7 +57,7 @@ class WholeBatchStep(keras.Model):
                 "keras.distribution does nothing under TensorFlow; train in the scope of "
                 'bert_keras.distribution.strategy.named_strategy("mirrored")'
             )
-        if hasattr(optimizer, "dynamic_loss_scale"):
+        if not isinstance(optimizer, str) and hasattr(optimizer, "dynamic_loss_scale"):
             scales = optimizer.dynamic_loss_scale or self.compute_dtype == "float16"
             optimizer.dynamic_loss_scale = scales
             kwargs["auto_scale_loss"] = False
@@ -171,7 +171,7 @@ class WholeBatchStep(keras.Model):
         step."""
         if self._distribute_strategy is None and not self._has_metrics_by_name:
             return
-        if data_batch is None:
+        if iterator is not None and data_batch is None:
             spec = iterator.data_adapter.get_tf_dataset().element_spec
             data_batch = tf.nest.map_structure(_zeros, spec)
         with self.distribute_strategy.scope():

@@ -133,8 +133,16 @@ class BertEncoder(Pretrained):
         if self.bilstm is not None:
             is_real_BT = ops.cast(inputs["input_mask"], "bool")
             hidden_BTD = self.bilstm(hidden_BTD, is_real_BT, training=training)
-        pooled_BD = None if self.pooler is None else self.pooler(self._whole(hidden_BTD, inputs))
+        pooled_BD = self.pooled(self._whole(hidden_BTD, inputs)) if self.pooler else None
         return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
+
+    def pooled(self, states_XD):
+        """Returns the pooler's output [X, D] for the states of whole sequences [X, D]."""
+        if self.pooler is None:
+            raise AssertionError(
+                "a model that reads the pooled output has an encoder with a pooler"
+            )
+        return self.pooler(states_XD)
 
     def _whole(self, hidden_BTD, inputs: dict):
         """[B, D], the state of each row that has heard all of it."""

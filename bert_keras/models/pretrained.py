@@ -172,7 +172,7 @@ class Pretrained(keras.Model):
             card = dataclasses.replace(card, labels=labels)
         if tokenizer is not None:
             card = dataclasses.replace(card, lowercase=tokenizer.lowercase)
-        vocabulary = tokenizer and tokenizer.vocabulary
+        vocabulary = None if tokenizer is None else tokenizer.vocabulary
         for note in save_model(self, path, card=card, vocabulary=vocabulary, format=format):
             print(f"{'note':<12}{note}")
         return Path(path)
@@ -203,6 +203,7 @@ def save_model(
 
 
 def stored_weight(weight: keras.Variable) -> StoredTensor:
+    """Returns a weight as a checkpoint stores it; its array is read when asked for."""
     return StoredTensor(tuple(weight.shape), lambda: keras.ops.convert_to_numpy(weight))
 
 

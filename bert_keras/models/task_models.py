@@ -117,8 +117,9 @@ class BertClassifier(TaskModel):
     def from_card(cls, card: ModelCard):
         """Windows are pooled as the task's `long_texts` says."""
         pooling = card.task.get("long_texts")
-        windows = {"window_pooling": pooling} if pooling in WINDOW_POOLINGS else {}
-        return cls(card.config, num_labels=len(card.labels), **windows)
+        if pooling not in WINDOW_POOLINGS:
+            return super().from_card(card)
+        return cls(card.config, num_labels=len(card.labels), window_pooling=pooling)
 
     def get_config(self):
         return {

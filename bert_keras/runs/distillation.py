@@ -66,6 +66,8 @@ def open_teacher(
             f"the teacher {path} is a {found.model} without {', '.join(sorted(missing))}, which a "
             f"{card.model} learns from it; take one that was trained on the same task"
         )
+    if checkpoint.vocabulary is None:
+        raise InputError(f"the teacher {path} has no vocabulary; put that of the student there")
     if checkpoint.vocabulary != vocabulary:
         raise InputError(
             f"the teacher {path} has another vocabulary than the student "
@@ -74,10 +76,10 @@ def open_teacher(
     for name, known in (
         ("lowercase", [found.lowercase, card.lowercase]),
         ("is_causal", [found.config.is_causal, card.config.is_causal]),
-        ("labels", [found.labels, card.labels]),
+        ("labels", [", ".join(found.labels), ", ".join(card.labels)]),
     ):
         if known[0] != known[1]:
-            theirs, ours = (", ".join(each) if isinstance(each, tuple) else each for each in known)
+            theirs, ours = known
             raise InputError(
                 f"{name} of the teacher {path}: {theirs}; of the student: {ours}; expected the same"
             )

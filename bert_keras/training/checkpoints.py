@@ -119,7 +119,8 @@ def load_training_state(model: keras.Model, state: TrainingState) -> None:
     if faults:
         raise InputError(f"the training state does not fit the model: {'; '.join(faults)}")
     for variable, stored in places.values():
-        variable.assign(stored.read())
+        if stored is not None:
+            variable.assign(stored.read())
     model.optimizer.iterations.assign(state.step)
 
 
@@ -138,8 +139,8 @@ def _averages(model: keras.Model) -> dict[str, tuple[keras.Variable, keras.Varia
     optimizer.build(weights)
     names = {weight.path: name for name, weight in named_weights(model).items()}
     return {
-        names[weight.path]: averages
-        for weight, *averages in zip(
+        names[weight.path]: (momentum, velocity)
+        for weight, momentum, velocity in zip(
             weights, optimizer._momentums, optimizer._velocities, strict=True
         )
     }

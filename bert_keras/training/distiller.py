@@ -59,7 +59,7 @@ class Distiller(WholeBatchStep):
     def compile(self, optimizer="rmsprop", loss=None, loss_weights=None, **kwargs):
         """As the student: the losses are those of its labels."""
         self._has_names = isinstance(loss, dict)
-        losses = loss if self._has_names else {LABELS: loss}
+        losses = loss if isinstance(loss, dict) else {LABELS: loss}
         if not isinstance(loss_weights, dict):
             loss_weights = dict.fromkeys(losses, 1.0 if loss_weights is None else loss_weights)
         terms, shares, self.__dict__["_distances"] = {}, {}, {}

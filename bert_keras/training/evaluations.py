@@ -103,7 +103,8 @@ class Evaluations(keras.callbacks.Callback):
         try:
             history = json.loads(path.read_text(encoding="utf-8"))
             for scores in history:
-                float(scores["step"]), self._rank(scores)
+                float(scores["step"])
+                self._rank(scores)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InputError(f"{path} is not what this run wrote ({error!r}); {_ANEW}") from error
         return history

@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -74,7 +75,8 @@ class Guard(keras.callbacks.Callback):
         if is_chief() and not folder.exists():
             batch = next(iter(self.dataset.skip(step - self.first_step).take(1)))
             with whole_folder(folder) as beside:
-                np.savez_compressed(beside / "batch.npz", **_named(batch))
+                arrays: dict[str, Any] = _named(batch)
+                np.savez_compressed(beside / "batch.npz", **arrays)
                 (beside / "weights.tsv").write_text(self._norms(batch), encoding="utf-8")
         return folder
 

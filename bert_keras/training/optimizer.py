@@ -92,7 +92,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         """In replica context; `None` gradients leave their weights as they are."""
         if not self.built:
             with keras.name_scope(self.name):
-                self.build(list(trainable_variables))
+                self.build(list(trainable_variables or ()))
         variables = (
             self._trainable_variables if trainable_variables is None else trainable_variables
         )

@@ -43,13 +43,19 @@ def mirrored(devices: int):
 
 
 @pytest.mark.parametrize(
-    ("devices", "parts", "recomputes"), [(1, 3, False), (4, 1, False), (2, 2, True)]
+    ("devices", "parts", "recomputes"),
+    [
+        pytest.param(1, 3, False, marks=pytest.mark.slow),
+        pytest.param(4, 1, False, marks=pytest.mark.slow),
+        (2, 2, True),
+    ],
 )
 def test_devices_parts_and_recomputed_activations_change_nothing(alone, devices, parts, recomputes):
     strategy = tf.distribute.get_strategy() if devices == 1 else mirrored(devices)
     assert_same(trained(strategy, parts=parts, recomputes=recomputes), alone)
 
 
+@pytest.mark.slow
 def test_xla_compiles_the_whole_step(alone, monkeypatch, recwarn):
     """XLA:TPU takes what XLA takes here: static shapes, operations that it knows."""
     # Else Keras, with a warning, leaves XLA aside.
@@ -59,7 +65,13 @@ def test_xla_compiles_the_whole_step(alone, monkeypatch, recwarn):
 
 
 @pytest.mark.parametrize(
-    "metric", ["accuracy", keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+    "metric",
+    [
+        "accuracy",
+        pytest.param(
+            keras.metrics.SparseCategoricalAccuracy(name="accuracy"), marks=pytest.mark.slow
+        ),
+    ],
 )
 def test_the_step_is_traced_once(monkeypatch, metric):
     traces = []
@@ -91,9 +103,8 @@ def test_gradients_of_hundreds_of_megabytes_are_added_up_in_parts():
     assert model.optimizer.iterations == 3 and model.optimizer.skipped == 0
 
 
-@pytest.mark.parametrize(
-    ("parts", "num_cpus"), [pytest.param(1, 1, marks=pytest.mark.slow), (2, 1)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("parts", "num_cpus"), [(1, 1), (2, 1)])
 def test_two_workers_change_nothing(alone, tmp_path, parts, num_cpus):
     script, settings = HERE / "training.py", ("auto", str(parts), str(num_cpus))
     workers = [

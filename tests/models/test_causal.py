@@ -34,7 +34,7 @@ def test_no_gradient_comes_from_what_stands_behind(recomputes):
     ids = np.arange(9)[None]
     batch = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
     table = encoder.token_table
-    for position in range(9):
+    for position in (0, 3, 8):
         with tf.GradientTape() as tape:
             outputs = encoder(batch, training=True)
             heard = tf.reduce_sum(outputs["sequence_output"][0, position] * np.arange(1.0, 13.0))
@@ -55,9 +55,11 @@ def test_later_pieces_change_nothing_bit_for_bit(encoder, dtype):
     assert np.abs(ours[:, 5:] - theirs[:, 5:]).max() > 0.01
 
 
-@pytest.mark.parametrize("num_lstm_layers", [0, 1])
+@pytest.mark.parametrize("num_lstm_layers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_xla_computes_the_same(num_lstm_layers):
-    encoder = random_encoder(dataclasses.replace(CAUSAL, num_lstm_layers=num_lstm_layers))
+    encoder = random_encoder(
+        dataclasses.replace(CAUSAL, num_layers=1, num_lstm_layers=num_lstm_layers)
+    )
     compiled = tf.function(lambda batch: encoder(batch), jit_compile=True)
     for length in (9, 6):
         batch = {name: array[:, :length] for name, array in inputs().items()}
@@ -80,7 +82,7 @@ def test_sequences_that_share_a_row_are_as_each_alone(encoder):
 def test_a_classifier_learns_from_the_last_word():
     """Which a pooled vector of [CLS] could not hear."""
     keras.utils.set_random_seed(2)
-    model = BertClassifier(CAUSAL, num_labels=2)
+    model = BertClassifier(dataclasses.replace(CAUSAL, num_layers=1), num_labels=2)
     batch = inputs(batch=64)
     last = batch["input_mask"].sum(axis=1) - 1
     labels = np.arange(64) % 2
@@ -94,7 +96,8 @@ def test_a_classifier_learns_from_the_last_word():
     assert history.history["accuracy"][-1] == 1
 
 
-@pytest.mark.parametrize("num_lstm_layers", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_lstm_layers", [0, 1])
 def test_a_causal_classifier_is_served_as_it_is(tmp_path, num_lstm_layers):
     config = dataclasses.replace(
         CAUSAL, vocab_size=len(VOCABULARY), num_lstm_layers=num_lstm_layers

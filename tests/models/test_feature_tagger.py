@@ -59,6 +59,18 @@ def test_the_six_choices_read_their_layers(layers):
     assert mixed == layers.startswith("weighted-sum")
 
 
+two_choices = pytest.mark.parametrize(
+    "layers",
+    [
+        each
+        if each in ("concat-last-four", "weighted-sum-all")
+        else pytest.param(each, marks=pytest.mark.slow)
+        for each in LAYER_CHOICES
+    ],
+)
+
+
+@two_choices
 def test_the_trained_part_gives_the_logits_of_the_whole(layers):
     model = new(layers)
     features = np.asarray(model.features(INPUTS))
@@ -97,7 +109,7 @@ def test_a_sentence_is_learnt_by_heart_from_features_alone():
     np.testing.assert_array_equal(found[x["word_mask"]], y[x["word_mask"]])
 
 
-@pytest.mark.parametrize("layers", ["last", "concat-last-four", "weighted-sum-all"])
+@two_choices
 def test_it_comes_back_from_its_folder(layers, tmp_path):
     model = new(layers)
     model.save_pretrained(tmp_path / "model")

@@ -205,9 +205,8 @@ print(peak() - before)
 """
 
 
-@pytest.mark.parametrize(
-    "format", ["bert-keras", pytest.param("huggingface", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["bert-keras", "huggingface"])
 def test_loading_takes_the_memory_of_the_weights_alone(tmp_path, format):
     sizes = {"num_layers": 2, "num_heads": 8, "max_positions": 64}
     for name, hidden_size in (("small", 16), ("large", 768)):

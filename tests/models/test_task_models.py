@@ -79,6 +79,19 @@ def cls(request):
     return request.param
 
 
+# For what takes seconds: two models, of which the others are slow tests.
+two_models = pytest.mark.parametrize(
+    "cls",
+    [
+        each
+        if each in (BertPretrainer, BertMultipleChoice)
+        else pytest.param(each, marks=pytest.mark.slow)
+        for each in CASES
+    ],
+    ids=lambda cls: cls.__name__,
+)
+
+
 @pytest.fixture(params=["mixed_bfloat16", "mixed_float16"])
 def policy(request):
     before = keras.config.dtype_policy()
@@ -157,6 +170,7 @@ def test_config_rebuilds_the_model(cls):
     assert_equal(model(inputs(cls)), twin(inputs(cls)))
 
 
+@two_models
 def test_any_batch_and_length_in_one_graph(cls):
     model = new_model(cls)
     graph = tf.function(lambda x: model(x), reduce_retracing=True)
@@ -196,6 +210,7 @@ def learn(model, x, y, *, steps: int, epochs: int = 1) -> list[float]:
     return model.fit(batches, epochs=epochs, shuffle=False, verbose=0).history["loss"]
 
 
+@two_models
 def test_a_batch_is_learnt_by_heart(cls):
     model, x, y = new_model(cls), inputs(cls), labels(cls)
     pooler = model.encoder.pooler.get_weights()
@@ -230,7 +245,10 @@ def test_logits_are_float32_under_mixed_policies(cls, policy):
 
 @pytest.mark.parametrize(
     ("policy", "cls"),
-    [("mixed_bfloat16", BertQuestionAnswering), ("mixed_float16", BertPretrainer)],
+    [
+        pytest.param("mixed_bfloat16", BertQuestionAnswering, marks=pytest.mark.slow),
+        ("mixed_float16", BertPretrainer),
+    ],
     indirect=["policy"],
 )
 def test_mixed_policies_learn(policy, cls):
@@ -239,6 +257,7 @@ def test_mixed_policies_learn(policy, cls):
     assert later < 0.9 * first
 
 
+@pytest.mark.slow
 def test_saved_models_load_in_a_fresh_process_without_custom_objects(tmp_path):
     models = {each.__name__: new_model(each) for each in (*CASES, BertEncoder)}
     expected = {}

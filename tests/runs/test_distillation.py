@@ -80,6 +80,7 @@ def test_a_run_leaves_the_student_alone(place):
     }
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_continues(place, tmp_path, monkeypatch):
     taught = dataclasses.replace(
         Distillation.of_pretraining(place / "teacher"), temperature=1.5, alpha_soft=4.0

@@ -16,6 +16,7 @@ def start(tmp_path):
     return tmp_path / "start"
 
 
+@pytest.mark.slow
 def test_a_second_phase_goes_on_at_the_step_of_the_first(records, start, tmp_path):  # noqa: F811
     first = recipe(last_step=4)
     pretrain(first, records=records, output=tmp_path / "first", start=start)

@@ -80,6 +80,7 @@ def shared(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_plain_ids_without_labels_train_masked_words(plain, tmp_path):
     recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, "mask_rate=0.3", "max_ngram=2"])
     scores = pretrain(recipe, records=plain, output=tmp_path / "run")
@@ -124,6 +125,7 @@ def test_several_labelled_pairs_in_a_record_train_both(shared, tmp_path):
     assert type(load_model(tmp_path / "run" / "model")) is BertPretrainer
 
 
+@pytest.mark.slow
 def test_labels_are_left_out_where_the_recipe_says_so(shared, tmp_path):
     recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, "objective=masked-lm"])
     scores = pretrain(recipe, records=shared, output=tmp_path / "run")

@@ -107,6 +107,7 @@ def test_held_out_scores_equal_what_keras_evaluates(pretrained, records):
         assert scores[ours] == pytest.approx(keras_scores[theirs], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers(pretrained, records, tmp_path):
     _, scores = pretrained
     assert pretrain(PRETRAIN, records=records, output=tmp_path / "again") == scores

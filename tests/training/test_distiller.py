@@ -119,6 +119,7 @@ def fitted(strategy, **compiling):
     return weights, {name: values[0] for name, values in told.items()}
 
 
+@pytest.mark.slow
 def test_devices_and_parts_change_nothing():
     alone = fitted(tf.distribute.get_strategy())
     assert alone[1].keys() == {

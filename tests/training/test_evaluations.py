@@ -11,7 +11,14 @@ from bert_keras.errors import InputError
 from bert_keras.training.curves import read_curves
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import FitSettings, fit_resumable
-from tests.training.test_loop import assert_same, batches, compiled, values
+from tests.training.test_loop import (  # noqa: F401
+    any_model,
+    assert_same,
+    batches,
+    compiled,
+    traced,
+    values,
+)
 
 SCORES = [0.5, 0.7, 0.6, 0.7]
 
@@ -65,14 +72,14 @@ def test_the_first_of_the_best_epochs_is_kept(whole):
     assert np.abs(best - seen[3]).max() > 0
 
 
-def test_a_score_that_is_no_number_is_worst(tmp_path):
-    evaluations, _ = train(compiled(), tmp_path, scores=[float("nan"), 0.1, float("nan"), 0.0])
+def test_a_score_that_is_no_number_is_worst(any_model, tmp_path):  # noqa: F811
+    evaluations, _ = train(any_model, tmp_path, scores=[float("nan"), 0.1, float("nan"), 0.0])
     assert evaluations.best["step"] == 8
 
 
 @pytest.mark.parametrize(("patience", "last"), [(1, 12), (2, 16)])
-def test_patience(tmp_path, patience, last):
-    evaluations, _ = train(compiled(), tmp_path, patience=patience)
+def test_patience(any_model, tmp_path, patience, last):  # noqa: F811
+    evaluations, _ = train(any_model, tmp_path, patience=patience)
     assert evaluations.history[-1]["step"] == last
     again, seen = train(compiled(), tmp_path, patience=patience)
     assert again.history == evaluations.history and seen == []

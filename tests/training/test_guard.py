@@ -91,6 +91,7 @@ def test_a_falling_loss_is_let_be(tmp_path, monkeypatch):
     assert not (tmp_path / "faults").exists()
 
 
+@pytest.mark.slow
 def test_records_that_break_off_leave_the_state_before(tmp_path):
     """A data set that ends with TensorFlow's error after six batches."""
 

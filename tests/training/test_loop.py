@@ -103,6 +103,19 @@ def whole(tmp_path_factory):
     return values(model), folder
 
 
+@pytest.fixture(scope="module")
+def traced():
+    """The model of tests for which its weights do not matter: its steps are traced once."""
+    return compiled()
+
+
+@pytest.fixture
+def any_model(traced):
+    traced.optimizer.build(traced.trainable_variables)
+    traced.optimizer.iterations.assign(0)
+    return traced
+
+
 def test_a_run_that_continues_ends_where_an_unbroken_one_does(whole, tmp_path):
     train(compiled(), tmp_path / "broken", num_steps=8)
     rest = new(seed=99)  # what it starts with does not matter: all is restored
@@ -111,7 +124,15 @@ def test_a_run_that_continues_ends_where_an_unbroken_one_does(whole, tmp_path):
     assert train(compiled(), tmp_path / "broken", num_steps=16) == 16  # nothing left to do
 
 
-@pytest.mark.parametrize(("asked_after", "saved"), [(4, 4), (5, 6), (7, 8), (10, 11)])
+@pytest.mark.parametrize(
+    ("asked_after", "saved"),
+    [
+        pytest.param(4, 4, marks=pytest.mark.slow),
+        (5, 6),
+        pytest.param(7, 8, marks=pytest.mark.slow),
+        pytest.param(10, 11, marks=pytest.mark.slow),
+    ],
+)
 def test_sigterm_saves_and_the_same_call_goes_on_to_the_same_end(
     whole, tmp_path, monkeypatch, asked_after, saved
 ):
@@ -134,18 +155,18 @@ def test_sigterm_saves_and_the_same_call_goes_on_to_the_same_end(
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_the_newest_checkpoints_are_kept(tmp_path):
-    train(compiled(), tmp_path, num_steps=32)
+def test_the_newest_checkpoints_are_kept(any_model, tmp_path):
+    train(any_model, tmp_path, num_steps=32)
     kept = {path.name.split(".")[0] for path in (tmp_path / "checkpoints").glob("step-*")}
     assert kept == {"step-24", "step-32"}
 
 
-def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path):
-    train(compiled(), tmp_path, num_steps=8)
+def test_a_damaged_or_foreign_checkpoint_is_refused(any_model, tmp_path):
+    train(any_model, tmp_path, num_steps=8)
     data = next((tmp_path / "checkpoints").glob("step-8.data*"))
     data.write_bytes(data.read_bytes()[:100])
     with pytest.raises(InputError, match="step-8 does not hold the state of this run"):
-        train(compiled(), tmp_path, num_steps=16)
+        train(any_model, tmp_path, num_steps=16)
 
 
 def test_tensorboard_gets_every_curve_under_sensible_tags(whole):
@@ -188,8 +209,8 @@ def test_checkpoints_need_no_former_run(tmp_path):
     assert TrainingCheckpoints(model, tmp_path, epochs_per_save=1, keep=1).restore() == 0
 
 
-def test_a_full_disk_leaves_the_older_states(tmp_path, monkeypatch):
-    train(compiled(), tmp_path, num_steps=8)
+def test_a_full_disk_leaves_the_older_states(any_model, tmp_path, monkeypatch):
+    train(any_model, tmp_path, num_steps=8)
 
     def full(self, checkpoint_number):
         (tmp_path / "checkpoints" / f"step-{checkpoint_number}_temp").mkdir()
@@ -197,10 +218,10 @@ def test_a_full_disk_leaves_the_older_states(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tf.train.CheckpointManager, "save", full)
     with pytest.raises(OSError, match="No space left on device"):
-        train(compiled(), tmp_path, num_steps=16)
+        train(any_model, tmp_path, num_steps=16)
     assert not list((tmp_path / "checkpoints").glob("*_temp"))
     monkeypatch.undo()
-    assert train(compiled(), tmp_path, num_steps=16) == 8
+    assert train(any_model, tmp_path, num_steps=16) == 8
 
 
 CERTAIN = dataclasses.replace(CONFIG, hidden_dropout_rate=0.0, attention_dropout_rate=0.0)

@@ -33,7 +33,7 @@ class NormsByLayer(keras.callbacks.Callback):
 
     _weight_norms = None
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch, logs: dict):  # Keras always gives them
         optimizer = self.model.optimizer
         variables = optimizer._trainable_variables
         if self._weight_norms is None:

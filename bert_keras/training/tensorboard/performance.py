@@ -77,7 +77,7 @@ class ModelFlopsUtilisation(keras.callbacks.Callback):
     dtype that the model computes in, times the number of replicas.
     """
 
-    peak = None
+    peak = 0.0  # until it is measured
 
     def __init__(self, *, flops_per_step: float):
         super().__init__()
@@ -85,7 +85,7 @@ class ModelFlopsUtilisation(keras.callbacks.Callback):
         self.pace = Pace()
 
     def on_train_begin(self, logs=None):
-        if self.peak is None:
+        if not self.peak:
             replicas = self.model.distribute_strategy.num_replicas_in_sync
             self.peak = replicas * peak_flops_per_second(self.model.compute_dtype)
 
@@ -95,7 +95,7 @@ class ModelFlopsUtilisation(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self.pace.step()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch, logs: dict):  # Keras always gives them
         if flops := self.pace.steps_per_second * self.flops_per_step:
             logs["speed/model_flops_per_second"] = flops
             logs["speed/model_flops_utilisation"] = flops / self.peak
