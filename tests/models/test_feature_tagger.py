@@ -95,6 +95,7 @@ def test_every_trained_weight_gets_a_gradient():
         assert gradient is not None and np.abs(gradient).max() > 0, weight.path
 
 
+@pytest.mark.slow
 def test_a_sentence_is_learnt_by_heart_from_features_alone():
     model = new("concat-last-four", dropout_rate=0.0)
     x = {"features": np.asarray(model.features(INPUTS)), "word_mask": INPUTS["word_positions"] > 0}
@@ -109,7 +110,9 @@ def test_a_sentence_is_learnt_by_heart_from_features_alone():
     np.testing.assert_array_equal(found[x["word_mask"]], y[x["word_mask"]])
 
 
-@two_choices
+@pytest.mark.parametrize(
+    "layers", [pytest.param("concat-last-four", marks=pytest.mark.slow), "weighted-sum-all"]
+)
 def test_it_comes_back_from_its_folder(layers, tmp_path):
     model = new(layers)
     model.save_pretrained(tmp_path / "model")
