@@ -36,7 +36,7 @@ def foreign(tmp_path):
     return tmp_path / "theirs"
 
 
-def test_a_foreign_classifier_is_exported(tmp_path, foreign):
+def test_a_foreign_classifier_is_exported(tmp_path, foreign, not_verified):
     written = export_model(foreign, tmp_path / "name" / "1", num_texts=2)
     signature = tf.saved_model.load(str(written)).signatures["serving_default"]
     assert set(signature.structured_input_signature[1]) == {"text", "text_pair"}
@@ -81,6 +81,7 @@ def test_a_number_of_long_texts_is_exported_as_it_was_trained(tmp_path, assert_f
 @pytest.mark.parametrize(
     ("kind", "outputs"),
     [
+        (BertClassifier, {"label", "labels", "probabilities"}),
         (BertEncoder, {"embedding", "pooled"}),
         (BertMultipleChoice, {"choice", "probabilities"}),
         (BertPretrainer, {"pieces", "probabilities"}),
@@ -88,10 +89,12 @@ def test_a_number_of_long_texts_is_exported_as_it_was_trained(tmp_path, assert_f
         (BertTokenClassifier, {"entities", "starts", "ends", "labels", "scores"}),
     ],
 )
-def test_every_other_head_answers_in_a_fresh_process(tmp_path, verified_freshly, kind, outputs):
+def test_every_head_answers_in_a_fresh_process(tmp_path, verified_freshly, kind, outputs):
     keras.utils.set_random_seed(1)
     config = dataclasses.replace(CONFIG, max_positions=128)  # room for a question and a passage
-    model = kind(config, **({"num_labels": 3} if kind is BertTokenClassifier else {}))
+    model = kind(
+        config, **({"num_labels": 3} if kind in (BertClassifier, BertTokenClassifier) else {})
+    )
     model.save_pretrained(tmp_path / "ours", tokenizer=TOKENIZER)
     written = export_model(tmp_path / "ours", tmp_path / "name" / "1")
     signatures = tf.saved_model.load(str(written)).signatures

@@ -88,7 +88,8 @@ def test_answers(saved, tmp_path, family, assert_frozen):
     assert_frozen("question_answering", export_model(model, tmp_path / "family" / "1"))
 
 
-@pytest.mark.parametrize("family", ["albert", pytest.param("roberta", **SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["albert", "roberta"])
 def test_entities(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertTokenClassifier", task=NER.settings(), labels=LABELS)
     assert_frozen("token_labels", export_model(model, tmp_path / "family" / "1"))

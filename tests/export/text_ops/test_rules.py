@@ -105,7 +105,7 @@ def test_bytes_that_are_no_utf_8_are_dropped(both):
     assert graph([b"\xff a\xff\xc3b"]) == graph([b" ab"])
 
 
-@pytest.mark.parametrize("max_length", [9, 40])
+@pytest.mark.parametrize("max_length", [9, pytest.param(40, marks=pytest.mark.slow)])
 def test_packed_as_offline(vocabulary, tmp_path, max_length):
     file = write_vocabulary(vocabulary, tmp_path)
     reader = TextToInputs(file, lowercase=False, max_length=max_length)
