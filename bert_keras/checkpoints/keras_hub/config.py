@@ -114,6 +114,7 @@ def read_task(path: Path, model: str) -> tuple[int, tuple[str, ...]]:
             return 0, ()
         name = json_object(path / TASK).get("class_name")
         return 0, (f"{TASK} is of a {name} without weights of its own: it stays behind",)
+    # The second is the name that the class has in older presets.
     values = _config_of(path / TASK, (TASKS[CLASSIFIER.name], "BertClassifier"))
     count, activation = values.get("num_classes"), values.get("activation")
     if type(count) is not int or count < 1:
