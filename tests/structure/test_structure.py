@@ -1,6 +1,7 @@
 """The structure of both packages: import order, light imports, public names, CLI commands."""
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -172,3 +173,15 @@ def test_the_readme_and_docs_name_what_exists():
             target = link.split(")")[0].split("#")[0]
             if target and "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_architecture_page_lists_packages_in_order_and_files_that_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| (`.*?) \|", text, re.M)
+    names = [name.rstrip("/") for row in table for name in re.findall(r"`([^` ]+)`", row)]
+    assert set(names) == {*ORDER}
+    ranks = [max(map(ORDER.index, re.findall(r"`(\w+)/?`", row))) for row in table]
+    assert ranks == sorted(ranks)
+    files = re.findall(r"`((?:bert_keras|tfrecords_tools)/[a-z_/]+(?:\.[a-z]+)?)`", text)
+    missing = [name for name in files if not (ROOT / name).exists()]
+    assert files and not missing
