@@ -54,7 +54,7 @@ def common_schema(files: Sequence[str]) -> PretrainingSchema:
     return schemas[first]
 
 
-def pretraining_dataset(
+def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     files: str | os.PathLike | Sequence[str | os.PathLike],
     *,
     batch_size: int,

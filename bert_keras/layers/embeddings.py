@@ -18,7 +18,7 @@ class BertEmbeddings(keras.layers.Layer):
     are projected to D behind the dropout (Lan et al. 2019, section 3.1).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - layers take plain values
         self,
         vocab_size: int,
         hidden_size: int,

@@ -37,7 +37,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
     count while it can be; doubled after 2,000 finite steps (Micikevicius et al. 2018).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - hyperparameters, as in Keras' optimizers
         self,
         learning_rate,
         *,
