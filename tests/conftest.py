@@ -1,5 +1,6 @@
 """What all tests share: quiet TensorFlow, a fixed seed, a small vocabulary, the shared data."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -20,6 +21,8 @@ def pytest_configure(config):
         tf.config.list_physical_devices("CPU")[0], 4 * [tf.config.LogicalDeviceConfiguration()]
     )
     import_tensorflow()
+    gc.freeze()  # TensorFlow's modules are not searched for garbage again and again
+    gc.set_threshold(100_000, 20, 50)
 
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

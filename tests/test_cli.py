@@ -147,7 +147,11 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         (FINETUNE.replace("{}/pretrainer", "{}/run"), "holds no checkpoint itself; give"),
         (EVALUATE.replace("{}/run/model", "{}/run"), "run/model"),
         (EVALUATE + " --set max_length=17", "max_length is 17; expected 3 to 16, the encoder's"),
-        (FINETUNE + " learning_rate=1e38 num_epochs=2", "has diverged; begin anew with a lower"),
+        pytest.param(
+            FINETUNE + " learning_rate=1e38 num_epochs=2",
+            "has diverged; begin anew with a lower",
+            marks=pytest.mark.slow,
+        ),
         (FINETUNE + " label_column=mood", "has no column 'mood'"),
         (FINETUNE.replace("max_length=12", "max_length=17"), "max_length is 17; expected 3 to 16"),
         (

@@ -51,6 +51,7 @@ def test_a_foreign_classifier_is_of_one_text(tmp_path, foreign, monkeypatch):
     assert export_model(foreign, tmp_path / "name" / "1") == 1
 
 
+@pytest.mark.slow
 def test_a_number_of_long_texts_is_exported_as_it_was_trained(tmp_path, assert_frozen):
     keras.utils.set_random_seed(1)
     card = ModelCard(

@@ -32,6 +32,7 @@ def test_each_request_gets_its_answer_as_plain_lists_without_keras(
     assert answers_in_fresh_process(doubler, requests) == expected
 
 
+@pytest.mark.slow
 def test_a_folder_that_does_not_load_is_an_error(tmp_path):
     with pytest.raises(RuntimeError, match=r"(?s)does not answer in a fresh process: .*SavedModel"):
         answers_in_fresh_process(tmp_path, [])

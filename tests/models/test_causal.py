@@ -55,7 +55,8 @@ def test_later_pieces_change_nothing_bit_for_bit(encoder, dtype):
     assert np.abs(ours[:, 5:] - theirs[:, 5:]).max() > 0.01
 
 
-@pytest.mark.parametrize("num_lstm_layers", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_lstm_layers", [0, 1])
 def test_xla_computes_the_same(num_lstm_layers):
     encoder = random_encoder(
         dataclasses.replace(CAUSAL, num_layers=1, num_lstm_layers=num_lstm_layers)
@@ -79,6 +80,7 @@ def test_sequences_that_share_a_row_are_as_each_alone(encoder):
         )
 
 
+@pytest.mark.slow
 def test_a_classifier_learns_from_the_last_word():
     """Which a pooled vector of [CLS] could not hear."""
     keras.utils.set_random_seed(2)

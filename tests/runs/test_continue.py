@@ -237,6 +237,7 @@ def test_heads_that_the_start_lacks_are_fresh(records, tmp_path, capsys, model, 
         np.testing.assert_array_equal(taken[name], given[name], name)
 
 
+@pytest.mark.slow
 def test_records_without_labels_leave_the_label_head(start, tmp_path, capsys):
     records = write_records(tmp_path / "plain", labels=False)
     pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)

@@ -157,6 +157,7 @@ def table(tmp_path):
     return {"train": str(tmp_path / "rows.tsv"), "dev": str(tmp_path / "rows.tsv")}
 
 
+@pytest.mark.slow
 def test_a_classifier_learns_from_a_teacher(place, table, tmp_path):
     keras.utils.set_random_seed(1)
     teacher = saved(tmp_path / "teacher", BertClassifier, labels=("no", "yes"), has_pooler=True)

@@ -44,12 +44,8 @@ def start(subwords, tmp_path):
     return make
 
 
-SLOW = {"marks": pytest.mark.slow}  # the same steps, traced for each
-
-
-@pytest.mark.parametrize(
-    "family", ["roberta", pytest.param("albert", **SLOW), pytest.param("distilbert", **SLOW)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["roberta", "albert", "distilbert"])
 def test_a_relative_learns_pairs(start, tmp_path, family):
     rows = ["one\ttwo\tlabel", *["good film\tfilm\t1", "bad film\tfilm\t0"] * 12]
     (tmp_path / "rows.tsv").write_text("\n".join(rows) + "\n")

@@ -94,6 +94,7 @@ def test_a_head_is_kept_for_the_same_labels_of_the_same_task(
     ]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_wherever_it_was_broken_off(run, tmp_path, monkeypatch, capsys):
     """Before it began, before its model was saved, before its scores; and behind its end."""
     start, folder, bars = encoder(tmp_path / "encoder"), tmp_path / "run", []

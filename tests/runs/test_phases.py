@@ -35,6 +35,7 @@ def test_a_second_phase_goes_on_at_the_step_of_the_first(records, start, tmp_pat
         recipe(last_step=8)
 
 
+@pytest.mark.slow
 def test_what_breaks_off_is_told_and_left_out(records, start, tmp_path, capsys):  # noqa: F811
     file = records / "train.tfrecord"
     whole = file.read_bytes()

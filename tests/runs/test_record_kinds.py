@@ -116,6 +116,7 @@ def test_plain_ids_train_a_model_from_left_to_right(plain, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_several_labelled_pairs_in_a_record_train_both(shared, tmp_path):
     recipe = named_recipe(PRETRAIN, "demo", changes=CHANGES)
     scores = pretrain(recipe, records=shared, output=tmp_path / "run")

@@ -25,9 +25,8 @@ KINDS = {
 CHANGES = ["batch_size=4", "num_steps=3", "steps_per_log=3", "num_warmup_steps=1"]
 
 
-@pytest.mark.parametrize(
-    "name", ["roberta-tiny", pytest.param("albert-tiny", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["roberta-tiny", "albert-tiny"])
 def test_from_a_text_to_a_model(tmp_path, name):
     model, objective, Model, traits = KINDS[name]
     records, folder = tmp_path / "records", tmp_path / "run/model"

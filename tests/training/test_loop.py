@@ -240,6 +240,7 @@ def save(model, folder, *, format: str = "bert-keras") -> None:
     save_model(model, folder, card=CARD, vocabulary=None, format=format, state=state)
 
 
+@pytest.mark.slow
 def test_three_steps_a_folder_and_three_more_are_six_steps(tmp_path):
     model = compiled(config=CERTAIN)
     fit(model, first=0, count=3)

@@ -101,6 +101,7 @@ def test_a_text_model(model, tmp_path, assert_frozen, not_verified):
     assert_frozen("classifier", folder)
 
 
+@pytest.mark.slow
 def test_windows_of_pairs_with_many_labels(model, tmp_path, assert_frozen):
     changes = {"num_texts": 2, "stride": 20, "problem_type": "multi_label_classification"}
     folder = export(model, tmp_path / "windows" / "1", **changes)

@@ -125,6 +125,7 @@ def test_answers_are_those_of_evaluation(model, folder):
         assert (found[~is_real] == np.finfo(np.float32).min).all()
 
 
+@pytest.mark.slow
 def test_an_unlikely_answer_is_none_as_the_model_folder_says(model, tmp_path):
     task = dataclasses.replace(TASK, name="squad2", version="2.0")
     _, predictions = offline(model, ASKED, task)

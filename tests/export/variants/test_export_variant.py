@@ -119,6 +119,7 @@ def test_a_variant_that_gains_nothing_is_refused(tmp_path, run, measured, varian
         export_variant(model_folder, tmp_path / "name" / "1", variant=variant, data=str(data))
 
 
+@pytest.mark.slow
 def test_a_litert_model_answers_any_size_nearly_as_the_model(tmp_path, run):
     model_folder, data = run
     written = export_variant(

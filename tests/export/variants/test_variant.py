@@ -72,6 +72,7 @@ def test_float16_stores_halves_and_answers_nearly_the_same(halves, expected):
     np.testing.assert_allclose(found, expected, rtol=3e-3, atol=3e-3)
 
 
+@pytest.mark.slow
 def test_halves_of_two_models_in_one_process_are_their_own(
     tmp_path, halves, expected, not_verified
 ):

@@ -123,6 +123,7 @@ def test_where_no_answer_is_best_the_threshold_reaches_it(ask):
     assert SQUAD2.tuned(questions, predictions).null_threshold < -7.0
 
 
+@pytest.mark.slow
 def test_a_model_learns_to_answer(ask, tokenizer, tmp_path):
     """The answer to each question is "lyon", wherever it is; a third have none."""
     task = SQUAD2
