@@ -18,6 +18,7 @@ TABLES = {  # to which examples add rows, by their modules
     "FAMILIES": "bert_keras.architectures",
     "PRESETS": "bert_keras.presets",
     "FORMATS": "bert_keras.checkpoints.formats",
+    "OBJECTIVES": "bert_keras.runs.objectives",
     "TASKS": "bert_keras.tasks.catalog",
 }
 
@@ -32,11 +33,18 @@ def restored_tables():
         table.update(rows)
 
 
-@pytest.mark.parametrize("title", SECTIONS)
+def marked(title: str):
+    """Marks the sections that export a model or fine-tune one through the command line."""
+    is_slow = title in ("A task", "A serving signature")
+    return pytest.param(title, marks=pytest.mark.slow) if is_slow else title
+
+
+@pytest.mark.parametrize("title", map(marked, SECTIONS))
 def test_the_example_runs(title, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     module = types.ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)  # a row may name the module
+    assert SECTIONS[title], "a section shows an example"
     for block in SECTIONS[title]:
         assert block.count("\n") <= 60, "an example has at most 60 lines"
         exec(compile(block, f"{PAGE.name}: {title}", "exec"), module.__dict__)

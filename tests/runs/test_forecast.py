@@ -6,6 +6,7 @@ from bert_keras.cli import main
 from tests.runs.test_runs import records  # noqa: F401
 
 
+@pytest.mark.slow
 def test_a_dry_run_tells_and_writes_nothing(records, tmp_path, monkeypatch, capsys):  # noqa: F811
     monkeypatch.chdir(tmp_path)
     command = ["pretrain", "demo", "--records", str(records), "--set", "size=tiny", "num_steps=500"]

@@ -101,6 +101,7 @@ def test_plain_ids_without_labels_train_masked_words(plain, tmp_path):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.slow
 def test_plain_ids_train_a_model_from_left_to_right(plain, tmp_path):
     changes = [*CHANGES, "objective=left-to-right", "num_steps=40", "learning_rate=0.003"]
     recipe = named_recipe(PRETRAIN, "demo", changes=changes)

@@ -132,6 +132,7 @@ def test_foreign_folders_are_not_written_into(records, tmp_path):
         pretrain(PRETRAIN, records=records, output=tmp_path)
 
 
+@pytest.mark.slow
 def test_finetuning_learns_and_is_scored_beside_the_majority(pretrained, table):
     output, _ = pretrained
     scores = finetune(

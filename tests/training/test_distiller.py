@@ -136,6 +136,7 @@ def test_xla_compiles_the_whole_step(monkeypatch, recwarn):
     assert not [each for each in recwarn if "jit_compile" in str(each.message)]
 
 
+@pytest.mark.slow
 def test_a_student_of_one_output_keeps_its_metrics():
     distiller = Distiller(*pair(BertClassifier, num_labels=2), alpha_soft=1.0, alpha_labels=0.0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

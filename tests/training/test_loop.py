@@ -257,6 +257,7 @@ def test_three_steps_a_folder_and_three_more_are_six_steps(tmp_path):
         assert_same(values(rest), whole)
 
 
+@pytest.mark.slow
 def test_a_run_begins_where_the_optimizer_stands_and_ends_where_it_is_told(tmp_path):
     """From step 3, which no log falls on, to 14 steps, which no count of logs makes."""
     before = compiled()

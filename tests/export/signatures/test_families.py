@@ -18,6 +18,9 @@ from bert_keras.tasks.catalog import named_task
 from bert_keras.text.fast_tokenizer import rules_vocabulary
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
+# Each traces the same graph as BERT; how text becomes ids is tested in text_ops/test_rules.py.
+pytestmark = pytest.mark.slow
+
 CHANGES = {
     "distilbert": {"num_segments": 0, "pooler_activation": "relu"},
     "albert": {"embedding_size": 6, "shares_layers": True, "num_layers": 2},
@@ -49,12 +52,7 @@ def saved(subwords, tmp_path):
     return make
 
 
-SLOW = {"marks": pytest.mark.slow}  # the same graph, traced for each; inputs: test_rules_in_graph
-
-
-@pytest.mark.parametrize(
-    "family", [pytest.param(family, **SLOW) for family in ("roberta", "albert", "distilbert")]
-)
+@pytest.mark.parametrize("family", ["roberta", "albert", "distilbert"])
 def test_a_classifier_of_pairs(saved, tmp_path, family, assert_frozen):
     said = {"labels": ("no", "yes", "perhaps"), "text_columns": ("question", "answer")}
     folder = export_model(saved(family, "BertClassifier", **said), tmp_path / "family" / "1")
@@ -63,7 +61,6 @@ def test_a_classifier_of_pairs(saved, tmp_path, family, assert_frozen):
     assert [path.name for path in (folder / "assets").iterdir()] == [asset]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", ["albert", "roberta"])
 def test_masked_words(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertMaskedLM")
@@ -82,13 +79,12 @@ LABELS = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
 NER = dataclasses.replace(named_task("ner"), max_length=24, labels=LABELS)
 
 
-@pytest.mark.parametrize("family", ["roberta", pytest.param("albert", **SLOW)])
+@pytest.mark.parametrize("family", ["albert", "roberta"])
 def test_answers(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertQuestionAnswering", task=SQUAD.settings())
     assert_frozen("question_answering", export_model(model, tmp_path / "family" / "1"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", ["albert", "roberta"])
 def test_entities(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertTokenClassifier", task=NER.settings(), labels=LABELS)

@@ -140,6 +140,7 @@ def test_rules_that_no_graph_follows(subwords, kind, settings, changes, said):
         IN_GRAPH[kind](rules_vocabulary(json.dumps(rules)))
 
 
+@pytest.mark.slow
 def test_words_of_running_text_are_read_one_by_one(vocabulary, tmp_path):
     """As the words of a tagged file are, behind a blank."""
     file = write_vocabulary(vocabulary, tmp_path)

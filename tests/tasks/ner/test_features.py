@@ -114,6 +114,7 @@ def test_rows_tell_where_words_stand():
     assert {a.dtype.name for a in (*inputs.values(), label_ids)} == {"int32"}
 
 
+@pytest.mark.slow
 def test_kept_features_give_the_logits_and_targets_of_the_whole_model(encoded, model, kept):
     assert len(kept) == len(encoded) > len(SENTENCES)
     assert all(isinstance(each, np.memmap) and not each.flags.writeable for each in kept.vectors)
