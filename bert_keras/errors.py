@@ -2,11 +2,17 @@
 
 import errno
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 
 class InputError(ValueError):
     """One sentence: what was received, what was expected, what to do."""
+
+
+def check_name(name: str, known: Iterable[str], *, what: str) -> None:
+    """Raise InputError, which lists the known names, where `name` is none of them."""
+    if name not in (known := tuple(known)):
+        raise InputError(f"no {what} is called {name!r}; known: {', '.join(known)}")
 
 
 def listed(faults: list[str], *, most: int = 50) -> str:

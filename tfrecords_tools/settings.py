@@ -6,7 +6,7 @@ from typing import Any
 
 from bert_keras.data.masking import REPLACEMENTS, UNITS, MaskingPolicy, replacement_shares
 from bert_keras.data.schema import PretrainingSchema
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check_name
 from bert_keras.options import option
 from bert_keras.text.fast_tokenizer import RULES, lowers
 from bert_keras.text.vocab import Vocabulary
@@ -74,10 +74,7 @@ class BuildSettings:
     seed: int = option(12345, metavar="N", help="the same seed, the same bytes")
 
     def __post_init__(self):
-        if self.objective not in OBJECTIVES:
-            raise InputError(
-                f"no objective is called {self.objective!r}; known: {', '.join(OBJECTIVES)}"
-            )
+        check_name(self.objective, OBJECTIVES, what="objective")
         if self.duplicates is None:
             is_new = self.max_predictions or OBJECTIVES[self.objective].has_labels
             object.__setattr__(self, "duplicates", _USUAL_PASSES if is_new else 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.config import BertConfig
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check_name
 from bert_keras.text.vocab import Vocabulary
 
 
@@ -26,10 +26,7 @@ class ModelCard:
     task: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.model not in ARCHITECTURES:
-            raise InputError(
-                f"no model is called {self.model!r}; known: {', '.join(ARCHITECTURES)}"
-            )
+        check_name(self.model, ARCHITECTURES, what="model")
         if not 3 <= self.max_length <= self.config.max_positions:
             raise InputError(
                 f"max_length is {self.max_length}; expected 3 to {self.config.max_positions}, "

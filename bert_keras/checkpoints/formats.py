@@ -10,7 +10,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check_name
 from bert_keras.storage import is_remote, whole_folder
 
 
@@ -102,8 +102,7 @@ def write_checkpoint(
     Raises InputError for an unknown format, a model that it has no place for, or a folder that is
     already there.
     """
-    if format not in FORMATS:
-        raise InputError(f"no format is called {format!r}; known: {', '.join(FORMATS)}")
+    check_name(format, FORMATS, what="format")
     if is_remote(folder):
         raise InputError(f"{folder} is not on this machine; write here and copy it there")
     try:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_keras.cli.training import DeviceOptions
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check_name
 from bert_keras.options import Command, argument, option
 
 
@@ -63,11 +63,12 @@ class Reproduce(DeviceOptions):
     )
 
     def run(self) -> None:
-        from bert_keras.experiments.experiments import EXPERIMENTS, one_of
+        from bert_keras.experiments.experiments import EXPERIMENTS
         from bert_keras.experiments.scales import SCALES
 
-        experiment = one_of(EXPERIMENTS, self.table, what="table")
-        scale = one_of(SCALES, self.scale, what="scale")
+        check_name(self.table, EXPERIMENTS, what="table")
+        check_name(self.scale, SCALES, what="scale")
+        experiment, scale = EXPERIMENTS[self.table], SCALES[self.scale]
         if self.dry_run:
             from bert_keras.experiments.plan import plan
 

@@ -4,7 +4,7 @@ import os
 
 import tensorflow as tf
 
-from bert_keras.errors import InputError
+from bert_keras.errors import check_name
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
@@ -15,8 +15,7 @@ def named_policy(name: str = "auto") -> str:
     `auto` is bfloat16 where the hardware multiplies it, TPUs and GPUs since compute capability 8.0
     (A100), else float32: CPUs gain nothing from it.
     """
-    if name not in PRECISIONS:
-        raise InputError(f"no precision is called {name!r}; known: {', '.join(PRECISIONS)}")
+    check_name(name, PRECISIONS, what="precision")
     if name == "auto":
         gpus = tf.config.list_physical_devices("GPU")
         details = map(tf.config.experimental.get_device_details, gpus)

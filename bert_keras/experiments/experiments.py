@@ -178,13 +178,6 @@ EXPERIMENTS = {
 }
 
 
-def one_of(known: dict, name: str, *, what: str):
-    """`known[name]`. Raises InputError, which lists the names, where there is none."""
-    if name not in known:
-        raise InputError(f"no {what} is called {name!r}; known: {', '.join(known)}")
-    return known[name]
-
-
 def arms_named(arms: Sequence[Arm]) -> dict[str, Arm]:
     """The first arm of each model that is pretrained."""
     named: dict[str, Arm] = {}

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check_name
 from bert_keras.options import check_choice, check_least, with_changes
 from bert_keras.runs.pretrain_recipe import PretrainRecipe, check_counts, check_rates
 
@@ -204,8 +204,7 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
 
 def named_recipe(recipes: dict, name: str, *, changes: Iterable[str] = ()):
     """A recipe by name, changed. Raises InputError for an unknown name or a wrong change."""
-    if name not in recipes:
-        raise InputError(f"no recipe is called {name!r}; known: {', '.join(recipes)}")
+    check_name(name, recipes, what="recipe")
     return with_changes(recipes[name], changes=changes)[0]
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import os
 
 from bert_keras.checkpoints.card import ModelCard, numbered_labels
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check_name
 from bert_keras.tasks.classification import OWN_TABLE_TASKS
 from bert_keras.tasks.glue.task import GLUE_TASKS
 from bert_keras.tasks.label_kinds import listed_labels
@@ -29,8 +29,7 @@ TASKS: dict[str, Task] = {
 
 def named_task(name: str) -> Task:
     """The task of this name. Raises InputError that lists the known ones."""
-    if name not in TASKS:
-        raise InputError(f"no task is called {name!r}; known: {', '.join(TASKS)}")
+    check_name(name, TASKS, what="task")
     return TASKS[name]
 
 

@@ -12,7 +12,7 @@ from statistics import geometric_mean
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_text_checkpoint
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check_name
 from bert_keras.export.metadata import METADATA, write_metadata
 from bert_keras.export.model_folder import export_model
 from bert_keras.export.variants.int8 import Int8
@@ -66,8 +66,7 @@ def export_variant(
         InputError: The variant loses more than that or saves nothing on this machine, or the model
             has no task, or `export_model` refuses it.
     """
-    if variant not in VARIANTS:
-        raise InputError(f"no variant is called {variant!r}; known: {', '.join(VARIANTS)}")
+    check_name(variant, VARIANTS, what="variant")
     if not (math.isfinite(most_lost) and most_lost >= 0):
         raise InputError(f"--accept-loss is {most_lost}; expected points, such as 0.5")
     folder, checkpoint = Path(folder), open_text_checkpoint(model_folder)
