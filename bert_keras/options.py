@@ -2,7 +2,8 @@
 
 import abc
 import argparse
-from collections.abc import Collection, Iterable, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import MISSING, Field, field, fields, replace
 from types import UnionType
 from typing import Any, ClassVar, get_args, get_origin
@@ -157,6 +158,31 @@ def check_least(settings: Any, least: float, *names: str) -> None:
     for name in names:
         if getattr(settings, name) < least:
             raise InputError(f"{name} is {getattr(settings, name)}; expected at least {least}")
+
+
+# What a message calls a range -> whether a number is in it.
+_RANGES: dict[str, Callable[[float], bool]] = {
+    "a number above 0": lambda value: 0 < value < math.inf,
+    "0 or a number above it": lambda value: 0 <= value < math.inf,
+    "a rate in [0, 1)": lambda value: 0 <= value < 1,
+    "more than 0, up to 1": lambda value: 0 < value <= 1,
+    "0 to 4294967295": lambda value: 0 <= value < 2**32,  # NumPy's bound of a seed
+}
+
+
+def check_range(settings: Any, expected: str, *names: str) -> None:
+    """Raise InputError for the first of these fields with a number outside of a range.
+
+    Args:
+        settings: A dataclass instance.
+        expected: The range, a key of `_RANGES`.
+        names: Fields that hold a number or a tuple of numbers.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if not _RANGES[expected](number):
+                raise InputError(f"{name} is {number}; expected {expected}")
 
 
 def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:

@@ -142,7 +142,7 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         (FINETUNE.replace("--dev {}/train.tsv", ""), "--train came without --dev"),
         (FINETUNE + " --seeds 0", "0 seeds came"),
         (FINETUNE + " depth=3", "'depth=3' changes nothing; expected FIELD=VALUE with one of"),
-        (FINETUNE + " seed=-1", "seed is -1; expected at least 0"),
+        (FINETUNE + " seed=-1", "seed is -1; expected 0 to 4294967295"),
         (FINETUNE + " --learning-rates 1e-3 nan", "learning_rate is nan; expected a number above"),
         (FINETUNE.replace("{}/pretrainer", "{}/run"), "holds no checkpoint itself; give"),
         (EVALUATE.replace("{}/run/model", "{}/run"), "run/model"),

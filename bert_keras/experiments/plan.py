@@ -21,7 +21,7 @@ from bert_keras.presets import preset
 from bert_keras.reports.page import Table
 from bert_keras.runs.forecast import step_seconds
 from bert_keras.runs.pretrain import compiled_pretrainer
-from bert_keras.runs.pretrain_inputs import pretrain_inputs
+from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.storage import text_lines
 from bert_keras.text.vocab import Vocabulary
@@ -124,7 +124,7 @@ def _pretrainings(experiment: Experiment, scale: Scale, sample: _Sample) -> Iter
         begin = 0
         for phase in scale.pretraining(arm):
             recipe = phase.recipe
-            inputs = pretrain_inputs(recipe, records=sample.records(phase), start=None)
+            inputs = PretrainInputs(recipe, records=sample.records(phase), start=None)
             model = compiled_pretrainer(inputs, resumes=False)
             seconds = statistics.median(step_seconds(model, inputs.training_batches()))
             told = f"pretrain {name}, length {phase.max_length}"

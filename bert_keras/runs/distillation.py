@@ -1,7 +1,6 @@
-"""A teacher's folder and how to learn from it in; what `fit` takes out, all checked before."""
+"""How a student learns from a teacher, and which teacher is fit for it."""
 
 import dataclasses
-import math
 import os
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import TaskModel
-from bert_keras.options import fixed
+from bert_keras.options import check_range, fixed
 from bert_keras.runs.starting_point import difference, open_start
 from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.distiller import Distiller
@@ -18,9 +17,7 @@ from bert_keras.training.distiller import Distiller
 
 @dataclass(frozen=True, kw_only=True)
 class Distillation:
-    """`teacher` is a checkpoint's folder, the others are Distiller's: how much the teacher's
-    answers, softened by `temperature`, the labels and the hidden states weigh in the loss.
-    """
+    """The settings of a Distiller, which documents the weights, and the folder of its teacher."""
 
     teacher: str = fixed()
     temperature: float = 2.0
@@ -29,13 +26,8 @@ class Distillation:
     alpha_cosine: float
 
     def __post_init__(self):
-        if not 0 < self.temperature < math.inf:
-            raise InputError(f"temperature is {self.temperature}; expected a number above 0")
-        for name in ("alpha_soft", "alpha_labels", "alpha_cosine"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InputError(
-                    f"{name} is {getattr(self, name)}; expected 0 or a number above it"
-                )
+        check_range(self, "a number above 0", "temperature")
+        check_range(self, "0 or a number above it", "alpha_soft", "alpha_labels", "alpha_cosine")
 
     @classmethod
     def of_pretraining(cls, teacher: str | os.PathLike) -> "Distillation":
@@ -52,58 +44,63 @@ class Distillation:
         )
 
 
+@dataclass(frozen=True)
+class Teacher:
+    """A checkpoint that is fit to teach a student."""
+
+    checkpoint: Checkpoint
+    distillation: Distillation
+
+    def teach(self, student: TaskModel, *, card: ModelCard) -> Distiller:
+        """Returns the student, whose metadata is `card`, with its teacher."""
+        settings = dataclasses.asdict(self.distillation)
+        path = settings.pop("teacher")
+        card = dataclasses.replace(card, config=self.checkpoint.card.config)
+        model = type(student).from_checkpoint(self.checkpoint, card=card, source=path)
+        print(f"{'teacher':<12}{path}: {model.count_params():,} parameters")
+        return Distiller(student, model, **settings)
+
+
 def open_teacher(
     distillation: Distillation, *, student: ModelCard, vocabulary: Vocabulary
-) -> Checkpoint:
-    """The teacher of a `student` whose texts are pieces of the `vocabulary`. Raises InputError
-    where it reads or answers otherwise, and as `open_start` does."""
-    path, card = distillation.teacher, student
+) -> Teacher:
+    """Opens the teacher of a student with this metadata and vocabulary.
+
+    Raises:
+        InputError: The teacher reads or predicts otherwise than the student, or as `open_start`.
+    """
+    path = distillation.teacher
     checkpoint = open_start(path)
-    heads = ARCHITECTURES[card.model].heads
-    found, missing = checkpoint.card, {*heads} - {*map(part, checkpoint.tensors)}
+    found, config = checkpoint.card, checkpoint.card.config
+    missing = {*ARCHITECTURES[student.model].heads} - {*map(part, checkpoint.tensors)}
     if missing:
         raise InputError(
             f"the teacher {path} is a {found.model} without {', '.join(sorted(missing))}, which a "
-            f"{card.model} learns from it; take one that was trained on the same task"
+            f"{student.model} learns from it; take one that was trained on the same task"
         )
-    if checkpoint.vocabulary is None:
-        raise InputError(f"the teacher {path} has no vocabulary; put that of the student there")
     if checkpoint.vocabulary != vocabulary:
         raise InputError(
             f"the teacher {path} has another vocabulary than the student "
             f"{difference(checkpoint.vocabulary, vocabulary)}; take a teacher of the same"
         )
-    for name, known in (
-        ("lowercase", [found.lowercase, card.lowercase]),
-        ("is_causal", [found.config.is_causal, card.config.is_causal]),
-        ("labels", [", ".join(found.labels), ", ".join(card.labels)]),
+    for name, theirs, ours in (
+        ("lowercase", found.lowercase, student.lowercase),
+        ("is_causal", config.is_causal, student.config.is_causal),
+        ("labels", ", ".join(found.labels), ", ".join(student.labels)),
     ):
-        if known[0] != known[1]:
-            theirs, ours = known
+        if theirs != ours:
             raise InputError(
                 f"{name} of the teacher {path}: {theirs}; of the student: {ours}; expected the same"
             )
-    sizes = [each.config.hidden_size for each in (found, card)]
-    if distillation.alpha_cosine and sizes[0] != sizes[1]:
+    if distillation.alpha_cosine and config.hidden_size != student.config.hidden_size:
         raise InputError(
-            f"the teacher {path} has a hidden size of {sizes[0]}, the student of {sizes[1]}; take "
-            "another, or alpha_cosine=0, which compares no hidden states"
+            f"the teacher {path} has a hidden size of {config.hidden_size}, the student of "
+            f"{student.config.hidden_size}; take another, or alpha_cosine=0, which compares no "
+            "hidden states"
         )
-    if found.config.max_positions < card.max_length:
+    if config.max_positions < student.max_length:
         raise InputError(
-            f"the teacher {path} has {found.config.max_positions} positions, and texts are of up "
-            f"to {card.max_length} pieces; take another, or shorter texts"
+            f"the teacher {path} has {config.max_positions} positions, and texts are of up to "
+            f"{student.max_length} pieces; take another, or shorter texts"
         )
-    return checkpoint
-
-
-def taught(
-    student: TaskModel, distillation: Distillation, *, card: ModelCard, teacher: Checkpoint
-) -> Distiller:
-    """The student under its teacher; `card` is the student's."""
-    settings = dataclasses.asdict(distillation)
-    path = settings.pop("teacher")
-    card = dataclasses.replace(card, config=teacher.card.config)
-    model = type(student).from_checkpoint(teacher, card=card, source=path)
-    print(f"{'teacher':<12}{path}: {model.count_params():,} parameters")
-    return Distiller(student, model, **settings)
+    return Teacher(checkpoint, distillation)

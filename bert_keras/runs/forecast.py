@@ -14,7 +14,7 @@ from bert_keras.data.records import readable_records
 from bert_keras.distribution.replicas import number
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.pretrain import compiled_pretrainer
-from bert_keras.runs.pretrain_inputs import pretrain_inputs
+from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.storage import size_told
 from bert_keras.training.loop import spread
@@ -32,7 +32,7 @@ def forecast(
     """What `pretrain` with the same arguments will take on this machine, of ten measured steps; the
     held-out records and the saving of states not counted. Writes nothing.
     """
-    inputs = pretrain_inputs(recipe, records=records, start=start, distillation=distillation)
+    inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
     model = compiled_pretrainer(inputs, resumes=False)
     first_step = number(model.optimizer.iterations) if model.optimizer.built else 0
     with readable_records():

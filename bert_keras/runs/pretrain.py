@@ -7,11 +7,11 @@ import sys
 
 import keras
 
-from bert_keras.data.records import readable_records
+from bert_keras.data.records import broken_files, readable_records
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.models.pretrained import save_model
 from bert_keras.models.task_models import TaskModel
-from bert_keras.runs.distillation import Distillation, taught
+from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.held_out import evaluate_pretrainer
 from bert_keras.runs.outcome import (
     claim_output,
@@ -20,7 +20,7 @@ from bert_keras.runs.outcome import (
     read_scores,
     write_scores,
 )
-from bert_keras.runs.pretrain_inputs import PretrainInputs, pretrain_inputs
+from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.training.checkpoints import BestModel, load_training_state, training_state
 from bert_keras.training.distiller import Distiller
@@ -58,19 +58,20 @@ def pretrain(
     `distillation` the model is the student of its teacher, which is not kept. `profile` are the
     first and last of the steps whose profile goes into the logs.
     """
-    inputs = pretrain_inputs(recipe, records=records, start=start, distillation=distillation)
-    begin, vocabulary = inputs.begin, inputs.vocabulary
+    inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
+    begin, vocabulary, teacher = inputs.begin, inputs.vocabulary, inputs.teacher
     started = {} if begin is None else {"start": begin.path, "start_step": str(begin.step)}
     where = {"records": os.path.realpath(records)}
     learnt = {} if distillation is None else {"distillation": dataclasses.asdict(distillation)}
     output = claim_output(output, recipe=recipe, **where, **started, **learnt)
     if (scores := read_scores(output)) is not None:
         return scores
-    for file, count in inputs.broken.items():
-        print(
-            f"WARNING: {file} breaks off after {count:,} records; what follows is left out",
-            file=sys.stderr,
-        )
+    if recipe.skip_broken:
+        for file, count in broken_files([*inputs.files, *inputs.held_out_files]).items():
+            print(
+                f"WARNING: {file} breaks off after {count:,} records; what follows is left out",
+                file=sys.stderr,
+            )
     trained = compiled_pretrainer(inputs, resumes=has_state(output))
     model = trained.student if isinstance(trained, Distiller) else trained
     held_out = inputs.held_out_batches()
@@ -86,10 +87,19 @@ def pretrain(
         logs=logs,
         batch_size=recipe.batch_size,
         epochs_per_sample=recipe.logs_per_checkpoint,
-        teacher=inputs.teacher and inputs.teacher.card.config,
+        teacher=teacher and teacher.checkpoint.card.config,
     )
     if profile and is_chief():
         board.append(Profile(logs / "train", first=profile[0], last=profile[1]))
+    alarms = []
+    if inputs.objective.baselines is not None:  # else there is no unigram to compare with
+        alarms.append(
+            Alarms(
+                num_steps=recipe.num_steps,
+                num_warmup_steps=recipe.num_warmup_steps,
+                unigram=lambda: inputs.baselines(most=102_400)["unigram_masked_lm_loss"],
+            )
+        )
     best = BestModel(output / "best", save)
     settings = FitSettings(
         stage="pretrain",
@@ -109,7 +119,7 @@ def pretrain(
             settings,
             held_out=held_out,
             board=board,
-            callbacks=[*_alarms(inputs), best],
+            callbacks=[*alarms, best],
         )
         if not is_chief():
             return {}
@@ -126,19 +136,6 @@ def pretrain(
     return write_scores(output, scores)
 
 
-def _alarms(inputs: PretrainInputs) -> list[keras.callbacks.Callback]:
-    """Warnings against the unigram model, where the objective has one to compare with."""
-    if inputs.objective.baselines is None:
-        return []
-    return [
-        Alarms(
-            num_steps=inputs.recipe.num_steps,
-            num_warmup_steps=inputs.recipe.num_warmup_steps,
-            unigram=lambda: inputs.baselines(most=102_400)["unigram_masked_lm_loss"],
-        )
-    ]
-
-
 def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel | Distiller:
     """Returns the model, or with a teacher its Distiller, as the run begins; where it `resumes`,
     ready for its own state."""
@@ -153,8 +150,8 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel |
         print(model.load_report, begin, sep="\n")
     model.encoder.recomputes = recipe.recomputes
     trained: TaskModel | Distiller = model
-    if inputs.distillation is not None and inputs.teacher is not None:
-        trained = taught(model, inputs.distillation, card=card, teacher=inputs.teacher)
+    if inputs.teacher is not None:
+        trained = inputs.teacher.teach(model, card=card)
     trained.compile(
         optimizer=OPTIMIZERS[recipe.optimizer](
             LinearWarmupDecay(

@@ -1,53 +1,126 @@
 """Named, frozen, complete settings of a run: its numbers stand here and nowhere else."""
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from bert_keras.data.masking import MaskingPolicy, replacement_shares
 from bert_keras.errors import InputError, check_name
-from bert_keras.options import check_choice, check_least, with_changes
-from bert_keras.runs.pretrain_recipe import PretrainRecipe, check_counts, check_rates
+from bert_keras.options import check_choice, check_least, check_range, with_changes
+from bert_keras.presets import preset
+from bert_keras.runs.objectives import OBJECTIVES
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainRecipe:
+    """Pretraining of one size by one objective."""
+
+    size: str
+    batch_size: int
+    num_steps: int  # batches, those of the checkpoint that the run begins from included
+    num_warmup_steps: int
+    learning_rate: float
+    weight_decay_rate: float = 0.01
+    optimizer: str = "adamw"
+    beta_2: float = 0.999  # of AdamW and LAMB
+    max_gradient_norm: float = 1.0  # to which larger gradients are scaled down; 0 for no limit
+    gradient_accumulation_steps: int = 1  # parts in which each device takes its batch
+    recomputes: bool = False  # whether the backward pass computes every block again
+    last_step: int = 0  # ends the run before its schedule, for another run to continue; 0 for none
+    max_skipped: int = 0  # steps between two points with gradients that are not finite
+    skip_broken: bool = False  # whether to leave out what follows where a record file breaks off
+    dropout_rate: float = 0.1
+    initializer_stddev: float = 0.02
+    steps_per_log: int = 50  # of one point on the curves
+    logs_per_checkpoint: int = 10  # points; then the held-out records are scored, too
+    keep_checkpoints: int = 3
+    # How records of plain ids are masked while they are read (bert_keras/data/masking.py).
+    mask_rate: float = 0.15
+    mask_unit: str = "piece"
+    max_ngram: int = 1
+    replacement: str = "80-10-10"
+    # "bert": masked tokens and, where the records have labels, next sentences; "masked-lm": masked
+    # tokens alone; "left-to-right": the next token of plain ids, with a causal encoder.
+    objective: str = "bert"
+    seed: int = 1
+
+    def __post_init__(self):
+        preset(self.size)
+        intervals = ("steps_per_log", "logs_per_checkpoint", "keep_checkpoints")
+        check_least(self, 1, "batch_size", "num_steps", "gradient_accumulation_steps", *intervals)
+        check_least(self, 0, "num_warmup_steps", "max_skipped")
+        check_range(self, "0 to 4294967295", "seed")
+        check_range(self, "a rate in [0, 1)", "dropout_rate", "beta_2")
+        check_range(self, "a number above 0", "learning_rate", "initializer_stddev")
+        check_range(self, "0 or a number above it", "weight_decay_rate", "max_gradient_norm")
+        check_choice(self, "optimizer", ("adamw", "lamb"))
+        check_choice(self, "objective", OBJECTIVES)
+        if self.num_warmup_steps >= self.num_steps:
+            raise InputError(
+                f"num_warmup_steps is {self.num_warmup_steps} of num_steps {self.num_steps}; "
+                "expected fewer"
+            )
+        if not 0 <= self.last_step < self.num_steps:
+            raise InputError(
+                f"last_step is {self.last_step}; expected 0 or more, less than num_steps"
+            )
+        self.masking_policy(max_length=1)
+
+    @property
+    def end(self) -> int:
+        """The step that the run ends with."""
+        return self.last_step or self.num_steps
+
+    def masking_policy(self, *, max_length: int) -> MaskingPolicy:
+        """For records of plain ids; with room for all predictions of the longest sequence."""
+        return MaskingPolicy(
+            mask_rate=self.mask_rate,
+            max_predictions=max(1, math.ceil(self.mask_rate * max_length)),
+            unit=self.mask_unit,
+            max_ngram=self.max_ngram,
+            **replacement_shares(self.replacement),
+        )
+
+    def masking_changes(self) -> list[str]:
+        """Returns the fields of the masking policy that do not have their default value."""
+        names = ("mask_rate", "mask_unit", "max_ngram", "replacement")
+        return [name for name in names if getattr(self, name) != getattr(PretrainRecipe, name)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneRecipe:
-    """Fine-tuning on a task. `initial_weights` "pretrained" takes the encoder from the given
-    folder, "random" only its config and vocabulary (the baseline that shows what pretraining gave).
-    `bias_correction` is AdamW's, which the original leaves out; `layer_rate_decay` is BertAdamW's.
-    Each device takes its batch in `gradient_accumulation_steps` parts. `patience` ends a run after
-    so many epochs without a better score on dev, 0 never does. `learning_rates` are those that a
-    search tries. `num_lstm_layers` of a BiLSTM with random weights come between encoder and head
-    (section 5.1, "+ BiLSTM"). Of more than `max_train_examples` every so many-th is taken, the same
-    for all seeds; 0 takes all.
-    """
+    """Fine-tuning on a task."""
 
     batch_size: int
     num_epochs: int
     learning_rate: float
     warmup_rate: float = 0.1
     weight_decay_rate: float = 0.01
-    bias_correction: bool = False
-    layer_rate_decay: float = 1.0
-    gradient_accumulation_steps: int = 1
+    bias_correction: bool = False  # AdamW's, which the original leaves out
+    layer_rate_decay: float = 1.0  # see BertAdamW
+    gradient_accumulation_steps: int = 1  # parts in which each device takes its batch
     dropout_rate: float = 0.1
-    learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)
-    patience: int = 0
+    learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)  # that a search tries
+    patience: int = 0  # epochs without a better score on dev that end the run; 0 for no end
+    # "random" takes only configuration and vocabulary from the given folder: the baseline that
+    # shows what pretraining gave.
     initial_weights: str = "pretrained"
-    num_lstm_layers: int = 0
-    max_train_examples: int = 0
+    num_lstm_layers: int = 0  # a BiLSTM between encoder and head (section 5.1, "+ BiLSTM")
+    max_train_examples: int = 0  # evenly spaced, the same for all seeds; 0 for all
     logs_per_epoch: int = 10
     keep_checkpoints: int = 1
     seed: int = 1
 
     def __post_init__(self):
-        counts = ("num_epochs", "logs_per_epoch", "keep_checkpoints")
-        check_counts(self, "batch_size", "gradient_accumulation_steps", *counts)
-        check_rates(self, shares=("dropout_rate", "warmup_rate"))
-        if not 0 < self.layer_rate_decay <= 1:
-            raise InputError(
-                f"layer_rate_decay is {self.layer_rate_decay}; expected more than 0, up to 1"
-            )
+        check_least(self, 1, "batch_size", "gradient_accumulation_steps", "num_epochs")
+        check_least(self, 1, "logs_per_epoch", "keep_checkpoints")
         check_least(self, 0, "patience", "num_lstm_layers", "max_train_examples")
+        check_range(self, "0 to 4294967295", "seed")
+        check_range(self, "a rate in [0, 1)", "dropout_rate", "warmup_rate")
+        check_range(self, "a number above 0", "learning_rate", "learning_rates")
+        check_range(self, "0 or a number above it", "weight_decay_rate")
+        check_range(self, "more than 0, up to 1", "layer_rate_decay")
         check_choice(self, "initial_weights", ("pretrained", "random"))
 
 

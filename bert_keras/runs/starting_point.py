@@ -1,49 +1,52 @@
 """Opens the checkpoint that a run begins from and checks that the run can use it."""
 
 import dataclasses
+import math
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bert_keras.checkpoints.checkpoint import TextCheckpoint, TrainingState, part
+import numpy as np
+
+from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint, TrainingState, part
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
+from bert_keras.runs.objectives import Objective
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.text.vocab import Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
 class StartingPoint:
-    """`new` are the parts that the checkpoint lacks: they begin with fresh weights, and training
-    begins anew then, without `state`.
-    """
+    """The checkpoint that a pretraining begins from."""
 
     path: str
     checkpoint: TextCheckpoint
-    config: BertConfig
-    new: tuple[str, ...]
-    state: TrainingState | None
+    config: BertConfig  # that of the checkpoint with the dropout rates of the recipe
+    new: tuple[str, ...]  # parts that the checkpoint lacks; they begin with fresh weights
+    state: TrainingState | None  # None where there are new parts, too
 
     @property
     def step(self) -> int:
         return self.state.step if self.state else 0
 
     def __str__(self) -> str:
-        """The rows for a load report's table."""
+        """Returns the rows for the table of a load report."""
         found, config = self.checkpoint.state, self.config
-        told = "step 0: the checkpoint has no training state"
+        training = "step 0: the checkpoint has no training state"
         if self.state:
-            told = f"step {self.step:,}, with Adam's averages"
+            training = f"step {self.step:,}, with Adam's averages"
         elif found:
-            told = f"step 0: that of the checkpoint, {found.step:,}, knows no {', '.join(self.new)}"
+            lacking = ", ".join(self.new)
+            training = f"step 0: that of the checkpoint, {found.step:,}, knows no {lacking}"
         size = f"{config.num_layers} layers, hidden size {config.hidden_size}"
-        return f"{'size':<12}the checkpoint's, not the recipe's: {size}\n{'training':<12}{told}"
+        return f"{'size':<12}the checkpoint's, not the recipe's: {size}\n{'training':<12}{training}"
 
 
 def open_start(path: str | os.PathLike) -> TextCheckpoint:
-    """As `open_text_checkpoint`; what it says of options that no run takes names the verb that
-    does.
-    """
+    """Opens a checkpoint as `open_text_checkpoint`; where the error names an option that no run
+    takes, it also names the command that takes it."""
     try:
         return open_text_checkpoint(path)
     except InputError as error:
@@ -59,53 +62,57 @@ def starting_point(
     path: str | os.PathLike,
     *,
     recipe: PretrainRecipe,
+    objective: Objective,
     vocabulary: Vocabulary,
     max_length: int,
-    has_labels: bool,
     lowercase: bool | None,
 ) -> StartingPoint:
-    """Its config is the checkpoint's with the dropout rates of the recipe.
+    """Opens the checkpoint that a pretraining begins from.
 
-    Raises InputError where the checkpoint is not of the `vocabulary` and the casing (None: not
-    known) of the records, or too short for them, or has trained as long as the recipe says, and as
-    `open_start` does.
+    Raises:
+        InputError: The checkpoint does not have the `vocabulary` or the letter case (`lowercase`;
+            None: unknown) of the records, is too short for them, reads in other directions than the
+            objective, or has trained as long as the recipe says; or as `open_start` raises.
     """
     checkpoint = open_start(path)
-    _refuse_other_vocabulary(path, checkpoint.vocabulary, vocabulary)
-    if lowercase not in (None, checkpoint.card.lowercase):
-        theirs, ours, option = ("lower case", "cased", "with")
-        if not lowercase:
-            theirs, ours, option = ("cased", "lower case", "without")
+    card, config = checkpoint.card, checkpoint.card.config
+    if checkpoint.vocabulary != vocabulary:
         raise InputError(
-            f"the records are {theirs} and {path} is {ours}; write the records {option} --cased"
+            f"{path} was trained with another vocabulary than the records "
+            f"{difference(checkpoint.vocabulary, vocabulary)}; write the records with the "
+            "checkpoint's"
         )
-    positions = checkpoint.card.config.max_positions
-    if max_length > positions:
+    if lowercase not in (None, card.lowercase):
+        case = {True: "lower case", False: "cased"}
         raise InputError(
-            f"the records are of {max_length} tokens and {path} has {positions} positions; "
-            "write shorter records"
+            f"the records are {case[bool(lowercase)]} and {path} is {case[card.lowercase]}; write "
+            f"the records {'with' if lowercase else 'without'} --cased"
         )
-    if checkpoint.card.config.num_lstm_layers:
+    if max_length > config.max_positions:
+        raise InputError(
+            f"the records are of {max_length} tokens and {path} has {config.max_positions} "
+            "positions; write shorter records"
+        )
+    if config.num_lstm_layers:
         raise InputError(
             f"{path} has a BiLSTM, which is for fine-tuning alone: it reads what is to be told; "
             "begin from the model that it was fine-tuned from"
         )
-    if checkpoint.card.config.is_causal != recipe.is_causal:
-        told = "both ways", "from left to right"
+    if config.is_causal != objective.is_causal:
+        directions = {False: "both ways", True: "from left to right"}
         raise InputError(
-            f"{path} reads {told[not recipe.is_causal]} and the recipe, whose objective is "
-            f"{recipe.objective}, {told[recipe.is_causal]}; give the objective that it was "
-            "trained with, or another checkpoint"
+            f"{path} reads {directions[config.is_causal]} and the recipe, whose objective is "
+            f"{recipe.objective}, {directions[objective.is_causal]}; give the objective that it "
+            "was trained with, or another checkpoint"
         )
+    architecture = objective.model.architecture
     config = dataclasses.replace(
-        checkpoint.card.config,
+        config,
         hidden_dropout_rate=recipe.dropout_rate,
         attention_dropout_rate=recipe.dropout_rate,
-        has_pooler=has_labels or checkpoint.card.config.has_pooler,
+        has_pooler=architecture.reads_pooled_output or config.has_pooler,
     )
-    wanted = ("masked_lm", "next_sentence", "pooler") if has_labels else ("masked_lm",)
-    found = set(map(part, checkpoint.tensors))
-    new = tuple(name for name in wanted if name not in found)
+    new = tuple(missing_parts(checkpoint, heads=architecture.heads, config=config))
     start = StartingPoint(
         path=os.path.abspath(path),
         checkpoint=checkpoint,
@@ -122,25 +129,31 @@ def starting_point(
     return start
 
 
-def _refuse_other_vocabulary(
-    path: str | os.PathLike, checkpoints: Vocabulary, records: Vocabulary
+def missing_parts(checkpoint: Checkpoint, *, heads: Iterable[str], config: BertConfig) -> list[str]:
+    """Returns the parts of a model with these heads and `config` that a checkpoint lacks."""
+    optional = {"pooler": config.has_pooler, "bilstm": config.num_lstm_layers}
+    found = {*map(part, checkpoint.tensors)}
+    wanted = [*heads, *(name for name, is_wanted in optional.items() if is_wanted)]
+    return [name for name in wanted if name not in found]
+
+
+def check_segments(
+    segment_ids: np.ndarray, config: BertConfig, *, file: str, encoder: str, otherwise: str
 ) -> None:
-    if checkpoints == records:
-        return
-    if checkpoints.pieces == records.pieces:
+    """Raises InputError for pairs of a file where an encoder, named for the message, has one
+    segment."""
+    if segment_ids.max() >= (config.num_segments or math.inf):
         raise InputError(
-            f"{path} has the records' pieces and another tokenizer.json, which reads texts by "
-            "other rules; write the records with the checkpoint's"
+            f"{file} holds pairs, which need 2 segments, and {encoder} has {config.num_segments}; "
+            f"take another, or {otherwise}"
         )
-    raise InputError(
-        f"{path} was trained with another vocabulary than the records "
-        f"{difference(checkpoints, records)}; write the records with the checkpoint's"
-    )
 
 
-def difference(a: Vocabulary, b: Vocabulary) -> str:
-    """Of two vocabularies, for a message."""
-    pairs = zip(a.pieces, b.pieces, strict=False)
+def difference(found: Vocabulary, expected: Vocabulary) -> str:
+    """Returns how two vocabularies differ, in parentheses, for a message."""
+    if found.pieces == expected.pieces:
+        return "(the same pieces and another tokenizer.json, which splits texts by other rules)"
+    pairs = zip(found.pieces, expected.pieces, strict=False)
     differing = (line for line, (left, right) in enumerate(pairs, start=1) if left != right)
-    line = next(differing, min(len(a), len(b)) + 1)
-    return f"(of {len(a):,} and {len(b):,} pieces; line {line} is the first to differ)"
+    line = next(differing, min(len(found), len(expected)) + 1)
+    return f"(of {len(found):,} and {len(expected):,} pieces; line {line} is the first to differ)"

@@ -1,4 +1,4 @@
-"""A run, seeds and learning rates in; a folder for each run, and which was best, out."""
+"""Repeats a run with several seeds and learning rates, each in a folder of its own."""
 
 import math
 import os
@@ -6,13 +6,13 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.reports.spread import OneRun, Spread, degenerate
-from bert_keras.reports.study_page import told, write_report
+from bert_keras.reports.study import Curves, OneRun, Spread, degenerate, told, write_report
 from bert_keras.runs.outcome import RECIPE, read_scores
-from bert_keras.training.curves import Curve, read_curves
+from bert_keras.training.curves import read_curves
 
 Run = Callable[[float, int, Path], dict]  # learning rate, seed, output folder -> scores
 
@@ -25,13 +25,22 @@ def study(
     learning_rates: Sequence[float],
     output: str | os.PathLike,
 ) -> str:
-    """Do `run` for each learning rate with the seeds 1 to `seeds`, each in a folder such as
-    `output`/lr-3e-05/seed-1; the same call goes on where one was interrupted.
+    """Runs each learning rate with the seeds 1 to `seeds`; the same call continues an interrupted
+    study.
 
-    More is better in `metric`, one of the scores that `run` returns; "logs" in a run's folder are
-    its TensorBoard logs. After every run `output` holds study.json, report.html, report.md and
-    `best`, a link to the folder of the best run so far. Returns the outcome in words. Raises
-    InputError where a run does.
+    Args:
+        run: The run, with TensorBoard logs in the folder "logs" of its own folder.
+        metric: One of the scores that `run` returns, in which more is better.
+        seeds: The number of seeds.
+        learning_rates: The learning rates.
+        output: The folder of all runs, such as lr-3e-05/seed-1. After every run it holds
+            study.json, report.html, report.md and `best`, a link to the folder of the best run.
+
+    Returns:
+        The outcome in words.
+
+    Raises:
+        InputError: An argument is out of range, `output` holds a single run, or a run raises it.
     """
     output = Path(output)
     if seeds < 1:
@@ -44,7 +53,7 @@ def study(
     rates = dict.fromkeys(learning_rates)
     planned = [(rate, seed) for rate in rates for seed in range(1, seeds + 1)]
     spread = Spread(metric=metric, planned=len(planned), runs=())
-    curves: dict[str, dict[str, dict[str, Curve]]] = {}
+    curves: Curves = {}
     seconds: list[float] = []
     for number, (rate, seed) in enumerate(planned, start=1):
         folder = f"lr-{rate:g}/seed-{seed}"
@@ -53,7 +62,8 @@ def study(
         if ended:
             line += ", has ended before"
         elif seconds:
-            line += f", {_duration(statistics.mean(seconds) * (len(planned) - number + 1))} left"
+            left = statistics.mean(seconds) * (len(planned) - number + 1)
+            line += f", about {timedelta(seconds=round(left))} left"
         print(line, file=sys.stderr, flush=True)
         start = time.monotonic()
         scores = run(rate, seed, output / folder)
@@ -72,12 +82,6 @@ def study(
         _link(output / "best", spread.best_run.folder)
         write_report(output, spread, curves)
     return told(spread)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"about {seconds:.0f} s"
-    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
 
 
 def _link(path: Path, target: str) -> None:

@@ -1,7 +1,6 @@
 """Prepares the fine-tuning of a task: batches, the compiled model and its scores on dev."""
 
 import dataclasses
-import math
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -12,13 +11,11 @@ import tensorflow as tf
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.card import ModelCard
-from bert_keras.checkpoints.checkpoint import Checkpoint, part
-from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.loading import MODELS
-from bert_keras.runs.distillation import Distillation, open_teacher, taught
+from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.recipes import FinetuneRecipe
-from bert_keras.runs.starting_point import open_start
+from bert_keras.runs.starting_point import check_segments, missing_parts, open_start
 from bert_keras.tasks.batches import Predictor, training_batches
 from bert_keras.tasks.task import Encoded, Outputs, Task
 from bert_keras.training.optimizer import BertAdamW
@@ -61,9 +58,24 @@ class TaskRun:
         self.resumed = False
         self._rows = self.task.encode(self.examples, self.checkpoint.tokenizer)
         self._dev_rows = self.task.encode(self.dev_examples, self.checkpoint.tokenizer)
-        self._refuse_too_few_segments(self.pretrained, self.card.config)
-        self.distillation = distillation
-        self.teacher = None if distillation is None else self._opened(distillation)
+        encoders, self.teacher = {os.fspath(pretrained): self.card.config}, None
+        if distillation is not None:
+            if task.freezes_encoder:
+                raise InputError(
+                    f"{task.name} trains no encoder and takes no teacher; leave --teacher out"
+                )
+            vocabulary = self.checkpoint.vocabulary
+            self.teacher = open_teacher(distillation, student=self.card, vocabulary=vocabulary)
+            encoders[distillation.teacher] = self.teacher.checkpoint.card.config
+        inputs, *_ = self._rows.batch(self._rows.lengths.argmax()[None])
+        for encoder, config in encoders.items():
+            check_segments(
+                inputs["segment_ids"],
+                config,
+                file=files["train"],
+                encoder=encoder,
+                otherwise="a task of one text",
+            )
 
     @property
     def card(self) -> ModelCard:
@@ -116,9 +128,9 @@ class TaskRun:
     def trained(self) -> keras.Model:
         """The student, or with a teacher its Distiller, compiled."""
         arguments, trained = self.task.compile_arguments(), self.student
-        if self.distillation is not None and self.teacher is not None:
+        if self.teacher is not None:
             self.student.compile(**arguments)  # its loss on dev is that of the labels alone
-            trained = taught(self.student, self.distillation, card=self.card, teacher=self.teacher)
+            trained = self.teacher.teach(self.student, card=self.card)
             arguments = self.task.compile_arguments()
         schedule = LinearWarmupDecay(
             self.recipe.learning_rate,
@@ -158,7 +170,7 @@ class TaskRun:
         return Predictor(self.student)
 
     def dev_outputs(self) -> tuple[Outputs, float]:
-        """What the model, as it is now, puts out for the dev rows, and the mean loss."""
+        """Returns the present outputs of the model for the dev rows, and the mean loss."""
         return self._predictor(self.dev_rows, stage="predict dev")
 
     def dev_predictions(self, outputs: Outputs) -> Sequence:
@@ -171,43 +183,15 @@ class TaskRun:
         return {**self.task.score(self.dev_examples, predictions), "loss": loss}
 
     def _new_parts(self) -> set[str]:
-        """The heads, but of a model of the same task and labels; pooler and BiLSTM where they are
-        read and there are none yet.
-        """
+        """Returns the parts that the checkpoint lacks, and its heads unless they are those of the
+        same task and labels."""
         card, source = self.card, self.checkpoint.card
         heads = ARCHITECTURES[card.model].heads
-        found = set(map(part, self.checkpoint.tensors))
-        told = ("name", "text_columns")
-        same = (source.model, source.labels, *map(source.task.get, told)) == (
+        new = {*missing_parts(self.checkpoint, heads=heads, config=card.config)}
+        names = ("name", "text_columns")
+        is_same = (source.model, source.labels, *map(source.task.get, names)) == (
             card.model,
             card.labels,
-            *map(card.task.get, told),
+            *map(card.task.get, names),
         )
-        if not same:
-            found -= set(heads)
-        wanted = {
-            *heads,
-            *(["pooler"] if card.config.has_pooler else []),
-            *(["bilstm"] if card.config.num_lstm_layers else []),
-        }
-        return wanted - found
-
-    def _opened(self, distillation: Distillation) -> Checkpoint:
-        if self.task.freezes_encoder:
-            raise InputError(
-                f"{self.task.name} trains no encoder and takes no teacher; leave --teacher out"
-            )
-        teacher = open_teacher(
-            distillation, student=self.card, vocabulary=self.checkpoint.vocabulary
-        )
-        self._refuse_too_few_segments(distillation.teacher, teacher.card.config)
-        return teacher
-
-    def _refuse_too_few_segments(self, path: str | os.PathLike, config: BertConfig) -> None:
-        inputs, *_ = self._rows.batch(self._rows.lengths.argmax()[None])
-        if inputs["segment_ids"].max() >= (config.num_segments or math.inf):
-            raise InputError(
-                f"a pair needs 2 segments and the encoder of {os.fspath(path)} has "
-                f"{config.num_segments}; take a task of one text, or begin from another "
-                "checkpoint"
-            )
+        return new if is_same else {*new, *heads}

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.errors import InputError
-from bert_keras.reports.spread import degenerate
+from bert_keras.reports.study import degenerate
 from bert_keras.runs.outcome import claim_output, read_scores, write_scores
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.study import study
@@ -54,7 +54,7 @@ class FakeRun:
 @pytest.fixture
 def several(several_with_charts, monkeypatch):
     """The same without drawing charts, which takes longest."""
-    monkeypatch.setattr("bert_keras.reports.study_page.svg", lambda chart: "<svg></svg>")
+    monkeypatch.setattr("bert_keras.reports.study.svg", lambda chart: "<svg></svg>")
     return several_with_charts
 
 
@@ -122,7 +122,7 @@ def test_a_study_goes_on_where_it_was_interrupted_and_takes_more_seeds(several, 
         "run 1 of 4, lr-3e-05/seed-1, has ended before",
         "run 2 of 4, lr-3e-05/seed-2, has ended before",
         "run 3 of 4, lr-2e-05/seed-1",
-        "run 4 of 4, lr-2e-05/seed-2, about 0 s left",
+        "run 4 of 4, lr-2e-05/seed-2, about 0:00:00 left",
     ]
     run = FakeRun()
     several(run, seeds=3)

@@ -23,7 +23,7 @@ from bert_keras.models import BertPretrainer
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import named_weights
 from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
-from bert_keras.runs.pretrain_inputs import pretrain_inputs
+from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.text.fast_tokenizer import rules_vocabulary
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
@@ -220,9 +220,7 @@ def test_heads_that_the_start_lacks_are_fresh(records, tmp_path, capsys, model, 
     start = tmp_path / "start"
     step = 50 if labels else 0
     write_checkpoint(checkpoint_of(model, step=step, labels=labels), start, format="bert-keras")
-    begun = compiled_pretrainer(
-        pretrain_inputs(RECIPE, records=records, start=start), resumes=False
-    )
+    begun = compiled_pretrainer(PretrainInputs(RECIPE, records=records, start=start), resumes=False)
     names = ("loaded", "new", "left over", "training")
     expected = [f"{name:<12}{row}" for name, row in zip(names, told, strict=True)]
     shown = capsys.readouterr().out.splitlines()
@@ -290,7 +288,7 @@ def test_starts_that_do_not_fit_are_refused_before_anything_is_written(
 def test_records_that_do_not_tell_their_casing_have_that_of_the_start(records, tmp_path):
     start = tmp_path / "cased"
     write_checkpoint(checkpoint_of("BertPretrainer", lowercase=False), start, format="bert-keras")
-    assert not pretrain_inputs(RECIPE, records=records, start=start).card.lowercase
+    assert not PretrainInputs(RECIPE, records=records, start=start).card.lowercase
 
 
 def test_another_start_is_another_run(whole):

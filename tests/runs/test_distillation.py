@@ -16,7 +16,7 @@ from bert_keras.models.loading import load_model
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
-from bert_keras.runs.pretrain_inputs import pretrain_inputs
+from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.tasks.catalog import named_task
@@ -112,7 +112,7 @@ def test_teachers_that_do_not_fit_the_records(place, tmp_path, capsys):
         taught = dataclasses.replace(Distillation.of_pretraining(teacher), **changes)
         start = place / "student"
         with pytest.raises(InputError) as error:
-            pretrain_inputs(RECIPE, records=place / "records", start=start, distillation=taught)
+            PretrainInputs(RECIPE, records=place / "records", start=start, distillation=taught)
         return str(error.value)
 
     wide = saved(tmp_path / "wide", hidden_size=24)
@@ -121,7 +121,7 @@ def test_teachers_that_do_not_fit_the_records(place, tmp_path, capsys):
     start, taught = place / "student", Distillation.of_pretraining(wide)
     taught = dataclasses.replace(taught, alpha_cosine=0.0)
     given = {"records": place / "records", "start": start, "distillation": taught}
-    assert pretrain_inputs(RECIPE, **given).teacher.card.config.hidden_size == 24
+    assert PretrainInputs(RECIPE, **given).teacher.checkpoint.card.config.hidden_size == 24
     other = WordPieceTokenizer(Vocabulary((*VOCABULARY.pieces[:-1], "other")))
     told = refusal(saved(tmp_path / "other", tokenizer=other))
     assert "(of 25 and 25 pieces; line 25 is the first to differ); take a teacher" in told

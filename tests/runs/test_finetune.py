@@ -135,7 +135,7 @@ def test_a_run_goes_on_wherever_it_was_broken_off(run, tmp_path, monkeypatch, ca
 
 def test_checkpoints_that_do_not_fit_are_refused_before_anything_is_written(run, tmp_path):
     one = encoder(tmp_path / "one", num_segments=1)
-    with pytest.raises(InputError, match=r"a pair needs 2 segments and the encoder of .*one has 1"):
+    with pytest.raises(InputError, match=r"pairs, which need 2 segments, and .*one has 1; take"):
         run(one, "one", "two", output="run")
     padded = encoder(tmp_path / "padded", vocab_size=10)
     VOCABULARY.save(padded / "vocab.txt")

@@ -10,7 +10,7 @@ from bert_keras.errors import InputError
 from bert_keras.models import BertMaskedLM, BertPretrainer
 from bert_keras.models.loading import load_model
 from bert_keras.runs.pretrain import pretrain
-from bert_keras.runs.pretrain_inputs import pretrain_inputs
+from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PRETRAIN, named_recipe
 from bert_keras.text.packing import pack
 from tfrecords_tools.build import build
@@ -47,19 +47,19 @@ def test_from_a_text_to_a_model(tmp_path, name):
     logits = trained({**inputs, "masked_lm_positions": np.array([[1, 2]])})["masked_lm"]
     assert np.isfinite(logits).all() and logits.shape == (1, 2, len(vocabulary))
     again = named_recipe(PRETRAIN, name, changes=[*CHANGES, "num_steps=6"])
-    begin = pretrain_inputs(again, records=records, start=folder).begin
+    begin = PretrainInputs(again, records=records, start=folder).begin
     assert begin.config.to_dict().items() >= traits.items() and not begin.new
     rules = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     rules["normalizer"] = {"type": "NFKC"}
     (folder / "tokenizer.json").write_text(json.dumps(rules), "utf-8")
-    with pytest.raises(InputError, match=r"the records' pieces and another tokenizer.json, which"):
-        pretrain_inputs(again, records=records, start=folder)
+    with pytest.raises(InputError, match=r"the same pieces and another tokenizer.json, which"):
+        PretrainInputs(again, records=records, start=folder)
     if name == "roberta-tiny":
         words = named_recipe(PRETRAIN, name, changes=[*CHANGES, "mask_unit=word"])
         with pytest.raises(InputError, match="do not tell which word a line begins with"):
-            pretrain_inputs(words, records=records, start=None)
+            PretrainInputs(words, records=records, start=None)
 
 
 def test_a_folder_without_a_vocabulary(tmp_path):
     with pytest.raises(InputError, match=r"holds no vocab.txt and no tokenizer.json; put the"):
-        pretrain_inputs(PRETRAIN["roberta-tiny"], records=tmp_path, start=None)
+        PretrainInputs(PRETRAIN["roberta-tiny"], records=tmp_path, start=None)

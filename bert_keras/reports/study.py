@@ -1,0 +1,181 @@
+"""Reports the runs of a study: median, spread and best by learning rate, failures and curves."""
+
+import dataclasses
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from bert_keras.reports.charts import Line, line_chart, svg
+from bert_keras.reports.page import Report, Section, Table, number
+from bert_keras.storage import write_text
+from bert_keras.training.curves import Curve
+from bert_keras.training.evaluations import rank
+
+Curves = dict[str, dict[str, dict[str, Curve]]]  # folder of a run -> as `read_curves` gives them
+
+NOTE = "One line a run, one colour a learning rate, degenerate runs dashed."
+# Chart -> its title with the metric, and the run and tag of its curve.
+CHARTS = {
+    "training-loss": ("training loss", "train", "loss/total"),
+    "dev-loss": ("loss on dev", "held_out", "loss/total"),
+    "dev-score": ("{} on dev", "held_out", "score/{}"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneRun:
+    """A run that has ended."""
+
+    folder: str
+    learning_rate: float
+    seed: int
+    scores: dict
+    degenerate: str  # why the run failed, "" where it did not
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The runs of a study that have ended."""
+
+    metric: str  # more is better
+    planned: int  # runs of the whole study
+    runs: tuple[OneRun, ...]
+
+    @property
+    def rates(self) -> list[dict]:
+        """The metric of each learning rate, in the order of the runs, as study.json holds it."""
+        return [self._rate(rate) for rate in dict.fromkeys(run.learning_rate for run in self.runs)]
+
+    @property
+    def best_rate(self) -> float:
+        """The learning rate with the best median."""
+        return max(self.rates, key=lambda rate: rate["median"])["learning_rate"]
+
+    @property
+    def best_run(self) -> OneRun:
+        """The run with the best score of all learning rates."""
+        return max(self.runs, key=self.score)
+
+    def score(self, run: OneRun) -> float:
+        """The metric of a run, for comparisons: the lowest where it is not a number."""
+        return rank(run.scores[self.metric])
+
+    def _rate(self, learning_rate: float) -> dict:
+        runs = [run for run in self.runs if run.learning_rate == learning_rate]
+        scores = [self.score(run) for run in runs]
+        return {
+            "learning_rate": learning_rate,
+            "median": statistics.median(scores),
+            "best": max(scores),
+            "worst": min(scores),
+            "standard_deviation": statistics.stdev(scores) if len(scores) > 1 else None,
+            "runs": len(runs),
+            "degenerate": sum(bool(run.degenerate) for run in runs),
+        }
+
+
+def degenerate(scores: Mapping[str, float], *, metric: str, losses: Sequence[float]) -> str:
+    """Returns why a run failed, as a sentence; "" where it did not.
+
+    A run fails where its score is no better than that of the majority answer (Mosbach et al. 2021,
+    "On the Stability of Fine-tuning BERT", after Dodge et al. 2020), where its training loss does
+    not fall from the first to the second half, or where either is not a number.
+
+    Args:
+        scores: The scores of the run, with that of the majority answer for `metric` or a part of
+            it, such as "majority_accuracy" for "accuracy_and_f1". Without one it is 0, as in MCC,
+            correlations, and F1 of entities and answers.
+        metric: The score to judge by.
+        losses: The logged training losses.
+    """
+    if not math.isfinite(scores[metric]) or not all(map(math.isfinite, losses)):
+        return "its score or its loss is not a number"
+    parts = [name for name in (metric, *metric.split("_and_")) if f"majority_{name}" in scores]
+    for name in parts or [metric]:
+        score, majority = scores[name], scores.get(f"majority_{name}", 0.0)
+        if score <= majority:
+            return f"{name} {score:.4g} is no better than the {majority:.4g} of the majority answer"
+    if len(losses) > 1:
+        half = len(losses) // 2
+        first, second = statistics.mean(losses[:half]), statistics.mean(losses[half:])
+        if second >= first:
+            return f"its training loss did not fall, from {first:.4g} to {second:.4g} by halves"
+    return ""
+
+
+def write_report(output: Path, spread: Spread, curves: Curves) -> None:
+    """Writes study.json, report.html and report.md with its charts into `output`."""
+    outcome = {
+        "metric": spread.metric,
+        "best_run": spread.best_run.folder,
+        "best_learning_rate": spread.best_rate,
+        "learning_rates": spread.rates,
+        "runs": [dataclasses.asdict(run) for run in spread.runs],
+        "runs_planned": spread.planned,
+    }
+    write_text(output / "study.json", json.dumps(outcome, indent=2) + "\n")
+    by_rate = f"{spread.metric} by learning rate"
+    report = Report(
+        title=str(output),
+        lead=_lead(spread),
+        sections=[
+            Section(heading=by_rate, table=_rate_table(spread)),
+            Section(heading="Curves", notes=[NOTE], charts=_charts(spread, curves)),
+            Section(heading="Runs", table=_run_table(spread)),
+        ],
+    )
+    report.write(output)
+
+
+def told(spread: Spread) -> str:
+    """Formats the outcome for a terminal."""
+    return "\n".join([f"{spread.metric} on dev:", *_rate_table(spread).aligned(), *_lead(spread)])
+
+
+def _lead(spread: Spread) -> list[str]:
+    best, runs = spread.best_run, spread.runs
+    lines = [
+        f"Best run: {best.folder}, {spread.metric} {number(spread.score(best))}; its model is "
+        "best/model.",
+        f"Best median: learning rate {spread.best_rate:g}.",
+    ]
+    if len(runs) < spread.planned:
+        lines.append(f"{len(runs)} of {spread.planned} runs have ended so far.")
+    return lines + [f"Degenerate: {r.folder}, {r.degenerate}." for r in runs if r.degenerate]
+
+
+def _charts(spread: Spread, curves: Curves) -> dict[str, Markup]:
+    """Draws the training loss, and the loss and the metric on held-out rows, one chart each."""
+    charts = {}
+    for name, (title, side, tag) in CHARTS.items():
+        lines = [
+            Line(
+                label=f"learning rate {run.learning_rate:g}, seed {run.seed}",
+                group=f"{run.learning_rate:g}",
+                points=curves[run.folder].get(side, {}).get(tag.format(spread.metric), []),
+                dashed=bool(run.degenerate),
+            )
+            for run in spread.runs
+        ]
+        charts[name] = svg(line_chart(title.format(spread.metric), lines))
+    return charts
+
+
+def _rate_table(spread: Spread) -> Table:
+    rows = [[f"{rate:g}", *others] for rate, *others in map(dict.values, spread.rates)]
+    return Table([name.replace("_", " ") for name in spread.rates[0]], rows)
+
+
+def _run_table(spread: Spread) -> Table:
+    """Every run with all its scores, the metric first."""
+    names = dict.fromkeys([spread.metric, *(name for run in spread.runs for name in run.scores)])
+    rows = [
+        [run.folder, *map(run.scores.get, names), "degenerate" if run.degenerate else ""]
+        for run in spread.runs
+    ]
+    return Table(["run", *(name.replace("_", " ") for name in names), ""], rows)
