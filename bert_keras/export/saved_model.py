@@ -12,7 +12,7 @@ from bert_keras.errors import InputError
 from bert_keras.export.metadata import write_metadata
 from bert_keras.export.servable import Servable, check_answer
 from bert_keras.export.serving_ops import check_ops
-from bert_keras.export.signatures.derived import API_METHODS, on_examples, with_checked_tensors
+from bert_keras.export.signatures.derived import on_examples, with_checked_tensors
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
 from bert_keras.export.variants.variant import Variant
 from bert_keras.export.verify import answers_in_fresh_process
@@ -106,10 +106,10 @@ def write_saved_model(
 
 
 def _name_methods(folder: Path, signatures: Collection[str]) -> None:
-    """`tf.saved_model.save` calls each signature's method predict."""
+    """Names the method of those that TF Serving's own APIs use, which it finds by their method."""
     updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(os.fspath(folder))
-    for name in API_METHODS.keys() & signatures:
-        updater.replace_method_name(name, API_METHODS[name])
+    for name in {"classify", "regress"} & {*signatures}:
+        updater.replace_method_name(name, f"tensorflow/serving/{name}")
     updater.save()
 
 

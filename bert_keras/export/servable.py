@@ -58,6 +58,22 @@ def traced(function: Callable[..., Mapping], **specs: tf.TypeSpec) -> Signature:
     return cast(Any, tf.function(function, autograph=False)).get_concrete_function(**specs)
 
 
+def text_signatures(
+    from_tensors: Callable[..., Mapping[str, tf.Tensor]],
+    text_to_inputs: Callable[..., Mapping[str, tf.Tensor]],
+    *,
+    names: Sequence[str] = ("text",),
+) -> dict[str, Signature]:
+    """`tensors` takes `input_ids`, `input_mask`, `segment_ids`, int32 [B,T], and `serving_default`
+    a string [B] for each of `names`. Both return what `from_tensors` returns."""
+    tensors = traced(from_tensors, **tensor_specs(rank=2))
+
+    def from_text(**texts):
+        return tensors(**text_to_inputs(*(texts[name] for name in names)))
+
+    return {TEXT_SIGNATURE: traced(from_text, **text_specs(names)), "tensors": tensors}
+
+
 def long_text(tokenizer: TextTokenizer, *, num_pieces: int) -> str:
     """A text of more than `num_pieces` tokens."""
     (phrase,) = tokenizer.ids_batch([_PHRASE])
@@ -65,19 +81,30 @@ def long_text(tokenizer: TextTokenizer, *, num_pieces: int) -> str:
 
 
 def samples_of(
-    texts: Mapping[str, list], inputs: Mapping[str, np.ndarray], outputs: dict[str, np.ndarray]
+    texts: Mapping[str, list],
+    inputs_of: Callable[..., Mapping[str, np.ndarray]],
+    outputs_of: Callable[..., Mapping[str, Any]],
+    *,
+    signature: str = TEXT_SIGNATURE,
 ) -> list[Sample]:
-    """One sample for `serving_default` and one for `tensors`, which have the same outputs."""
-    return [
-        Sample({"signature": TEXT_SIGNATURE, "inputs": dict(texts)}, outputs),
-        tensors_sample(inputs, outputs),
-    ]
+    """Returns samples for a signature on text and for `tensors`, which have the same outputs: all
+    texts together, then the first alone.
 
-
-def tensors_sample(inputs: Mapping[str, np.ndarray], outputs: dict[str, np.ndarray]) -> Sample:
-    """A sample for `tensors`."""
-    lists = {name: array.tolist() for name, array in inputs.items()}
-    return Sample({"signature": "tensors", "inputs": lists}, outputs)
+    Args:
+        texts: The inputs of `signature`.
+        inputs_of: Takes their columns and makes the model's inputs by the code of training.
+        outputs_of: Takes these inputs by name and calls the Keras model.
+        signature: On text.
+    """
+    samples = []
+    for size in (None, 1):
+        chosen = {name: column[:size] for name, column in texts.items()}
+        inputs = inputs_of(*chosen.values())
+        with tf.device("CPU:0"):
+            outputs = plain(outputs_of(**inputs))
+        samples.append(Sample({"signature": signature, "inputs": chosen}, outputs))
+        samples.append(Sample({"signature": "tensors", "inputs": inputs}, outputs))
+    return samples
 
 
 def check_answer(served: dict, sample: Sample) -> None:
@@ -111,7 +138,7 @@ def eager_outputs(model: Callable, inputs: Mapping[str, np.ndarray]) -> Any:
         return tf.nest.map_structure(np.asarray, model(inputs, training=False))
 
 
-def plain(outputs: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
+def plain(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Arrays of `outputs`, with text as str."""
     arrays = {name: np.asarray(tensor) for name, tensor in outputs.items()}
     return {

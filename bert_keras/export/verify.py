@@ -98,8 +98,10 @@ def without_deprecation_notes() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _coded(value: bytes) -> dict:
-    return {"b64": base64.b64encode(value).decode()}
+def _coded(value):
+    """Bytes and arrays, which JSON lacks."""
+    is_bytes = isinstance(value, bytes)
+    return {"b64": base64.b64encode(value).decode()} if is_bytes else value.tolist()
 
 
 def _decoded(value: dict) -> dict | bytes:

@@ -1,6 +1,6 @@
 """Signatures of a text classifier, and samples made by the code of training."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 import numpy as np
@@ -12,16 +12,15 @@ from bert_keras.export.servable import (
     SAMPLE_TEXTS,
     Servable,
     Signature,
-    eager_outputs,
     long_text,
-    plain,
     samples_of,
     tensor_specs,
+    text_signatures,
     text_specs,
     traced,
 )
-from bert_keras.export.signatures.classifier_outputs import ClassifierOutputs, classifier_outputs
-from bert_keras.export.signatures.derived import API_INPUT, on_examples
+from bert_keras.export.signatures.classifier_outputs import classifier_outputs
+from bert_keras.export.signatures.derived import on_examples
 from bert_keras.export.signatures.exporter import Exporter
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
 from bert_keras.export.text_ops.windows import (
@@ -36,6 +35,9 @@ from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 
 TEXT_INPUTS: tuple[str, ...] = ("text", "text_pair")
+# Names of outputs in TF Serving's own APIs -> ours.
+_CLASSIFY_OUTPUTS = {"classes": "labels", "scores": "probabilities"}
+_REGRESS_OUTPUTS = {"outputs": "score"}
 
 
 def served_classifier(
@@ -72,54 +74,40 @@ def served_classifier(
         raise InputError(f"stride is {stride} and a {type(model).__name__} reads no windows")
     outputs_of = classifier_outputs(labels, problem_type=problem_type)
     names = TEXT_INPUTS[:num_texts]
-    samples = []
-    for columns in _sample_columns(names, tokenizer, max_length=reader.max_length, stride=stride):
-        inputs = _packed(columns, tokenizer, max_length=reader.max_length, stride=stride)
-        logits = eager_outputs(model, inputs)
-        if logits.shape[1] != len(labels):
-            raise InputError(f"{len(labels)} labels came with {logits.shape[1]} logits")
-        texts = dict(zip(names, columns, strict=True))
-        samples += samples_of(texts, inputs, plain(outputs_of(tf.constant(logits))))
-    if stride is None:
-        signatures = text_signatures(model, reader, outputs_of=outputs_of, names=names)
-    else:
-        signatures = window_signatures(
-            model, reader, outputs_of=outputs_of, names=names, stride=stride
-        )
-    return on_examples(
-        Servable(signatures, samples),
-        signature=outputs_of.api,
-        input_name=API_INPUT,
-        outputs=outputs_of.api_outputs,
-    )
-
-
-def text_signatures(
-    model: keras.Model, reader: TextToInputs, *, outputs_of: ClassifierOutputs, names: Sequence[str]
-) -> dict[str, Signature]:
-    """`serving_default` takes a string [B] for each of `names`; `tensors` takes `input_ids`,
-    `input_mask`, `segment_ids`, int32 [B,T]. Both return `outputs_of` the logits."""
 
     def from_tensors(**inputs):
         return outputs_of(model(inputs, training=False))
 
-    tensors = traced(from_tensors, **tensor_specs(rank=2))
+    def inputs_of(*columns):
+        return _packed(columns, tokenizer, max_length=reader.max_length, stride=stride)
 
-    def from_text(**texts):
-        return tensors(**reader(*(texts[name] for name in names)))
-
-    return {"serving_default": traced(from_text, **text_specs(names)), "tensors": tensors}
+    texts = _sample_texts(names, tokenizer, max_length=reader.max_length, stride=stride)
+    samples = samples_of(texts, inputs_of, from_tensors)
+    if stride is None:
+        signatures = text_signatures(from_tensors, reader, names=names)
+    else:
+        signatures = window_signatures(
+            model, reader, outputs_of=outputs_of, names=names, stride=stride
+        )
+    has_score = "score" in signatures["tensors"].structured_outputs
+    return on_examples(
+        Servable(signatures, samples),
+        signature="regress" if has_score else "classify",
+        input_name="inputs",
+        outputs=_REGRESS_OUTPUTS if has_score else _CLASSIFY_OUTPUTS,
+    )
 
 
 def window_signatures(
     model: keras.Model,
     reader: TextToInputs,
     *,
-    outputs_of: ClassifierOutputs,
+    outputs_of: Callable[[tf.Tensor], dict[str, tf.Tensor]],
     names: Sequence[str],
     stride: int,
 ) -> dict[str, Signature]:
-    """The same for a BertClassifier that reads windows; `tensors` takes int32 [B,W,T]."""
+    """As `text_signatures`, for a BertClassifier that reads windows; `tensors` takes int32
+    [B,W,T]."""
 
     def from_rows(**inputs):
         return {"logits": model(inputs, training=False)}
@@ -158,25 +146,23 @@ def window_signatures(
     }
 
 
-def _sample_columns(
+def _sample_texts(
     names: Sequence[str], tokenizer: TextTokenizer, *, max_length: int, stride: int | None
-) -> list[list[list[str]]]:
-    """Short texts and one that is too long, together; then the first alone.
-
-    With a `stride` the long one has more windows than the graph reads at once.
-    """
+) -> dict[str, list[str]]:
+    """Short texts and one that is too long; with a `stride` that one has more windows than the
+    graph reads at once."""
     num_pieces = max_length + WINDOWS_AT_ONCE * (stride or 0)
     texts = [*SAMPLE_TEXTS, long_text(tokenizer, num_pieces=num_pieces)]
-    columns = [texts] if len(names) == 1 else [texts[::-1], texts]
+    columns = [texts[::-1], texts][-len(names) :]
     if len(names) == 2 and stride is not None:
         ids = tokenizer.ids_batch(columns[0])
         room = max_length // 2 - 3  # a first text that leaves little makes thousands of windows
         columns[0] = [t if len(i) <= room else "" for t, i in zip(columns[0], ids, strict=True)]
-    return [columns, [column[:1] for column in columns]]
+    return dict(zip(names, columns, strict=True))
 
 
 def _packed(
-    columns: list[list[str]], tokenizer: TextTokenizer, *, max_length: int, stride: int | None
+    columns: Sequence[list[str]], tokenizer: TextTokenizer, *, max_length: int, stride: int | None
 ) -> dict[str, np.ndarray]:
     """int32 [B,T] by name; [B,W,T] with a `stride`."""
     ids = [tokenizer.ids_batch(column) for column in columns]

@@ -1,19 +1,11 @@
 """Signatures derived from a model's own: on serialized tf.Examples, and `tensors` with checks."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 import tensorflow as tf
 
 from bert_keras.export.servable import TEXT_SIGNATURE, Sample, Servable, text_specs, traced
-
-_saved_model = cast(Any, tf.saved_model)  # the type checker's stubs lack its constants
-# Signatures that TF Serving's own APIs use; it finds them by their method.
-API_METHODS = {
-    "classify": _saved_model.CLASSIFY_METHOD_NAME,
-    "regress": _saved_model.REGRESS_METHOD_NAME,
-}
-API_INPUT = _saved_model.CLASSIFY_INPUTS  # the input of regress has the same name
 
 
 def on_examples(
@@ -94,15 +86,12 @@ def with_checked_tensors(servable: Servable, *, max_positions: int, cls_id: int)
 
 
 def _serialized(inputs: Mapping[str, list]) -> list[bytes]:
-    return [
-        _example(dict(zip(inputs, row, strict=True))).SerializeToString()
-        for row in zip(*inputs.values(), strict=True)
-    ]
-
-
-def _example(texts: Mapping[str, str | list[str]]) -> tf.train.Example:
-    example = tf.train.Example()
-    for name, text in texts.items():
-        values = [text] if isinstance(text, str) else text
-        example.features.feature[name].bytes_list.value.extend(each.encode() for each in values)
-    return example
+    """One tf.Example for each row."""
+    examples = []
+    for row in zip(*inputs.values(), strict=True):
+        example = tf.train.Example()
+        for name, value in zip(inputs, row, strict=True):
+            values = [value] if isinstance(value, str) else value
+            example.features.feature[name].bytes_list.value.extend(each.encode() for each in values)
+        examples.append(example.SerializeToString())
+    return examples

@@ -1,7 +1,6 @@
 """Signatures of a model that fills [MASK]s, and samples made by the code of training."""
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_keras.architectures import ENCODER
@@ -12,7 +11,6 @@ from bert_keras.export.servable import (
     Sample,
     Servable,
     Signature,
-    eager_outputs,
     long_text,
     samples_of,
     tensor_specs,
@@ -21,7 +19,6 @@ from bert_keras.export.servable import (
 )
 from bert_keras.export.signatures.exporter import Exporter
 from bert_keras.export.text_ops.text_to_inputs import MaskedTextToInputs
-from bert_keras.tasks.task import softmax
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import MASK, TextTokenizer, ids_with_masks
 from bert_keras.text.vocab import Vocabulary
@@ -55,20 +52,7 @@ def signatures(
     """
 
     def from_tensors(**inputs):
-        positions_BP = inputs["masked_lm_positions"]
-        # A position beyond its own row would read another row.
-        is_asked_BP = (positions_BP > 0) & (positions_BP < tf.shape(inputs["input_ids"])[1])
-        inputs["masked_lm_positions"] = tf.where(is_asked_BP, positions_BP, 0)
-        outputs = model(inputs, training=False)
-        shares_BPV = tf.nn.softmax(outputs["masked_lm"][..., : len(vocabulary)])
-        shares, ids = tf.math.top_k(shares_BPV, NUM_PIECES)
-        found = {
-            "pieces": tf.where(is_asked_BP[..., None], tf.gather(vocabulary.pieces, ids), ""),
-            "probabilities": tf.where(is_asked_BP[..., None], shares, 0.0),
-        }
-        if "next_sentence" in outputs:
-            found["is_next_probability"] = tf.nn.softmax(outputs["next_sentence"])[:, 0]
-        return found
+        return _most_probable(model, inputs, vocabulary=vocabulary, count=NUM_PIECES)
 
     tensors = traced(
         from_tensors,
@@ -78,9 +62,7 @@ def signatures(
 
     def from_text(text):
         inputs = reader(text)
-        is_mask_BT = inputs["input_ids"] == reader.mask_id
-        column_BT = tf.broadcast_to(tf.range(tf.shape(is_mask_BT)[1])[None], tf.shape(is_mask_BT))
-        positions_BP = tf.ragged.boolean_mask(column_BT, is_mask_BT).to_tensor()
+        positions_BP = _mask_positions(inputs["input_ids"], reader.mask_id)
         num_masks = tf.shape(positions_BP)[1]
         # The head needs at least one position.
         padding = [[0, 0], [0, tf.cast(num_masks == 0, tf.int32)]]
@@ -99,54 +81,63 @@ def signatures(
     return found
 
 
+def _most_probable(
+    model: keras.Model, inputs: dict, *, vocabulary: Vocabulary, count: int
+) -> dict[str, tf.Tensor]:
+    """Outputs of `tensors` with `count` tokens for each position, the most probable first."""
+    positions_BP = inputs["masked_lm_positions"]
+    # A position beyond its own row would read another row.
+    is_asked_BP = (positions_BP > 0) & (positions_BP < tf.shape(inputs["input_ids"])[1])
+    positions_BP = tf.where(is_asked_BP, positions_BP, 0)
+    outputs = model({**inputs, "masked_lm_positions": positions_BP}, training=False)
+    shares_BPV = tf.nn.softmax(outputs["masked_lm"][..., : len(vocabulary)])
+    shares, ids = tf.math.top_k(shares_BPV, count)
+    found = {
+        "pieces": tf.where(is_asked_BP[..., None], tf.gather(vocabulary.pieces, ids), ""),
+        "probabilities": tf.where(is_asked_BP[..., None], shares, 0.0),
+    }
+    if "next_sentence" in outputs:
+        found["is_next_probability"] = tf.nn.softmax(outputs["next_sentence"])[:, 0]
+    return found
+
+
+def _mask_positions(input_ids_BT: tf.Tensor, mask_id: int) -> tf.Tensor:
+    """int32 [B,P], padded with 0."""
+    is_mask_BT = input_ids_BT == mask_id
+    column_BT = tf.broadcast_to(tf.range(tf.shape(is_mask_BT)[1])[None], tf.shape(is_mask_BT))
+    return tf.ragged.boolean_mask(column_BT, is_mask_BT).to_tensor()
+
+
 def _samples(model: keras.Model, *, tokenizer: TextTokenizer, max_length: int) -> list[Sample]:
     """Texts with several masks, one, none, and more than fit; of a BertPretrainer pairs too."""
+    vocabulary = tokenizer.vocabulary
+
+    def inputs_of(*columns):
+        ids = [ids_with_masks(column, tokenizer) for column in columns]
+        inputs = pack(*ids, vocabulary=vocabulary, max_length=max_length)
+        positions = _mask_positions(tf.constant(inputs["input_ids"]), vocabulary.mask_id)
+        return {**inputs, "masked_lm_positions": positions.numpy()}
+
+    def filled(**inputs):
+        """Without the tokens where rounding may change their order."""
+        found = _most_probable(model, inputs, vocabulary=vocabulary, count=NUM_PIECES + 1)
+        shares = found["probabilities"].numpy()
+        is_clear = (shares[..., 1:] <= (1 - _CLEAR) * shares[..., :-1]).all()
+        chosen = ("pieces", "probabilities") if is_clear else ("probabilities",)
+        return {name: found[name].numpy()[..., :NUM_PIECES] for name in chosen}
+
+    def follows(**inputs):
+        found = _most_probable(model, inputs, vocabulary=vocabulary, count=1)
+        return {"is_next_probability": found["is_next_probability"]}
+
     long = long_text(tokenizer, num_pieces=max_length)
     _, empty, mixed = SAMPLE_TEXTS
     texts = [mixed, f"{MASK} and{MASK}{MASK}.", empty, f"{MASK} {long} {MASK}"]
-    samples = []
-    for chosen in (texts, texts[:1]):
-        inputs = _inputs(chosen, tokenizer=tokenizer, max_length=max_length)
-        logits = eager_outputs(model, inputs)["masked_lm"][..., : len(tokenizer.vocabulary)]
-        outputs = _most_probable(
-            softmax(logits),
-            pieces=tokenizer.vocabulary.pieces,
-            positions=inputs["masked_lm_positions"],
-        )
-        samples += samples_of({"text": chosen}, inputs, outputs)
-    if not hasattr(model, "next_sentence"):
-        return samples
-    pairs = {"text": texts, "text_pair": texts[::-1]}
-    inputs = _inputs(*pairs.values(), tokenizer=tokenizer, max_length=max_length)
-    shares = softmax(eager_outputs(model, inputs)["next_sentence"])
-    of_text, of_tensors = samples_of(pairs, inputs, {"is_next_probability": shares[:, 0]})
-    of_text.request["signature"] = "next_sentence"
-    return [*samples, of_text, of_tensors]
-
-
-def _inputs(*columns: list[str], tokenizer: TextTokenizer, max_length: int) -> dict:
-    """With the positions of the masks, padded with 0."""
-    ids = [ids_with_masks(column, tokenizer) for column in columns]
-    inputs = pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)
-    rows, places = np.nonzero(inputs["input_ids"] == tokenizer.vocabulary.mask_id)
-    counts = np.bincount(rows, minlength=len(ids[0]))
-    positions = np.zeros((len(counts), counts.max()), np.int32)
-    positions[np.arange(counts.max()) < counts[:, None]] = places
-    return {**inputs, "masked_lm_positions": positions}
-
-
-def _most_probable(
-    shares_BPV: np.ndarray, *, pieces: tuple[str, ...], positions: np.ndarray
-) -> dict[str, np.ndarray]:
-    """`probabilities`, and `pieces` where rounding does not change their order."""
-    order = np.argsort(-shares_BPV, axis=-1, kind="stable")[..., : NUM_PIECES + 1]
-    shares = np.take_along_axis(shares_BPV, order, axis=-1)
-    is_real = positions > 0
-    found = {"probabilities": np.where(is_real[..., None], shares[..., :NUM_PIECES], 0)}
-    if (shares[is_real][:, 1:] < (1 - _CLEAR) * shares[is_real][:, :-1]).all():
-        names = np.array(pieces, object)[order[..., :NUM_PIECES]]
-        found["pieces"] = np.where(is_real[..., None], names, "")
-    return found
+    samples = samples_of({"text": texts}, inputs_of, filled)
+    if hasattr(model, "next_sentence"):
+        pairs = {"text": texts, "text_pair": texts[::-1]}
+        samples += samples_of(pairs, inputs_of, follows, signature="next_sentence")
+    return samples
 
 
 def _settings(card: ModelCard, source: str) -> dict:

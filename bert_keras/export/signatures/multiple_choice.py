@@ -9,10 +9,8 @@ import tensorflow as tf
 
 from bert_keras.export.servable import (
     SAMPLE_TEXTS,
-    Sample,
     Servable,
     Signature,
-    eager_outputs,
     long_text,
     samples_of,
     tensor_specs,
@@ -22,7 +20,6 @@ from bert_keras.export.signatures.exporter import Exporter
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
 from bert_keras.export.text_ops.windows import in_parts
 from bert_keras.tasks.swag import Situation, SwagTask
-from bert_keras.tasks.task import softmax
 from bert_keras.text.tokenizer import TextTokenizer
 
 
@@ -31,7 +28,25 @@ def served_multiple_choice(
 ) -> Servable:
     """Serves a BertMultipleChoice. A context and its choice of more tokens than `reader` takes are
     cut, the longer first."""
-    samples = _samples(model, tokenizer=tokenizer, max_length=reader.max_length)
+
+    def inputs_of(contexts, choices):
+        situations = [
+            Situation(context, "", tuple(endings), None)
+            for context, endings in zip(contexts, choices, strict=True)
+        ]
+        encoded = SwagTask(max_length=reader.max_length).encode(situations, tokenizer)
+        inputs, _ = encoded.batch(np.arange(len(situations)))
+        inputs["input_mask"][np.array(choices) == ""] = 0
+        return inputs
+
+    def outputs_of(**inputs):
+        is_real_BC = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)
+        return _chosen(model(inputs, training=False), is_real_BC)
+
+    long = long_text(tokenizer, num_pieces=reader.max_length)
+    short, empty, mixed = SAMPLE_TEXTS
+    choices = [[mixed, short, long, ""], [short, "y", long, mixed]]
+    samples = samples_of({"context": [empty, long], "choices": choices}, inputs_of, outputs_of)
     return Servable(signatures(model, reader), samples)
 
 
@@ -50,18 +65,12 @@ def signatures(model: keras.Model, reader: TextToInputs) -> dict[str, Signature]
 
     rows_read = traced(from_rows, **tensor_specs(rank=2))
 
-    def chosen(logits_X, is_real_BC):
-        logits_BC = tf.reshape(logits_X, tf.shape(is_real_BC))
-        logits_BC = tf.where(is_real_BC, logits_BC, tf.float32.min)
-        probabilities_BC = tf.where(is_real_BC, tf.nn.softmax(logits_BC), 0.0)
-        choice_B = tf.argmax(probabilities_BC, axis=1, output_type=tf.int32)
-        return {"choice": choice_B, "probabilities": probabilities_BC}
-
     def from_tensors(**inputs):
         length = tf.shape(inputs["input_ids"])[-1]
         rows = {name: tf.reshape(ids, [-1, length]) for name, ids in inputs.items()}
-        logits_X = rows_read(**rows)["logits"]
-        return chosen(logits_X, tf.reduce_any(inputs["input_mask"] > 0, axis=-1))
+        is_real_BC = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)
+        logits_BC = tf.reshape(rows_read(**rows)["logits"], tf.shape(is_real_BC))
+        return _chosen(logits_BC, is_real_BC)
 
     def from_text(context, choices):
         is_any = tf.debugging.Assert(tf.size(choices) > 0, ["choices is empty; send at least one"])
@@ -69,7 +78,7 @@ def signatures(model: keras.Model, reader: TextToInputs) -> dict[str, Signature]
             num_choices = tf.shape(choices)[1]
         rows = reader(tf.repeat(context, num_choices), tf.reshape(choices, [-1]))
         found = in_parts(rows, rows_read, outputs={"logits": tf.TensorSpec([None], tf.float32)})
-        return chosen(found["logits"], choices != "")
+        return _chosen(tf.reshape(found["logits"], tf.shape(choices)), choices != "")
 
     return {
         "serving_default": traced(
@@ -81,31 +90,10 @@ def signatures(model: keras.Model, reader: TextToInputs) -> dict[str, Signature]
     }
 
 
-def _samples(model: keras.Model, *, tokenizer: TextTokenizer, max_length: int) -> list[Sample]:
-    """Two situations as training reads them, then the first with its last choice left empty."""
-    long = long_text(tokenizer, num_pieces=max_length)
-    short, empty, mixed = SAMPLE_TEXTS
-    situations = [
-        Situation(empty, "", (mixed, short, long, "x"), None),
-        Situation(long, "", (short, "y", long, mixed), None),
-    ]
-    encoded = SwagTask(max_length=max_length).encode(situations, tokenizer)
-    inputs, _ = encoded.batch(np.arange(len(situations)))
-    logits_BC = eager_outputs(model, inputs)
-    texts = {
-        "context": [each.context for each in situations],
-        "choices": [list(each.endings) for each in situations],
-    }
-    samples = samples_of(texts, inputs, _outputs(softmax(logits_BC)))
-    three = {name: ids[:1].copy() for name, ids in inputs.items()}
-    three["input_mask"][:, -1] = 0
-    texts = {"context": texts["context"][:1], "choices": [[*texts["choices"][0][:-1], ""]]}
-    outputs = _outputs(np.pad(softmax(logits_BC[:1, :-1]), [[0, 0], [0, 1]]))
-    return samples + samples_of(texts, three, outputs)
-
-
-def _outputs(probabilities_BC: np.ndarray) -> dict[str, np.ndarray]:
-    choice_B = probabilities_BC.argmax(axis=1).astype(np.int32)
+def _chosen(logits_BC: tf.Tensor, is_real_BC: tf.Tensor) -> dict[str, tf.Tensor]:
+    logits_BC = tf.where(is_real_BC, logits_BC, tf.float32.min)
+    probabilities_BC = tf.where(is_real_BC, tf.nn.softmax(logits_BC), 0.0)
+    choice_B = tf.argmax(probabilities_BC, axis=1, output_type=tf.int32)
     return {"choice": choice_B, "probabilities": probabilities_BC}
 
 

@@ -1,7 +1,6 @@
 """Signatures of a question answering model, and samples made by the code of training."""
 
 import dataclasses
-from collections.abc import Sequence
 from itertools import islice
 
 import keras
@@ -15,7 +14,6 @@ from bert_keras.export.servable import (
     Signature,
     eager_outputs,
     tensor_specs,
-    tensors_sample,
     text_specs,
     traced,
 )
@@ -27,10 +25,9 @@ from bert_keras.tasks.catalog import task_of
 from bert_keras.tasks.squad.predictions import spans
 from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.squad.task import SquadTask
-from bert_keras.tasks.squad.windows import Windows
 from bert_keras.text.tokenizer import TextTokenizer
 
-# Samples leave out a best span that leads by less: rounding may put another first in the graph.
+# Of spans whose scores differ by less, rounding may put another first in the graph.
 _LEAST_LEAD = 1e-3
 _SHORT = (
     ("Who wrote it?", "A short sentence by Anna Lee."),
@@ -112,7 +109,7 @@ def signatures(
 def _samples(model: keras.Model, *, tokenizer: TextTokenizer, task: SquadTask) -> list[Sample]:
     """Short contexts and one with more windows than the graph reads at once, for both signatures.
 
-    Scores are compared for all, answers only where one span leads.
+    Of `serving_default` the scores alone are compared where not every best span leads.
     """
     num_pieces = task.max_length + WINDOWS_AT_ONCE * task.stride
     numbered = " ".join(f"{number}, {number * number};" for number in range(num_pieces // 4 + 1))
@@ -122,84 +119,38 @@ def _samples(model: keras.Model, *, tokenizer: TextTokenizer, task: SquadTask) -
         for number, (question, context) in enumerate(asked)
     ]
     windows = task.encode(questions, tokenizer)
-    batches = [
-        windows.batch(np.arange(len(windows))[at : at + WINDOWS_AT_ONCE])[0]
-        for at in range(0, len(windows), WINDOWS_AT_ONCE)
-    ]
-    logits = [eager_outputs(model, inputs) for inputs in batches]
-    outputs = [
-        {end: each[row] for end, each in batch.items()}
-        for batch in logits
-        for row in range(len(batch["start"]))
-    ]
-    found, leads = _answers(questions, windows, outputs, task=task)
-    scores = {name: array for name, array in found.items() if name.endswith("score")}
-    certain = leads > _LEAST_LEAD
-    outputs_of_tensors = {
-        f"{end}_logits": np.where(batches[0]["input_mask"], array, tf.float32.min)
-        for end, array in logits[0].items()
-    }
-    return [
-        _sample(questions, np.full(len(questions), True), scores),
-        *([_sample(questions, certain, found)] if certain.any() else []),
-        tensors_sample(batches[0], outputs_of_tensors),
-    ]
-
-
-def _answers(
-    questions: Sequence[Question],
-    windows: Windows,
-    outputs: Sequence[dict[str, np.ndarray]],
-    *,
-    task: SquadTask,
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Returns the outputs of `serving_default`, and by how much the score of each answer exceeds
-    the next best, float64 [Q]."""
+    inputs, _ = windows.batch(np.arange(len(windows)))
+    logits = eager_outputs(model, inputs)
+    outputs = [{end: each[row] for end, each in logits.items()} for row in range(len(windows))]
     rows, leads = [], []
-    predictions = task.predictions(questions, windows, outputs)
-    for number, prediction in enumerate(predictions):
-        best = spans(windows, number, outputs, task.max_answer_length)
-        first, *second = islice(best, 2)
-        score = first.start_logit + first.end_logit
-        null = min(
+    for number, prediction in enumerate(task.predictions(questions, windows, outputs)):
+        best, *others = islice(spans(windows, number, outputs, task.max_answer_length), 2)
+        score = best.start_logit + best.end_logit
+        null_score = min(
             float(outputs[row]["start"][0]) + float(outputs[row]["end"][0])
             for row in windows.of_question(number)
         )
-        others = [score - span.start_logit - span.end_logit for span in second]
+        leads += [score - other.start_logit - other.end_logit for other in others]
         if task.allows_no_answer:
-            others.append(abs(null - score - task.null_threshold))
-        leads.append(min(others, default=np.inf))
-        start = windows.offsets[first.first, 0] if prediction.text else -1
+            leads.append(abs(null_score - score - task.null_threshold))
+        start = windows.offsets[best.first, 0] if prediction.text else -1
         end = start + len(prediction.text) if prediction.text else -1
-        rows.append((prediction.text, start, end, score, null))
-    columns = zip(*rows, strict=True)
-    dtypes = {
-        "answer": object,
-        "start": np.int32,
-        "end": np.int32,
-        "score": np.float32,
-        "no_answer_score": np.float32,
-    }
+        row = {"score": score, "no_answer_score": null_score}
+        rows.append({**row, "answer": prediction.text, "start": start, "end": end})
+    is_certain = min(leads) > _LEAST_LEAD
     found = {
-        name: np.array(column, dtype)
-        for (name, dtype), column in zip(dtypes.items(), columns, strict=True)
+        name: np.array([row[name] for row in rows], object if name == "answer" else None)
+        for name in (rows[0] if is_certain else ("score", "no_answer_score"))
     }
-    return found, np.array(leads)
-
-
-def _sample(
-    questions: Sequence[Question], chosen: np.ndarray, outputs: dict[str, np.ndarray]
-) -> Sample:
-    inputs = {
-        name: [
-            getattr(each, name) for each, is_one in zip(questions, chosen, strict=True) if is_one
-        ]
-        for name in ("question", "context")
+    texts = dict(zip(("question", "context"), map(list, zip(*asked, strict=True)), strict=True))
+    outputs_of_tensors = {
+        f"{end}_logits": np.where(inputs["input_mask"], array, tf.float32.min)
+        for end, array in logits.items()
     }
-    return Sample(
-        {"signature": "serving_default", "inputs": inputs},
-        {name: array[chosen] for name, array in outputs.items()},
-    )
+    return [
+        Sample({"signature": "serving_default", "inputs": texts}, found),
+        Sample({"signature": "tensors", "inputs": inputs}, outputs_of_tensors),
+    ]
 
 
 def _settings(card: ModelCard, source: str) -> dict:

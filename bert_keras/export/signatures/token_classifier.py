@@ -1,8 +1,6 @@
 """Signatures of a token classifier, and samples made by the code of training."""
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, pairwise
-from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -14,8 +12,8 @@ from bert_keras.export.servable import (
     Servable,
     Signature,
     eager_outputs,
+    plain,
     tensor_specs,
-    tensors_sample,
     text_specs,
     traced,
 )
@@ -24,12 +22,11 @@ from bert_keras.export.text_ops.entities import bio_tag, entities, word_rows
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
 from bert_keras.export.text_ops.windows import WINDOWS_AT_ONCE, in_parts
 from bert_keras.tasks.ner import scoring
-from bert_keras.tasks.ner.encoding import TaggedWords
 from bert_keras.tasks.ner.files import Sentence
-from bert_keras.tasks.ner.windows import own_reach, rows_around, word_pieces
+from bert_keras.tasks.ner.task import NerTask
 from bert_keras.tasks.squad.predictions import cut
 from bert_keras.tasks.task import softmax
-from bert_keras.text.google_words import google_words
+from bert_keras.text.google_words import Word, google_words
 from bert_keras.text.tokenizer import TextTokenizer
 
 # Samples leave out texts in which a label leads by less: rounding may put another first.
@@ -39,12 +36,12 @@ _SHORT = (
     "",
     "Zoe\u0308 [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb \x00\ufffd 😀\tend\n",
 )
-_COLUMNS = {
-    "entities": (object, ""),
-    "labels": (object, ""),
-    "starts": (np.int32, -1),
-    "ends": (np.int32, -1),
-    "scores": (np.float32, 0.0),
+_COLUMNS = {  # outputs of `serving_default`, and what pads them
+    "entities": (tf.string, ""),
+    "labels": (tf.string, ""),
+    "starts": (tf.int32, -1),
+    "ends": (tf.int32, -1),
+    "scores": (tf.float32, 0.0),
 }
 
 
@@ -126,19 +123,6 @@ def signatures(
     }
 
 
-class LabelledText(NamedTuple):
-    """A text whose words have probabilities of labels."""
-
-    text: str
-    spans: list[tuple[int, int]]  # the characters of each word
-    probabilities: np.ndarray  # float32 [W,N]
-
-    def is_certain(self) -> bool:
-        """Whether the best label of each word leads clearly."""
-        *_, second, first = np.sort(np.pad(self.probabilities, [(0, 0), (1, 0)]), axis=1).T
-        return (first - second).min(initial=1.0) > _LEAST_LEAD
-
-
 def _samples(
     model: keras.Model, *, tokenizer: TextTokenizer, max_length: int, labels: Sequence[str]
 ) -> list[Sample]:
@@ -147,75 +131,50 @@ def _samples(
     num_sentences = max_length * (1 + WINDOWS_AT_ONCE // 2) // 7
     long = " ".join(f"Bob {number} met Mary {number} in Lyon." for number in range(num_sentences))
     texts = [*_SHORT, long]
-    read, inputs, probabilities = _labelled_texts(
-        model, texts, tokenizer=tokenizer, max_length=max_length
-    )
-    names = np.array([labels] * len(probabilities), object)
-    outputs = {
-        "probabilities": np.where(inputs["input_mask"][..., None], probabilities, 0),
-        "label_names": names,
-    }
-    return [
-        tensors_sample(inputs, outputs),
-        *(
-            Sample(
-                {"signature": "serving_default", "inputs": {"text": [each.text for each in some]}},
-                _outputs(some, labels=labels),
-            )
-            for some in ([each for each in read if each.is_certain()], read[:1])
-            if some and all(each.is_certain() for each in some)
-        ),
-    ]
-
-
-def _labelled_texts(
-    model: keras.Model, texts: Sequence[str], *, tokenizer: TextTokenizer, max_length: int
-) -> tuple[list[LabelledText], dict[str, np.ndarray], np.ndarray]:
-    """Reads each text by itself; also returns the inputs of the first rows and their probabilities
-    [B,T,N]."""
     lowercase = tokenizer.lowercase and not tokenizer.vocabulary.rules
     words = [list(google_words(text, lowercase=lowercase)) for text in texts]
     sentences = [Sentence(tuple(each.text for each in some), None, 0, 1) for some in words]
-    pieces = word_pieces(sentences, tokenizer)
-    rows = rows_around(pieces, own_reach(pieces), limit=max_length - 2)
-    no_tags = np.full(pieces.word_bounds[-1], -1, np.int32)
-    encoded = TaggedWords(pieces.ids, rows, pieces.word_bounds, no_tags, tokenizer.vocabulary)
-    numbers = np.arange(len(encoded))
-    batches = [
-        encoded.inputs(numbers[at : at + WINDOWS_AT_ONCE])
-        for at in range(0, len(numbers), WINDOWS_AT_ONCE)
+    task = NerTask(name="ner", max_length=max_length, labels=tuple(labels))
+    encoded = task.encode(sentences, tokenizer)
+    inputs, *_ = encoded.batch(np.arange(len(encoded)))
+    probabilities_BTN = softmax(eager_outputs(model, inputs))
+    of_words = [row[encoded.columns(n)] for n, row in enumerate(probabilities_BTN)]
+    of_texts = np.split(np.concatenate(of_words), encoded.word_bounds[1:-1])
+    certain = [each for each in zip(texts, words, of_texts, strict=True) if _is_certain(each[2])]
+    found = [list(_entities(*each, labels=labels)) for each in certain]
+    outputs = {
+        name: tf.ragged.constant(
+            [[entity[column] for entity in row] for row in found], dtype, ragged_rank=1
+        ).to_tensor(filler)
+        for column, (name, (dtype, filler)) in enumerate(_COLUMNS.items())
+    }
+    outputs_of_tensors = {
+        "probabilities": np.where(inputs["input_mask"][..., None], probabilities_BTN, 0),
+        "label_names": np.array([labels] * len(probabilities_BTN), object),
+    }
+    asked = {"text": [text for text, _, _ in certain]}
+    return [
+        Sample({"signature": "serving_default", "inputs": asked}, plain(outputs)),
+        Sample({"signature": "tensors", "inputs": inputs}, outputs_of_tensors),
     ]
-    outputs = [softmax(eager_outputs(model, inputs)) for inputs in batches]
-    of_words = np.concatenate(
-        [row[encoded.columns(n)] for n, row in enumerate(chain.from_iterable(outputs))]
-    )
-    read = [
-        LabelledText(text, [(min(w.places), max(w.places) + 1) for w in some], of_words[begin:end])
-        for text, some, (begin, end) in zip(texts, words, pairwise(pieces.word_bounds), strict=True)
-    ]
-    return read, batches[0], outputs[0]
 
 
-def _outputs(read: Sequence[LabelledText], *, labels: Sequence[str]) -> dict[str, np.ndarray]:
-    """The outputs of `serving_default`."""
-    found = [list(_entities(each, labels)) for each in read]
-    shape = len(found), max(map(len, found))
-    outputs = {name: np.full(shape, filler, dtype) for name, (dtype, filler) in _COLUMNS.items()}
-    for row, of_text in enumerate(found):
-        for column, values in enumerate(of_text):
-            for array, value in zip(outputs.values(), values, strict=True):
-                array[row, column] = value
-    return outputs
+def _is_certain(probabilities_WN: np.ndarray) -> bool:
+    """Whether the best label of each word leads clearly."""
+    *_, second, first = np.sort(np.pad(probabilities_WN, [(0, 0), (1, 0)]), axis=1).T
+    return (first - second).min(initial=1.0) > _LEAST_LEAD
 
 
-def _entities(read: LabelledText, labels: Sequence[str]) -> Iterator[tuple]:
-    label_ids = read.probabilities.argmax(axis=1)
-    tags = [bio_tag(labels[int(number)]) for number in label_ids]
+def _entities(
+    text: str, words: Sequence[Word], probabilities_WN: np.ndarray, *, labels: Sequence[str]
+) -> Iterator[tuple]:
+    """A value for each of `_COLUMNS`."""
+    tags = [bio_tag(labels[int(number)]) for number in probabilities_WN.argmax(axis=1)]
     for first, after, kind in scoring.entities(tags):
-        start = read.spans[first][0]
-        text = cut(read.text, start, read.spans[after - 1][1])
-        score = read.probabilities[first:after].max(axis=1).mean()
-        yield text, kind, start, start + len(text), score
+        start = min(words[first].places)
+        found = cut(text, start, max(words[after - 1].places) + 1)
+        score = probabilities_WN[first:after].max(axis=1).mean()
+        yield found, kind, start, start + len(found), score
 
 
 EXPORTER = Exporter(served_token_labels, lambda card, source: {"labels": card.labels})
