@@ -47,7 +47,8 @@ def mirrored(devices: int):
     [
         pytest.param(1, 3, False, marks=pytest.mark.slow),
         pytest.param(4, 1, False, marks=pytest.mark.slow),
-        (2, 2, True),
+        (2, 2, False),
+        pytest.param(2, 2, True, marks=pytest.mark.slow),
     ],
 )
 def test_devices_parts_and_recomputed_activations_change_nothing(alone, devices, parts, recomputes):

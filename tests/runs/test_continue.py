@@ -174,6 +174,7 @@ def test_it_equals_the_steps_taken_by_hand(whole):
         np.testing.assert_allclose(trained[name], weight, rtol=0, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_continues_from_its_own_state(whole, tmp_path, capsys):
     """As it was left at step 8, the last, before that was saved."""
     place, _ = whole

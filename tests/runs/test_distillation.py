@@ -41,36 +41,43 @@ def saved(folder, Model=BertMaskedLM, *, tokenizer=TOKENIZER, labels=(), **chang
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with records, a teacher, its student, and a run that the student learnt in."""
+    """A folder with records, a teacher and its student."""
     place = tmp_path_factory.mktemp("distilled")
     write_records(place / "records", labels=False)
     keras.utils.set_random_seed(1)
     saved(place / "teacher", initializer_stddev=0.2)
     assert main(["convert", str(place / "teacher"), str(place / "student"), "--layers", "1"]) == 0
+    return place
+
+
+@pytest.fixture(scope="module")
+def run(place):
+    """The run that the student learnt in."""
     given = {"records": "records", "from": "student", "teacher": "teacher", "output": "run"}
     options = [each for n, folder in given.items() for each in (f"--{n}", str(place / folder))]
     changes = ("batch_size=4", "num_steps=8", "num_warmup_steps=2", "learning_rate=1e-2",
                "dropout_rate=0.1", "steps_per_log=2", "logs_per_checkpoint=2",
                "temperature=1.5", "alpha_soft=4")  # fmt: skip
     assert main(["pretrain", "demo", *options, "--set", *changes]) == 0
-    return place
+    return place / "run"
 
 
-def test_a_run_leaves_the_student_alone(place):
-    model = load_model(place / "run" / "model")
+@pytest.mark.slow
+def test_a_run_leaves_the_student_alone(place, run):
+    model = load_model(run / "model")
     assert model.config.num_layers == 1 and model.config.num_segments == 0
-    trained, given = (weights(place / name) for name in ("run/model", "student"))
+    trained, given = (weights(folder) for folder in (run / "model", place / "student"))
     assert trained.keys() == given.keys()
     table = "encoder/embeddings/token"
     assert np.abs(trained[table] - given[table]).max() > 1e-3
-    state = tf.train.latest_checkpoint(place / "run" / "checkpoints")
+    state = tf.train.latest_checkpoint(run / "checkpoints")
     stored = [name for name, _ in tf.train.list_variables(state) if name.startswith("model.S")]
     assert len(stored) == len(model.weights)
-    logged = read_curves(place / "run" / "logs")["train"]
+    logged = read_curves(run / "logs")["train"]
     parts = {name: dict(logged[f"loss/{name}"])[8] for name in ("masked_lm", "masked_lm_soft")}
     total = 2 * parts["masked_lm"] + 4 * parts["masked_lm_soft"] + dict(logged["loss/cosine"])[8]
     assert dict(logged["loss/total"])[8] == pytest.approx(total, rel=1e-5)
-    recipe = json.loads((place / "run" / "recipe.json").read_text())
+    recipe = json.loads((run / "recipe.json").read_text())
     assert recipe["distillation"] == {
         "teacher": str(place / "teacher"),
         "temperature": 1.5,
@@ -81,7 +88,7 @@ def test_a_run_leaves_the_student_alone(place):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_continues(place, tmp_path, monkeypatch):
+def test_a_run_that_was_killed_continues(place, run, tmp_path, monkeypatch):
     taught = dataclasses.replace(
         Distillation.of_pretraining(place / "teacher"), temperature=1.5, alpha_soft=4.0
     )
@@ -101,7 +108,7 @@ def test_a_run_that_was_killed_continues(place, tmp_path, monkeypatch):
     assert (tmp_path / "run" / "checkpoints" / "step-4.index").is_file()
     pretrain(recipe, output=tmp_path / "run", **given)
     resumed = weights(tmp_path / "run" / "model")
-    for name, array in weights(place / "run" / "model").items():
+    for name, array in weights(run / "model").items():
         np.testing.assert_array_equal(resumed[name], array, name)
     with pytest.raises(InputError, match=r"holds a run with distillation.teacher '.*teacher', now"):
         pretrain(recipe, output=tmp_path / "run", **{**given, "distillation": None})

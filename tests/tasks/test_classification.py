@@ -268,7 +268,8 @@ def test_of_a_pair_the_second_text_is_cut_into_windows(tmp_path):
 @pytest.mark.parametrize(
     ("name", "low", "high", "long_texts"),
     [
-        ("classification", "no", "yes", "max"),
+        ("classification", "no", "yes", "truncate"),
+        pytest.param("classification", "no", "yes", "max", marks=pytest.mark.slow),
         pytest.param("multi-label", "x", "x,y", "truncate", marks=pytest.mark.slow),
         pytest.param("regression", "-1", "1", "mean", marks=pytest.mark.slow),
     ],

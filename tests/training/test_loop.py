@@ -116,9 +116,10 @@ def any_model(traced):
     return traced
 
 
-def test_a_run_that_continues_ends_where_an_unbroken_one_does(whole, tmp_path):
+@pytest.mark.parametrize("make", [compiled, pytest.param(new, marks=pytest.mark.slow)])
+def test_a_run_that_continues_ends_where_an_unbroken_one_does(whole, tmp_path, make):
     train(compiled(), tmp_path / "broken", num_steps=8)
-    rest = new(seed=99)  # what it starts with does not matter: all is restored
+    rest = make(seed=99)  # what it starts with does not matter: all is restored
     assert train(rest, tmp_path / "broken", num_steps=16) == 8
     assert_same(values(rest), whole[0])
     assert train(compiled(), tmp_path / "broken", num_steps=16) == 16  # nothing left to do

@@ -43,7 +43,8 @@ def board(folder, **changes):
     return pretraining_board(batch, logs=folder / "logs", **{**usual, **changes})
 
 
-@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 2])
 def test_every_point_has_norms_and_use_and_every_saved_state_its_samples(
     tmp_path, monkeypatch, devices
 ):
