@@ -221,12 +221,20 @@ def test_a_port_in_use(house, capsys):
     assert str(port) in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_full_disk_is_one_sentence(house, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    "command",
+    [
+        "convert {}/classifier {}/crowded/model",
+        pytest.param(
+            f"{FINETUNE} num_epochs=1".replace("/new", "/crowded"), marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_a_full_disk_is_one_sentence(house, capsys, monkeypatch, command):
     def no_space(*arguments, **keywords):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("bert_keras.checkpoints.native.write_tensors", no_space)
-    command = FINETUNE.replace("/new", "/crowded") + " num_epochs=1"
     assert main(command.replace("{}", str(house)).split()) == 2
     assert (
         capsys.readouterr()

@@ -118,7 +118,8 @@ def write_features(
     encoder = BertEncoder.from_checkpoint(checkpoint, card=card, source=pretrained)
 
     @tf.function(
-        input_signature=[dict.fromkeys(SEQUENCE_FEATURES, tf.TensorSpec((None, None), tf.int32))]
+        input_signature=[dict.fromkeys(SEQUENCE_FEATURES, tf.TensorSpec((None, None), tf.int32))],
+        autograph=False,
     )
     def forward(inputs):
         states = encoder.states(inputs).hidden_states

@@ -30,7 +30,7 @@ class Predictor:
     def __init__(self, model: keras.Model):
         self.model = model
         # Of a partial, TensorFlow counts traces apart: those of another model are no retraces.
-        self.forward = tf.function(partial(_forward, model), reduce_retracing=True)
+        self.forward = tf.function(partial(_forward, model), reduce_retracing=True, autograph=False)
 
     def __call__(
         self, encoded: Encoded, *, batch_size: int = 32, stage: str = "predict"

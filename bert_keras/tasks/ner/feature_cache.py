@@ -83,7 +83,10 @@ def _compute(
     num_done = int(mark.read_text(encoding="ascii"))
     maps = [np.lib.format.open_memmap(path, "r+") for path in paths]
 
-    @tf.function(input_signature=[dict.fromkeys(INPUTS, tf.TensorSpec((None, None), tf.int32))])
+    @tf.function(
+        input_signature=[dict.fromkeys(INPUTS, tf.TensorSpec((None, None), tf.int32))],
+        autograph=False,
+    )
     def forward(inputs):
         states = encoder.states(inputs).hidden_states
         features_BWKD = features_at(states, inputs["word_positions"], numbers)

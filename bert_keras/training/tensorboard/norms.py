@@ -37,7 +37,9 @@ class NormsByLayer(keras.callbacks.Callback):
         optimizer = self.model.optimizer
         variables = optimizer._trainable_variables
         if self._weight_norms is None:
-            self._weight_norms = tf.function(lambda: _norms(v.value for v in variables))
+            self._weight_norms = tf.function(
+                lambda: _norms(v.value for v in variables), autograph=False
+            )
         paths = [variable.path for variable in variables]
         for kind, norms in (
             ("weight_norm", self._weight_norms().numpy()),

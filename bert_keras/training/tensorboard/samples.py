@@ -48,7 +48,7 @@ class MaskedSamples(keras.callbacks.Callback):
             return
         self._sampled_step = step
         if self._fill is None:
-            self._fill = tf.function(partial(_most_probable, self.model))
+            self._fill = tf.function(partial(_most_probable, self.model), autograph=False)
         predictions, probabilities = (each.numpy() for each in self._fill(self.inputs))
         # Each time a file of its own, in a folder of its own: TensorBoard reads the newest alone.
         with tf.summary.create_file_writer(self.folder).as_default(step=step):
