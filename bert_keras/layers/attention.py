@@ -47,21 +47,13 @@ class SelfAttention(keras.layers.Layer):
     def __init__(self, num_heads: int, *, dropout_rate: float, initializer_stddev: float, **kwargs):
         super().__init__(**kwargs)
         self.num_heads = num_heads
-        self.dropout_rate = dropout_rate
         self.initializer_stddev = initializer_stddev
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, hidden_shape, bias_shape=None):
         size = hidden_shape[-1]
         for name in ("query", "key", "value", "output"):
-            dense = projection(
-                size,
-                initializer_stddev=self.initializer_stddev,
-                dtype=self.dtype_policy,
-                name=name,
-            )
-            dense.build((None, size))
-            setattr(self, f"{name}_dense", dense)
+            setattr(self, f"{name}_dense", projection(self, name, inputs=size, units=size))
         self.built = True
 
     def call(self, hidden, bias, training=False):
@@ -84,15 +76,3 @@ class SelfAttention(keras.layers.Layer):
         weight_BNTT = self.dropout(ops.cast(attention_BNTT, self.compute_dtype), training=training)
         context_BTNH = ops.transpose(ops.matmul(weight_BNTT, value_BNTH), (0, 2, 1, 3))
         return self.output_dense(ops.reshape(context_BTNH, (-1, size))), attention_BNTT
-
-    def compute_output_shape(self, hidden_shape, bias_shape):
-        batch, length = bias_shape[0], bias_shape[-1]
-        return hidden_shape, (batch, self.num_heads, length, length)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "dropout_rate": self.dropout_rate,
-            "initializer_stddev": self.initializer_stddev,
-        }

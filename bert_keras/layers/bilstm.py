@@ -14,9 +14,6 @@ class BiLSTM(keras.layers.Layer):
 
     def __init__(self, units: int, *, num_layers: int, dropout_rate: float, **kwargs):
         super().__init__(**kwargs)
-        self.units = units
-        self.num_layers = num_layers
-        self.dropout_rate = dropout_rate
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
         self.directions = [
             keras.layers.Bidirectional(
@@ -41,17 +38,6 @@ class BiLSTM(keras.layers.Layer):
         # Keras' own mask stays behind with what is multiplied: no later layer needs it.
         return vectors * ops.cast(word_mask[..., None], vectors.dtype)
 
-    def compute_output_shape(self, vectors_shape, word_mask_shape=None):
-        return (*vectors_shape[:-1], 2 * self.units)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "num_layers": self.num_layers,
-            "dropout_rate": self.dropout_rate,
-        }
-
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class LayerMix(keras.layers.Layer):
@@ -72,6 +58,3 @@ class LayerMix(keras.layers.Layer):
     def call(self, features):
         weights_K1 = ops.expand_dims(ops.softmax(self.layer_logits) * self.scale, axis=-1)
         return ops.sum(features * weights_K1, axis=-2)
-
-    def compute_output_shape(self, features_shape):
-        return (*features_shape[:-2], features_shape[-1])

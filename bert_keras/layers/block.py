@@ -23,34 +23,14 @@ class FeedForward(keras.layers.Layer):
         self.initializer_stddev = initializer_stddev
 
     def build(self, hidden_shape):
-        def dense(name: str, units: int, inputs: int):
-            layer = projection(
-                units,
-                initializer_stddev=self.initializer_stddev,
-                dtype=self.dtype_policy,
-                name=name,
-            )
-            layer.build((None, inputs))
-            return layer
-
-        self.intermediate_dense = dense("intermediate", self.intermediate_size, hidden_shape[-1])
-        self.output_dense = dense("output", hidden_shape[-1], self.intermediate_size)
+        size, wide = hidden_shape[-1], self.intermediate_size
+        self.intermediate_dense = projection(self, "intermediate", inputs=size, units=wide)
+        self.output_dense = projection(self, "output", inputs=wide, units=size)
         self.built = True
 
     def call(self, hidden):
         hidden_XF = self.intermediate_dense(hidden)
         return self.output_dense(activate(hidden_XF, activation=self.activation))
-
-    def compute_output_shape(self, hidden_shape):
-        return hidden_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "intermediate_size": self.intermediate_size,
-            "activation": self.activation,
-            "initializer_stddev": self.initializer_stddev,
-        }
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -73,13 +53,6 @@ class EncoderBlock(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.intermediate_size = intermediate_size
-        self.activation = activation
-        self.hidden_dropout_rate = hidden_dropout_rate
-        self.attention_dropout_rate = attention_dropout_rate
-        self.layer_norm_epsilon = layer_norm_epsilon
-        self.initializer_stddev = initializer_stddev
         self.attention = SelfAttention(
             num_heads,
             dropout_rate=attention_dropout_rate,
@@ -122,18 +95,3 @@ class EncoderBlock(keras.layers.Layer):
         thought_XD = self.dropout(self.feed_forward(hidden_XD), training=training)
         hidden_XD = self.feed_forward_norm(hidden_XD + thought_XD)
         return ops.reshape(hidden_XD, ops.shape(hidden)), attention_BNTT
-
-    def compute_output_shape(self, hidden_shape, bias_shape):
-        return self.attention.compute_output_shape(hidden_shape, bias_shape)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "intermediate_size": self.intermediate_size,
-            "activation": self.activation,
-            "hidden_dropout_rate": self.hidden_dropout_rate,
-            "attention_dropout_rate": self.attention_dropout_rate,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "initializer_stddev": self.initializer_stddev,
-        }

@@ -37,8 +37,6 @@ class BertEmbeddings(keras.layers.Layer):
         self.hidden_size = hidden_size
         self.max_positions = max_positions
         self.num_segments = num_segments
-        self.dropout_rate = dropout_rate
-        self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_stddev = initializer_stddev
         self.embedding_size = embedding_size
         self.position_offset = position_offset
@@ -61,13 +59,7 @@ class BertEmbeddings(keras.layers.Layer):
             self.segment_table = table("segment", self.num_segments)
         self.norm.build((None, None, size))
         if self.embedding_size:
-            self.projection = projection(
-                self.hidden_size,
-                initializer_stddev=self.initializer_stddev,
-                dtype=self.dtype_policy,
-                name="projection",
-            )
-            self.projection.build((None, None, size))
+            self.projection = projection(self, "projection", inputs=size, units=self.hidden_size)
         self.built = True
 
     def call(self, input_ids, segment_ids, position_ids=None, training=False):
@@ -89,22 +81,3 @@ class BertEmbeddings(keras.layers.Layer):
                 "shorten the text (max_length) or build it with more"
             )
         return self.position_table[first : first + length]
-
-    def compute_output_shape(
-        self, input_ids_shape, segment_ids_shape=None, position_ids_shape=None
-    ):
-        return (*input_ids_shape, self.hidden_size)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-            "max_positions": self.max_positions,
-            "num_segments": self.num_segments,
-            "dropout_rate": self.dropout_rate,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "initializer_stddev": self.initializer_stddev,
-            "embedding_size": self.embedding_size,
-            "position_offset": self.position_offset,
-        }

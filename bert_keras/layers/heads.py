@@ -20,33 +20,17 @@ class ClassificationHead(keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.num_labels = num_labels
-        self.dropout_rate = dropout_rate
         self.initializer_stddev = initializer_stddev
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, pooled_shape):
         self.dense = projection(
-            self.num_labels,
-            initializer_stddev=self.initializer_stddev,
-            dtype=self.variable_dtype,
-            name="dense",
+            self, "dense", inputs=pooled_shape[-1], units=self.num_labels, dtype=self.variable_dtype
         )
-        self.dense.build(pooled_shape)
         self.built = True
 
     def call(self, pooled, training=False):
         return self.dense(self.dropout(pooled, training=training))
-
-    def compute_output_shape(self, pooled_shape):
-        return (*pooled_shape[:-1], self.num_labels)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_labels": self.num_labels,
-            "dropout_rate": self.dropout_rate,
-            "initializer_stddev": self.initializer_stddev,
-        }
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -73,12 +57,8 @@ class SpanHead(keras.layers.Layer):
 
     def build(self, hidden_shape):
         self.dense = projection(
-            2,
-            initializer_stddev=self.initializer_stddev,
-            dtype=self.variable_dtype,
-            name="dense",
+            self, "dense", inputs=hidden_shape[-1], units=2, dtype=self.variable_dtype
         )
-        self.dense.build(hidden_shape)
         self.built = True
 
     def call(self, hidden):
@@ -86,12 +66,6 @@ class SpanHead(keras.layers.Layer):
         logits_X2 = self.dense(ops.reshape(hidden, (-1, size)))
         logits_BT2 = ops.reshape(logits_X2, (-1, length, 2))
         return {"start": logits_BT2[:, :, 0], "end": logits_BT2[:, :, 1]}
-
-    def compute_output_shape(self, hidden_shape):
-        return {"start": hidden_shape[:-1], "end": hidden_shape[:-1]}
-
-    def get_config(self):
-        return {**super().get_config(), "initializer_stddev": self.initializer_stddev}
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -116,19 +90,12 @@ class MaskedLMHead(keras.layers.Layer):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
         self.activation = activation
-        self.layer_norm_epsilon = layer_norm_epsilon
         self.initializer_stddev = initializer_stddev
         self.norm = LayerNorm(epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm")
 
     def build(self, hidden_shape, positions_shape, token_table_shape):
         size = token_table_shape[-1]
-        self.transform = projection(
-            size,
-            initializer_stddev=self.initializer_stddev,
-            dtype=self.dtype_policy,
-            name="transform",
-        )
-        self.transform.build((None, hidden_shape[-1]))
+        self.transform = projection(self, "transform", inputs=hidden_shape[-1], units=size)
         self.norm.build((None, size))
         self.output_bias = self.add_weight(
             name="output_bias", shape=(self.vocab_size,), initializer="zeros", autocast=False
@@ -142,18 +109,6 @@ class MaskedLMHead(keras.layers.Layer):
         logits_XV = _scores(masked_XE, table_VE)
         logits_XV = ops.cast(logits_XV, self.variable_dtype) + self.output_bias
         return ops.reshape(logits_XV, (-1, ops.shape(positions)[1], self.vocab_size))
-
-    def compute_output_shape(self, hidden_shape, positions_shape, token_table_shape):
-        return (*positions_shape, self.vocab_size)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "vocab_size": self.vocab_size,
-            "activation": self.activation,
-            "layer_norm_epsilon": self.layer_norm_epsilon,
-            "initializer_stddev": self.initializer_stddev,
-        }
 
 
 @ops.custom_gradient

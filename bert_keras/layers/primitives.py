@@ -1,20 +1,22 @@
-"""What several layers share: dense projection, activation, LayerNorm, states at positions."""
+"""Shared parts of the layers: dense projection, activation, LayerNorm, states at positions."""
 
 import keras
 from keras import ops
 
 
-def projection(
-    units: int, *, initializer_stddev: float, dtype, name: str, activation: str | None = None
-) -> keras.layers.Dense:
-    """Dense with a kernel drawn from a normal distribution cut at two deviations, biases 0."""
-    return keras.layers.Dense(
+def projection(layer, name: str, *, inputs: int, units: int, dtype=None) -> keras.layers.Dense:
+    """Builds a dense layer as a part of `layer`, whose `initializer_stddev` and precision it takes.
+
+    The kernel is drawn from a normal distribution cut at two deviations; the biases are 0.
+    """
+    dense = keras.layers.Dense(
         units,
-        activation=activation,
-        kernel_initializer=keras.initializers.TruncatedNormal(stddev=initializer_stddev),
-        dtype=dtype,
+        kernel_initializer=keras.initializers.TruncatedNormal(stddev=layer.initializer_stddev),
+        dtype=dtype or layer.dtype_policy,
         name=name,
     )
+    dense.build((None, inputs))
+    return dense
 
 
 def activate(x, *, activation: str):

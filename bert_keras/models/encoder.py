@@ -16,7 +16,7 @@ from bert_keras.layers.attention import apart_bias, attention_bias, causal_bias
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock
 from bert_keras.layers.embeddings import BertEmbeddings
-from bert_keras.layers.primitives import last_places, projection, states_at
+from bert_keras.layers.primitives import last_places, states_at
 from bert_keras.layers.recomputation import recomputed
 from bert_keras.models.pretrained import Pretrained
 
@@ -89,10 +89,11 @@ class BertEncoder(Pretrained):
             )
         self.pooler = None
         if config.has_pooler:
-            self.pooler = projection(
+            stddev = config.initializer_stddev
+            self.pooler = keras.layers.Dense(
                 config.hidden_size,
                 activation=config.pooler_activation,
-                initializer_stddev=config.initializer_stddev,
+                kernel_initializer=keras.initializers.TruncatedNormal(stddev=stddev),
                 dtype=self.dtype_policy,
                 name="pooler",
             )

@@ -70,7 +70,6 @@ def test_config_rebuilds_it():
     twin.build(VECTORS.shape)
     twin.set_weights(bilstm.get_weights())
     np.testing.assert_array_equal(twin(VECTORS, MASK), bilstm(VECTORS, MASK))
-    assert bilstm.compute_output_shape((None, None, 5)) == (None, None, 8)
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
@@ -101,8 +100,7 @@ def test_layers_are_weighed_by_a_softmax_and_scaled():
     np.testing.assert_allclose(mix(FEATURES), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_config_rebuilds_it_and_shapes_are_told():
+def test_config_rebuilds_the_mix():
     mix = LayerMix(name="mix")
     twin = keras.layers.deserialize(keras.layers.serialize(mix))
     assert twin.get_config() == mix.get_config()
-    assert mix.compute_output_shape((None, None, 4, 5)) == (None, None, 5)

@@ -131,8 +131,6 @@ def test_any_batch_and_length_in_one_graph(case):
         eager = arrays(head(*inputs(batch, length)))
         for name, array in outputs.items():
             np.testing.assert_allclose(array, eager[name], atol=1e-5)
-    given = [array.shape for array in inputs(3, 5)]
-    assert head.compute_output_shape(*given) == shapes(3, 5)
 
 
 def test_every_weight_gets_a_gradient(case):
