@@ -202,7 +202,8 @@ def readable_records(
     except tf.errors.DataLossError as error:
         raise InputError(f"{file} is truncated or corrupt; write it again") from error
     except tf.errors.NotFoundError as error:
-        raise InputError(f"a record file is gone ({_first_line(error)}); put it back") from error
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"a record file is gone ({reason}); put it back") from error
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
         # TensorFlow quotes the bytes of what it cannot parse, which Python then cannot decode.
         if "ParseExample" not in str(error) and not isinstance(error, UnicodeDecodeError):
@@ -210,7 +211,3 @@ def readable_records(
         raise InputError(
             f"{file} holds a record without the features of the first one; write it again"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]

@@ -5,9 +5,12 @@ they are. `next_sentence_labels` is 1 for a random next text and 0 for the true 
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bert_keras.errors import InputError
+from bert_keras.options import check_least
+from bert_keras.storage import existing_file
 
 SEQUENCE_FEATURES = ("input_ids", "input_mask", "segment_ids")  # int64 [L]
 PREDICTION_FEATURES = ("masked_lm_positions", "masked_lm_ids")  # int64 [P], padded with 0
@@ -18,6 +21,7 @@ LABEL_FEATURE = "next_sentence_labels"  # int64 [S]
 PACKING_FEATURES = ("position_ids", "sequence_ids")  # int64 [L]
 LABEL_POSITIONS_FEATURE = "next_sentence_positions"  # int64 [S], of each [CLS], padded with 0
 LABEL_WEIGHTS_FEATURE = "next_sentence_weights"  # float32 [S], 0 where padded
+_PACKED_LABEL_FEATURES = (LABEL_POSITIONS_FEATURE, LABEL_WEIGHTS_FEATURE)
 _FLOATS = (WEIGHTS_FEATURE, LABEL_WEIGHTS_FEATURE)
 
 
@@ -41,9 +45,8 @@ class PretrainingSchema:
             raise InputError(
                 f"max_length is {self.max_length}; expected at least 5: [CLS] A [SEP] B [SEP]"
             )
-        for name, least in (("max_predictions", 0), ("max_sequences", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} is {getattr(self, name)}; expected at least {least}")
+        check_least(self, 0, "max_predictions")
+        check_least(self, 1, "max_sequences")
         if self.max_sequences > 1 and not self.has_labels:
             object.__setattr__(self, "max_sequences", max(2, self.max_length // 3))
 
@@ -58,9 +61,7 @@ class PretrainingSchema:
         if self.has_labels:
             lengths[LABEL_FEATURE] = self.max_sequences
         if self.has_labels and self.is_packed:
-            lengths |= dict.fromkeys(
-                (LABEL_POSITIONS_FEATURE, LABEL_WEIGHTS_FEATURE), self.max_sequences
-            )
+            lengths |= dict.fromkeys(_PACKED_LABEL_FEATURES, self.max_sequences)
         return dict(sorted(lengths.items()))
 
     @property
@@ -76,87 +77,67 @@ class PretrainingSchema:
         )
 
     def parsing_spec(self) -> dict:
-        """What `tf.io.parse_example` needs to read whole batches."""
+        """Returns the `features` of `tf.io.parse_example` that read whole batches."""
         import tensorflow as tf
 
         return {
-            name: tf.io.FixedLenFeature([length], _dtype(name))
+            name: tf.io.FixedLenFeature([length], tf.float32 if name in _FLOATS else tf.int64)
             for name, length in self.lengths.items()
         }
 
 
 def schema_of(path: str | os.PathLike) -> PretrainingSchema:
-    """The schema of a record file, read off its first record.
+    """Returns the schema of a record file, from its first record.
 
-    Raises InputError for a file that is missing, empty, broken, or of other features.
+    Raises:
+        InputError: if the file is missing, empty, broken, or has other features.
     """
     import tensorflow as tf
 
-    path = os.fspath(path)
+    path = os.fspath(existing_file(path))
     try:
         first = next(iter(tf.data.TFRecordDataset([path]).take(1).as_numpy_iterator()), None)
-    except tf.errors.NotFoundError as error:
-        raise InputError(f"{path} does not exist; expected a TFRecord file") from error
     except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
         raise InputError(
             f"{path} is not a whole TFRecord file (its first record is truncated or corrupt); "
             "write it again"
         ) from error
-    except tf.errors.FailedPreconditionError as error:
-        raise InputError(f"{path} is a folder; expected a TFRecord file") from error
     if first is None:
         raise InputError(f"{path} holds no records; expected a TFRecord file")
     try:
         features = tf.train.Example.FromString(first).features.feature
     except Exception as error:  # protobuf's DecodeError has moved between versions
         raise InputError(f"{path} holds records that are not tf.train.Example") from error
-    return _checked(path, features)
-
-
-def _checked(path: str, features) -> PretrainingSchema:
-    """The schema that the features of one parsed record fit, or an InputError."""
-    needed = _kind(features).lengths
-    missing = [name for name in needed if name not in features]
-    if missing:
-        found = ", ".join(sorted(features)) or "no features"
+    counts = {name: len(getattr(features[name], _field(name)).value) for name in features}
+    schema = _nearest_schema(counts)
+    if missing := [name for name in schema.lengths if name not in counts]:
         raise InputError(
             f"{path} does not hold pretraining records: it lacks {', '.join(missing)} "
-            f"(it has {found})"
+            f"(it has {', '.join(sorted(counts)) or 'no features'})"
         )
-    values = {name: getattr(features[name], _field(name)).value for name in needed}
-    schema = PretrainingSchema(
-        len(values["input_ids"]),
-        len(values.get("masked_lm_positions", ())),
-        has_labels=LABEL_FEATURE in values,
-        max_sequences=max(2, len(values.get(LABEL_FEATURE, ()))) if "sequence_ids" in values else 1,
-    )
     for name, length in schema.lengths.items():
-        if len(values[name]) != length:
+        if counts[name] != length:
             raise InputError(
-                f"{path}: {name} holds {len(values[name])} {_field(name)} values; expected {length}"
+                f"{path}: {name} holds {counts[name]} {_field(name)} values; expected {length}"
             )
     return schema
 
 
-def _kind(names) -> PretrainingSchema:
-    """A schema with the features that belong with those of `names`, whatever their lengths."""
+def _nearest_schema(counts: Mapping[str, int]) -> PretrainingSchema:
+    """Returns the schema for the number of values of each feature, some of which may be missing."""
 
     def has_any(*features):
-        return any(name in names for name in features)
+        return any(name in counts for name in features)
 
-    of_packed_labels = (LABEL_POSITIONS_FEATURE, LABEL_WEIGHTS_FEATURE)
+    is_packed = has_any(*PACKING_FEATURES, *_PACKED_LABEL_FEATURES)
+    has_predictions = has_any(*PREDICTION_FEATURES, WEIGHTS_FEATURE)
     return PretrainingSchema(
-        max_predictions=int(has_any(*PREDICTION_FEATURES, WEIGHTS_FEATURE)),
-        has_labels=has_any(LABEL_FEATURE, *of_packed_labels),
-        max_sequences=1 + has_any(*PACKING_FEATURES, *of_packed_labels),
+        counts.get("input_ids", PretrainingSchema.max_length),
+        counts.get("masked_lm_positions", int(has_predictions)),
+        has_labels=has_any(LABEL_FEATURE, *_PACKED_LABEL_FEATURES),
+        max_sequences=max(2, counts.get(LABEL_FEATURE, 0)) if is_packed else 1,
     )
 
 
 def _field(name: str) -> str:
     return "float_list" if name in _FLOATS else "int64_list"
-
-
-def _dtype(name: str):
-    import tensorflow as tf
-
-    return tf.float32 if name in _FLOATS else tf.int64

@@ -26,7 +26,7 @@ def test_changes_take_the_fields_type():
         ("demo", ["initializer_stddev=nan"], "initializer_stddev is nan; expected"),
         ("demo", ["size=huge"], "no size is called 'huge'"),
         ("demo", ["mask_unit=letter"], "unit is 'letter'; expected one of piece, word"),
-        ("demo", ["replacement=all"], "no replacement is called 'all'; known, in percent"),
+        ("demo", ["replacement=all"], "is called 'all'; known: 80-10-10, "),
     ],
 )
 def test_what_cannot_be_is_named(name, changes, said):
