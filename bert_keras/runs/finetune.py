@@ -19,8 +19,9 @@ from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.tasks.task import Task
 from bert_keras.tasks.tfds import is_tfds
+from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations
-from bert_keras.training.loop import FitSettings, fit_resumable
+from bert_keras.training.loop import fit_resumable
 from bert_keras.training.tensorboard.final import write_hyperparameters
 from bert_keras.training.tensorboard.norms import NormsByLayer
 

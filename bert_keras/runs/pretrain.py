@@ -4,6 +4,8 @@ import dataclasses
 import os
 import shutil
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 import keras
 
@@ -22,15 +24,17 @@ from bert_keras.runs.outcome import (
 )
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
+from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.checkpoints import BestModel, load_training_state, training_state
 from bert_keras.training.distiller import Distiller
 from bert_keras.training.guard import Alarms
-from bert_keras.training.loop import FitSettings, fit_resumable
+from bert_keras.training.loop import fit_resumable
 from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.schedule import LinearWarmupDecay
 from bert_keras.training.tensorboard.final import write_hyperparameters, write_projector
-from bert_keras.training.tensorboard.performance import Profile
-from bert_keras.training.tensorboard.pretraining import pretraining_board
+from bert_keras.training.tensorboard.norms import NormsByLayer
+from bert_keras.training.tensorboard.performance import Profile, flops_per_example
+from bert_keras.training.tensorboard.samples import MaskedSamples
 
 
 def pretrain(
@@ -59,7 +63,7 @@ def pretrain(
     first and last of the steps whose profile goes into the logs.
     """
     inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
-    begin, vocabulary, teacher = inputs.begin, inputs.vocabulary, inputs.teacher
+    begin, vocabulary = inputs.begin, inputs.vocabulary
     started = {} if begin is None else {"start": begin.path, "start_step": str(begin.step)}
     where = {"records": os.path.realpath(records)}
     learnt = {} if distillation is None else {"distillation": dataclasses.asdict(distillation)}
@@ -79,17 +83,9 @@ def pretrain(
     def save(folder, **state):
         save_model(model, folder, card=inputs.card, vocabulary=vocabulary, **state)
 
-    logs = output / "logs"
-    board = pretraining_board(
-        inputs.sample_batch(),
-        config=inputs.card.config,
-        vocabulary=vocabulary,
-        logs=logs,
-        batch_size=recipe.batch_size,
-        epochs_per_sample=recipe.logs_per_checkpoint,
-        teacher=teacher and teacher.checkpoint.card.config,
-    )
-    if profile and is_chief():
+    logs, sample = output / "logs", inputs.sample_batch()
+    board = [NormsByLayer(), *_samples(inputs, sample, logs)]
+    if profile:
         board.append(Profile(logs / "train", first=profile[0], last=profile[1]))
     alarms = []
     if inputs.objective.baselines is not None:  # else there is no unigram to compare with
@@ -110,6 +106,7 @@ def pretrain(
         keep_checkpoints=recipe.keep_checkpoints,
         batch_size=recipe.batch_size,
         tokens_per_example=inputs.tokens_per_example,
+        flops_per_example=_flops_per_example(inputs, *sample[:2]),
         max_skipped=recipe.max_skipped,
     )
     with readable_records():
@@ -134,6 +131,25 @@ def pretrain(
     write_hyperparameters(logs / "final", fields, scores=scores, step=recipe.end)
     write_projector(logs / "final", model.encoder.token_table.numpy(), vocabulary=vocabulary)
     return write_scores(output, scores)
+
+
+def _samples(inputs: PretrainInputs, batch: tuple, logs: Path) -> list[keras.callbacks.Callback]:
+    """Of predicted tokens, where the objective predicts any."""
+    if "masked_lm" not in batch[1]:
+        return []
+    period = inputs.recipe.logs_per_checkpoint
+    return [MaskedSamples(batch, inputs.vocabulary, logs / "samples", epochs_per_sample=period)]
+
+
+def _flops_per_example(inputs: PretrainInputs, features: Mapping, targets: Mapping) -> int:
+    """Of the model and, forward alone, of its teacher; 0 where no tokens are predicted."""
+    if "masked_lm" not in targets:
+        return 0
+    sizes = features["input_ids"].shape[1], targets["masked_lm"].shape[1]
+    flops = flops_per_example(inputs.card.config, *sizes)
+    if inputs.teacher is not None:
+        flops += flops_per_example(inputs.teacher.checkpoint.card.config, *sizes) // 3
+    return flops
 
 
 def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel | Distiller:

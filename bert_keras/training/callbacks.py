@@ -1,41 +1,39 @@
-"""Callbacks that show a run: TensorBoard's curves, a progress bar, the pace of the steps."""
+"""Callbacks that show a run: TensorBoard's curves and a progress bar."""
 
 import os
 import time
+from dataclasses import dataclass
+from pathlib import Path
 
 import keras
 import tensorflow as tf
 
 from bert_keras.distribution.replicas import number
 from bert_keras.progress import progress
+from bert_keras.training.tensorboard.performance import peak_flops_per_second
 
 
-class Pace:
-    """The first step after `restart` may hold tracing or the end of an evaluation: it starts the
-    clock and is not counted."""
+@dataclass(frozen=True, kw_only=True)
+class FitSettings:
+    """How long `fit_resumable` trains, what it saves and what it writes."""
 
-    def __init__(self):
-        self.restart()
-
-    def restart(self) -> None:
-        self.ends: tuple[float, ...] = ()  # of the first step and of the last, in seconds
-        self.num_steps = 0
-
-    def step(self) -> None:
-        now = time.perf_counter()
-        if self.ends:
-            self.num_steps += 1
-        self.ends = (*self.ends[:1], now)
-
-    @property
-    def steps_per_second(self) -> float:
-        """0 before the second step."""
-        return self.num_steps / (self.ends[-1] - self.ends[0]) if self.num_steps else 0.0
+    stage: str  # name of the run on its progress bar
+    output: Path  # gets checkpoints/, logs/ and, from a Guard, faults/
+    num_steps: int  # the optimizer's step at which the run ends
+    steps_per_epoch: int  # of an epoch of Keras; the last one may be shorter
+    epochs_per_checkpoint: int  # the state is saved and held-out data are scored this often
+    keep_checkpoints: int  # how many of the newest states are kept
+    batch_size: int  # rows of the global batch
+    tokens_per_example: float  # mean count of tokens that are not padding, for the curve of speed
+    flops_per_example: int = 0  # of forward and backward, for the utilisation; 0 leaves it out
+    examples_per_epoch: int | None = None  # on the progress bar; None counts whole batches
+    points_per_epoch: int = 1  # points that TensorBoard's curves get in an epoch
+    max_skipped: int | None = None  # of a Guard (see there); None trains without a Guard
 
 
 def tag(log_name: str) -> str:
-    """Keras' name of a number as a tag: "masked_lm_accuracy" -> "accuracy/masked_lm"; one with a
-    slash is a tag already: "val_score/f1" -> "score/f1".
+    """Returns the tag of one of Keras' logs: "masked_lm_accuracy" -> "accuracy/masked_lm". A log
+    with a slash is a tag already: "val_score/f1" -> "score/f1".
     """
     name = log_name.removeprefix("val_")
     if "/" in name:
@@ -45,60 +43,67 @@ def tag(log_name: str) -> str:
 
 
 class TensorBoardLog(keras.callbacks.Callback):
-    """Writes a point every `steps_per_point` steps, the mean over these, and one at the end of a
-    Keras epoch, at the optimizer's step.
+    """Writes `points_per_epoch` points, each the mean over the steps since the point before, at
+    the optimizer's step.
 
-    `folder`/train gets loss/*, accuracy/*, optimizer/learning_rate, optimizer/gradient_norm (before
-    clipping, of the last step), speed/examples_per_second and speed/tokens_per_second; and
-    `folder`/held_out the same loss/* and accuracy/*, or score/*, where the run has held-out data.
-    What callbacks before this one put into the logs of an epoch under a tag is written with them.
-    `tokens_per_example` is the mean count of real (unpadded) tokens.
+    `output`/logs/train gets loss/*, accuracy/*, optimizer/learning_rate, optimizer/gradient_norm
+    (before clipping, of the last step) and speed/*; `output`/logs/held_out gets the same loss/*
+    and accuracy/*, or score/*, where the run has held-out data. Logs that earlier callbacks add to
+    those of an epoch are written, too.
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike,
-        *,
-        batch_size: int,
-        tokens_per_example: float,
-        steps_per_point: int,
-    ):
+    def __init__(self, settings: FitSettings):
         super().__init__()
-        self.folder = os.fspath(folder)
-        self.batch_size = batch_size
-        self.steps_per_point = steps_per_point
-        self.tokens_per_example = tokens_per_example
-        self.pace = Pace()
+        self.settings = settings
+        self.steps_per_point = -(-settings.steps_per_epoch // settings.points_per_epoch)
         self.writers: dict[str, tf.summary.SummaryWriter] = {}
+        self.peak_flops = 0.0  # per second, of all replicas; 0 until it is measured
+
+    def on_train_begin(self, logs=None):
+        if self.settings.flops_per_example and not self.peak_flops:
+            replicas = self.model.distribute_strategy.num_replicas_in_sync
+            self.peak_flops = replicas * peak_flops_per_second(self.model.compute_dtype)
 
     def on_epoch_begin(self, epoch, logs=None):
-        self.pace.restart()
+        self.step_ends: list[float] = []  # seconds; since the last point
 
     def on_train_batch_end(self, batch, logs=None):
-        self.pace.step()
+        self.step_ends.append(time.perf_counter())
         done = batch + 1
         if done % self.steps_per_point == 0 and done < self.params["steps"]:
             self._write_point(logs or {})
             self.model.reset_metrics()
-            self.pace.restart()
+            self.step_ends = []
 
     def on_epoch_end(self, epoch, logs=None):
         self._write_point(logs or {})
 
     def _write_point(self, logs: dict) -> None:
         optimizer = self.model.optimizer
-        numbers = {tag(name): value for name, value in logs.items() if not name.startswith("val_")}
-        numbers["optimizer/learning_rate"] = float(
-            keras.ops.convert_to_numpy(optimizer.learning_rate)
-        )
-        numbers["optimizer/gradient_norm"] = number(optimizer.gradient_norm)
-        if examples := self.pace.steps_per_second * self.batch_size:
-            numbers["speed/examples_per_second"] = examples
-            numbers["speed/tokens_per_second"] = examples * self.tokens_per_example
-        self._write("train", numbers)
+        learning_rate = keras.ops.convert_to_numpy(optimizer.learning_rate)
+        train = {tag(name): value for name, value in logs.items() if not name.startswith("val_")}
+        train["optimizer/learning_rate"] = float(learning_rate)
+        train["optimizer/gradient_norm"] = number(optimizer.gradient_norm)
+        self._write("train", train | self._speed())
         held_out = {tag(name): value for name, value in logs.items() if name.startswith("val_")}
         if held_out:
             self._write("held_out", held_out)
+
+    def _speed(self) -> dict[str, float]:
+        """Without the first step, which may hold tracing or the end of an evaluation."""
+        if len(self.step_ends) < 2:
+            return {}
+        steps_per_second = (len(self.step_ends) - 1) / (self.step_ends[-1] - self.step_ends[0])
+        examples = steps_per_second * self.settings.batch_size
+        speed = {
+            "speed/examples_per_second": examples,
+            "speed/tokens_per_second": examples * self.settings.tokens_per_example,
+        }
+        if self.peak_flops:
+            flops = examples * self.settings.flops_per_example
+            speed["speed/model_flops_per_second"] = flops
+            speed["speed/model_flops_utilisation"] = flops / self.peak_flops
+        return speed
 
     def on_train_end(self, logs=None):
         for writer in self.writers.values():
@@ -107,7 +112,8 @@ class TensorBoardLog(keras.callbacks.Callback):
 
     def _write(self, run: str, numbers: dict[str, float]) -> None:
         if run not in self.writers:
-            self.writers[run] = tf.summary.create_file_writer(os.path.join(self.folder, run))
+            folder = self.settings.output / "logs" / run
+            self.writers[run] = tf.summary.create_file_writer(os.fspath(folder))
         with self.writers[run].as_default(step=number(self.model.optimizer.iterations)):
             for name, value in sorted(numbers.items()):
                 tf.summary.scalar(name, value)
@@ -115,26 +121,16 @@ class TensorBoardLog(keras.callbacks.Callback):
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """One bar for the whole run, counting examples, with the newest means beside it, and of the
-    scores the one called `metric`. The last batch of an epoch may be smaller than `batch_size`.
+    """Shows one bar for the whole run, which counts examples, with the newest means and, of the
+    scores, the one called `metric`.
     """
 
-    def __init__(
-        self,
-        *,
-        stage: str,
-        batch_size: int,
-        steps_per_epoch: int,
-        examples_per_epoch: int,
-        num_steps: int,
-        first_step: int,
-        metric: str = "",
-    ):
+    def __init__(self, settings: FitSettings, first_step: int, *, metric: str):
         super().__init__()
+        self.settings, self.step = settings, first_step
         self.shown = ("loss", "val_loss", f"val_score/{metric}")
-        self.batch_size, self.step = batch_size, first_step
-        self.steps_per_epoch, self.examples_per_epoch = steps_per_epoch, examples_per_epoch
-        self.bar = progress(stage=stage, unit="examples", total=self._examples(num_steps))
+        total = self._examples(settings.num_steps)
+        self.bar = progress(stage=settings.stage, unit="examples", total=total)
         self.bar.update(self._examples(first_step))
         self.bar.unpause()
 
@@ -143,8 +139,12 @@ class ProgressBar(keras.callbacks.Callback):
         self.bar.update(self._examples(self.step) - self.bar.n)
 
     def _examples(self, step: int) -> int:
-        epochs, steps = divmod(step, self.steps_per_epoch)
-        return epochs * self.examples_per_epoch + steps * self.batch_size
+        """The last batch of an epoch may be smaller than the others."""
+        settings = self.settings
+        if settings.examples_per_epoch is None:
+            return step * settings.batch_size
+        epochs, steps = divmod(step, settings.steps_per_epoch)
+        return epochs * settings.examples_per_epoch + steps * settings.batch_size
 
     def on_epoch_end(self, epoch, logs=None):
         shown = {

@@ -14,7 +14,6 @@ import keras
 import tensorflow as tf
 
 from bert_keras.checkpoints.checkpoint import TrainingState
-from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.distribution.replicas import number
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError
@@ -22,14 +21,20 @@ from bert_keras.layers.recomputation import seed_states
 from bert_keras.models.pretrained import named_weights, stored_weight
 from bert_keras.storage import json_object, tensorflow_writes, write_text
 
+# Of TensorFlow or Python, where the data end with an error.
+_BROKEN_DATA = (
+    *(tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError),
+    UnicodeDecodeError,
+)
+
 
 class TrainingCheckpoints(keras.callbacks.Callback):
-    """Keeps the newest states of a run in `folder` and brings the newest one back: weights,
-    optimizer, step and the random state of dropout.
+    """Keeps the newest states of a run in `folder` and restores the newest: weights, optimizer,
+    step and the random state of dropout.
 
-    Saves every `epochs_per_save` Keras epochs and at the end. The model must be compiled with a
-    built optimizer. The position in the data is the optimizer's step: datasets of this house are
-    deterministic for a seed, so a run that continues skips what it has seen.
+    Saves every `epochs_per_save` Keras epochs. The model must be compiled with a built optimizer.
+    The position in the data is the optimizer's step: data sets are deterministic for a seed, so a
+    run that continues skips what it has read.
     """
 
     def __init__(
@@ -46,24 +51,23 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         self.manager = tf.train.CheckpointManager(
             self.checkpoint, os.fspath(folder), max_to_keep=keep, checkpoint_name="step"
         )
+        self.is_terminated = False  # whether SIGTERM came
 
     def restore(self) -> int:
-        """The step of the newest state, now loaded; the optimizer's own where there is none yet."""
-        newest = self.manager.latest_checkpoint
-        if newest is None:
-            return number(self.optimizer.iterations)
-        try:
-            self.checkpoint.restore(newest).assert_consumed()
-        except (tf.errors.OpError, AssertionError, ValueError, IndexError) as error:
-            raise InputError(
-                f"{newest} does not hold the state of this run ({str(error).splitlines()[0]}); "
-                "remove it to continue from an older one, or choose another output folder"
-            ) from error
+        """Loads the newest state, if there is one, and returns the optimizer's step."""
+        if newest := self.manager.latest_checkpoint:
+            try:
+                self.checkpoint.restore(newest).assert_consumed()
+            except (tf.errors.OpError, AssertionError, ValueError, IndexError) as error:
+                raise InputError(
+                    f"{newest} does not hold the state of this run ({str(error).splitlines()[0]}); "
+                    "remove it to continue from an older one, or choose another output folder"
+                ) from error
         return number(self.optimizer.iterations)
 
     def save(self) -> None:
-        """By the first of several workers. Raises OSError, with the older states as they were,
-        where the disk is full."""
+        """Saves the state, on the first of several workers. Raises OSError, with the older states
+        as they were, where the disk is full."""
         if not is_chief():
             return
         try:
@@ -74,114 +78,94 @@ class TrainingCheckpoints(keras.callbacks.Callback):
                 shutil.rmtree(half_written)
 
     @contextlib.contextmanager
-    def saving_where_data_break(self) -> Iterator[None]:
-        """A step that got no data changed nothing: what came before is saved."""
-        broken = (tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError)
+    def saving_on_interruption(self) -> Iterator[None]:
+        """Saves the state where the data end with an error, and on SIGTERM, which a machine sends
+        before it is taken away: the step is finished, and `fit` ends with SystemExit(143).
+
+        Only the main thread can handle a signal; elsewhere SIGTERM ends the process at once.
+        """
+
+        def note(signal_number, frame):
+            self.is_terminated = True
+
+        is_main = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGTERM, note) if is_main else None
         try:
             yield
-        except (*broken, UnicodeDecodeError):
+        except _BROKEN_DATA:  # a step without data has changed nothing
             self.save()
             raise
+        finally:
+            if is_main:
+                signal.signal(signal.SIGTERM, before)
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.is_terminated and batch + 1 < self.params["steps"]:  # else the epoch is ended first
+            self._end()
 
     def on_epoch_end(self, epoch, logs=None):
         if (epoch + 1) % self.epochs_per_save == 0:
             self.save()
+        if self.is_terminated:
+            self._end()
+
+    def _end(self) -> None:
+        self.save()
+        raise SystemExit(128 + signal.SIGTERM)
 
 
 def training_state(model: keras.Model) -> TrainingState:
-    """Of a model of this house that is compiled with BertAdamW: what another run can go on from.
+    """Returns the state that another run can continue from, of a model compiled with BertAdamW.
 
     Arrays are read when asked for: write them before the next step. A weight that is not trained,
-    such as the pooler of a model of words, has no averages.
+    such as the pooler of a masked-LM model, has no averages.
     """
-    slots = _averages(model)
+    momentums, velocities = _averages(model)
     return TrainingState(
         step=number(model.optimizer.iterations),
-        momentums={name: stored_weight(momentum) for name, (momentum, _) in slots.items()},
-        velocities={name: stored_weight(velocity) for name, (_, velocity) in slots.items()},
+        momentums={name: stored_weight(momentum) for name, momentum in momentums.items()},
+        velocities={name: stored_weight(velocity) for name, velocity in velocities.items()},
     )
 
 
 def load_training_state(model: keras.Model, state: TrainingState) -> None:
-    """Averages and step into the model's BertAdamW; those of weights that it does not train are
-    left over. Raises InputError that names every one missing or misshapen; nothing has changed
-    then.
+    """Loads averages and step into the model's BertAdamW. Averages of weights that it does not
+    train are ignored.
+
+    Raises:
+        InputError: names every average that is missing or of another shape; nothing has changed.
     """
-    slots = _averages(model)
-    places = {
-        f"{kind} of {name}": (pair[index], averages.get(name))
-        for index, (kind, averages) in enumerate(
-            (("momentum", state.momentums), ("velocity", state.velocities))
-        )
-        for name, pair in slots.items()
-    }
-    faults = [told for told in map(_fault, places, places.values()) if told]
+    momentums, velocities = _averages(model)
+    assignments, faults = [], []
+    for kind, variables, averages in (
+        ("momentum", momentums, state.momentums),
+        ("velocity", velocities, state.velocities),
+    ):
+        for name, variable in variables.items():
+            shape, average = tuple(variable.shape), averages.get(name)
+            if average is None:
+                faults.append(f"the {kind} of {name} is missing")
+            elif average.shape != shape:
+                faults.append(f"the {kind} of {name} is {average.shape}, expected {shape}")
+            else:
+                assignments.append((variable, average))
     if faults:
         raise InputError(f"the training state does not fit the model: {'; '.join(faults)}")
-    for variable, stored in places.values():
-        if stored is not None:
-            variable.assign(stored.read())
+    for variable, average in assignments:
+        variable.assign(average.read())
     model.optimizer.iterations.assign(state.step)
 
 
-def _fault(name: str, place: tuple[keras.Variable, StoredTensor | None]) -> str:
-    variable, stored = place
-    if stored is None:
-        return f"the {name} is missing"
-    if stored.shape != tuple(variable.shape):
-        return f"the {name} is {stored.shape}, expected {tuple(variable.shape)}"
-    return ""
-
-
-def _averages(model: keras.Model) -> dict[str, tuple[keras.Variable, keras.Variable]]:
-    """Momentum and velocity by the public name of their weight."""
+def _averages(model: keras.Model) -> tuple[dict[str, keras.Variable], dict[str, keras.Variable]]:
+    """Returns momentums and velocities by the public names of their weights."""
     optimizer, weights = model.optimizer, model.trainable_variables
     optimizer.build(weights)
-    names = {weight.path: name for name, weight in named_weights(model).items()}
-    return {
-        names[weight.path]: (momentum, velocity)
-        for weight, momentum, velocity in zip(
-            weights, optimizer._momentums, optimizer._velocities, strict=True
-        )
-    }
-
-
-class SaveOnTermination(keras.callbacks.Callback):
-    """On SIGTERM, which a machine sends before it is taken away, the step is finished and the state
-    saved; `fit` ends with SystemExit(143), as a shell tells of SIGTERM.
-    """
-
-    def __init__(self, checkpoints: TrainingCheckpoints):
-        super().__init__()
-        self.checkpoints = checkpoints
-        self.asked = False
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Python lets the main thread alone listen; elsewhere SIGTERM ends the process at once."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = signal.signal(signal.SIGTERM, self._note)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGTERM, before)
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self.asked and batch + 1 < self.params["steps"]:  # else the epoch is ended first
-            self._end()
-
-    def on_epoch_end(self, epoch, logs=None):
-        if self.asked:
-            self._end()
-
-    def _end(self) -> None:
-        self.checkpoints.save()
-        raise SystemExit(128 + signal.SIGTERM)
-
-    def _note(self, number, frame) -> None:
-        self.asked = True
+    public_names = {weight.path: name for name, weight in named_weights(model).items()}
+    names = [public_names[weight.path] for weight in weights]
+    return (
+        dict(zip(names, optimizer._momentums, strict=True)),
+        dict(zip(names, optimizer._velocities, strict=True)),
+    )
 
 
 SCORES = "scores.json"

@@ -18,7 +18,8 @@ def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
     from bert_keras import BertAdamW, BertPretrainer, preset, pretraining_dataset
     from bert_keras.distribution.replicas import number
     from bert_keras.distribution.strategy import is_chief, named_strategy
-    from bert_keras.training.loop import FitSettings, fit_resumable
+    from bert_keras.training.callbacks import FitSettings
+    from bert_keras.training.loop import fit_resumable
     from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 
     tf.config.set_logical_device_configuration(

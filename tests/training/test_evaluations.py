@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
+from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.curves import read_curves
 from bert_keras.training.evaluations import Evaluations
-from bert_keras.training.loop import FitSettings, fit_resumable
+from bert_keras.training.loop import fit_resumable
 from tests.training.test_loop import (  # noqa: F401
     any_model,
     assert_same,

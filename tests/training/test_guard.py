@@ -7,9 +7,10 @@ import tensorflow as tf
 
 from bert_keras.errors import InputError
 from bert_keras.training import guard
+from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.checkpoints import BestModel
 from bert_keras.training.guard import Alarms
-from bert_keras.training.loop import FitSettings, fit_resumable
+from bert_keras.training.loop import fit_resumable
 from bert_keras.training.optimizer import BertAdamW
 from tests.training.test_loop import assert_same, batches, compiled, values
 

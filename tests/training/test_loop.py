@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import os
 import signal
 
@@ -19,14 +20,14 @@ from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import save_model
 from bert_keras.models.task_models import BertClassifier
 from bert_keras.reports.curves import plot_curves
-from bert_keras.training.callbacks import tag
+from bert_keras.training.callbacks import FitSettings, tag
 from bert_keras.training.checkpoints import (
     TrainingCheckpoints,
     load_training_state,
     training_state,
 )
 from bert_keras.training.curves import read_curves
-from bert_keras.training.loop import FitSettings, StopAfter, fit_resumable
+from bert_keras.training.loop import StopAfter, fit_resumable
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 
@@ -81,7 +82,7 @@ def batches() -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices((x, labels)).batch(8)
 
 
-def train(model, output, *, num_steps: int) -> int:
+def train(model, output, *, num_steps: int, board=()) -> int:
     settings = FitSettings(
         stage="test",
         output=output,
@@ -92,7 +93,8 @@ def train(model, output, *, num_steps: int) -> int:
         batch_size=8,
         tokens_per_example=6,
     )
-    return fit_resumable(model, batches().repeat(), settings, held_out=batches().take(2))
+    held_out = batches().take(2)
+    return fit_resumable(model, batches().repeat(), settings, held_out=held_out, board=board)
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +191,16 @@ def test_tensorboard_gets_every_curve_under_sensible_tags(whole):
     tokens = dict(runs["train"]["speed/tokens_per_second"])
     assert tokens[16] == pytest.approx(6 * speed[16], rel=1e-5)
     assert dict(runs["train"]["optimizer/gradient_norm"])[16] > 0
+
+
+def test_the_first_worker_alone_writes(any_model, tmp_path, monkeypatch):
+    cluster = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
+    task = {"type": "worker", "index": 1}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    called = []
+    board = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: called.append(1))
+    train(any_model, tmp_path, num_steps=4, board=[board])
+    assert not called and not [*tmp_path.rglob("*")]
 
 
 def test_tags():

@@ -24,9 +24,9 @@ class MaskedSamples(keras.callbacks.Callback):
     def __init__(
         self,
         batch: tuple,
-        *,
         vocabulary: Vocabulary,
         folder: str | os.PathLike,
+        *,
         epochs_per_sample: int,
     ):
         super().__init__()

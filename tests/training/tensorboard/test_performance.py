@@ -10,9 +10,11 @@ import tensorflow as tf
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
-from bert_keras.training.tensorboard import performance
+from bert_keras.training import callbacks
+from bert_keras.training.callbacks import FitSettings, TensorBoardLog
+from bert_keras.training.curves import read_curves
+from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.tensorboard.performance import (
-    ModelFlopsUtilisation,
     Profile,
     flops_per_example,
     peak_flops_per_second,
@@ -74,24 +76,39 @@ def test_the_peak_of_this_machine_is_a_possible_one(dtype):
     assert 1e8 < peak_flops_per_second(dtype) < 1e16
 
 
-def test_the_utilisation_is_of_the_steps_after_the_first(monkeypatch):
-    monkeypatch.setattr(performance, "peak_flops_per_second", lambda dtype: 1e6)
+def test_the_utilisation_is_of_the_steps_after_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(callbacks, "peak_flops_per_second", lambda dtype: 1e6)
     times = iter([100.0, 1.0, 1.25, 1.5])
-    monkeypatch.setattr("bert_keras.training.callbacks.time.perf_counter", lambda: next(times))
+    monkeypatch.setattr(callbacks.time, "perf_counter", lambda: next(times))
     model = BertPretrainer(CONFIG)
-    callback = ModelFlopsUtilisation(flops_per_step=1e5)
-    callback.set_model(model)
-    callback.on_train_begin()
-    callback.on_train_batch_end(0)
-    logs = {}
-    callback.on_epoch_end(0, logs)
-    assert logs == {}  # of one step there is no pace
-    callback.on_epoch_begin(1)
-    for step in range(3):
-        callback.on_train_batch_end(step)
-    callback.on_epoch_end(1, logs)
-    assert logs["speed/model_flops_per_second"] == pytest.approx(4e5)
-    assert logs["speed/model_flops_utilisation"] == pytest.approx(0.4)
+    model.compile(BertAdamW(1e-3))
+    model.optimizer.build(model.trainable_variables)
+    log = TensorBoardLog(
+        FitSettings(
+            stage="test",
+            output=tmp_path,
+            num_steps=4,
+            steps_per_epoch=3,
+            epochs_per_checkpoint=1,
+            keep_checkpoints=1,
+            batch_size=10,
+            tokens_per_example=6,
+            flops_per_example=10_000,
+        )
+    )
+    log.set_model(model)
+    log.set_params({"steps": 3})
+    log.on_train_begin()
+    for epoch, num_steps in enumerate((1, 3)):
+        model.optimizer.iterations.assign(epoch)
+        log.on_epoch_begin(epoch)
+        for step in range(num_steps):
+            log.on_train_batch_end(step)
+        log.on_epoch_end(epoch)
+    train = read_curves(tmp_path / "logs")["train"]
+    assert dict(train["speed/model_flops_per_second"]) == pytest.approx({1: 4e5})
+    assert dict(train["speed/model_flops_utilisation"]) == pytest.approx({1: 0.4})
+    assert [step for step, _ in train["optimizer/learning_rate"]] == [0, 1]
 
 
 @pytest.mark.parametrize("told", ["", "5", "0:3", "7:6", "a:b", "1:2:3", "-1:3", " 1:2"])
