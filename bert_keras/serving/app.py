@@ -11,9 +11,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
@@ -25,7 +25,7 @@ from bert_keras.serving.json_text import read_document
 from bert_keras.serving.limits import Intake, Limits
 from bert_keras.serving.monitoring import PAGE_PATH, Monitoring
 from bert_keras.serving.page import page_response
-from bert_keras.serving.requests import PredictRequest, read_predict, read_signature_name
+from bert_keras.serving.requests import read_predict
 from bert_keras.serving.responses import (
     classes_body,
     columns_body,
@@ -36,8 +36,7 @@ from bert_keras.serving.responses import (
     values_body,
 )
 from bert_keras.serving.servable import Servable
-from bert_keras.serving.version_folders import model_name
-from bert_keras.serving.versions import Lease, Versions
+from bert_keras.serving.versions import Versions
 
 # What takes the event loop longer than about a millisecond goes to a thread.
 _MAX_BYTES_INLINE = 8 * 2**10
@@ -100,7 +99,7 @@ class _RestApi:
     ):
         self._seconds = limits.seconds
         self._intake = Intake(limits)
-        self._monitoring = Monitoring(model_name(model_folder))
+        self._monitoring = Monitoring(Path(model_folder).resolve().name)
         self.versions = Versions(
             model_folder,
             numbers=versions,
@@ -150,9 +149,9 @@ class _RestApi:
     def _describe(self, call: Call) -> bytes:
         if call.verb == "status":
             return json_body({"model_version_status": self.versions.statuses(call)})
-        with self.versions.serving(call) as lease:
-            signatures = lease.servable.model.signatures
-            return metadata_body(call.model, version=lease.number, signatures=signatures)
+        with self.versions.serving(call) as (number, servable):
+            signatures = servable.model.signatures
+            return metadata_body(call.model, version=number, signatures=signatures)
 
     async def _in_time(self, call: Call, request: Request) -> bytes:
         """The answer, in the time that a request has and as long as its client is there for it."""
@@ -173,37 +172,29 @@ class _RestApi:
                 gone.cancel()
 
     async def _answer(self, call: Call, body: bytes) -> bytes:
-        with self.versions.serving(call) as lease:
-            if call.verb == "predict":
-                return await self._predict(lease, body)
-            return await self._classify_or_regress(call.verb, lease, body)
-
-    async def _predict(self, lease: Lease, body: bytes) -> bytes:
-        def read() -> PredictRequest:
-            document = read_document(body)
-            name = read_signature_name(document)
-            return read_predict(document, name, signatures=lease.servable.model.signatures)
-
-        request = await self._run(read, inline=len(body) <= _MAX_BYTES_INLINE)
-        batcher = lease.servable.batcher
-        outputs = await asyncio.wrap_future(batcher.submit(request.signature_name, request.tensors))
-        write = rows_body if request.form == "instances" else columns_body
-        num_numbers = sum(array.size for array in outputs.values())
-        return await self._run(partial(write, outputs), inline=num_numbers <= _MAX_NUMBERS_INLINE)
-
-    async def _classify_or_regress(self, verb: str, lease: Lease, body: bytes) -> bytes:
-        def read() -> tuple[str, np.ndarray]:
-            return read_examples(read_document(body))
-
-        name, examples = await self._run(read, inline=len(body) <= _MAX_BYTES_INLINE)
-        check_signature(verb, lease.servable.model.signatures, name)
-        batcher = lease.servable.batcher
-        outputs = await asyncio.wrap_future(batcher.submit(name, {"inputs": examples}))
-        if verb == "classify":
-            return classes_body(classes_of(outputs, num_examples=len(examples)))
+        is_short = len(body) <= _MAX_BYTES_INLINE
+        document = await self._run(is_short, read_document, body)
+        if call.verb == "predict":
+            with self.versions.serving(call) as (_, servable):
+                signatures = servable.model.signatures
+                request = await self._run(is_short, read_predict, document, signatures)
+                answer = servable.batcher.submit(request.signature_name, request.tensors)
+                outputs = await asyncio.wrap_future(answer)
+            write = rows_body if request.form == "instances" else columns_body
+            is_short = sum(array.size for array in outputs.values()) <= _MAX_NUMBERS_INLINE
+            return await self._run(is_short, write, outputs)
+        name, examples = await self._run(is_short, read_examples, document)
+        with self.versions.serving(call) as (_, servable):
+            check_signature(call.verb, servable.model.signatures, name)
+            answer = servable.batcher.submit(name, {"inputs": examples})
+            outputs = await asyncio.wrap_future(answer)
+        if call.verb == "classify":
+            return classes_body(*classes_of(outputs, num_examples=len(examples)))
         return values_body(values_of(outputs, num_examples=len(examples)))
 
-    async def _run(self, step: Callable[[], T], *, inline: bool) -> T:
-        if inline:
-            return step()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, step)
+    async def _run(self, is_short: bool, step: Callable[..., T], *values: object) -> T:
+        """Run a step of a request here, or in a thread where it is not short."""
+        if is_short:
+            return step(*values)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, step, *values)

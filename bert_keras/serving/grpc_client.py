@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from bert_keras.errors import InputError
 from bert_keras.serving.calls import Refused
 from bert_keras.serving.json_text import read_document
-from bert_keras.serving.requests import read_predict, read_signature_name
+from bert_keras.serving.requests import read_predict
 from bert_keras.serving.responses import rows_body
 from bert_keras.serving.rest_client import Unavailable
 
@@ -104,9 +104,7 @@ class GrpcConnection:
         """The PredictRequest of a JSON body."""
         from tensorflow import make_tensor_proto
 
-        document = read_document(body)
-        name = read_signature_name(document)
-        read = read_predict(document, name, signatures=self._signatures)
+        read = read_predict(read_document(body), self._signatures)
         request = _apis("predict_pb2").PredictRequest(model_spec=self._model)
         request.model_spec.signature_name = read.signature_name
         for input_name, array in read.tensors.items():

@@ -1,12 +1,10 @@
 """Parses request bodies as JSON and shows JSON values in error messages, as TF Serving does."""
 
 import base64
-import binascii
 import json
 import math
 import re
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import Any
 
 from bert_keras.serving.calls import Refused
@@ -14,7 +12,7 @@ from bert_keras.serving.calls import Refused
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _MAX_INTEGER_DIGITS = 32  # int() of a longer text could take long; no 64-bit integer has as many
-_SHOWN_BYTES = 256
+_SHOWN_LENGTH = 256
 _TYPE_NAMES = {
     **{dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"},
     type(None): "Null",
@@ -79,62 +77,49 @@ def type_name(value: object) -> str:
     return _TYPE_NAMES.get(type(value)) or str(value)
 
 
-def is_base64(value: dict[str, Any]) -> bool:
+def is_base64(value: object) -> bool:
     """Whether `value` is {"b64": text}."""
-    return value.keys() == {"b64"} and isinstance(value["b64"], str)
+    return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)
 
 
-def base64_bytes(value: dict[str, Any]) -> bytes:
-    """The bytes of {"b64": text}; raises Refused where it is something else."""
+def string_bytes(value: str | dict[str, Any]) -> bytes:
+    """Return the bytes of a text or of {"b64": text}; raises Refused for another object."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape")
     if not is_base64(value):
         raise Refused(f"JSON Value: {show_json(value)} not formatted correctly for base64 data")
     text = re.sub(r"\s", "", value["b64"])
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:  # binascii.Error is one
         raise Refused("Unable to base64 decode") from None
 
 
 def show_json(value: object) -> str:
-    """`value` as TF Serving shows it in its sentences: indented, cut after 256 bytes."""
-    shown, size = [], 0
-    for part in _parts(value, 0):
-        if size >= _SHOWN_BYTES:
+    """Return `value` as TF Serving shows it in error messages: indented, and only the beginning."""
+    shown = ""
+    for token in _tokens(value, "\n"):
+        shown += token
+        if len(shown) >= _SHOWN_LENGTH:
             break
-        shown.append(part)
-        size += len(part.encode("utf-8", "surrogateescape"))
-    return "".join(shown)
+    return shown
 
 
-def _parts(value: object, level: int) -> Iterator[str]:
-    """The text of `value` in parts, laid out as by RapidJSON's PrettyWriter."""
+def _tokens(value: object, indent: str) -> Iterator[str]:
+    """The tokens of `value` with the white space of RapidJSON's PrettyWriter. They are made one by
+    one, because a document may be much larger than what is shown of it."""
     if isinstance(value, dict):
-        inner, separator = "\n" + "    " * (level + 1), ""
-        yield "{"
-        for name, item in value.items():
-            yield f"{separator}{inner}{_scalar(name)}"
-            separator, lead = ",", ": "
-            for part in _parts(item, level + 1):
-                yield lead + part
-                lead = ""
-        yield ("\n" + "    " * level if value else "") + "}"
+        inner = indent + "    "
+        for number, (name, item) in enumerate(value.items()):
+            yield f"{',' if number else '{'}{inner}{json.dumps(name, ensure_ascii=False)}: "
+            yield from _tokens(item, inner)
+        yield indent + "}" if value else "{}"
     elif isinstance(value, list):
-        yield "["
         for number, item in enumerate(value):
-            lead = ", " if number else ""
-            for part in _parts(item, level + 1):
-                yield lead + part
-                lead = ""
-        yield "]"
+            yield ", " if number else "["
+            yield from _tokens(item, indent + "    ")
+        yield "]" if value else "[]"
+    elif isinstance(value, float) and value.is_integer():
+        yield f"{value:.1f}"  # an integer beyond 64 bits, with all its digits
     else:
-        yield _scalar(value)
-
-
-def _scalar(value: object) -> str:
-    if not isinstance(value, float) or not math.isfinite(value):
-        return json.dumps(value, ensure_ascii=False)
-    if 1e-6 <= abs(value) < 1e21 or value == 0:
-        text = f"{Decimal(repr(value)):f}"
-        return text if "." in text else f"{text}.0"
-    mantissa, _, exponent = repr(value).partition("e")
-    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+        yield json.dumps(value, ensure_ascii=False)

@@ -1,10 +1,11 @@
 """Validates the JSON document of a predict request and converts it to one array per input.
 
-The rules and sentences are those of tensorflow_serving/util/json_tensor.cc. Dtypes are named as
-TensorFlow's DataType without "DT_" ("float", "int64", "string"); strings are object arrays of
+The rules and most sentences are those of tensorflow_serving/util/json_tensor.cc. Dtypes are named
+as TensorFlow's DataType without "DT_" ("float", "int64", "string"); strings are object arrays of
 bytes.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,17 +13,18 @@ from typing import Any
 import numpy as np
 
 from bert_keras.serving.calls import Refused
-from bert_keras.serving.json_text import base64_bytes, is_base64, show_json, type_name
+from bert_keras.serving.json_text import is_base64, show_json, string_bytes, type_name
 
 DEFAULT_SIGNATURE = "serving_default"
 
-_INT_RANGES = {
-    **dict.fromkeys(("int32", "int16", "int8", "uint8"), (-(2**31), 2**31 - 1)),
-    "int64": (-(2**63), 2**63 - 1),
-    "uint32": (0, 2**32 - 1),
-    "uint64": (0, 2**64 - 1),
+_INTEGERS = {  # the values of each dtype
+    **{f"int{bits}": range(-(2 ** (bits - 1)), 2 ** (bits - 1)) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": range(2**bits) for bits in (8, 16, 32, 64)},
 }
-_NUMPY_DTYPES = {"float": np.float32, "double": np.float64, "bool": np.bool_, "string": object}
+_NUMPY_DTYPES = {
+    **{"float": np.float32, "double": np.float64, "bool": np.bool_, "string": object},
+    **{dtype: np.dtype(dtype) for dtype in _INTEGERS},
+}
 _MAX_DIMENSIONS = 63  # numpy's 64 less the one of the batch; TF Serving takes 254
 
 
@@ -36,42 +38,40 @@ class PredictRequest:
 
 
 def read_signature_name(document: dict[str, Any]) -> str:
-    """Return the signature that the document names, or ""; raises Refused where it is no string."""
+    """Return the signature that the document names, or the default one."""
     name = document.get("signature_name", "")
     if not isinstance(name, str):
         raise Refused(
             f"JSON Value: {show_json(document)} not formatted correctly. 'signature_name' key must "
             "be a string value."
         )
-    return name
+    return name or DEFAULT_SIGNATURE
 
 
-def read_predict(
-    document: dict[str, Any], name: str, *, signatures: Mapping[str, Any]
-) -> PredictRequest:
+def read_predict(document: dict[str, Any], signatures: Mapping[str, Any]) -> PredictRequest:
     """Convert the document of a predict request.
 
     Args:
         document: The parsed body.
-        name: Its `read_signature_name`.
         signatures: SignatureDef by name, of the model that is asked.
 
     Raises:
         Refused: where the signature or one of its inputs is missing, or a value does not fit.
     """
-    inputs = input_dtypes(signatures, name or DEFAULT_SIGNATURE)
+    name = read_signature_name(document)
+    inputs = input_dtypes(signatures, name)
     if not inputs:
-        raise Refused(f"Failed to get input map for signature: {name or 'DEFAULT'}")
-    forms = [form for form in ("instances", "inputs") if form in document]
-    if not forms:
-        raise Refused("Missing 'inputs' or 'instances' key")
-    if len(forms) == 2:
+        raise Refused(f"Failed to get input map for signature: {name}")
+    if "instances" in document and "inputs" in document:
         raise Refused(
             f"JSON Value: {show_json(document)} Not formatted correctly expecting only one of "
             "'inputs' or 'instances' keys to exist "
         )
-    read = _read_rows if forms == ["instances"] else _read_columns
-    return PredictRequest(name or DEFAULT_SIGNATURE, forms[0], read(document, inputs))
+    if "instances" in document:
+        return PredictRequest(name, "instances", _read_rows(document, inputs))
+    if "inputs" in document:
+        return PredictRequest(name, "inputs", _read_columns(document["inputs"], inputs))
+    raise Refused("Missing 'inputs' or 'instances' key")
 
 
 def input_dtypes(signatures: Mapping[str, Any], name: str) -> dict[str, str]:
@@ -94,64 +94,28 @@ def _read_rows(document: dict[str, Any], inputs: dict[str, str]) -> dict[str, np
         )
     if not instances:
         raise Refused(f"JSON Value: {show_json(document)} No values in 'instances' array")
-    if not isinstance(instances[0], dict) and len(inputs) > 1:
+    has_names = _has_names(instances[0])
+    for number, instance in enumerate(instances):
+        if _has_names(instance) != has_names:
+            expected = "object but got list" if has_names else "value/list but got object"
+            raise Refused(f"Expecting {expected} at item {number} of input list")
+        if has_names:
+            _check_names(instance, inputs, number)
+    if has_names:
+        return {
+            name: _stacked([instance[name] for instance in instances], dtype, key=f" key: {name}")
+            for name, dtype in inputs.items()
+        }
+    if len(inputs) > 1:
         raise Refused(
             "instances is a plain list, but expecting list of objects as multiple input tensors "
             "required as per tensorinfo_map"
         )
-    columns = {name: _Column(dtype) for name, dtype in inputs.items()}
-    if _is_named(instances[0]):
-        _fill_named(columns, instances)
-    else:
-        _fill_unnamed(columns, instances)
-    return {name: column.array(len(instances)) for name, column in columns.items()}
+    return {name: _stacked(instances, dtype) for name, dtype in inputs.items()}
 
 
-def _fill_named(columns: dict[str, "_Column"], instances: list[Any]) -> None:
-    for number, instance in enumerate(instances):
-        if not _is_named(instance):
-            raise Refused(f"Expecting object but got list at item {number} of input list")
-        for name, item in instance.items():
-            try:
-                if name not in columns:
-                    raise Refused(f"JSON object: does not have named input: {name}")
-                columns[name].add(item)
-            except Refused as error:
-                raise Refused(
-                    f"Failed to process element: {number} key: {name} of 'instances' list. "
-                    f"Error: INVALID_ARGUMENT: {error.sentence}"
-                ) from None
-        if instance.keys() != columns.keys():
-            raise Refused(
-                f"Failed to process element: {number} of 'instances' list. JSON object: "
-                f"{show_json(instance)} keys must be equal to: {','.join(sorted(columns))}"
-            )
-
-
-def _fill_unnamed(columns: dict[str, "_Column"], instances: list[Any]) -> None:
-    name, column = min(columns.items())
-    if len(columns) > 1:  # {"b64": ...} came where several inputs want their names
-        missing = sorted(columns.keys() - {name})
-        raise Refused(
-            f"input size does not match signature: 1!={len(columns)} len({{{name}}}) != "
-            f"len({{{','.join(sorted(columns))}}}). Sent extra: {{}}. Missing but required: "
-            f"{{{','.join(missing)}}}."
-        )
-    for number, instance in enumerate(instances):
-        if _is_named(instance):
-            raise Refused(f"Expecting value/list but got object at item {number} of input list")
-        try:
-            column.add(instance)
-        except Refused as error:
-            raise Refused(
-                f"Failed to process element: {number} of 'instances' list. "
-                f"Error: INVALID_ARGUMENT: {error.sentence}"
-            ) from None
-
-
-def _read_columns(document: dict[str, Any], inputs: dict[str, str]) -> dict[str, np.ndarray]:
-    given = document["inputs"]
-    if not _is_named(given):
+def _read_columns(given: object, inputs: dict[str, str]) -> dict[str, np.ndarray]:
+    if not isinstance(given, dict) or is_base64(given):
         if len(inputs) > 1:
             raise Refused(
                 "inputs is a plain value/list, but expecting an object as multiple input tensors "
@@ -161,40 +125,48 @@ def _read_columns(document: dict[str, Any], inputs: dict[str, str]) -> dict[str,
     for name in inputs:
         if name not in given:
             raise Refused(f"Missing named input: {name} in 'inputs' object.")
-    shapes = {name: _dense_shape(given[name]) for name in inputs}
-    return {
-        name: _array(_leaves(given[name], shapes[name], dtype), shapes[name], dtype)
-        for name, dtype in inputs.items()
-    }
+    tensors = {}
+    for name, dtype in inputs.items():
+        shape = _dense_shape(given[name])
+        tensors[name] = _array(_leaves(given[name], shape, dtype), shape, dtype)
+    return tensors
 
 
-def _is_named(value: object) -> bool:
+def _has_names(value: object) -> bool:
     """Whether `value` maps names to tensors: an object, but not {"b64": text}."""
     return isinstance(value, dict) and not is_base64(value)
 
 
-class _Column:
-    """The values of one input, gathered row by row; every row has the shape of the first."""
+def _check_names(instance: dict[str, Any], inputs: dict[str, str], number: int) -> None:
+    for name in instance:
+        if name not in inputs:
+            raise _row_refusal(
+                number, f" key: {name}", f"JSON object: does not have named input: {name}"
+            )
+    if instance.keys() != inputs.keys():
+        raise Refused(
+            f"Failed to process element: {number} of 'instances' list. JSON object: "
+            f"{show_json(instance)} keys must be equal to: {','.join(inputs)}"
+        )
 
-    def __init__(self, dtype: str):
-        self._dtype = dtype
-        self._shape: list[int] = []
-        self._size: int | None = None  # of one row; None before the first
-        self._values: list[Any] = []
 
-    def add(self, item: object) -> None:
-        shape = _dense_shape(item)
-        values = _leaves(item, shape, self._dtype)
-        if self._size is None:
-            self._shape, self._size = shape, len(values)
-        if self._size != len(values):
-            raise Refused(f"Expecting tensor size: {self._size} but got: {len(values)}")
-        if self._shape != shape:
-            raise Refused(f"Expecting shape {shape_text(self._shape)} but got: {shape_text(shape)}")
-        self._values += values
+def _row_refusal(number: int, key: str, sentence: str) -> Refused:
+    return Refused(
+        f"Failed to process element: {number}{key} of 'instances' list. Error: INVALID_ARGUMENT: "
+        f"{sentence}"
+    )
 
-    def array(self, num_rows: int) -> np.ndarray:
-        return _array(self._values, [num_rows, *self._shape], self._dtype)
+
+def _stacked(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
+    """The values of one input in every instance, each of the shape of the first."""
+    shape = _dense_shape(items[0])
+    values = []
+    for number, item in enumerate(items):
+        try:
+            values += _leaves(item, shape, dtype)
+        except Refused as refusal:
+            raise _row_refusal(number, key, refusal.sentence) from None
+    return _array(values, [len(items), *shape], dtype)
 
 
 def _dense_shape(value: object) -> list[int]:
@@ -213,42 +185,29 @@ def shape_text(shape: list[int] | tuple[int, ...]) -> str:
     return f"[{','.join(map(str, shape))}]"
 
 
-def _leaves(value: object, shape: list[int], dtype: str, level: int = 0) -> list[Any]:
+def _leaves(value: object, shape: list[int], dtype: str) -> list[Any]:
     """The scalars of nested lists in order; raises Refused for ragged lists and wrong types."""
-    if not isinstance(value, list):
-        if level != len(shape):
-            raise Refused(
-                f"JSON Value: {show_json(value)} found at incorrect level: {level + 1} in the JSON "
-                f"DOM. Expected at level: {len(shape)}"
-            )
+    if not shape and not isinstance(value, list):
         return [_leaf(value, dtype)]
-    if level >= len(shape):
-        raise Refused(f"Encountered list at unexpected level: {level} expected < {len(shape)}")
-    if len(value) != shape[level]:
-        raise Refused(
-            f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: "
-            f"{shape[level]}"
-        )
-    return [leaf for item in value for leaf in _leaves(item, shape, dtype, level + 1)]
+    if shape and isinstance(value, list) and len(value) == shape[0]:
+        return [leaf for item in value for leaf in _leaves(item, shape[1:], dtype)]
+    found = _dense_shape(value)
+    if math.prod(found) != math.prod(shape):
+        raise Refused(f"Expecting tensor size: {math.prod(shape)} but got: {math.prod(found)}")
+    raise Refused(f"Expecting shape {shape_text(shape)} but got: {shape_text(found)}")
 
 
 def _leaf(value: Any, dtype: str) -> object:
-    kind = type(value)
-    fits = False
-    if dtype == "string":
-        if kind is str:
-            return value.encode("utf-8", "surrogateescape")
-        if kind is dict:
-            return base64_bytes(value)
-    elif dtype in ("float", "double"):
-        fits = kind in (int, float)
-    elif dtype in _INT_RANGES:
-        lowest, highest = _INT_RANGES[dtype]
-        fits = kind is int and lowest <= value <= highest
-    elif dtype == "bool":
-        fits = kind is bool
-    elif kind is not dict:
+    if dtype not in _NUMPY_DTYPES:
         raise Refused(f"Conversion of JSON Value: {show_json(value)} to type: {dtype}", status=501)
+    if dtype == "string" and isinstance(value, str | dict):
+        return string_bytes(value)
+    if dtype in _INTEGERS:
+        fits = type(value) is int and value in _INTEGERS[dtype]
+    elif dtype == "bool":
+        fits = isinstance(value, bool)
+    else:
+        fits = dtype != "string" and type(value) in (int, float)
     if not fits:
         raise Refused(
             f"JSON Value: {show_json(value)} Type: {type_name(value)} is not of expected type: "
@@ -258,8 +217,5 @@ def _leaf(value: Any, dtype: str) -> object:
 
 
 def _array(values: list[Any], shape: list[int], dtype: str) -> np.ndarray:
-    with np.errstate(over="ignore"):  # 1e60 is Infinity as a float, and small integers wrap around
-        if dtype in _INT_RANGES:
-            wide = np.uint64 if dtype == "uint64" else np.int64
-            return np.array(values, dtype=wide).astype(dtype).reshape(shape)
+    with np.errstate(over="ignore"):  # 1e60 is Infinity as a float
         return np.array(values, dtype=_NUMPY_DTYPES.get(dtype, np.float32)).reshape(shape)

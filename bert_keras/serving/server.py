@@ -1,12 +1,12 @@
 """Runs the REST API of a model folder on a port of this machine."""
 
 import contextlib
-import errno
 import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
@@ -15,9 +15,6 @@ from bert_keras.errors import InputError
 from bert_keras.serving.app import create_app
 from bert_keras.serving.http_timeouts import PunctualProtocol, tune
 from bert_keras.serving.limits import Limits
-from bert_keras.serving.version_folders import chosen_versions, model_name
-
-__all__ = ["create_app", "running_server", "serve"]
 
 _GRACE_SECONDS = 20  # for running requests; Kubernetes gives 30 from SIGTERM to SIGKILL
 
@@ -30,25 +27,19 @@ def serve(
     versions: Sequence[int] = (),
     labels: Mapping[str, int] | None = None,
     limits: Limits | None = None,
-    ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve on `host`:`port` until Ctrl-C or SIGTERM, then finish what was begun.
 
-    Prints one line, and calls `ready(url)`, when it accepts requests. The other arguments are those
-    of `create_app`.
+    Prints one line when it accepts requests. The other arguments are those of `create_app`.
 
     Raises:
         InputError: for a folder without a servable version and for a port that is not free.
     """
-    chosen_versions(model_folder, versions)  # reports what is missing before TensorFlow is imported
     with _listening(host, port) as listener:
         server = _server(create_app(model_folder, versions=versions, labels=labels, limits=limits))
-        url = _url(listener)
+        model_url = f"{_url(listener)}/v1/models/{Path(model_folder).resolve().name}"
         with _ending_quietly(server):
-            name = model_name(model_folder)
-            print(f"serving {url}/v1/models/{name}:predict (Ctrl-C stops)", flush=True)
-            if ready:
-                ready(url)
+            print(f"serving {model_url}:predict (Ctrl-C stops)", flush=True)
             server.run(sockets=[listener])
 
 
@@ -65,7 +56,6 @@ def running_server(
 
     Port 0 takes a free one. Raises InputError as `serve` does.
     """
-    chosen_versions(model_folder, versions)
     with _listening("127.0.0.1", port) as listener:
         server = _server(create_app(model_folder, versions=versions, labels=labels, limits=limits))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -99,9 +89,6 @@ def _ending_quietly(server: uvicorn.Server) -> Iterator[None]:
     def end(*_) -> None:
         server.should_exit = True
 
-    if threading.current_thread() is not threading.main_thread():
-        yield  # which is the only one that signals reach
-        return
     before = signal.signal(signal.SIGTERM, end)
     try:
         with contextlib.suppress(KeyboardInterrupt):
@@ -119,19 +106,12 @@ def _listening(host: str, port: int) -> socket.socket:
         return listener
     except OverflowError:
         raise InputError(f"port {port} does not exist; choose one from 1024 to 65535") from None
-    except PermissionError:
+    except (OSError, TypeError) as error:  # TypeError: a name that no host can have
+        reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(
-            f"port {port} is not permitted for this user; choose one from 1024 to 65535"
+            f"cannot listen on {host}, port {port}: {reason}; choose another --host, or a --port "
+            "from 1024 to 65535 that no other program holds"
         ) from None
-    except TypeError as error:
-        raise InputError(f"cannot listen on {host!r}, which is no host's name ({error})") from None
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise InputError(
-                f"port {port} on {host} is in use; stop the program that holds it or choose "
-                "another with --port"
-            ) from None
-        raise InputError(f"cannot listen on {host}, port {port}: {error.strerror}") from None
 
 
 def _url(listener: socket.socket) -> str:

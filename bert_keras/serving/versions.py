@@ -6,40 +6,29 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
 
 from bert_keras.errors import InputError
 from bert_keras.serving.calls import Call, Refused
 from bert_keras.serving.model import LoadError
+from bert_keras.serving.servable import Servable
 from bert_keras.serving.version_folders import (
     chosen_versions,
     files_of,
-    model_name,
     version_folders,
+    wanted_versions,
 )
 
 _POLL_SECONDS = 1.0  # as TF Serving's --file_system_poll_wait_seconds
 _STOP_SECONDS = 5.0  # for a version that is being loaded when the server stops
 
 
-class Closable(Protocol):
-    """A loaded version."""
-
-    def close(self) -> None:
-        """Take no new requests and give the memory back."""
-        ...
-
-
-S = TypeVar("S", bound=Closable)
-
-
 @dataclass(eq=False)
-class _Version(Generic[S]):
+class _Version:
     number: int
     state: str = "START"
     error_code: str = "OK"
     error_message: str = ""
-    servable: S | None = None
+    servable: Servable | None = None
     num_users: int = 0
     files: frozenset | None = None  # as they were when last looked at, until they are loaded
     failed_files: frozenset | None = None
@@ -52,7 +41,7 @@ class _Version(Generic[S]):
         }
 
 
-class Versions(Generic[S]):
+class Versions:
     """Loads what appears in a model folder and retires what it replaces, as TF Serving does.
 
     A version is loaded when its files were alike at two looks, so that none is loaded while it is
@@ -75,18 +64,18 @@ class Versions(Generic[S]):
         *,
         numbers: Sequence[int] = (),
         labels: Mapping[str, int] | None = None,
-        load: Callable[[Path], S],
+        load: Callable[[Path], Servable],
     ):
-        self.name = model_name(model_folder)
-        self._folder = Path(model_folder)
+        self._folder = Path(model_folder).resolve()
+        self.name = self._folder.name
         self._numbers = tuple(numbers)
         self._labels = dict(labels or {})
         self._load_folder = load
-        self._versions: dict[int, _Version[S]] = {}
+        self._versions: dict[int, _Version] = {}
         self._changed = threading.Condition()
         self._stopped = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="versions", daemon=True)
-        chosen = chosen_versions(model_folder, numbers)
+        chosen = chosen_versions(self._folder, numbers)
         for label, number in self._labels.items():
             if number not in chosen:
                 raise InputError(
@@ -112,25 +101,21 @@ class Versions(Generic[S]):
 
     def look(self) -> None:
         """One look at the folder: load what is new and settled, retire what it replaces."""
-        found = version_folders(self._folder)
-        if self._numbers:
-            wanted = {number: found[number] for number in self._numbers if number in found}
-        else:
-            wanted = {number: found[number] for number in sorted(found)[-1:]}
+        wanted = wanted_versions(version_folders(self._folder), self._numbers)
         for number, folder in wanted.items():
             if self._is_settled(number, folder):
                 self._load(number, folder)
         for number in self._versions.keys() - wanted.keys():
             if self._versions[number].state == "START":
                 del self._versions[number]  # gone before it was whole
-        available = {number for number, version in self._versions.items() if version.servable}
-        if available & wanted.keys() or not wanted:
-            for number in available - wanted.keys():
-                self._retire(self._versions[number])
+        available = {version.number: version for version in self._available()}
+        if available.keys() & wanted or not wanted:
+            for number in available.keys() - wanted:
+                self._retire(available[number])
 
     def _is_settled(self, number: int, folder: Path) -> bool:
         """Whether the version is to be loaded now: its files are new, but as at the last look."""
-        version = self._versions.setdefault(number, _Version[S](number))
+        version = self._versions.setdefault(number, _Version(number))
         if version.servable:
             return False
         files, before = files_of(folder), version.files
@@ -138,7 +123,7 @@ class Versions(Generic[S]):
         return files == before and files != version.failed_files and bool(files)
 
     def _load(self, number: int, folder: Path) -> None:
-        version = self._versions.setdefault(number, _Version[S](number))
+        version = self._versions.setdefault(number, _Version(number))
         version.state, version.error_code, version.error_message = "LOADING", "OK", ""
         files = files_of(folder)
         try:
@@ -156,44 +141,48 @@ class Versions(Generic[S]):
             version.servable, version.state = servable, "AVAILABLE"
             version.files = version.failed_files = None
 
-    def _retire(self, version: _Version[S]) -> None:
+    def _retire(self, version: _Version) -> None:
         with self._changed:
-            servable, version.servable = version.servable, None
             version.state = "UNLOADING"
             self._changed.wait_for(lambda: not version.num_users)
-        if servable:
-            servable.close()
-        version.state = "END"
+        if version.servable:
+            version.servable.close()
+        version.servable, version.state = None, "END"
 
     @contextlib.contextmanager
-    def serving(self, call: Call) -> Iterator["Lease[S]"]:
-        """The version that `call` asks for; it is not closed before the block ends."""
-        with self._changed:
-            version, refusal = self._version(call)
-            lease = Lease(version, refusal)  # before another thread may retire the version
-            if version:
-                version.num_users += 1
-        try:
-            yield lease
-        finally:
-            if version:
-                with self._changed:
-                    version.num_users -= 1
-                    self._changed.notify_all()
+    def serving(self, call: Call) -> Iterator[tuple[int, Servable]]:
+        """The number and the servable of the version that `call` asks for, which is not closed
+        before the block ends.
 
-    def _version(self, call: Call) -> tuple[_Version[S] | None, Refused]:
-        """The version that `call` means, if it is loaded, and the refusal where it is not."""
+        Raises:
+            Refused: where no such version is served.
+        """
+        with self._changed:
+            version = self._asked(call)
+            version.num_users += 1
+        try:
+            assert version.servable
+            yield version.number, version.servable
+        finally:
+            with self._changed:
+                version.num_users -= 1
+                self._changed.notify_all()
+
+    def _available(self) -> list[_Version]:
+        versions = list(self._versions.values())  # which another thread may change
+        return [version for version in versions if version.state == "AVAILABLE"]
+
+    def _asked(self, call: Call) -> _Version:
         number = call.version
         if call.label is not None:
-            if call.model != self.name or call.label not in self._labels:
-                return None, Refused(f"Unrecognized servable version label: {call.label}")
-            number = self._labels[call.label]
+            number = self._labels.get(call.label)
+            if call.model != self.name or number is None:
+                raise Refused(f"Unrecognized servable version label: {call.label}")
+        fitting = [each for each in self._available() if number in (None, each.number)]
+        if call.model == self.name and fitting:
+            return max(fitting, key=lambda each: each.number)
         asked = f"Latest({call.model})" if number is None else f"Specific({call.model}, {number})"
-        loaded = [each for each in list(self._versions.values()) if each.servable]
-        fitting = [each for each in loaded if number in (None, each.number)]
-        version = max(fitting, key=lambda each: each.number, default=None)
-        refusal = Refused(f"Servable not found for request: {asked}", status=404)
-        return version if call.model == self.name else None, refusal
+        raise Refused(f"Servable not found for request: {asked}", status=404)
 
     def statuses(self, call: Call) -> list[dict[str, object]]:
         """The states of the versions that `call` asks for, the newest first.
@@ -219,19 +208,3 @@ class Versions(Generic[S]):
         for version in list(self._versions.values()):
             if version.servable:
                 version.servable.close()
-
-
-class Lease(Generic[S]):
-    """A version for the time of one request."""
-
-    def __init__(self, version: _Version[S] | None, refusal: Refused):
-        self.number = version.number if version else 0
-        self._servable = version.servable if version else None
-        self._refusal = refusal
-
-    @property
-    def servable(self) -> S:
-        """Raises Refused where no version is served for the request."""
-        if self._servable is None:
-            raise self._refusal
-        return self._servable

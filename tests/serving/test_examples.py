@@ -45,9 +45,9 @@ def test_a_context_is_in_every_example_and_yields_to_it():
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        ("{}", "JSON Value: {} When method is classify, key 'examples' is expected and was not f"),
-        ('{"examples": 1}', "Expecting 'examples' value to be an list/array"),
-        ('{"examples": []}', "'examples' value is an empty array"),
+        ("{}", "JSON Value: {} Expecting key 'examples' with a list of objects that is not empty"),
+        ('{"examples": 1}', "Expecting key 'examples' with a list of objects"),
+        ('{"examples": []}', "Expecting key 'examples' with a list of objects"),
         ('{"examples": [1]}', "Example must be JSON object but got JSON Number"),
         ('{"context": [], "examples": 1}', "Example must be JSON object but got JSON Array"),
         ('{"examples": [{"x": null}]}', "Feature: x has element with unexpected JSON type: Null"),
@@ -85,43 +85,41 @@ def signature(method, inputs, outputs):
 
 
 @pytest.mark.parametrize(
-    ("verb", "inputs", "outputs", "sentence"),
+    ("verb", "inputs", "outputs"),
     [
-        ("classify", ["inputs", "b"], ["scores"], "Expected one input Tensor."),
-        ("classify", ["a"], ["scores"], "No classification inputs found in SignatureDef: "),
-        ("classify", ["inputs"], ["y"], 'outputs to contain at least one of "classes" or "scores"'),
-        ("regress", ["inputs"], ["outputs", "y"], "Expected one output Tensor."),
+        ("classify", ["inputs", "b"], ["scores"]),
+        ("classify", ["a"], ["scores"]),
+        ("classify", ["inputs"], ["y"]),
+        ("regress", ["inputs"], ["outputs", "y"]),
     ],
 )
-def test_signatures_that_are_refused(verb, inputs, outputs, sentence):
-    with pytest.raises(Refused) as refusal:
+def test_signatures_that_are_refused(verb, inputs, outputs):
+    with pytest.raises(Refused, match="Expected one input Tensor, inputs, and the output Tensor"):
         check_signature(verb, signature(verb, inputs, outputs), "s")
-    assert sentence in refusal.value.sentence
 
 
 def test_classes_with_labels_scores_or_both():
     classes = np.array([[b"no", b"yes"], [b"no", b"yes"]], object)
     scores = np.float32([[0.25, 0.75], [1, 0]])
-    assert classes_of({"classes": classes, "scores": scores}, num_examples=2) == [
-        [(b"no", 0.25), (b"yes", 0.75)],
-        [(b"no", 1), (b"yes", 0)],
-    ]
-    assert classes_of({"scores": scores}, num_examples=2)[0] == [(b"", 0.25), (b"", 0.75)]
-    assert classes_of({"classes": classes[:1]}, num_examples=1) == [[(b"no", 0), (b"yes", 0)]]
+    for outputs, labels, numbers in (
+        ({"classes": classes, "scores": scores}, classes, scores),
+        ({"scores": scores}, [[b"", b""]] * 2, scores),
+        ({"classes": classes}, classes, [[0, 0]] * 2),
+    ):
+        found = classes_of(outputs, num_examples=2)
+        assert np.array_equal(found[0], labels)
+        assert np.array_equal(found[1], numbers)
 
 
 @pytest.mark.parametrize(
     ("outputs", "sentence"),
     [
-        ({"scores": np.zeros(2, np.float32)}, r"[batch_size num_classes] but got [2]"),
+        ({"scores": np.zeros(2, np.float32)}, r"[2 num_classes] but got scores [2]"),
         ({"scores": np.zeros([2, 1], np.int32)}, "Expected scores Tensor of DT_FLOAT. Got: int32"),
-        (
-            {"scores": np.zeros([3, 1], np.float32)},
-            "Expected scores output batch size of 2. Got: 3",
-        ),
+        ({"scores": np.zeros([3, 1], np.float32)}, "[2 num_classes] but got scores [3,1]"),
         (
             {"classes": np.full([2, 3], b"", object), "scores": np.zeros([2, 1], np.float32)},
-            "Tensors class and score should match in dim_size(1). Got 3 vs. 1",
+            "[2 num_classes] but got classes [2,3] and scores [2,1]",
         ),
     ],
 )
@@ -135,11 +133,11 @@ def test_values():
     for shape in ([2], [2, 1]):
         array = np.arange(2, dtype=np.float32).reshape(shape)
         assert values_of({"outputs": array}, num_examples=2).tolist() == [0, 1]
-    for array, sentence in (
-        (np.zeros([2, 2], np.float32), "[batch_size] or [batch_size, 1] but got [2,2]"),
-        (np.zeros(3, np.float32), "Input batch size did not match output batch size: 2 vs. 3"),
-        (np.zeros(2), "Expected output Tensor of DT_FLOAT.  Got: float64"),
+    for array, found in (
+        (np.zeros([2, 2], np.float32), "float32 [2,2]"),
+        (np.zeros(3, np.float32), "float32 [3]"),
+        (np.zeros(2), "float64 [2]"),
     ):
         with pytest.raises(Refused) as refusal:
             values_of({"outputs": array}, num_examples=2)
-        assert sentence in refusal.value.sentence
+        assert refusal.value.sentence.endswith(f"of shape [2] or [2,1]. Got: {found}")

@@ -79,9 +79,9 @@ def test_other_values_than_objects():
 
 
 def test_shown_values_are_indented_and_cut():
-    value = {"a": [1, 2.0, 1e21, 1.5e-7, 1e20], "b": {"c": [{"d": "\u00e9"}]}, "e": {}}
+    value = {"a": [1, 2.0, 1.5, math.inf, 1e20], "b": {"c": [{"d": "\u00e9"}]}, "e": {}}
     assert show_json(value) == (
-        '{\n    "a": [1, 2.0, 1e21, 1.5e-7, 100000000000000000000.0],\n    "b": {\n        '
+        '{\n    "a": [1, 2.0, 1.5, Infinity, 100000000000000000000.0],\n    "b": {\n        '
         '"c": [{\n                "d": "\u00e9"\n            }]\n    },\n    "e": {}\n}'
     )
     assert show_json(["x" * 9] * 1000) == "[" + ", ".join(['"xxxxxxxxx"'] * 20)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
+from bert_keras.serving.app import create_app
 from bert_keras.serving.calls import Refused
 from bert_keras.serving.model import LoadError, ServedModel
 from bert_keras.serving.responses import error_body
-from bert_keras.serving.server import create_app
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from bert_keras.serving.responses import columns_body, rows_body
         (np.float32(7), "7.0"),
         (np.float32(1e20), "1e+20"),
         (np.float32(16777217), "16777216.0"),
-        (np.float64(1 / 3), "0.33333333333333331"),
+        (np.float64(1 / 3), "0.3333333333333333"),
         (np.float32(np.nan), "NaN"),
         (np.float64(-np.inf), "-Infinity"),
         (np.int64(-(2**63)), "-9223372036854775808"),

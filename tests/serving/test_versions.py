@@ -51,8 +51,8 @@ def look_twice(versions):
 
 
 def answer(versions, call=LATEST):
-    with versions.serving(call) as lease:
-        return lease.servable.text
+    with versions.serving(call) as (_, servable):
+        return servable.text
 
 
 def states(versions):
@@ -62,8 +62,8 @@ def states(versions):
 
 def test_a_new_version_replaces_the_old_one(folder):
     versions = made(folder)
-    with versions.serving(LATEST) as lease:
-        old = lease.servable
+    with versions.serving(LATEST) as (_, old):
+        pass
     write(folder / "2", "two")
     versions.look()
     assert (answer(versions), states(versions)) == ("one", {2: "START", 1: "AVAILABLE"})
@@ -158,8 +158,8 @@ def test_a_real_model_with_a_damaged_file_leaves_the_old_one(models, tmp_path, d
     damage(folder / "2" / "variables" / name)
     look_twice(versions)
     assert states(versions) == {2: "END", 1: "AVAILABLE"}
-    with versions.serving(LATEST) as lease:
-        answer = lease.servable.predict("serving_default", {"x": np.float32([[1, 2, 3]])})
+    with versions.serving(LATEST) as (_, servable):
+        answer = servable.predict("serving_default", {"x": np.float32([[1, 2, 3]])})
     assert answer["output_0"].tolist() == [[7.0, 7.0]]
 
 
@@ -176,14 +176,14 @@ def test_a_folder_without_files_is_not_tried(folder):
 def test_what_was_begun_is_answered_before_the_version_goes(folder):
     versions = made(folder)
     write(folder / "2", "two")
-    with versions.serving(LATEST) as lease:
+    with versions.serving(LATEST) as (_, old):
         thread = threading.Thread(target=look_twice, args=[versions])
         thread.start()
         wait_for(lambda: states(versions) == {2: "AVAILABLE", 1: "UNLOADING"})
         assert answer(versions) == "two"
-        assert not lease.servable.closed
+        assert not old.closed
     thread.join(10)
-    assert lease.servable.closed
+    assert old.closed
     assert states(versions)[1] == "END"
 
 
