@@ -11,12 +11,11 @@ import numpy as np
 from bert_keras.architectures import CLASSIFIER
 from bert_keras.errors import InputError
 from bert_keras.options import check_choice, check_least
-from bert_keras.storage import text_lines, whole_file
 from bert_keras.tasks.label_kinds import LABEL_KINDS, Label, LabelKind, LabelPrediction
 from bert_keras.tasks.label_scores import SCORES, majority_accuracy
-from bert_keras.tasks.table import table_rows
-from bert_keras.tasks.task import Encoded, Outputs, Task, data_files, nothing_to_score
-from bert_keras.tasks.texts import EncodedTexts, num_pieces, windows_of
+from bert_keras.tasks.table import read_numbered, table_rows, write_numbered
+from bert_keras.tasks.task import Encoded, Outputs, Task, data_files, needs_labels, nothing_to_score
+from bert_keras.tasks.texts import EncodedTexts, num_tokens, windows_of
 from bert_keras.tasks.tfds import is_tfds, tfds_splits
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -92,9 +91,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         """Labels are read where the file has them; in "train" and "dev" each row must have one, of
         `labels` where these are settled. Raises InputError for any other and for a row without
         text."""
-        columns = self.text_columns
-        if needs_labels(split):
-            columns = (*columns, self.label_column)
+        columns = (*self.text_columns, *([self.label_column] if needs_labels(split) else []))
         lists = (self.label_column,) if self.kind == "many" else ()
         rows = table_rows(path, columns=columns, lists=lists)
         return [
@@ -114,12 +111,11 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         texts = tuple(texts)
         if not any(text.strip() for text in texts):
             raise InputError(f"{place} has no text in {', '.join(self.text_columns)}")
-        must_be_known = needs_labels(split)
-        is_blank = label is not None and self.kind != "many" and not label.strip()
-        if label is None or (is_blank and not must_be_known):
+        is_blank = not (label or "").strip() and self.kind != "many"
+        if label is None or (is_blank and not needs_labels(split)):
             return TextExample(texts, None, place)
         found = self.label_kind.read(label, place=place)
-        if self.labels and must_be_known:
+        if self.labels and needs_labels(split):
             self.label_kind.check(found, self.labels, place=place)
         return TextExample(texts, found, place)
 
@@ -147,7 +143,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
                 vocabulary=tokenizer.vocabulary,
                 places=[example.place for example in examples],
             )
-        lengths = num_pieces(texts, tokenizer.vocabulary)
+        lengths = num_tokens(texts, tokenizer.vocabulary)
         longest = int(lengths.argmax())
         if self.long_texts == "error" and lengths[longest] > self.max_length:
             raise InputError(
@@ -197,45 +193,22 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         predictions: Sequence[LabelPrediction],
     ) -> None:
         """TSV: index from 0, prediction, the probability of each label."""
-        has_probabilities = len(predictions[0].probabilities) > 0
-        names = ("index", "prediction", *(self.labels if has_probabilities else ()))
-        with whole_file(path) as beside, beside.open("w", encoding="utf-8") as file:
-            file.write("\t".join(names) + "\n")
-            for index, (label, probabilities) in enumerate(predictions):
-                fields = (str(index), self.written(label), *(f"{p:.6f}" for p in probabilities))
-                file.write("\t".join(fields) + "\n")
+        header = ("index", "prediction", *self.labels)
+        rows = [
+            [self.label_kind.written(label), *(f"{p:.6f}" for p in probabilities)]
+            for label, probabilities in predictions
+        ]
+        write_numbered(path, rows, header=header[: 1 + len(rows[0])])
 
     def read_predictions(
         self, path: str | os.PathLike, examples: Sequence[TextExample]
     ) -> list[LabelPrediction]:
         """Of each example in order, without probabilities."""
-        predictions = []
-        for number, line in enumerate(text_lines(path), start=1):
-            index, *fields = line.split("\t")
-            expected = str(number - 2) if number > 1 else "index"
-            if index != expected or not fields:
-                raise InputError(
-                    f"{path}, line {number} begins with {line[:40]!r}; expected {expected!r}, a "
-                    "tab and the prediction"
-                )
-            if number > 1:
-                predictions.append(self.read_prediction(fields[0], f"{path}, line {number}"))
-        if len(predictions) != len(examples):
-            raise InputError(
-                f"{path} has {len(predictions)} predictions; the examples are {len(examples)}"
-            )
-        return predictions
-
-    def written(self, label: Label) -> str:
-        return self.label_kind.written(label)
-
-    def read_prediction(self, text: str, place: str) -> LabelPrediction:
-        return LabelPrediction(self.label_kind.read(text, place=place))
-
-
-def needs_labels(split: str) -> bool:
-    """Whether each example of a split must have a label."""
-    return split.startswith(("train", "dev"))
+        rows = read_numbered(path, header=("index", "prediction"), num_rows=len(examples))
+        return [
+            LabelPrediction(self.label_kind.read(columns[0], place=place))
+            for place, columns in rows
+        ]
 
 
 OWN_TABLE_TASKS: dict[str, ClassificationTask] = {

@@ -25,42 +25,61 @@ class LabelPrediction(NamedTuple):
 
 
 class LabelKind(abc.ABC, Generic[One]):
-    """How labels of one kind are read from a file, learnt, predicted and scored."""
+    """How labels of one kind are read from a file, learned, predicted and scored."""
 
     problem_type: str = ""
     scores: tuple[str, ...]  # names in label_scores.SCORES; the first chooses the best checkpoint
+    fewest_classes: int = 1  # in a training file
 
     @abc.abstractmethod
     def read(self, text: str, *, place: str) -> One:
-        """The label that a file has at `place`, without the white space around it."""
+        """Return the label that a file has at `place`, without the white space around it."""
 
     @abc.abstractmethod
     def written(self, label: One) -> str:
-        """As `read` reads it."""
+        """Return the text that `read` reads."""
 
     @abc.abstractmethod
-    def classes(self, labels: Sequence[One], *, file: str, column: str) -> tuple[str, ...]:
-        """What the logits stand for, settled by these labels, which stand in `file`."""
-
-    @abc.abstractmethod
-    def check(self, label: One, classes: Sequence[str], *, place: str) -> None:
-        """Raises InputError for a label that no logit stands for."""
+    def names(self, label: One) -> tuple[str, ...]:
+        """Return the classes that a label consists of."""
 
     @abc.abstractmethod
     def targets(self, labels: Sequence[One | None], classes: Sequence[str]) -> np.ndarray:
-        """For the loss; zeros where there is no label, or one unknown."""
+        """Return the targets of the loss: zeros where there is no label, or one unknown."""
 
     @abc.abstractmethod
-    def compile_arguments(self) -> dict: ...
+    def compile_arguments(self) -> dict:
+        """Return `loss` and `metrics` for `model.compile`."""
 
     @abc.abstractmethod
-    def prediction(self, logits: np.ndarray, classes: Sequence[str]) -> LabelPrediction: ...
+    def prediction(self, logits: np.ndarray, classes: Sequence[str]) -> LabelPrediction:
+        """Return the prediction of an example from its logits [num_labels]."""
+
+    def classes(self, labels: Sequence[One], *, file: str, column: str) -> tuple[str, ...]:
+        """Return what the logits stand for, from the labels of the training file."""
+        classes = sorted({name for label in labels for name in self.names(label)})
+        if len(classes) < self.fewest_classes:
+            raise InputError(
+                f"{file} has {len(classes)} different labels in the column {column!r}; expected at "
+                f"least {self.fewest_classes}"
+            )
+        return tuple(classes)
+
+    def check(self, label: One, classes: Sequence[str], *, place: str) -> None:
+        """Raise InputError for a label that no logit stands for."""
+        for name in self.names(label):
+            if name not in classes:
+                raise InputError(
+                    f"{place} has the label {name!r}; known: {listed_labels(classes)}; add rows of "
+                    "it to the training file, or leave these out"
+                )
 
 
 class OneLabel(LabelKind[str]):
     """One of several labels."""
 
     scores = ("accuracy", "macro_f1")
+    fewest_classes = 2
 
     def read(self, text, *, place):
         label = text.strip()
@@ -71,18 +90,8 @@ class OneLabel(LabelKind[str]):
     def written(self, label):
         return label
 
-    def classes(self, labels, *, file, column):
-        classes = sorted(set(labels))
-        if len(classes) < 2:
-            raise InputError(
-                f"{file} holds one label only in the column {column!r}, {classes[0]!r}; expected "
-                "at least two"
-            )
-        return tuple(classes)
-
-    def check(self, label, classes, *, place):
-        if label not in classes:
-            raise _unknown(label, classes, place)
+    def names(self, label):
+        return (label,)
 
     def targets(self, labels, classes):
         ids: dict[str | None, int] = {label: index for index, label in enumerate(classes)}
@@ -111,18 +120,8 @@ class ManyLabels(LabelKind[tuple[str, ...]]):
     def written(self, label):
         return ",".join(label)
 
-    def classes(self, labels, *, file, column):
-        classes = tuple(sorted({label for several in labels for label in several}))
-        if not classes:
-            raise InputError(
-                f"{file} holds no label in the column {column!r}; expected at least one"
-            )
-        return classes
-
-    def check(self, label, classes, *, place):
-        for each in label:
-            if each not in classes:
-                raise _unknown(each, classes, place)
+    def names(self, label):
+        return label
 
     def targets(self, labels, classes):
         rows = [[float(each in (label or ())) for each in classes] for label in labels]
@@ -158,11 +157,11 @@ class Number(LabelKind[float]):
     def written(self, label):
         return repr(label)
 
+    def names(self, label):
+        return ()
+
     def classes(self, labels, *, file, column):
         return (column,)
-
-    def check(self, label, classes, *, place):
-        pass
 
     def targets(self, labels, classes):
         return np.array([[0.0 if label is None else label] for label in labels], np.float32)
@@ -174,24 +173,23 @@ class Number(LabelKind[float]):
         return LabelPrediction(float(logits[0]))
 
 
-LABEL_KINDS: dict[str, LabelKind] = {
-    "one": OneLabel(),
-    "many": ManyLabels(),
-    "number": Number(),
-}
+class Similarity(Number):
+    """A number as GLUE's server reads that of STS-B: within 0 and 5, with three decimals."""
+
+    def written(self, label):
+        return f"{label:.3f}"
+
+    def prediction(self, logits, classes):
+        return LabelPrediction(round(min(max(0.0, float(logits[0])), 5.0), 3))
+
+
+LABEL_KINDS: dict[str, LabelKind] = {"one": OneLabel(), "many": ManyLabels(), "number": Number()}
 
 
 def listed_labels(labels: Sequence[str]) -> str:
     """For a message: the first of them, and how many more there are."""
     more = len(labels) - MOST_LISTED
     return ", ".join(labels[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _unknown(label: str, classes: Sequence[str], place: str) -> InputError:
-    return InputError(
-        f"{place} has the label {label!r}; known: {listed_labels(classes)}; add rows of it to the "
-        "training file, or leave these out"
-    )
 
 
 def _writable(label: str, place: str) -> str:

@@ -1,4 +1,4 @@
-"""A TSV, CSV or JSON Lines file, or a split of a TFDS builder, in; its rows as text out."""
+"""Reads tables of texts (TSV, CSV, JSON Lines, TFDS), and writes predictions as numbered rows."""
 
 import csv
 import json
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.storage import text_lines
+from bert_keras.storage import text_lines, write_text
 from bert_keras.tasks.tfds import is_tfds, tfds_rows
 
 Row = tuple[str, dict[str, str]]  # where it stands, for errors, and its columns
@@ -21,49 +21,86 @@ def table_rows(
     broken: list[str] | None = None,
     lists: Sequence[str] = (),
 ) -> Iterator[Row]:
-    """The rows of a table, each with at least the named `columns`, as ("FILE, line N", values).
+    """Yield the rows of a table, each with at least the named columns, as ("FILE, line N", values).
 
-    `.tsv`: tab-separated with a header line and no quoting, as GLUE's files. `.csv`: commas, with a
-    header line and double quotes. `.jsonl`: one object a line; numbers and booleans become text,
-    null is no column, and of `columns` only those in `lists` may be lists, whose texts are joined
-    by commas. A place `tfds:NAME:SPLIT`: see
-    bert_keras.tasks.tfds.
+    Args:
+        path: `.tsv`: separated by tabs, with a header line and no quoting, as GLUE's files. `.csv`:
+            separated by commas, with a header line and double quotes. `.jsonl`: one object a line;
+            numbers and booleans become text, null is no column. `tfds:NAME:SPLIT`: see
+            bert_keras.tasks.tfds.
+        columns: The columns that each row must have.
+        headerless: The names of the columns of files whose first line is a row: one that does not
+            have all names of `columns`.
+        broken: Collects the locations of rows of another width than the header, which are left out;
+            with None such a row is an InputError.
+        lists: Columns of JSON Lines and TFDS that may be lists; their texts are joined by commas.
 
-    `headerless` names the columns of files whose first line is a row, not a header: one that does
-    not hold the names of `columns`. Rows of another width than the header are an InputError or,
-    where `broken` is given, left out and their places put there. Raises InputError, naming the
-    line, for a missing column and bad CSV or JSON.
+    Raises:
+        InputError: for a missing column and for bad CSV or JSON; it names the line.
     """
+    suffix = Path(path).suffix
     if is_tfds(path):
-        rows = _as_text(_of_builder(os.fspath(path)), columns, lists)
+        builder = enumerate(tfds_rows(os.fspath(path)), start=1)
+        rows = _as_text(((f"{path}, row {n}", row) for n, row in builder), columns, lists)
+    elif suffix == ".jsonl":
+        rows = _as_text(_json_rows(path), columns, lists)
+    elif suffix == ".tsv":
+        lines = enumerate((line.split("\t") for line in text_lines(path)), start=1)
+        rows = _rows(path, lines, columns, headerless, broken)
+    elif suffix == ".csv":
+        rows = _rows(path, _csv_lines(path), columns, headerless, broken)
     else:
-        path = Path(path)
-        readers = {".tsv": _tsv_lines, ".csv": _csv_lines, ".jsonl": None}
-        if path.suffix not in readers:
-            known = ", ".join(readers)
-            raise InputError(f"{path} ends in {path.suffix!r}; expected one of {known}")
-        rows = (
-            _as_text(_json_rows(path), columns, lists)
-            if path.suffix == ".jsonl"
-            else _rows(path, readers[path.suffix](path), columns, headerless, broken)
-        )
-    empty = True
+        raise InputError(f"{path} ends in {suffix!r}; expected one of .tsv, .csv, .jsonl")
+    is_empty = True
     for place, values in rows:
         for column in columns:
-            if values.get(column) is None:
+            if column not in values:
                 names = ", ".join(map(repr, values))
                 raise InputError(f"{place} has no column {column!r}; it has {names}")
-        empty = False
+        is_empty = False
         yield place, values
-    if empty:
+    if is_empty:
         raise InputError(f"{path} has no rows; expected at least one below the header")
 
 
-def _tsv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    return enumerate((line.split("\t") for line in text_lines(path)), start=1)
+def write_numbered(
+    path: str | os.PathLike,
+    rows: Iterable[Sequence[str]],
+    *,
+    header: Sequence[str],
+    separator: str = "\t",
+) -> None:
+    """Write a header and rows that begin with their number, from 0."""
+    lines = [header, *([str(number), *row] for number, row in enumerate(rows))]
+    write_text(path, "".join(f"{separator.join(line)}\n" for line in lines))
 
 
-def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+def read_numbered(
+    path: str | os.PathLike, *, header: Sequence[str], num_rows: int, separator: str = "\t"
+) -> list[tuple[str, list[str]]]:
+    """Read such rows: the location of each, as "FILE, line N", and its columns after the number.
+
+    Raises:
+        InputError: for a header that does not begin with these columns, and for another number of a
+            row, or of rows; it names the line.
+    """
+    found = []
+    for line_number, line in enumerate(text_lines(path), start=1):
+        place, fields = f"{path}, line {line_number}", line.split(separator)
+        expected = list(header) if line_number == 1 else [str(line_number - 2)]
+        if fields[: len(expected)] != expected or len(fields) < 2:
+            text = separator.join([*expected, header[1]][:2])
+            raise InputError(f"{place} is {line[:60]!r}; expected {text!r}")
+        found.append((place, fields[1:]))
+    if len(found) != num_rows + 1:
+        raise InputError(
+            f"{path} has {max(len(found) - 1, 0)} predictions; expected {num_rows}, one for each "
+            "example in the same order"
+        )
+    return found[1:]
+
+
+def _csv_lines(path: str | os.PathLike) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader((f"{line}\n" for line in text_lines(path)), strict=True)
     begin = 1
     try:
@@ -77,9 +114,10 @@ def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from error
 
 
-def _rows(path: Path, lines, columns, headerless, broken) -> Iterator[Row]:
+def _rows(path: str | os.PathLike, lines, columns, headerless, broken) -> Iterator[Row]:
     header = None
     for number, fields in lines:
+        place = f"{path}, line {number}"
         if header is None:
             is_row = headerless and not set(columns) <= set(fields)
             header = tuple(headerless if is_row else fields)
@@ -88,21 +126,19 @@ def _rows(path: Path, lines, columns, headerless, broken) -> Iterator[Row]:
             if not is_row:
                 continue
         if len(fields) == len(header):
-            yield f"{path}, line {number}", dict(zip(header, fields, strict=True))
-        elif not any(fields):
-            continue  # an empty line
-        elif broken is None:
+            yield place, dict(zip(header, fields, strict=True))
+        elif any(fields) and broken is not None:
+            broken.append(place)
+        elif any(fields):  # an empty line has none
             raise InputError(
-                f"{path}, line {number} has {len(fields)} columns; expected {len(header)}, "
+                f"{place} has {len(fields)} columns; expected {len(header)}, "
                 f"{', '.join(header[:12])}"
             )
-        else:
-            broken.append(f"{path}, line {number}")
     if header is None:
         raise InputError(f"{path} is empty; expected a header line with the names of the columns")
 
 
-def _json_rows(path: Path) -> Iterator[tuple[str, dict]]:
+def _json_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
     for number, line in enumerate(text_lines(path), start=1):
         if not line.strip():
             continue
@@ -115,35 +151,25 @@ def _json_rows(path: Path) -> Iterator[tuple[str, dict]]:
         yield f"{path}, line {number}", row
 
 
-def _of_builder(path: str) -> Iterator[tuple[str, dict]]:
-    for number, row in enumerate(tfds_rows(path), start=1):
-        yield f"{path}, row {number}", row
-
-
 def _as_text(rows: Iterable[tuple[str, dict]], columns, lists) -> Iterator[Row]:
     for place, row in rows:
-        for name in columns:
-            if isinstance(row.get(name), dict if name in lists else (dict, list)):
-                what = "an object" if isinstance(row[name], dict) else "a list"
+        values = {}
+        for name, value in row.items():
+            if name in lists and isinstance(value, list):
+                values[name] = ",".join(_text_without_comma(each, place) for each in value)
+            elif name in columns and isinstance(value, dict | list):
+                what = "an object" if isinstance(value, dict) else "a list"
                 raise InputError(f"{place} has {what} in the column {name!r}; expected a text")
-        yield (
-            place,
-            {
-                name: _joined(value, place)
-                if name in lists and isinstance(value, list)
-                else _text(value)
-                for name, value in row.items()
-                if value is not None
-            },
-        )
+            elif value is not None:
+                values[name] = _text(value)
+        yield place, values
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _joined(values: list, place: str) -> str:
-    for each in values:
-        if not isinstance(each, (str, int, float)) or "," in _text(each):
-            raise InputError(f"{place} has {each!r} in a list; expected texts without a comma")
-    return ",".join(map(_text, values))
+def _text_without_comma(value: object, place: str) -> str:
+    if not isinstance(value, str | int | float) or "," in _text(value):
+        raise InputError(f"{place} has {value!r} in a list; expected texts without a comma")
+    return _text(value)

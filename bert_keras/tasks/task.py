@@ -157,6 +157,11 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
         }
 
 
+def needs_labels(split: str) -> bool:
+    """Whether each example of a split must have a label."""
+    return split.startswith(("train", "dev"))
+
+
 def nothing_to_score(place: str) -> InputError:
     """Of examples at `place` that are asked for a score and have no labels."""
     return InputError(f"{place} has no labels, so there is nothing to score; use predict")

@@ -1,4 +1,4 @@
-"""Encodes one or two texts an example as rows of a classifier, or as windows of long texts."""
+"""Encodes texts and pairs of texts for a classifier: one or several sequences an example."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,64 +17,46 @@ Ids = Sequence[Sequence[int]]
 class EncodedTexts(Encoded):
     """Inputs [B, T]; a text too long loses its end, the longer of a pair first."""
 
-    texts: tuple[Ids, ...]
+    texts: tuple[Ids, ...]  # the token ids of the first, and of the second text of each sequence
     targets: np.ndarray
     max_length: int
     vocabulary: Vocabulary
     lengths: np.ndarray
 
     def batch(self, rows: np.ndarray) -> tuple:
-        texts = [[text[row] for row in rows] for text in self.texts]
-        inputs = pack(*texts, vocabulary=self.vocabulary, max_length=self.max_length)
-        return inputs, self.targets[rows]
+        return self.inputs(rows), self.targets[rows]
 
-
-def num_pieces(texts: tuple[Ids, ...], vocabulary: Vocabulary) -> np.ndarray:
-    """int64 [N]: pieces of each example, [CLS] and [SEP]s counted."""
-    counts_KN = np.array([[len(ids) for ids in text] for text in texts], np.int64)
-    return counts_KN.sum(axis=0) + vocabulary.num_specials(len(texts))
+    def inputs(self, sequences: np.ndarray) -> dict[str, np.ndarray]:
+        """Int32 [X, T] by name, of these sequences."""
+        texts = [[text[number] for number in sequences] for text in self.texts]
+        return pack(*texts, vocabulary=self.vocabulary, max_length=self.max_length)
 
 
 @dataclass(frozen=True)
-class EncodedWindows(Encoded):
-    """Inputs [B, W, T]: each example has as many windows as its last text needs, the rest of W is
-    padding. The first text of a pair stands whole in each of them.
+class EncodedGroups(EncodedTexts):
+    """Inputs [B, W, T]: each example has as many sequences as it needs, the rest of W is padding.
 
-    `starts` are, for each example, where its windows of the last text begin; `lengths` counts the
-    pieces of all its windows.
+    The sequences of example i are `bounds[i]` to `bounds[i + 1]`.
     """
 
-    texts: tuple[Ids, ...]
-    targets: np.ndarray
-    max_length: int
-    vocabulary: Vocabulary
-    starts: Sequence[range]
-    lengths: np.ndarray
+    bounds: np.ndarray  # int [N+1]
 
     def batch(self, rows: np.ndarray) -> tuple:
-        firsts, lasts = [], []
-        for row in rows:
-            *first, last = parts = [text[row] for text in self.texts]
-            room = room_of_last(parts, max_length=self.max_length, vocabulary=self.vocabulary)
-            for start in self.starts[row]:
-                firsts += first
-                lasts.append(last[start : start + room])
-        texts = (firsts, lasts) if firsts else (lasts,)
-        windows = pack(*texts, vocabulary=self.vocabulary, max_length=self.max_length)
-        counts = np.array([len(self.starts[row]) for row in rows])
-        is_real_BW = np.arange(counts.max()) < counts[:, None]
+        starts, ends = self.bounds[rows], self.bounds[rows + 1]
+        sequences_BW = starts[:, None] + np.arange((ends - starts).max())
+        is_real_BW = sequences_BW < ends[:, None]
         inputs = {}
-        for name, array_XT in windows.items():
+        for name, array_XT in self.inputs(sequences_BW[is_real_BW]).items():
             filler = self.vocabulary.pad_id if name == "input_ids" else 0
-            array_BWT = np.full((*is_real_BW.shape, array_XT.shape[1]), filler, np.int32)
-            array_BWT[is_real_BW] = array_XT
-            inputs[name] = array_BWT
+            inputs[name] = np.full((*is_real_BW.shape, array_XT.shape[1]), filler, np.int32)
+            inputs[name][is_real_BW] = array_XT
         return inputs, self.targets[rows]
 
 
-def room_of_last(texts: Sequence[Sequence[int]], *, max_length: int, vocabulary: Vocabulary) -> int:
-    """How many pieces of the last text fit beside the others and the special pieces."""
-    return max_length - sum(map(len, texts[:-1])) - vocabulary.num_specials(len(texts))
+def num_tokens(texts: tuple[Ids, ...], vocabulary: Vocabulary) -> np.ndarray:
+    """int64 [X]: the tokens of each sequence, [CLS] and [SEP] included."""
+    counts_KX = np.array([[len(ids) for ids in text] for text in texts], np.int64)
+    return counts_KX.sum(axis=0) + vocabulary.num_specials(len(texts))
 
 
 def windows_of(
@@ -85,23 +67,28 @@ def windows_of(
     stride: int,
     vocabulary: Vocabulary,
     places: Sequence[str],
-) -> EncodedWindows:
-    """Each window begins `stride` pieces behind the one before, or where that one ends, if sooner.
+) -> EncodedGroups:
+    """Divide the only text, or the second of a pair, into windows; each has the whole first text.
 
-    Raises InputError where the first text of a pair leaves the second no room.
+    A window begins `stride` tokens after the previous one, or where that one ends, if sooner.
+    `lengths` counts the tokens of all windows of an example. `places` are named in errors.
+
+    Raises:
+        InputError: where the first text of a pair leaves no tokens for the second.
     """
-    starts, lengths = [], []
-    for row, parts in enumerate(zip(*texts, strict=True)):
-        room = room_of_last(parts, max_length=max_length, vocabulary=vocabulary)
-        if room < 1:
+    firsts, lasts, bounds = [], [], [0]
+    for place, (*first, last) in zip(places, zip(*texts, strict=True), strict=True):
+        size = max_length - vocabulary.num_specials(len(texts)) - sum(map(len, first))
+        if size < 1:
             raise InputError(
-                f"{places[row]} has a first text of {len(parts[0])} pieces, which leaves the "
-                f"second no room; raise max_length={max_length}, or exchange the text columns"
+                f"{place} has a first text of {len(first[0])} pieces, which leaves the second no "
+                f"room; raise max_length={max_length}, or exchange the text columns"
             )
-        step, length = min(stride, room), len(parts[-1])
-        starts.append(range(0, max(1, length - room + step), step))
-        of_last = sum(min(room, length - start) for start in starts[-1])
-        lengths.append(of_last + len(starts[-1]) * (max_length - room))
-    return EncodedWindows(
-        texts, targets, max_length, vocabulary, starts, np.array(lengths, np.int64)
-    )
+        step = min(stride, size)
+        for start in range(0, max(1, len(last) - size + step), step):
+            firsts += first
+            lasts.append(last[start : start + size])
+        bounds.append(len(lasts))
+    windows = (firsts, lasts) if firsts else (lasts,)
+    lengths = np.add.reduceat(num_tokens(windows, vocabulary), bounds[:-1])
+    return EncodedGroups(windows, targets, max_length, vocabulary, lengths, np.array(bounds))

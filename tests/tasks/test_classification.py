@@ -107,12 +107,16 @@ def test_without_labels_there_is_nothing_to_score(tmp_path, name):
         (
             "classification",
             "text\tlabel\na\tx\nb\tx\n",
-            "rows.tsv holds one label only in ",
+            "rows.tsv has 1 different labels in ",
         ),
         ("classification", "text\tlabel\na\t\n", "rows.tsv, line 2 has an empty label"),
         ("classification", "text\tlabel\n \tx\n", "rows.tsv, line 2 has no text in text"),
         ("classification", "words\tlabel\na\tx\n", "no column 'text'; it has 'words', 'label'"),
-        ("multi-label", "text\tlabel\na\t\n", "rows.tsv holds no label in the column 'label'; "),
+        (
+            "multi-label",
+            "text\tlabel\na\t\n",
+            "rows.tsv has 0 different labels in the column",
+        ),
         (
             "multi-label",
             "text\tlabel\na\tx,,y\n",
@@ -207,13 +211,13 @@ def test_predictions_hold_the_probability_of_each_label(rows, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("index\tprediction\n0\tpos\n", r"p.tsv has 1 predictions; the examples are 3"),
-        ("0\tpos\n", r"p.tsv, line 1 begins with '0\\tpos'; expected 'index'"),
+        ("index\tprediction\n0\tpos\n", r"p.tsv has 1 predictions; expected 3"),
+        ("0\tpos\n", r"p.tsv, line 1 is '0\\tpos'; expected 'index\\tprediction'"),
         (
             "index\tprediction\n1\tpos\n",
-            r"p.tsv, line 2 begins with '1\\tpos'; expected '0'",
+            r"p.tsv, line 2 is '1\\tpos'; expected '0\\tprediction'",
         ),
-        ("index\tprediction\n0\n", r"p.tsv, line 2 begins with '0'; expected '0', a tab and the p"),
+        ("index\tprediction\n0\n", r"p.tsv, line 2 is '0'; expected '0\\tprediction'"),
     ],
 )
 def test_predictions_of_other_examples_are_refused(rows, tmp_path, text, said):

@@ -30,5 +30,5 @@ def test_of_many_known_labels_some_are_named(kind, label):
 
 
 def test_one_label_is_nothing_to_learn():
-    with pytest.raises(InputError, match=r"f.tsv holds one label only in the column 'tone', 'x'"):
+    with pytest.raises(InputError, match=r"f.tsv has 1 different labels in the column 'tone'"):
         ONE.classes(["x", "x"], file="f.tsv", column="tone")

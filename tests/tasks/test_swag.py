@@ -141,10 +141,10 @@ def test_faults_are_named_with_file_and_line(tmp_path, header, rows, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (",pred\n0,1\n", "has 1 predictions for 2 examples"),
-        (",pred\n0,1\n2,1\n", "line 3 is numbered '2'; expected 1"),
+        (",pred\n0,1\n", "has 1 predictions; expected 2"),
+        (",pred\n0,1\n2,1\n", "line 3 is '2,1'; expected '1,pred'"),
         (",pred\n0,1\n1,5\n", "line 3 has the label '5'"),
-        ("label\n1\n", "line 2 has no column 'pred'; it has 'label'"),
+        ("label\n1\n", "line 1 is 'label'; expected ',pred'"),
     ],
 )
 def test_predictions_of_other_rows_are_refused(tmp_path, text, said):
@@ -161,7 +161,7 @@ def test_the_files_of_a_folder(tmp_path):
         split: str(tmp_path / name)
         for split, name in {"train": "train.csv", "dev": "val.csv", "test": "test.jsonl"}.items()
     }
-    with pytest.raises(InputError, match="max_length is 3; expected more than the 3 special"):
+    with pytest.raises(InputError, match="max_length is 3; expected at least 4"):
         SwagTask(max_length=3)
 
 

@@ -1,14 +1,15 @@
-"""A folder of prediction files in, the zip that GLUE's server takes out."""
+"""Checks a folder of prediction files and packs it into the zip that GLUE's server reads."""
 
 import os
 import zipfile
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.storage import text_lines, whole_file
+from bert_keras.storage import whole_file
 from bert_keras.tasks.glue.rows import ROWS, GlueRow
+from bert_keras.tasks.table import read_numbered
 
-HEADER = "index\tprediction"
+HEADER = ("index", "prediction")
 FILES: dict[str, str] = {file: name for name, row in ROWS.items() for file in row.num_test_rows}
 
 
@@ -32,25 +33,14 @@ def submission_zip(folder: str | os.PathLike, path: str | os.PathLike) -> None:
 
 def _check(path: Path) -> None:
     row = ROWS[FILES[path.name]]
-    number = 0
-    for number, line in enumerate(text_lines(path), start=1):
-        index, tab, prediction = line.partition("\t")
-        if number == 1:
-            is_right = line == HEADER
-        else:
-            is_right = tab and index == str(number - 2) and _is_answer(prediction, row)
-        if not is_right:
-            answer = "a number of 0 to 5" if row.kind == "number" else " or ".join(row.labels)
-            expected = HEADER if number == 1 else f"{number - 2}\t{answer}"
-            raise InputError(f"{path}, line {number} is {line[:60]!r}; expected {expected!r}")
-    expected = row.num_test_rows[path.name]
-    if number != expected + 1:
-        raise InputError(
-            f"{path} has {max(number - 1, 0)} predictions; the test set has {expected} rows"
-        )
+    num_rows = row.num_test_rows[path.name]
+    expected = "a number of 0 to 5" if row.kind == "number" else " or ".join(row.labels)
+    for place, columns in read_numbered(path, header=HEADER, num_rows=num_rows):
+        if len(columns) > 1 or not _is_valid(columns[0], row):
+            raise InputError(f"{place} has {' '.join(columns)!r}; expected {expected}")
 
 
-def _is_answer(prediction: str, row: GlueRow) -> bool:
+def _is_valid(prediction: str, row: GlueRow) -> bool:
     if row.kind != "number":
         return prediction in row.labels
     try:
