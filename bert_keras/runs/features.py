@@ -131,8 +131,7 @@ def write_features(
             tokens = _tokens(chunk, pieces, tokenizer, of=of)
             rows = rows_around(pieces, own_reach(pieces), limit=card.max_length - 2)
             no_labels = np.full(len(pieces.firsts), -1, np.int32)
-            vocabulary = tokenizer.vocabulary
-            words = TaggedWords(pieces.ids, rows, pieces.word_bounds, no_labels, vocabulary)
+            words = TaggedWords(pieces, rows, no_labels, tokenizer.vocabulary)
             vectors = _vectors(forward, words, pieces.bounds, with_ends=of != "words")
             for names, vectors_MKD in zip(tokens, vectors, strict=True):
                 if of == "texts":

@@ -139,7 +139,7 @@ def _samples(
     inputs, *_ = encoded.batch(np.arange(len(encoded)))
     probabilities_BTN = softmax(eager_outputs(model, inputs))
     of_words = [row[encoded.columns(n)] for n, row in enumerate(probabilities_BTN)]
-    of_texts = np.split(np.concatenate(of_words), encoded.word_bounds[1:-1])
+    of_texts = np.split(np.concatenate(of_words), encoded.pieces.word_bounds[1:-1])
     certain = [each for each in zip(texts, words, of_texts, strict=True) if _is_certain(each[2])]
     found = [list(_entities(*each, labels=labels)) for each in certain]
     outputs = {

@@ -57,7 +57,7 @@ def fingerprint(encoder: BertEncoder, words: PlacedWords) -> str:
     for layer in (encoder.embeddings, *encoder.blocks):
         for weight in layer.weights:
             digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)).data)
-    for array in (words.ids, *words.rows):
+    for array in (words.pieces.ids, *words.rows):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:16]
 
@@ -98,7 +98,7 @@ def _compute(
         for number, rows in enumerate(batches[num_done:], start=num_done + 1):
             inputs, *_ = words.batch(rows)
             vectors_WKD = np.asarray(forward(inputs))
-            own = np.concatenate([*map(words.words_of, rows)])
+            own, _ = words.words(rows)
             for index, array in enumerate(maps):
                 array[own] = vectors_WKD[:, index]
             if number % BATCHES_PER_MARK == 0:

@@ -12,7 +12,7 @@ from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.feature_tagger import BertFeatureTagger
 from bert_keras.options import check_least
-from bert_keras.tasks.ner.encoding import PlacedWords, TaggedWords, WordFeatures, WordRows
+from bert_keras.tasks.ner.encoding import PlacedWords, TaggedWords, WordFeatures
 from bert_keras.tasks.ner.feature_cache import stored_features
 from bert_keras.tasks.ner.task import NerTask
 
@@ -46,12 +46,12 @@ class NerFeaturesTask(NerTask):
         return model.tagger
 
     def prepared(
-        self, encoded: WordRows, model: BertFeatureTagger, *, folder: Path
+        self, encoded: TaggedWords, model: BertFeatureTagger, *, folder: Path
     ) -> WordFeatures:
         words = cast(PlacedWords, encoded)
         numbers = model.tagger.read.numbers
         vectors = stored_features(model.encoder, words, numbers=numbers, folder=folder)
-        return WordFeatures(words, vectors)
+        return WordFeatures(words.pieces, words.rows, words.label_ids, words.vocabulary, vectors)
 
 
 NER_FEATURES_TASK = NerFeaturesTask(name="ner-features", max_length=128)

@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import cast
 
 from bert_keras.errors import InputError
@@ -13,7 +13,7 @@ from bert_keras.tasks.tfds import tfds_rows
 DOCUMENT_START = "-DOCSTART-"
 OUTSIDE = "O"
 
-_BLANKS = re.compile(r"[ \t]+")
+_COLUMN = re.compile(r"[^ \t]+")
 _TAG = re.compile(r"O|[BI]-.+")
 
 
@@ -42,31 +42,28 @@ def read_conll(path: str | os.PathLike) -> list[Sentence]:
     sentences: list[Sentence] = []
     width, first_line, document = 0, 0, 0
     rows: list[list[str]] = []
-
-    def close(line: int) -> None:
-        if rows:
-            words = tuple(row[0] for row in rows)
-            tags = tuple(row[-1] for row in rows) if width > 1 else None
-            sentences.append(Sentence(words, tags, document, line - len(rows)))
-            rows.clear()
-
-    for line, columns in _lines(path):
-        if not columns or columns[0] == DOCUMENT_START:
-            close(line)
-            document += bool(columns)
+    for line, text in enumerate(chain(text_lines(path), [""]), start=1):
+        columns = _COLUMN.findall(text)
+        if columns and columns[0] != DOCUMENT_START:
+            if not width:
+                width, first_line = len(columns), line
+            if len(columns) != width:
+                raise InputError(
+                    f"{path}, line {line} has {len(columns)} columns; line {first_line} has {width}"
+                )
+            if width > 1 and not _TAG.fullmatch(columns[-1]):
+                raise InputError(
+                    f"{path}, line {line} ends in {columns[-1]!r}; expected the tag of the word, "
+                    "which is O, B-TYPE or I-TYPE"
+                )
+            rows.append(columns)
             continue
-        if not width:
-            width, first_line = len(columns), line
-        if len(columns) != width:
-            raise InputError(
-                f"{path}, line {line} has {len(columns)} columns; line {first_line} has {width}"
-            )
-        if width > 1 and not _TAG.fullmatch(columns[-1]):
-            raise InputError(
-                f"{path}, line {line} ends in {columns[-1]!r}; expected the tag of the word, which "
-                "is O, B-TYPE or I-TYPE"
-            )
-        rows.append(columns)
+        if rows:
+            tags = tuple(row[-1] for row in rows) if width > 1 else None
+            words = tuple(row[0] for row in rows)
+            sentences.append(Sentence(words, tags, document, line - len(rows)))
+            rows = []
+        document += bool(columns)
     if not sentences:
         raise InputError(f"{path} holds no sentence; expected lines of a word and its tag")
     return sentences
@@ -85,12 +82,3 @@ def read_tfds(place: str) -> list[Sentence]:
         if words:
             sentences.append(Sentence(tuple(words), tuple(tags), 0, number))
     return sentences
-
-
-def _lines(path: str | os.PathLike) -> Iterator[tuple[int, list[str]]]:
-    """Numbered lines as columns, with an empty line after the last."""
-    line = 0
-    for line, text in enumerate(text_lines(path), start=1):
-        text = text.strip(" \t")
-        yield line, _BLANKS.split(text) if text else []
-    yield line + 1, []

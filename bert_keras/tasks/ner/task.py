@@ -16,13 +16,8 @@ from bert_keras.architectures import TOKEN_CLASSIFIER
 from bert_keras.errors import InputError
 from bert_keras.options import check_choice, check_least
 from bert_keras.storage import whole_file
-from bert_keras.tasks.ner.encoding import TaggedWords, WordRows
-from bert_keras.tasks.ner.files import (
-    OUTSIDE,
-    Sentence,
-    read_conll,
-    read_tfds,
-)
+from bert_keras.tasks.ner.encoding import TaggedWords
+from bert_keras.tasks.ner.files import OUTSIDE, Sentence, read_conll, read_tfds
 from bert_keras.tasks.ner.scoring import entity_scores
 from bert_keras.tasks.ner.windows import document_reach, own_reach, rows_around, word_pieces
 from bert_keras.tasks.task import Outputs, Task, data_files, nothing_to_score
@@ -38,7 +33,7 @@ CONTEXTS = ("sentence", "document")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NerTask(Task[Sentence, WordRows, Sequence[str]]):
+class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
     """Section 5.3: the tag of a word is predicted at its first piece, without a CRF.
 
     `context` is what a row holds: "sentence", or "document": the sentence in the middle of what
@@ -114,7 +109,7 @@ class NerTask(Task[Sentence, WordRows, Sequence[str]]):
                 f"counts as missed: {told}",
                 file=sys.stderr,
             )
-        return self.rows_type(pieces.ids, rows, pieces.word_bounds, label_ids, tokenizer.vocabulary)
+        return self.rows_type(pieces, rows, label_ids, tokenizer.vocabulary)
 
     def compile_arguments(self) -> dict:
         """The loss is the mean over words."""
@@ -126,15 +121,14 @@ class NerTask(Task[Sentence, WordRows, Sequence[str]]):
         }
 
     def predictions(
-        self, examples: Sequence[Sentence], encoded: WordRows, outputs: Outputs
+        self, examples: Sequence[Sentence], encoded: TaggedWords, outputs: Outputs
     ) -> list[tuple[str, ...]]:
         """A tag for each word: the likeliest, whether or not it goes with the one before."""
         label_ids = np.concatenate(
             [output[encoded.columns(row)].argmax(axis=-1) for row, output in enumerate(outputs)]
         )
         tags = [self.labels[number] for number in label_ids]
-        bounds = encoded.word_bounds
-        return [tuple(tags[a:b]) for a, b in pairwise(bounds)]
+        return [tuple(tags[a:b]) for a, b in pairwise(encoded.pieces.word_bounds)]
 
     def check_labels(self, examples: Sequence[Sentence]) -> None:
         if examples[0].tags is None:

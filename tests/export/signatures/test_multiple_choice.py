@@ -168,7 +168,7 @@ def test_rows_of_swag_are_answered_as_by_the_task(model, folder):
 
 
 def test_a_length_without_room_is_refused(model, tmp_path):
-    with pytest.raises(InputError, match="max_length is 3; expected more than the 3 special"):
+    with pytest.raises(InputError, match="max_length is 3; expected at least 4"):
         write_saved_model(
             model,
             tmp_path / "x" / "1",
