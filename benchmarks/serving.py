@@ -24,7 +24,7 @@ from serving_load import Answers, Server, closed_loop
 
 from bert_keras.errors import InputError, run_command
 from bert_keras.quiet import import_tensorflow
-from bert_keras.tasks.squad.questions import json_rows, read_questions
+from bert_keras.tasks.squad.questions import read_questions
 from bert_keras.tasks.table import table_rows
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -41,7 +41,7 @@ SEED = 1
 
 def texts_of(data: Path) -> dict[str, list[str]]:
     sentences = table_rows(data / SENTENCES, columns=["sentence"])
-    questions = read_questions(json_rows(str(data / PASSAGES)))
+    questions = read_questions(str(data / PASSAGES))
     texts = {
         "SST-2": [values["sentence"] for _, values in sentences],
         "SQuAD": sorted({question.context for question in questions}),

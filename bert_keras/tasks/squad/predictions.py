@@ -1,5 +1,6 @@
 """Finds the best answers in a model's scores of where each begins and ends."""
 
+import dataclasses
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,43 +63,34 @@ def predicted_answers(
     """
     predictions = []
     for number, question in enumerate(questions):
-        answers = _best_answers(question, windows, number, outputs, num_best, max_answer_length)
-        if null_threshold is None:
-            predictions.append(Prediction(answers[0].text, candidates=_with_probabilities(answers)))
-            continue
-        none = min(
-            (
+        candidates: dict[str, Candidate] = {}  # each text once
+        for span in spans(windows, number, outputs, max_answer_length):
+            characters = windows.offsets[[span.first, span.last]]
+            text = cut(question.context, characters[0, 0], characters[1, 1])
+            candidates.setdefault(text, Candidate(text, 0.0, span.start_logit, span.end_logit))
+            if len(candidates) == num_best:
+                break
+        found = list(candidates.values())
+        best = found[0]
+        text, null_odds = best.text, None
+        if null_threshold is not None:
+            nulls = [
                 Candidate("", 0.0, float(outputs[row]["start"][0]), float(outputs[row]["end"][0]))
                 for row in windows.of_question(number)
-            ),
-            key=lambda candidate: candidate.score,
-        )
-        null_odds = none.score - answers[0].score
-        candidates = sorted([*answers, none], key=lambda each: each.score, reverse=True)[:num_best]
-        if none not in candidates:
-            candidates.append(none)
-        text = "" if null_odds > null_threshold else answers[0].text
-        predictions.append(Prediction(text, null_odds, _with_probabilities(candidates)))
+            ]
+            null = min(nulls, key=lambda candidate: candidate.score)
+            null_odds = null.score - best.score
+            text = "" if null_odds > null_threshold else text
+            found = sorted([*found, null], key=lambda each: each.score, reverse=True)
+            if found[-1] is not null:  # which stays in the list, whatever its score
+                found = found[:num_best]
+        probabilities = softmax(np.array([candidate.score for candidate in found]))
+        found = [
+            dataclasses.replace(candidate, probability=probability)
+            for candidate, probability in zip(found, probabilities.tolist(), strict=True)
+        ]
+        predictions.append(Prediction(text, null_odds, tuple(found)))
     return predictions
-
-
-def _best_answers(
-    question: Question,
-    windows: Windows,
-    number: int,
-    outputs: Sequence[dict[str, np.ndarray]],
-    num_best: int,
-    max_answer_length: int,
-) -> list[Candidate]:
-    """At most `num_best`, each text once, probabilities yet unknown."""
-    answers: dict[str, Candidate] = {}
-    for span in spans(windows, number, outputs, max_answer_length):
-        text = cut(question.context, windows.offsets[span.first, 0], windows.offsets[span.last, 1])
-        if text not in answers:
-            answers[text] = Candidate(text, 0.0, span.start_logit, span.end_logit)
-            if len(answers) == num_best:
-                break
-    return list(answers.values())
 
 
 def spans(
@@ -140,12 +132,3 @@ def cut(context: str, start: int, end: int) -> str:
     while end < len(context) and unicodedata.category(context[end]) == "Mn":
         end += 1
     return context[start:end]
-
-
-def _with_probabilities(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Softmax over the list."""
-    probabilities = softmax(np.array([candidate.score for candidate in candidates]))
-    return tuple(
-        Candidate(each.text, probability, each.start_logit, each.end_logit)
-        for each, probability in zip(candidates, probabilities.tolist(), strict=True)
-    )

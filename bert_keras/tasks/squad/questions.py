@@ -1,13 +1,16 @@
-"""A file in SQuAD's format, or rows of TensorFlow Datasets, in; checked questions out."""
+"""Reads and checks questions from files in SQuAD's format and from TensorFlow Datasets."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bert_keras.errors import InputError
 from bert_keras.storage import text_lines
-from bert_keras.tasks.tfds import tfds_rows
+from bert_keras.tasks.tfds import is_tfds, tfds_rows
+
+MOST_LISTED = 20  # questions whose answers are misplaced
 
 _NAMES = {
     dict: "an object",
@@ -54,14 +57,14 @@ class Question:
         return None
 
 
-def read_questions(rows: Iterable[tuple[str, dict, dict]]) -> list[Question]:
-    """Of rows (place, what holds the context, what holds question and answers), each checked.
+def read_questions(path: str) -> list[Question]:
+    """Read a file in SQuAD's format, or a split such as tfds:squad/v2.0:train.
 
-    Raises InputError that names the place, also for an id that came before.
+    Raises InputError that names the location, also for an id that came before.
     """
     questions: list[Question] = []
     places: dict[str, str] = {}
-    for place, paragraph, fields in rows:
+    for place, paragraph, fields in _builder_rows(path) if is_tfds(path) else _json_rows(path):
         identity = _value(fields, "id", str, place=place)
         if identity in places:
             raise InputError(
@@ -88,14 +91,20 @@ def read_questions(rows: Iterable[tuple[str, dict, dict]]) -> list[Question]:
                 place=place,
             )
         )
+    if not questions:
+        raise InputError(f"{path} has no questions; expected at least one")
     return questions
 
 
-def json_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
-    """Of a file as SQuAD's: {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}."""
-    text = "\n".join(text_lines(path))
+def _json_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
+    """Yield the location, paragraph and question of each object of "qas".
+
+    The file is {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}.
+    """
     try:
-        values = json.loads(text)
+        values = json.loads("\n".join(text_lines(path)))
+    except InputError:
+        raise
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not whole JSON in SQuAD's format: {error}") from error
     for in_article, article in _items(values, "data", place=f"{path}, "):
@@ -104,10 +113,10 @@ def json_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
                 yield in_fields, paragraph, fields
 
 
-def builder_rows(place: str) -> Iterator[tuple[str, dict, dict]]:
-    """Of a TFDS builder with the features of `squad`: its answers are a dict of lists."""
-    for number, row in enumerate(tfds_rows(place), start=1):
-        where = f"{place}, row {number}"
+def _builder_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
+    """The same for a TFDS builder with the features of `squad`: its answers are a dict of lists."""
+    for number, row in enumerate(tfds_rows(path), start=1):
+        where = f"{path}, row {number}"
         columns = _value(row, "answers", dict, place=where)
         texts, starts = (
             _value(columns, name, list, place=f"{where}, answers")
@@ -135,21 +144,33 @@ def check_answers(questions: Sequence[Question], *, allows_no_answer: bool) -> N
             )
 
 
-def misplaced_answers(questions: Sequence[Question]) -> list[str]:
-    """One line for each question none of whose answers stands where it says that it does."""
-    return [
-        f"{question.place}: {_misplaced(question)}"
-        for question in questions
-        if question.target is None and not question.is_impossible
-    ]
+def without_misplaced(questions: Sequence[Question], *, path: str) -> list[Question]:
+    """Leave out the questions none of whose answers is at its position; list them on stderr."""
+    kept = [each for each in questions if each.is_impossible or each.target is not None]
+    faults = [_misplaced(each) for each in questions if not each.is_impossible and not each.target]
+    if not kept:
+        raise InputError(f"{path} has no answer that stands where it says; first {faults[0]}")
+    if faults:
+        more = len(faults) - MOST_LISTED
+        print(
+            f"{path}: {len(faults)} of {len(questions)} questions are left out of training, for "
+            "their answers do not stand in the context at their answer_start:",
+            *faults[:MOST_LISTED],
+            *([f"and {more} more"] if more > 0 else []),
+            sep="\n  ",
+            file=sys.stderr,
+        )
+    return kept
 
 
 def _misplaced(question: Question) -> str:
     if not question.answers:
-        return "no answer"
+        return f"{question.place}: no answer"
     answer = question.answers[0]
     found = question.context[max(0, answer.start) :][: len(answer.text)]
-    return f"the answer {answer.text!r} is not at {answer.start}, where {found!r} is"
+    return (
+        f"{question.place}: the answer {answer.text!r} is not at {answer.start}, where {found!r} is"
+    )
 
 
 def _answer(fields, *, place: str) -> Answer:
@@ -173,19 +194,16 @@ def _value(fields, name: str, kind: type, default=None, *, place: str):
         raise InputError(f"{place} lacks {name!r}; it has {', '.join(map(str, fields))}")
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise InputError(f"{place}: {name!r} is {_kind(value)}; expected {_NAMES[kind]}")
-    if kind is str and not value.isascii():
-        _refuse_surrogates(value, name, place=place)
+    if kind is str:
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            half = value[error.start]
+            raise InputError(
+                f"{place}: {name!r} holds half a character, {half!r}; expected Unicode"
+            ) from error
     return value
 
 
 def _kind(value) -> str:
     return _NAMES.get(type(value), repr(value))
-
-
-def _refuse_surrogates(text: str, name: str, *, place: str) -> None:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"{place}: {name!r} holds half a character, {text[error.start]!r}; expected Unicode"
-        ) from error

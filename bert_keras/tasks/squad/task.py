@@ -1,11 +1,12 @@
-"""SQuAD 1.1 and 2.0 as tasks: a question and a context in, the span that answers it out."""
+"""SQuAD 1.1 and 2.0: finds the span of a context that answers a question."""
 
 import dataclasses
+import json
 import math
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -13,27 +14,20 @@ import keras
 
 from bert_keras.architectures import QUESTION_ANSWERING
 from bert_keras.errors import InputError
-from bert_keras.options import check_least
-from bert_keras.tasks.squad import prediction_files
-from bert_keras.tasks.squad.predictions import (
-    Prediction,
-    predicted_answers,
-)
+from bert_keras.options import check_choice, check_least
+from bert_keras.storage import json_object, write_text
+from bert_keras.tasks.squad.predictions import Prediction, predicted_answers
 from bert_keras.tasks.squad.questions import (
     Question,
-    builder_rows,
     check_answers,
-    json_rows,
-    misplaced_answers,
     read_questions,
+    without_misplaced,
 )
 from bert_keras.tasks.squad.scoring import scores_of_answers, scores_of_answers_or_none
 from bert_keras.tasks.squad.windows import NUM_SPECIALS, Windows, windows_over
-from bert_keras.tasks.task import Outputs, Task, data_files, nothing_to_score
+from bert_keras.tasks.task import Outputs, Task, data_files, needs_labels, nothing_to_score
 from bert_keras.tasks.tfds import is_tfds
 from bert_keras.text.tokenizer import TextTokenizer
-
-_MOST_LISTED = 20  # misplaced answers, of many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +50,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
     prediction_file: ClassVar[str] = "predictions.json"
 
     def __post_init__(self):
-        if self.version not in ("1.1", "2.0"):
-            raise InputError(f"version is {self.version!r}; expected 1.1 or 2.0")
+        check_choice(self, "version", ("1.1", "2.0"))
         check_least(self, 1, "stride", "max_question_length", "max_answer_length", "num_best")
         if not math.isfinite(self.null_threshold):
             raise InputError(f"null_threshold is {self.null_threshold}; expected such as 0.0")
@@ -91,19 +84,16 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
         return data_files(data, names=names)
 
     def read(self, path: str | os.PathLike, *, split: str = "train") -> list[Question]:
-        """A file in SQuAD's format, or a place such as tfds:squad/v2.0:train.
+        """Read a file in SQuAD's format, or a split such as tfds:squad/v2.0:train.
 
-        Of "train" those questions are left out, and listed on stderr, none of whose answers stands
-        in the context where it says that it does.
+        Questions of "train" none of whose answers is at its position are left out, and listed on
+        stderr.
         """
-        place = os.fspath(path)
-        rows = builder_rows(place) if is_tfds(place) else json_rows(place)
-        questions = read_questions(rows)
-        if not questions:
-            raise InputError(f"{place} has no questions; expected at least one")
+        path = os.fspath(path)
+        questions = read_questions(path)
         if split == "train":
-            questions = _without_misplaced(questions, place)
-        if split in ("train", "dev"):
+            questions = without_misplaced(questions, path=path)
+        if needs_labels(split):
             check_answers(questions, allows_no_answer=self.allows_no_answer)
         return questions
 
@@ -176,30 +166,61 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
         examples: Sequence[Question],
         predictions: Sequence[Prediction],
     ) -> None:
-        prediction_files.write_predictions(Path(path), examples, predictions)
+        """Write {id: text}, and files beside it with n-best lists and null odds where predictions
+        have them."""
+        path, pairs = Path(path), list(zip(examples, predictions, strict=True))
+        nbest = {question.id: [*map(asdict, each.candidates)] for question, each in pairs}
+        odds = {question.id: each.null_odds for question, each in pairs}
+        _write_json(path, {question.id: each.text for question, each in pairs})
+        if all(nbest.values()):
+            _write_json(path.with_name(f"nbest_{path.name}"), nbest)  # as run_squad.py
+        if None not in odds.values():
+            _write_json(_null_odds_path(path), odds)
 
     def read_predictions(
         self, path: str | os.PathLike, examples: Sequence[Question]
     ) -> list[Prediction | None]:
-        return prediction_files.read_predictions(Path(path), examples)
+        """Read predictions, with the null odds of the file beside them, if there is one; None for a
+        question without a prediction.
+
+        Raises InputError where no question has a prediction, or one has no odds where others have.
+        """
+        texts, beside = json_object(path), _null_odds_path(Path(path))
+        odds = json_object(beside) if beside.is_file() else None
+        found: dict[str, Prediction] = {}
+        for identity in (question.id for question in examples if question.id in texts):
+            text, null_odds = texts[identity], odds.get(identity) if odds else None
+            if not isinstance(text, str):
+                raise InputError(f"{path}: the prediction of {identity} is no text")
+            if odds is not None and type(null_odds) not in (int, float):
+                raise InputError(
+                    f"{beside}: expected a number for {identity}, as for all in {path}"
+                )
+            found[identity] = Prediction(text, null_odds)
+        missing = [question.id for question in examples if question.id not in found]
+        if not found:
+            raise InputError(
+                f"{path} has none of the {len(examples)} questions; it begins with "
+                f"{next(iter(texts), 'nothing')!r}, the questions with {missing[0]!r}"
+            )
+        if missing:
+            print(
+                f"{path} has no prediction for {len(missing)} of {len(examples)} questions, such "
+                f"as {missing[0]}; they score 0",
+                file=sys.stderr,
+            )
+        return [found.get(question.id) for question in examples]
 
 
-def _without_misplaced(questions: list[Question], place: str) -> list[Question]:
-    misplaced = misplaced_answers(questions)
-    if not misplaced:
-        return questions
-    left = len(questions) - len(misplaced)
-    if not left:
-        raise InputError(f"{place} has no answer that stands where it says; first {misplaced[0]}")
-    print(
-        f"{place}: {len(misplaced)} of {len(questions)} questions are left out of training, for "
-        "their answers do not stand in the context at their answer_start:",
-        *(f"  {line}" for line in misplaced[:_MOST_LISTED]),
-        *([f"  and {len(misplaced) - _MOST_LISTED} more"] if len(misplaced) > _MOST_LISTED else []),
-        sep="\n",
-        file=sys.stderr,
-    )
-    return [each for each in questions if each.is_impossible or each.target is not None]
+def _null_odds_path(path: Path) -> Path:
+    """null_odds.json beside predictions.json, as run_squad.py names it."""
+    part = "predictions"
+    name = path.name.replace(part, "null_odds") if part in path.name else f"null_odds_{path.name}"
+    return path.with_name(name)
+
+
+def _write_json(path: Path, values: dict) -> None:
+    write_text(path, json.dumps(values, indent=4) + "\n")
 
 
 SQUAD_TASKS = {

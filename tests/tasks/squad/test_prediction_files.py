@@ -3,8 +3,11 @@ import json
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.tasks.squad.prediction_files import read_predictions, write_predictions
 from bert_keras.tasks.squad.predictions import Candidate, Prediction
+from bert_keras.tasks.squad.task import SQUAD_TASKS
+
+read_predictions = SQUAD_TASKS["squad2"].read_predictions
+write_predictions = SQUAD_TASKS["squad2"].write_predictions
 
 
 @pytest.fixture

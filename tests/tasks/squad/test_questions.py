@@ -5,11 +5,9 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.tasks.squad.questions import (
     Answer,
-    builder_rows,
     check_answers,
-    json_rows,
-    misplaced_answers,
     read_questions,
+    without_misplaced,
 )
 
 
@@ -22,7 +20,7 @@ def answer(text, start):
 
 
 def read(path):
-    return read_questions(json_rows(str(path)))
+    return read_questions(str(path))
 
 
 def test_a_file_as_squads(squad_file):
@@ -102,13 +100,16 @@ def test_the_first_answer_in_its_place_is_the_target(ask):
     assert ask("Lyon won.").target is None
 
 
-def test_misplaced_answers_are_told(ask):
-    questions = [ask("Lyon won.", "won", start=4, place="f.json"), ask("Lyon won.", "Lyon")]
-    assert misplaced_answers(questions) == [
-        "f.json: the answer 'won' is not at 4, where ' wo' is",
+def test_misplaced_answers_are_listed(ask, capsys):
+    kept = [ask("Lyon won.", "Lyon"), ask("Lyon won.", is_impossible=True)]
+    misplaced = [ask("Lyon won.", "won", start=4, place="a"), ask("Lyon won.", place="b")]
+    assert without_misplaced([*misplaced, *kept], path="f.json") == kept
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "  a: the answer 'won' is not at 4, where ' wo' is",
+        "  b: no answer",
     ]
-    assert misplaced_answers([ask("Lyon won.", place="f.json")]) == ["f.json: no answer"]
-    assert misplaced_answers([ask("Lyon won.", is_impossible=True)]) == []
+    assert without_misplaced(kept, path="f.json") == kept
+    assert capsys.readouterr().err == ""
 
 
 def test_each_question_has_an_answer_or_is_known_to_have_none(ask):
@@ -130,12 +131,12 @@ def test_rows_of_a_builder(monkeypatch):
         "is_impossible": False,
     }
     monkeypatch.setattr("bert_keras.tasks.squad.questions.tfds_rows", lambda place: [row])
-    (question,) = read_questions(builder_rows("tfds:squad/v2.0:train"))
+    (question,) = read_questions("tfds:squad/v2.0:train")
     assert question.answers == (Answer("Lyon", 0),)
     assert question.place == "tfds:squad/v2.0:train, row 1 (id q1)"
     row["answers"] = []
     with pytest.raises(InputError, match="row 1: 'answers' is a list; expected an object"):
-        read_questions(builder_rows("tfds:squad:train"))
+        read_questions("tfds:squad:train")
 
 
 def test_the_shared_files(shared_data):
@@ -144,4 +145,4 @@ def test_the_shared_files(shared_data):
     questions = read(shared_data / "squad/dev-v2.0.json")
     assert [question.id for question in questions] == ids
     assert sum(question.is_impossible for question in questions) == 1_479
-    assert not misplaced_answers(questions)
+    assert without_misplaced(questions, path="f") == questions

@@ -31,7 +31,7 @@ def test_settings_are_those_of_run_squad():
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"version": "3"}, "version is '3'; expected 1.1 or 2.0"),
+        ({"version": "3"}, "version is '3'; expected one of 1.1, 2.0"),
         ({"null_threshold": float("nan")}, "null_threshold is nan; expected such as 0.0"),
         ({"null_threshold": float("inf")}, "null_threshold is inf; expected such as 0.0"),
         ({"stride": 0}, "stride is 0; expected at least 1"),
