@@ -11,7 +11,7 @@ _HOMES = {
     "WordPieceTokenizer": "bert_keras.text.tokenizer",
     "pretraining_dataset": "bert_keras.data.records",
     **{row.name: row.module for row in ARCHITECTURES.values()},
-    "load_model": "bert_keras.models.loading",
+    "load_model": "bert_keras.models",
     "BertAdamW": "bert_keras.training.optimizer",
     "Distiller": "bert_keras.training.distiller",
     "LinearWarmupDecay": "bert_keras.training.schedule",

@@ -2,17 +2,18 @@
 
 from typing import NamedTuple
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check_name
 
-EMBEDDINGS = "embeddings"  # the sum of the three tables, normalised: what block 1 reads
-LAYER_CHOICES = (
-    EMBEDDINGS,
-    "second-to-last",
-    "last",
-    "weighted-sum-last-four",
-    "concat-last-four",
-    "weighted-sum-all",
-)
+# Slices of the hidden states: 0 is the normalised sum of the three embeddings, i the output of
+# block i. "weighted-sum-all" is every block without the embeddings: the paper's "all 12 layers".
+LAYER_CHOICES = {
+    "embeddings": slice(0, 1),
+    "second-to-last": slice(-2, -1),
+    "last": slice(-1, None),
+    "weighted-sum-last-four": slice(-4, None),
+    "concat-last-four": slice(-4, None),
+    "weighted-sum-all": slice(1, None),
+}
 
 
 class FeatureLayers(NamedTuple):
@@ -25,25 +26,13 @@ class FeatureLayers(NamedTuple):
         return hidden_size if self.is_summed else hidden_size * len(self.numbers)
 
 
-def check_layers(name: str) -> None:
-    """Raises InputError for a name that is not in LAYER_CHOICES."""
-    if name not in LAYER_CHOICES:
-        raise InputError(f"layers is {name!r}; expected one of {', '.join(LAYER_CHOICES)}")
-
-
 def feature_layers(name: str, *, num_layers: int) -> FeatureLayers:
-    """Returns the layers of the choice `name` in an encoder of `num_layers` blocks. Every block is
-    in "weighted-sum-all", and not the embeddings: the paper's "all 12 layers".
+    """Returns the layers of the choice `name` in an encoder of `num_layers` blocks.
 
     Raises InputError for an unknown name and for more layers than there are.
     """
-    check_layers(name)
-    first, last = {
-        EMBEDDINGS: (0, 0),
-        "second-to-last": (num_layers - 1, num_layers - 1),
-        "last": (num_layers, num_layers),
-        "weighted-sum-all": (1, num_layers),
-    }.get(name, (num_layers - 3, num_layers))
-    if first < (name != EMBEDDINGS):
+    check_name(name, LAYER_CHOICES, what="choice of layers")
+    numbers = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])
+    if 0 in numbers and name != "embeddings":
         raise InputError(f"layers is {name!r} and the encoder has {num_layers} layers")
-    return FeatureLayers(tuple(range(first, last + 1)), name.startswith("weighted-sum"))
+    return FeatureLayers(numbers, is_summed=name.startswith("weighted-sum"))

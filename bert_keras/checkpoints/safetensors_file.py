@@ -1,10 +1,8 @@
 """Reads and writes .safetensors files, one array after another."""
 
-import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from io import FileIO
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from bert_keras.checkpoints.tensors import STRIP, StoredTensor, TypedTensor, empty, transposed
+from bert_keras.checkpoints.tensors import StoredTensor, empty
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
 
@@ -26,7 +24,7 @@ DTYPES = {
 LENGTH, BORDER = 8, 8  # bytes that say how long the header is; where the first array may begin
 
 
-def stored_tensors(path: str | os.PathLike) -> dict[str, TypedTensor]:
+def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
     """Raises InputError where the file is missing, cut off or no such file."""
     path = existing_file(path)
     try:
@@ -44,49 +42,22 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, TypedTensor]:
     return {name: _stored(path, start, entry) for name, entry in header.items()}
 
 
-def _stored(path: Path, start: int, entry: dict) -> TypedTensor:
-    """Reads straight into the array that a variable will take over: one copy in all."""
+def _stored(path: Path, start: int, entry: dict) -> StoredTensor:
+    """Reads straight into the array that a variable takes over: there is one copy in all."""
     shape, dtype = tuple(entry["shape"]), DTYPES[entry["dtype"]]
-    begin = start + entry["data_offsets"][0]
 
     def read() -> np.ndarray:
         array = empty(shape)
-        with _opened(path, begin) as file:
-            if dtype == np.float32:
-                _fill(array, file)
-            else:
-                stored = np.empty(shape, dtype)
-                _fill(stored, file)
-                array[...] = stored
+        stored = array if dtype == array.dtype else np.empty(shape, dtype)
+        with path.open("rb") as file:
+            file.seek(start + entry["data_offsets"][0])
+            if file.readinto(stored.reshape(-1).view(np.uint8).data) < stored.nbytes:
+                raise InputError(f"{path} has become shorter while it was read; copy it anew")
+        if stored is not array:
+            array[...] = stored
         return array
 
-    def read_transposed() -> np.ndarray:
-        strip = np.empty((min(STRIP, shape[0]), *shape[1:]), dtype)
-        with _opened(path, begin) as file:
-
-            def read_rows(first: int, end: int) -> np.ndarray:
-                _fill(strip[: end - first], file)
-                return strip[: end - first]
-
-            return transposed(shape, read_rows)
-
-    return TypedTensor(shape, read, dtype.name, read_transposed)
-
-
-@contextlib.contextmanager
-def _opened(path: Path, begin: int) -> Iterator[FileIO]:
-    with path.open("rb", buffering=0) as file:
-        file.seek(begin)
-        yield file
-
-
-def _fill(array: np.ndarray, file: FileIO) -> None:
-    room = array.reshape(-1).view(np.uint8).data
-    while room:
-        count = file.readinto(room)
-        if not count:
-            raise InputError(f"{file.name} has become shorter while it was read; copy it anew")
-        room = room[count:]
+    return StoredTensor(shape, read, dtype.name)
 
 
 def metadata(path: str | os.PathLike) -> dict[str, str]:

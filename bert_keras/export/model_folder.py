@@ -16,7 +16,7 @@ from bert_keras.export.saved_model import write_saved_model
 from bert_keras.export.signatures.classifier import served_classifier
 from bert_keras.export.signatures.exporter import Exporter
 from bert_keras.export.variants.variant import Variant
-from bert_keras.models.loading import load_model
+from bert_keras.models import load_model
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary

@@ -1,10 +1,28 @@
 """Encoder and task models; importing this package registers every layer with Keras."""
 
+import os
+from importlib import import_module
+
+from bert_keras.architectures import ARCHITECTURES
+from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.models.encoder import BertEncoder as BertEncoder
 from bert_keras.models.feature_tagger import BertFeatureTagger as BertFeatureTagger
+from bert_keras.models.pretrained import Pretrained
 from bert_keras.models.pretrainer import BertMaskedLM as BertMaskedLM
 from bert_keras.models.pretrainer import BertPretrainer as BertPretrainer
 from bert_keras.models.task_models import BertClassifier as BertClassifier
 from bert_keras.models.task_models import BertMultipleChoice as BertMultipleChoice
 from bert_keras.models.task_models import BertQuestionAnswering as BertQuestionAnswering
 from bert_keras.models.task_models import BertTokenClassifier as BertTokenClassifier
+
+MODELS: dict[str, type[Pretrained]] = {
+    row.name: getattr(import_module(row.module), row.name) for row in ARCHITECTURES.values()
+}
+
+
+def load_model(path: str | os.PathLike) -> Pretrained:
+    """Returns the model of a checkpoint of any format, with its `card` and its `tokenizer`."""
+    checkpoint = open_checkpoint(path)
+    return MODELS[checkpoint.card.model].from_checkpoint(
+        checkpoint, card=checkpoint.card, source=path
+    )

@@ -1,11 +1,11 @@
-"""Ids in, hidden states out: embeddings, a stack of blocks, maybe a BiLSTM, the pooler.
+"""The encoder: embeddings, a stack of blocks, a BiLSTM in some configurations, and the pooler.
 
-The letters that tensors wear in this house: B batch, T tokens of a sequence, D hidden size,
+Letters of the tensors' shapes: B batch, T tokens of a sequence, D hidden size,
 E embedding size, N attention heads, H size of a head, F intermediate size, P masked positions,
 V vocabulary, C choices, X rows of two or three of these together.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -87,7 +87,7 @@ class BertEncoder(Pretrained):
                 dtype=self.dtype_policy,
                 name="bilstm",
             )
-        self.pooler = None
+        self.pooler: Any = None
         if config.has_pooler:
             stddev = config.initializer_stddev
             self.pooler = keras.layers.Dense(
@@ -134,22 +134,13 @@ class BertEncoder(Pretrained):
         if self.bilstm is not None:
             is_real_BT = ops.cast(inputs["input_mask"], "bool")
             hidden_BTD = self.bilstm(hidden_BTD, is_real_BT, training=training)
-        pooled_BD = self.pooled(self._whole(hidden_BTD, inputs)) if self.pooler else None
+        pooled_BD = None
+        if self.pooler is not None:
+            state_BD = hidden_BTD[:, 0]
+            if self.config.is_causal:  # only the last token attends to the whole row
+                state_BD = states_at(hidden_BTD, last_places(inputs["input_mask"]))
+            pooled_BD = self.pooler(state_BD)
         return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
-
-    def pooled(self, states_XD):
-        """Returns the pooler's output [X, D] for the states of whole sequences [X, D]."""
-        if self.pooler is None:
-            raise AssertionError(
-                "a model that reads the pooled output has an encoder with a pooler"
-            )
-        return self.pooler(states_XD)
-
-    def _whole(self, hidden_BTD, inputs: dict):
-        """[B, D], the state of each row that has heard all of it."""
-        if self.config.is_causal:
-            return states_at(hidden_BTD, last_places(inputs["input_mask"]))
-        return hidden_BTD[:, 0]
 
     def call(self, inputs, training=False):
         states = self.states(inputs, training=training)
@@ -162,11 +153,3 @@ class BertEncoder(Pretrained):
     def token_table(self):
         """[V, E], the embedding that the masked-LM head shares."""
         return self.embeddings.token_table
-
-    def get_config(self):
-        dtype = keras.dtype_policies.serialize(self.dtype_policy)
-        return {"name": self.name, "dtype": dtype, "config": self.config.to_dict()}
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(BertConfig.from_dict(config.pop("config")), **config)

@@ -1,32 +1,35 @@
 """The feature-based approach of section 5.3: a frozen encoder under a BiLSTM that tags words."""
 
-import os
-from pathlib import Path
+import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
 
 from bert_keras.architectures import FEATURE_TAGGER
-from bert_keras.checkpoints.card import ModelCard, numbered_labels
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.feature_layers import feature_layers
 from bert_keras.config import BertConfig
 from bert_keras.distribution import WholeBatchStep
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.heads import TokenLabelsHead
 from bert_keras.layers.primitives import states_at
+from bert_keras.models.pretrained import ConfiguredModel
 from bert_keras.models.task_models import TaskModel
 
 NUM_LSTM_LAYERS = 2  # section 5.3
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class WordTagger(WholeBatchStep):
+class WordTagger(WholeBatchStep, ConfiguredModel):
     """Layers mixed, a BiLSTM of two layers with `lstm_units` a direction, a dense layer.
 
     Call with a dict of `features` [B, W, K, D], the K layers of the choice `layers` for the first
     piece of each word, and `word_mask` bool [B, W], False where a row is padded on its right;
     returns logits [B, W, num_labels].
     """
+
+    arguments = ("num_labels", "lstm_units", "dropout_rate")
 
     def __init__(
         self,
@@ -83,19 +86,7 @@ class WordTagger(WholeBatchStep):
         return self.token_labels(context_BWD, training=training)
 
     def get_config(self):
-        return {
-            "name": self.name,
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
-            "config": self.config.to_dict(),
-            "num_labels": self.num_labels,
-            "layers": self.layer_choice,
-            "lstm_units": self.lstm_units,
-            "dropout_rate": self.dropout_rate,
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(BertConfig.from_dict(config.pop("config")), **config)
+        return {**super().get_config(), "layers": self.layer_choice}
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -111,6 +102,7 @@ class BertFeatureTagger(TaskModel):
     """
 
     architecture = FEATURE_TAGGER
+    arguments = ("num_labels", "dropout_rate")
 
     def __init__(
         self,
@@ -136,10 +128,7 @@ class BertFeatureTagger(TaskModel):
             name="tagger",
         )
         self.build()
-
-    def build_heads(self):
-        self.encoder.trainable = False  # reaches weights that are there: those made later train
-        self.tagger.build()
+        self.encoder.trainable = False
 
     def features(self, inputs: dict):
         """[B, W, K, D], the first piece of each word in each layer of the choice."""
@@ -160,26 +149,15 @@ class BertFeatureTagger(TaskModel):
             lstm_units=card.task["lstm_units"],
         )
 
-    def save_pretrained(self, path: str | os.PathLike, **options) -> Path:
-        if self.card is None:
-            self.card = ModelCard(
-                model=self.architecture.name,
-                config=self.config,
-                lowercase=True,
-                max_length=self.config.max_positions,
-                labels=numbered_labels(self.num_labels),
-                task={"layers": self.tagger.layer_choice, "lstm_units": self.tagger.lstm_units},
-            )
-        return super().save_pretrained(path, **options)
+    def new_card(self):
+        """Returns the metadata of a model that comes from no checkpoint."""
+        return dataclasses.replace(super().new_card(), task=self._settings())
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "num_labels": self.num_labels,
-            "layers": self.tagger.layer_choice,
-            "lstm_units": self.tagger.lstm_units,
-            "dropout_rate": self.dropout_rate,
-        }
+        return {**super().get_config(), **self._settings()}
+
+    def _settings(self) -> dict[str, Any]:
+        return {"layers": self.tagger.layer_choice, "lstm_units": self.tagger.lstm_units}
 
 
 def features_at(hidden_states, positions_BW, numbers):

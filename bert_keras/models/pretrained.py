@@ -46,7 +46,26 @@ def _parts(names: Sequence[str]) -> str:
     return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "none"
 
 
-class Pretrained(keras.Model):
+class ConfiguredModel(keras.Model):
+    """A model that Keras saves and rebuilds as its BertConfig and its other `arguments`."""
+
+    config: BertConfig
+    arguments: tuple[str, ...] = ()  # of the constructor; each is an attribute, too
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "config": self.config.to_dict(),
+            **{name: getattr(self, name) for name in self.arguments},
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(BertConfig.from_dict(config.pop("config")), **config)
+
+
+class Pretrained(ConfiguredModel):
     """What models of this house share: weights with public names, `from_pretrained`,
     `save_pretrained`. `card`, `tokenizer`, `load_report`: of the checkpoint that a model came from.
     """
@@ -140,6 +159,17 @@ class Pretrained(keras.Model):
         model.card, model.tokenizer, model.load_report = card, checkpoint.tokenizer, report
         return model
 
+    def new_card(self) -> ModelCard:
+        """Returns the metadata of a model that comes from no checkpoint."""
+        is_labelled = self.architecture.is_labelled
+        return ModelCard(
+            model=self.architecture.name,
+            config=self.config,
+            lowercase=True,
+            max_length=self.config.max_positions,
+            labels=numbered_labels(self.num_labels) if is_labelled else (),
+        )
+
     def save_pretrained(
         self,
         path: str | os.PathLike,
@@ -156,16 +186,7 @@ class Pretrained(keras.Model):
         """
         if not self.built:
             self.build()
-        card, tokenizer = self.card, tokenizer or self.tokenizer
-        if card is None:
-            is_labelled = self.architecture.is_labelled
-            card = ModelCard(
-                model=self.architecture.name,
-                config=self.config,
-                lowercase=True,
-                max_length=self.config.max_positions,
-                labels=numbered_labels(self.num_labels) if is_labelled else (),
-            )
+        card, tokenizer = self.card or self.new_card(), tokenizer or self.tokenizer
         if labels := _several("labels", labels):
             if len(labels) != len(card.labels):
                 raise InputError(f"{len(labels)} labels came for a head of {len(card.labels)}")

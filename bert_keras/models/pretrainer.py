@@ -8,7 +8,6 @@ from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
-from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.task_models import TaskModel
 
 
@@ -24,17 +23,14 @@ class BertMaskedLM(TaskModel):
 
     def __init__(self, config: BertConfig, *, name: str = "masked_lm_model", **kwargs):
         super().__init__(config, name=name, **kwargs)
-        self.masked_lm = _masked_lm_head(config, dtype=self.dtype_policy)
+        self.masked_lm = _masked_lm_head(self)
         self.build()
 
-    def build_heads(self):
-        _build_masked_lm(self.masked_lm, self.encoder)
-
     def call(self, inputs, training=False):
-        return self.logits(self.encoder(inputs, training=training), inputs)
+        return self.logits(self.encoder(inputs, training=training), inputs, training=training)
 
     def logits(self, encoded, inputs, training=False):
-        """Of what the encoder gives for the same inputs."""
+        """Returns the logits for the encoder's outputs `encoded` of the same inputs."""
         positions, table = inputs["masked_lm_positions"], self.encoder.token_table
         return {"masked_lm": self.masked_lm(encoded["sequence_output"], positions, table)}
 
@@ -44,7 +40,7 @@ class BertPretrainer(TaskModel):
     """Section 3.1. Call as BertMaskedLM; returns logits `next_sentence` [B, 2] too (index 1: B is a
     random sentence, as in the records). With `next_sentence_positions` int [B, S], where the [CLS]
     of each sequence of a shared row stands, these are [B, S, 2]. Not for a causal config, whose
-    [CLS] hears nothing: that is BertMaskedLM's.
+    [CLS] attends to itself alone: use BertMaskedLM.
     """
 
     architecture = PRETRAINER
@@ -55,29 +51,21 @@ class BertPretrainer(TaskModel):
                 "the [CLS] of a causal encoder hears no sentence; pretrain it as a BertMaskedLM"
             )
         super().__init__(config, name=name, **kwargs)
-        self.masked_lm = _masked_lm_head(config, dtype=self.dtype_policy)
-        self.next_sentence = ClassificationHead(
-            2,
-            dropout_rate=0.0,
-            initializer_stddev=config.initializer_stddev,
-            dtype=self.dtype_policy,
-            name="next_sentence",
+        self.masked_lm = _masked_lm_head(self)
+        self.next_sentence = self.head(
+            ClassificationHead, 2, dropout_rate=0.0, name="next_sentence"
         )
         self.build()
-
-    def build_heads(self):
-        _build_masked_lm(self.masked_lm, self.encoder)
-        self.next_sentence.build((None, self.config.hidden_size))
 
     def call(self, inputs, training=False):
         return self.logits(self.encoder(inputs, training=training), inputs, training=training)
 
     def logits(self, encoded, inputs, training=False):
-        """Of what the encoder gives for the same inputs."""
+        """Returns the logits for the encoder's outputs `encoded` of the same inputs."""
         hidden_BTD, table = encoded["sequence_output"], self.encoder.token_table
         if "next_sentence_positions" in inputs:
             positions = inputs["next_sentence_positions"]
-            pooled_XD = self.encoder.pooled(states_at(hidden_BTD, positions))
+            pooled_XD = self.encoder.pooler(states_at(hidden_BTD, positions))
             labels_X2 = self.next_sentence(pooled_XD, training=training)
             next_sentence = ops.reshape(labels_X2, (-1, ops.shape(positions)[1], 2))
         else:
@@ -88,16 +76,12 @@ class BertPretrainer(TaskModel):
         }
 
 
-def _masked_lm_head(config: BertConfig, *, dtype) -> MaskedLMHead:
-    return MaskedLMHead(
+def _masked_lm_head(model: TaskModel) -> MaskedLMHead:
+    config = model.config
+    return model.head(
+        MaskedLMHead,
         config.vocab_size,
         activation=config.activation,
         layer_norm_epsilon=config.layer_norm_epsilon,
-        initializer_stddev=config.initializer_stddev,
-        dtype=dtype,
         name="masked_lm",
     )
-
-
-def _build_masked_lm(head: MaskedLMHead, encoder: BertEncoder) -> None:
-    head.build((None, None, encoder.config.hidden_size), None, encoder.token_table.shape)

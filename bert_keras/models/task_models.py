@@ -1,5 +1,8 @@
 """The task models: an encoder under the head of classification, tagging or question answering."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import keras
 from keras import ops
 
@@ -12,15 +15,18 @@ from bert_keras.architectures import (
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
 from bert_keras.distribution import WholeBatchStep
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check_name
 from bert_keras.layers.heads import ClassificationHead, SpanHead, TokenLabelsHead
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.pretrained import Pretrained
 
+Head = TypeVar("Head", bound=keras.layers.Layer)
+
 
 class TaskModel(WholeBatchStep, Pretrained):
-    """An encoder and its heads, built when made. Subclasses add `architecture`, heads and `call`. A
-    pooler that no head reads is not trained.
+    """An encoder and its heads. Subclasses define `architecture`, one attribute for each of its
+    `heads`, and `call`; their constructors end with `build()`. A pooler that no head reads is not
+    trained.
     """
 
     def __init__(self, config: BertConfig, **kwargs):
@@ -34,21 +40,28 @@ class TaskModel(WholeBatchStep, Pretrained):
         if self.encoder.pooler is not None:
             self.encoder.pooler.trainable = self.architecture.reads_pooled_output
 
+    def head(self, layer: Callable[..., Head], *args, **options) -> Head:
+        """Returns a head with the initializer and the dtype of the model."""
+        stddev = self.config.initializer_stddev
+        return layer(*args, initializer_stddev=stddev, dtype=self.dtype_policy, **options)
+
     def build(self, input_shape=None):
         self.encoder.build()
-        self.build_heads()
+        for name in self.architecture.heads:
+            # The masked-LM head decodes by the token table.
+            others = (None, self.encoder.token_table.shape) if name == "masked_lm" else ()
+            getattr(self, name).build((None, None, self.config.hidden_size), *others)
         self.built = True
 
-    def build_heads(self) -> None:
-        raise AssertionError("a task model builds its heads")
 
-    def get_config(self):
-        dtype = keras.dtype_policies.serialize(self.dtype_policy)
-        return {"name": self.name, "dtype": dtype, "config": self.config.to_dict()}
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(BertConfig.from_dict(config.pop("config")), **config)
+def _rows(inputs: dict) -> dict:
+    """Returns the arrays [B, C, T] of `inputs` as rows [B * C, T] for the encoder."""
+    length = ops.shape(inputs["input_ids"])[2]
+    return {
+        name: ops.reshape(array, (-1, length))
+        for name, array in inputs.items()
+        if len(array.shape) == 3
+    }
 
 
 WINDOW_POOLINGS = ("mean", "max")
@@ -65,6 +78,7 @@ class BertClassifier(TaskModel):
     """
 
     architecture = CLASSIFIER
+    arguments = ("num_labels", "dropout_rate", "window_pooling")
 
     def __init__(
         self,
@@ -77,41 +91,28 @@ class BertClassifier(TaskModel):
         **kwargs,
     ):
         super().__init__(config, name=name, **kwargs)
-        if window_pooling not in WINDOW_POOLINGS:
-            raise InputError(
-                f"window_pooling is {window_pooling!r}; expected one of {WINDOW_POOLINGS}"
-            )
+        check_name(window_pooling, WINDOW_POOLINGS, what="window_pooling")
         self.num_labels = num_labels
         self.dropout_rate = config.hidden_dropout_rate if dropout_rate is None else dropout_rate
         self.window_pooling = window_pooling
-        self.classification = ClassificationHead(
-            num_labels,
-            dropout_rate=self.dropout_rate,
-            initializer_stddev=config.initializer_stddev,
-            dtype=self.dtype_policy,
-            name="classification",
+        self.classification = self.head(
+            ClassificationHead, num_labels, dropout_rate=self.dropout_rate, name="classification"
         )
         self.build()
 
-    def build_heads(self):
-        self.classification.build((None, self.config.hidden_size))
-
     def call(self, inputs, training=False):
-        if len(inputs["input_ids"].shape) == 2:
-            return self._logits(inputs, training=training)
-        _, num_windows, length = ops.shape(inputs["input_ids"])
-        rows = {name: ops.reshape(array, (-1, length)) for name, array in inputs.items()}
-        logits_XL = self._logits(rows, training=training)
+        has_windows = len(inputs["input_ids"].shape) == 3
+        encoded = self.encoder(_rows(inputs) if has_windows else inputs, training=training)
+        logits_XL = self.classification(encoded["pooled_output"], training=training)
+        if not has_windows:
+            return logits_XL
+        num_windows = ops.shape(inputs["input_ids"])[1]
         logits_BWL = ops.reshape(logits_XL, (-1, num_windows, self.num_labels))
         is_real_BW1 = ops.any(ops.cast(inputs["input_mask"], "bool"), axis=-1)[..., None]
         if self.window_pooling == "max":
             return ops.max(ops.where(is_real_BW1, logits_BWL, -float("inf")), axis=1)
         real_BW1 = ops.cast(is_real_BW1, logits_BWL.dtype)
         return ops.sum(logits_BWL * real_BW1, axis=1) / ops.sum(real_BW1, axis=1)
-
-    def _logits(self, inputs, *, training):
-        pooled_BD = self.encoder(inputs, training=training)["pooled_output"]
-        return self.classification(pooled_BD, training=training)
 
     @classmethod
     def from_card(cls, card: ModelCard):
@@ -120,14 +121,6 @@ class BertClassifier(TaskModel):
         if pooling not in WINDOW_POOLINGS:
             return super().from_card(card)
         return cls(card.config, num_labels=len(card.labels), window_pooling=pooling)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_labels": self.num_labels,
-            "dropout_rate": self.dropout_rate,
-            "window_pooling": self.window_pooling,
-        }
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -138,6 +131,7 @@ class BertMultipleChoice(TaskModel):
     """
 
     architecture = MULTIPLE_CHOICE
+    arguments = ("dropout_rate",)
 
     def __init__(
         self,
@@ -149,17 +143,10 @@ class BertMultipleChoice(TaskModel):
     ):
         super().__init__(config, name=name, **kwargs)
         self.dropout_rate = config.hidden_dropout_rate if dropout_rate is None else dropout_rate
-        self.multiple_choice = ClassificationHead(
-            1,
-            dropout_rate=self.dropout_rate,
-            initializer_stddev=config.initializer_stddev,
-            dtype=self.dtype_policy,
-            name="multiple_choice",
+        self.multiple_choice = self.head(
+            ClassificationHead, 1, dropout_rate=self.dropout_rate, name="multiple_choice"
         )
         self.build()
-
-    def build_heads(self):
-        self.multiple_choice.build((None, self.config.hidden_size))
 
     def call(self, inputs, training=False):
         shape = inputs["input_ids"].shape
@@ -168,17 +155,9 @@ class BertMultipleChoice(TaskModel):
                 f"input_ids has the shape {tuple(shape)}; expected three dimensions: examples, "
                 "choices, tokens"
             )
-        _, choices, length = ops.shape(inputs["input_ids"])
-        rows = {
-            name: ops.reshape(array, (-1, length))
-            for name, array in inputs.items()
-            if len(array.shape) == 3
-        }
-        pooled_XD = self.encoder(rows, training=training)["pooled_output"]
+        choices = ops.shape(inputs["input_ids"])[1]
+        pooled_XD = self.encoder(_rows(inputs), training=training)["pooled_output"]
         return ops.reshape(self.multiple_choice(pooled_XD, training=training), (-1, choices))
-
-    def get_config(self):
-        return {**super().get_config(), "dropout_rate": self.dropout_rate}
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -188,6 +167,7 @@ class BertTokenClassifier(TaskModel):
     """
 
     architecture = TOKEN_CLASSIFIER
+    arguments = ("num_labels", "dropout_rate")
 
     def __init__(
         self,
@@ -201,28 +181,14 @@ class BertTokenClassifier(TaskModel):
         super().__init__(config, name=name, **kwargs)
         self.num_labels = num_labels
         self.dropout_rate = config.hidden_dropout_rate if dropout_rate is None else dropout_rate
-        self.token_labels = TokenLabelsHead(
-            num_labels,
-            dropout_rate=self.dropout_rate,
-            initializer_stddev=config.initializer_stddev,
-            dtype=self.dtype_policy,
-            name="token_labels",
+        self.token_labels = self.head(
+            TokenLabelsHead, num_labels, dropout_rate=self.dropout_rate, name="token_labels"
         )
         self.build()
-
-    def build_heads(self):
-        self.token_labels.build((None, None, self.config.hidden_size))
 
     def call(self, inputs, training=False):
         hidden_BTD = self.encoder(inputs, training=training)["sequence_output"]
         return self.token_labels(hidden_BTD, training=training)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_labels": self.num_labels,
-            "dropout_rate": self.dropout_rate,
-        }
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -235,13 +201,8 @@ class BertQuestionAnswering(TaskModel):
 
     def __init__(self, config: BertConfig, *, name: str = "question_answering", **kwargs):
         super().__init__(config, name=name, **kwargs)
-        self.span = SpanHead(
-            initializer_stddev=config.initializer_stddev, dtype=self.dtype_policy, name="span"
-        )
+        self.span = self.head(SpanHead, name="span")
         self.build()
-
-    def build_heads(self):
-        self.span.build((None, None, self.config.hidden_size))
 
     def call(self, inputs, training=False):
         return self.span(self.encoder(inputs, training=training)["sequence_output"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from bert_keras.errors import InputError
-from bert_keras.models.loading import load_model
+from bert_keras.models import load_model
 from bert_keras.options import with_changes
 from bert_keras.tasks.batches import Predictor
 from bert_keras.tasks.catalog import named_task, task_of

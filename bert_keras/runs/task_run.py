@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.errors import InputError
-from bert_keras.models.loading import MODELS
+from bert_keras.models import MODELS
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.starting_point import check_segments, missing_parts, open_start

@@ -15,8 +15,7 @@ from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.config import CLASSES
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertEncoder
-from bert_keras.models.loading import load_model
+from bert_keras.models import BertClassifier, BertEncoder, load_model
 
 FIXTURES = Path(__file__).parent / "fixtures" / "huggingface"
 NAMES = {"input_ids": "input_ids", "attention_mask": "input_mask", "token_type_ids": "segment_ids"}

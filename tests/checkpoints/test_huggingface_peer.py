@@ -12,7 +12,7 @@ import pytest
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.config import CLASSES
-from bert_keras.models.loading import MODELS, load_model
+from bert_keras.models import MODELS, load_model
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
 torch = pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')

@@ -9,7 +9,7 @@ from bert_keras.checkpoints.huggingface.folder import HUGGING_FACE
 from bert_keras.checkpoints.keras_hub.folder import KERAS_HUB
 from bert_keras.checkpoints.mapping import foreign_tensors, rows, translated
 from bert_keras.errors import InputError
-from bert_keras.models.loading import MODELS
+from bert_keras.models import MODELS
 from bert_keras.models.pretrained import named_weights
 
 

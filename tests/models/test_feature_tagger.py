@@ -11,8 +11,7 @@ import tensorflow as tf
 from bert_keras.checkpoints.feature_layers import LAYER_CHOICES, feature_layers
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.models import BertEncoder, BertFeatureTagger
-from bert_keras.models.loading import load_model
+from bert_keras.models import BertEncoder, BertFeatureTagger, load_model
 from bert_keras.models.pretrained import named_weights
 
 CONFIG = BertConfig(vocab_size=40, hidden_size=16, num_layers=5, num_heads=2, max_positions=12)
@@ -144,7 +143,7 @@ def test_keras_rebuilds_and_saves_it(tmp_path):
 
 
 def test_what_cannot_be_is_told():
-    with pytest.raises(InputError, match="layers is 'first'; expected one of embeddings, second-"):
+    with pytest.raises(InputError, match="no choice of layers is called 'first'; known: emb"):
         new("first")
     shallow = dataclasses.replace(CONFIG, num_layers=3)
     with pytest.raises(InputError, match="layers is 'concat-last-four' and the encoder has 3"):

@@ -10,8 +10,7 @@ from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.native import WEIGHTS, read_card
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
-from bert_keras.models.loading import load_model
+from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer, load_model
 from bert_keras.models.pretrained import save_model
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary

@@ -7,9 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.config import BertConfig
-from bert_keras.models import BertMaskedLM, BertPretrainer
+from bert_keras.models import BertMaskedLM, BertPretrainer, load_model
 from bert_keras.models.encoder import BertEncoder
-from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained, named_weights
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.training.losses import pretraining_losses

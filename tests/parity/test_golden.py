@@ -16,7 +16,7 @@ from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.checkpoints.mapping import rows
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
-from bert_keras.models.loading import MODELS
+from bert_keras.models import MODELS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MOST = 1e-5

@@ -15,8 +15,7 @@ from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.checkpoints.google.folder import GOOGLE
 from bert_keras.checkpoints.mapping import foreign_tensors
 from bert_keras.config import BertConfig
-from bert_keras.models import BertClassifier, BertPretrainer, BertQuestionAnswering
-from bert_keras.models.loading import load_model
+from bert_keras.models import BertClassifier, BertPretrainer, BertQuestionAnswering, load_model
 from bert_keras.models.pretrained import named_weights, stored_weight
 from bert_keras.training.checkpoints import load_training_state
 from bert_keras.training.losses import pretraining_losses

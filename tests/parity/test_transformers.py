@@ -8,7 +8,7 @@ import pytest
 from differences import PRECISION, at, difference, gradient_differences
 
 from bert_keras.config import BertConfig
-from bert_keras.models.loading import load_model
+from bert_keras.models import load_model
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
 pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')

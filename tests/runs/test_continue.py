@@ -19,8 +19,7 @@ from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.data.records import pretraining_dataset, record_files
 from bert_keras.errors import InputError
-from bert_keras.models import BertPretrainer
-from bert_keras.models.loading import load_model
+from bert_keras.models import BertPretrainer, load_model
 from bert_keras.models.pretrained import named_weights
 from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs

@@ -11,8 +11,7 @@ import tensorflow as tf
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM
-from bert_keras.models.loading import load_model
+from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, load_model
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain

@@ -7,7 +7,7 @@ import pytest
 
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.config import BertConfig
-from bert_keras.models.loading import MODELS, load_model
+from bert_keras.models import MODELS, load_model
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.tasks.catalog import named_task

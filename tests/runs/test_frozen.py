@@ -8,8 +8,7 @@ import pytest
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.models import BertEncoder
-from bert_keras.models.loading import load_model
+from bert_keras.models import BertEncoder, load_model
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.tasks.catalog import named_task

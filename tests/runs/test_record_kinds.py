@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer
-from bert_keras.models.loading import load_model
+from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer, load_model
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import PRETRAIN, named_recipe
 from bert_keras.text.packing import kept_apart, packed, sequence_spans

@@ -8,7 +8,7 @@ import pytest
 
 from bert_keras.checkpoints.native import read_card
 from bert_keras.errors import InputError
-from bert_keras.models.loading import load_model
+from bert_keras.models import load_model
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe

@@ -16,7 +16,7 @@ from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.models.loading import load_model
+from bert_keras.models import load_model
 from bert_keras.models.pretrained import save_model
 from bert_keras.models.task_models import BertClassifier
 from bert_keras.reports.curves import plot_curves

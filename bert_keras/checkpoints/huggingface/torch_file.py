@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.checkpoints.tensors import TypedTensor, empty, transposed
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
 
@@ -15,11 +15,23 @@ SAFE_SINCE = (2, 6)  # before it `weights_only` could be got round: CVE-2025-324
 TO_SAFETENSORS = "save it again as model.safetensors where it was made"
 
 
-def stored_tensors(path: Path) -> dict[str, TypedTensor]:
+def stored_tensors(path: Path) -> dict[str, StoredTensor]:
     """The file is mapped where its kind allows it. Raises InputError where PyTorch is not there or
     too old, and for files that are damaged or hold anything but tensors by name.
     """
-    torch = _torch(path.name)
+    try:
+        import torch
+    except ImportError as error:
+        raise InputError(
+            f'{path.name} takes PyTorch to read: pip install "bert-keras[parity]"; or '
+            f"{TO_SAFETENSORS}"
+        ) from error
+    version = torch.__version__
+    if tuple(int(number) for number in version.split(".")[:2]) < SAFE_SINCE:
+        raise InputError(
+            f"{path.name} takes PyTorch {'.'.join(map(str, SAFE_SINCE))} or newer to read: "
+            f'{version} can be made to run code by it; pip install "bert-keras[parity]"'
+        )
     is_zip = zipfile.is_zipfile(existing_file(path))  # the older kind cannot be mapped
     try:
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
@@ -39,34 +51,11 @@ def stored_tensors(path: Path) -> dict[str, TypedTensor]:
             raise InputError(
                 f"{path}: {name} is sparse, quantised or complex; expected plain numbers"
             )
-    return {name: _stored(tensor.detach()) for name, tensor in found.items()}
-
-
-def _stored(tensor) -> TypedTensor:
-    shape = tuple(tensor.shape)
-
-    def read() -> np.ndarray:
-        array = empty(shape)
-        array[...] = tensor.float().numpy()
-        return array
-
-    def read_transposed() -> np.ndarray:
-        return transposed(shape, lambda first, end: tensor[first:end].float().numpy())
-
-    return TypedTensor(shape, read, str(tensor.dtype).removeprefix("torch."), read_transposed)
-
-
-def _torch(name: str):
-    try:
-        import torch
-    except ImportError as error:
-        raise InputError(
-            f'{name} takes PyTorch to read: pip install "bert-keras[parity]"; or {TO_SAFETENSORS}'
-        ) from error
-    version = torch.__version__
-    if tuple(int(number) for number in version.split(".")[:2]) < SAFE_SINCE:
-        raise InputError(
-            f"{name} takes PyTorch {'.'.join(map(str, SAFE_SINCE))} or newer to read: {version} "
-            'can be made to run code by it; pip install "bert-keras[parity]"'
+    return {
+        name: StoredTensor(
+            tuple(tensor.shape),
+            lambda t=tensor: np.ascontiguousarray(t.detach().float().numpy()),
+            str(tensor.dtype).removeprefix("torch."),
         )
-    return torch
+        for name, tensor in found.items()
+    }

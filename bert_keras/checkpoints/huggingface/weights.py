@@ -8,7 +8,7 @@ import numpy as np
 from bert_keras.architectures import MASKED_LM, Family
 from bert_keras.checkpoints import safetensors_file
 from bert_keras.checkpoints.huggingface import torch_file
-from bert_keras.checkpoints.tensors import StoredTensor, TypedTensor, refuse_pointer
+from bert_keras.checkpoints.tensors import StoredTensor, refuse_pointer
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 
@@ -67,7 +67,7 @@ def modern(name: str, family: Family) -> str:
     return name.removeprefix(f"{family.kind}.")
 
 
-def _stored(folder: Path) -> tuple[dict[str, TypedTensor], tuple[str, ...]]:
+def _stored(folder: Path) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
     files = [file for name in READERS for file in (name, f"{name}{INDEX}")]
     taken, *others = [file for file in files if (folder / file).is_file()] or [""]
     if taken:
@@ -84,12 +84,12 @@ def _stored(folder: Path) -> tuple[dict[str, TypedTensor], tuple[str, ...]]:
     raise InputError(f"{folder} has no weights; expected {SAFETENSORS} beside config.json")
 
 
-def _whole(path: Path, read) -> dict[str, TypedTensor]:
+def _whole(path: Path, read) -> dict[str, StoredTensor]:
     refuse_pointer(path)
     return read(path)
 
 
-def _shards(index: Path, read) -> dict[str, TypedTensor]:
+def _shards(index: Path, read) -> dict[str, StoredTensor]:
     places = json_object(index).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(file, str) for file in places.values()):
         raise InputError(f"{index} has no weight_map of names to files; copy it anew")
@@ -110,7 +110,7 @@ def _shards(index: Path, read) -> dict[str, TypedTensor]:
     return unlisted | {name: shards[file][name] for name, file in places.items()}
 
 
-def _drop_buffers(found: dict[str, TypedTensor]) -> None:
+def _drop_buffers(found: dict[str, StoredTensor]) -> None:
     """Counted positions and segments 0, which older transformers saved beside the weights."""
     for name, count in ((POSITIONS, np.arange), (SEGMENTS, np.zeros)):
         if name in found:
@@ -119,7 +119,7 @@ def _drop_buffers(found: dict[str, TypedTensor]) -> None:
                 raise InputError(f"{name} is not what BERT has there; its positions count from 0")
 
 
-def _drop_duplicates(found: dict[str, TypedTensor], family: Family) -> None:
+def _drop_duplicates(found: dict[str, StoredTensor], family: Family) -> None:
     for pair in TIED.items():
         name, first = (family.weight(each, model=MASKED_LM.name) for each in pair)
         if name not in found:
@@ -136,7 +136,7 @@ def _drop_duplicates(found: dict[str, TypedTensor], family: Family) -> None:
             )
 
 
-def _widths(found: dict[str, TypedTensor]) -> tuple[str, ...]:
+def _widths(found: dict[str, StoredTensor]) -> tuple[str, ...]:
     if others := [name for name, tensor in found.items() if tensor.dtype not in FLOATS]:
         raise InputError(
             f"{', '.join(others)}: of {found[others[0]].dtype}; expected floating point numbers: "

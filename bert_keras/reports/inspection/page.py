@@ -6,8 +6,8 @@ from typing import cast
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError
+from bert_keras.models import load_model
 from bert_keras.models.encoder import BertEncoder
-from bert_keras.models.loading import load_model
 from bert_keras.reports.inspection.attention import attention_among, inputs_of
 from bert_keras.reports.inspection.masked_words import masked_words
 from bert_keras.reports.inspection.neighbours import neighbours

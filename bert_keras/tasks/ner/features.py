@@ -7,9 +7,9 @@ from typing import ClassVar, cast
 import keras
 
 from bert_keras.architectures import FEATURE_TAGGER
-from bert_keras.checkpoints.feature_layers import check_layers, feature_layers
+from bert_keras.checkpoints.feature_layers import LAYER_CHOICES, feature_layers
 from bert_keras.config import BertConfig
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check_name
 from bert_keras.models.feature_tagger import BertFeatureTagger
 from bert_keras.options import check_least
 from bert_keras.tasks.ner.encoding import PlacedWords, TaggedWords, WordFeatures
@@ -33,7 +33,7 @@ class NerFeaturesTask(NerTask):
 
     def __post_init__(self):
         super().__post_init__()
-        check_layers(self.layers)
+        check_name(self.layers, LAYER_CHOICES, what="choice of layers")
         check_least(self, 1, "lstm_units")
 
     def check_encoder(self, config: BertConfig) -> None:

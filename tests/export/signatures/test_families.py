@@ -12,7 +12,7 @@ from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.config import BertConfig
 from bert_keras.export.model_folder import export_model
-from bert_keras.models.loading import MODELS
+from bert_keras.models import MODELS
 from bert_keras.models.pretrained import save_model
 from bert_keras.tasks.catalog import named_task
 from bert_keras.text.fast_tokenizer import rules_vocabulary

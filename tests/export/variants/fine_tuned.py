@@ -8,7 +8,7 @@ import keras
 
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
-from bert_keras.models.loading import MODELS
+from bert_keras.models import MODELS
 from bert_keras.models.pretrained import save_model
 from bert_keras.tasks.catalog import named_task
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary

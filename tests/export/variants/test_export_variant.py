@@ -14,8 +14,7 @@ from bert_keras.export.variants import measuring
 from bert_keras.export.variants.export_variant import export_variant
 from bert_keras.export.variants.litert import litert_ask
 from bert_keras.export.verify import answer
-from bert_keras.models import BertEncoder
-from bert_keras.models.loading import load_model
+from bert_keras.models import BertEncoder, load_model
 from bert_keras.models.pretrained import save_model
 from tests.export.variants.fine_tuned import fine_tuned
 

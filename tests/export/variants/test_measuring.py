@@ -5,7 +5,7 @@ from bert_keras.export.model_folder import export_model
 from bert_keras.export.variants import measuring
 from bert_keras.export.variants.measuring import score, seconds
 from bert_keras.export.verify import loaded
-from bert_keras.models.loading import load_model
+from bert_keras.models import load_model
 from bert_keras.runs.evaluate import answers_of_model
 from bert_keras.tasks.catalog import task_of
 from tests.export.variants.fine_tuned import fine_tuned

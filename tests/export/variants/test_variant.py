@@ -10,7 +10,7 @@ from bert_keras.export.variants import int8
 from bert_keras.export.variants.int8 import Int8
 from bert_keras.export.variants.variant import Float16
 from bert_keras.export.verify import answer
-from bert_keras.models.loading import load_model
+from bert_keras.models import load_model
 from tests.export.variants.fine_tuned import TEXTS, fine_tuned
 
 REQUESTS = [{"signature": "serving_default", "inputs": {"text": TEXTS}}]

@@ -12,8 +12,7 @@ import pytest
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.models import BertFeatureTagger
-from bert_keras.models.loading import load_model
+from bert_keras.models import BertFeatureTagger, load_model
 from bert_keras.models.pretrained import save_model
 from bert_keras.tasks.batches import Predictor, training_batches
 from bert_keras.tasks.ner import feature_cache
@@ -223,7 +222,7 @@ def test_the_size_is_told_and_a_disk_too_small_is_an_error_before_anything_is_co
 
 
 def test_what_cannot_be_is_told():
-    with pytest.raises(InputError, match="layers is 'top'; expected one of embeddings, second-"):
+    with pytest.raises(InputError, match="no choice of layers is called 'top'; known: embed"):
         dataclasses.replace(TASK, layers="top")
     with pytest.raises(InputError, match="lstm_units is 0; expected at least 1"):
         dataclasses.replace(TASK, lstm_units=0)
