@@ -1,6 +1,5 @@
 """Model metadata: what a checkpoint states about its model beside vocabulary and weights."""
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,9 +35,8 @@ class ModelCard:
             raise InputError(f"the labels are {self.labels}; expected texts, none of them empty")
         if len(set(self.labels)) < len(self.labels):
             raise InputError(f"the labels are {self.labels}; expected each once")
-        is_labelled = ARCHITECTURES[self.model].is_labelled
-        if is_labelled != bool(self.labels):
-            expected = "at least one" if is_labelled else "none"
+        if ARCHITECTURES[self.model].is_labelled != bool(self.labels):
+            expected = "none" if self.labels else "at least one"
             raise InputError(
                 f"{self.model} comes with {len(self.labels)} labels; expected {expected}"
             )
@@ -49,15 +47,6 @@ def numbered_labels(count: int) -> tuple[str, ...]:
     return tuple(f"LABEL_{index}" for index in range(count))
 
 
-def trained_card(card: ModelCard, *, has_pooler: bool) -> ModelCard:
-    """Returns the card whose weights a training state must cover: `card`, without a pooler that was
-    not trained because no head reads it. `has_pooler`: whether the state has one.
-    """
-    if ARCHITECTURES[card.model].reads_pooled_output or has_pooler:
-        return card
-    return dataclasses.replace(card, config=dataclasses.replace(card.config, has_pooler=False))
-
-
 def seems_lowercase(vocabulary: Vocabulary | None) -> bool:
     """Returns whether no token has a capital letter, for a checkpoint that does not state its
     letter case; True without a vocabulary, because most BERTs are uncased.
@@ -65,8 +54,7 @@ def seems_lowercase(vocabulary: Vocabulary | None) -> bool:
     Tokens in brackets, such as [MASK] and the <S> of Google's Chinese model, do not count.
     """
     tokens = () if vocabulary is None else vocabulary.pieces
-    return all(token == token.lower() for token in tokens if not _is_in_brackets(token))
-
-
-def _is_in_brackets(token: str) -> bool:
-    return len(token) > 1 and (token[0], token[-1]) in {("[", "]"), ("<", ">")}
+    return all(
+        token == token.lower() or (token[0], token[-1]) in {("[", "]"), ("<", ">")}
+        for token in tokens
+    )

@@ -1,9 +1,9 @@
 """The table of our weights, and their translation to and from the names of a checkpoint format."""
 
+import dataclasses
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any, NamedTuple
 
 from bert_keras.architectures import ARCHITECTURES, BERT, ENCODER, family_of
@@ -32,7 +32,8 @@ class Column:
     name: Callable[[str, ModelCard], str]
     # Whether the format stores the transpose of one of our weights.
     is_transposed: Callable[[str], bool] = lambda name: False
-    is_reshaped: bool = False  # whether it may store the same numbers in another shape
+    # The shape in which the format stores one of our weights that it does not transpose.
+    shape: Callable[[Row, ModelCard], tuple[int, ...]] = lambda row, card: row.shape
     # The kinds of encoders (see `architectures.FAMILIES`) that it can hold; None for every encoder.
     kinds: Collection[str] | None = (BERT.kind,)
 
@@ -160,14 +161,11 @@ def translated(
         if name not in foreign:
             faults.append(f"{name} is missing")
             continue
-        tensor, expected = foreign[name], row.shape
-        if column.is_transposed(row.name):
-            tensor, expected = tensor.transposed(), row.shape[::-1]
-        elif column.is_reshaped and prod(tensor.shape) == prod(row.shape):
-            tensor = tensor.reshaped(row.shape)
-        if tensor.shape != row.shape:
-            faults.append(f"{name} is {foreign[name].shape}, expected {expected}")
-        found[row.name] = tensor
+        tensor, is_transposed = foreign[name], column.is_transposed(row.name)
+        expected = row.shape[::-1] if is_transposed else column.shape(row, card)
+        if tensor.shape != expected:
+            faults.append(f"{name} is {tensor.shape}, expected {expected}")
+        found[row.name] = tensor.transposed() if is_transposed else tensor.reshaped(row.shape)
     others = [name for name in foreign if name not in table]
     faults += [f"{name} is unexpected" for name in others if name not in ignore]
     if faults:
@@ -178,24 +176,40 @@ def translated(
     return found, tuple(others)
 
 
+def translated_averages(
+    foreign: Mapping[str, StoredTensor], *, card: ModelCard, column: Column
+) -> dict[str, StoredTensor]:
+    """Returns an optimizer's averages of the card's weights, as `translated` does.
+
+    A pooler that no head reads is not trained and may have none.
+    """
+    has_pooler = column.name("encoder/pooler/kernel", card) in foreign
+    if not (has_pooler or ARCHITECTURES[card.model].reads_pooled_output):
+        config = dataclasses.replace(card.config, has_pooler=False)
+        card = dataclasses.replace(card, config=config)
+    return translated(foreign, card=card, column=column)[0]
+
+
 def foreign_tensors(
     tensors: Mapping[str, StoredTensor], *, card: ModelCard, column: Column
 ) -> dict[str, StoredTensor]:
-    """Returns the card's weights by the format's names, transposed where the format's are.
+    """Returns weights of the card's model by the format's names, transposed where the format's are.
 
     Raises:
         InputError: where the format cannot hold the card's model.
     """
     _check_family(card, column)
     given = {}
-    for row in rows(card):
-        name, tensor = column.name(row.name, card), tensors[row.name]
+    for ours, tensor in tensors.items():
+        name = column.name(ours, card)
         if not name:
             raise InputError(
-                f"{column.format} has no place for {row.name} of a {card.model}; write another "
+                f"{column.format} has no place for {ours} of a {card.model}; write another "
                 f"format, or a part: bert-keras convert --model {ENCODER.name}"
             )
-        given[name] = tensor.transposed() if column.is_transposed(row.name) else tensor
+        shape = column.shape(Row(ours, tensor.shape), card)
+        is_transposed = column.is_transposed(ours)
+        given[name] = tensor.transposed() if is_transposed else tensor.reshaped(shape)
     return given
 
 

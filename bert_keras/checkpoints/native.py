@@ -9,12 +9,12 @@ training_state.safetensors  where there is one: `momentum/NAME`, `velocity/NAME`
 import dataclasses
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 
-from bert_keras.checkpoints.card import ModelCard, trained_card
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, fitting
-from bert_keras.checkpoints.mapping import Column, translated
+from bert_keras.checkpoints.mapping import Column, translated, translated_averages
 from bert_keras.checkpoints.safetensors_file import metadata, stored_tensors, write_tensors
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
@@ -57,9 +57,9 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     if checkpoint.vocabulary is not None:
         write_vocabulary(checkpoint.vocabulary, folder)
     write_tensors(folder / WEIGHTS, checkpoint.tensors)
-    if checkpoint.state is not None:
-        state = checkpoint.state
-        slots = _prefixed("momentum", state.momentums) | _prefixed("velocity", state.velocities)
+    if (state := checkpoint.state) is not None:
+        slots = {f"momentum/{name}": tensor for name, tensor in state.momentums.items()}
+        slots |= {f"velocity/{name}": tensor for name, tensor in state.velocities.items()}
         write_tensors(folder / STATE, slots, metadata={"step": str(state.step)})
     return ()
 
@@ -84,17 +84,10 @@ def _state(path: Path, card: ModelCard) -> TrainingState:
     if not told.get("step", "").isdecimal():
         raise InputError(f"{path} holds no step; remove it to begin from the weights alone")
 
-    def slots(kind: str) -> dict[str, StoredTensor]:
-        prefix = f"{kind}/"
-        given = {n.removeprefix(prefix): t for n, t in stored.items() if n.startswith(prefix)}
-        has_pooler = any(name.startswith("encoder/pooler/") for name in given)
-        trained = trained_card(card, has_pooler=has_pooler)
-        return translated(given, card=trained, column=COLUMN)[0]
+    def averages(start: str) -> dict[str, StoredTensor]:
+        given = {n.removeprefix(start): t for n, t in stored.items() if n.startswith(start)}
+        return translated_averages(given, card=card, column=COLUMN)
 
     return TrainingState(
-        step=int(told["step"]), momentums=slots("momentum"), velocities=slots("velocity")
+        step=int(told["step"]), momentums=averages("momentum/"), velocities=averages("velocity/")
     )
-
-
-def _prefixed(kind: str, tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
-    return {f"{kind}/{name}": tensor for name, tensor in tensors.items()}

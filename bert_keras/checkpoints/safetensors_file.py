@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from io import BufferedReader
 from math import prod
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from bert_keras.checkpoints.tensors import StoredTensor, empty
+from bert_keras.checkpoints.tensors import STRIP, StoredTensor, empty
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
 
@@ -45,19 +46,29 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
 def _stored(path: Path, start: int, entry: dict) -> StoredTensor:
     """Reads straight into the array that a variable takes over: there is one copy in all."""
     shape, dtype = tuple(entry["shape"]), DTYPES[entry["dtype"]]
+    begin = start + entry["data_offsets"][0]
+
+    def filled(array: np.ndarray, file: BufferedReader) -> np.ndarray:
+        if file.readinto(array.reshape(-1).view(np.uint8).data) < array.nbytes:
+            raise InputError(f"{path} has become shorter while it was read; copy it anew")
+        return array
 
     def read() -> np.ndarray:
         array = empty(shape)
-        stored = array if dtype == array.dtype else np.empty(shape, dtype)
         with path.open("rb") as file:
-            file.seek(start + entry["data_offsets"][0])
-            if file.readinto(stored.reshape(-1).view(np.uint8).data) < stored.nbytes:
-                raise InputError(f"{path} has become shorter while it was read; copy it anew")
-        if stored is not array:
-            array[...] = stored
+            file.seek(begin)
+            if dtype == array.dtype:
+                return filled(array, file)
+            array[...] = filled(np.empty(shape, dtype), file)
         return array
 
-    return StoredTensor(shape, read, dtype.name)
+    def strips() -> Iterator[np.ndarray]:
+        with path.open("rb") as file:
+            file.seek(begin)
+            for first in range(0, shape[0], STRIP):
+                yield filled(np.empty((min(STRIP, shape[0] - first), *shape[1:]), dtype), file)
+
+    return StoredTensor(shape, read, dtype.name, strips)
 
 
 def metadata(path: str | os.PathLike) -> dict[str, str]:

@@ -147,11 +147,10 @@ def test_files_that_are_not_there_or_not_whole(copy):
     whole = {path: path.read_bytes() for path in (index, data)}
     data.unlink()
     assert f"{data} is missing: bert_model.ckpt.index alone has names" in refusal(copy)
-    data.write_bytes(whole[data][:10_000])
-    assert f"{data} is cut off: 10,000 bytes, expected {len(whole[data]):,}" in refusal(copy)
-    data.write_bytes(b"\0" + whole[data][1:])
-    with pytest.raises(InputError, match=r"is damaged at bert/embeddings/LayerNorm/beta \(.*hecks"):
-        open_checkpoint(copy).tensors["encoder/embeddings/norm/beta"].read()
+    for damaged, reason in ((whole[data][:10], "Read"), (b"\0" + whole[data][1:], "hecks")):
+        data.write_bytes(damaged)
+        with pytest.raises(InputError, match=rf"is damaged at .* \(.*{reason}"):
+            open_checkpoint(copy).tensors["encoder/embeddings/norm/beta"].read()
     index.write_bytes(whole[index][:2000])
     assert f"{index} is no checkpoint's (not an sstable" in refusal(prefix)
     index.write_bytes(b"")

@@ -48,7 +48,8 @@ def test_the_table_holds_every_weight_of_every_model_once(checkpoint, name, chan
         (HUGGING_FACE, "encoder/layer_1/attention_norm/beta",
          "encoder.layer.1.attention.output.LayerNorm.bias"),
         (HUGGING_FACE, "masked_lm/norm/gamma", "cls.predictions.transform.LayerNorm.weight"),
-        (KERAS_HUB, "masked_lm/transform/bias", "mlm_head/intermediate_dense/bias"),
+        (KERAS_HUB, "masked_lm/transform/bias", 
+         "task.weights.h5/layers/masked_lm_head/_intermediate_dense/vars/1"),
     ],
 )  # fmt: skip
 def test_names_of_the_formats(checkpoint, column, ours, theirs):

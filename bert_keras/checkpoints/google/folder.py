@@ -11,14 +11,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from bert_keras.architectures import (
-    ARCHITECTURES,
     CLASSIFIER,
     ENCODER,
     MASKED_LM,
     PRETRAINER,
     QUESTION_ANSWERING,
 )
-from bert_keras.checkpoints.card import ModelCard, numbered_labels, seems_lowercase, trained_card
+from bert_keras.checkpoints.card import ModelCard, numbered_labels, seems_lowercase
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, fitting
 from bert_keras.checkpoints.foreign import training_fields
 from bert_keras.checkpoints.google.config import CONFIG, read_config, write_config
@@ -27,14 +26,19 @@ from bert_keras.checkpoints.google.variables import (
     stored_variables,
     write_variables,
 )
-from bert_keras.checkpoints.mapping import Column, foreign_tensors, renamed, translated
+from bert_keras.checkpoints.mapping import (
+    Column,
+    foreign_tensors,
+    renamed,
+    translated,
+    translated_averages,
+)
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 
 VOCABULARY, PREFIX = "vocab.txt", "bert_model.ckpt"
 STEP, MOMENTUM, VELOCITY = "global_step", "/adam_m", "/adam_v"
-POOLER = "bert/pooler/"
 # Our layers and weights to Google's. Source: modeling.py, run_pretraining.py, run_classifier.py and
 # run_squad.py of google-research/bert.
 BLOCK, GOOGLE_BLOCK = "encoder/layer_{}", "bert/encoder/layer_{}"
@@ -88,20 +92,21 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     them "global_step" stands for the whole training state.
     """
     prefix = checkpoint_prefix(path)
-    floats, others = stored_variables(prefix)
-    step = others.pop(STEP, None)
-    slots = {name: floats.pop(name) for name in [*floats] if name.endswith((MOMENTUM, VELOCITY))}
-    tensors = {name: tensor for name, tensor in floats.items() if name not in ignore}
+    variables = stored_variables(prefix)
+    step = variables.pop(STEP, None)
+    slots = {n: variables.pop(n) for n in [*variables] if n.endswith((MOMENTUM, VELOCITY))}
+    tensors = {name: tensor for name, tensor in variables.items() if name not in ignore}
     config, own = read_config(prefix.with_name(CONFIG), ignore=ignore)
-    has_pooler = any(name.startswith(POOLER) for name in tensors)
+    has_pooler = "bert/pooler/dense/kernel" in tensors
     heads = (m for start, m in MODELS.items() if any(n.startswith(start) for n in tensors))
     model = next(heads, ENCODER.name)
-    vocabulary = None
-    if (place := prefix.with_name(VOCABULARY)).is_file():
-        vocabulary = Vocabulary.from_file(place)
+    listed = prefix.with_name(VOCABULARY)
+    vocabulary = Vocabulary.from_file(listed) if listed.is_file() else None
     labels = ()
-    if ARCHITECTURES[model].is_labelled:
-        labels = tuple(own.get("labels", ())) or _numbered(tensors.get("output_bias"))
+    if model == CLASSIFIER.name:
+        bias = tensors.get("output_bias")
+        count = bias.shape[0] if bias is not None and bias.shape else 1
+        labels = tuple(own.get("labels", ())) or numbered_labels(count)
     card = ModelCard(
         model=model,
         config=dataclasses.replace(config, has_pooler=has_pooler),
@@ -110,10 +115,10 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         labels=labels,
         **training_fields(own),
     )
-    integers = {name: tensor for name, tensor in others.items() if name not in ignore}
-    found, _ = translated({**tensors, **integers}, card=card, column=GOOGLE)
-    state = None if STEP in ignore else _state(slots, step, card)
-    there = (*floats, *others, *((STEP,) if slots or step else ()))
+    found, _ = translated(tensors, card=card, column=GOOGLE)
+    has_state = bool(slots or step)
+    state = _state(slots, step, card) if has_state and STEP not in ignore else None
+    there = (*variables, *((STEP,) if has_state else ()))
     return Checkpoint(
         card=card,
         tensors=found,
@@ -123,25 +128,18 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     )
 
 
-def _numbered(bias: StoredTensor | None) -> tuple[str, ...]:
-    return numbered_labels(bias.shape[0] if bias is not None and bias.shape else 1)
-
-
 def _state(
     slots: Mapping[str, StoredTensor], step: StoredTensor | None, card: ModelCard
-) -> TrainingState | None:
-    if not slots and step is None:
-        return None
+) -> TrainingState:
     leave = f"to leave the training state: ignore=({STEP!r},), or --ignore {STEP}"
     if not slots or step is None:
         there, absent = (STEP, "adam_m and adam_v") if step else ("adam_m and adam_v", STEP)
         raise InputError(f"there is {there} but no {absent} to continue from; {leave}")
 
     def averages(ending: str) -> dict[str, StoredTensor]:
-        of = {n.removesuffix(ending): t for n, t in slots.items() if n.endswith(ending)}
-        has_pooler = any(name.startswith(POOLER) for name in of)
+        given = {n.removesuffix(ending): t for n, t in slots.items() if n.endswith(ending)}
         try:
-            return translated(of, card=trained_card(card, has_pooler=has_pooler), column=GOOGLE)[0]
+            return translated_averages(given, card=card, column=GOOGLE)
         except InputError as error:
             raise InputError(f"of the variables {ending}, {error}; {leave}") from error
 
@@ -157,9 +155,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     notes = write_config(card, folder / CONFIG)
     integers = {}
     if state is not None:
-        trained = trained_card(card, has_pooler="encoder/pooler/kernel" in state.momentums)
         for ending, averages in ((MOMENTUM, state.momentums), (VELOCITY, state.velocities)):
-            slots = foreign_tensors(averages, card=trained, column=GOOGLE)
+            slots = foreign_tensors(averages, card=card, column=GOOGLE)
             variables |= {f"{name}{ending}": tensor for name, tensor in slots.items()}
         integers = {STEP: state.step}
     if checkpoint.vocabulary is not None:
