@@ -62,7 +62,7 @@ def signatures(
 
     def from_text(text):
         inputs = reader(text)
-        positions_BP = _mask_positions(inputs["input_ids"], reader.mask_id)
+        positions_BP = _mask_positions(inputs["input_ids"], reader.vocabulary.mask_id)
         num_masks = tf.shape(positions_BP)[1]
         # The head needs at least one position.
         padding = [[0, 0], [0, tf.cast(num_masks == 0, tf.int32)]]

@@ -13,17 +13,14 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from bert_keras.errors import InputError
 from bert_keras.export.text_ops.flat import (
+    RaggedTensor,
     every_second,
     following,
     num_before,
     previous,
-    ragged_by_rows,
-    ragged_by_splits,
-    ragged_by_starts,
 )
-from bert_keras.export.text_ops.offsets import PlacedPieces
 from bert_keras.export.text_ops.unicode_tables import Table, table_of, without_surrogates
-from bert_keras.export.text_ops.words import Points, looked_up, properties_of, utf8_widths
+from bert_keras.export.text_ops.words import Tokens, looked_up, points_of, utf8_widths
 from bert_keras.text.vocab import Vocabulary
 
 _END, _LETTER, _NUMBER, _OTHER, _SPACE = range(5)  # kinds of characters
@@ -35,9 +32,9 @@ _NO_MERGE = np.iinfo(np.int32).max
 
 
 class BytePairs(tf.Module):
-    """Call with string [B]; returns the ids of FastTokenizer, int32 [B,(pieces)]. Bytes that are no
-    UTF-8 are dropped. `placed` gives their offsets too, if `knows_places`: where a space is put
-    before each text, places in it are others.
+    """Call with string [B]; returns the ids of FastTokenizer and, if `knows_places`, the offsets.
+    Otherwise a space is put before each text, and the offsets are those in the longer text. Bytes
+    that are no UTF-8 are dropped.
 
     Raises InputError for rules that are not RoBERTa's.
     """
@@ -56,18 +53,14 @@ class BytePairs(tf.Module):
         pairs = tf.lookup.KeyValueTensorInitializer(pairs @ [self._size, 1], ranks)
         self._ranks = tf.lookup.StaticHashTable(pairs, default_value=_NO_MERGE)
 
-    def __call__(self, text: tf.Tensor) -> tf.RaggedTensor:
-        with tf.device("CPU:0"):
-            if not self.knows_places:
-                points, splits, kinds = _characters(text)
-                is_bare = (points != _BLANK) & (kinds != _END)
-                text = tf.where(tf.gather(is_bare, splits[:-1]), " ", "") + text
-            return self._pieces(*_characters(text))
-
-    def placed(self, text: tf.Tensor) -> PlacedPieces:
+    def __call__(self, text: tf.Tensor) -> Tokens:
         with tf.device("CPU:0"):
             points, splits, kinds = _characters(text)
-            ids = self._pieces(points, splits, kinds)
+            if not self.knows_places:
+                is_bare = (points != _BLANK) & (kinds != _END)
+                text = tf.where(tf.gather(is_bare, splits[:-1]), " ", "") + text
+                points, splits, kinds = _characters(text)
+            ids = self._ids(points, splits, kinds)
             widths = utf8_widths(points) * tf.cast(kinds != _END, tf.int64)
             owners = tf.repeat(tf.range(tf.size(points, tf.int64)), widths)
             byte_ends = tf.cumsum(tf.gather(self._num_bytes, ids.values))
@@ -79,21 +72,23 @@ class BytePairs(tf.Module):
             starts = tf.minimum(tf.gather(seen, tf.gather(before, starts)), ends)
             seen_ends = tf.pad(seen + 1, [[1, 0]])
             ends = tf.maximum(starts, tf.gather(seen_ends, tf.gather(before, ends)))
-            return PlacedPieces(ids, starts, ends, Points(points, splits, properties_of(points)))
+            return Tokens(ids, starts, ends, points_of(points, splits))
 
-    def _pieces(self, points: tf.Tensor, splits: tf.Tensor, kinds: tf.Tensor) -> tf.RaggedTensor:
-        """Of `_characters`, each text's."""
+    def _ids(self, points: tf.Tensor, splits: tf.Tensor, kinds: tf.Tensor) -> tf.RaggedTensor:
+        """int32 [B,(tokens)] of what `_characters` returns."""
         begins, is_end = _begins_word(points, kinds), kinds == _END
-        words = ragged_by_starts(points, tf.where(begins)[:, 0])
+        words = RaggedTensor.from_row_starts(points, tf.where(begins)[:, 0], validate=False)
         is_word = tf.logical_not(tf.boolean_mask(is_end, begins))
         words = tf.boolean_mask(tf.strings.unicode_encode(words, "UTF-8"), is_word)
         symbols = tf.strings.bytes_split(words)
         numbers = tf.reshape(tf.io.decode_raw(symbols.values, tf.uint8), [-1])
         ids = tf.gather(self._byte_ids, tf.cast(numbers, tf.int32))
         ids, owners = self._merge(ids, symbols.value_rowids())
-        pieces = ragged_by_rows(ids, owners, num_rows=tf.size(words, tf.int64))
+        num_words = tf.size(words, tf.int64)
+        of_words = RaggedTensor.from_value_rowids(ids, owners, nrows=num_words, validate=False)
         splits = tf.gather(num_before(begins & tf.logical_not(is_end)), splits)
-        return ragged_by_splits(ids, tf.gather(pieces.row_splits, splits))
+        splits = tf.gather(of_words.row_splits, splits)
+        return RaggedTensor.from_row_splits(ids, splits, validate=False)
 
     def _merge(self, ids: tf.Tensor, owners: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """`ids` int32 [N] of the words `owners` int64 [N], until no two can be merged."""

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_keras.export.text_ops.flat import num_before, ragged_by_splits
-from bert_keras.export.text_ops.offsets import PlacedWordPieces
+from bert_keras.export.text_ops.flat import RaggedTensor, num_before, previous
+from bert_keras.export.text_ops.text_to_inputs import WordTokens
 from bert_keras.export.text_ops.windows import Texts
 from bert_keras.tasks.ner.files import OUTSIDE
 
@@ -23,7 +23,7 @@ class WordRows(NamedTuple):
     places: tf.Tensor
 
 
-def word_rows(pieces: PlacedWordPieces, *, limit: int) -> WordRows:
+def word_rows(pieces: WordTokens, *, limit: int) -> WordRows:
     """As `tasks.ner.windows.rows_around` reads each text by itself, in rows of `limit` pieces; a
     row that labels no word is kept."""
     begins, lengths = pieces.ids.row_starts(), pieces.ids.row_lengths()
@@ -52,7 +52,7 @@ def entities(
     label_ids: tf.Tensor,
     probabilities: tf.Tensor,
     *,
-    pieces: PlacedWordPieces,
+    pieces: WordTokens,
     labels: Sequence[str],
 ) -> dict[str, tf.Tensor]:
     """Of the W words' labels, int32 [W], and their probabilities, float32 [W], [B,E] by name.
@@ -63,8 +63,8 @@ def entities(
     names = ["", *dict.fromkeys(kind for kind in kinds if kind)]
     kind = tf.gather([names.index(each) for each in kinds], label_ids)
     goes_on = tf.gather([prefix == "I" for prefix in prefixes], label_ids)
-    texts = ragged_by_splits(label_ids, pieces.splits).value_rowids()
-    goes_on &= (kind == _before(kind)) & (texts == _before(texts))
+    texts = RaggedTensor.from_row_splits(label_ids, pieces.splits, validate=False).value_rowids()
+    goes_on &= (kind == previous(kind, 1)) & (texts == previous(texts, 1, filler=-1))
     is_entity = kind > 0
     is_first = is_entity & tf.logical_not(goes_on)
     words = tf.where(is_entity)[:, 0]
@@ -76,7 +76,7 @@ def entities(
     splits = tf.gather(num_before(is_first), pieces.splits)
 
     def padded(values: tf.Tensor, filler) -> tf.Tensor:
-        return ragged_by_splits(values, splits).to_tensor(filler)
+        return RaggedTensor.from_row_splits(values, splits, validate=False).to_tensor(filler)
 
     return {
         "entities": padded(pieces.given.cut(start, end), ""),
@@ -85,8 +85,3 @@ def entities(
         "ends": padded(pieces.given.in_text(end, owners), -1),
         "scores": padded(tf.math.segment_mean(tf.gather(probabilities, words), numbers), 0.0),
     }
-
-
-def _before(values: tf.Tensor) -> tf.Tensor:
-    """Each value's predecessor; -1 before the first."""
-    return tf.pad(values, [[1, 0]], constant_values=-1)[:-1]

@@ -1,30 +1,10 @@
 """Operations on flat tensors, which hold the elements of several texts one after another."""
 
-from typing import Any, cast
+from typing import Any
 
 import tensorflow as tf
 
-_RaggedTensor = cast(Any, tf.RaggedTensor)  # the type checker's stubs lack its constructors
-
-
-def ragged_by_splits(values, splits: tf.Tensor) -> tf.RaggedTensor:
-    """Row n is values[splits[n] : splits[n + 1]]."""
-    return _RaggedTensor.from_row_splits(values, splits, validate=False)
-
-
-def ragged_by_starts(values, starts: tf.Tensor) -> tf.RaggedTensor:
-    """Row n begins at starts[n] and ends where the next one begins."""
-    return _RaggedTensor.from_row_starts(values, starts, validate=False)
-
-
-def ragged_by_lengths(values, lengths: tf.Tensor) -> tf.RaggedTensor:
-    """Row n has the next lengths[n] values."""
-    return _RaggedTensor.from_row_lengths(values, lengths, validate=False)
-
-
-def ragged_by_rows(values, rows: tf.Tensor, *, num_rows: tf.Tensor) -> tf.RaggedTensor:
-    """Value n is in row rows[n]; rows ascend."""
-    return _RaggedTensor.from_value_rowids(values, rows, nrows=num_rows, validate=False)
+RaggedTensor: Any = tf.RaggedTensor  # the type checker's stubs lack its constructors
 
 
 def num_before(chosen: tf.Tensor) -> tf.Tensor:
@@ -32,9 +12,9 @@ def num_before(chosen: tf.Tensor) -> tf.Tensor:
     return tf.pad(tf.cumsum(tf.cast(chosen, tf.int64)), [[1, 0]])
 
 
-def previous(values: tf.Tensor, number: int) -> tf.Tensor:
-    """The value `number` positions before each; 0 or False where there is none."""
-    return tf.pad(values, [[number, 0]])[: tf.size(values)]
+def previous(values: tf.Tensor, number: int, *, filler: int = 0) -> tf.Tensor:
+    """The value `number` positions before each; `filler` (or False) where there is none."""
+    return tf.pad(values, [[number, 0]], constant_values=filler)[: tf.size(values)]
 
 
 def following(values: tf.Tensor, number: int) -> tf.Tensor:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_keras.export.text_ops.offsets import PlacedPieces
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
 from bert_keras.export.text_ops.windows import Texts, WindowRows, in_parts, window_rows
+from bert_keras.export.text_ops.words import Tokens
 
 _LOW = float("-inf")
 
@@ -21,7 +21,7 @@ class Passages(NamedTuple):
 
     inputs: dict[str, tf.Tensor]
     rows: WindowRows
-    pieces: PlacedPieces
+    pieces: Tokens
     num_between: int
 
 
@@ -53,10 +53,10 @@ def passages_of(
             tf.split(pieces.ids.row_starts(), sizes, num=2),
             [tf.minimum(lengths[0], max_question_length), lengths[1]],
         ),
-        limit=reader.max_length - reader.num_specials(2),
+        limit=reader.max_length - reader.vocabulary.num_specials(2),
         stride=stride,
     )
-    return Passages(reader.packed(rows.texts), rows, pieces, reader.num_specials(2) - 1)
+    return Passages(reader.packed(rows.texts), rows, pieces, reader.vocabulary.num_specials(2) - 1)
 
 
 def best_spans(

@@ -1,46 +1,52 @@
 """Tokenizes and packs raw text or pairs of it, inside a TF graph."""
 
 import os
+from typing import NamedTuple, cast
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
 from bert_keras.errors import InputError
 from bert_keras.export.text_ops.byte_pairs import BytePairs
-from bert_keras.export.text_ops.flat import ragged_by_lengths, ragged_by_splits
-from bert_keras.export.text_ops.offsets import (
-    PlacedPieces,
-    PlacedWordPieces,
-    placed_pieces,
-    placed_word_pieces,
-)
+from bert_keras.export.text_ops.flat import RaggedTensor
 from bert_keras.export.text_ops.unigrams import Unigrams
 from bert_keras.export.text_ops.windows import Texts, Windows, window_rows
-from bert_keras.export.text_ops.words import placed_words_of, words_of
+from bert_keras.export.text_ops.words import Points, Tokens, Words, utf8_widths, words_of
 from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, ROBERTA_SPECIALS, vocabulary_from
 from bert_keras.text.tokenizer import GAP, MASK, MAX_WORD_CHARACTERS
 
 _MAX_BYTES_PER_CHARACTER = 4  # of UTF-8
 
 
+class WordTokens(NamedTuple):
+    """Tokens of the W words of B texts, with the words' positions in the texts."""
+
+    ids: tf.RaggedTensor  # int32 [B,(tokens)]
+    firsts: tf.Tensor  # int64 [W], the index of each word's first token
+    splits: tf.Tensor  # int64 [B+1], the index of each text's first word, and W
+    starts: tf.Tensor  # int64 [W], the index in `given` of each word's first character
+    ends: tf.Tensor  # int64 [W], one more than the index of its last character
+    given: Points  # all texts with a space after each
+
+
 class TextToInputs(tf.Module):
     """`bert_keras.text` (its tokenizer, then `pack`) as TensorFlow ops, equal id for id.
 
-    `vocabulary_file`, as `write_vocabulary` writes it, becomes an asset of a SavedModel.
+    `vocabulary_file`, as `writevocabulary` writes it, becomes an asset of a SavedModel.
     `max_length` counts pieces, specials included, and must leave room for one more. Raises
     InputError for a tokenizer.json that no graph can follow.
     """
 
     def __init__(self, vocabulary_file: str | os.PathLike, *, lowercase: bool, max_length: int):
         super().__init__()
-        self._vocabulary = vocabulary_from(vocabulary_file)
+        self.vocabulary = vocabulary_from(vocabulary_file)
         self._lowercase = lowercase
         self.max_length = max_length
         self._by_rules = None
-        if self._vocabulary.rules:
+        if self.vocabulary.rules:
             self._asset = tf.saved_model.Asset(os.fspath(vocabulary_file))
             kinds = {ROBERTA_SPECIALS: BytePairs, ALBERT_SPECIALS: Unigrams}
-            self._by_rules = kinds[self._vocabulary.specials](self._vocabulary)
+            self._by_rules = kinds[self.vocabulary.specials](self.vocabulary)
             return
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.TextFileInitializer(
@@ -50,7 +56,7 @@ class TextToInputs(tf.Module):
                 value_dtype=tf.int64,
                 value_index=tf.lookup.TextFileIndex.LINE_NUMBER,
             ),
-            default_value=self._vocabulary.unk_id,
+            default_value=self.vocabulary.unk_id,
         )
         self._wordpiece = tf_text.WordpieceTokenizer(
             self._table,
@@ -74,7 +80,7 @@ class TextToInputs(tf.Module):
         first text leaves the second no room, which is an error there, both are cut to one row.
         """
         read = self._read(text, text_pair)
-        limit = self.max_length - self.num_specials(len(read.lengths))
+        limit = self.max_length - self.vocabulary.num_specials(len(read.lengths))
         *firsts, last = read.lengths
         if firsts:
             has_room = firsts[0] < limit
@@ -92,19 +98,19 @@ class TextToInputs(tf.Module):
         return Texts(pieces.values, starts, lengths)
 
     def _cut(self, lengths: list[tf.Tensor]) -> list[tf.Tensor]:
-        num_specials = self.num_specials(len(lengths))
+        num_specials = self.vocabulary.num_specials(len(lengths))
         return _kept_lengths(*lengths, limit=self.max_length - num_specials)
 
     def packed(self, texts: Texts) -> dict[str, tf.Tensor]:
         """[CLS] text [SEP], or [CLS] text [SEP] text [SEP], int32 [B,T] by name; a vocabulary may
         have two [SEP] between texts and one segment for both."""
         pieces, starts, lengths = texts
-        specials = self._vocabulary.specials
-        num_specials = self.num_specials(len(lengths))
+        specials = self.vocabulary.specials
+        num_specials = self.vocabulary.num_specials(len(lengths))
         column = tf.range(tf.reduce_max(tf.add_n(lengths)) + num_specials)[None]
-        input_ids = tf.where(column > 0, self._vocabulary.pad_id, self._vocabulary.cls_id)
+        input_ids = tf.where(column > 0, self.vocabulary.pad_id, self.vocabulary.cls_id)
         values = tf.concat([pieces, [0]], axis=0)  # never empty
-        sep_id, is_second = self._vocabulary.sep_id, specials.second_segment
+        sep_id, is_second = self.vocabulary.sep_id, specials.second_segment
         end, ends = tf.zeros_like(lengths[0])[:, None], []
         for first, length in zip(starts, lengths, strict=True):
             start = end + (specials.num_separators - 1 if ends else 0)
@@ -122,16 +128,8 @@ class TextToInputs(tf.Module):
         }
 
     def pieces(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """string [B] to the ids of its pieces, int32 [B,(pieces)]."""
-        if self._by_rules is not None:
-            return self._by_rules(text)
-        words = words_of(text, lowercase=self._lowercase)
-        pieces = self._wordpiece.tokenize(_spelled(words))
-        return ragged_by_splits(pieces.values, tf.gather(pieces.row_splits, words.row_splits))
-
-    def num_specials(self, num_texts: int) -> int:
-        """How many tokens `packed` adds to so many texts."""
-        return self._vocabulary.num_specials(num_texts)
+        """string [B] to the ids of its tokens, int32 [B,(tokens)]."""
+        return self.placed_pieces(text).ids
 
     def check_knows_places(self) -> None:
         """Raises InputError where `placed_pieces` cannot be asked."""
@@ -141,26 +139,48 @@ class TextToInputs(tf.Module):
                 "finds no places in such a text; write false there, as RoBERTa has it"
             )
 
-    def placed_pieces(self, text: tf.Tensor) -> PlacedPieces:
-        """The same pieces, and where each stands in its text."""
+    def placed_pieces(self, text: tf.Tensor) -> Tokens:
+        """The same tokens with their positions in the text. The tokens of a word share its
+        characters among them; an [UNK] has them all."""
         if self._by_rules is not None:
-            return self._by_rules.placed(text)
-        placed = placed_words_of(text, lowercase=self._lowercase)
-        pieces, starts, _ = self._wordpiece.tokenize_with_offsets(_spelled(placed.words))
-        return placed_pieces(placed, pieces, starts)
+            return self._by_rules(text)
+        words = words_of(text, lowercase=self._lowercase)
+        tokens, byte_starts, _ = self._wordpiece.tokenize_with_offsets(_spelled(words))
+        with tf.device("CPU:0"):
+            widths = utf8_widths(words.words.flat_values)
+            bytes_before = tf.pad(tf.cumsum(widths), [[1, 0]])
+            word_bytes = tf.gather(bytes_before, words.words.values.row_starts())
+            token_bytes = tf.gather(word_bytes, tokens.value_rowids()) + byte_starts.values
+            # `tf.searchsorted` refuses an empty tensor.
+            starts = tf.raw_ops.LowerBound(
+                sorted_inputs=bytes_before[None], values=token_bytes[None], out_type=tf.int64
+            )[0]
+            characters = RaggedTensor.from_row_starts(
+                words.places.flat_values, starts, validate=False
+            )
+            return Tokens(_of_texts(tokens, words), *_spans(characters), words.given)
 
-    def placed_word_pieces(self, text: tf.Tensor) -> PlacedWordPieces:
+    def placed_word_pieces(self, text: tf.Tensor) -> WordTokens:
         """As `tasks.ner.windows` reads words: each by itself, after a blank, [UNK] if nothing is
         left. White space, punctuation and CJK characters separate words for every tokenizer."""
         if self._by_rules is None:
-            placed = placed_words_of(text, lowercase=self._lowercase)
-            return placed_word_pieces(placed, self._wordpiece.tokenize(_spelled(placed.words)))
-        placed = placed_words_of(text, lowercase=False)
-        pieces = self._by_rules(" " + tf.strings.unicode_encode(placed.words.values, "UTF-8"))
-        num_lacking = tf.cast(pieces.row_lengths() == 0, tf.int64)
-        unknown = tf.fill([tf.reduce_sum(num_lacking)], self._vocabulary.unk_id)
-        unknown = ragged_by_lengths(unknown, num_lacking)
-        return placed_word_pieces(placed, tf.concat([pieces, unknown], axis=1))
+            words = words_of(text, lowercase=self._lowercase)
+            tokens = self._wordpiece.tokenize(_spelled(words))
+        else:
+            words = words_of(text, lowercase=False)
+            tokens = self._by_rules(" " + tf.strings.unicode_encode(words.words.values, "UTF-8"))
+            num_lacking = tf.cast(tokens.ids.row_lengths() == 0, tf.int64)
+            unknown = tf.fill([tf.reduce_sum(num_lacking)], self.vocabulary.unk_id)
+            unknown = RaggedTensor.from_row_lengths(unknown, num_lacking, validate=False)
+            tokens = cast(tf.RaggedTensor, tf.concat([tokens.ids, unknown], axis=1))
+        with tf.device("CPU:0"):
+            return WordTokens(
+                _of_texts(tokens, words),
+                tokens.row_starts(),
+                words.words.row_splits,
+                *_spans(words.places.values),
+                words.given,
+            )
 
 
 class MaskedTextToInputs(TextToInputs):
@@ -169,25 +189,32 @@ class MaskedTextToInputs(TextToInputs):
     No other text becomes the piece [MASK]: a bracket is always a word of its own.
     """
 
-    @property
-    def mask_id(self) -> int:
-        """The id of [MASK]."""
-        return self._vocabulary.mask_id
-
     def pieces(self, text):
         parts = tf.strings.split(tf.strings.regex_replace(text, GAP, MASK), MASK)
         pieces = super().pieces(parts.values)
-        masks = tf.fill([pieces.nrows(), 1], self.mask_id)
+        masks = tf.fill([pieces.nrows(), 1], self.vocabulary.mask_id)
         with_masks = tf.concat([masks, pieces], axis=1)
         splits = tf.gather(with_masks.row_splits, parts.row_splits)
-        rows = ragged_by_splits(with_masks.values, splits)
-        return rows[:, 1:]
+        return RaggedTensor.from_row_splits(with_masks.values, splits, validate=False)[:, 1:]
 
 
-def _spelled(words: tf.RaggedTensor) -> tf.Tensor:
+def _spelled(words: Words) -> tf.Tensor:
     """string [W], one for each word of all texts."""
-    is_long = words.values.row_lengths() > MAX_WORD_CHARACTERS
-    return tf.where(is_long, "[UNK]", tf.strings.unicode_encode(words.values, "UTF-8"))
+    characters = words.words.values
+    is_long = characters.row_lengths() > MAX_WORD_CHARACTERS
+    return tf.where(is_long, "[UNK]", tf.strings.unicode_encode(characters, "UTF-8"))
+
+
+def _of_texts(tokens: tf.RaggedTensor, words: Words) -> tf.RaggedTensor:
+    """Tokens of words, [W,(tokens)], to those of texts, [B,(tokens)]."""
+    splits = tf.gather(tokens.row_splits, words.words.row_splits)
+    return RaggedTensor.from_row_splits(tokens.values, splits, validate=False)
+
+
+def _spans(places: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """int64 [N,(indices)] to the first index of each row and one more than the last, int64 [N]."""
+    values, owners = places.values, places.value_rowids()
+    return tf.math.segment_min(values, owners), tf.math.segment_max(values, owners) + 1
 
 
 def _kept_lengths(length, length_pair=None, *, limit: int) -> list[tf.Tensor]:

@@ -17,15 +17,13 @@ from tokenizers.normalizers import Normalizer
 
 from bert_keras.errors import InputError
 from bert_keras.export.text_ops.flat import (
+    RaggedTensor,
     every_second,
     following,
     previous,
-    ragged_by_rows,
-    ragged_by_splits,
 )
-from bert_keras.export.text_ops.offsets import PlacedPieces
 from bert_keras.export.text_ops.unicode_tables import spellings_of, without_surrogates
-from bert_keras.export.text_ops.words import Points, given_points, respelled
+from bert_keras.export.text_ops.words import Points, Tokens, given_points, respelled
 from bert_keras.text.vocab import Vocabulary
 
 # Of what ALBERT's rules consist; marks are dropped, so no character changes with its neighbours.
@@ -39,8 +37,8 @@ _NONE = -1
 
 
 class Unigrams(tf.Module):
-    """Call with string [B]; returns the ids of FastTokenizer, int32 [B,(pieces)]. Bytes that are no
-    UTF-8 are dropped. `placed` gives their offsets too.
+    """Call with string [B]; returns the ids and offsets of FastTokenizer. Bytes that are no UTF-8
+    are dropped.
 
     Raises InputError for rules that are not ALBERT's.
     """
@@ -54,13 +52,10 @@ class Unigrams(tf.Module):
         self._spellings = spellings_of(partial(_normalised, Tokenizer.from_str(vocabulary.rules)))
         self._tree = _Tree(rules["model"], vocabulary)
 
-    def __call__(self, text: tf.Tensor) -> tf.RaggedTensor:
-        return self.placed(text).ids
-
-    def placed(self, text: tf.Tensor) -> PlacedPieces:
+    def __call__(self, text: tf.Tensor) -> Tokens:
         with tf.device("CPU:0"):
             given = given_points(text)
-            read = respelled(_with_double_quotes(given.placed()), self._spellings)
+            read = respelled(_with_double_quotes(given), self._spellings)
             is_letter = read.points != _BLANK
             words = read.words(
                 is_first=is_letter & tf.logical_not(previous(is_letter, 1)),
@@ -73,12 +68,14 @@ class Unigrams(tf.Module):
             pieces, firsts, owners = _best_pieces(
                 cast(tf.RaggedTensor, tf.concat([marks, spelled], axis=1)), self._tree
             )
-            of_words = ragged_by_rows(pieces, owners, num_rows=letters.nrows())
+            of_words = RaggedTensor.from_value_rowids(
+                pieces, owners, nrows=letters.nrows(), validate=False
+            )
             splits = tf.gather(of_words.row_splits, words.row_splits)
             places = tf.gather(read.places, letters.values)
             next_firsts = tf.concat([firsts, [tf.size(places, tf.int64)]], axis=0)[1:]
-            return PlacedPieces(
-                ragged_by_splits(pieces, splits),
+            return Tokens(
+                RaggedTensor.from_row_splits(pieces, splits, validate=False),
                 tf.gather(places, firsts),
                 tf.gather(places, next_firsts - 1) + 1,
                 given,

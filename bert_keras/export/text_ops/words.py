@@ -11,45 +11,42 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from bert_keras.export.text_ops import unicode_tables as tables
-from bert_keras.export.text_ops.flat import num_before, previous, ragged_by_splits, ragged_by_starts
+from bert_keras.export.text_ops.flat import RaggedTensor, num_before, previous
 
 _CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = map(ord, "Σσς")
 
 
 class Points(NamedTuple):
-    """Code points of all texts, int32 [N]; where each text begins and the last ends, int64 [B+1]"""
+    """Code points of B texts, one text after another."""
 
-    points: tf.Tensor
-    splits: tf.Tensor
-    properties: tf.Tensor  # int32 [N]
-    places: tf.Tensor | None = None  # int64 [N], which of the given points each comes from
+    points: tf.Tensor  # int32 [N]
+    splits: tf.Tensor  # int64 [B+1], where each text begins and the last ends
+    properties: tf.Tensor  # int32 [N], bits and combining class
+    places: tf.Tensor  # int64 [N], the index of the given point that each comes from
 
     def are(self, properties: int) -> tf.Tensor:
         """bool [N], which have any of these bits."""
         return self.properties & properties != 0
 
     def each(self, change: Callable[[tf.Tensor], tf.Tensor]) -> "Points":
-        """Applies `change` to points, properties and, if there are any, places."""
-        points, properties = change(self.points), change(self.properties)
-        places = None if self.places is None else change(self.places)
-        return Points(points, self.splits, properties, places)
+        """Applies `change` to points, properties and places."""
+        return Points(
+            change(self.points), self.splits, change(self.properties), change(self.places)
+        )
 
     def those(self, kept: tf.Tensor) -> "Points":
         """Keeps the points in `kept`, bool [N]."""
         found = self.each(partial(tf.gather, indices=tf.where(kept)[:, 0]))
         return found._replace(splits=tf.gather(num_before(kept), self.splits))
 
-    def placed(self) -> "Points":
-        """Adds places, which count these points."""
-        return self._replace(places=tf.range(tf.size(self.points, tf.int64)))
-
     def words(self, *, is_first: tf.Tensor, is_space: tf.Tensor) -> tf.RaggedTensor:
         """Indices of points, int64 [B,(words),(characters)]; bool [N] say which points begin a word
         and which are in none."""
         places = tf.where(tf.logical_not(is_space))[:, 0]
-        words = ragged_by_starts(places, tf.where(tf.gather(is_first, places))[:, 0])
+        starts = tf.where(tf.gather(is_first, places))[:, 0]
         splits = tf.gather(num_before(is_first), self.splits)
-        return ragged_by_splits(words, splits)
+        words = RaggedTensor.from_row_starts(places, starts, validate=False)
+        return RaggedTensor.from_row_splits(words, splits, validate=False)
 
     def after_marks(self, ends: tf.Tensor) -> tf.Tensor:
         """As `tasks.squad.answers.cut` has it: marks belong to the character before them."""
@@ -67,51 +64,60 @@ class Points(NamedTuple):
         return tf.cast(places - tf.gather(self.splits, texts), tf.int32)
 
 
-class PlacedWords(NamedTuple):
-    """`words` as `words_of` gives them; `places`, int64 [B,(words),(characters)], tell which of the
-    points of `given`, all texts with a space after each, their characters come from."""
+class Words(NamedTuple):
+    """Normalised words of B texts.
+
+    `words` int32 [B,(words),(characters)] holds code points. `places`, int64 of the same shape,
+    holds the index in `given` of the point that each comes from.
+    """
 
     words: tf.RaggedTensor
     places: tf.RaggedTensor
-    given: Points
+    given: Points  # all texts with a space after each
 
 
-def words_of(text: tf.Tensor, *, lowercase: bool) -> tf.RaggedTensor:
-    """string [B] to code points of normalised words, int32 [B,(words),(characters)].
+class Tokens(NamedTuple):
+    """P tokens of B texts, with their positions in the texts."""
+
+    ids: tf.RaggedTensor  # int32 [B,(tokens)]
+    starts: tf.Tensor  # int64 [P], the index in `given` of each token's first character
+    ends: tf.Tensor  # int64 [P], one more than the index of its last character
+    given: Points  # all texts with one more character after each
+
+
+def words_of(text: tf.Tensor, *, lowercase: bool) -> Words:
+    """Splits texts, string [B], into words.
 
     Bytes that are no UTF-8 are dropped. All steps stay on the processor, where strings are.
     """
     with tf.device("CPU:0"):
-        read = _normalised(given_points(text), lowercase=lowercase)
-        characters = _split(read)
-        return characters.with_flat_values(tf.gather(read.points, characters.flat_values))
-
-
-def placed_words_of(text: tf.Tensor, *, lowercase: bool) -> PlacedWords:
-    """The same words, with the places of their characters in the text that UTF-8 can read."""
-    with tf.device("CPU:0"):
         given = given_points(text)
-        read = _normalised(given.placed(), lowercase=lowercase)
-        characters = _split(read)
+        if lowercase:
+            small = respelled(_with_small_sigmas(given), tables.small_decomposed())
+            read = _without(tables.ACCENT, _in_order(small))
+        else:
+            read = _without(tables.DROPPED, given)
+        is_space = read.are(tables.SPACE)
+        is_within = tf.logical_not(read.are(tables.SPACE | tables.ALONE))
+        continues = is_within & previous(is_within, 1)
+        characters = read.words(is_first=tf.logical_not(is_space | continues), is_space=is_space)
         words, places = (
             characters.with_flat_values(tf.gather(each, characters.flat_values))
             for each in (read.points, read.places)
         )
-        return PlacedWords(words, places, given)
+        return Words(words, places, given)
 
 
 def given_points(text: tf.Tensor) -> Points:
     """Code points with a space after each text, which keeps words, marks and sigmas of two texts
     apart."""
     given = tf.strings.unicode_decode(text + " ", "UTF-8", errors="ignore")
-    return Points(given.values, given.row_splits, properties_of(given.values))
+    return points_of(given.values, given.row_splits)
 
 
-def _normalised(read: Points, *, lowercase: bool) -> Points:
-    if lowercase:
-        small = respelled(_with_small_sigmas(read), tables.small_decomposed())
-        return _without(tables.ACCENT, _in_order(small))
-    return _without(tables.DROPPED, read)
+def points_of(points: tf.Tensor, splits: tf.Tensor) -> Points:
+    """Points as they are given, int32 [N], with `splits` int64 [B+1]."""
+    return Points(points, splits, properties_of(points), tf.range(tf.size(points, tf.int64)))
 
 
 def properties_of(points: tf.Tensor) -> tf.Tensor:
@@ -156,7 +162,7 @@ def respelled(read: Points, spellings: tables.Spellings) -> Points:
     places = tf.ragged.range(first, first + length, row_splits_dtype=tf.int64)
     points = tf.gather(tf.concat([spellings.points, read.points], axis=0), places.values)
     splits = tf.gather(places.row_splits, read.splits)
-    sources = None if read.places is None else tf.gather(read.places, places.value_rowids())
+    sources = tf.gather(read.places, places.value_rowids())
     return Points(points, splits, properties_of(points), sources)
 
 
@@ -170,10 +176,3 @@ def _in_order(read: Points) -> Points:
     return read.each(
         lambda each: tf.tensor_scatter_nd_update(each, places, tf.gather_nd(each, sources))
     )
-
-
-def _split(read: Points) -> tf.RaggedTensor:
-    is_space = read.are(tables.SPACE)
-    is_within = tf.logical_not(read.are(tables.SPACE | tables.ALONE))
-    continues = is_within & previous(is_within, 1)
-    return read.words(is_first=tf.logical_not(is_space | continues), is_space=is_space)

@@ -16,7 +16,7 @@ def reader(request):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def words(texts):
-        return tf.strings.unicode_encode(words_of(texts, lowercase=request.param), "UTF-8")
+        return tf.strings.unicode_encode(words_of(texts, lowercase=request.param).words, "UTF-8")
 
     return words, request.param
 
