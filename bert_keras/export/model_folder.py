@@ -11,8 +11,7 @@ import keras
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError
-from bert_keras.export.metadata import metadata_of
-from bert_keras.export.saved_model import write_saved_model
+from bert_keras.export.saved_model import metadata_of, write_saved_model
 from bert_keras.export.signatures.classifier import served_classifier
 from bert_keras.export.signatures.exporter import Exporter
 from bert_keras.export.variants.variant import Variant

@@ -1,15 +1,18 @@
 """Writes a model's signatures as a SavedModel, and verifies that TF Serving will load it."""
 
+import dataclasses
+import json
 import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.errors import InputError
-from bert_keras.export.metadata import write_metadata
 from bert_keras.export.servable import Servable, check_answer
 from bert_keras.export.serving_ops import check_ops
 from bert_keras.export.signatures.derived import on_examples, with_checked_tensors
@@ -19,9 +22,13 @@ from bert_keras.export.verify import answers_in_fresh_process
 from bert_keras.export.version_folder import LARGEST_VERSION, is_version
 from bert_keras.export.warmup import warmup_requests_for, write_warmup
 from bert_keras.progress import progress
-from bert_keras.storage import tensorflow_writes, whole_folder
+from bert_keras.runs.outcome import MODEL, RECIPE, SCORES
+from bert_keras.storage import json_object, tensorflow_writes, whole_folder, write_text
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.tokenizer import TextTokenizer
+
+METADATA = "assets.extra/bert_keras.json"
+_LIBRARIES = ("bert-keras", "tensorflow", "tensorflow-text", "keras")
 
 
 class ServedModule(tf.Module):
@@ -130,3 +137,21 @@ def _check_parts(model: keras.Model | Variant, folder: Path, *, num_tokens: int)
             f"the vocabulary has {num_tokens} pieces, the model {model.config.vocab_size}; "
             "give the vocabulary that it was trained with"
         )
+
+
+def metadata_of(card: ModelCard, *, model_folder: str | os.PathLike) -> dict:
+    """What travels with a SavedModel: `card` with its labels, lengths and config; `training`, the
+    recipe and scores where `model_folder` lies in a run's folder; `versions` of libraries."""
+    run = Path(model_folder).parent
+    files = (run / RECIPE, run / SCORES) if Path(model_folder).name == MODEL else ()
+    return {
+        "card": dataclasses.asdict(card),
+        "training": {path.stem: json_object(path) for path in files if path.is_file()},
+        "versions": {name: version(name) for name in _LIBRARIES},
+    }
+
+
+def write_metadata(folder: str | os.PathLike, metadata: Mapping) -> None:
+    """Adds the metadata file to a SavedModel."""
+    text = json.dumps(metadata, indent=2, ensure_ascii=False)
+    write_text(Path(folder) / METADATA, f"{text}\n")

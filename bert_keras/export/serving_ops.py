@@ -13,7 +13,6 @@ with those two packages, this writes it:
 """
 
 import os
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -22,12 +21,9 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from bert_keras.errors import InputError
 
 
-@cache
 def served_ops() -> frozenset[str]:
     """Names of the ops that a graph may hold."""
-    return frozenset(
-        files("bert_keras.export").joinpath("serving_ops_2_20.txt").read_text().split()
-    )
+    return frozenset((files("bert_keras.export") / "serving_ops_2_20.txt").read_text().split())
 
 
 def check_ops(folder: str | os.PathLike) -> None:

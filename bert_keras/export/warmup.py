@@ -4,7 +4,7 @@ TF Serving replays them before a version answers, and refuses a version of which
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, cycle, islice, takewhile
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 from bert_keras.data.schema import PREDICTION_FEATURES, SEQUENCE_FEATURES
 from bert_keras.errors import InputError
 from bert_keras.export.servable import TEXT_SIGNATURE
+from bert_keras.export.signatures.derived import serialized
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -51,8 +52,12 @@ def warmup_requests_for(
     middle = max(max_length // 4, SHORT)
     short, *longer = sorted({min(length, max_length) for length in (SHORT, middle, max_length)})
     signatures = _signatures(folder)
-    inputs = {name for signature in signatures.values() for name in signature.inputs}
-    text_names = inputs - {*SEQUENCE_FEATURES, *_EXAMPLES}
+    text_names = {
+        name
+        for signature in signatures.values()
+        for name, info in signature.inputs.items()
+        if tf.dtypes.as_dtype(info.dtype) == tf.string and name not in _EXAMPLES
+    }
     requests = []
     for signature_name, signature in sorted(signatures.items()):
         sizes = [(short, 1)]
@@ -60,32 +65,33 @@ def warmup_requests_for(
             sizes = [*((short, size) for size in BATCH_SIZES), *((length, 1) for length in longer)]
         elif not {*SEQUENCE_FEATURES}.isdisjoint(signature.inputs):
             sizes += [(length, 1) for length in longer[:1]]
+        num_texts = max(len(text_names & {*signature.inputs}), 1)
         for length, batch_size in sizes:
-            known = _known_inputs(signature, tokenizer, length=length, text_names=text_names)
+            known = _known_inputs(tokenizer, text_names, length=length, num_texts=num_texts)
             request = {}
             for name, info in signature.inputs.items():
                 if name not in known:
                     raise RuntimeError(f"no warm-up is known for {name} of {signature_name}")
                 others = len(info.tensor_shape.dim) - 1 - known[name].ndim  # choices, windows
                 shape = (batch_size, *[2] * others, *known[name].shape)
-                request[name] = np.broadcast_to(known[name], shape).tolist()
+                request[name] = np.broadcast_to(known[name], shape)
             requests.append({"signature": signature_name, "inputs": request})
     return requests
 
 
 def _known_inputs(
-    signature, tokenizer: TextTokenizer, *, length: int, text_names: set[str]
+    tokenizer: TextTokenizer, text_names: set[str], *, length: int, num_texts: int
 ) -> dict[str, np.ndarray]:
-    """One row of each input: token inputs of `length` tokens, texts that share as many."""
-    texts = [name for name, info in signature.inputs.items() if _is_text(name, info)]
-    text = _text(tokenizer, num_pieces=length // max(len(texts), 1))
+    """One row of each input: tensors of `length` tokens, and `num_texts` texts that share as
+    many."""
+    text = _text(tokenizer, num_pieces=length // num_texts)
     ids = tokenizer.ids_batch([_text(tokenizer, num_pieces=length)])
     tensors = pack(ids, vocabulary=tokenizer.vocabulary, max_length=length)
-    example = _example(text_names, text, tensors)
+    example = b"".join(serialized({name: [text] for name in sorted(text_names)}))
     return {
-        **dict.fromkeys(texts, np.array(text, object)),
-        **{name: array[0] for name, array in tensors.items()},
+        **dict.fromkeys(text_names, np.array(text, object)),
         **dict.fromkeys(_EXAMPLES, np.array(example, object)),
+        **{name: array[0] for name, array in tensors.items()},
         _POSITIONS: np.ones(1, np.int64),
     }
 
@@ -121,17 +127,18 @@ def warmup_requests(folder: str | os.PathLike) -> list[dict]:
         InputError: The file is damaged.
     """
     path = Path(folder) / WARMUP
-    return list(_read(path)) if path.is_file() else []
-
-
-def _read(path: Path) -> Iterator[dict]:
+    if not path.is_file():
+        return []
     try:
-        for record in tf.data.TFRecordDataset(os.fspath(path)).as_numpy_iterator():
-            asked = PredictionLog.FromString(record).predict_log.request
-            yield {
-                "signature": asked.model_spec.signature_name,
-                "inputs": {name: tf.make_ndarray(asked.inputs[name]) for name in asked.inputs},
+        records = [*tf.data.TFRecordDataset(os.fspath(path)).as_numpy_iterator()]
+        asked = [PredictionLog.FromString(record).predict_log.request for record in records]
+        return [
+            {
+                "signature": each.model_spec.signature_name,
+                "inputs": {name: tf.make_ndarray(each.inputs[name]) for name in each.inputs},
             }
+            for each in asked
+        ]
     except (tf.errors.DataLossError, DecodeError, TypeError) as error:
         raise InputError(f"{path} does not hold whole PredictionLogs; export the model anew") from (
             error
@@ -144,23 +151,9 @@ def _signatures(folder: str | os.PathLike) -> dict:
     return {name: signature for name, signature in signatures.items() if signature.inputs}
 
 
-def _is_text(name: str, info) -> bool:
-    return tf.dtypes.as_dtype(info.dtype) == tf.string and name not in _EXAMPLES
-
-
 def _text(tokenizer: TextTokenizer, *, num_pieces: int) -> str:
     """Words of at most so many tokens together, at least one word."""
     words = _TEXT.split()
     totals = accumulate(cycle(map(len, tokenizer.ids_batch(words))))
     num_words = sum(1 for _ in takewhile(lambda total: total <= num_pieces, totals))
     return " ".join(islice(cycle(words), max(num_words, 1)))
-
-
-def _example(names: set[str], text: str, tensors: dict[str, np.ndarray]) -> bytes:
-    """Holds the text under each of `names`, and the token inputs."""
-    example = tf.train.Example()
-    for name in sorted(names):
-        example.features.feature[name].bytes_list.value.append(text.encode())
-    for name, array in tensors.items():
-        example.features.feature[name].int64_list.value.extend(array[0].tolist())
-    return example.SerializeToString(deterministic=True)

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.config import BertConfig
-from bert_keras.export.metadata import METADATA, metadata_of, write_metadata
+from bert_keras.export.saved_model import METADATA, metadata_of, write_metadata
 
 CARD = ModelCard(
     model="BertClassifier",

@@ -55,10 +55,10 @@ class Choices(tf.Module):
     def of_examples(self, examples):
         features = {
             "context": tf.io.FixedLenFeature([], tf.string),
-            "input_ids": tf.io.RaggedFeature(tf.int64),
+            "choices": tf.io.RaggedFeature(tf.string),
         }
         read = tf.io.parse_example(examples, features)
-        return {"length": read["input_ids"].row_lengths(), "context": read["context"]}
+        return {"count": read["choices"].row_lengths(), "context": read["context"]}
 
 
 @pytest.fixture
@@ -75,8 +75,7 @@ def test_choices_and_serialized_examples(choices):
     shapes = [np.shape(inputs["input_ids"]) for inputs in of(requests, "tensors")]
     assert shapes == [(1, 2, 8), (1, 2, 20)]
     found = [Choices().of_examples(inputs["examples"]) for inputs in of(requests, "examples")]
-    lengths = [each["length"].numpy().tolist() for each in found]
-    assert lengths == [[8]]
+    assert [each["count"].numpy().tolist() for each in found] == [[1]]
     assert all(each["context"].numpy()[0].startswith(b"The film") for each in found)
 
 

@@ -25,7 +25,6 @@ from bert_keras.export.signatures.exporter import Exporter
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
 from bert_keras.export.text_ops.windows import (
     WINDOWS_AT_ONCE,
-    Windows,
     pooled_logits,
     windows_of_tensors,
 )
@@ -114,31 +113,18 @@ def window_signatures(
 
     logits_of = traced(from_rows, **tensor_specs(rank=2))
 
-    def from_windows(owners, num_texts, **inputs):
-        logits = pooled_logits(
-            logits_of,
-            Windows(inputs, owners, num_texts),
-            num_labels=model.num_labels,
-            pooling=model.window_pooling,
+    def pooled(windows):
+        return outputs_of(
+            pooled_logits(
+                logits_of, windows, num_labels=model.num_labels, pooling=model.window_pooling
+            )
         )
-        return outputs_of(logits)
-
-    windowed = traced(
-        from_windows,
-        owners=tf.TensorSpec([None], tf.int64),
-        num_texts=tf.TensorSpec([], tf.int32),
-        **tensor_specs(rank=2),
-    )
-
-    def outputs_of_windows(windows: Windows) -> dict[str, tf.Tensor]:
-        return windowed(owners=windows.owners, num_texts=windows.num_texts, **windows.inputs)
 
     def from_tensors(**inputs):
-        return outputs_of_windows(windows_of_tensors(inputs))
+        return pooled(windows_of_tensors(inputs))
 
     def from_text(**texts):
-        columns = [texts[name] for name in names]
-        return outputs_of_windows(reader.windows(*columns, stride=stride))
+        return pooled(reader.windows(*(texts[name] for name in names), stride=stride))
 
     return {
         "serving_default": traced(from_text, **text_specs(names)),

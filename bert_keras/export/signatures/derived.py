@@ -46,7 +46,7 @@ def on_examples(
 
     asked = next(s for s in servable.samples if s.request["signature"] == TEXT_SIGNATURE)
     sample = Sample(
-        {"signature": signature, "inputs": {input_name: _serialized(asked.request["inputs"])}},
+        {"signature": signature, "inputs": {input_name: serialized(asked.request["inputs"])}},
         {name: asked.outputs[ours] for name, ours in chosen.items() if ours in asked.outputs},
     )
     added = traced(from_examples, **text_specs([input_name]))
@@ -85,13 +85,13 @@ def with_checked_tensors(servable: Servable, *, max_positions: int, cls_id: int)
     return servable._replace(signatures=signatures)
 
 
-def _serialized(inputs: Mapping[str, list]) -> list[bytes]:
-    """One tf.Example for each row."""
+def serialized(inputs: Mapping[str, list]) -> list[bytes]:
+    """Returns a tf.Example for each row of these inputs: a text, or a list of texts, of each."""
     examples = []
     for row in zip(*inputs.values(), strict=True):
         example = tf.train.Example()
         for name, value in zip(inputs, row, strict=True):
             values = [value] if isinstance(value, str) else value
             example.features.feature[name].bytes_list.value.extend(each.encode() for each in values)
-        examples.append(example.SerializeToString())
+        examples.append(example.SerializeToString(deterministic=True))
     return examples

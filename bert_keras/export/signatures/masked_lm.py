@@ -10,7 +10,6 @@ from bert_keras.export.servable import (
     SAMPLE_TEXTS,
     Sample,
     Servable,
-    Signature,
     long_text,
     samples_of,
     tensor_specs,
@@ -32,15 +31,9 @@ def served_masked_lm(
     model: keras.Model, reader: MaskedTextToInputs, tokenizer: TextTokenizer
 ) -> Servable:
     """Serves a BertMaskedLM or BertPretrainer. Texts of more tokens than `reader` takes are cut,
-    with the [MASK]s there."""
-    samples = _samples(model, tokenizer=tokenizer, max_length=reader.max_length)
-    return Servable(signatures(model, reader, vocabulary=tokenizer.vocabulary), samples)
+    with the [MASK]s there.
 
-
-def signatures(
-    model: keras.Model, reader: MaskedTextToInputs, *, vocabulary: Vocabulary
-) -> dict[str, Signature]:
-    """`serving_default` takes `text` string [B] with any number of [MASK]s; `tensors` takes
+    `serving_default` takes `text` string [B] with any number of [MASK]s; `tensors` takes
     `input_ids`, `input_mask`, `segment_ids` int32 [B,T] and `masked_lm_positions` int32 [B,P], in
     which 0 and positions beyond T are none.
 
@@ -50,6 +43,7 @@ def signatures(
     Of a BertPretrainer `next_sentence` takes `text`, `text_pair` string [B] and returns
     `is_next_probability` float32 [B], which `tensors` returns too.
     """
+    vocabulary = tokenizer.vocabulary
 
     def from_tensors(**inputs):
         return _most_probable(model, inputs, vocabulary=vocabulary, count=NUM_PIECES)
@@ -75,10 +69,10 @@ def signatures(
         found = tensors(**inputs, masked_lm_positions=no_positions)
         return {"is_next_probability": found["is_next_probability"]}
 
-    found = {"serving_default": traced(from_text, **text_specs(["text"])), "tensors": tensors}
+    signatures = {"serving_default": traced(from_text, **text_specs(["text"])), "tensors": tensors}
     if "is_next_probability" in tensors.structured_outputs:
-        found["next_sentence"] = traced(from_pair, **text_specs(["text", "text_pair"]))
-    return found
+        signatures["next_sentence"] = traced(from_pair, **text_specs(["text", "text_pair"]))
+    return Servable(signatures, _samples(model, tokenizer=tokenizer, max_length=reader.max_length))
 
 
 def _most_probable(

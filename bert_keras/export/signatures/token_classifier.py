@@ -10,7 +10,6 @@ from bert_keras.errors import InputError
 from bert_keras.export.servable import (
     Sample,
     Servable,
-    Signature,
     eager_outputs,
     plain,
     tensor_specs,
@@ -55,27 +54,18 @@ def served_token_labels(
     """Serves a model that takes the inputs of a BertTokenClassifier and returns logits [B,T,N] in
     the order of `labels`. White space, punctuation and CJK characters separate words.
 
-    Raises:
-        InputError: The numbers of labels and logits differ.
-    """
-    if len(labels) != model.num_labels:
-        raise InputError(f"{len(labels)} labels came with {model.num_labels} logits")
-    return Servable(
-        signatures(model, reader, labels=labels),
-        _samples(model, tokenizer=tokenizer, max_length=reader.max_length, labels=labels),
-    )
-
-
-def signatures(
-    model: keras.Model, reader: TextToInputs, *, labels: Sequence[str]
-) -> dict[str, Signature]:
-    """`serving_default` takes `text`, string [B], and returns `entities` and `labels`, string,
+    `serving_default` takes `text`, string [B], and returns `entities` and `labels`, string,
     `starts` and `ends`, int32, and `scores`, float32, all [B,E].
 
     `tensors` takes `input_ids`, `input_mask`, `segment_ids`, int32 [B,T], and returns
     `probabilities` float32 [B,T,N], in the order of `label_names` string [B,N], and `label_ids`
     int32 [B,T]; both are 0 where there is padding.
+
+    Raises:
+        InputError: The numbers of labels and logits differ.
     """
+    if len(labels) != model.num_labels:
+        raise InputError(f"{len(labels)} labels came with {model.num_labels} logits")
 
     def from_tensors(**inputs):
         is_real_BT1 = tf.cast(inputs["input_mask"] > 0, tf.float32)[..., None]
@@ -117,10 +107,10 @@ def signatures(
             labels=labels,
         )
 
-    return {
-        "serving_default": traced(from_text, **text_specs(["text"])),
-        "tensors": tensors,
-    }
+    return Servable(
+        {"serving_default": traced(from_text, **text_specs(["text"])), "tensors": tensors},
+        _samples(model, tokenizer=tokenizer, max_length=reader.max_length, labels=labels),
+    )
 
 
 def _samples(

@@ -5,7 +5,7 @@ import dataclasses
 import math
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
@@ -13,13 +13,14 @@ from statistics import geometric_mean
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError, check_name
-from bert_keras.export.metadata import METADATA, write_metadata
 from bert_keras.export.model_folder import export_model
+from bert_keras.export.saved_model import METADATA, write_metadata
 from bert_keras.export.variants.int8 import Int8
 from bert_keras.export.variants.litert import litert_ask, write_litert
 from bert_keras.export.variants.measuring import Ask, Figures, score, seconds
 from bert_keras.export.variants.variant import Float16, Variant
 from bert_keras.export.verify import loaded
+from bert_keras.reports.page import Table
 from bert_keras.storage import json_object, size_told, whole_folder
 from bert_keras.tasks.catalog import TASKS, task_of
 from bert_keras.tasks.task import Task
@@ -82,15 +83,14 @@ def export_variant(
     ):
         named = Path(folder.resolve().parent.name, folder.name)  # as warm-up requests name it
         export = partial(export_model, model_folder, num_texts=num_texts)
-        folders = {FLOAT32: export(Path(scratch, FLOAT32, named))}
-        asks = {FLOAT32: _asker(open_models.enter_context(loaded(folders[FLOAT32])))}
-        written = Path(scratch, variant, named)
+        whole, written = (Path(scratch, name, named) for name in (FLOAT32, variant))
+        export(whole)
         if variant == LITERT:
-            folders[variant] = write_litert(folders[FLOAT32], written)
-            asks[variant] = litert_ask(written)
+            write_litert(whole, written)
         else:
-            folders[variant] = export(written, variant=SAVED_MODELS[variant])
-            asks[variant] = _asker(open_models.enter_context(loaded(written)))
+            export(written, variant=SAVED_MODELS[variant])
+        folders = {FLOAT32: whole, variant: written}
+        asks = {n: open_models.enter_context(_opened(n, each)) for n, each in folders.items()}
         times = seconds(asks, task=asked, encoded=encoded)
         figures = {
             name: Figures(
@@ -113,21 +113,21 @@ def export_variant(
 
 
 def table(figures: dict[str, Figures], *, metric: str) -> str:
-    """One line for each, and one that compares the last with the first."""
-    first, *_, last = figures.values()
-    asked = list(first.seconds)
-    rows = [("", "on disk", *asked, metric)]
-    for name, each in figures.items():
-        times = (f"{1000 * each.seconds[name_of]:.1f} ms" for name_of in asked)
-        rows.append((name, size_told(each.num_bytes), *times, f"{each.score:.2f}"))
-    ratios = (f"{last.seconds[name_of] / first.seconds[name_of]:.2f}x" for name_of in asked)
-    size = f"{last.num_bytes / first.num_bytes:.2f}x"
-    rows.append(("", size, *ratios, f"{last.score - first.score:+.2f}"))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
+    """One line for each of two models, and one that compares the second with the first."""
+    rows = [
+        (
+            name,
+            size_told(each.num_bytes),
+            *(f"{1000 * seconds:.1f} ms" for seconds in each.seconds.values()),
+            f"{each.score:.2f}",
+        )
+        for name, each in figures.items()
+    ]
+    whole, small = figures.values()
+    size = f"{small.num_bytes / whole.num_bytes:.2f}x"
+    times = (f"{small.seconds[asked] / whole.seconds[asked]:.2f}x" for asked in whole.seconds)
+    rows.append(("", size, *times, f"{small.score - whole.score:+.2f}"))
+    return "\n".join(Table(("", "on disk", *whole.seconds, metric), rows).aligned())
 
 
 def _task(card, model_folder: str | os.PathLike, *, name: str | None) -> Task:
@@ -145,8 +145,14 @@ def _task(card, model_folder: str | os.PathLike, *, name: str | None) -> Task:
     return task_of(card, name=str(name), source=model_folder)
 
 
-def _asker(answer: Callable[[dict], dict]) -> Ask:
-    return lambda inputs: answer({"signature": "tensors", "inputs": inputs})
+@contextlib.contextmanager
+def _opened(variant: str, folder: Path) -> Iterator[Ask]:
+    """Yields what answers as the signature `tensors` of a variant or of float32."""
+    if variant == LITERT:
+        yield litert_ask(folder)
+    else:
+        with loaded(folder) as answer:
+            yield lambda inputs: answer({"signature": "tensors", "inputs": inputs})
 
 
 def _check(figures: dict[str, Figures], variant: str, *, metric: str, most_lost: float) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from bert_keras.export.metadata import METADATA
+from bert_keras.export.saved_model import METADATA
 from bert_keras.export.servable import traced
 from bert_keras.export.variants.measuring import Ask
 

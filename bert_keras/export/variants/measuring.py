@@ -35,7 +35,7 @@ def score(ask: Ask, *, task: Task, examples: Sequence, encoded: Encoded, stage: 
     each_alone = task.problem_type == "multi_label_classification"
     with progress(stage=stage, unit="rows", total=len(encoded), leave=False) as bar:
         for rows in longest_first_batches(encoded.lengths, batch_size=BATCH_SIZE):
-            logits = _logits(ask(_inputs(encoded, rows)), each_alone=each_alone)
+            logits = _logits(ask(encoded.batch(rows)[0]), each_alone=each_alone)
             for index, row in enumerate(rows):
                 outputs[row] = tf.nest.map_structure(lambda array, at=index: array[at], logits)
             bar.update(len(rows))
@@ -69,14 +69,9 @@ def seconds(asks: Mapping[str, Ask], *, task: Task, encoded: Encoded) -> dict[st
     return found
 
 
-def _inputs(encoded: Encoded, rows: np.ndarray) -> dict[str, np.ndarray]:
-    inputs, *_ = encoded.batch(rows)
-    return inputs
-
-
 def _filled(encoded: Encoded, *, number: int, length: int) -> dict[str, np.ndarray]:
     """Inputs without padding, of as many choices or windows as the first row has."""
-    first = _inputs(encoded, np.arange(1))
+    first = encoded.batch(np.arange(1))[0]
     shape = (number, *first["input_ids"].shape[1:-1], length)
     return {name: np.full(shape, name != "segment_ids", np.int32) for name in first}
 

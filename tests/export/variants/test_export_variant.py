@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError
-from bert_keras.export.metadata import METADATA
+from bert_keras.export.saved_model import METADATA
 from bert_keras.export.variants import export_variant as variant_folder
 from bert_keras.export.variants import measuring
 from bert_keras.export.variants.export_variant import export_variant
