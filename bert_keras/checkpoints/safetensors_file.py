@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from bert_keras.checkpoints.tensors import STRIP, StoredTensor, empty
+from bert_keras.checkpoints.tensors import STRIP, StoredTensor, empty, refuse_pointer
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
 
@@ -32,6 +32,7 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
         with safe_open(path, framework="numpy"):  # checks the header and the length
             pass
     except SafetensorError as error:
+        refuse_pointer(path)
         raise InputError(f"{path} is damaged ({error}); copy or write it anew") from error
     with path.open("rb") as file:
         start = LENGTH + int.from_bytes(file.read(LENGTH), "little")

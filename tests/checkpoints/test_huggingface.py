@@ -254,7 +254,7 @@ def test_what_transformers_does_otherwise_is_noted(tmp_path):
         embedding_size=4,
     )
     notes = open_checkpoint(folder).notes
-    assert any("drops 0.3 before the head" in note for note in notes)
+    assert any("classifier_dropout is 0.3; here heads drop" in note for note in notes)
     assert any("problem_type multi_label_classification" in note for note in notes)
     assert "config.json also has embedding_size, unknown to BERT: passed over" in notes
 

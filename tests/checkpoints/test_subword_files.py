@@ -58,7 +58,7 @@ def test_a_tokenizer_json_of_old(folder):
          "WordLevel tokenizer; known are WordPiece, byte-level BPE and SentencePiece's Unigram"),
         ("roberta", "tokenizer.json", '{"model": {"type": "BPE"}}', "tokenizer.json is damaged ("),
         ("roberta", "tokenizer_config.json", '{"mask_token": "[MASK]"}', "tokenizer_config.json: "
-         "mask_token is '[MASK]'; that of this kind is '<mask>'; to go on all the same: "),
+         "mask_token is '[MASK]'; expected '<mask>'; to go on all the same: "),
         ("albert", "spiece.model", "", "spiece.model is cut off behind 0 pieces; copy it anew"),
         ("albert", "spiece.model", "no model", "spiece.model is damaged ("),
         ("albert", "spiece.model", POINTER, "spiece.model is a Git LFS pointer, not the file its"),

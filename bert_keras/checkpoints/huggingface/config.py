@@ -9,16 +9,16 @@ from typing import Any
 from bert_keras.architectures import (
     ARCHITECTURES,
     BERT,
-    CLASSIFIER,
     COUNTS,
     FAMILIES,
     Family,
 )
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.card import ModelCard, numbered_labels
 from bert_keras.checkpoints.foreign import OURS_KEY, checked, config_of, write_json
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
+from bert_keras.text.vocab import Vocabulary
 
 CONFIG = "config.json"
 # Hugging Face's names, ours. Source: BertConfig of transformers 5; its defaults are ours. What
@@ -67,13 +67,6 @@ FIXED = {
 }
 SINGLE = "single_label_classification"
 PROBLEMS = ("regression", SINGLE, "multi_label_classification")
-# What training does otherwise here; the second is kept, for it tells what a logit stands for.
-OTHERWISE = {
-    "classifier_dropout": "config.json drops {} before the head; here that is dropout_rate of the "
-    "model, hidden_dropout_rate unless given; a config.json written has null",
-    "problem_type": "config.json says problem_type {}; the loss here is of one label of several",
-}
-NO_DROPOUT = {"classifier_dropout": None}
 OF_HEAD = (
     "config.json: {} is {}; here heads drop dropout_rate of the model, hidden_dropout_rate unless "
     "given, and so says a config.json written"
@@ -89,9 +82,8 @@ WITHOUT_EFFECT = (
 )
 KNOWN = {
     *("model_type", "architectures", "auto_map", "hidden_act", "tokenizer_class", OURS_KEY),
-    *("id2label", "label2id", "num_labels"),
+    *("id2label", "label2id", "num_labels", "classifier_dropout", "problem_type"),
     *FIXED,
-    *OTHERWISE,
     *WITHOUT_EFFECT,
 }
 
@@ -103,8 +95,11 @@ def left_if_named(name: str, fault: str, *, ignore: Collection[str]) -> str:
     raise InputError(f"{fault}; to go on all the same: ignore=({name!r},), or --ignore {name}")
 
 
-def read_values(folder: Path) -> dict[str, Any]:
-    """config.json as it stands; InputError where it is missing or of another architecture."""
+def read_values(folder: Path) -> tuple[dict[str, Any], Family]:
+    """Returns the values of config.json, and the family that its model_type names, BERT without.
+
+    Raises InputError where the file is missing or of another architecture.
+    """
     path = folder / CONFIG
     if not path.is_file():
         raise InputError(f"{folder} has no {CONFIG}, which says what the weights are; put it there")
@@ -112,12 +107,7 @@ def read_values(folder: Path) -> dict[str, Any]:
     if (kind := values.get("model_type", BERT.kind)) not in [*FAMILIES]:
         known = ", ".join(map(repr, FAMILIES))
         raise InputError(f"{path}: model_type is {kind!r}; known here are {known}")
-    return values
-
-
-def family_named(values: Mapping[str, Any]) -> Family:
-    """Returns the family that model_type names, BERT without one."""
-    return FAMILIES[values.get("model_type", BERT.kind)]
+    return values, FAMILIES[kind]
 
 
 def their_class(model: str, family: Family) -> str:
@@ -131,22 +121,18 @@ def _numbers(family: Family) -> dict[str, str]:
     return {family.key(name): ours for name, ours in NUMBERS.items() if ours not in absent}
 
 
-def read_config(values: Mapping[str, Any]) -> BertConfig:
-    """With a pooler. Raises InputError for what our encoder cannot be."""
-    family = family_named(values)
+def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
+    """Returns the configuration, with a pooler. Raises InputError for unsupported values."""
     for name, expected in {**FIXED, **family.fixed}.items():
         if (value := values.get(name)) is not None and value != expected:
             raise InputError(
                 f"{CONFIG}: {name} is {json.dumps(value)}; expected {json.dumps(expected)}, the "
                 "only one known here"
             )
-    values = {**family.defaults, **values}
-    activation = str(values.get(family.key("hidden_act"), "gelu"))
+    values, key = {**family.defaults, **values}, family.key("hidden_act")
+    activation = str(values.get(key, "gelu"))
     if activation not in ACTIVATIONS:
-        raise InputError(
-            f"{CONFIG}: {family.key('hidden_act')} is {activation!r}; known are "
-            f"{', '.join(ACTIVATIONS)}"
-        )
+        raise InputError(f"{CONFIG}: {key} is {activation!r}; known are {', '.join(ACTIVATIONS)}")
     known = _numbers(family)
     if none := [name for name, ours in known.items() if ours in COUNTS and values.get(name) == 0]:
         raise InputError(f"{CONFIG}: {none[0]} is 0; expected at least 1")
@@ -156,28 +142,34 @@ def read_config(values: Mapping[str, Any]) -> BertConfig:
     config = config_of(numbers | {"activation": ACTIVATIONS[activation]}, CONFIG)
     # They count all rows of the position table, of which an offset takes the first.
     rows = config.max_positions - config.position_offset
-    return config_of(dataclasses.asdict(config) | {"max_positions": rows}, CONFIG)
+    return dataclasses.replace(config, max_positions=rows)
 
 
 def read_architecture(
-    values: Mapping[str, Any], *, ignore: Collection[str]
-) -> tuple[str, tuple[str, ...]]:
-    """Our name of the model whose class config.json names, "" where it names none; and notes."""
-    notes, family = [], family_named(values)
+    values: Mapping[str, Any], family: Family, *, ignore: Collection[str]
+) -> tuple[str, list[str]]:
+    """Returns our name of the model whose class config.json names, "" where it names none; and
+    notes."""
+    notes = []
     if values.get("auto_map"):
         fault = f"{CONFIG} has an auto_map, a model's code in the folder, which is never run"
         notes.append(left_if_named("auto_map", fault, ignore=ignore))
-    notes += [
-        text.format(values[name])
-        for name, text in OTHERWISE.items()
-        if values.get(name) not in (None, SINGLE)
-    ]
+    problem = values.get("problem_type") or SINGLE
+    if problem not in PROBLEMS:
+        raise InputError(f"{CONFIG}: problem_type is {problem!r}; known are {', '.join(PROBLEMS)}")
+    if problem != SINGLE:  # the card keeps it, for it tells what a logit stands for
+        notes.append(
+            f"{CONFIG} says problem_type {problem}; the loss here is of one label of several"
+        )
     dropout = {**family.defaults, **values}.get(family.key("hidden_dropout_prob"), 0.1)
-    dropouts = {name: values[name] for name in family.dropouts if name in values}
-    notes += [OF_HEAD.format(*each) for each in dropouts.items() if each[1] != dropout]
-    known = {*KNOWN, *_numbers(family), family.key("hidden_act")}
-    known |= {*family.dropouts, *family.fixed, *family.others}
-    if others := [name for name in values if name not in known]:
+    heads = ("classifier_dropout", *family.dropouts)
+    notes += [
+        OF_HEAD.format(name, values[name])
+        for name in heads
+        if values.get(name) not in (None, dropout)
+    ]
+    known = {*KNOWN, *_numbers(family), *heads, *family.fixed, *family.others}
+    if others := [name for name in values if name not in {*known, family.key("hidden_act")}]:
         notes.append(f"{CONFIG} also has {', '.join(others)}, unknown to BERT: passed over")
     classes = values.get("architectures") or [""]
     given = str(classes[0] if isinstance(classes, list) else classes)
@@ -185,66 +177,48 @@ def read_architecture(
     if given not in ("", *models):
         fault = f"{CONFIG} is of a {given}; known are {', '.join(models)}"
         notes.append(left_if_named("architectures", fault, ignore=ignore))
-    return models.get(given, ""), tuple(notes)
+    return models.get(given, ""), notes
 
 
-def read_labels(values: Mapping[str, Any], count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of `count` labels in the order of the logits, none where config.json has none; and
-    notes.
-    """
-    told = values.get("num_labels", count)
-    named, back = (values.get(name) or {} for name in ("id2label", "label2id"))
-    try:
-        by_number = {int(number): label for number, label in named.items()}
-        back = {str(label): str(number) for label, number in back.items()}
-    except (AttributeError, ValueError) as error:
+def read_labels(values: Mapping[str, Any], count: int) -> tuple[tuple[str, ...], list[str]]:
+    """Returns the names of `count` labels in the order of the logits, and notes. A config.json
+    without names gets those of Hugging Face."""
+    told, named = values.get("num_labels", count), values.get("id2label") or {}
+    numbers = [str(number) for number in range(count)]
+    is_whole = isinstance(named, dict) and sorted(map(str, named)) == sorted(numbers)
+    if told != count or (named and not is_whole):
         raise InputError(
-            f"{CONFIG}: id2label or label2id is not of numbers and labels ({error})"
-        ) from error
-    if odd := [label for label in by_number.values() if not isinstance(label, (str, int, float))]:
+            f"{CONFIG}: num_labels is {told} and id2label {json.dumps(named)}; expected {count} "
+            "labels, as of classifier.weight, numbered from 0"
+        )
+    if not named:
+        return numbered_labels(count), []
+    by_number = {str(number): label for number, label in named.items()}
+    labels = tuple(by_number[number] for number in numbers)
+    if odd := [label for label in labels if not isinstance(label, (str, int, float))]:
         raise InputError(f"{CONFIG}: id2label has {json.dumps(odd[0])}; expected a label's name")
-    numbers = sorted(by_number)
-    if numbers != list(range(len(numbers))):
-        given = ", ".join(map(str, numbers))
-        raise InputError(f"{CONFIG}: id2label is of {given}; expected each number from 0 once")
-    if told != count or len(numbers) not in (0, count):
-        says = f"id2label of {len(numbers)}" if numbers else f"num_labels {told}"
-        raise InputError(f"{CONFIG} says {says}, classifier.weight is of {count} labels")
-    labels = tuple(str(by_number[number]) for number in numbers)
-    if labels and back and back != {label: str(number) for number, label in enumerate(labels)}:
-        return labels, (f"label2id and id2label of {CONFIG} differ; the second counts",)
-    return labels, ()
-
-
-def read_problem_type(values: Mapping[str, Any], model: str) -> str:
-    """Returns "" for a `model` that is no classifier, and where config.json states none."""
-    if model != CLASSIFIER.name:
-        return ""
-    given = values.get("problem_type") or ""
-    if given not in ("", *PROBLEMS):
-        raise InputError(f"{CONFIG}: problem_type is {given!r}; known are {', '.join(PROBLEMS)}")
-    return given
+    labels, back = tuple(map(str, labels)), values.get("label2id")
+    if back and back != {label: number for number, label in enumerate(labels)}:
+        return labels, [f"label2id and id2label of {CONFIG} differ; the second counts"]
+    return labels, []
 
 
 def read_own(values: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """What stands under our own key, where it is of the same model: transformers keeps it."""
-    own = values.get(OURS_KEY)
-    if own is None:
-        return {}
-    own = checked(own, Path(CONFIG), others=("model",))
+    """Returns the value of our key where it is of the same model: transformers keeps the key."""
+    own = checked(values.get(OURS_KEY, {}), Path(CONFIG), others=("model",))
     return own if own.get("model") == model else {}
 
 
 def write_config(
-    card: ModelCard, folder: Path, *, family: Family, pad_id: int, has_text: bool
+    card: ModelCard, folder: Path, *, family: Family, vocabulary: Vocabulary | None
 ) -> None:
-    """Writes config.json; `has_text` tells whether a tokenizer is written beside it."""
-    config = card.config
+    """Writes config.json."""
+    config, pad_id = card.config, vocabulary.pad_id if vocabulary else 0
     theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
     own = {"model": card.model, "text_columns": card.text_columns}
     if card.task:
         own["task"] = card.task
-    if not has_text:  # else these stand beside the vocabulary
+    if vocabulary is None:  # else these stand beside the vocabulary
         own |= {"lowercase": card.lowercase, "max_length": card.max_length}
     values = {
         "architectures": [their_class(card.model, family)],
@@ -252,14 +226,16 @@ def write_config(
         **{name: getattr(config, ours) for name, ours in _numbers(family).items()},
         "max_position_embeddings": config.max_positions + config.position_offset,
         family.key("hidden_act"): theirs[config.activation],
-        **({name: config.hidden_dropout_rate for name in family.dropouts} or NO_DROPOUT),
+        **{name: config.hidden_dropout_rate for name in family.dropouts},
         "pad_token_id": pad_id,
         **family.fixed,
         "position_embedding_type": "absolute",
         "dtype": "float32",
         "torch_dtype": "float32",  # the same for transformers 4
     }
-    if has_text and values["pad_token_id"] != pad_id:
+    if not family.dropouts:
+        values["classifier_dropout"] = None
+    if vocabulary is not None and values["pad_token_id"] != pad_id:
         raise InputError(
             f"{CONFIG}: pad_token_id is {pad_id}; expected {values['pad_token_id']}, by which a "
             f"{family.kind} counts its positions"

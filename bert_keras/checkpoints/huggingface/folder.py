@@ -26,17 +26,15 @@ from bert_keras.architectures import (
     Family,
     family_of,
 )
-from bert_keras.checkpoints.card import ModelCard, numbered_labels
+from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.checkpoint import Checkpoint, fitting
 from bert_keras.checkpoints.foreign import training_fields
 from bert_keras.checkpoints.huggingface.config import (
     CONFIG,
-    family_named,
     read_architecture,
     read_config,
     read_labels,
     read_own,
-    read_problem_type,
     read_values,
     their_class,
     write_config,
@@ -119,31 +117,31 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     """`ignore` names weights that may be left over, and rules of config.json and the tokenizer that
     differ here: "architectures", "auto_map", "strip_accents" and others that the errors name.
     """
-    folder, folder_notes = _encoder_folder(path)
-    values = read_values(folder)
-    family, config = family_named(values), read_config(values)
-    named, config_notes = read_architecture(values, ignore=ignore)
+    folder, notes = _encoder_folder(path)
+    values, family = read_values(folder)
+    config = read_config(values, family)
+    named, config_notes = read_architecture(values, family, ignore=ignore)
     weights, left_over, weight_notes = read_weights(folder, family=family, ignore=ignore)
     model = _model(weights, named, family)
+    row = ARCHITECTURES[model]
     pooler = family.weight("pooler.dense.weight", model=model)
-    has_pooler = ARCHITECTURES[model].reads_pooled_output or pooler in weights
-    labels, label_notes = (), ()
-    if ARCHITECTURES[model].is_labelled:
+    labels, label_notes = (), []
+    if row.is_labelled:
         names = [family.weight(name, model=model) for name in CLASSIFIER_WEIGHTS]
         shape = next(weights[name].shape for name in names if name in weights)
-        count = shape[0] if shape else 1
-        labels, label_notes = read_labels(values, count)
-        labels = labels or numbered_labels(count)
+        labels, label_notes = read_labels(values, shape[0] if shape else 1)
     text = read_tokenizer(folder, tokenizer_class=values.get("tokenizer_class"), ignore=ignore)
     own = read_own(values, model)
     length = text.max_length or own.get("max_length") or config.max_positions
+    problem_type = (values.get("problem_type") or "") if model == CLASSIFIER.name else ""
+    has_pooler = row.reads_pooled_output or pooler in weights
     card = ModelCard(
         model=model,
         config=dataclasses.replace(config, has_pooler=has_pooler),
         lowercase=text.lowercase if text.vocabulary else own.get("lowercase", True),
         max_length=min(length, config.max_positions),
         labels=labels,
-        **{**training_fields(own), "problem_type": read_problem_type(values, model)},
+        **{**training_fields(own), "problem_type": problem_type},
     )
     heads = [family.weight(name, model=model) for name in NEXT if "architectures" in ignore]
     tensors, heads = translated(weights, card=card, column=HUGGING_FACE, ignore=heads)
@@ -152,14 +150,15 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         tensors=tensors,
         vocabulary=fitting(text.vocabulary, card, pad_vocabulary=pad_vocabulary),
         left_over=(*left_over, *heads),
-        notes=(*folder_notes, *config_notes, *label_notes, *weight_notes, *text.notes),
+        notes=(*notes, *config_notes, *label_notes, *weight_notes, *text.notes),
     )
 
 
-def _encoder_folder(path: Path) -> tuple[Path, tuple[str, ...]]:
-    """Where sentence-transformers keeps its encoder; `path` itself without its modules.json."""
+def _encoder_folder(path: Path) -> tuple[Path, list[str]]:
+    """Returns the folder that holds a transformers model, and notes: in a folder of
+    sentence-transformers it is the one that modules.json names."""
     if not (path / MODULES).is_file():
-        return path, ()
+        return path, []
     try:
         modules = json.loads((path / MODULES).read_text(encoding="utf-8"))
         places = {module["type"].split(".")[-1]: module["path"] for module in modules}
@@ -171,16 +170,16 @@ def _encoder_folder(path: Path) -> tuple[Path, tuple[str, ...]]:
     if place.is_absolute() or ".." in place.parts:
         raise InputError(f"{path / MODULES} leads to {place}; expected a folder within")
     after = ", ".join(places) or "nothing"
-    return path / place, (
-        f"of this sentence-transformers model its encoder alone; after it: {after}",
-    )
+    return path / place, [
+        f"of this sentence-transformers model its encoder alone; after it: {after}"
+    ]
 
 
 def _model(weights: Mapping[str, StoredTensor], named: str, family: Family) -> str:
-    """The weights decide: config.json of bert-base-uncased names one head of its two."""
-    own = [family.weight(name, model=CLASSIFIERS[0]) for name in CLASSIFIER_WEIGHTS]
-    if own != list(CLASSIFIER_WEIGHTS) and any(name in weights for name in own):
-        return CLASSIFIERS[0]
+    """Returns the model whose head is there: config.json of bert-base-uncased names one of two."""
+    of_classifier = [family.weight(name, model=CLASSIFIER.name) for name in CLASSIFIER_WEIGHTS]
+    if any(name in weights for name in set(of_classifier) - set(CLASSIFIER_WEIGHTS)):
+        return CLASSIFIER.name
     if any(name in weights for name in CLASSIFIER_WEIGHTS):
         if named in CLASSIFIERS:
             return named
@@ -200,26 +199,19 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     card, vocabulary = checkpoint.card, checkpoint.vocabulary
     tensors, notes = foreign_tensors(checkpoint.tensors, card=card, column=HUGGING_FACE), ()
     family = cast(Family, family_of(card.config))  # else `foreign_tensors` raised an error
-    write_config(
-        card,
-        folder,
-        family=family,
-        pad_id=vocabulary.pad_id if vocabulary else 0,
-        has_text=vocabulary is not None,
-    )
+    write_config(card, folder, family=family, vocabulary=vocabulary)
     if vocabulary is not None:
         notes += write_tokenizer(card, vocabulary, folder)
-    is_encoder = card.model == ENCODER.name
-    if not is_encoder:
-        before = f"{family.kind}."
-        tensors = {f"{before}{n}" if n.startswith(OF_ENCODER) else n: t for n, t in tensors.items()}
+    has_pooler = ARCHITECTURES[card.model].reads_pooled_output
+    if card.model == ENCODER.name:
+        has_pooler = family.has_pooler
+    else:
+        prefix = f"{family.kind}."
+        tensors = {f"{prefix}{n}" if n.startswith(OF_ENCODER) else n: t for n, t in tensors.items()}
     write_tensors(folder / SAFETENSORS, tensors, metadata={"format": "pt"})
-    own_class, config = their_class(card.model, family), card.config
-    has_none = not (
-        family.has_pooler if is_encoder else ARCHITECTURES[card.model].reads_pooled_output
-    )
-    if is_encoder and not (config.has_pooler or has_none):
-        notes += (f"there is no pooler: {own_class} begins with a fresh one",)
-    if has_none and config.has_pooler:
-        notes += (f"{own_class} has no pooler: transformers leaves the one here, as unexpected",)
+    their_name = their_class(card.model, family)
+    if has_pooler and not card.config.has_pooler:
+        notes += (f"there is no pooler: {their_name} begins with a fresh one",)
+    if card.config.has_pooler and not has_pooler:
+        notes += (f"{their_name} has no pooler: transformers leaves the one here, as unexpected",)
     return notes

@@ -7,7 +7,8 @@ sentence_bert_config.json   of sentence-transformers: its length, which counts f
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from bert_keras.checkpoints.card import ModelCard, seems_lowercase
+from bert_keras.checkpoints.foreign import write_json
 from bert_keras.checkpoints.huggingface.config import left_if_named
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.errors import InputError
@@ -70,20 +72,20 @@ def read_tokenizer(
 def _read(folder: Path, tokenizer_class: str | None, ignore: Collection[str]) -> TextRules:
     settings = json_object(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
     whole = json_object(folder / WHOLE) if (folder / WHOLE).is_file() else {}
-    rules = read_rules(folder, settings)
-    if rules is not None:
-        return _of_rules(rules_vocabulary(rules), _length(folder, settings), settings, ignore)
-    vocabulary = _vocabulary(folder, whole)
+    max_length, rules = _length(folder, settings), read_rules(folder, settings)
+    vocabulary = rules_vocabulary(rules) if rules is not None else _vocabulary(folder, whole)
     if vocabulary is None:
-        return TextRules(None, True, _length(folder, settings), ())
-    notes = [
-        left_if_named(name, fault, ignore=ignore)
-        for name, fault in (
+        return TextRules(None, True, max_length, ())
+    faults = [*_faults_of_roles(settings, vocabulary)]
+    if rules is None:
+        faults += [
             *_faults_of_settings(settings, tokenizer_class),
             *(_faults_of_whole(whole) if whole else ()),
-            *_added(folder, whole, vocabulary),
-        )
-    ]
+            *_faults_of_added(folder, whole, vocabulary),
+        ]
+    notes = [left_if_named(name, fault, ignore=ignore) for name, fault in faults]
+    if rules is not None:
+        return TextRules(vocabulary, lowers(vocabulary), max_length, tuple(notes))
     lowercase, case_notes = _lowercase(settings, whole, vocabulary, ignore)
     limit = whole.get("model", {}).get("max_input_chars_per_word", THEIR_WORD_CHARACTERS)
     if limit not in (THEIR_WORD_CHARACTERS, MAX_WORD_CHARACTERS):
@@ -91,96 +93,77 @@ def _read(folder: Path, tokenizer_class: str | None, ignore: Collection[str]) ->
             f"{WHOLE} takes words of more than {limit} characters for [UNK], this tokenizer those "
             f"of more than {MAX_WORD_CHARACTERS}"
         )
-    return TextRules(vocabulary, lowercase, _length(folder, settings), (*notes, *case_notes))
-
-
-def _of_rules(
-    vocabulary: Vocabulary,
-    length: int | None,
-    settings: Mapping[str, Any],
-    ignore: Collection[str],
-) -> TextRules:
-    faults = _faults_of_roles(settings, vocabulary.specials.pieces, whose="that of this kind")
-    notes = tuple(left_if_named(name, fault, ignore=ignore) for name, fault in faults)
-    return TextRules(vocabulary, lowers(vocabulary), length, notes)
+    return TextRules(vocabulary, lowercase, max_length, (*notes, *case_notes))
 
 
 def _vocabulary(folder: Path, whole: Mapping[str, Any]) -> Vocabulary | None:
-    listed = None
-    if (folder / VOCABULARY).is_file():
-        listed = Vocabulary.from_file(folder / VOCABULARY)
+    listed = folder / VOCABULARY
+    vocabulary = Vocabulary.from_file(listed) if listed.is_file() else None
     if not whole:
-        return listed
-    ids = _model(whole).get("vocab")
-    if not isinstance(ids, dict):
+        return vocabulary
+    model = whole.get("model") or {}
+    if (kind := model.get("type", "WordPiece")) != "WordPiece":
+        raise InputError(f"{WHOLE} is of a {kind} tokenizer; {KNOWN}")
+    for name, expected in (("continuing_subword_prefix", "##"), ("unk_token", "[UNK]")):
+        if model.get(name, expected) != expected:
+            raise InputError(f"{WHOLE}: {name} is {model[name]!r}; expected {expected!r}")
+    if not isinstance(ids := model.get("vocab"), dict):
         raise InputError(f"{WHOLE} has no table of pieces and their ids; copy it anew")
     pieces = in_order_of_ids(ids, file=WHOLE)
-    if listed is None:
+    if vocabulary is None:
         return Vocabulary(pieces)
-    if len(pieces) != len(listed):
-        raise InputError(
-            f"{VOCABULARY} has {len(listed):,} pieces, {WHOLE} {len(pieces):,}; remove the file "
-            "that the weights were not trained with"
-        )
-    for number, (one, other) in enumerate(zip(listed.pieces, pieces, strict=True)):
+    for number, (one, other) in enumerate(zip_longest(vocabulary.pieces, pieces)):
         if one != other:
             raise InputError(
                 f"piece {number} is {one!r} in {VOCABULARY}, {other!r} in {WHOLE}; remove the file "
                 "that the weights were not trained with"
             )
-    return listed
+    return vocabulary
 
 
-def _model(whole: Mapping[str, Any]) -> Mapping[str, Any]:
-    model = whole.get("model") or {}
-    kind = model.get("type", "WordPiece")
-    if kind != "WordPiece":
-        raise InputError(f"{WHOLE} is of a {kind} tokenizer; {KNOWN}")
-    for name, expected in (("continuing_subword_prefix", "##"), ("unk_token", "[UNK]")):
-        if model.get(name, expected) != expected:
-            raise InputError(f"{WHOLE}: {name} is {model[name]!r}; expected {expected!r}")
-    return model
+Faults = Iterator[tuple[str, str]]  # the name of a rule for `ignore`, and what is wrong with it
 
 
-def _faults_of_settings(settings: Mapping[str, Any], tokenizer_class: str | None):
-    """Pairs of the rule's name and what is wrong with it."""
+def _faults_of_roles(settings: Mapping[str, Any], vocabulary: Vocabulary) -> Faults:
+    for role, piece in zip(SPECIAL_ROLES, vocabulary.specials.pieces, strict=True):
+        given = settings.get(role, piece)
+        given = given.get("content") if isinstance(given, dict) else given
+        if given not in (None, piece):
+            yield role, f"{SETTINGS}: {role} is {given!r}; expected {piece!r}"
+
+
+def _faults_of_settings(settings: Mapping[str, Any], tokenizer_class: str | None) -> Faults:
     for given in (settings.get("tokenizer_class"), tokenizer_class):
         if given not in (None, *CLASSES):
             yield "tokenizer_class", f"texts are read by a {given} there; here by BERT's alone"
             break
-    for name in ("tokenize_chinese_chars", "do_basic_tokenize"):
-        if settings.get(name, True) is not True:
-            yield name, f"{SETTINGS}: {name} is {json.dumps(settings[name])}; BERT's has it true"
+    yield from _faults_of_switches(
+        SETTINGS, settings, "tokenize_chinese_chars", "do_basic_tokenize"
+    )
     if settings.get("never_split"):
-        yield (
-            "never_split",
-            f"{SETTINGS} never splits {', '.join(settings['never_split'])}; this tokenizer does",
-        )
-    yield from _faults_of_roles(settings, SPECIAL_PIECES, whose="BERT's")
+        never = ", ".join(settings["never_split"])
+        yield "never_split", f"{SETTINGS} never splits {never}; this tokenizer does"
 
 
-def _faults_of_roles(settings: Mapping[str, Any], pieces: tuple[str, ...], *, whose: str):
-    for role, piece in zip(SPECIAL_ROLES, pieces, strict=True):
-        given = settings.get(role, piece)
-        given = given.get("content") if isinstance(given, dict) else given
-        if given not in (None, piece):
-            yield role, f"{SETTINGS}: {role} is {given!r}; {whose} is {piece!r}"
+def _faults_of_whole(whole: Mapping[str, Any]) -> Faults:
+    for name, expected in (
+        ("normalizer", "BertNormalizer"),
+        ("pre_tokenizer", "BertPreTokenizer"),
+    ):
+        if (kind := (whole.get(name) or {}).get("type")) != expected:
+            yield name, f"{WHOLE}: {name} is {kind}; BERT's is {expected}"
+    normalizer = whole.get("normalizer") or {}
+    yield from _faults_of_switches(WHOLE, normalizer, "clean_text", "handle_chinese_chars")
 
 
-def _faults_of_whole(whole: Mapping[str, Any]):
-    rules = whole.get("normalizer") or {}
-    if rules.get("type") != "BertNormalizer":
-        yield "normalizer", f"{WHOLE}: normalizer is {rules.get('type')}; BERT's is BertNormalizer"
-    for name in ("clean_text", "handle_chinese_chars"):
-        if rules.get(name, True) is not True:
-            yield name, f"{WHOLE}: {name} is {json.dumps(rules[name])}; BERT's has it true"
-    splitter = (whole.get("pre_tokenizer") or {}).get("type")
-    if splitter != "BertPreTokenizer":
-        yield "pre_tokenizer", f"{WHOLE}: pre_tokenizer is {splitter}; BERT's is BertPreTokenizer"
+def _faults_of_switches(file: str, values: Mapping[str, Any], *names: str) -> Faults:
+    for name in names:
+        if values.get(name, True) is not True:
+            yield name, f"{file}: {name} is {json.dumps(values[name])}; BERT's has it true"
 
 
-def _added(folder: Path, whole: Mapping[str, Any], vocabulary: Vocabulary):
-    """Tokens beside the vocabulary, which have rows of the token table but no pieces."""
+def _faults_of_added(folder: Path, whole: Mapping[str, Any], vocabulary: Vocabulary) -> Faults:
+    """Tokens beside the vocabulary have rows of the token table but no pieces."""
     told = [(token["content"], token["id"]) for token in whole.get("added_tokens", ())]
     if (folder / ADDED).is_file():
         told += json_object(folder / ADDED).items()
@@ -237,7 +220,7 @@ def write_tokenizer(card: ModelCard, vocabulary: Vocabulary, folder: Path) -> tu
         settings["model_input_names"] = ["input_ids", "attention_mask"]
     if vocabulary.rules:
         write_vocabulary(vocabulary, folder)
-        _write_settings(settings | {"tokenizer_class": "PreTrainedTokenizerFast"}, folder)
+        write_json(folder / SETTINGS, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})
         return (TOKENS_OF_RULES,)
     vocabulary.save(folder / VOCABULARY)
     tokenizer = Tokenizer(
@@ -259,13 +242,9 @@ def write_tokenizer(card: ModelCard, vocabulary: Vocabulary, folder: Path) -> tu
         "strip_accents": None,
         "tokenize_chinese_chars": True,
     }
-    _write_settings(bert | settings, folder)
+    write_json(folder / SETTINGS, bert | settings)
     return (
         f"transformers 5 takes words of more than {THEIR_WORD_CHARACTERS} characters for [UNK], "
         f"bert-keras those of more than {MAX_WORD_CHARACTERS}",
         TOKENS,
     )
-
-
-def _write_settings(settings: Mapping[str, Any], folder: Path) -> None:
-    (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

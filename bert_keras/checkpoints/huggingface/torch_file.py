@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.checkpoints.tensors import StoredTensor
+from bert_keras.checkpoints.tensors import StoredTensor, refuse_pointer
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
 
@@ -36,6 +36,7 @@ def stored_tensors(path: Path) -> dict[str, StoredTensor]:
     try:
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except pickle.UnpicklingError as error:
+        refuse_pointer(path)
         raise InputError(
             f"{path} holds pickled code or is damaged; code is never run: {TO_SAFETENSORS}"
         ) from error

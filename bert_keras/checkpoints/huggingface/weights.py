@@ -8,7 +8,7 @@ import numpy as np
 from bert_keras.architectures import MASKED_LM, Family
 from bert_keras.checkpoints import safetensors_file
 from bert_keras.checkpoints.huggingface import torch_file
-from bert_keras.checkpoints.tensors import StoredTensor, refuse_pointer
+from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 
@@ -73,8 +73,8 @@ def _stored(folder: Path) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
     if taken:
         notes = (f"the weights are of {taken}, not of {', '.join(others)}",) if others else ()
         read = READERS[taken.removesuffix(INDEX)]
-        whole = _whole if taken in READERS else _shards
-        return whole(folder / taken, read), notes
+        shards = [taken] if taken in READERS else _shards(folder / taken)
+        return {n: t for file in shards for n, t in read(folder / file).items()}, notes
     for name, framework in OF_OTHERS.items():
         if (folder / name).is_file():
             raise InputError(
@@ -84,30 +84,12 @@ def _stored(folder: Path) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
     raise InputError(f"{folder} has no weights; expected {SAFETENSORS} beside config.json")
 
 
-def _whole(path: Path, read) -> dict[str, StoredTensor]:
-    refuse_pointer(path)
-    return read(path)
-
-
-def _shards(index: Path, read) -> dict[str, StoredTensor]:
-    places = json_object(index).get("weight_map")
-    if not isinstance(places, dict) or not all(isinstance(file, str) for file in places.values()):
-        raise InputError(f"{index} has no weight_map of names to files; copy it anew")
-    files = sorted(set(places.values()))
-    if strangers := [file for file in files if Path(file).name != file or file in (".", "..")]:
-        raise InputError(f"{index} leads to {strangers[0]}; expected files beside it")
-    if missing := [file for file in files if not (index.parent / file).is_file()]:
-        raise InputError(
-            f"{index.parent} lacks {', '.join(missing)} of {index.name}; copy all shards"
-        )
-    shards = {file: _whole(index.parent / file, read) for file in files}
-    if absent := [name for name, file in places.items() if name not in shards[file]]:
-        raise InputError(
-            f"{index.parent / places[absent[0]]} does not hold {', '.join(absent)}, which "
-            f"{index.name} says; copy both anew"
-        )
-    unlisted = {name: tensor for shard in shards.values() for name, tensor in shard.items()}
-    return unlisted | {name: shards[file][name] for name, file in places.items()}
+def _shards(index: Path) -> list[str]:
+    files = json_object(index).get("weight_map")
+    files = {*map(str, files.values())} if isinstance(files, dict) else {".."}
+    if any(Path(file).name != file or file == ".." for file in files):
+        raise InputError(f"{index} has no weight_map of names to files beside it; copy it anew")
+    return sorted(files)
 
 
 def _drop_buffers(found: dict[str, StoredTensor]) -> None:
