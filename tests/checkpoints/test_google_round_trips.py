@@ -14,8 +14,7 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.google.config import read_config
-from bert_keras.checkpoints.google.folder import GOOGLE
+from bert_keras.checkpoints.google.folder import GOOGLE, read_config
 from bert_keras.checkpoints.mapping import translated
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError

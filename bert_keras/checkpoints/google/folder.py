@@ -9,34 +9,47 @@ bert_model.ckpt.meta, a graph, is neither read nor written: restoring variables 
 import dataclasses
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
-from bert_keras.architectures import (
-    CLASSIFIER,
-    ENCODER,
-    MASKED_LM,
-    PRETRAINER,
-    QUESTION_ANSWERING,
-)
+from bert_keras import architectures
+from bert_keras.checkpoints import foreign, mapping
 from bert_keras.checkpoints.card import ModelCard, numbered_labels, seems_lowercase
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, fitting
-from bert_keras.checkpoints.foreign import training_fields
-from bert_keras.checkpoints.google.config import CONFIG, read_config, write_config
 from bert_keras.checkpoints.google.variables import (
     checkpoint_prefix,
     stored_variables,
     write_variables,
 )
-from bert_keras.checkpoints.mapping import (
-    Column,
-    foreign_tensors,
-    renamed,
-    translated,
-    translated_averages,
-)
 from bert_keras.checkpoints.tensors import StoredTensor
+from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
+from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
 
+CONFIG = "bert_config.json"
+# Google's names, ours. Source: BertConfig in modeling.py of google-research/bert.
+NUMBERS = {
+    "attention_probs_dropout_prob": "attention_dropout_rate",
+    "hidden_dropout_prob": "hidden_dropout_rate",
+    "hidden_size": "hidden_size",
+    "initializer_range": "initializer_stddev",
+    "intermediate_size": "intermediate_size",
+    "max_position_embeddings": "max_positions",
+    "num_attention_heads": "num_heads",
+    "num_hidden_layers": "num_layers",
+    "type_vocab_size": "num_segments",
+    "vocab_size": "vocab_size",
+}
+OPTIONAL = ("attention_probs_dropout_prob", "hidden_dropout_prob", "initializer_range")
+# modeling.py computes "gelu" by tanh.
+ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
+LAYER_NORM_EPSILON = 1e-12  # tf.contrib.layers.layer_norm, which modeling.py calls
+CHANGED = ("activation", "layer_norm_epsilon")  # may be under our key, where they are not Google's
+# In the files of the Chinese and multilingual models; modeling.py reads none of them.
+WITHOUT_EFFECT = (
+    *("directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
+    *("pooler_size_per_head", "pooler_type"),
+)
 VOCABULARY, PREFIX = "vocab.txt", "bert_model.ckpt"
 STEP, MOMENTUM, VELOCITY = "global_step", "/adam_m", "/adam_v"
 # Our layers and weights to Google's. Source: modeling.py, run_pretraining.py, run_classifier.py and
@@ -66,17 +79,17 @@ LAYERS = {
     "classification/dense/kernel": "output_weights",
     "classification/dense/bias": "output_bias",
 }
-GOOGLE = Column(
+GOOGLE = mapping.Column(
     format="google",
-    name=lambda name, card: renamed(name, LAYERS),
+    name=lambda name, card: mapping.renamed(name, LAYERS),
     is_transposed=lambda name: name.endswith("/dense/kernel"),  # output_weights of a head
 )
 # The model of a checkpoint, by the beginning of a variable's name; the first match counts.
 MODELS = {
-    "cls/seq_relationship/": PRETRAINER.name,
-    "cls/predictions/": MASKED_LM.name,
-    "cls/squad/": QUESTION_ANSWERING.name,
-    "output_weights": CLASSIFIER.name,
+    "cls/seq_relationship/": architectures.PRETRAINER.name,
+    "cls/predictions/": architectures.MASKED_LM.name,
+    "cls/squad/": architectures.QUESTION_ANSWERING.name,
+    "output_weights": architectures.CLASSIFIER.name,
 }
 
 
@@ -99,11 +112,11 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     config, own = read_config(prefix.with_name(CONFIG), ignore=ignore)
     has_pooler = "bert/pooler/dense/kernel" in tensors
     heads = (m for start, m in MODELS.items() if any(n.startswith(start) for n in tensors))
-    model = next(heads, ENCODER.name)
+    model = next(heads, architectures.ENCODER.name)
     listed = prefix.with_name(VOCABULARY)
     vocabulary = Vocabulary.from_file(listed) if listed.is_file() else None
     labels = ()
-    if model == CLASSIFIER.name:
+    if model == architectures.CLASSIFIER.name:
         bias = tensors.get("output_bias")
         count = bias.shape[0] if bias is not None and bias.shape else 1
         labels = tuple(own.get("labels", ())) or numbered_labels(count)
@@ -113,9 +126,9 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         lowercase=own.get("lowercase", seems_lowercase(vocabulary)),
         max_length=own.get("max_length", config.max_positions),
         labels=labels,
-        **training_fields(own),
+        **foreign.training_fields(own),
     )
-    found, _ = translated(tensors, card=card, column=GOOGLE)
+    found, _ = mapping.translated(tensors, card=card, column=GOOGLE)
     has_state = bool(slots or step)
     state = _state(slots, step, card) if has_state and STEP not in ignore else None
     there = (*variables, *((STEP,) if has_state else ()))
@@ -139,7 +152,7 @@ def _state(
     def averages(ending: str) -> dict[str, StoredTensor]:
         given = {n.removesuffix(ending): t for n, t in slots.items() if n.endswith(ending)}
         try:
-            return translated_averages(given, card=card, column=GOOGLE)
+            return mapping.translated_averages(given, card=card, column=GOOGLE)
         except InputError as error:
             raise InputError(f"of the variables {ending}, {error}; {leave}") from error
 
@@ -151,12 +164,12 @@ def _state(
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a checkpoint with its training state; see `formats.Format`."""
     card, state = checkpoint.card, checkpoint.state
-    variables = foreign_tensors(checkpoint.tensors, card=card, column=GOOGLE)
+    variables = mapping.foreign_tensors(checkpoint.tensors, card=card, column=GOOGLE)
     notes = write_config(card, folder / CONFIG)
     integers = {}
     if state is not None:
         for ending, averages in ((MOMENTUM, state.momentums), (VELOCITY, state.velocities)):
-            slots = foreign_tensors(averages, card=card, column=GOOGLE)
+            slots = mapping.foreign_tensors(averages, card=card, column=GOOGLE)
             variables |= {f"{name}{ending}": tensor for name, tensor in slots.items()}
         integers = {STEP: state.step}
     if checkpoint.vocabulary is not None:
@@ -165,3 +178,62 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     if not card.config.has_pooler:
         notes += ("there is no pooler: Google's readers begin with a fresh one",)
     return notes
+
+
+def read_config(path: Path, *, ignore: Collection[str]) -> tuple[BertConfig, dict[str, Any]]:
+    """Returns the config, with a pooler, and the value of our own key.
+
+    Raises InputError for fields missing, unknown (but for those of `ignore`) or impossible.
+    """
+    if not path.is_file():
+        raise InputError(
+            f"{path} is missing: it says what the weights were trained with; put it beside them"
+        )
+    values = json_object(path)
+    own = foreign.checked(values.pop(foreign.OURS_KEY, {}), path, others=CHANGED)
+    foreign.check_keys(
+        values,
+        path,
+        required=[*(name for name in NUMBERS if name not in OPTIONAL), "hidden_act"],
+        optional=(*OPTIONAL, *WITHOUT_EFFECT),
+        ignore=ignore,
+        reader="Google's BERT",
+    )
+    activation = values["hidden_act"]
+    if activation not in [*ACTIVATIONS]:  # JSON may hold what has no hash
+        raise InputError(
+            f"{path}: hidden_act is {activation!r}; expected one of {', '.join(ACTIVATIONS)}"
+        )
+    numbers = {ours: values[theirs] for theirs, ours in NUMBERS.items() if theirs in values}
+    numbers |= {"activation": ACTIVATIONS[activation], "layer_norm_epsilon": LAYER_NORM_EPSILON}
+    changed = {name: own[name] for name in CHANGED if name in own}
+    return foreign.config_of(numbers | changed, path), own
+
+
+def write_config(card: ModelCard, path: Path) -> tuple[str, ...]:
+    """Returns a sentence for each number that Google's readers will take otherwise."""
+    config, notes = card.config, []
+    theirs = {ours: name for name, ours in ACTIVATIONS.items()} | {"gelu": "gelu"}
+    if config.activation not in theirs:
+        raise InputError(
+            f"Google's BERT has no activation {config.activation}; write another format"
+        )
+    own = foreign.stored_fields(card)
+    if config.activation == "gelu":
+        own["activation"] = config.activation
+        notes.append(
+            "Google's readers compute GELU by tanh, this model exactly: an activation differs by "
+            "up to 5e-4"
+        )
+    if config.layer_norm_epsilon != LAYER_NORM_EPSILON:
+        own["layer_norm_epsilon"] = config.layer_norm_epsilon
+        notes.append(
+            f"Google's readers normalise with an epsilon of {LAYER_NORM_EPSILON}, this model with "
+            f"{config.layer_norm_epsilon}"
+        )
+    numbers = dataclasses.asdict(config)
+    values = {name: numbers[field] for name, field in NUMBERS.items()}
+    foreign.write_json(
+        path, values | {"hidden_act": theirs[config.activation], foreign.OURS_KEY: own}
+    )
+    return tuple(notes)

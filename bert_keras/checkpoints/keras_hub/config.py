@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_keras.architectures import ARCHITECTURES, CLASSIFIER, ENCODER, MASKED_LM, PRETRAINER
+from bert_keras.architectures import ARCHITECTURES, CLASSIFIER, ENCODER, MASKED_LM
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.foreign import (
     FIELDS,
@@ -88,20 +88,15 @@ def read_config(
     numbers["attention_dropout_rate"] = values["dropout"]
     changed = {name: own[name] for name in own if name not in FIELDS}
     config = config_of(numbers | FIXED | changed, path / CONFIG)
-    return config, _precision(path, values.get("dtype"))
-
-
-def _precision(path: Path, policy: Any) -> tuple[str, ...]:
-    match policy:
-        case {"class_name": "DTypePolicy", "config": {"name": name}} | name:
-            pass
-    if name in (None, "float32"):
-        return ()
-    if name not in FLOATS:
-        raise InputError(
-            f"{path / CONFIG} is of a quantised model; save the preset before quantising it"
-        )
-    return (f"KerasHub computes this preset in {name}, bert-keras as Keras' dtype policy says",)
+    match values.get("dtype"):
+        case None | "float32" | {"config": {"name": "float32"}}:
+            return config, ()
+        case str(name) | {"config": {"name": str(name)}} if name in FLOATS:
+            note = f"KerasHub computes this preset in {name}, bert-keras as Keras' policy says"
+            return config, (note,)
+    raise InputError(
+        f"{path / CONFIG} is of a quantised model; save the preset before quantising it"
+    )
 
 
 def read_task(path: Path, model: str) -> tuple[int, tuple[str, ...]]:
@@ -149,38 +144,34 @@ def read_text(
 
 
 def write_configs(card: ModelCard, folder: Path, *, has_text: bool) -> tuple[str, ...]:
-    """Returns a sentence for each thing that KerasHub will do otherwise."""
-    notes = _differences(card, has_text=has_text)
-    numbers = {theirs: getattr(card.config, ours) for theirs, ours in NUMBERS.items()}
+    """Returns a sentence for each thing that KerasHub will do otherwise.
+
+    Raises InputError where the differences are too great for any use."""
+    notes, config = _differences(card, has_text=has_text), card.config
+    numbers = {theirs: getattr(config, ours) for theirs, ours in NUMBERS.items()}
     backbone = _serialized("BertBackbone", numbers)
     # Of its two lower-casing ways the one with accents stripped is nearer to BERT's.
     case = {"lowercase": card.lowercase, "strip_accents": card.lowercase}
-    tokenizer = _serialized("BertTokenizer", case)
     files = {CONFIG: backbone, METADATA: {OURS_KEY: _own(card)}}
     if has_text:
-        files[TOKENIZER] = tokenizer
+        files[TOKENIZER] = _serialized("BertTokenizer", case)
     if task := TASKS[card.model]:
-        packing = {"tokenizer": tokenizer, "sequence_length": card.max_length}
-        preprocessor = _serialized(f"{task}Preprocessor", packing) if has_text else None
-        head = {"num_classes": len(card.labels), "dropout": card.config.hidden_dropout_rate}
-        parts = {"backbone": backbone, "preprocessor": preprocessor}
-        files[TASK] = _serialized(task, parts | (head if card.labels else {}))
+        parts = {"backbone": backbone, "preprocessor": None}
         if has_text:
-            files[PREPROCESSOR] = preprocessor
+            packing = {"tokenizer": files[TOKENIZER], "sequence_length": card.max_length}
+            files[PREPROCESSOR] = _serialized(f"{task}Preprocessor", packing)
+            parts["preprocessor"] = files[PREPROCESSOR]
+        if card.labels:
+            parts |= {"num_classes": len(card.labels), "dropout": config.hidden_dropout_rate}
+        files[TASK] = _serialized(task, parts)
     for name, values in files.items():
         write_json(folder / name, values, indent=4)
     return notes
 
 
 def _differences(card: ModelCard, *, has_text: bool) -> tuple[str, ...]:
-    """Raises InputError where they are too great for any use."""
-    config, notes = card.config, []
-    if card.model not in TASKS:
-        part = (MASKED_LM if card.model == PRETRAINER.name else ENCODER).name
-        raise InputError(
-            f"KerasHub has no place for a {card.model}, only for {', '.join(TASKS)}; write its "
-            f"{part} alone (bert-keras convert --model {part}), or another format"
-        )
+    config, usual = card.config, FIXED["layer_norm_epsilon"]
+    epsilon = config.layer_norm_epsilon
     if not config.has_pooler:
         raise InputError(
             "KerasHub's backbone always has a pooler and this model has none; load it with a fresh "
@@ -192,28 +183,23 @@ def _differences(card: ModelCard, *, has_text: bool) -> tuple[str, ...]:
             f"KerasHub's BERT has no activation {config.activation}, only GELU; write another "
             "format"
         )
-    if config.activation == "gelu":
-        notes.append(GELU)
-    if (epsilon := config.layer_norm_epsilon) > LARGEST_EPSILON:
+    if epsilon > LARGEST_EPSILON:
         raise InputError(
-            f"KerasHub normalises with an epsilon of {FIXED['layer_norm_epsilon']}: a model with "
-            f"{epsilon} would answer otherwise there; write another format"
+            f"KerasHub normalises with an epsilon of {usual}: a model with {epsilon} would answer "
+            "otherwise there; write another format"
         )
-    if epsilon != FIXED["layer_norm_epsilon"]:
-        notes.append(
-            f"KerasHub normalises with an epsilon of {FIXED['layer_norm_epsilon']}, this model "
-            f"with {epsilon}: states differ by up to 3e-4"
-        )
-    if config.attention_dropout_rate != config.hidden_dropout_rate:
-        notes.append(
-            f"KerasHub has one rate of dropout and trains with {config.hidden_dropout_rate}, this "
-            f"model with {config.attention_dropout_rate} in its attention"
-        )
-    if card.model == MASKED_LM.name:
-        notes.append(MASKED_LM_HEAD)
-    if has_text:
-        notes.append(TOKENS)
-    return tuple(notes)
+    notes = {
+        GELU: config.activation == "gelu",
+        f"KerasHub normalises with an epsilon of {usual}, this model with {epsilon}: states differ "
+        "by up to 3e-4": epsilon != usual,
+        f"KerasHub has one rate of dropout and trains with {config.hidden_dropout_rate}, this "
+        f"model with {config.attention_dropout_rate} in its attention": (
+            config.attention_dropout_rate != config.hidden_dropout_rate
+        ),
+        MASKED_LM_HEAD: card.model == MASKED_LM.name,
+        TOKENS: has_text,
+    }
+    return tuple(note for note, is_true in notes.items() if is_true)
 
 
 def _own(card: ModelCard) -> dict[str, Any]:

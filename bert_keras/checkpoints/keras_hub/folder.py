@@ -139,8 +139,8 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a preset; see `formats.Format`."""
     card, vocabulary = checkpoint.card, checkpoint.vocabulary
-    notes = write_configs(card, folder, has_text=vocabulary is not None)
     tensors = foreign_tensors(checkpoint.tensors, card=card, column=KERAS_HUB)
+    notes = write_configs(card, folder, has_text=vocabulary is not None)
     files = {WEIGHTS: {}, TASK_WEIGHTS: {}}
     for name, tensor in tensors.items():
         file, _, array = name.partition("/")
