@@ -10,6 +10,8 @@ from typing import Any, ClassVar, get_args, get_origin
 
 from bert_keras.errors import InputError
 
+_BOOLEANS = {"true": True, "false": False}
+
 
 class Command(abc.ABC):
     """A command of a program: a dataclass whose fields are its options.
@@ -99,19 +101,17 @@ def add_options(
     Options that are not given leave no trace in the parsed arguments: the dataclass alone knows the
     defaults.
     """
-    exclusive: dict[str, Any] = {}
+    exclusive: dict[str | None, Any] = {}
     for each in fields(settings):
         if "is_fixed" in each.metadata or (only is not None and each.name not in only):
             continue
         if inner := each.metadata.get("settings"):
             add_options(parser, inner, only=each.metadata["only"])
             continue
-        target = parser
-        if (either := each.metadata.get("either")) is not None:
-            if either not in exclusive:
-                exclusive[either] = parser.add_mutually_exclusive_group(required=True)
-            target = exclusive[either]
-        target.add_argument(*_flags(each), **_details(each))
+        either = each.metadata.get("either")
+        if either is not None and either not in exclusive:
+            exclusive[either] = parser.add_mutually_exclusive_group(required=True)
+        _add_option(exclusive.get(either, parser), each)
 
 
 def options_of(arguments: argparse.Namespace, settings: type) -> Any:
@@ -214,50 +214,33 @@ def _kind(each: Field) -> tuple[type, bool]:
 
 def _read(text: str, each: Field, change: str) -> Any:
     kind, is_several = _kind(each)
-    values = [_read_one(part, kind, change) for part in (text.split(",") if is_several else [text])]
+    try:
+        parts = text.split(",") if is_several else [text]
+        values = [_BOOLEANS[part] if kind is bool else kind(part) for part in parts]
+    except (ValueError, KeyError) as error:
+        expected = f"one of {', '.join(_BOOLEANS)}" if kind is bool else kind.__name__
+        raise InputError(f"{change!r}: expected {expected}") from error
     return tuple(values) if is_several else values[0]
 
 
-def _read_one(text: str, kind: type, change: str) -> Any:
-    if kind is bool:
-        if text not in (known := ("true", "false")):
-            raise InputError(f"{change!r}: expected one of {', '.join(known)}")
-        return text == "true"
-    try:
-        return kind(text)
-    except ValueError as error:
-        raise InputError(f"{change!r}: expected {kind.__name__}") from error
-
-
-def _flags(each: Field) -> Sequence[str]:
-    if each.metadata.get("is_positional"):
-        return (each.name,)
-    return each.metadata.get("flags") or (f"--{each.name.replace('_', '-')}",)
-
-
-def _details(each: Field) -> dict[str, Any]:
-    """The keyword arguments of `add_argument`."""
-    own = ("flags", "told", "either", "is_positional")
-    details = {name: value for name, value in each.metadata.items() if name not in own}
+def _add_option(target: Any, each: Field) -> None:
+    """Add a field to a parser or to a group of one."""
+    details = {"default": argparse.SUPPRESS, **each.metadata}
+    flags, told = details.pop("flags", ()), details.pop("told", None)
+    details.pop("either", None)
     kind, is_several = _kind(each)
+    if kind is bool:
+        details["action"] = "store_true"
     if "action" not in details:
-        if kind is bool:
-            details["action"] = "store_true"
-        elif kind is not str:
-            details.setdefault("type", kind)
-    if is_several and "action" not in details:
-        details.setdefault("nargs", "+")
-    if not each.metadata.get("is_positional"):
-        is_required = each.default is MISSING and each.default_factory is MISSING
-        details |= {"dest": each.name, "required": is_required}
-        details["help"] = f"{details.get('help', '')}{_default(each)}".strip()
-    return {**details, "default": argparse.SUPPRESS}
-
-
-def _default(each: Field) -> str:
-    """The default as the help tells it."""
-    told = each.metadata.get("told")
-    is_silent = each.default in (MISSING, None, (), "") or isinstance(each.default, bool)
+        details.setdefault("type", kind)
+        details.setdefault("nargs", "+" if is_several else None)
+    if details.pop("is_positional", False):
+        target.add_argument(each.name, **details)
+        return
+    is_silent = each.default in (MISSING, None, (), "") or kind is bool
     if told is None and not is_silent:
         told = str(each.default)
-    return f" (default: {told})" if told else ""
+    if told:
+        details["help"] = f"{details.get('help', '')} (default: {told})".strip()
+    details |= {"dest": each.name, "required": each.default is MISSING}
+    target.add_argument(*(flags or [f"--{each.name.replace('_', '-')}"]), **details)

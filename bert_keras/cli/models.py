@@ -143,10 +143,7 @@ class Export(Command):
         help="what a variant is scored on: the task's files, of which dev is taken, or one file",
     )
     task: str | None = option(
-        None,
-        metavar="TASK",
-        help="of a variant's model",
-        told="the one that it was fine-tuned on",
+        None, metavar="TASK", help="of a variant's model", told="the one that it was fine-tuned on"
     )
     accept_loss: float = option(
         0.5, metavar="POINTS", help="of the score that a variant may lose, of a hundred"
@@ -207,10 +204,7 @@ class Serve(Command):
     port: int = option(8501)
     host: str = option("127.0.0.1", told="127.0.0.1, this machine only")
     versions: tuple[int, ...] = option(
-        (),
-        metavar="N",
-        help="serve these",
-        told="always the newest, which replaces the one before",
+        (), metavar="N", help="serve these", told="always the newest, which replaces the one before"
     )
     label: tuple[str, ...] = option(
         (),

@@ -71,11 +71,7 @@ class Evaluate(ExamplesOptions):
         scores = answers.scores()
         if self.report:
             evaluation_page(
-                answers.task,
-                answers.examples,
-                answers.predictions,
-                scores=scores,
-                path=self.report,
+                answers.task, answers.examples, answers.predictions, scores=scores, path=self.report
             )
         if self.json:
             print(json.dumps(scores, indent=2))
@@ -170,13 +166,7 @@ class Features(Command):
     def run(self) -> None:
         from bert_keras.runs.features import write_features
 
-        write_features(
-            self.pretrained,
-            self.texts,
-            self.output,
-            layers=self.layers,
-            of=self.of,
-        )
+        write_features(self.pretrained, self.texts, self.output, layers=self.layers, of=self.of)
         print(self.output)
 
 

@@ -68,7 +68,11 @@ def create_app(
     Raises:
         InputError: where there is no SavedModel that TensorFlow can load.
     """
-    api = _RestApi(model_folder, versions=versions, labels=labels, limits=limits or Limits())
+    limits = limits or Limits()
+    monitoring = Monitoring(Path(model_folder).resolve().name)
+    load = partial(Servable, limits=limits, monitoring=monitoring)
+    served = Versions(model_folder, numbers=versions, labels=labels, load=load)
+    api = _RestApi(served, limits, monitoring)
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         with contextlib.suppress(ClientDisconnect):
@@ -77,7 +81,7 @@ def create_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        api.versions.watch()
+        served.watch()
         yield
         api.close()
 
@@ -87,31 +91,19 @@ def create_app(
 
 
 class _RestApi:
-    """Responds to the requests for one model. Raises InputError as `Versions` does."""
+    """Responds to the requests for one model."""
 
-    def __init__(
-        self,
-        model_folder: str | os.PathLike,
-        *,
-        versions: Sequence[int],
-        labels: Mapping[str, int] | None,
-        limits: Limits,
-    ):
+    def __init__(self, versions: Versions, limits: Limits, monitoring: Monitoring):
+        self._versions = versions
         self._seconds = limits.seconds
         self._intake = Intake(limits)
-        self._monitoring = Monitoring(Path(model_folder).resolve().name)
-        self.versions = Versions(
-            model_folder,
-            numbers=versions,
-            labels=labels,
-            load=partial(Servable, limits=limits, monitoring=self._monitoring),
-        )
+        self._monitoring = monitoring
         # Two, as they share Python's lock; more would only hold more documents at one time.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="reader")
 
     def close(self) -> None:
         """Stop watching the folder and give the memory back."""
-        self.versions.close()
+        self._versions.close()
         self._threads.shutdown(cancel_futures=True)
 
     async def respond(self, request: Request) -> Response:
@@ -120,7 +112,7 @@ class _RestApi:
         if query := request.scope["query_string"].decode("utf-8", "surrogateescape"):
             path = f"{path}?{query}"
         if (request.method, path) == ("GET", "/") and "html" in request.headers.get("accept", ""):
-            return page_response(self.versions.name)
+            return page_response(self._versions.name)
         if path == PAGE_PATH:
             return Response(self._monitoring.page(), media_type="text/plain")
         if not path.lower().startswith("/v1/"):
@@ -148,8 +140,8 @@ class _RestApi:
 
     def _describe(self, call: Call) -> bytes:
         if call.verb == "status":
-            return json_body({"model_version_status": self.versions.statuses(call)})
-        with self.versions.serving(call) as (number, servable):
+            return json_body({"model_version_status": self._versions.statuses(call)})
+        with self._versions.serving(call) as (number, servable):
             signatures = servable.model.signatures
             return metadata_body(call.model, version=number, signatures=signatures)
 
@@ -175,7 +167,7 @@ class _RestApi:
         is_short = len(body) <= _MAX_BYTES_INLINE
         document = await self._run(is_short, read_document, body)
         if call.verb == "predict":
-            with self.versions.serving(call) as (_, servable):
+            with self._versions.serving(call) as (_, servable):
                 signatures = servable.model.signatures
                 request = await self._run(is_short, read_predict, document, signatures)
                 answer = servable.batcher.submit(request.signature_name, request.tensors)
@@ -184,7 +176,7 @@ class _RestApi:
             is_short = sum(array.size for array in outputs.values()) <= _MAX_NUMBERS_INLINE
             return await self._run(is_short, write, outputs)
         name, examples = await self._run(is_short, read_examples, document)
-        with self.versions.serving(call) as (_, servable):
+        with self._versions.serving(call) as (_, servable):
             check_signature(call.verb, servable.model.signatures, name)
             answer = servable.batcher.submit(name, {"inputs": examples})
             outputs = await asyncio.wrap_future(answer)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
+from typing import Any
 
 from bert_keras.serving.calls import Refused
 from bert_keras.serving.model import Tensors
@@ -37,24 +38,18 @@ class _Task:
 
     def take(self, num_rows: int) -> "_Slice":
         start, self.next_row = self.next_row, self.next_row + num_rows
-        return _Slice(self, start, self.next_row)
+        tensors = {name: array[start : self.next_row] for name, array in self.tensors.items()}
+        return _Slice(self, start, num_rows, tensors)
 
 
 @dataclass(eq=False)
 class _Slice:
-    """Rows `start` to `stop` of a task."""
+    """`num_rows` rows of a task, from row `start`."""
 
     task: _Task
     start: int
-    stop: int
-
-    @property
-    def num_rows(self) -> int:
-        return self.stop - self.start
-
-    @property
-    def tensors(self) -> Tensors:
-        return {name: array[self.start : self.stop] for name, array in self.task.tensors.items()}
+    num_rows: int
+    tensors: Tensors
 
 
 class Batcher:
@@ -140,7 +135,7 @@ class Batcher:
                 self._run(batch)
             except Exception as error:  # a fault of ours must not end a thread that answers
                 for part in batch:
-                    _fail(part.task, error)
+                    _settle(part.task.answer.set_exception, error)
         with self._changed:
             self._num_working -= 1
             is_last = not self._num_working
@@ -150,12 +145,12 @@ class Batcher:
     def _next_batch(self) -> list[_Slice] | None:
         """Rows of the oldest request and of those that fit to it; None when no more will come."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
-            while self._waiting:
+            while self._changed.wait_for(lambda: self._waiting or self._closed):
+                if not self._waiting:
+                    return None
                 first = self._waiting.popleft()
                 if not first.answer.done():  # else its client has gone, or a part of it failed
                     return self._with_others(first)
-            return None if self._closed else []
 
     def _with_others(self, first: _Task) -> list[_Slice]:
         if first.key is None:
@@ -175,20 +170,17 @@ class Batcher:
         return batch
 
     def _run(self, batch: list[_Slice]) -> None:
-        if not batch:
-            return
         first = batch[0].task
         if len(batch) == 1 and batch[0].num_rows == first.num_rows:
             self._on_batch(1)
             self._run_whole(first)
             return
+        tensors = joined([part.tensors for part in batch])
         try:
-            outputs = self._rows.run_rows(
-                first.signature_name, joined([part.tensors for part in batch])
-            )
+            outputs = self._rows.run_rows(first.signature_name, tensors)
         except Refused as refusal:
             if len(batch) == 1:
-                _fail(first, refusal)
+                _settle(first.answer.set_exception, refusal)
                 return
             for part in batch:  # each request alone, so that none gets another's error
                 self._run([part])
@@ -204,9 +196,10 @@ class Batcher:
         if task.answer.done():
             return
         try:
-            _finish(task, self._rows.run_whole(task.signature_name, task.tensors))
+            outputs = self._rows.run_whole(task.signature_name, task.tensors)
+            _settle(task.answer.set_result, outputs)
         except Refused as refusal:
-            _fail(task, refusal)
+            _settle(task.answer.set_exception, refusal)
 
     def _hand_out(self, batch: list[_Slice], outputs: Tensors) -> None:
         at = 0
@@ -218,14 +211,10 @@ class Batcher:
                 task.parts[part.start] = rows
                 num_done = sum(num_rows(outputs) or 0 for outputs in task.parts.values())
             if num_done == task.num_rows:
-                _finish(task, joined([task.parts[start] for start in sorted(task.parts)]))
+                parts = [task.parts[start] for start in sorted(task.parts)]
+                _settle(task.answer.set_result, joined(parts))
 
 
-def _finish(task: _Task, outputs: Tensors) -> None:
+def _settle(set_answer: Callable[[Any], None], value: Tensors | Exception) -> None:
     with contextlib.suppress(InvalidStateError):  # the client has gone meanwhile
-        task.answer.set_result(outputs)
-
-
-def _fail(task: _Task, error: Exception) -> None:
-    with contextlib.suppress(InvalidStateError):
-        task.answer.set_exception(error)
+        set_answer(value)

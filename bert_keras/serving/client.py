@@ -4,13 +4,15 @@ import base64
 import json
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bert_keras.errors import InputError
 from bert_keras.serving.rest_client import RestConnection, Unavailable
 
 if TYPE_CHECKING:
     import tenacity
+
+    from bert_keras.serving.grpc_client import GrpcConnection
 
 _MAX_BYTES = 1 << 20  # of instances in a request; one that is larger goes alone
 
@@ -20,39 +22,20 @@ _REST = re.compile(
 )
 
 
-class Connection(Protocol):
-    """A connection to one model; `ask` takes the JSON body of a predict request."""
-
-    def open(self) -> None: ...
-
-    def open_async(self) -> None: ...
-
-    def ask(self, body: bytes) -> list: ...
-
-    async def ask_async(self, body: bytes) -> list: ...
-
-    def close(self) -> None: ...
-
-    async def close_async(self) -> None: ...
-
-
-def connection_to(url: str, *, timeout: float) -> Connection:
-    """Connect to a model.
-
-    Raises:
-        InputError: where `url` is none of a model, and where its kind needs an extra.
-    """
+def _connection_to(
+    url: str, *, timeout: float, is_async: bool
+) -> "RestConnection | GrpcConnection":
     if url.startswith("grpc://"):
         from bert_keras.serving.grpc_client import GrpcConnection
 
-        return GrpcConnection(url, timeout=timeout)
+        return GrpcConnection(url, timeout=timeout, is_async=is_async)
     match = _REST.fullmatch(url)
     if not match:
         raise InputError(
             f"{url} is no URL of a model; expected http://HOST:PORT/v1/models/NAME, or "
             "grpc://HOST:PORT/NAME, and behind it /versions/N where one version is meant"
         )
-    return RestConnection(match[1], timeout=timeout)
+    return RestConnection(match[1], timeout=timeout, is_async=is_async)
 
 
 class Client:
@@ -73,8 +56,7 @@ class Client:
     def __init__(
         self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
     ):
-        self._connection = connection_to(url, timeout=timeout)
-        self._connection.open()
+        self._connection = _connection_to(url, timeout=timeout, is_async=False)
         self._num_attempts, self._batch_size = num_attempts, batch_size
 
     def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
@@ -112,8 +94,7 @@ class AsyncClient:
     def __init__(
         self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
     ):
-        self._connection = connection_to(url, timeout=timeout)
-        self._connection.open_async()
+        self._connection = _connection_to(url, timeout=timeout, is_async=True)
         self._num_attempts, self._batch_size = num_attempts, batch_size
 
     async def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:

@@ -9,6 +9,7 @@ import importlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -25,46 +26,44 @@ _URL = re.compile(
 )
 # Answers may have any size, as over REST; grpcio's own limit is 4 MiB.
 _OPTIONS = [("grpc.max_receive_message_length", -1)]
-_SERVICE = "prediction_service_pb2_grpc"
 
 
 class GrpcConnection:
     """A connection to the model at `url` (grpc://HOST:PORT/NAME), kept open.
 
+    Only the methods of its kind, `is_async` or not, may be called.
+
     Raises:
         InputError: for another URL.
     """
 
-    def __init__(self, url: str, *, timeout: float):
+    def __init__(self, url: str, *, timeout: float, is_async: bool):
+        import grpc
+        from grpc import aio
+
         if not (match := _URL.fullmatch(url)):
             raise InputError(
                 f"{url} is no URL of a model; expected grpc://HOST:PORT/NAME, and behind it "
                 "/versions/N where one version is meant"
             )
-        self._url, self._target, self._timeout = url, match["target"], timeout
+        self._url, self._timeout = url, timeout
         self._model = _apis("model_pb2").ModelSpec(name=unquote(match["model"]))
         if match["version"]:
             self._model.version.value = int(match["version"])
         if match["label"]:
             self._model.version_label = unquote(match["label"])
-        self._metadata_request = _apis("get_model_metadata_pb2").GetModelMetadataRequest(
-            model_spec=self._model, metadata_field=["signature_def"]
-        )
         self._signatures: Mapping[str, Any] = {}  # asked for with the first request
-
-    def open(self) -> None:
-        """Prepare for `ask`."""
-        import grpc
-
-        self._channel: Any = grpc.insecure_channel(self._target, options=_OPTIONS)
-        self._service = _apis(_SERVICE).PredictionServiceStub(self._channel)
-
-    def open_async(self) -> None:
-        """Prepare for `ask_async`."""
-        from grpc import aio
-
-        self._channel = aio.insecure_channel(self._target, options=_OPTIONS)
-        self._service = _apis(_SERVICE).PredictionServiceStub(self._channel)
+        module = aio if is_async else grpc
+        self._channel: Any = module.insecure_channel(match["target"], options=_OPTIONS)
+        service = _apis("prediction_service_pb2_grpc").PredictionServiceStub(self._channel)
+        self._get_metadata = partial(
+            service.GetModelMetadata,
+            _apis("get_model_metadata_pb2").GetModelMetadataRequest(
+                model_spec=self._model, metadata_field=["signature_def"]
+            ),
+            timeout=timeout,
+        )
+        self._predict = partial(service.Predict, timeout=timeout)
 
     def ask(self, body: bytes) -> list:
         """The predictions for the JSON body of a predict request.
@@ -73,31 +72,21 @@ class GrpcConnection:
             InputError: with the server's sentence, or with why there is none.
         """
         with self._errors():
-            if not self._signatures:
-                metadata = self._service.GetModelMetadata(
-                    self._metadata_request, timeout=self._timeout
-                )
-                self._signatures = _signatures(metadata)
-            request = self._request(body)
-            return _predictions(self._service.Predict(request, timeout=self._timeout))
+            self._signatures = self._signatures or _signatures(self._get_metadata())
+            return _predictions(self._predict(self._request(body)))
 
     async def ask_async(self, body: bytes) -> list:
         """As `ask`."""
         with self._errors():
-            if not self._signatures:
-                metadata = self._service.GetModelMetadata(
-                    self._metadata_request, timeout=self._timeout
-                )
-                self._signatures = _signatures(await metadata)
-            request = self._request(body)
-            return _predictions(await self._service.Predict(request, timeout=self._timeout))
+            self._signatures = self._signatures or _signatures(await self._get_metadata())
+            return _predictions(await self._predict(self._request(body)))
 
     def close(self) -> None:
-        """Close what `open` opened."""
+        """Close the connection."""
         self._channel.close()
 
     async def close_async(self) -> None:
-        """Close what `open_async` opened."""
+        """As `close`."""
         await self._channel.close()
 
     def _request(self, body: bytes) -> Any:

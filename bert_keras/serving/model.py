@@ -103,11 +103,15 @@ class ServedModel:
         A second open dimension of an output is as long as the longest row of a batch: a request
         that was joined with others would see how long theirs were.
         """
+        from tensorflow import TensorShape
+
         signature = self.signatures[signature_name]
-        outputs = [info.tensor_shape for info in signature.outputs.values()]
-        return all(_is_open(shape) and -1 not in _sizes(shape)[1:] for shape in outputs) and all(
-            _is_open(info.tensor_shape) and _fits(tensors[name].shape, _sizes(info.tensor_shape))
-            for name, info in signature.inputs.items()
+        inputs = {n: TensorShape(info.tensor_shape) for n, info in signature.inputs.items()}
+        outputs = [TensorShape(info.tensor_shape) for info in signature.outputs.values()]
+        return (
+            all(shape.rank and shape[0] is None for shape in [*inputs.values(), *outputs])
+            and all(shape[1:].is_fully_defined() for shape in outputs)
+            and all(shape.is_compatible_with(tensors[n].shape) for n, shape in inputs.items())
         )
 
     def predict(self, signature_name: str, tensors: Tensors) -> Tensors:
@@ -128,8 +132,11 @@ class ServedModel:
         signature, start = self.signatures[signature_name], time.perf_counter()
         try:
             arrays = self._runs[signature_name](*[tensors[name] for name in signature.inputs])
-        except (UnicodeDecodeError, errors.OpError) as error:
-            raise _refusal(error) from error
+        except UnicodeDecodeError as error:
+            # An op's message that quotes bytes of the request: TensorFlow loses its code.
+            raise Refused(error.object.decode("utf-8", "surrogateescape")) from error
+        except errors.OpError as error:
+            raise Refused(error.message, status=_HTTP_STATUS.get(error.error_code, 500)) from error
         finally:
             if self.on_run:
                 self.on_run(seconds=time.perf_counter() - start)
@@ -159,29 +166,6 @@ def _session_config():
         memory_optimization=RewriterConfig.NO_MEM_OPT,
     )
     return ConfigProto(graph_options=GraphOptions(rewrite_options=rewriting))
-
-
-def _sizes(shape) -> list[int]:
-    return [dimension.size for dimension in shape.dim]
-
-
-def _is_open(shape) -> bool:
-    """Whether a declared shape (TensorShapeProto) has any number of rows."""
-    return not shape.unknown_rank and _sizes(shape)[:1] == [-1]
-
-
-def _fits(shape: tuple[int, ...], declared: list[int]) -> bool:
-    return len(shape) == len(declared) and all(
-        size in (-1, given) for given, size in zip(shape, declared, strict=True)
-    )
-
-
-def _refusal(error: Any) -> Refused:
-    """The refusal of a request whose run failed."""
-    if isinstance(error, UnicodeDecodeError):
-        # An op's message that quotes bytes of the request: TensorFlow loses its code.
-        return Refused(error.object.decode("utf-8", "surrogateescape"))
-    return Refused(error.message, status=_HTTP_STATUS.get(error.error_code, 500))
 
 
 def _load_error(error: Any) -> LoadError:

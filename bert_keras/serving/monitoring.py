@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
@@ -36,30 +37,24 @@ class Monitoring:
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
-        self._latency = self._histogram(
-            "request_latency",
+        histogram = partial(Histogram, registry=self._registry)
+        self._latency = histogram(
+            f"{_PREFIX}request_latency",
             "Wall time of a request that was answered, in microseconds.",
             ["model_name", "API", "entrypoint"],
-            _LATENCIES,
+            buckets=_LATENCIES,
         )
-        self._runtime = self._histogram(
-            "runtime_latency",
+        self._runtime = histogram(
+            f"{_PREFIX}runtime_latency",
             "Wall time of a session run, in microseconds.",
             ["model_name", "API", "runtime"],
-            _LATENCIES,
+            buckets=_LATENCIES,
         )
-        self._batch_size = self._histogram(
-            "batching_session:processed_batch_size",
+        self._batch_size = histogram(
+            f"{_PREFIX}batching_session:processed_batch_size",
             "Requests that shared a session run.",
             ["model_name"],
-            _BATCH_SIZES,
-        )
-
-    def _histogram(
-        self, name: str, documentation: str, labels: list[str], buckets: list[float]
-    ) -> Histogram:
-        return Histogram(
-            _PREFIX + name, documentation, labels, buckets=buckets, registry=self._registry
+            buckets=_BATCH_SIZES,
         )
 
     def answered(self, model_name: str, *, api: str, status: int, seconds: float) -> None:

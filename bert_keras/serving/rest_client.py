@@ -3,7 +3,7 @@
 import contextlib
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bert_keras.errors import InputError
 
@@ -23,24 +23,19 @@ class Unavailable(InputError):
 
 
 class RestConnection:
-    """A connection to the model at `url` (http://HOST:PORT/v1/models/NAME), kept open."""
+    """A connection to the model at `url` (http://HOST:PORT/v1/models/NAME), kept open.
 
-    def __init__(self, url: str, *, timeout: float):
+    Only the methods of its kind, `is_async` or not, may be called.
+    """
+
+    def __init__(self, url: str, *, timeout: float, is_async: bool):
+        import httpx
+
         self._url, self._timeout = url, timeout
         # Certificates, which take 40 ms to read, are read only for https.
-        self._verify = url.startswith("https://")
-
-    def open(self) -> None:
-        """Prepare for `ask`."""
-        import httpx
-
-        self._client = httpx.Client(timeout=self._timeout, verify=self._verify)
-
-    def open_async(self) -> None:
-        """Prepare for `ask_async`."""
-        import httpx
-
-        self._async_client = httpx.AsyncClient(timeout=self._timeout, verify=self._verify)
+        settings: Any = {"timeout": timeout, "verify": url.startswith("https://")}
+        client = httpx.AsyncClient if is_async else httpx.Client
+        self._client: Any = client(headers={"Content-Type": "application/json"}, **settings)
 
     def ask(self, body: bytes) -> list:
         """The predictions for the JSON body of a predict request.
@@ -49,22 +44,22 @@ class RestConnection:
             InputError: with the server's sentence, or with why there is none.
         """
         with self._errors():
-            response = self._client.post(f"{self._url}:predict", **_content(body))
+            response = self._client.post(f"{self._url}:predict", content=body)
         return self._predictions(response)
 
     async def ask_async(self, body: bytes) -> list:
         """As `ask`."""
         with self._errors():
-            response = await self._async_client.post(f"{self._url}:predict", **_content(body))
+            response = await self._client.post(f"{self._url}:predict", content=body)
         return self._predictions(response)
 
     def close(self) -> None:
-        """Close what `open` opened."""
+        """Close the connection."""
         self._client.close()
 
     async def close_async(self) -> None:
-        """Close what `open_async` opened."""
-        await self._async_client.aclose()
+        """As `close`."""
+        await self._client.aclose()
 
     def _predictions(self, response: "httpx.Response") -> list:
         text = response.content.decode(errors="replace")
@@ -102,10 +97,6 @@ class RestConnection:
                 f"no server answers at {self._url} ({error or type(error).__name__}); start one "
                 "with bert-keras serve"
             ) from error
-
-
-def _content(body: bytes) -> dict:
-    return {"content": body, "headers": {"Content-Type": "application/json"}}
 
 
 def _retry_seconds(response: "httpx.Response") -> float | None:

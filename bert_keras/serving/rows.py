@@ -54,9 +54,9 @@ class Rows:
                 )
                 for part in (slice(middle), slice(middle, None))
             ]
-            if None in map(num_rows, halves) or not _alike(outputs, joined(halves)):
+            if None in map(num_rows, halves) or not are_close(outputs, joined(halves)):
                 return self._keep_apart(signature_name)
-            self._checks[signature_name] += 1 if _alike(*halves) else _MAX_CHECKS
+            self._checks[signature_name] += 1 if are_close(*halves) else _MAX_CHECKS
         return outputs
 
     def _keep_apart(self, signature_name: str) -> None:
@@ -108,14 +108,12 @@ def _length_class(array: np.ndarray) -> int:
     return max(_longest_text(array).bit_length(), 6) if array.dtype == object else 0
 
 
-def _alike(some: Tensors, others: Tensors) -> bool:
-    """Whether the outputs are equal, numbers with a fraction nearly so."""
-
-    def same(one: np.ndarray, other: np.ndarray) -> bool:
-        if one.shape != other.shape:
-            return False
-        if one.dtype.kind != "f":
-            return bool(np.array_equal(one, other))
-        return np.allclose(one, other, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
-
-    return all(same(some[name], others[name]) for name in some)
+def are_close(some: Tensors, others: Tensors, *, tolerance: float = _TOLERANCE) -> bool:
+    """Whether the outputs are equal, numbers with a fraction within an absolute and relative
+    `tolerance`."""
+    return all(
+        np.allclose(array, others[name], rtol=tolerance, atol=tolerance, equal_nan=True)
+        if array.shape == others[name].shape and array.dtype.kind == "f"
+        else np.array_equal(array, others[name])
+        for name, array in some.items()
+    )

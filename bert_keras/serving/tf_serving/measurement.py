@@ -1,16 +1,15 @@
 """Measures how fast, and in how much memory, an exported version answers TF Serving's way.
 
 `python -m bert_keras.serving.tf_serving.measurement FOLDER` is the program that measures: it sends
-the version's own warm-up requests to it, prints an empty line a step, and the figures as JSON in
-the last line.
+the version's own warm-up requests to it and prints the figures.
 """
 
-import json
+import ast
+import contextlib
 import os
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,14 +22,17 @@ import numpy as np
 from bert_keras.errors import InputError
 from bert_keras.export.warmup import WARMUP, warmup_requests
 from bert_keras.progress import progress
+from bert_keras.serving.model import ServedModel, Tensors
+from bert_keras.serving.rows import are_close
 
 _GROWTH = 1.1  # of texts a second; smaller growth counts as none
 _LARGEST_BATCH = 128
 _MAX_AT_ONCE = 8
 _SECONDS = 0.3  # of asking the same, and three times at least
+_RUN_SECONDS = 3600.0  # that a run may take
 _TOLERANCE = 1e-5
 
-Ask = Callable[[dict], dict[str, np.ndarray]]
+Ask = Callable[[dict], Tensors]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,28 +71,18 @@ def measured(folder: str | os.PathLike) -> Measured:
     """
     if not (Path(folder) / WARMUP).is_file():
         raise InputError(f"{folder} holds no {WARMUP}, which it is measured with; export it anew")
-    lines = []
-    with (
-        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as notes,
-        progress(stage="measure", unit="steps") as bar,
-        subprocess.Popen(
+    with progress(stage="measure", unit="models", total=1) as bar:
+        done = subprocess.run(
             [sys.executable, "-P", "-m", "bert_keras.serving.tf_serving.measurement", folder],
-            stdout=subprocess.PIPE,
-            stderr=notes,
-            text=True,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
             env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONUTF8": "1"},
-        ) as process,
-    ):
-        for line in process.stdout or ():
-            lines.append(line)
-            bar.update()
-        if process.wait():
-            notes.seek(0)
-            raise RuntimeError(f"{folder} could not be measured: {notes.read().strip()[-1000:]}")
-    values = json.loads(lines[-1])
-    for name in ("seconds", "rates"):
-        values[name] = {int(number): value for number, value in values[name].items()}
-    return Measured(**values)
+        )
+        if done.returncode:
+            raise RuntimeError(f"{folder} could not be measured: {done.stderr.strip()[-1000:]}")
+        bar.update()
+    return Measured(**ast.literal_eval(done.stdout.splitlines()[-1]))
 
 
 def first_best(rates: dict[int, float]) -> int:
@@ -98,32 +90,29 @@ def first_best(rates: dict[int, float]) -> int:
     return min(number for number, rate in rates.items() if rate * _GROWTH > max(rates.values()))
 
 
-def measure(folder: str | os.PathLike, *, step: Callable[[], None]) -> dict:
-    """Return the fields of a `Measured`; calls `step` after each measurement.
+def measure(folder: str | os.PathLike) -> dict:
+    """Return the fields of a `Measured`, measured in this process.
 
     Raises:
         RuntimeError: where an answer has not a row for each row of its request, which TF Serving
             needs to batch them.
     """
-    import tensorflow as tf
-    import tensorflow_text  # noqa: F401  registers the ops that the graph holds
-
-    v1 = tf.compat.v1
     requests, before, num_cores = warmup_requests(folder), _memory("VmRSS"), os.cpu_count() or 1
     start = time.perf_counter()
-    with v1.Session(graph=v1.Graph()) as session:
-        signatures = v1.saved_model.loader.load(session, ["serve"], os.fspath(folder)).signature_def
-        ask = _asker(session, signatures)
+    with contextlib.closing(ServedModel(Path(folder), seconds=_RUN_SECONDS)) as model:
+
+        def ask(request: dict) -> Tensors:
+            return model.predict(request["signature"], request["inputs"])
+
         for request in requests:
             _check_rows(request, ask(request))
-            step()
         warm = time.perf_counter() - start
         alone = [r for r in requests if r["signature"] == "serving_default" and _rows(r) == 1]
         middling, longest = alone[len(alone) // 2], alone[-1]
-        seconds = _seconds_by_size(ask, middling, step=step)
+        seconds = _seconds_by_size(ask, middling)
         size = first_best({size: size / seconds[size] for size in seconds})
         rates = {
-            number: _rate(ask, _batch(middling, size), number, step=step)
+            number: _rate(ask, _batch(middling, size), number)
             for number in (1, 2, 4, _MAX_AT_ONCE)
             if number <= num_cores
         }
@@ -135,8 +124,8 @@ def measure(folder: str | os.PathLike, *, step: Callable[[], None]) -> dict:
             "seconds": seconds,
             "longest": _seconds(ask, longest),
             "rates": rates,
-            "splits": all(map(_has_fixed_rows, signatures.values())),
-            "pads": all(_pads(ask, requests, name) for name in signatures),
+            "splits": all(map(_has_fixed_rows, model.signatures.values())),
+            "pads": all(_pads(ask, requests, name) for name in model.signatures),
         }
         ask(_batch(longest, size))
     return {**figures, "before": before, "peak": _memory("VmHWM")}
@@ -149,27 +138,11 @@ def filled_up(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return np.pad(values, [(0, 0), *widths], constant_values=values.flat[0])
 
 
-def _asker(session, signatures) -> Ask:
-    asked = {}
-    for name, signature in signatures.items():
-        if signature.inputs:
-            fetches = {output: info.name for output, info in signature.outputs.items()}
-            feeds = [info.name for info in signature.inputs.values()]
-            asked[name] = session.make_callable(fetches, feed_list=feeds)
-
-    def ask(request: dict) -> dict[str, np.ndarray]:
-        inputs = signatures[request["signature"]].inputs
-        return asked[request["signature"]](*[request["inputs"][name] for name in inputs])
-
-    return ask
-
-
-def _seconds_by_size(ask: Ask, request: dict, *, step: Callable[[], None]) -> dict[int, float]:
+def _seconds_by_size(ask: Ask, request: dict) -> dict[int, float]:
     """Up to the size that no longer answers more texts a second."""
     seconds, size, best = {}, 1, 0.0
     while size <= _LARGEST_BATCH:
         seconds[size] = _seconds(ask, _batch(request, size))
-        step()
         if size / seconds[size] < _GROWTH * best:
             break
         size, best = 2 * size, size / seconds[size]
@@ -186,13 +159,12 @@ def _seconds(ask: Ask, request: dict) -> float:
     return median(taken)
 
 
-def _rate(ask: Ask, request: dict, number: int, *, step: Callable[[], None]) -> float:
+def _rate(ask: Ask, request: dict, number: int) -> float:
     """Rows a second with so many of the request at once."""
     num_batches, start = 0, time.perf_counter()
     with ThreadPoolExecutor(number) as pool:
         while num_batches < 2 * number or time.perf_counter() - start < _SECONDS:
             num_batches += len([*pool.map(ask, number * [request])])
-    step()
     return num_batches * _rows(request) / (time.perf_counter() - start)
 
 
@@ -203,19 +175,10 @@ def _pads(ask: Ask, requests: list[dict], signature: str) -> bool:
         return True
     short, long = alone[0], alone[-1]
     filled = {n: filled_up(v, long["inputs"][n].shape) for n, v in short["inputs"].items()}
-    given, found = ask(short), ask({**short, "inputs": filled})
-    return all(_alike(given[name], found[name]) for name in given)
+    return are_close(ask(short), ask({**short, "inputs": filled}), tolerance=_TOLERANCE)
 
 
-def _alike(given: np.ndarray, found: np.ndarray) -> bool:
-    if given.shape != found.shape:
-        return False
-    if given.dtype.kind == "f":
-        return np.allclose(given, found, rtol=_TOLERANCE, atol=_TOLERANCE)
-    return bool((given == found).all())
-
-
-def _check_rows(request: dict, outputs: dict[str, np.ndarray]) -> None:
+def _check_rows(request: dict, outputs: Tensors) -> None:
     for name, values in outputs.items():
         if values.shape[:1] != (_rows(request),):
             raise RuntimeError(
@@ -252,4 +215,4 @@ def _memory(name: str) -> int:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1], step=lambda: print(flush=True))))
+    print(measure(sys.argv[1]))

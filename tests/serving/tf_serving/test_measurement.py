@@ -29,13 +29,13 @@ def test_an_export_is_measured_in_a_process_of_its_own(saved, capfd):
 )
 def test_what_batching_would_do_to_the_answers(saved, kind, splits, pads, monkeypatch):
     monkeypatch.setattr(measurement, "_SECONDS", 0.0)  # three times each
-    found = measure(saved(**kind), step=lambda: None)
+    found = measure(saved(**kind))
     assert (found["splits"], found["pads"]) == (splits, pads)
 
 
 def test_an_answer_that_cannot_be_batched(saved):
     with pytest.raises(RuntimeError, match=r"answers 2 rows with count of the shape \(1,\)"):
-        measure(saved(one_row=True), step=lambda: None)
+        measure(saved(one_row=True))
 
 
 def test_short_requests_are_filled_up_with_their_first_value():
