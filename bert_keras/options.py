@@ -230,7 +230,7 @@ def _add_option(target: Any, each: Field) -> None:
     details.pop("either", None)
     kind, is_several = _kind(each)
     if kind is bool:
-        details["action"] = "store_true"
+        details.setdefault("action", "store_true")
     if "action" not in details:
         details.setdefault("type", kind)
         details.setdefault("nargs", "+" if is_several else None)

@@ -25,7 +25,7 @@ from bert_keras.serving.json_text import read_document
 from bert_keras.serving.limits import Intake, Limits
 from bert_keras.serving.monitoring import PAGE_PATH, Monitoring
 from bert_keras.serving.page import page_response
-from bert_keras.serving.requests import read_predict
+from bert_keras.serving.requests import read_predict, read_signature_name
 from bert_keras.serving.responses import (
     classes_body,
     columns_body,
@@ -166,23 +166,25 @@ class _RestApi:
     async def _answer(self, call: Call, body: bytes) -> bytes:
         is_short = len(body) <= _MAX_BYTES_INLINE
         document = await self._run(is_short, read_document, body)
+        name = read_signature_name(document)
+        tensors = {}
+        if call.verb != "predict":
+            tensors["inputs"] = await self._run(is_short, read_examples, document)
+        with self._versions.serving(call) as (_, servable):
+            signatures = servable.model.signatures
+            if call.verb == "predict":
+                tensors = await self._run(is_short, read_predict, document, name, signatures)
+            else:
+                check_signature(call.verb, signatures, name)
+            outputs = await asyncio.wrap_future(servable.batcher.submit(name, tensors))
         if call.verb == "predict":
-            with self._versions.serving(call) as (_, servable):
-                signatures = servable.model.signatures
-                request = await self._run(is_short, read_predict, document, signatures)
-                answer = servable.batcher.submit(request.signature_name, request.tensors)
-                outputs = await asyncio.wrap_future(answer)
-            write = rows_body if request.form == "instances" else columns_body
+            write = rows_body if "instances" in document else columns_body
             is_short = sum(array.size for array in outputs.values()) <= _MAX_NUMBERS_INLINE
             return await self._run(is_short, write, outputs)
-        name, examples = await self._run(is_short, read_examples, document)
-        with self._versions.serving(call) as (_, servable):
-            check_signature(call.verb, servable.model.signatures, name)
-            answer = servable.batcher.submit(name, {"inputs": examples})
-            outputs = await asyncio.wrap_future(answer)
+        num_examples = len(tensors["inputs"])
         if call.verb == "classify":
-            return classes_body(*classes_of(outputs, num_examples=len(examples)))
-        return values_body(values_of(outputs, num_examples=len(examples)))
+            return classes_body(*classes_of(outputs, num_examples=num_examples))
+        return values_body(values_of(outputs, num_examples=num_examples))
 
     async def _run(self, is_short: bool, step: Callable[..., T], *values: object) -> T:
         """Run a step of a request here, or in a thread where it is not short."""

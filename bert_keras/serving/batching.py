@@ -38,8 +38,7 @@ class _Task:
 
     def take(self, num_rows: int) -> "_Slice":
         start, self.next_row = self.next_row, self.next_row + num_rows
-        tensors = {name: array[start : self.next_row] for name, array in self.tensors.items()}
-        return _Slice(self, start, num_rows, tensors)
+        return _Slice(self, start, num_rows)
 
 
 @dataclass(eq=False)
@@ -49,7 +48,11 @@ class _Slice:
     task: _Task
     start: int
     num_rows: int
-    tensors: Tensors
+
+    @property
+    def tensors(self) -> Tensors:
+        rows = slice(self.start, self.start + self.num_rows)
+        return {name: array[rows] for name, array in self.task.tensors.items()}
 
 
 class Batcher:
@@ -130,12 +133,8 @@ class Batcher:
             thread.join(max(0.0, end - time.monotonic()))
 
     def _work(self) -> None:
-        while (batch := self._next_batch()) is not None:
-            try:
-                self._run(batch)
-            except Exception as error:  # a fault of ours must not end a thread that answers
-                for part in batch:
-                    _settle(part.task.answer.set_exception, error)
+        while batch := self._next_batch():
+            self._run(batch)
         with self._changed:
             self._num_working -= 1
             is_last = not self._num_working
@@ -170,36 +169,29 @@ class Batcher:
         return batch
 
     def _run(self, batch: list[_Slice]) -> None:
-        first = batch[0].task
-        if len(batch) == 1 and batch[0].num_rows == first.num_rows:
-            self._on_batch(1)
-            self._run_whole(first)
-            return
-        tensors = joined([part.tensors for part in batch])
         try:
-            outputs = self._rows.run_rows(first.signature_name, tensors)
-        except Refused as refusal:
-            if len(batch) == 1:
-                _settle(first.answer.set_exception, refusal)
+            self._answer(batch)
+        except Exception as error:  # a fault of ours must not end a thread that answers
+            if isinstance(error, Refused) and len(batch) > 1:
+                for part in batch:  # each request alone, so that none gets another's error
+                    self._run([part])
                 return
-            for part in batch:  # each request alone, so that none gets another's error
-                self._run([part])
-            return
-        self._on_batch(len(batch))
-        if outputs is None:
             for part in batch:
-                self._run_whole(part.task)
-        else:
-            self._hand_out(batch, outputs)
+                _settle(part.task.answer.set_exception, error)
 
-    def _run_whole(self, task: _Task) -> None:
-        if task.answer.done():
+    def _answer(self, batch: list[_Slice]) -> None:
+        first, outputs = batch[0].task, None
+        if len(batch) > 1 or batch[0].num_rows < first.num_rows:
+            tensors = joined([part.tensors for part in batch])
+            outputs = self._rows.run_rows(first.signature_name, tensors)
+        self._on_batch(len(batch))
+        if outputs is not None:
+            self._hand_out(batch, outputs)
             return
-        try:
-            outputs = self._rows.run_whole(task.signature_name, task.tensors)
-            _settle(task.answer.set_result, outputs)
-        except Refused as refusal:
-            _settle(task.answer.set_exception, refusal)
+        for task in (part.task for part in batch):
+            if not task.answer.done():
+                outputs = self._rows.run_whole(task.signature_name, task.tensors)
+                _settle(task.answer.set_result, outputs)
 
     def _hand_out(self, batch: list[_Slice], outputs: Tensors) -> None:
         at = 0

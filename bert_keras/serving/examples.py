@@ -11,20 +11,17 @@ import numpy as np
 
 from bert_keras.serving.calls import Refused
 from bert_keras.serving.json_text import is_base64, show_json, string_bytes, type_name
-from bert_keras.serving.requests import read_signature_name, shape_text
+from bert_keras.serving.requests import shape_text
 
 _KINDS = {"classify": "classification", "regress": "regression"}
 
 
-def read_examples(document: dict[str, Any]) -> tuple[str, np.ndarray]:
-    """Return the signature's name and the serialized tf.Examples of a request's document.
-
-    The features of its "context" are in every example.
+def read_examples(document: dict[str, Any]) -> np.ndarray:
+    """Serialize the "examples" of a request as tf.Examples, each with the features of "context".
 
     Raises:
         Refused: where "examples" is no filled list of objects or a feature's values do not fit.
     """
-    signature_name = read_signature_name(document)
     # A serialized message that follows another adds its features to it, and wins.
     context = _example(document["context"]) if "context" in document else b""
     examples = document.get("examples")
@@ -33,8 +30,7 @@ def read_examples(document: dict[str, Any]) -> tuple[str, np.ndarray]:
             f"JSON Value: {show_json(document)} Expecting key 'examples' with a list of objects "
             "that is not empty"
         )
-    serialized = [context + _example(example) for example in examples]
-    return signature_name, np.array(serialized, object)
+    return np.array([context + _example(example) for example in examples], object)
 
 
 def _example(features: object) -> bytes:

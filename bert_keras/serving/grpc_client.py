@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from bert_keras.errors import InputError
 from bert_keras.serving.calls import Refused
 from bert_keras.serving.json_text import read_document
-from bert_keras.serving.requests import read_predict
+from bert_keras.serving.requests import read_predict, read_signature_name
 from bert_keras.serving.responses import rows_body
 from bert_keras.serving.rest_client import Unavailable
 
@@ -93,10 +93,10 @@ class GrpcConnection:
         """The PredictRequest of a JSON body."""
         from tensorflow import make_tensor_proto
 
-        read = read_predict(read_document(body), self._signatures)
+        document = read_document(body)
         request = _apis("predict_pb2").PredictRequest(model_spec=self._model)
-        request.model_spec.signature_name = read.signature_name
-        for input_name, array in read.tensors.items():
+        name = request.model_spec.signature_name = read_signature_name(document)
+        for input_name, array in read_predict(document, name, self._signatures).items():
             request.inputs[input_name].CopyFrom(make_tensor_proto(array))
         return request
 

@@ -7,7 +7,6 @@ bytes.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,15 +27,6 @@ _NUMPY_DTYPES = {
 _MAX_DIMENSIONS = 63  # numpy's 64 less the one of the batch; TF Serving takes 254
 
 
-@dataclass(frozen=True)
-class PredictRequest:
-    """What a body asks for."""
-
-    signature_name: str
-    form: str  # "instances" (rows) or "inputs" (columns)
-    tensors: dict[str, np.ndarray]  # by input name
-
-
 def read_signature_name(document: dict[str, Any]) -> str:
     """Return the signature that the document names, or the default one."""
     name = document.get("signature_name", "")
@@ -48,29 +38,34 @@ def read_signature_name(document: dict[str, Any]) -> str:
     return name or DEFAULT_SIGNATURE
 
 
-def read_predict(document: dict[str, Any], signatures: Mapping[str, Any]) -> PredictRequest:
-    """Convert the document of a predict request.
+def read_predict(
+    document: dict[str, Any], signature_name: str, signatures: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """Convert the "instances" (rows) or "inputs" (columns) of a predict request.
 
     Args:
         document: The parsed body.
+        signature_name: Its `read_signature_name`.
         signatures: SignatureDef by name, of the model that is asked.
+
+    Returns:
+        Arrays by input name.
 
     Raises:
         Refused: where the signature or one of its inputs is missing, or a value does not fit.
     """
-    name = read_signature_name(document)
-    inputs = input_dtypes(signatures, name)
+    inputs = input_dtypes(signatures, signature_name)
     if not inputs:
-        raise Refused(f"Failed to get input map for signature: {name}")
+        raise Refused(f"Failed to get input map for signature: {signature_name}")
     if "instances" in document and "inputs" in document:
         raise Refused(
             f"JSON Value: {show_json(document)} Not formatted correctly expecting only one of "
             "'inputs' or 'instances' keys to exist "
         )
     if "instances" in document:
-        return PredictRequest(name, "instances", _read_rows(document, inputs))
+        return _read_rows(document, inputs)
     if "inputs" in document:
-        return PredictRequest(name, "inputs", _read_columns(document["inputs"], inputs))
+        return _read_columns(document["inputs"], inputs)
     raise Refused("Missing 'inputs' or 'instances' key")
 
 

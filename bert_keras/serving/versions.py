@@ -26,19 +26,15 @@ _STOP_SECONDS = 5.0  # for a version that is being loaded when the server stops
 class _Version:
     number: int
     state: str = "START"
-    error_code: str = "OK"
-    error_message: str = ""
+    fault: tuple[str, str] = ("OK", "")  # TensorFlow's code and why it could not be loaded
     servable: Servable | None = None
     num_users: int = 0
     files: frozenset | None = None  # as they were when last looked at, until they are loaded
     failed_files: frozenset | None = None
 
     def status(self) -> dict[str, object]:
-        return {
-            "version": str(self.number),
-            "state": self.state,
-            "status": {"error_code": self.error_code, "error_message": self.error_message},
-        }
+        status = dict(zip(("error_code", "error_message"), self.fault, strict=True))
+        return {"version": str(self.number), "state": self.state, "status": status}
 
 
 class Versions:
@@ -84,7 +80,7 @@ class Versions:
                 )
         for number, folder in sorted(chosen.items()):
             self._load(number, folder)
-            if message := self._versions[number].error_message:
+            if message := self._versions[number].fault[1]:
                 self.close()
                 raise InputError(
                     f"{folder} cannot be loaded as a SavedModel ({message}); export it again"
@@ -124,14 +120,13 @@ class Versions:
 
     def _load(self, number: int, folder: Path) -> None:
         version = self._versions.setdefault(number, _Version(number))
-        version.state, version.error_code, version.error_message = "LOADING", "OK", ""
+        version.state, version.fault = "LOADING", ("OK", "")
         files = files_of(folder)
         try:
             servable = self._load_folder(folder)
         except LoadError as error:
             version.failed_files = files
-            version.state = "END"
-            version.error_code, version.error_message = error.code, error.reason
+            version.state, version.fault = "END", (error.code, error.reason)
             return
         if files_of(folder) != files:  # it was still being written, and may have been read by half
             servable.close()

@@ -37,8 +37,6 @@ class Batching:
     batch_timeout_micros: int
     num_batch_threads: int
     max_enqueued_batches: int
-    splits: bool  # enable_large_batch_splitting
-    pads: bool  # pad_variable_length_inputs
 
 
 def write_config(version: str | os.PathLike, folder: str | os.PathLike) -> None:
@@ -107,16 +105,14 @@ def config_files(name: str, *, models: str, found: Measured) -> dict[str, str]:
 def batching_of(found: Measured) -> Batching:
     """The batching that answers most texts a second without letting one wait long."""
     size = max(found.batch_size, *BATCH_SIZES)
-    num_at_once = found.num_at_once
-    num_enqueued = max(num_at_once, int(_QUEUE_SECONDS * found.rates[num_at_once] / size))
+    rate = found.rates[found.num_at_once]
+    num_enqueued = max(found.num_at_once, int(_QUEUE_SECONDS * rate / size))
     return Batching(
         max_batch_size=max(size, min(_MAX_ROWS, num_enqueued * size)) if found.splits else size,
         max_execution_batch_size=size,
         batch_timeout_micros=round(1e6 * _WAITING_SHARE * found.seconds[1]),
-        num_batch_threads=num_at_once,
+        num_batch_threads=found.num_at_once,
         max_enqueued_batches=num_enqueued,
-        splits=found.splits,
-        pads=found.pads,
     )
 
 
