@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 
 from bert_keras.errors import InputError
 
+StrPath = str | os.PathLike
+
 _BUFFER = 1 << 20  # bytes; a read of a remote file costs a round trip
 
 

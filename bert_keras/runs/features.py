@@ -22,7 +22,7 @@ from bert_keras.progress import progress
 from bert_keras.storage import size_told, text_lines, whole_file
 from bert_keras.tasks.ner.encoding import TaggedWords
 from bert_keras.tasks.ner.files import Sentence
-from bert_keras.tasks.ner.windows import WordPieces, own_reach, rows_around, word_pieces
+from bert_keras.tasks.ner.windows import WordPieces, rows_around, word_pieces
 from bert_keras.text.tokenizer import TextTokenizer
 
 Features = Iterable[tuple[Sequence[str], np.ndarray]]  # of a text: M tokens, float32 [M, K, D]
@@ -129,7 +129,7 @@ def write_features(
         for chunk in _chunks(texts):
             pieces = _pieces(chunk, tokenizer, of=of)
             tokens = _tokens(chunk, pieces, tokenizer, of=of)
-            rows = rows_around(pieces, own_reach(pieces), limit=card.max_length - 2)
+            rows = rows_around(pieces, limit=card.max_length - 2)
             no_labels = np.full(len(pieces.firsts), -1, np.int32)
             words = TaggedWords(pieces, rows, no_labels, tokenizer.vocabulary)
             vectors = _vectors(forward, words, pieces.bounds, with_ends=of != "words")

@@ -1,10 +1,10 @@
 """Lists every task; a new task is a row of TASKS."""
 
 import dataclasses
-import os
 
 from bert_keras.checkpoints.card import ModelCard, numbered_labels
 from bert_keras.errors import InputError, check_name
+from bert_keras.storage import StrPath
 from bert_keras.tasks.classification import OWN_TABLE_TASKS
 from bert_keras.tasks.glue.task import GLUE_TASKS
 from bert_keras.tasks.label_kinds import listed_labels
@@ -33,7 +33,7 @@ def named_task(name: str) -> Task:
     return TASKS[name]
 
 
-def task_of(card: ModelCard, *, name: str, source: str | os.PathLike) -> Task:
+def task_of(card: ModelCard, *, name: str, source: StrPath) -> Task:
     """The task of this name as the model of `card` was trained on it; a model from elsewhere has
     its usual settings. Raises InputError where the model is of another task.
     """

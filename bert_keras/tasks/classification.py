@@ -11,6 +11,7 @@ import numpy as np
 from bert_keras.architectures import CLASSIFIER
 from bert_keras.errors import InputError
 from bert_keras.options import check_choice, check_least
+from bert_keras.storage import StrPath
 from bert_keras.tasks.label_kinds import LABEL_KINDS, Label, LabelKind, LabelPrediction
 from bert_keras.tasks.label_scores import SCORES, majority_accuracy
 from bert_keras.tasks.table import read_numbered, table_rows, write_numbered
@@ -76,7 +77,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
     def metric(self) -> str:
         return self.scores[0]
 
-    def files(self, data: str | os.PathLike) -> dict[str, str]:
+    def files(self, data: StrPath) -> dict[str, str]:
         """`train`, `dev` and, where it is there, `test` as .tsv, .csv or .jsonl; of a builder its
         splits `train`, `validation` and `test`."""
         if is_tfds(data):
@@ -87,7 +88,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         splits = ("train", "dev", "test")
         return data_files(data, names={s: [f"{s}{ending}" for ending in endings] for s in splits})
 
-    def read(self, path: str | os.PathLike, *, split: str = "train") -> list[TextExample]:
+    def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Labels are read where the file has them; in "train" and "dev" each row must have one, of
         `labels` where these are settled. Raises InputError for any other and for a row without
         text."""
@@ -187,10 +188,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         return {"majority_accuracy": majority_accuracy(train, dev)} if self.kind == "one" else {}
 
     def write_predictions(
-        self,
-        path: str | os.PathLike,
-        examples: Sequence[TextExample],
-        predictions: Sequence[LabelPrediction],
+        self, path: StrPath, examples: Sequence[TextExample], predictions: Sequence[LabelPrediction]
     ) -> None:
         """TSV: index from 0, prediction, the probability of each label."""
         header = ("index", "prediction", *self.labels)
@@ -201,7 +199,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         write_numbered(path, rows, header=header[: 1 + len(rows[0])])
 
     def read_predictions(
-        self, path: str | os.PathLike, examples: Sequence[TextExample]
+        self, path: StrPath, examples: Sequence[TextExample]
     ) -> list[LabelPrediction]:
         """Of each example in order, without probabilities."""
         rows = read_numbered(path, header=("index", "prediction"), num_rows=len(examples))

@@ -35,13 +35,13 @@ class LabelKind(abc.ABC, Generic[One]):
     def read(self, text: str, *, place: str) -> One:
         """Return the label that a file has at `place`, without the white space around it."""
 
-    @abc.abstractmethod
     def written(self, label: One) -> str:
         """Return the text that `read` reads."""
+        return str(label)
 
-    @abc.abstractmethod
     def names(self, label: One) -> tuple[str, ...]:
         """Return the classes that a label consists of."""
+        return ()
 
     @abc.abstractmethod
     def targets(self, labels: Sequence[One | None], classes: Sequence[str]) -> np.ndarray:
@@ -86,9 +86,6 @@ class OneLabel(LabelKind[str]):
         if not label:
             raise InputError(f"{place} has an empty label; expected one of the classes")
         return _writable(label, place)
-
-    def written(self, label):
-        return label
 
     def names(self, label):
         return (label,)
@@ -153,12 +150,6 @@ class Number(LabelKind[float]):
         if not math.isfinite(value):
             raise InputError(f"{place} has {text!r} for a number; expected such as 2.5")
         return value
-
-    def written(self, label):
-        return repr(label)
-
-    def names(self, label):
-        return ()
 
     def classes(self, labels, *, file, column):
         return (column,)

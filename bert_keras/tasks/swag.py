@@ -1,6 +1,5 @@
 """SWAG: chooses the ending that fits a sentence and the start of the next one."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -11,6 +10,7 @@ import numpy as np
 from bert_keras.architectures import MULTIPLE_CHOICE
 from bert_keras.errors import InputError
 from bert_keras.options import check_least, fixed
+from bert_keras.storage import StrPath
 from bert_keras.tasks.label_scores import majority_accuracy
 from bert_keras.tasks.table import read_numbered, table_rows, write_numbered
 from bert_keras.tasks.task import Outputs, Task, data_files, needs_labels, nothing_to_score, softmax
@@ -67,7 +67,7 @@ class SwagTask(Task[Situation, EncodedGroups, ChosenEnding]):
     def input_names(self) -> tuple[str, ...]:
         return ("sent1", "sent2", *ENDINGS)
 
-    def files(self, data: str | os.PathLike) -> dict[str, str]:
+    def files(self, data: StrPath) -> dict[str, str]:
         """The official train.csv, val.csv and test.csv, or .jsonl of one's own."""
         stems = {"train": ("train",), "dev": ("val", "dev"), "test": ("test",)}
         return data_files(
@@ -78,7 +78,7 @@ class SwagTask(Task[Situation, EncodedGroups, ChosenEnding]):
             },
         )
 
-    def read(self, path: str | os.PathLike, *, split: str = "train") -> list[Situation]:
+    def read(self, path: StrPath, *, split: str = "train") -> list[Situation]:
         """Of the columns sent1, sent2, ending0 to ending3 and label, which a test file lacks."""
         is_labelled = needs_labels(split)
         columns = (*self.input_names, "label") if is_labelled else self.input_names
@@ -146,18 +146,13 @@ class SwagTask(Task[Situation, EncodedGroups, ChosenEnding]):
         return {"majority_accuracy": majority_accuracy(train, dev)}
 
     def write_predictions(
-        self,
-        path: str | os.PathLike,
-        examples: Sequence[Situation],
-        predictions: Sequence[ChosenEnding],
+        self, path: StrPath, examples: Sequence[Situation], predictions: Sequence[ChosenEnding]
     ) -> None:
         """Row number and ending, as csv_predict.py of rowanz/swagaf writes them."""
         rows = [[str(chosen.ending)] for chosen in predictions]
         write_numbered(path, rows, header=PREDICTIONS_HEADER, separator=",")
 
-    def read_predictions(
-        self, path: str | os.PathLike, examples: Sequence[Situation]
-    ) -> list[ChosenEnding]:
+    def read_predictions(self, path: StrPath, examples: Sequence[Situation]) -> list[ChosenEnding]:
         rows = read_numbered(path, header=PREDICTIONS_HEADER, num_rows=len(examples), separator=",")
         return [ChosenEnding(_label(columns[0], place)) for place, columns in rows]
 

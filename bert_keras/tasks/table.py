@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.storage import text_lines, write_text
+from bert_keras.storage import StrPath, text_lines, write_text
 from bert_keras.tasks.tfds import is_tfds, tfds_rows
 
 Row = tuple[str, dict[str, str]]  # where it stands, for errors, and its columns
 
 
 def table_rows(
-    path: str | os.PathLike,
+    path: StrPath,
     *,
     columns: Sequence[str],
     headerless: Sequence[str] = (),
@@ -64,7 +64,7 @@ def table_rows(
 
 
 def write_numbered(
-    path: str | os.PathLike,
+    path: StrPath,
     rows: Iterable[Sequence[str]],
     *,
     header: Sequence[str],
@@ -76,7 +76,7 @@ def write_numbered(
 
 
 def read_numbered(
-    path: str | os.PathLike, *, header: Sequence[str], num_rows: int, separator: str = "\t"
+    path: StrPath, *, header: Sequence[str], num_rows: int, separator: str = "\t"
 ) -> list[tuple[str, list[str]]]:
     """Read such rows: the location of each, as "FILE, line N", and its columns after the number.
 
@@ -100,7 +100,7 @@ def read_numbered(
     return found[1:]
 
 
-def _csv_lines(path: str | os.PathLike) -> Iterator[tuple[int, list[str]]]:
+def _csv_lines(path: StrPath) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader((f"{line}\n" for line in text_lines(path)), strict=True)
     begin = 1
     try:
@@ -114,7 +114,7 @@ def _csv_lines(path: str | os.PathLike) -> Iterator[tuple[int, list[str]]]:
         ) from error
 
 
-def _rows(path: str | os.PathLike, lines, columns, headerless, broken) -> Iterator[Row]:
+def _rows(path: StrPath, lines, columns, headerless, broken) -> Iterator[Row]:
     header = None
     for number, fields in lines:
         place = f"{path}, line {number}"
@@ -138,7 +138,7 @@ def _rows(path: str | os.PathLike, lines, columns, headerless, broken) -> Iterat
         raise InputError(f"{path} is empty; expected a header line with the names of the columns")
 
 
-def _json_rows(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
+def _json_rows(path: StrPath) -> Iterator[tuple[str, dict]]:
     for number, line in enumerate(text_lines(path), start=1):
         if not line.strip():
             continue

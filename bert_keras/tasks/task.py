@@ -2,7 +2,6 @@
 
 import abc
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.options import fixed
+from bert_keras.storage import StrPath
 from bert_keras.text.tokenizer import TextTokenizer
 
 Outputs = Sequence  # of one array, or one dict of arrays, a row
@@ -73,13 +73,13 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
         return ()
 
     @abc.abstractmethod
-    def files(self, data: str | os.PathLike) -> dict[str, str]:
+    def files(self, data: StrPath) -> dict[str, str]:
         """Where the splits of a data folder (or of a tfds: name) are: "train", "dev" and where
         there are such others, as "test", to path or place. Raises InputError that names what is
         missing."""
 
     @abc.abstractmethod
-    def read(self, path: str | os.PathLike, *, split: str = "train") -> Sequence[Example]:
+    def read(self, path: StrPath, *, split: str = "train") -> Sequence[Example]:
         """The examples of a file, with the labels that it has. Those of "train" and "dev" must be
         labelled, in other splits labels may be absent. Raises InputError with file and line."""
 
@@ -110,17 +110,12 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
 
     @abc.abstractmethod
     def write_predictions(
-        self,
-        path: str | os.PathLike,
-        examples: Sequence[Example],
-        predictions: Sequence[Prediction],
+        self, path: StrPath, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> None:
         """The file that the official scorer reads."""
 
     @abc.abstractmethod
-    def read_predictions(
-        self, path: str | os.PathLike, examples: Sequence[Example]
-    ) -> Sequence[Prediction]:
+    def read_predictions(self, path: StrPath, examples: Sequence[Example]) -> Sequence[Prediction]:
         """As `predictions` gave them, as far as the score needs. Raises InputError where the file
         is not about these examples."""
 
@@ -167,7 +162,7 @@ def nothing_to_score(place: str) -> InputError:
     return InputError(f"{place} has no labels, so there is nothing to score; use predict")
 
 
-def data_files(data: str | os.PathLike, *, names: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def data_files(data: StrPath, *, names: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """The files of a data folder: of each split the first of its `names` that is there.
 
     Raises InputError where the folder is missing, or its "train" or "dev".

@@ -9,11 +9,12 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from bert_keras.errors import InputError
+from bert_keras.storage import StrPath
 
 PREFIX = "tfds:"
 
 
-def is_tfds(place: str | os.PathLike) -> bool:
+def is_tfds(place: StrPath) -> bool:
     """Whether a place names a TFDS builder, not a file."""
     return os.fspath(place).startswith(PREFIX)
 

@@ -3,22 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-# Of each split the file in the task's folder, and the split of its TFDS builder.
+# The file of each split in the task's folder; TFDS' split is its stem, "validation" for "dev".
 FILES = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
-BUILDER_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 MNLI_FILES = {
     "train": "train.tsv",
     "dev": "dev_matched.tsv",
     "dev_mismatched": "dev_mismatched.tsv",
     "test": "test_matched.tsv",
     "test_mismatched": "test_mismatched.tsv",
-}
-MNLI_BUILDER_SPLITS = {
-    "train": "train",
-    "dev": "validation_matched",
-    "dev_mismatched": "validation_mismatched",
-    "test": "test_matched",
-    "test_mismatched": "test_mismatched",
 }
 # The diagnostic set is read with MNLI's model; from the GLUE folder, as its site and as
 # download_glue_data.py lay it down.
@@ -50,7 +42,6 @@ class GlueRow:
     kind: str = "one"
     builder_labels: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=FILES.copy)
-    builder_splits: Mapping[str, str] = field(default_factory=BUILDER_SPLITS.copy)
     headerless: Sequence[str] = ()
     has_broken_rows: bool = False
 
@@ -109,7 +100,6 @@ ROWS: dict[str, GlueRow] = {
         labels=("contradiction", "entailment", "neutral"),
         scores=("accuracy",),
         files=MNLI_FILES,
-        builder_splits=MNLI_BUILDER_SPLITS,
         num_test_rows={"MNLI-m.tsv": 9_796, "MNLI-mm.tsv": 9_847, "AX.tsv": 1_104},
     ),
     "qnli": GlueRow(

@@ -1,11 +1,10 @@
 """Checks a folder of prediction files and packs it into the zip that GLUE's server reads."""
 
-import os
 import zipfile
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.storage import whole_file
+from bert_keras.storage import StrPath, whole_file
 from bert_keras.tasks.glue.rows import ROWS, GlueRow
 from bert_keras.tasks.table import read_numbered
 
@@ -13,7 +12,7 @@ HEADER = ("index", "prediction")
 FILES: dict[str, str] = {file: name for name, row in ROWS.items() for file in row.num_test_rows}
 
 
-def submission_zip(folder: str | os.PathLike, path: str | os.PathLike) -> None:
+def submission_zip(folder: StrPath, path: StrPath) -> None:
     """Pack the eleven files, CoLA.tsv to AX.tsv, each checked: the server expects all of them.
 
     Raises InputError that names the files missing, and a file or line that it would refuse.

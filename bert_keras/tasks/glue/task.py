@@ -1,12 +1,12 @@
 """GLUE: reads its official files or TFDS builders and writes predictions for its server."""
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.options import fixed
+from bert_keras.storage import StrPath
 from bert_keras.tasks.classification import ClassificationTask, TextExample
 from bert_keras.tasks.glue.rows import DIAGNOSTIC_BUILDER, DIAGNOSTIC_FILES, ROWS, GlueRow
 from bert_keras.tasks.label_kinds import LabelKind, LabelPrediction, Similarity
@@ -41,14 +41,17 @@ class GlueTask(ClassificationTask):
     def scores(self) -> tuple[str, ...]:
         return self.row.scores
 
-    def files(self, data: str | os.PathLike) -> dict[str, str]:
+    def files(self, data: StrPath) -> dict[str, str]:
         """`data` is the GLUE folder, the task's own, or its builder as `tfds:glue/mrpc`.
 
         Beside "train", "dev" and "test" MNLI has "dev_mismatched", "test_mismatched" and "ax", the
         diagnostic set. Files that are not there are left out, train and dev excepted.
         """
         if is_tfds(data):
-            found = {name: f"{data}:{split}" for name, split in self.row.builder_splits.items()}
+            found = {
+                split: f"{data}:{file.removesuffix('.tsv').replace('dev', 'validation')}"
+                for split, file in self.row.files.items()
+            }
             return found | ({"ax": PREFIX + DIAGNOSTIC_BUILDER} if self.name == "mnli" else {})
         folder = Path(data)
         if (folder / self.row.folder).is_dir():
@@ -60,7 +63,7 @@ class GlueTask(ClassificationTask):
             found |= {"ax": existing[0]} if existing else {}
         return found
 
-    def read(self, path: str | os.PathLike, *, split: str = "train") -> list[TextExample]:
+    def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Read rows in the order of the prediction file.
 
         Broken rows of an official file are left out, and their number is printed on stderr.
@@ -95,16 +98,13 @@ class GlueTask(ClassificationTask):
         return examples
 
     def write_predictions(
-        self,
-        path: str | os.PathLike,
-        examples: Sequence[TextExample],
-        predictions: Sequence[LabelPrediction],
+        self, path: StrPath, examples: Sequence[TextExample], predictions: Sequence[LabelPrediction]
     ) -> None:
         """TSV: index from 0 and prediction, as the server reads it."""
         super().write_predictions(path, examples, [LabelPrediction(p.label) for p in predictions])
 
     def read_predictions(
-        self, path: str | os.PathLike, examples: Sequence[TextExample]
+        self, path: StrPath, examples: Sequence[TextExample]
     ) -> list[LabelPrediction]:
         predictions = super().read_predictions(path, examples)
         for number, prediction in enumerate(predictions, start=2):

@@ -1,13 +1,12 @@
 """Reads files of words and tags, one word a line, as CoNLL's shared tasks have them."""
 
-import os
 import re
 from dataclasses import dataclass
 from itertools import chain
 from typing import cast
 
 from bert_keras.errors import InputError
-from bert_keras.storage import text_lines
+from bert_keras.storage import StrPath, text_lines
 from bert_keras.tasks.tfds import tfds_rows
 
 DOCUMENT_START = "-DOCSTART-"
@@ -31,7 +30,7 @@ class Sentence:
     line: int
 
 
-def read_conll(path: str | os.PathLike) -> list[Sentence]:
+def read_conll(path: StrPath) -> list[Sentence]:
     """The sentences of a file whose lines are a word, maybe other columns, and a tag.
 
     Columns are parted by spaces or tabs; a line without any ends the sentence. Tags are O, B-TYPE

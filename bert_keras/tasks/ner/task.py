@@ -15,11 +15,11 @@ import numpy as np
 from bert_keras.architectures import TOKEN_CLASSIFIER
 from bert_keras.errors import InputError
 from bert_keras.options import check_choice, check_least
-from bert_keras.storage import whole_file
+from bert_keras.storage import StrPath, whole_file
 from bert_keras.tasks.ner.encoding import TaggedWords
 from bert_keras.tasks.ner.files import OUTSIDE, Sentence, read_conll, read_tfds
 from bert_keras.tasks.ner.scoring import entity_scores
-from bert_keras.tasks.ner.windows import document_reach, own_reach, rows_around, word_pieces
+from bert_keras.tasks.ner.windows import rows_around, word_pieces
 from bert_keras.tasks.task import Outputs, Task, data_files, nothing_to_score
 from bert_keras.tasks.tfds import is_tfds, tfds_splits
 from bert_keras.text.tokenizer import TextTokenizer
@@ -62,12 +62,12 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
     def metric(self) -> str:
         return "f1"
 
-    def files(self, data: str | os.PathLike) -> dict[str, str]:
+    def files(self, data: StrPath) -> dict[str, str]:
         if is_tfds(data):
             return {split: f"{data}:{split}" for split in tfds_splits(os.fspath(data))}
         return data_files(data, names=FILES)
 
-    def read(self, path: str | os.PathLike, *, split: str = "train") -> list[Sentence]:
+    def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
         sentences = read_tfds(os.fspath(path)) if is_tfds(path) else read_conll(path)
         if sentences[0].tags is None and split in ("train", "dev"):
             raise InputError(
@@ -95,10 +95,10 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         """Tags that are no label (absent from training) have no part in the loss; they are told on
         stderr, and a score counts them as missed."""
         pieces = word_pieces(examples, tokenizer)
-        reach = own_reach(pieces)
+        documents = None
         if self.context == "document":
-            reach = document_reach(pieces, np.array([each.document for each in examples]))
-        rows = rows_around(pieces, reach, limit=self.max_length - 2)
+            documents = np.array([each.document for each in examples])
+        rows = rows_around(pieces, limit=self.max_length - 2, documents=documents)
         tags = [*chain.from_iterable(s.tags or (None,) * len(s.words) for s in examples)]
         numbers: dict[str | None, int] = {tag: number for number, tag in enumerate(self.labels)}
         label_ids = np.array([numbers.get(tag, -1) for tag in tags], np.int32)
@@ -141,10 +141,7 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         return entity_scores([sentence.tags or () for sentence in examples], predictions)
 
     def write_predictions(
-        self,
-        path: str | os.PathLike,
-        examples: Sequence[Sentence],
-        predictions: Sequence[Sequence[str]],
+        self, path: StrPath, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
     ) -> None:
         """Lines "word given predicted", or "word predicted" where none is given; an empty line
         after each sentence. -DOCSTART- lines are left out: conlleval.pl would count them as words.
@@ -156,7 +153,7 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
                 file.write("\n")
 
     def read_predictions(
-        self, path: str | os.PathLike, examples: Sequence[Sentence]
+        self, path: StrPath, examples: Sequence[Sentence]
     ) -> list[tuple[str, ...]]:
         """The last column of a file that has the words of the examples, sentence by sentence."""
         found = read_conll(path)

@@ -53,17 +53,25 @@ class WordWindows(NamedTuple):
     word_places: np.ndarray
 
 
-def rows_around(pieces: WordPieces, reach: np.ndarray, *, limit: int) -> WordWindows:
-    """A row for each sentence, filled on both sides with what `reach`, int64 [N, 2], lets it read:
-    from which piece to before which. Neither side gets more than the other, but where one ends.
+def rows_around(
+    pieces: WordPieces, *, limit: int, documents: np.ndarray | None = None
+) -> WordWindows:
+    """Make a row of at most `limit` tokens of each sentence.
+
+    With `documents`, int [N], ascending, the document of each sentence, a row is filled on both
+    sides with what surrounds the sentence in its document. Neither side gets more than the other,
+    but where one ends.
 
     A sentence of more than `limit` pieces has several rows, each half its length after the one
     before, the last at its end. A word goes where it has most context, which is the row whose
     middle is nearest (google-research/bert run_squad.py, `_check_is_max_context`).
     """
     begins, ends = pieces.bounds[:-1], pieces.bounds[1:]
+    documents = np.arange(len(begins)) if documents is None else documents
+    document_begins = pieces.bounds[np.searchsorted(documents, documents, side="left")]
+    document_ends = pieces.bounds[np.searchsorted(documents, documents, side="right")]
     spare = np.maximum(limit - (ends - begins), 0)
-    room_before, room_after = begins - reach[:, 0], reach[:, 1] - ends
+    room_before, room_after = begins - document_begins, document_ends - ends
     before = np.minimum(np.maximum(spare // 2, spare - room_after), room_before)
     after = np.minimum(spare - before, room_after)
     first_starts, stops = begins - before, ends + after
@@ -81,15 +89,3 @@ def rows_around(pieces: WordPieces, reach: np.ndarray, *, limit: int) -> WordWin
     kept, word_rows = np.unique(owners, return_inverse=True)
     starts, lengths = starts[kept], lengths[kept]
     return WordWindows(starts, lengths, word_rows, pieces.firsts - starts[word_rows])
-
-
-def own_reach(pieces: WordPieces) -> np.ndarray:
-    """Each sentence by itself."""
-    return np.stack([pieces.bounds[:-1], pieces.bounds[1:]], axis=1)
-
-
-def document_reach(pieces: WordPieces, documents: np.ndarray) -> np.ndarray:
-    """Each sentence in its document; `documents`, int [N], ascending, tells whose it is."""
-    first = np.searchsorted(documents, documents, side="left")
-    after_last = np.searchsorted(documents, documents, side="right")
-    return np.stack([pieces.bounds[first], pieces.bounds[after_last]], axis=1)

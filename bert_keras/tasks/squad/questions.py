@@ -2,23 +2,18 @@
 
 import json
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bert_keras.errors import InputError
-from bert_keras.storage import text_lines
+from bert_keras.storage import existing_file
 from bert_keras.tasks.tfds import is_tfds, tfds_rows
 
 MOST_LISTED = 20  # questions whose answers are misplaced
 
-_NAMES = {
-    dict: "an object",
-    list: "a list",
-    str: "a text",
-    int: "a whole number",
-    bool: "a boolean",
-}
+_TYPES = {dict: "an object", list: "a list", str: "a text", int: "an integer", bool: "a boolean"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +96,9 @@ def _json_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
 
     The file is {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}.
     """
+    content = existing_file(path).read_bytes()
     try:
-        values = json.loads("\n".join(text_lines(path)))
-    except InputError:
-        raise
+        values = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not whole JSON in SQuAD's format: {error}") from error
     for in_article, article in _items(values, "data", place=f"{path}, "):
@@ -126,22 +120,6 @@ def _builder_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
             {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
         ]
         yield where, row, {**row, "answers": answers}
-
-
-def check_answers(questions: Sequence[Question], *, allows_no_answer: bool) -> None:
-    """Raises InputError for a question without answers that is not known to have none, and for one
-    that has none where each must have one."""
-    for question in questions:
-        if question.is_impossible and not allows_no_answer:
-            raise InputError(
-                f"{question.place} is_impossible; in SQuAD 1.1 each question has an answer: "
-                "this is a task for squad2"
-            )
-        if not question.answers and not question.is_impossible:
-            raise InputError(
-                f"{question.place} has no answers; expected at least one"
-                + (', or "is_impossible": true' if allows_no_answer else "")
-            )
 
 
 def without_misplaced(questions: Sequence[Question], *, path: str) -> list[Question]:
@@ -187,23 +165,23 @@ def _items(fields, name: str, *, place: str) -> Iterator[tuple[str, Any]]:
 
 
 def _value(fields, name: str, kind: type, default=None, *, place: str):
+    """The field of an object, checked."""
     if not isinstance(fields, dict):
-        raise InputError(f"{place} is {_kind(fields)}; expected an object with {name!r}")
+        raise InputError(f"{place} is {_shown(fields)}; expected an object with {name!r}")
     value = fields.get(name, default)
     if value is None:
         raise InputError(f"{place} lacks {name!r}; it has {', '.join(map(str, fields))}")
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise InputError(f"{place}: {name!r} is {_kind(value)}; expected {_NAMES[kind]}")
+    if type(value) is not kind:
+        raise InputError(f"{place}: {name!r} is {_shown(value)}; expected {_TYPES[kind]}")
     if kind is str:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
-            half = value[error.start]
             raise InputError(
-                f"{place}: {name!r} holds half a character, {half!r}; expected Unicode"
+                f"{place}: {name!r} holds half a character at {error.start}; expected Unicode"
             ) from error
     return value
 
 
-def _kind(value) -> str:
-    return _NAMES.get(type(value), repr(value))
+def _shown(value) -> str:
+    return textwrap.shorten(json.dumps(value), 40)

@@ -15,17 +15,16 @@ import keras
 from bert_keras.architectures import QUESTION_ANSWERING
 from bert_keras.errors import InputError
 from bert_keras.options import check_choice, check_least
-from bert_keras.storage import json_object, write_text
+from bert_keras.storage import StrPath, json_object, write_text
 from bert_keras.tasks.squad.predictions import Prediction, predicted_answers
 from bert_keras.tasks.squad.questions import (
     Question,
-    check_answers,
     read_questions,
     without_misplaced,
 )
 from bert_keras.tasks.squad.scoring import scores_of_answers, scores_of_answers_or_none
 from bert_keras.tasks.squad.windows import NUM_SPECIALS, Windows, windows_over
-from bert_keras.tasks.task import Outputs, Task, data_files, needs_labels, nothing_to_score
+from bert_keras.tasks.task import Outputs, Task, data_files, needs_labels
 from bert_keras.tasks.tfds import is_tfds
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -74,7 +73,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
     def input_names(self) -> tuple[str, ...]:
         return ("question", "context")
 
-    def files(self, data: str | os.PathLike) -> dict[str, str]:
+    def files(self, data: StrPath) -> dict[str, str]:
         if is_tfds(data):
             return {"train": f"{data}:train", "dev": f"{data}:validation"}
         names = {
@@ -83,7 +82,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
         }
         return data_files(data, names=names)
 
-    def read(self, path: str | os.PathLike, *, split: str = "train") -> list[Question]:
+    def read(self, path: StrPath, *, split: str = "train") -> list[Question]:
         """Read a file in SQuAD's format, or a split such as tfds:squad/v2.0:train.
 
         Questions of "train" none of whose answers is at its position are left out, and listed on
@@ -94,7 +93,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
         if split == "train":
             questions = without_misplaced(questions, path=path)
         if needs_labels(split):
-            check_answers(questions, allows_no_answer=self.allows_no_answer)
+            self.check_labels(questions)
         return questions
 
     def encode(self, examples: Sequence[Question], tokenizer: TextTokenizer) -> Windows:
@@ -149,8 +148,17 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
 
     def check_labels(self, examples: Sequence[Question]) -> None:
         for each in examples:
+            if each.is_impossible and not self.allows_no_answer:
+                raise InputError(
+                    f"{each.place} is_impossible; in SQuAD 1.1 each question has an answer: this "
+                    "is a task for squad2"
+                )
             if not each.answers and not each.is_impossible:
-                raise nothing_to_score(each.place)
+                raise InputError(
+                    f"{each.place} has no answers; expected at least one"
+                    + (', or "is_impossible": true' if self.allows_no_answer else "")
+                    + "; without answers there is nothing to score, use predict"
+                )
 
     def score(
         self, examples: Sequence[Question], predictions: Sequence[Prediction | None]
@@ -161,10 +169,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
         return scores_of_answers(examples, predictions)
 
     def write_predictions(
-        self,
-        path: str | os.PathLike,
-        examples: Sequence[Question],
-        predictions: Sequence[Prediction],
+        self, path: StrPath, examples: Sequence[Question], predictions: Sequence[Prediction]
     ) -> None:
         """Write {id: text}, and files beside it with n-best lists and null odds where predictions
         have them."""
@@ -178,7 +183,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
             _write_json(_null_odds_path(path), odds)
 
     def read_predictions(
-        self, path: str | os.PathLike, examples: Sequence[Question]
+        self, path: StrPath, examples: Sequence[Question]
     ) -> list[Prediction | None]:
         """Read predictions, with the null odds of the file beside them, if there is one; None for a
         question without a prediction.

@@ -8,7 +8,7 @@ import tensorflow as tf
 from bert_keras.export.text_ops.entities import bio_tag, entities, word_rows
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
 from bert_keras.tasks.ner import scoring
-from bert_keras.tasks.ner.windows import WordPieces, own_reach, rows_around
+from bert_keras.tasks.ner.windows import WordPieces, rows_around
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
@@ -43,7 +43,7 @@ def test_rows_are_those_of_training(reader, limit):
         np.cumsum([0, *(len(each.ids) for each in tokens)]),
         np.cumsum([0, *(len(text.split()) for text in texts)]),
     )
-    expected = rows_around(pieces, own_reach(pieces), limit=limit)
+    expected = rows_around(pieces, limit=limit)
     found = word_rows(reader.placed_word_pieces(tf.constant(texts)), limit=limit)
     kept, rows = np.unique(found.rows, return_inverse=True)
     assert rows.tolist() == expected.word_rows.tolist()

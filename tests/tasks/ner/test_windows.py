@@ -4,8 +4,6 @@ import pytest
 from bert_keras.tasks.ner.files import Sentence
 from bert_keras.tasks.ner.windows import (
     WordPieces,
-    document_reach,
-    own_reach,
     rows_around,
     word_pieces,
 )
@@ -40,7 +38,7 @@ def test_words_are_tokenized_by_themselves():
 
 def test_a_sentence_by_itself_is_a_row():
     pieces = of_lengths([[1, 2], [3], [1, 1, 1]])
-    rows = rows_around(pieces, own_reach(pieces), limit=3)
+    rows = rows_around(pieces, limit=3)
     assert rows.starts.tolist() == [0, 3, 6]
     assert rows.lengths.tolist() == [3, 3, 3]
     assert rows.word_rows.tolist() == [0, 0, 1, 2, 2, 2]
@@ -50,7 +48,7 @@ def test_a_sentence_by_itself_is_a_row():
 def test_a_long_sentence_has_windows():
     """Rows 0-3, 2-5, 4-7, 5-8; the middles are 1.5, 3.5, 5.5, 6.5, and a tie stays before."""
     pieces = of_lengths([[1] * 9])
-    rows = rows_around(pieces, own_reach(pieces), limit=4)
+    rows = rows_around(pieces, limit=4)
     assert rows.starts.tolist() == [0, 2, 4, 5]
     assert rows.lengths.tolist() == [4, 4, 4, 4]
     assert rows.word_rows.tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3]
@@ -59,7 +57,7 @@ def test_a_long_sentence_has_windows():
 
 def test_rows_without_words_are_left_out():
     pieces = of_lengths([[1, 20, 1]])
-    rows = rows_around(pieces, own_reach(pieces), limit=4)
+    rows = rows_around(pieces, limit=4)
     assert rows.word_rows.tolist() == [0, 0, 1]
     assert rows.starts.tolist() == [0, 18]
 
@@ -74,8 +72,7 @@ def test_rows_without_words_are_left_out():
 )
 def test_documents_fill_rows_on_both_sides(limit, starts, lengths):
     pieces = of_lengths([[1, 1], [1, 1], [2], [3], [3]])
-    reach = document_reach(pieces, np.array([1, 1, 1, 2, 2]))
-    rows = rows_around(pieces, reach, limit=limit)
+    rows = rows_around(pieces, limit=limit, documents=np.array([1, 1, 1, 2, 2]))
     assert rows.starts.tolist() == starts
     assert rows.lengths.tolist() == lengths
     assert rows.word_rows.tolist() == [0, 0, 1, 1, 2, 3, 4]
@@ -88,8 +85,10 @@ def test_every_word_has_the_row_of_its_sentence_with_most_context(seed):
     pieces = of_lengths([rng.integers(1, 5, rng.integers(1, 30)) for _ in range(20)])
     documents = np.sort(rng.integers(1, 5, 20))
     limit = int(rng.integers(6, 40))
-    for reach in (own_reach(pieces), document_reach(pieces, documents)):
-        rows = rows_around(pieces, reach, limit=limit)
+    for owners in (np.arange(20), documents):
+        begins, ends = (np.searchsorted(owners, owners, side=side) for side in ("left", "right"))
+        reach = np.stack([pieces.bounds[begins], pieces.bounds[ends]], axis=1)
+        rows = rows_around(pieces, limit=limit, documents=owners)
         ends = rows.starts + rows.lengths
         sentences = np.repeat(np.arange(20), np.diff(pieces.word_bounds))
         row_sentences = np.empty(len(rows.starts), int)

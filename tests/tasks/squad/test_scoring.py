@@ -2,7 +2,6 @@
 
 import pytest
 
-from bert_keras.errors import InputError
 from bert_keras.tasks.squad.predictions import Prediction
 from bert_keras.tasks.squad.questions import Answer, Question
 from bert_keras.tasks.squad.scoring import (
@@ -72,13 +71,6 @@ def test_a_question_without_a_prediction_scores_nothing():
     questions = [question("a1"), question()]
     scores = scores_of_answers_or_none(questions, [Prediction("a1", -1.0), None])
     assert (scores["exact"], scores["NoAns_exact"], scores["best_exact"]) == (50.0, 0.0, 50.0)
-
-
-def test_a_score_needs_answers():
-    with pytest.raises(InputError, match="f has no answers; a score needs some"):
-        scores_of_answers(
-            [Question(id="q", question="?", context="c", place="f")], [Prediction("x")]
-        )
 
 
 def test_the_best_threshold_on_null_odds():

@@ -95,7 +95,7 @@ def test_which_splits_must_be_answered(squad_file):
     path = squad_file(("Lyon won.", [{"id": "1", "question": "who?"}]), name="test.json")
     (unanswered,) = SQUAD1.read(path, split="test")
     for task in (SQUAD1, SQUAD2):
-        with pytest.raises(InputError, match=r"\(id 1\) has no labels, so there is nothing"):
+        with pytest.raises(InputError, match=r"\(id 1\) has no answers; .* to score, use predict"):
             task.score([unanswered], [Prediction("x", 0.0)])
     with pytest.raises(InputError, match="has no answers; expected at least one"):
         SQUAD1.read(path, split="dev")
