@@ -54,18 +54,12 @@ class SwagTask(Task[Situation, EncodedGroups, ChosenEnding]):
     max_length: int = 128
 
     model: ClassVar[str] = MULTIPLE_CHOICE.name
+    metric: ClassVar[str] = "accuracy"
+    input_names: ClassVar[tuple[str, ...]] = ("sent1", "sent2", *ENDINGS)
     prediction_file: ClassVar[str] = "predictions.csv"
 
     def __post_init__(self):
         check_least(self, 4, "max_length")  # [CLS], two [SEP] and a token
-
-    @property
-    def metric(self) -> str:
-        return "accuracy"
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        return ("sent1", "sent2", *ENDINGS)
 
     def files(self, data: StrPath) -> dict[str, str]:
         """The official train.csv, val.csv and test.csv, or .jsonl of one's own."""

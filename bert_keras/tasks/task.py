@@ -53,24 +53,12 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
     labels: tuple[str, ...] = fixed(())
 
     model: ClassVar[str]  # the name of its class in bert_keras.architectures.ARCHITECTURES
+    metric: ClassVar[str]  # the score that the best checkpoint is chosen by
     is_metric_percentage: ClassVar[bool] = False  # else `metric` is a fraction of 1
+    problem_type: ClassVar[str] = ""  # what the labels of a classifier are, as a ModelCard has it
+    input_names: ClassVar[tuple[str, ...]] = ()  # of the texts that the model reads
     prediction_file: ClassVar[str] = "predictions.tsv"
     freezes_encoder: ClassVar[bool] = False
-
-    @property
-    @abc.abstractmethod
-    def metric(self) -> str:
-        """The score that the best checkpoint is chosen by."""
-
-    @property
-    def problem_type(self) -> str:
-        """What the labels of a classifier are, as a ModelCard has it."""
-        return ""
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """The names of the texts that the model reads."""
-        return ()
 
     @abc.abstractmethod
     def files(self, data: StrPath) -> dict[str, str]:

@@ -1,20 +1,36 @@
 """Named entity recognition from frozen features (section 5.3, Table 7): a BiLSTM tags words."""
 
+import hashlib
+import os
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import ClassVar, cast
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 from bert_keras.architectures import FEATURE_TAGGER
 from bert_keras.checkpoints.feature_layers import LAYER_CHOICES, feature_layers
 from bert_keras.config import BertConfig
+from bert_keras.data.buckets import longest_first_batches
+from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.errors import InputError, check_name
-from bert_keras.models.feature_tagger import BertFeatureTagger
+from bert_keras.models.encoder import BertEncoder
+from bert_keras.models.feature_tagger import BertFeatureTagger, features_at
 from bert_keras.options import check_least
+from bert_keras.progress import progress
+from bert_keras.storage import resumed_folder, size_told, write_text
 from bert_keras.tasks.ner.encoding import PlacedWords, TaggedWords, WordFeatures
-from bert_keras.tasks.ner.feature_cache import stored_features
 from bert_keras.tasks.ner.task import NerTask
+
+BATCH_SIZE = 32
+BATCHES_PER_MARK = 20  # what a killed run does again at most
+MARK = "batches_done"
+INPUTS = (*SEQUENCE_FEATURES, "word_positions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +68,101 @@ class NerFeaturesTask(NerTask):
         numbers = model.tagger.read.numbers
         vectors = stored_features(model.encoder, words, numbers=numbers, folder=folder)
         return WordFeatures(words.pieces, words.rows, words.label_ids, words.vocabulary, vectors)
+
+
+def stored_features(
+    encoder: BertEncoder, words: PlacedWords, *, numbers: Sequence[int], folder: Path
+) -> list[np.ndarray]:
+    """Compute these hidden states of the first token of each word, or take them from `folder`.
+
+    They are kept in FINGERPRINT/layers-9-10/layer_9.npy and so on; the fingerprint is that of the
+    encoder's weights and of its inputs. An interrupted computation is continued.
+
+    Returns:
+        A read-only memory map float32 [W, D] of each hidden state.
+
+    Raises:
+        OSError: where the disk is full.
+    """
+    place = folder / fingerprint(encoder, words)
+    if missing := [number for number in numbers if not _stored(place, number)]:
+        with resumed_folder(place / f"layers-{'-'.join(map(str, missing))}") as partial:
+            _compute(encoder, words, numbers=missing, folder=partial)
+    return [np.load(_stored(place, number)[0], mmap_mode="r") for number in numbers]
+
+
+def fingerprint(encoder: BertEncoder, words: PlacedWords) -> str:
+    """16 hexadecimal digits of all that the vectors depend on; the tokenizer and the data file are
+    in the pieces that were made of them."""
+    config = encoder.config
+    numbers = (config.num_heads, config.activation, config.layer_norm_epsilon)
+    digest = hashlib.sha256(repr((*numbers, encoder.compute_dtype)).encode())
+    for layer in (encoder.embeddings, *encoder.blocks):
+        for weight in layer.weights:
+            digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)).data)
+    for array in (words.pieces.ids, *words.rows):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
+
+
+def _stored(place: Path, number: int) -> list[Path]:
+    found = place.glob(f"layers-*/layer_{number}.npy")
+    return [path for path in found if path.parent.suffix != ".partial"]
+
+
+def _compute(
+    encoder: BertEncoder, words: PlacedWords, *, numbers: Sequence[int], folder: Path
+) -> None:
+    shape = len(words.label_ids), encoder.config.hidden_size
+    print(
+        f"{shape[0]:,} words x {len(numbers)} layer{'s' * (len(numbers) > 1)} x {shape[1]} "
+        f"numbers: {size_told(4 * prod(shape) * len(numbers))} in {folder.parent}",
+        file=sys.stderr,
+    )
+    paths, mark = [folder / f"layer_{number}.npy" for number in numbers], folder / MARK
+    if not mark.is_file():
+        for path in paths:
+            _reserve(path, shape)
+        write_text(mark, "0")
+    num_done = int(mark.read_text(encoding="ascii"))
+    maps = [np.lib.format.open_memmap(path, "r+") for path in paths]
+
+    @tf.function(
+        input_signature=[dict.fromkeys(INPUTS, tf.TensorSpec((None, None), tf.int32))],
+        autograph=False,
+    )
+    def forward(inputs):
+        states = encoder.states(inputs).hidden_states
+        features_BWKD = features_at(states, inputs["word_positions"], numbers)
+        return tf.cast(features_BWKD[inputs["word_positions"] > 0], tf.float32)
+
+    batches = longest_first_batches(words.lengths, batch_size=BATCH_SIZE)
+    with progress(stage="features", unit="rows", total=len(words)) as bar:
+        bar.update(sum(map(len, batches[:num_done])))
+        for number, rows in enumerate(batches[num_done:], start=num_done + 1):
+            inputs, *_ = words.batch(rows)
+            vectors_WKD = np.asarray(forward(inputs))
+            numbers_W, _ = words.words(rows)
+            for index, array in enumerate(maps):
+                array[numbers_W] = vectors_WKD[:, index]
+            if number % BATCHES_PER_MARK == 0 or number == len(batches):
+                for array in maps:
+                    array.flush()
+                write_text(mark, str(number))
+            bar.update(len(rows))
+    mark.unlink()
+
+
+def _reserve(path: Path, shape: tuple[int, int]) -> None:
+    """A file of zeros whose place on the disk is taken: a memory map that outgrows a disk kills."""
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    try:
+        with path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            file.flush()
+            os.posix_fallocate(file.fileno(), file.tell(), 4 * prod(shape))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 NER_FEATURES_TASK = NerFeaturesTask(name="ner-features", max_length=128)

@@ -50,6 +50,7 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
     context: str = "sentence"
 
     model: ClassVar[str] = TOKEN_CLASSIFIER.name
+    metric: ClassVar[str] = "f1"
     is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
     prediction_file: ClassVar[str] = "predictions.conll"
     rows_type: ClassVar[type[TaggedWords]] = TaggedWords
@@ -57,10 +58,6 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
     def __post_init__(self):
         check_choice(self, "context", CONTEXTS)
         check_least(self, 3, "max_length")
-
-    @property
-    def metric(self) -> str:
-        return "f1"
 
     def files(self, data: StrPath) -> dict[str, str]:
         if is_tfds(data):

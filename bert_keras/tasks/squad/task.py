@@ -45,6 +45,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
     null_threshold: float = 0.0
 
     model: ClassVar[str] = QUESTION_ANSWERING.name
+    input_names: ClassVar[tuple[str, ...]] = ("question", "context")
     is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
     prediction_file: ClassVar[str] = "predictions.json"
 
@@ -68,10 +69,6 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
     def metric(self) -> str:
         """Of questions without answers too, the F1 that the best threshold gives."""
         return "best_f1" if self.allows_no_answer else "f1"
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        return ("question", "context")
 
     def files(self, data: StrPath) -> dict[str, str]:
         if is_tfds(data):

@@ -15,7 +15,7 @@ from bert_keras.errors import InputError
 from bert_keras.models import BertFeatureTagger, load_model
 from bert_keras.models.pretrained import save_model
 from bert_keras.tasks.batches import Predictor, training_batches
-from bert_keras.tasks.ner import feature_cache
+from bert_keras.tasks.ner import features
 from bert_keras.tasks.ner.features import NER_FEATURES_TASK
 from bert_keras.tasks.ner.files import Sentence
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -65,8 +65,8 @@ def encoded():
 @pytest.fixture(scope="module", autouse=True)
 def small_batches():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(feature_cache, "BATCH_SIZE", 8)
-        patch.setattr(feature_cache, "BATCHES_PER_MARK", 2)
+        patch.setattr(features, "BATCH_SIZE", 8)
+        patch.setattr(features, "BATCHES_PER_MARK", 2)
         yield
 
 
@@ -89,13 +89,13 @@ def kept(encoded, model, folder):
 def passes(monkeypatch):
     """How many rows of pieces were read to compute vectors."""
     read = []
-    batch = feature_cache.PlacedWords.batch
+    batch = features.PlacedWords.batch
 
     def counted(self, rows):
         read.extend(rows)
         return batch(self, rows)
 
-    monkeypatch.setattr(feature_cache.PlacedWords, "batch", counted)
+    monkeypatch.setattr(features.PlacedWords, "batch", counted)
     return read
 
 
@@ -191,7 +191,7 @@ def test_an_interrupted_computation_is_gone_on_with(
                 raise Interrupted
 
     with monkeypatch.context() as patch:
-        patch.setattr(feature_cache, "progress", Bar)
+        patch.setattr(features, "progress", Bar)
         with pytest.raises(Interrupted):
             TASK.prepared(encoded, model, folder=tmp_path / "cut")
     assert "batches_done" in files(tmp_path / "cut")
