@@ -40,12 +40,12 @@ class Evaluations(keras.callbacks.Callback):
         self.folder, self.patience = folder, patience
         self.history: list[dict[str, float]] = []
         if (folder / HISTORY).is_file():
-            self.history = self._read(folder / HISTORY)
+            self._read()
 
     @property
     def best(self) -> dict[str, float]:
         """The first of the evaluations with the best score; a score that is no number is worst."""
-        return max(self.history, key=self._rank)
+        return max(self.history, key=lambda scores: rank(scores[self.metric]))
 
     @property
     def exhausted(self) -> bool:
@@ -54,15 +54,14 @@ class Evaluations(keras.callbacks.Callback):
         return bool(self.patience) and since >= self.patience
 
     def go_on_from(self, step: int) -> None:
-        """Forget what came after a step: it will be done again."""
+        """Removes the evaluations after a step, which will be done again."""
         self.history = [scores for scores in self.history if scores["step"] <= step]
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch, logs: dict):  # Keras always gives them
         scores, step = dict(self.evaluate()), number(self.model.optimizer.iterations)
-        losses = {"training": (logs or {}).get("loss", 0.0), "dev": scores["loss"]}
         faults = [
             f"the {name} loss is {loss} at step {step:,}"
-            for name, loss in losses.items()
+            for name, loss in (("training", logs["loss"]), ("dev", scores["loss"]))
             if not math.isfinite(loss)
         ]
         if skipped := number(self.model.optimizer.skipped):
@@ -72,47 +71,42 @@ class Evaluations(keras.callbacks.Callback):
                 f"{faults[0]}: the training has diverged; begin anew with a lower learning_rate, "
                 "in another output folder"
             )
-        if logs is not None:
-            logs["val_loss"] = scores["loss"]
-            logs |= {f"val_score/{name}": scores[name] for name in scores if name != "loss"}
+        logs["val_loss"] = scores["loss"]
+        logs |= {f"val_score/{name}": scores[name] for name in scores if name != "loss"}
         self.history.append({"step": step, **scores})
         if is_chief():
             self._write()
         if self.exhausted:
             self.model.stop_training = True
 
-    def restore_best(self, model: keras.Model) -> None:
-        """Put the best weights into the model. Raises InputError where they are gone or damaged."""
-        if not (self.history and (self.folder / BEST).is_file()):
-            raise InputError(f"{self.folder} has lost its {HISTORY} or {BEST}; {_ANEW}")
-        try:
-            best = stored_tensors(self.folder / BEST)
-        except InputError as error:  # which tells to copy it anew, and there is nothing to copy
-            raise InputError(f"{self.folder / BEST} is damaged; {_ANEW}") from error
-        for name, weight in named_weights(model).items():
-            weight.assign(tensor(best[name].read()))
-
     def _write(self) -> None:
         if self.best is self.history[-1]:
+            weights = named_weights(self.model).items()
             with whole_file(self.folder / BEST) as beside:
-                weights = named_weights(self.model).items()
                 write_tensors(beside, {name: stored_weight(weight) for name, weight in weights})
         write_text(self.folder / HISTORY, json.dumps(self.history, indent=1) + "\n")
 
-    def _read(self, path: Path) -> list[dict[str, float]]:
+    def _read(self) -> None:
+        path = self.folder / HISTORY
         try:
-            history = json.loads(path.read_text(encoding="utf-8"))
-            for scores in history:
-                float(scores["step"])
-                self._rank(scores)
+            self.history = json.loads(path.read_text(encoding="utf-8"))
+            for scores in self.history:
+                float(scores["step"]), rank(scores[self.metric])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InputError(f"{path} is not what this run wrote ({error!r}); {_ANEW}") from error
-        return history
 
-    def _rank(self, scores: Mapping[str, float]) -> float:
-        return rank(scores[self.metric])
+    def restore_best(self, model: keras.Model) -> None:
+        """Loads the best weights. Raises InputError where they are missing or damaged."""
+        if not self.history:
+            raise InputError(f"{self.folder / HISTORY} is missing; {_ANEW}")
+        try:
+            best = stored_tensors(self.folder / BEST)
+        except InputError as error:  # which says to copy the file again, and there is no original
+            raise InputError(f"{self.folder / BEST} is missing or damaged; {_ANEW}") from error
+        for name, weight in named_weights(model).items():
+            weight.assign(tensor(best[name].read()))
 
 
 def rank(score: float) -> float:
-    """A score to compare: what is no number is worse than all else."""
+    """Returns a score for comparisons, in which what is no number is worse than all else."""
     return -math.inf if math.isnan(score) else score

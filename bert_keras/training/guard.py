@@ -1,5 +1,6 @@
 """Callbacks that stop a run that goes wrong, or warn about it."""
 
+import functools
 import math
 import sys
 from collections.abc import Callable
@@ -74,8 +75,11 @@ class Guard(keras.callbacks.Callback):
         folder = self.folder / f"step-{step}"
         if is_chief() and not folder.exists():
             batch = next(iter(self.dataset.skip(step - self.first_step).take(1)))
+            arrays: dict[str, Any] = {  # such as "x.input_ids"
+                ".".join((("x", "y", "weight")[part], *name)): array.numpy()
+                for (part, *name), array in keras.tree.flatten_with_path(batch)
+            }
             with whole_folder(folder) as beside:
-                arrays: dict[str, Any] = _named(batch)
                 np.savez_compressed(beside / "batch.npz", **arrays)
                 (beside / "weights.tsv").write_text(self._norms(batch), encoding="utf-8")
         return folder
@@ -94,55 +98,42 @@ class Guard(keras.callbacks.Callback):
         return "\n".join(rows) + "\n"
 
 
-def _named(batch) -> dict[str, np.ndarray]:
-    """("x", "y", "weight") of a batch as flat names, such as "x.input_ids"."""
-    named = {}
-    for kind, part in zip(("x", "y", "weight"), batch, strict=False):
-        arrays = part if isinstance(part, dict) else {"": part}
-        for name, array in arrays.items():
-            named[f"{kind}.{name}".rstrip(".")] = array.numpy()
-    return named
-
-
 class Alarms(keras.callbacks.Callback):
-    """Looks at the means of every Keras epoch of a pretraining of `num_steps`.
+    """Warns, once each, of two faults that the means of a Keras epoch of a pretraining show.
 
-    Next-sentence accuracy of 0.995 within the first twentieth of the steps: the pairs give their
-    answer away. Masked-LM loss within 1 % of the unigram's, or above it, after a fifth of the steps
-    and twice the warmup: nothing is read off the context. `unigram` gives that loss in nats; it is
-    called once, when it is needed.
+    Next-sentence accuracy of 0.995 within the first twentieth of `num_steps`: the pairs reveal
+    their label. Masked-LM loss within 1 % of the unigram's, or above it, after a fifth of the steps
+    and twice the warmup: the model does not use the context. `unigram` returns that loss in nats;
+    it is called once, when it is needed.
     """
 
     def __init__(self, *, num_steps: int, num_warmup_steps: int, unigram: Callable[[], float]):
         super().__init__()
-        self.num_steps, self.unigram = num_steps, unigram
+        self.num_steps, self.unigram = num_steps, functools.cache(unigram)
         self.patience = max(num_steps / 5, 2 * num_warmup_steps)
-        self.told: set[str] = set()
+        self.warned: set[str] = set()
 
-    def on_epoch_end(self, epoch, logs=None):
-        step, logs = number(self.model.optimizer.iterations), logs or {}
+    def on_epoch_end(self, epoch, logs: dict):  # Keras always gives them
         if not is_chief():
             return
+        step = number(self.model.optimizer.iterations)
         accuracy = logs.get("next_sentence_accuracy", 0.0)
         if accuracy >= 0.995 and step <= max(self.num_steps // 20, self.params["steps"]):
-            self._tell(
+            self._warn(
                 "pairs",
                 f"next-sentence accuracy is {accuracy:.3f} after {step:,} steps: the pairs give "
                 "their answer away; look at some with bert-tfrecords show",
             )
-        if step >= self.patience and "unigram" not in self.told:
-            loss = logs.get("masked_lm_loss", logs["loss"])
-            if not hasattr(self, "unigram_loss"):
-                self.unigram_loss = self.unigram()
-            if loss > 0.99 * self.unigram_loss:
-                self._tell(
-                    "unigram",
-                    f"masked-LM loss is {loss:.3f} after {step:,} steps and the frequencies of the "
-                    f"words alone give {self.unigram_loss:.3f}: nothing is read off the context "
-                    "yet; try another learning_rate, a longer warmup or initializer_stddev",
-                )
+        loss = logs.get("masked_lm_loss", logs["loss"])
+        if step >= self.patience and "unigram" not in self.warned and loss > 0.99 * self.unigram():
+            self._warn(
+                "unigram",
+                f"masked-LM loss is {loss:.3f} after {step:,} steps and the frequencies of the "
+                f"words alone give {self.unigram():.3f}: nothing is read off the context "
+                "yet; try another learning_rate, a longer warmup or initializer_stddev",
+            )
 
-    def _tell(self, alarm: str, text: str) -> None:
-        if alarm not in self.told:
-            self.told.add(alarm)
+    def _warn(self, fault: str, text: str) -> None:
+        if fault not in self.warned:
+            self.warned.add(fault)
             tqdm.write(f"WARNING: {text}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Gradients in, updated weights out: the AdamW that BERT was trained with, and what it shares."""
+"""Optimizers: the AdamW that BERT was trained with, and LAMB."""
 
 import re
 from collections.abc import Sequence
@@ -6,13 +6,12 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from bert_keras.distribution.replicas import (
-    add_to_own,
-    own_copy,
-    set_own,
-    sum_over_replicas,
-)
+from bert_keras.distribution.replicas import add_to_own, own_copy, set_own, sum_over_replicas
 
+_HYPERPARAMETERS = (
+    *("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"),
+    *("max_gradient_norm", "layer_rate_decay", "dynamic_loss_scale"),
+)
 _FIRST_SCALE, _STEPS_TO_DOUBLE = 2.0**15, 2000
 
 
@@ -84,19 +83,16 @@ class BertOptimizer(keras.optimizers.Optimizer):
             self._finite_steps = self.add_variable((), dtype="int32", name="finite_steps")
 
     def scale_loss(self, loss):
-        return (
-            loss * tf.cast(self.loss_scale.value, loss.dtype) if self.dynamic_loss_scale else loss
-        )
+        if not self.dynamic_loss_scale:
+            return loss
+        return loss * tf.cast(self.loss_scale.value, loss.dtype)
 
     def apply(self, grads, trainable_variables=None):
         """In replica context; `None` gradients leave their weights as they are."""
-        if not self.built:
-            with keras.name_scope(self.name):
-                self.build(list(trainable_variables or ()))
-        variables = (
-            self._trainable_variables if trainable_variables is None else trainable_variables
-        )
-        found = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]
+        if trainable_variables is None:
+            trainable_variables = self._trainable_variables
+        self.build(trainable_variables)
+        found = [(g, v) for g, v in zip(grads, trainable_variables, strict=True) if g is not None]
         # A looked-up table's gradient comes as rows, some many times over: here they are added up.
         grads = sum_over_replicas([tf.convert_to_tensor(g) for g, _ in found])
         if self.dynamic_loss_scale:
@@ -163,14 +159,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         return {
             "learning_rate": config["learning_rate"],
             "name": config["name"],
-            "weight_decay_rate": self.weight_decay_rate,
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "bias_correction": self.bias_correction,
-            "max_gradient_norm": self.max_gradient_norm,
-            "layer_rate_decay": self.layer_rate_decay,
-            "dynamic_loss_scale": self.dynamic_loss_scale,
+            **{name: getattr(self, name) for name in _HYPERPARAMETERS},
         }
 
 
@@ -233,17 +222,17 @@ class Lamb(BertOptimizer):
         super().__init__(learning_rate, bias_correction=bias_correction, name=name, **kwargs)
 
     def _numbers(self, dtype):
-        beta_1_power, beta_2_power = self._beta_powers(dtype)
-        return {"corrections": (1 - beta_1_power, 1 - beta_2_power)}
+        return {"beta_powers": self._beta_powers(dtype)}
 
-    def update_step(self, gradient, variable, rate, *, corrections):
+    def update_step(self, gradient, variable, rate, *, beta_powers):
         momentum, velocity, decay = self._of(variable)
         weight = variable.value
         m = momentum.value + (1 - self.beta_1) * (gradient - momentum.value)
         v = velocity.value + (1 - self.beta_2) * (tf.square(gradient) - velocity.value)
         set_own(momentum, m)
         set_own(velocity, v)
-        update = m / corrections[0] / (tf.sqrt(v / corrections[1]) + self.epsilon)
+        m, v = m / (1 - beta_powers[0]), v / (1 - beta_powers[1])
+        update = m / (tf.sqrt(v) + self.epsilon)
         ratio = 1.0
         if not is_exempt(variable.path):
             update += decay * weight
@@ -262,15 +251,12 @@ def is_exempt(path: str) -> bool:
 
 def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:
     """What the learning rate of each weight is multiplied by; see BertOptimizer."""
-    if decay == 1:
-        return [1.0] * len(paths)
     layers = [re.search(r"encoder/layer_(\d+)/", path) for path in paths]
     top = 1 + max((int(layer[1]) for layer in layers if layer), default=-1)
-    return [
-        decay ** (top - 1 - int(layer[1]))
-        if layer
-        else decay**top
-        if "/embeddings/" in path
-        else 1.0
-        for path, layer in zip(paths, layers, strict=True)
-    ]
+
+    def rate(path, layer):
+        if layer:
+            return decay ** (top - 1 - int(layer[1]))
+        return decay**top if "/embeddings/" in path else 1.0
+
+    return list(map(rate, paths, layers))

@@ -129,7 +129,7 @@ def test_a_run_goes_on_wherever_it_was_broken_off(run, tmp_path, monkeypatch, ca
     assert (folder / "model").is_dir()
     shutil.rmtree(folder / "model")
     (folder / "best.safetensors").unlink()
-    with pytest.raises(InputError, match=r"run has lost its evaluations.json or best.safetensors;"):
+    with pytest.raises(InputError, match=r"(evaluations.json|best.safetensors) is missing"):
         begin("one")
 
 

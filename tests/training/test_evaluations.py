@@ -130,7 +130,7 @@ def test_damaged_weights_are_not_to_be_copied_anew(tmp_path):
     model = compiled()
     evaluations, _ = train(model, tmp_path, num_steps=4)
     (tmp_path / "best.safetensors").write_bytes(b"damaged")
-    with pytest.raises(InputError, match=r"best.safetensors is damaged; remove the run's folder"):
+    with pytest.raises(InputError, match=r"best.safetensors is missing or damaged; remove"):
         evaluations.restore_best(model)
 
 
