@@ -5,8 +5,9 @@ repeat, so that most of them are looked up: several times the speed of tokenizin
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, count, islice
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class _Ids:
     """Ids of texts that are numbered as they come; first of all the end, which has no ids."""
 
     def __init__(self):
-        self._numbers = _Numbers({_END: _END_NUMBER})
+        self._numbers = defaultdict(count(1).__next__, {_END: _END_NUMBER})
         self._ids = np.empty(0, np.int32)
         self._starts = self._lengths = np.zeros(1, np.int64)
 
@@ -68,9 +69,10 @@ class _Ids:
 
     def numbers(self, texts: Sequence[str]) -> tuple[np.ndarray, list[str]]:
         """The number of each, int64 [N], and those texts that are new, to be added next."""
+        num_known = len(self)
         numbers = np.fromiter(map(self._numbers.__getitem__, texts), np.int64, len(texts))
-        new, self._numbers.new = self._numbers.new, []
-        return numbers, new
+        new = islice(reversed(self._numbers), len(self) - num_known)
+        return numbers, list(new)[::-1]
 
     def add(self, ids: np.ndarray, lengths: np.ndarray) -> None:
         """The ids of the new texts, one after the other, and how many each has."""
@@ -85,16 +87,3 @@ class _Ids:
         places = np.repeat(self._starts[numbers] - (np.cumsum(lengths) - lengths), lengths)
         places += np.arange(len(places))
         return self._ids[places], lengths
-
-
-class _Numbers(dict):
-    """Whatever is looked up has a number; what had none before is in `new`, in order."""
-
-    def __init__(self, numbers: dict[str, int]):
-        super().__init__(numbers)
-        self.new: list[str] = []
-
-    def __missing__(self, text: str) -> int:
-        number = self[text] = len(self)
-        self.new.append(text)
-        return number

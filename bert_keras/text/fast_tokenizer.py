@@ -9,10 +9,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import chain
 from pathlib import Path
 
-import numpy as np
 from tokenizers import Encoding, Tokenizer, decoders
 from tokenizers.processors import ByteLevel
 
@@ -121,8 +119,8 @@ def _legible(piece: str, vocabulary: Vocabulary) -> str:
     return f"##{text}" if vocabulary.continues(piece) else text
 
 
-class FastTokenizer:
-    """Tokenizes without adding specials; one that is written in a text is just its characters."""
+class FastTokenizer(TextTokenizer):
+    """The tokenizer that a tokenizer.json describes."""
 
     def __init__(self, vocabulary: Vocabulary):
         self.vocabulary = vocabulary
@@ -141,26 +139,15 @@ class FastTokenizer:
                 add_prefix_space=splitter["add_prefix_space"], trim_offsets=True
             )
 
-    def encode(self, text: str) -> TokenizedText:
-        return self.encode_batch([text])[0]
-
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
         leads = list(map(self._lead, texts))
         texts = [text[lead:] for text, lead in zip(texts, leads, strict=True)]
-        return list(map(self._told, self._tokenizer.encode_batch(texts), leads))
-
-    def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all texts, int32 [M], and how many each has, int64 [N]."""
-        ids = self.ids_batch(texts)
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        return np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum())), lengths
+        return list(map(self._tokenized, self._tokenizer.encode_batch(texts), leads))
 
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids alone, text by text."""
         return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the pieces, as the rules' decoder joins them."""
         pieces = [self.vocabulary.pieces[int(number)] for number in ids]
         return self._tokenizer.decoder.decode(pieces).strip()
 
@@ -173,9 +160,7 @@ class FastTokenizer:
         is_something = (bool(normalizer.normalize_str(character)) for character in text)
         return next((n for n, found in enumerate(is_something) if found), len(text))
 
-    def _told(self, encoding: Encoding, lead: int) -> TokenizedText:
+    def _tokenized(self, encoding: Encoding, lead: int) -> TokenizedText:
         pieces = [self.vocabulary.pieces[number] for number in encoding.ids]
-        offsets = encoding.offsets
-        if lead:
-            offsets = [(start + lead, end + lead) for start, end in offsets]
+        offsets = [(start + lead, end + lead) for start, end in encoding.offsets]
         return TokenizedText(encoding.ids, pieces, offsets)

@@ -71,48 +71,31 @@ def pack(
     else:
         lengths_NK = np.stack(truncated_lengths(*lengths_NK.T, limit=limit), axis=1)
     length = int((lengths_NK.sum(axis=1) + num_specials).max(initial=0))
-    num_separators = vocabulary.specials.num_separators
-    return packed(
-        pieces,
-        sequence_spans(starts_NK, lengths_NK, num_separators=num_separators),
-        num_rows=len(firsts),
-        length=length,
-        vocabulary=vocabulary,
-    )
+    return packed_texts(pieces, starts_NK, lengths_NK, length=length, vocabulary=vocabulary)
 
 
-def sequence_spans(
+def packed_texts(
+    pieces: np.ndarray,
     starts_NK: np.ndarray,
     lengths_NK: np.ndarray,
     *,
-    rows: np.ndarray | None = None,
-    columns: np.ndarray | int = 0,
-    sequences: np.ndarray | int = 1,
-    num_separators: int = 1,
-) -> Spans:
-    """Spans of N sequences of K texts each, whose segments are 0 to K-1, with so many [SEP]s
-    between two of them.
-
-    The [CLS] of a sequence stands at (`rows`, `columns`), int [N], ascending; by default each
-    sequence has its own row. `sequences` numbers those of a row from 1.
-    """
-    num_sequences, num_texts = starts_NK.shape
-    rows = np.arange(num_sequences) if rows is None else rows
-
-    def each(values):
-        values = np.broadcast_to(np.asarray(values), num_sequences)
-        return np.repeat(values, num_texts)
-
+    length: int,
+    vocabulary: Vocabulary,
+) -> dict[str, np.ndarray]:
+    """Packs N sequences of K texts that fit, each in its own row, as `packed` does; the segments of
+    a row are 0 to K-1."""
+    num_rows, num_texts = starts_NK.shape
+    num_separators = vocabulary.specials.num_separators
     before_K = np.where(np.arange(num_texts) == 0, 1, num_separators)  # [CLS], or [SEP]s
-    spaces = lengths_NK + before_K
-    return Spans(
-        rows=each(rows),
-        columns=each(columns) + (np.cumsum(spaces, axis=1) - lengths_NK).ravel(),
+    spans = Spans(
+        rows=np.repeat(np.arange(num_rows), num_texts),
+        columns=(np.cumsum(lengths_NK + before_K, axis=1) - lengths_NK).ravel(),
         starts=starts_NK.ravel(),
         lengths=lengths_NK.ravel(),
-        segments=np.tile(np.arange(num_texts), num_sequences),
-        sequences=each(sequences),
+        segments=np.tile(np.arange(num_texts), num_rows),
+        sequences=np.ones(starts_NK.size, np.int64),
     )
+    return packed(pieces, spans, num_rows=num_rows, length=length, vocabulary=vocabulary)
 
 
 def packed(

@@ -5,14 +5,15 @@ for every character. The fast library `tokenizers` reads most texts; texts with 
 reads differently go word by word through `google_words`.
 """
 
+import abc
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -37,25 +38,31 @@ class TokenizedText(NamedTuple):
     offsets: list[tuple[int, int]]
 
 
-class TextTokenizer(Protocol):
-    """The interface of every tokenizer."""
+class TextTokenizer(abc.ABC):
+    """Tokenizes without adding special tokens; a special token in a text is plain text."""
 
     vocabulary: Vocabulary
     lowercase: bool
 
-    def encode(self, text: str) -> TokenizedText: ...
+    def encode(self, text: str) -> TokenizedText:
+        return self.encode_batch([text])[0]
 
+    @abc.abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]: ...
 
-    def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all texts, int32 [M], and how many each has, int64 [N]."""
-        ...
-
+    @abc.abstractmethod
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids alone, text by text."""
-        ...
+        """Returns the ids alone, text by text."""
 
-    def decode(self, ids: Sequence[int]) -> str: ...
+    def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the ids of all texts, int32 [M], and how many each has, int64 [N]."""
+        ids = self.ids_batch(texts)
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        return np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum())), lengths
+
+    @abc.abstractmethod
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of the tokens."""
 
 
 def normalizer(*, lowercase: bool) -> BertNormalizer:
@@ -68,8 +75,8 @@ def normalizer(*, lowercase: bool) -> BertNormalizer:
     )
 
 
-class WordPieceTokenizer:
-    """Tokenizes without adding [CLS] or [SEP]; "[MASK]" in a text is just brackets and a word."""
+class WordPieceTokenizer(TextTokenizer):
+    """The tokenizer of BERT and DistilBERT; see this module."""
 
     def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = True):
         self.vocabulary = vocabulary
@@ -85,25 +92,23 @@ class WordPieceTokenizer:
         self._odd = _OddCharacters(lowercase=lowercase)
         self._memory = ChunkMemory(self._ids_of_parts)
 
-    def encode(self, text: str) -> TokenizedText:
-        if self._odd.any_in(text):
-            return self._exact(text)
-        return _told(self._tokenizer.encode(self._with_sigmas(text)))
-
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
-        return self._read(texts, self._fast_batch, self._exact)
+        def fast(texts):
+            encodings = self._tokenizer.encode_batch(texts)
+            return [TokenizedText(each.ids, each.tokens, each.offsets) for each in encodings]
+
+        return self._read(texts, fast, self._exact)
 
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of long corpora: int32 [M] of all texts, and how many each has, int64 [N].
-
-        Equal to those of `encode`, at several times its speed. It remembers words: one instance is
-        not for several threads at once.
-        """
+        """As TextTokenizer has it, for long corpora, at several times the speed of `ids_batch`. It
+        remembers words: one instance is not for several threads at once."""
         return self._memory.flat_ids(list(map(self._with_sigmas, texts)))
 
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids alone, text by text."""
-        return self._read(texts, self._fast_ids_batch, lambda text: self._exact(text).ids)
+        def fast(texts):
+            return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
+
+        return self._read(texts, fast, lambda text: self._exact(text).ids)
 
     def _read(
         self,
@@ -115,12 +120,6 @@ class WordPieceTokenizer:
         plain = [self._with_sigmas(t) for t, is_odd in zip(texts, odd, strict=True) if not is_odd]
         others = iter(fast(plain))
         return [exact(t) if is_odd else next(others) for t, is_odd in zip(texts, odd, strict=True)]
-
-    def _fast_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
-        return list(map(_told, self._tokenizer.encode_batch(texts)))
-
-    def _fast_ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
 
     def _exact(self, text: str) -> TokenizedText:
         found = TokenizedText([], [], [])
@@ -159,13 +158,8 @@ class WordPieceTokenizer:
         return [next(others) if each is None else each for each in found]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Pieces joined to words: spaces between, "##" glued on."""
         pieces = self.vocabulary.pieces
         return " ".join(pieces[int(number)] for number in ids).replace(" ##", "")
-
-
-def _told(encoding: Encoding) -> TokenizedText:
-    return TokenizedText(encoding.ids, encoding.tokens, encoding.offsets)
 
 
 def ids_with_masks(texts: Sequence[str], tokenizer: TextTokenizer) -> list[list[int]]:

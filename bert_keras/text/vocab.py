@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import count, islice
 
 from bert_keras.errors import InputError
-from bert_keras.storage import text_lines, whole_file
+from bert_keras.storage import text_lines, write_text
 
 SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -55,15 +55,11 @@ class Vocabulary:
         first_lines: dict[str, int] = {}
         for line, piece in enumerate(self.pieces, start=1):
             first = first_lines.setdefault(piece, line)
-            if not piece.strip(string.whitespace):
+            if not piece or not _ASCII_SPACES.isdisjoint(piece):
                 raise InputError(
-                    f"line {line} of the vocabulary is blank; a piece's id is its line number, so "
-                    "put the piece there that belongs there, or [unusedN]"
-                )
-            if not _ASCII_SPACES.isdisjoint(piece):
-                raise InputError(
-                    f"line {line} of the vocabulary, {piece[:40]!r}, holds white space; expected "
-                    "one piece a line and nothing else"
+                    f"line {line} of the vocabulary, {piece[:40]!r}, is blank or holds white "
+                    "space; a piece's id is its line number, so put the piece there and nothing "
+                    "else, or [unusedN]"
                 )
             if first != line:
                 raise InputError(
@@ -74,15 +70,14 @@ class Vocabulary:
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "Vocabulary":
         """Reads a `vocab.txt`: UTF-8, the id is the line number counted from 0."""
+        pieces = tuple(text_lines(path))
         try:
-            return cls(tuple(text_lines(path)))
+            return cls(pieces)
         except InputError as error:
-            named = str(error).startswith(str(path))
-            raise InputError(str(error) if named else f"{path}: {error}") from error
+            raise InputError(f"{path}: {error}") from error
 
     def save(self, path: str | os.PathLike) -> None:
-        with whole_file(path) as part:
-            part.write_text(self.lines, "utf-8", newline="\n")
+        write_text(path, self.lines)
 
     @property
     def lines(self) -> str:

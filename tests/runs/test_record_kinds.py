@@ -9,7 +9,7 @@ from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer, load_model
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import PRETRAIN, named_recipe
-from bert_keras.text.packing import kept_apart, packed, sequence_spans
+from bert_keras.text.packing import Spans, kept_apart, packed
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
 VOCABULARY = Vocabulary((*SPECIAL_PIECES, *(f"w{number}" for number in range(60))))
@@ -22,12 +22,15 @@ def rows(random, *, num_rows: int, per_row: int):
     count = num_rows * per_row
     lengths = random.integers(3, 5, (count, 2))
     pieces = random.integers(5, len(VOCABULARY), 500)
-    number = np.tile(np.arange(per_row), num_rows)
-    spans = sequence_spans(
-        random.integers(0, 490, (count, 2)),
-        lengths,
-        rows=np.repeat(np.arange(num_rows), per_row),
-        columns=number * LENGTH // per_row,
+    number = np.repeat(np.tile(np.arange(per_row), num_rows), 2)
+    starts = random.integers(0, 490, (count, 2))
+    ends = np.cumsum(lengths + 1, axis=1)  # in its sequence, of each text with its [CLS] or [SEP]
+    spans = Spans(
+        rows=np.repeat(np.arange(num_rows), 2 * per_row),
+        columns=number * LENGTH // per_row + (ends - lengths).ravel(),
+        starts=starts.ravel(),
+        lengths=lengths.ravel(),
+        segments=np.tile([0, 1], count),
         sequences=number + 1,
     )
     place = {"num_rows": num_rows, "length": LENGTH}

@@ -7,7 +7,7 @@ from bert_keras.text.packing import (
     kept_apart,
     pack,
     packed,
-    sequence_spans,
+    packed_texts,
     truncated_lengths,
 )
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
@@ -124,15 +124,14 @@ def test_several_sequences_of_any_shape_in_a_row_exactly():
 def test_sequences_laid_out_by_rows_and_columns():
     """Sequence n packed into a shared row equals sequence n packed alone."""
     starts, lengths = np.array([[0, 9], [20, 30], [3, 40]]), np.array([[2, 3], [0, 1], [4, 4]])
-    alone = packed(
-        PIECES, sequence_spans(starts, lengths), num_rows=3, length=11, vocabulary=VOCABULARY
-    )
-    laid = sequence_spans(
-        starts,
-        lengths,
-        rows=np.array([0, 0, 1]),
-        columns=np.array([0, 8, 1]),
-        sequences=np.array([1, 2, 1]),
+    alone = packed_texts(PIECES, starts, lengths, length=11, vocabulary=VOCABULARY)
+    laid = spans(
+        (0, 1, 0, 2, 0, 1),
+        (0, 4, 9, 3, 1, 1),
+        (0, 9, 20, 0, 0, 2),
+        (0, 10, 30, 1, 1, 2),
+        (1, 2, 3, 4, 0, 1),
+        (1, 7, 40, 4, 1, 1),
     )
     shared = packed(PIECES, laid, num_rows=2, length=12, vocabulary=VOCABULARY)
     for name, (first, second, third) in alone.items():
@@ -144,9 +143,7 @@ def test_random_batches_equal_row_by_row_packing():
     random = np.random.default_rng(1)
     pieces = random.integers(5, 99, 500).astype(np.uint32)
     starts, lengths = random.integers(0, 480, (50, 2)), random.integers(0, 14, (50, 2))
-    rows = packed(
-        pieces, sequence_spans(starts, lengths), num_rows=50, length=32, vocabulary=VOCABULARY
-    )
+    rows = packed_texts(pieces, starts, lengths, length=32, vocabulary=VOCABULARY)
     for row in range(50):
         (a, b), (m, n) = starts[row], lengths[row]
         ids = [CLS, *pieces[a : a + m], SEP, *pieces[b : b + n], SEP]

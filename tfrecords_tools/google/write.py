@@ -21,7 +21,7 @@ import numpy as np
 
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
-from bert_keras.text.packing import packed, sequence_spans
+from bert_keras.text.packing import packed_texts
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.google.instances import (
     NUMBER,
@@ -104,12 +104,8 @@ class WriteRecords:
         spans = zip(rows["starts"].ravel().tolist(), ends.ravel().tolist(), strict=True)
         pieces = np.frombuffer(b"".join([store.pieces(*span) for span in spans]), store.dtype)
         starts = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
-        features = packed(
-            pieces,
-            sequence_spans(starts, lengths),
-            num_rows=len(rows),
-            length=self.settings.max_length,
-            vocabulary=vocabulary,
+        features = packed_texts(
+            pieces, starts, lengths, length=self.settings.max_length, vocabulary=vocabulary
         )
         is_filled = filled(rows)
         # A piece of A stands behind [CLS], one of B behind [SEP] too; what is empty sorts last.

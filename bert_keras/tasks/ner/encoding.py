@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_keras.tasks.ner.windows import WordPieces, WordWindows
 from bert_keras.tasks.task import Encoded
-from bert_keras.text.packing import packed, sequence_spans
+from bert_keras.text.packing import packed_texts
 from bert_keras.text.vocab import Vocabulary
 
 
@@ -41,10 +41,10 @@ class TaggedWords(Encoded):
         return inputs, *self.targets(rows, width=inputs["input_ids"].shape[1])
 
     def inputs(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        return packed(
+        return packed_texts(
             self.pieces.ids,
-            sequence_spans(self.rows.starts[rows, None], self.rows.lengths[rows, None]),
-            num_rows=len(rows),
+            self.rows.starts[rows, None],
+            self.rows.lengths[rows, None],
             length=int(self.rows.lengths[rows].max()) + 2,
             vocabulary=self.vocabulary,
         )

@@ -14,7 +14,7 @@ import numpy as np
 from bert_keras.errors import InputError
 from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.task import Encoded
-from bert_keras.text.packing import packed, sequence_spans
+from bert_keras.text.packing import packed_texts
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
@@ -45,14 +45,10 @@ class Windows(Encoded):
 
     def batch(self, rows: np.ndarray) -> tuple[dict, dict]:
         starts_B2, lengths_B2 = self.starts_N2[rows], self.lengths_N2[rows]
-        inputs = packed(
+        inputs = packed_texts(
             self.pieces,
-            sequence_spans(
-                starts_B2,
-                lengths_B2,
-                num_separators=self.vocabulary.specials.num_separators,
-            ),
-            num_rows=len(rows),
+            starts_B2,
+            lengths_B2,
             length=int(lengths_B2.sum(axis=1).max()) + self.vocabulary.num_specials(2),
             vocabulary=self.vocabulary,
         )
