@@ -124,15 +124,14 @@ class _RemoteFile(io.RawIOBase):
 
 
 def json_object(path: str | os.PathLike) -> dict:
-    """What a JSON file holds; InputError where it is missing or is no JSON object."""
+    """Reads a JSON file. Raises InputError where it is missing or is no JSON object."""
+    path = existing_file(path)
     try:
-        values = json.loads(existing_file(path).read_text(encoding="utf-8"))
-        if not isinstance(values, dict):
-            raise ValueError(f"it holds a {type(values).__name__}, not an object")
-    except InputError:
-        raise
+        values = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not the JSON it was written as ({error})") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path} holds a JSON {type(values).__name__}; expected an object")
     return values
 
 
@@ -143,12 +142,6 @@ def size_told(num_bytes: float) -> str:
     while num_bytes >= 1000 and power < len(units) - 1:
         num_bytes, power = num_bytes / 1000, power + 1
     return f"{num_bytes:,.{min(power, 1)}f} {units[power]}"
-
-
-def _is_full(error: OSError) -> bool:
-    """What `write` raises, which does not know the file's name, where no more can be written."""
-    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    return error.errno in full and error.filename is None
 
 
 def check_place(path: str | os.PathLike) -> None:
@@ -182,7 +175,9 @@ def whole_file(path: str | os.PathLike) -> Iterator[Path]:
         yield beside
         os.replace(beside, path)
     except OSError as error:
-        if _is_full(error) or error.filename == str(beside):
+        # Where no more can be written, `write` raises an error without a name.
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and not error.filename
+        if is_full or error.filename == str(beside):
             error.filename = str(path)
         raise
     finally:
@@ -198,14 +193,13 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 @contextlib.contextmanager
 def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
     """A temporary folder beside `path` that takes its name when the block ends without an error,
-    and else goes with the folders above that were made for it.
+    and is otherwise removed, with the parent folders that were made for it.
 
     Raises InputError where `path` already holds something: a result is never overwritten; and
-    where one above it is a file.
+    where a parent is a file.
     """
     path = Path(path)
-    if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
-        raise InputError(f"{path} is already there; choose another name or remove it first")
+    _refuse_existing(path)
     _check_above(path)
     made = [above for above in path.parents if not above.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -225,17 +219,21 @@ def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
         raise
 
 
+def _refuse_existing(path: Path) -> None:
+    if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+        raise InputError(f"{path} is already there; choose another name or remove it first")
+
+
 @contextlib.contextmanager
 def resumed_folder(path: str | os.PathLike) -> Iterator[Path]:
-    """The folder `NAME.partial` beside `path`, which takes its name when the block ends well.
+    """The folder `NAME.partial` beside `path`, which takes its name when the block ends without an
+    error, and otherwise stays for the same run to continue; an InputError of a run that began it
+    removes it.
 
-    After any other end it stays, for the same run to go on with what it holds; an InputError of a
-    run that began it takes it away. Raises InputError where `path` already holds something, and
-    while another process is at it.
+    Raises InputError where `path` already holds something, and while another process writes it.
     """
     path = Path(path)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{path} is already there; choose another name or remove it first")
+    _refuse_existing(path)
     beside = path.with_name(f"{path.name}.partial")
     was_there = beside.exists()
     beside.mkdir(parents=True, exist_ok=True)
@@ -251,10 +249,6 @@ def resumed_folder(path: str | os.PathLike) -> Iterator[Path]:
         except InputError:
             if not was_there:
                 shutil.rmtree(beside)
-            raise
-        except OSError as error:
-            if _is_full(error):
-                raise OSError(error.errno, error.strerror, str(beside)) from error
             raise
         (beside / ".lock").unlink()
         os.replace(beside, path)

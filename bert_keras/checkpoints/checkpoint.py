@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
-from bert_keras.text.fast_tokenizer import padded, tokenizer_of
+from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
@@ -70,7 +70,7 @@ def fitting(
     rows = card.config.vocab_size
     if vocabulary is None or not pad_vocabulary or len(vocabulary) >= rows:
         return vocabulary
-    return padded(vocabulary, rows)
+    return vocabulary.padded(rows)
 
 
 def part(name: str) -> str:

@@ -7,7 +7,6 @@ tokens, normalization, splitting. The ids are those of Hugging Face.
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -77,16 +76,6 @@ def rules_vocabulary(rules: str) -> Vocabulary:
     ids = pieces if kind == "BPE" else {piece: i for i, (piece, _) in enumerate(pieces)}
     ids = ids | {token["content"]: token["id"] for token in given.get("added_tokens") or ()}
     return Vocabulary(in_order_of_ids(ids, file=RULES), SPECIALS[kind], today)
-
-
-def padded(vocabulary: Vocabulary, size: int) -> Vocabulary:
-    """`vocabulary.padded`, of which its rules know."""
-    longer = vocabulary.padded(size)
-    if not vocabulary.rules:
-        return longer
-    tokenizer = Tokenizer.from_str(vocabulary.rules)
-    tokenizer.add_tokens([*longer.pieces[len(vocabulary) :]])
-    return replace(longer, rules=tokenizer.to_str())
 
 
 def tokenizer_of(vocabulary: Vocabulary, *, lowercase: bool) -> TextTokenizer:

@@ -85,15 +85,22 @@ class Vocabulary:
         return "".join(f"{piece}\n" for piece in self.pieces)
 
     def padded(self, size: int) -> "Vocabulary":
-        """Of `size` pieces, for a table of tokens with more rows than this has pieces: behind these
-        come [unusedN] that are not yet among them."""
+        """Returns a vocabulary of `size` tokens, for a table of tokens with more rows than this one
+        has tokens: [unusedN] tokens that it lacks are appended, to its rules, too."""
         if len(self) > size:
             raise InputError(
                 f"the vocabulary has {len(self):,} pieces; expected at most {size:,}, the rows of "
                 "the table of tokens: it is another checkpoint's"
             )
         fillers = (piece for n in count() if (piece := f"[unused{n}]") not in self.ids)
-        return replace(self, pieces=(*self.pieces, *islice(fillers, size - len(self))))
+        added, rules = list(islice(fillers, size - len(self))), self.rules
+        if rules:
+            from tokenizers import Tokenizer  # slow to import
+
+            tokenizer = Tokenizer.from_str(rules)
+            tokenizer.add_tokens(added)
+            rules = tokenizer.to_str()
+        return replace(self, pieces=(*self.pieces, *added), rules=rules)
 
     def continues(self, piece: str) -> bool:
         """Whether it goes on with the word of the piece before it."""

@@ -91,7 +91,8 @@ class Evaluations(keras.callbacks.Callback):
         try:
             self.history = json.loads(path.read_text(encoding="utf-8"))
             for scores in self.history:
-                float(scores["step"]), rank(scores[self.metric])
+                float(scores["step"])
+                rank(scores[self.metric])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InputError(f"{path} is not what this run wrote ({error!r}); {_ANEW}") from error
 

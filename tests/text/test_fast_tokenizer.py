@@ -11,7 +11,6 @@ from bert_keras.tasks.ner.files import Sentence
 from bert_keras.tasks.ner.windows import word_pieces
 from bert_keras.text.fast_tokenizer import (
     FastTokenizer,
-    padded,
     rules_vocabulary,
     tokenizer_of,
 )
@@ -109,7 +108,7 @@ def test_pairs_are_packed_as_each_was_trained(tokenizer):
 
 
 def test_rules_know_of_padding(tokenizer):
-    longer = padded(tokenizer.vocabulary, len(tokenizer.vocabulary) + 3)
+    longer = tokenizer.vocabulary.padded(len(tokenizer.vocabulary) + 3)
     assert longer.pieces[-1] == "[unused2]" and rules_vocabulary(longer.rules) == longer
     for text in ("a b", "a [unused2]"):
         assert FastTokenizer(longer).encode(text) == tokenizer.encode(text)
