@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from bert_keras.errors import InputError
+from bert_keras.options import check_choice
 from bert_keras.storage import json_object, write_text
 from bert_keras.text.vocab import SPECIAL_PIECES
 
@@ -66,6 +67,8 @@ class BertConfig:
             least = 0 if field.name in MAY_BE_NONE else 1
             if kind is int and value < least:
                 raise InputError(f"{field.name} is {value}; expected at least {least}")
+        check_choice(self, "activation", ACTIVATIONS)
+        check_choice(self, "pooler_activation", POOLER_ACTIVATIONS)
         for fault in self._faults():
             raise InputError(fault)
 
@@ -81,12 +84,6 @@ class BertConfig:
             yield f"hidden_size {size} is not a multiple of num_heads {self.num_heads}"
         if self.num_lstm_layers and size % 2:
             yield f"hidden_size {size} is odd; the two directions of a BiLSTM share it"
-        for name, known in (
-            ("activation", ACTIVATIONS),
-            ("pooler_activation", POOLER_ACTIVATIONS),
-        ):
-            if (value := getattr(self, name)) not in known:
-                yield f"{name} is {value!r}; expected one of {known}"
         for name in ("hidden_dropout_rate", "attention_dropout_rate"):
             if not 0 <= (rate := getattr(self, name)) < 1:
                 yield f"{name} is {rate}; expected a rate in [0, 1)"

@@ -30,7 +30,7 @@ def test_intermediate_size_follows_hidden_size_unless_given():
         ({"hidden_size": 9, "num_heads": 1, "num_lstm_layers": 1}, "hidden_size 9 is odd; the two"),
         ({"num_layers": "2"}, "num_layers is '2'; expected int"),
         ({"num_segments": -1}, "num_segments is -1; expected at least 0"),
-        ({"pooler_activation": "gelu"}, "pooler_activation is 'gelu'; expected one of ('tanh', "),
+        ({"pooler_activation": "gelu"}, "pooler_activation is 'gelu'; expected one of tanh, "),
         ({"activation": "gelu_new"}, "activation is 'gelu_new'; expected one of"),
         ({"layer_norm_epsilon": 0.0}, "layer_norm_epsilon is 0.0; expected more than 0"),
     ],

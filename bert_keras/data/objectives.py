@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from bert_keras.data.masking import Masker
 from bert_keras.data.schema import (
@@ -35,7 +36,6 @@ class DynamicMasking:
 
     def masked(self, number, features: dict) -> dict:
         """Features with masks, of batch `number` (a scalar tensor) of plain ones."""
-        import tensorflow as tf
 
         def draw(number, input_ids):
             generator = np.random.default_rng((self.seed, int(number)))
@@ -52,8 +52,6 @@ class DynamicMasking:
 
 def masked(features: dict) -> tuple[dict, dict, dict]:
     """Returns (x, y, w) of masked tokens; labels are left out."""
-    import tensorflow as tf
-
     positions, answers = PREDICTION_FEATURES
     inputs = _inputs(features) | {positions: tf.cast(features[positions], tf.int32)}
     targets = {"masked_lm": tf.cast(features[answers], tf.int32)}
@@ -62,8 +60,6 @@ def masked(features: dict) -> tuple[dict, dict, dict]:
 
 def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
     """Returns (x, y, w) of masked tokens and, where there are labels, of next sentences."""
-    import tensorflow as tf
-
     inputs, targets, weights = masked(features)
     if LABEL_POSITIONS_FEATURE in features:
         inputs[LABEL_POSITIONS_FEATURE] = tf.cast(features[LABEL_POSITIONS_FEATURE], tf.int32)
@@ -79,8 +75,6 @@ def next_tokens(features: dict) -> tuple[dict, dict, dict]:
     """Returns (x, y, w) of left-to-right prediction under the names of masked tokens: the target of
     every position but the last is the next token, which counts if it is of the same sequence.
     """
-    import tensorflow as tf
-
     inputs = _inputs(features)
     positions, _ = PREDICTION_FEATURES
     answers = inputs["input_ids"][:, 1:]
@@ -103,7 +97,5 @@ NEXT_TOKENS = Examples(next_tokens, reads_masks=False)
 
 
 def _inputs(features: dict) -> dict:
-    import tensorflow as tf
-
     names = [n for n in (*SEQUENCE_FEATURES, *PACKING_FEATURES) if n in features]
     return {name: tf.cast(features[name], tf.int32) for name in names}

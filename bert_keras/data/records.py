@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+import tensorflow as tf
+
 from bert_keras.data.objectives import MASKED_AND_LABELLED, DynamicMasking, Examples
 from bert_keras.data.schema import PretrainingSchema, schema_of
 from bert_keras.errors import InputError
@@ -36,7 +38,7 @@ def _files_of(place: str) -> list[str]:
                 f"{place} holds no *.tfrecord files; write some or name another folder"
             )
         return found
-    found = [place] if os.path.isfile(place) else [f for f in glob.glob(place) if os.path.isfile(f)]
+    found = [file for file in (place, *glob.glob(place)) if os.path.isfile(file)]
     if not found:
         raise InputError(f"{place} matches no file; expected record files")
     return found
@@ -44,14 +46,14 @@ def _files_of(place: str) -> list[str]:
 
 def common_schema(files: Sequence[str]) -> PretrainingSchema:
     """The one schema of all files, read off their first records; InputError where they differ."""
-    schemas = {file: schema_of(file) for file in files}
-    first = files[0]
-    for file, schema in schemas.items():
-        if schema != schemas[first]:
+    first, *others = files
+    expected = schema_of(first)
+    for file in others:
+        if (schema := schema_of(file)) != expected:
             raise InputError(
-                f"{file} holds records of {schema}, but {first} of {schemas[first]}; give one kind"
+                f"{file} holds records of {schema}, but {first} of {expected}; give one kind"
             )
-    return schemas[first]
+    return expected
 
 
 def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
@@ -78,8 +80,6 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     not repeat, each pass over it is masked alike.
     Order and end are those of `feature_batches`.
     """
-    import tensorflow as tf
-
     files = record_files(files)
     schema = common_schema(files)
     if not objective.reads_masks:
@@ -127,8 +127,6 @@ def feature_batches(
     A file that is truncated, corrupt or gone is an error of TensorFlow's where it is read; with
     `skip_broken` what follows in it is left out, see `broken_files`.
     """
-    import tensorflow as tf
-
     if batch_size < 1:
         raise InputError(f"batch_size is {batch_size}; expected at least 1")
     spec = common_schema(files).parsing_spec()
@@ -167,8 +165,6 @@ def feature_batches(
 
 
 def _records_of(file, *, skip_broken: bool):
-    import tensorflow as tf
-
     records = tf.data.TFRecordDataset(file)
     return records.ignore_errors() if skip_broken else records
 
@@ -195,8 +191,6 @@ def readable_records(
     file: str = "a record file (`bert-tfrecords check` names it)",
 ) -> Iterator[None]:
     """Turns what TensorFlow raises on a broken record while it reads `file` into InputError."""
-    import tensorflow as tf
-
     try:
         yield
     except tf.errors.DataLossError as error:

@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from bert_keras.errors import InputError
 
+_EXAMPLE = '{"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": "worker", "index": 0}}'
+
 
 def workers() -> list[str]:
     """Their HOST:PORT; none where there is no TF_CONFIG. Raises InputError where `fit` cannot train
@@ -35,10 +37,7 @@ def _tf_config() -> dict:
         cluster, task = config["cluster"], config["task"]
         place = cluster[task["type"]][task["index"]]
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise InputError(
-            f"TF_CONFIG is {text!r}; expected "
-            '{"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": "worker", "index": 0}}'
-        ) from error
+        raise InputError(f"TF_CONFIG is {text!r}; expected {_EXAMPLE}") from error
     if "ps" in cluster or task["type"] not in ("chief", "worker"):
         raise InputError(
             f"TF_CONFIG makes this process the {task['type']} {place} of a cluster with a "
@@ -72,19 +71,15 @@ def named_strategy(name: str = "auto") -> tf.distribute.Strategy:
         if not workers():
             raise InputError(
                 "multiworker needs TF_CONFIG, which is not set; expected on every worker, with its "
-                'own index: {"cluster": {"worker": ["HOST:PORT", ...]}, '
-                '"task": {"type": "worker", "index": 0}}'
+                f"own index: {_EXAMPLE}"
             )
         return tf.distribute.MultiWorkerMirroredStrategy()
     if name == "mirrored":
-        return tf.distribute.MirroredStrategy(_names((gpus and "GPU") or "CPU"))
+        devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
+        return tf.distribute.MirroredStrategy([device.name for device in devices])
     if name == "tpu":
         return _tpu()
     return tf.distribute.get_strategy()
-
-
-def _names(kind: str) -> list[str]:
-    return [device.name for device in tf.config.list_logical_devices(kind)]
 
 
 def _tpu() -> tf.distribute.Strategy:

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from bert_keras.data.objectives import Examples
-
 if TYPE_CHECKING:
     import keras
 
+    from bert_keras.data.objectives import Examples
     from bert_keras.models.task_models import TaskModel
 
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 class Objective:
     """What a pretraining learns, from which records, and how it is scored."""
 
-    examples: Examples  # how records become inputs, targets and weights
+    examples: "Examples"  # how records become inputs, targets and weights
     model: "type[TaskModel]"  # made of a BertConfig; returns a dict of outputs
     losses: "Callable[[], dict[str, keras.losses.Loss]]"  # of `compile`, by output
     metrics: "Callable[[], dict[str, list[keras.metrics.Metric]]]"  # of `compile`, by output

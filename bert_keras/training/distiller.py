@@ -179,15 +179,14 @@ def _refuse_other_outputs(student, teacher, *, shows_states: bool) -> None:
         raise InputError(
             f"a {kinds[0]} does not show the hidden states that alpha_cosine compares; set it to 0"
         )
-    sizes = [{"num_labels": getattr(model, "num_labels", 0)} for model in (student, teacher)]
     names = ["vocab_size"] if "masked_lm" in student.architecture.heads else []
     names += ["hidden_size"] if shows_states else []
-    for size, model in zip(sizes, (student, teacher), strict=True):
-        size |= {name: getattr(model.config, name) for name in names}
-    for name, size in sizes[0].items():
-        if size != sizes[1][name]:
+    sizes = {"num_labels": [getattr(model, "num_labels", 0) for model in (student, teacher)]}
+    sizes |= {name: [getattr(m.config, name) for m in (student, teacher)] for name in names}
+    for name, (size, expected) in sizes.items():
+        if size != expected:
             hint = " or alpha_cosine 0" if name == "hidden_size" else ""
             raise InputError(
-                f"{name} of the student is {size}, of the teacher {sizes[1][name]}; expected the "
+                f"{name} of the student is {size}, of the teacher {expected}; expected the "
                 f"same{hint}"
             )
