@@ -1,5 +1,6 @@
 """Model metadata: what a checkpoint states about its model beside vocabulary and weights."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +41,12 @@ class ModelCard:
             raise InputError(
                 f"{self.model} comes with {len(self.labels)} labels; expected {expected}"
             )
+
+    def of_model(self, model: str, *, keeps_head: bool, **changes: Any) -> "ModelCard":
+        """Returns the metadata of another model of the same encoder. Unless it keeps the head, what
+        was learned from labelled data goes."""
+        of_head: dict[str, Any] = {"labels": (), "text_columns": (), "problem_type": "", "task": {}}
+        return dataclasses.replace(self, model=model, **({} if keeps_head else of_head) | changes)
 
 
 def numbered_labels(count: int) -> tuple[str, ...]:

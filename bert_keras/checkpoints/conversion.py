@@ -5,17 +5,15 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from functools import partial
 from math import prod
 
 import numpy as np
 
 from bert_keras.architectures import ARCHITECTURES, BERT, family_of
-from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
+from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.mapping import rows
 from bert_keras.checkpoints.tensors import StoredTensor
-from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 
 
@@ -47,7 +45,8 @@ def convert(
 
 
 def _taken(checkpoint: Checkpoint, model: str) -> Checkpoint:
-    """The checkpoint with the heads of `model` alone. Raises InputError where one is not there."""
+    """Returns the checkpoint with the heads of `model` alone. Raises InputError where it has not
+    all of them."""
     found, parts = checkpoint.card, set(map(part, checkpoint.tensors))
     row = ARCHITECTURES.get(model)
     if absent := set(row.heads if row else ()) - parts:
@@ -55,25 +54,20 @@ def _taken(checkpoint: Checkpoint, model: str) -> Checkpoint:
             f"a {found.model} has no weights of {', '.join(sorted(absent))} for a {model}; known "
             f"of it: {', '.join(sorted(parts))}"
         )
-    labels = found.labels if row and row.is_labelled else ()
-    said = {} if model == found.model else {"problem_type": "", "task": {}}
-    card = dataclasses.replace(found, model=model, labels=labels, **said)
-    wanted = [row.name for row in rows(card)]
+    columns = found.text_columns
+    card = found.of_model(model, keeps_head=model == found.model, text_columns=columns)
+    wanted = {row.name for row in rows(card)}
 
     def of(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
-        return {name: tensors[name] for name in wanted if name in tensors}
+        return {name: tensor for name, tensor in tensors.items() if name in wanted}
 
-    state, left = checkpoint.state, [name for name in checkpoint.tensors if name not in wanted]
-    if state is not None:
-        state = TrainingState(
-            step=state.step, momentums=of(state.momentums), velocities=of(state.velocities)
-        )
+    if (state := checkpoint.state) is not None:
+        averages = {"momentums": of(state.momentums), "velocities": of(state.velocities)}
+        state = dataclasses.replace(state, **averages)
+    left_over = (*checkpoint.left_over, *(n for n in checkpoint.tensors if n not in wanted))
+    tensors = of(checkpoint.tensors)
     return dataclasses.replace(
-        checkpoint,
-        card=card,
-        tensors=of(checkpoint.tensors),
-        state=state,
-        left_over=(*checkpoint.left_over, *left),
+        checkpoint, card=card, tensors=tensors, state=state, left_over=left_over
     )
 
 
@@ -93,10 +87,8 @@ def _table(checkpoint: Checkpoint, written: Checkpoint, notes: tuple[str, ...]) 
     if card.labels:
         rows.append(("labels", ", ".join(card.labels)))
     if state is not None:
-        told = (
-            "Adam's averages" if written.state is not None else "which the format has no place for"
-        )
-        rows.append(("training", f"step {state.step:,}, {told}"))
+        kept = "Adam's averages" if written.state else "which the format has no place for"
+        rows.append(("training", f"step {state.step:,}, {kept}"))
     rows += [("left over", name) for name in checkpoint.left_over]
     rows += [("note", note) for note in (*checkpoint.notes, *notes)]
     rows.append(("read back", "every tensor equal, bit for bit"))
@@ -128,30 +120,21 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
         changes |= {"num_segments": 0, "pooler_activation": "relu"}
         notes.append("no segments; the vector of the first is added to every position")
     model = ARCHITECTURES[card.model].student or card.model
-    said = {"labels": (), "text_columns": (), "problem_type": "", "task": {}}
-    card = dataclasses.replace(
-        card,
-        model=model,
-        config=dataclasses.replace(config, **changes),
-        **({} if model == card.model else said),
-    )
-    tensors = {row.name: teacher.tensors[_name(row.name, taken, config)] for row in rows(card)}
+    student = dataclasses.replace(config, **changes)
+    card = card.of_model(model, keeps_head=model == card.model, config=student)
+
+    def of_teacher(name: str) -> StoredTensor:
+        if not config.shares_layers:
+            name = re.sub(r"(?<=/layer_)\d+", lambda found: str(taken[int(found[0])]), name)
+        return teacher.tensors[name]
+
+    tensors = {row.name: of_teacher(row.name) for row in rows(card)}
     if config.num_segments and not card.config.num_segments:
         positions = tensors["encoder/embeddings/position"]
         segments = teacher.tensors["encoder/embeddings/segment"]
-        read = partial(_in_first_segment, positions, segments)
-        tensors["encoder/embeddings/position"] = StoredTensor(positions.shape, read)
+        tensors["encoder/embeddings/position"] = StoredTensor(
+            positions.shape, lambda: positions.read() + segments.read()[0]
+        )
     return dataclasses.replace(
         teacher, card=card, tensors=tensors, state=None, notes=(*teacher.notes, *notes)
     )
-
-
-def _name(name: str, taken: list[int], config: BertConfig) -> str:
-    """The teacher's, of a weight of the student."""
-    if config.shares_layers:
-        return name
-    return re.sub(r"(?<=/layer_)\d+", lambda found: str(taken[int(found[0])]), name)
-
-
-def _in_first_segment(positions: StoredTensor, segments: StoredTensor) -> np.ndarray:
-    return positions.read() + segments.read()[0]

@@ -52,13 +52,12 @@ def open_checkpoint(
     if is_remote(path):
         raise InputError(f"{path} is not on this machine; copy the checkpoint's folder here first")
     path = Path(path)
-    for name in FORMATS:
-        if _module(name).recognises(path):
-            try:
-                return _module(name).read(path, ignore=ignore, pad_vocabulary=pad_vocabulary)
-            except InputError as error:
-                named = str(path) in str(error)
-                raise InputError(str(error) if named else f"{path}: {error}") from error
+    if format := _format_of(path):
+        try:
+            return format.read(path, ignore=ignore, pad_vocabulary=pad_vocabulary)
+        except InputError as error:
+            named = str(path) in str(error)
+            raise InputError(str(error) if named else f"{path}: {error}") from error
     if not path.exists():
         raise InputError(
             f"{path} does not exist; expected a checkpoint's folder on this machine (nothing is "
@@ -73,7 +72,7 @@ def open_checkpoint(
         )
     near_ones = sorted([*path.glob("*"), *path.glob("snapshots/*")])
     for near in [path / "model", *near_ones]:  # a run's model, before its states
-        if any(_module(name).recognises(near) for name in FORMATS if near.is_dir()):
+        if near.is_dir() and _format_of(near):
             raise InputError(f"{path} holds no checkpoint itself; give {near}")
     raise InputError(
         f"{path} holds no checkpoint that is known; expected a folder with bert_keras.json (ours), "
@@ -125,6 +124,10 @@ def _compare(given: Checkpoint, back: Checkpoint) -> None:
             found = read_back[name].read() if name in read_back else np.array(())
             if not np.array_equal(tensor.read(), found, equal_nan=True):
                 raise RuntimeError(f"{name} does not come back from what was written")
+
+
+def _format_of(path: Path) -> Format | None:
+    return next((each for each in map(_module, FORMATS) if each.recognises(path)), None)
 
 
 def _module(name: str) -> Format:

@@ -161,15 +161,8 @@ class BertFeatureTagger(TaskModel):
 
 
 def features_at(hidden_states, positions_BW, numbers):
-    """[B, W, K, D]: what stands at the positions in the hidden states of these numbers."""
+    """[B, W, K, D]: the hidden states of the layers `numbers` at the positions."""
     batch, words = ops.shape(positions_BW)
-    return ops.stack(
-        [
-            ops.reshape(
-                states_at(hidden_states[number], positions_BW),
-                (batch, words, hidden_states[number].shape[-1]),
-            )
-            for number in numbers
-        ],
-        axis=2,
-    )
+    layers_BTX = ops.concatenate([hidden_states[number] for number in numbers], axis=-1)
+    shape = (batch, words, len(numbers), hidden_states[0].shape[-1])
+    return ops.reshape(states_at(layers_BTX, positions_BW), shape)

@@ -111,15 +111,7 @@ class Pretrained(ConfiguredModel):
                 f"the head of {os.fspath(path)} has the labels {', '.join(kept)}; leave labels "
                 f"out, or begin with a new head: new={heads}"
             )
-        card = dataclasses.replace(
-            found,
-            model=name,
-            config=config,
-            labels=labels or kept,
-            text_columns=found.text_columns if kept else (),
-            problem_type=found.problem_type if kept else "",
-            task=found.task if kept else {},
-        )
+        card = found.of_model(name, keeps_head=bool(kept), config=config, labels=labels or kept)
         model = cls.from_checkpoint(checkpoint, card=card, source=path, new=new)
         print(model.load_report)
         return model

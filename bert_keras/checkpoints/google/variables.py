@@ -33,19 +33,17 @@ def checkpoint_prefix(path: Path) -> Path:
         raise InputError(
             f"{path} holds no .index; expected bert_model.ckpt.index and the .data file beside it"
         )
-    newest = path / _newest(path)
-    if len(found) > 1 and newest not in found:
+    if len(found) > 1 and (path / PATHS).is_file():
+        # Read as text: TensorFlow prints a warning where it cannot parse the file.
+        text = (path / PATHS).read_text("utf-8", "replace")
+        named = re.findall('^model_checkpoint_path: *"(.+)"', text, re.MULTILINE)
+        names = [Path(name).name for name in named]
+        found = [prefix for prefix in found if prefix.name in names] or found
+    if len(found) > 1:
         raise InputError(
             f"{path} holds {len(found)} checkpoints; name one: {', '.join(map(str, found))}"
         )
-    return found[0] if len(found) == 1 else newest
-
-
-def _newest(folder: Path) -> str:
-    """Read as text: TensorFlow prints a warning where it cannot parse the file."""
-    text = (folder / PATHS).read_text("utf-8", "replace") if (folder / PATHS).is_file() else ""
-    named = re.search('^model_checkpoint_path: *"(.+)"', text, re.MULTILINE)
-    return Path(named[1]).name if named else ""
+    return found[0]
 
 
 def stored_variables(prefix: Path) -> dict[str, StoredTensor]:
