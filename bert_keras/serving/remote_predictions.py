@@ -1,21 +1,18 @@
 """Predicts a task's examples with a served model."""
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from bert_keras.checkpoints.card import numbered_labels
 from bert_keras.errors import InputError
 from bert_keras.options import with_changes
 from bert_keras.progress import progress
 from bert_keras.runs.evaluate import Answers
 from bert_keras.serving.client import Client
 from bert_keras.storage import text_lines
-from bert_keras.tasks.catalog import named_task
+from bert_keras.tasks.catalog import named_task, with_model_labels
 from bert_keras.tasks.classification import ClassificationTask, TextExample
-from bert_keras.tasks.label_kinds import listed_labels
 
 _INPUTS = ("text", "text_pair")  # of every text classifier's serving_default
 _TOLERANCE = 1e-3  # of the sum of float32 probabilities, from 1
@@ -106,14 +103,7 @@ def _logits(
         expected = task.label_kind.written(task.label_kind.prediction(row, labels).label)
         if label != expected:
             raise _other_kind(task, server, f"the label {expected!r}, not {label!r}")
-    if not task.labels or set(labels) == set(task.labels):
-        return dataclasses.replace(task, labels=labels), list(logits)
-    if labels == numbered_labels(len(task.labels)):
-        return task, list(logits)
-    raise InputError(
-        f"{server} has the labels {listed_labels(labels)}; {task.name} has "
-        f"{listed_labels(task.labels)}"
-    )
+    return with_model_labels(task, labels, source=server), list(logits)
 
 
 def _other_kind(task: ClassificationTask, server: str, expected: str) -> InputError:

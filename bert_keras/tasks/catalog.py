@@ -1,6 +1,7 @@
 """Lists every task; a new task is a row of TASKS."""
 
 import dataclasses
+from typing import TypeVar
 
 from bert_keras.checkpoints.card import ModelCard, numbered_labels
 from bert_keras.errors import InputError, check_name
@@ -13,6 +14,8 @@ from bert_keras.tasks.ner.task import NER_TASK
 from bert_keras.tasks.squad.task import SQUAD_TASKS
 from bert_keras.tasks.swag import SWAG_TASK
 from bert_keras.tasks.task import Task
+
+AnyTask = TypeVar("AnyTask", bound=Task)
 
 TASKS: dict[str, Task] = {
     task.name: task
@@ -53,11 +56,17 @@ def task_of(card: ModelCard, *, name: str, source: StrPath) -> Task:
             if field in known
         }
         return dataclasses.replace(task, **settings, labels=card.labels)
-    if not task.labels or set(card.labels) == set(task.labels):
-        return dataclasses.replace(task, labels=card.labels)
-    if card.labels == numbered_labels(len(task.labels)):
+    return with_model_labels(task, card.labels, source=source)
+
+
+def with_model_labels(task: AnyTask, labels: tuple[str, ...], *, source: StrPath) -> AnyTask:
+    """The task with the labels of a model, in their order; with its own where the model's are only
+    numbered. Raises InputError where the model has others."""
+    if not task.labels or set(labels) == set(task.labels):
+        return dataclasses.replace(task, labels=labels)
+    if labels == numbered_labels(len(task.labels)):
         return task
     raise InputError(
-        f"{source} has the labels {listed_labels(card.labels)}; {name} has "
+        f"{source} has the labels {listed_labels(labels)}; {task.name} has "
         f"{listed_labels(task.labels)}"
     )

@@ -132,11 +132,11 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
 
     def settings(self) -> dict[str, object]:
         """For the model card: what must be the same whenever this model is asked."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        settings = dataclasses.asdict(self)
+        del settings["labels"]
         return {
             name: list(value) if isinstance(value, tuple) else value
-            for name, value in fields.items()
-            if name != "labels"
+            for name, value in settings.items()
         }
 
 

@@ -155,12 +155,12 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         """The last column of a file that has the words of the examples, sentence by sentence."""
         found = read_conll(path)
         for theirs, ours in zip(found, examples, strict=False):
-            words = zip_longest(theirs.words, ours.words)
-            for place, (word, expected) in enumerate(words):
+            words = zip_longest(theirs.words, ours.words, fillvalue="the end of a sentence")
+            for index, (word, expected) in enumerate(words):
                 if word != expected:
                     raise InputError(
-                        f"{path}, line {theirs.line + place} has {_told(word)}; line "
-                        f"{ours.line + place} of the data has {_told(expected)}"
+                        f"{path}, line {theirs.line + index} has {word}; line {ours.line + index} "
+                        f"of the data has {expected}"
                     )
         if len(found) != len(examples):
             raise InputError(f"{path} has {len(found)} sentences; the data has {len(examples)}")
@@ -168,10 +168,6 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         if len(tags) < len(found):
             raise InputError(f"{path} has one column; expected words and their predicted tags")
         return tags
-
-
-def _told(word: str | None) -> str:
-    return "the end of a sentence" if word is None else repr(word)
 
 
 NER_TASK = NerTask(name="ner", max_length=128)

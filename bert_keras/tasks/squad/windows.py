@@ -96,8 +96,15 @@ def windows_over(
     starts_N2 = np.stack([question_begins_Q[question_N], context_begins_Q[question_N] + start_N], 1)
     lengths_N2 = np.stack([question_lengths_Q[question_N], length_N], 1)
 
-    first_Q, last_Q = _answer_pieces(questions, context_Q, list(numbers), offsets, num_pieces)
-    first_N, last_N = (pieces_Q[question_N] - starts_N2[:, 1] for pieces_Q in (first_Q, last_Q))
+    answers_Q2 = np.array(
+        [
+            _answer_tokens(question, offsets[begin : begin + length])
+            for question, begin, length in zip(
+                questions, context_begins_Q, num_pieces_Q, strict=True
+            )
+        ]
+    )
+    first_N, last_N = (answers_Q2[question_N] - start_N[:, None]).T
     is_inside_N = (first_N >= 0) & (first_N <= last_N) & (last_N < length_N)
     before_passage_N = num_specials - 1 + lengths_N2[:, 0]  # all but the last [SEP]
     return Windows(
@@ -145,24 +152,13 @@ def _tokenized(
     return np.concatenate(ids), np.concatenate(offsets), np.array(lengths, np.int64)
 
 
-def _answer_pieces(
-    questions: Sequence[Question],
-    context_Q: np.ndarray,
-    contexts: list[str],
-    offsets: np.ndarray,
-    num_pieces: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The first and last piece that share characters with each question's answer; -1 without one.
-
-    All contexts are laid end to end, so that one search finds the pieces of all.
-    """
-    characters = np.array([len(context) for context in contexts])
-    begins = np.cumsum(characters) - characters
-    places = offsets + np.repeat(begins, num_pieces)[:, None]
-    targets = [question.target for question in questions]
-    start_Q = begins[context_Q] + [target.start if target else 0 for target in targets]
-    end_Q = start_Q + [len(target.text) if target else 0 for target in targets]
-    has_target_Q = np.array([target is not None for target in targets], bool)
-    first_Q = np.searchsorted(places[:, 1], start_Q, side="right")
-    last_Q = np.searchsorted(places[:, 0], end_Q, side="left") - 1
-    return np.where(has_target_Q, first_Q, -1), np.where(has_target_Q, last_Q, -1)
+def _answer_tokens(question: Question, offsets: np.ndarray) -> tuple[int, int]:
+    """The first and last token of the context that share characters with the answer; -1 without
+    one. `offsets`, int32 [P,2], are those of the context's tokens."""
+    target = question.target
+    if target is None:
+        return -1, -1
+    end = target.start + len(target.text)
+    first = np.searchsorted(offsets[:, 1], target.start, side="right")
+    last = np.searchsorted(offsets[:, 0], end, side="left") - 1
+    return int(first), int(last)

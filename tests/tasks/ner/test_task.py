@@ -142,9 +142,9 @@ def test_predictions_are_written_and_read(tmp_path, examples):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("aa O\nb O\nd O\n\nd O\ne O\n", "p, line 3 has 'd'; line 4 of the data has 'c'"),
-        ("aa O\nb O\nc O\nd O\ne O\n", "line 4 has 'd'; line 5 of .* has the end of a sentence"),
-        ("aa O\nb O\n\nd O\ne O\n", "line 3 has the end of a sentence; line 4 of .* has 'c'"),
+        ("aa O\nb O\nd O\n\nd O\ne O\n", "p, line 3 has d; line 4 of the data has c"),
+        ("aa O\nb O\nc O\nd O\ne O\n", "line 4 has d; line 5 of .* has the end of a sentence"),
+        ("aa O\nb O\n\nd O\ne O\n", "line 3 has the end of a sentence; line 4 of .* has c"),
         ("aa O\nb O\nc O\n", "p has 1 sentences; the data has 2"),
         ("aa\nb\nc\n\nd\ne\n", "p has one column"),
         ("aa O\nb x\n", "p, line 2 ends in 'x'"),
