@@ -16,7 +16,7 @@ import_tensorflow(without=("keras", "jax"))
 import numpy as np
 
 from bert_keras.serving.model import ServedModel
-from bert_keras.serving.version_folders import latest_version
+from bert_keras.serving.version_folders import chosen_versions
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -43,7 +43,8 @@ class Naive:
 
 
 def main() -> None:
-    naive = Naive(latest_version(sys.argv[1]))
+    (folder,) = chosen_versions(sys.argv[1]).values()
+    naive = Naive(folder)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

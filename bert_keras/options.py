@@ -74,7 +74,7 @@ def fixed(default: Any = MISSING) -> Any:
 def add_commands(
     parser: argparse.ArgumentParser, commands: Iterable[type[Command]], *, metavar: str = "COMMAND"
 ) -> None:
-    """Add a subparser for each command; `command_of` gives the one that was chosen."""
+    """Add a subparser for each command; the parsed `command` is the one that was chosen."""
     added = parser.add_subparsers(required=True, metavar=metavar)
     for command in commands:
         sub = added.add_parser(
@@ -86,11 +86,6 @@ def add_commands(
         )
         add_options(sub, command)
         sub.set_defaults(command=command)
-
-
-def command_of(arguments: argparse.Namespace) -> Command:
-    """The chosen command with its options."""
-    return options_of(arguments, arguments.command)
 
 
 def add_options(

@@ -12,7 +12,6 @@ from bert_keras.options import (
     add_commands,
     add_options,
     argument,
-    command_of,
     fixed,
     group,
     option,
@@ -92,7 +91,7 @@ def test_the_help_tells_defaults_and_an_example(capsys):
     assert "--max-length N        positions a record (default: 128)" in told
     assert "(default: none)" in told and "program go a -o b" in told and "--name" not in told
     arguments = parser.parse_args(["go", "a", "-o", "b", "--data", "c"])
-    assert command_of(arguments) == Go(files=("a",), output="b", data="c")
+    assert options_of(arguments, Go) == Go(files=("a",), output="b", data="c")
 
 
 def test_changes_of_settings():

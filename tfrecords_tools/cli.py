@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from bert_keras.errors import InputError, run_command
-from bert_keras.options import Command, add_commands, argument, command_of, group, option
+from bert_keras.options import Command, add_commands, argument, group, option, options_of
 from bert_keras.quiet import import_tensorflow
 from bert_keras.storage import write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
@@ -44,8 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_commands(parser, (Vocab, Build, Check, Show), metavar="vocab | build | check | show")
-    command = command_of(parser.parse_args(argv))
-    return run_command(parser.prog, command.run)
+    arguments = parser.parse_args(argv)
+    return run_command(parser.prog, options_of(arguments, arguments.command).run)
 
 
 class _Parser(argparse.ArgumentParser):

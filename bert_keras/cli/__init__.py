@@ -9,7 +9,7 @@ from bert_keras.cli.models import Convert, Export, Inspect, Serve
 from bert_keras.cli.tasks import Evaluate, Features, Predict, Submission
 from bert_keras.cli.training import Curves, DeviceOptions, Finetune, Pretrain
 from bert_keras.errors import run_command
-from bert_keras.options import Command, add_commands, command_of
+from bert_keras.options import Command, add_commands, options_of
 from bert_keras.quiet import import_tensorflow
 
 COMMANDS = (
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     add_commands(parser, COMMANDS)
     arguments = parser.parse_args(argv)
-    command = command_of(arguments)
+    command = options_of(arguments, arguments.command)
 
     def run() -> None:
         is_server = isinstance(command, Serve)

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from bert_keras.export.version_folder import LARGEST_VERSION
+
 # The grammar is that of tensorflow_serving/model_servers/http_rest_api_util.cc.
 _VERSION = r"(?:(?:/versions/(?P<version>[0-9]+))|(?:/labels/(?P<label>[^/:]+)))?"
 _POST = re.compile(
@@ -12,7 +14,6 @@ _POST = re.compile(
 _GET = re.compile(
     rf"/v1/models(?:/(?P<model>[^/:]+))?{_VERSION}(?:/(?P<verb>metadata))?", re.IGNORECASE
 )
-_LARGEST_VERSION = 2**63 - 1
 
 
 class Refused(Exception):
@@ -50,7 +51,7 @@ def read_call(method: str, path: str) -> Call:
     if not match:
         raise Refused(f"Malformed request: {method} {path}")
     version = int(match["version"][:32]) if match["version"] else None
-    if version and version > _LARGEST_VERSION:
+    if version and version > LARGEST_VERSION:
         raise Refused("")
     verb = match["verb"] or "status"
     if method == "POST" and verb != verb.lower():

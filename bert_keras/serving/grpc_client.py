@@ -18,7 +18,7 @@ from bert_keras.serving.calls import Refused
 from bert_keras.serving.json_text import read_document
 from bert_keras.serving.requests import read_predict, read_signature_name
 from bert_keras.serving.responses import rows_body
-from bert_keras.serving.rest_client import Unavailable
+from bert_keras.serving.rest_client import Unavailable, too_slow
 
 _URL = re.compile(
     r"grpc://(?P<target>[^/?#]+)/(?P<model>[^/:?#]+)"
@@ -112,10 +112,7 @@ class GrpcConnection:
         except grpc.RpcError as error:
             status: Any = error  # every RpcError of a call is a grpc.Call
             if status.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise InputError(
-                    f"{self._url} took more than {self._timeout:g} seconds; give it more with "
-                    "timeout, or smaller requests with batch_size"
-                ) from error
+                raise too_slow(self._url, self._timeout) from error
             message = f"{self._url} answered {status.code().name}: {status.details()}"
             busy = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
             raise (Unavailable if status.code() in busy else InputError)(message) from error

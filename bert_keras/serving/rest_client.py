@@ -22,6 +22,14 @@ class Unavailable(InputError):
         self.seconds = seconds
 
 
+def too_slow(url: str, timeout: float) -> InputError:
+    """The error of a request that took longer than `timeout` seconds."""
+    return InputError(
+        f"{url} took more than {timeout:g} seconds; give it more with timeout, or smaller requests "
+        "with batch_size"
+    )
+
+
 class RestConnection:
     """A connection to the model at `url` (http://HOST:PORT/v1/models/NAME), kept open.
 
@@ -88,10 +96,7 @@ class RestConnection:
         except (httpx.InvalidURL, UnicodeError) as error:
             raise InputError(f"{self._url} is no URL: {error}") from error
         except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
-            raise InputError(
-                f"{self._url} took more than {self._timeout:g} seconds; give it more with timeout, "
-                "or smaller requests with batch_size"
-            ) from error
+            raise too_slow(self._url, self._timeout) from error
         except httpx.TransportError as error:
             raise Unavailable(
                 f"no server answers at {self._url} ({error or type(error).__name__}); start one "

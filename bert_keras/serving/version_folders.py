@@ -9,15 +9,6 @@ from bert_keras.errors import InputError
 from bert_keras.export.version_folder import is_version
 
 
-def latest_version(model_folder: str | os.PathLike) -> Path:
-    """The version folder that TF Serving would load: the one with the largest number for a name.
-
-    Raises InputError as `chosen_versions` does.
-    """
-    (folder,) = chosen_versions(model_folder).values()
-    return folder
-
-
 def chosen_versions(
     model_folder: str | os.PathLike, numbers: Sequence[int] = ()
 ) -> dict[int, Path]:

@@ -6,13 +6,11 @@ from bert_keras.errors import InputError
 from bert_keras.serving.version_folders import (
     chosen_versions,
     files_of,
-    latest_version,
     version_folders,
 )
 
 
-def test_the_largest_number_is_the_latest_version(models):
-    assert latest_version(models / "half_plus_two").name == "124"
+def test_the_largest_number_is_the_chosen_versions(models):
     assert chosen_versions(models / "half_plus_two").keys() == {124}
     assert version_folders(models / "half_plus_two").keys() == {123, 124}
     chosen = chosen_versions(models / "half_plus_two", [123])
@@ -21,14 +19,14 @@ def test_the_largest_number_is_the_latest_version(models):
 
 def test_folders_without_a_servable_version(models, tmp_path):
     with pytest.raises(InputError, match="missing is not a folder; expected saved_models/NAME"):
-        latest_version(tmp_path / "missing")
+        chosen_versions(tmp_path / "missing")
     with pytest.raises(InputError, match=r"holds no version folder .* export a model first"):
-        latest_version(tmp_path)
+        chosen_versions(tmp_path)
     with pytest.raises(InputError, match=r"holds no version folder .* give its parent folder"):
-        latest_version(models / "texty" / "1")
+        chosen_versions(models / "texty" / "1")
     (tmp_path / "3").mkdir()
     with pytest.raises(InputError, match=r"3 is not a SavedModel: it has no saved_model\.pb"):
-        latest_version(tmp_path)
+        chosen_versions(tmp_path)
     with pytest.raises(InputError, match="holds no version 4; it holds 123, 124"):
         chosen_versions(models / "half_plus_two", [4])
 
