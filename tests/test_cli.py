@@ -127,7 +127,10 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         (FINETUNE.replace("{}/pretrainer", "{}/full"), "full holds no checkpoint that is known"),
         (FINETUNE.replace("--train {}/train.tsv", "--train {}/no.tsv"), "no.tsv does not exist"),
         (FINETUNE.replace("--train {}/train.tsv", "--train {}/latin1.tsv"), "line 2 is not UTF-8"),
-        (FINETUNE.replace("--train {}/train.tsv", "--train {}/one-label.tsv"), "one label only"),
+        (
+            FINETUNE.replace("--train {}/train.tsv", "--train {}/one-label.tsv"),
+            "has 1 different labels in the",
+        ),
         (
             FINETUNE.replace("--dev {}/train.tsv", "--dev {}/unknown-label.tsv"),
             "unknown-label.tsv, line 4 has the label 'mixed'; known: neg, pos",
