@@ -5,8 +5,8 @@ Ours is `model.fit` on the batches of a run; PyTorch is transformers' BertForSeq
 (sdpa) with torch.optim.AdamW (fused), its gradients clipped and its rate scheduled as in its own
 trainer. They take turns of one epoch; a ratio is the median of the turns' own.
 
-    python benchmarks/finetune.py ../shared/data/glue
-    python benchmarks/finetune.py ../shared/data/glue --tasks sst2 --rows 3200 --turns 5
+    python benchmarks/finetune.py GLUE
+    python benchmarks/finetune.py GLUE --tasks sst2 --rows 3200 --turns 5
 """
 
 import argparse

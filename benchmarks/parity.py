@@ -3,7 +3,7 @@
 One row an output, weights and length: max |difference| / max |reference|, and the margin, the
 largest |difference| / (1e-5 + 1e-5 |reference|): allclose holds up to 1. Then both of PyTorch
 itself, from its own float64: what float32 is good for. `--markdown` prints the table of
-docs/import-weights.md.
+docs/explanation/exactness.md.
 """
 
 import argparse

@@ -5,9 +5,9 @@ in this one send one text a request, the next as soon as they have their answer.
 sentences and, as long ones, SQuAD's passages. For sentences the same SavedModel stands behind the
 plainest server too (serving_naive.py), and both take turns.
 
-    python benchmarks/serving.py ../shared/data               # base: its start, then under load
-    python benchmarks/serving.py ../shared/data --minutes 10  # its memory, 16 clients
-    python benchmarks/serving.py ../shared/data --max-batch-sizes 8 16 32 --clients 16 64
+    python benchmarks/serving.py DATA               # base: its start, then under load
+    python benchmarks/serving.py DATA --minutes 10  # its memory, 16 clients
+    python benchmarks/serving.py DATA --max-batch-sizes 8 16 32 --clients 16 64
 """
 
 import argparse

@@ -32,7 +32,11 @@ DEV_RATE = 0.2
 
 
 def demo(
-    *, corpus: Sequence[str | os.PathLike] = (), output: str | os.PathLike, seed: int = 1
+    *,
+    corpus: Sequence[str | os.PathLike] = (),
+    output: str | os.PathLike,
+    num_steps: int | None = None,
+    seed: int = 1,
 ) -> Path:
     """Run every stage into a new numbered folder under `output`, and print what it holds.
 
@@ -42,6 +46,7 @@ def demo(
     Args:
         corpus: Text files; by default CPython's language reference.
         output: Folder of all demos.
+        num_steps: Steps of pretraining; None takes those of the recipe `demo`.
         seed: Of all random numbers.
 
     Returns:
@@ -51,7 +56,7 @@ def demo(
     print(f"bert-keras demo: everything goes to {folder}\n")
     files = list(corpus) or [_write_language_reference(folder / "corpus.txt")]
     _build_records(files, folder, seed=seed)
-    _pretrain(folder, seed=seed)
+    _pretrain(folder, num_steps=num_steps, seed=seed)
     example = _write_rows(files, folder, seed=seed)
     _finetune(folder, seed=seed)
     _export_and_ask(folder, example)
@@ -70,9 +75,10 @@ def _build_records(files: Sequence[str | os.PathLike], folder: Path, *, seed: in
     )
 
 
-def _pretrain(folder: Path, *, seed: int) -> None:
+def _pretrain(folder: Path, *, num_steps: int | None, seed: int) -> None:
+    changes = [f"seed={seed}"] + ([] if num_steps is None else [f"num_steps={num_steps}"])
     scores = pretrain(
-        named_recipe(PRETRAIN, "demo", changes=[f"seed={seed}"]),
+        named_recipe(PRETRAIN, "demo", changes=changes),
         records=folder / "records",
         output=folder / "pretrain",
     )

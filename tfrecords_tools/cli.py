@@ -22,21 +22,17 @@ from tfrecords_tools.vocab.word_counts import Reading
 _EXAMPLES = """\
 examples:
   bert-tfrecords vocab corpus.txt --output vocab.txt --size 30000
-  bert-tfrecords check corpus.txt --vocab vocab.txt
   bert-tfrecords build corpus.txt --vocab vocab.txt --output records --held-out 0.02
-  bert-tfrecords check records
-  bert-tfrecords show records --count 3
 
-A corpus is files, folders or globs of text: a paragraph or sentence a line; a blank line or the end
-of a file ends a document. Or wikiextractor output, JSON lines, parquet, each compressed or not, or
-tfds:NAME. docs/write-records.md tells more.
+A corpus is files, folders or globs of text, wikiextractor output, JSON lines or parquet, compressed
+or not, or tfds:NAME. In text, a blank line or the end of a file ends a document.
 """
 _TEXT_FIELDS = ("lowercase", "text_field", "errors")  # of `BuildSettings`, for any reader of text
 _CORPUS_HELP = "files, folders, globs, or tfds:NAME (bert-tfrecords --help)"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that `argv` names and return the exit code; see `run_command`."""
+def command_parser() -> argparse.ArgumentParser:
+    """Build the parser of the program with a subparser for each command."""
     parser = _Parser(
         prog="bert-tfrecords",
         description="Writes, checks and shows pretraining records (masked words, next sentence).",
@@ -44,8 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_commands(parser, (Vocab, Build, Check, Show), metavar="vocab | build | check | show")
-    arguments = parser.parse_args(argv)
-    return run_command(parser.prog, options_of(arguments, arguments.command).run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` names and return the exit code; see `run_command`."""
+    arguments = command_parser().parse_args(argv)
+    return run_command("bert-tfrecords", options_of(arguments, arguments.command).run)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -115,14 +116,13 @@ class Vocab(Command):
             expected = "tokenizer.json" if of_rules else "vocab.txt"
             raise InputError(f"{self.output} is to hold {self.model}; name it {expected}")
         unused = 0 if of_rules else 100
-        text = dict(self.text)
-        lowercase = text.pop("lowercase", True)
+        text = {"lowercase": True, **self.text}
         vocabulary = train_vocabulary(
             self.files,
             size=self.size,
             model=self.model,
             unused=unused if self.unused is None else self.unused,
-            lowercase=lowercase,
+            lowercase=text.pop("lowercase"),
             reading=Reading(sample_bytes=self.sample, workers=self.workers, **text),
             tell=_note,
         )

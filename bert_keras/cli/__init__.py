@@ -18,14 +18,20 @@ COMMANDS = (
 )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that `argv` names and return the exit code; see `run_command`."""
+def command_parser() -> argparse.ArgumentParser:
+    """Build the parser of the program with a subparser for each command."""
     parser = argparse.ArgumentParser(
         prog="bert-keras",
         description="Pretrain BERT on records, fine-tune it, export it and serve it.",
         epilog="bert-tfrecords writes the records. Try `bert-keras demo` first.",
     )
     add_commands(parser, COMMANDS)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` names and return the exit code; see `run_command`."""
+    parser = command_parser()
     arguments = parser.parse_args(argv)
     command = options_of(arguments, arguments.command)
 

@@ -21,12 +21,18 @@ class Demo(Command):
         told="CPython's language reference",
     )
     output: str = option("demo", metavar="DIR")
+    steps: int | None = option(
+        None,
+        metavar="N",
+        help="steps of pretraining; with fewer the demo is shorter and its model is worse",
+        told="those of the recipe demo",
+    )
     seed: int = option(1)
 
     def run(self) -> None:
         from bert_keras.demo import demo
 
-        demo(corpus=self.corpus, output=self.output, seed=self.seed)
+        demo(corpus=self.corpus, output=self.output, num_steps=self.steps, seed=self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)

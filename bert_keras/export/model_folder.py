@@ -4,7 +4,7 @@ import os
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import keras
 
@@ -69,7 +69,7 @@ def export_classifier(
     vocabulary: Vocabulary,
     lowercase: bool,
     max_length: int,
-    **settings,
+    **settings: Any,
 ) -> Path:
     """Writes saved_models/NAME/VERSION of a classifier that may come from elsewhere.
 

@@ -134,7 +134,7 @@ PAPER_BASE = PretrainRecipe(
     steps_per_log=1_000,
 )
 
-# docs/pretrain.md: 27 MB of text, 30,522 pieces, within an hour on 2 cores.
+# docs/benchmarks/training-2026-11.md: 27 MB of text, 30,522 pieces, within an hour on 2 cores.
 TINY_HOUR = PretrainRecipe(
     size="tiny",
     batch_size=32,
@@ -212,7 +212,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         gradient_accumulation_steps=256,
         steps_per_log=10,
     ),
-    # docs/relatives.md: records of plain ids, --objective full-sentences.
+    # docs/how-to/pretrain-relatives.md: records of plain ids, --objective full-sentences.
     "roberta-tiny": dataclasses.replace(TINY_HOUR, size="roberta-tiny"),
     # Liu et al. 2019, table 9: records of 512, 8 thousand a batch; the parts are those of 8 GPUs.
     "roberta-base": PretrainRecipe(
@@ -226,7 +226,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         gradient_accumulation_steps=32,
         steps_per_log=100,
     ),
-    # docs/relatives.md: records of plain ids, --objective sop.
+    # docs/how-to/pretrain-relatives.md: records of plain ids, --objective sop.
     "albert-tiny": dataclasses.replace(
         TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3
     ),

@@ -1,4 +1,4 @@
-"""The tables of docs/ablations.md are those of the pages beside it and of the seeds' scores."""
+"""The tables of the ablations page equal those of the reports and of the seeds' scores."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.page import write_page
 from bert_keras.experiments.results import Results, Score
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "benchmarks"
 
 
 def section(page: Path, heading: str) -> str:
@@ -34,7 +34,7 @@ def test_what_came_out(name, tmp_path, monkeypatch):
     }
     results = Results(experiment=experiment, columns=columns, note="", remarks=(), scores=scores)
     write_page(tmp_path, results)
-    told = (DOCS / "ablations.md").read_text("utf-8")
+    told = (DOCS / "ablations-2026-11.md").read_text("utf-8")
     for heading in ("Scores", *(["Order"] if experiment.arms[0].published else [])):
         table = section(folder / "report.md", heading)
         assert table == section(tmp_path / "report.md", heading)

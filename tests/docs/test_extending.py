@@ -1,4 +1,4 @@
-"""Runs the Python blocks of each section of docs/extending.md, in order, in an empty folder."""
+"""Runs the Python blocks of each section of the extending page, in order, in an empty folder."""
 
 import re
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "extending.md"
 SECTIONS = {
     section.partition("\n")[0]: re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)
     for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]

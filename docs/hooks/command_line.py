@@ -1,0 +1,71 @@
+"""Generates the reference pages of both command lines from their argument parsers.
+
+MkDocs calls `on_files` while it builds the site (`hooks` in mkdocs.yml).
+"""
+
+import argparse
+import html
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+PROGRAMS = {"bert-keras": "bert_keras.cli", "bert-tfrecords": "tfrecords_tools.cli"}
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Adds `reference/PROGRAM.md` for each program to the files of the site."""
+    for program, module in PROGRAMS.items():
+        parser = import_module(module).command_parser()
+        page = "\n".join(command_line_page(parser))
+        files.append(File.generated(config, f"reference/{program}.md", content=page))
+    return files
+
+
+def command_line_page(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yields the lines of the Markdown page of a program with subcommands."""
+    (subcommands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    yield f"# {parser.prog}\n\n{_sentence(parser.description)}\n"
+    yield "| command | description |\n|---|---|"
+    for choice in subcommands._choices_actions:
+        yield f"| [`{choice.dest}`](#{choice.dest}) | {_cell(choice.help)} |"
+    for name, command in subcommands.choices.items():
+        yield f"\n## {name}\n\n{_sentence(command.description)}\n"
+        yield from _usage(command)
+        yield from _arguments(command._actions)
+        yield f"\n{_example(command.epilog)}"
+
+
+def _usage(command: argparse.ArgumentParser) -> Iterator[str]:
+    usage = command.format_usage().removeprefix("usage: ").rstrip()
+    yield f"```text\n{usage}\n```\n"
+
+
+def _arguments(actions: Iterable[argparse.Action]) -> Iterator[str]:
+    yield "| argument | description |\n|---|---|"
+    for action in actions:
+        if isinstance(action, argparse._HelpAction):
+            continue
+        value = action.metavar or (action.choices and " \\| ".join(map(str, action.choices)))
+        if action.nargs != 0 and not value:
+            value = action.dest.upper()
+        flags = [f"`{flag}`" for flag in action.option_strings]
+        flags += [f"`{value}`"] if action.nargs != 0 else []
+        required = " Required." if action.required and action.option_strings else ""
+        yield f"| {' '.join(flags)} | {_cell(action.help)}{required} |"
+
+
+def _example(epilog: str | None) -> str:
+    lines = (epilog or "").splitlines()[1:]
+    commands = "\n".join(line.removeprefix("  ") for line in lines)
+    return f"Example:\n\n```bash\n{commands}\n```"
+
+
+def _cell(text: str | None) -> str:
+    return _sentence(html.escape(text or "", quote=False).replace("|", "\\|"))
+
+
+def _sentence(text: str | None) -> str:
+    text = " ".join((text or "").split())
+    return text[:1].upper() + text[1:] + ("" if not text or text.endswith(".") else ".")

@@ -1,0 +1,107 @@
+"""The pages of the documentation: links, commands, Python code, the reference and the site."""
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import bert_keras
+from bert_keras import BertConfig, BertEncoder, Vocabulary, WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_PIECES
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+GENERATED = {"reference/bert-keras.md", "reference/bert-tfrecords.md"}
+PARSERS = {
+    "bert-keras": import_module("bert_keras.cli").command_parser,
+    "bert-tfrecords": import_module("tfrecords_tools.cli").command_parser,
+}
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+    return [code for language, code in found if language in languages]
+
+
+def without_code(page: Path) -> str:
+    return re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of the headings, as MkDocs and GitHub make them."""
+    titles = re.findall(r"^#+ (.*)$", without_code(page), re.M)
+    words = (re.sub(r"[^\w\- ]", "", title.lower()) for title in titles)
+    return {re.sub(r"[ -]+", "-", title.strip()) for title in words}
+
+
+@every_page
+def test_no_link_leads_nowhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(page)):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if any(target == ROOT / "docs" / generated for generated in GENERATED):
+            continue
+        assert target.exists(), f"{page}: {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{page}: {link}"
+
+
+@every_page
+def test_every_command_parses(page):
+    for code in blocks(page, "", "bash"):
+        for line in code.replace("\\\n", " ").splitlines():
+            program, _, arguments = line.partition(" ")
+            if program in PARSERS:
+                PARSERS[program]().parse_args(shlex.split(arguments, comments=True))
+
+
+@every_page
+def test_every_python_block_imports_names_that_exist(page):
+    for code in blocks(page, "python"):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("bert_keras"):
+                module = import_module(node.module)
+                for alias in node.names:
+                    assert hasattr(module, alias.name), f"{page}: {node.module}.{alias.name}"
+
+
+def test_the_reference_documents_every_public_name():
+    folder = ROOT / "docs" / "reference" / "python"
+    text = "".join(page.read_text("utf-8") for page in folder.glob("*.md"))
+    documented = {path.split(".")[-1] for path in re.findall(r"^::: (\S+)$", text, re.M)}
+    assert set(bert_keras.__all__) <= documented
+
+
+@pytest.mark.extra
+def test_the_site_builds_without_warnings(tmp_path):
+    pytest.importorskip("mkdocs", reason='needs the site: pip install "bert-keras[docs]"')
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name in GENERATED:
+        assert (tmp_path / name.removesuffix(".md") / "index.html").exists()
+
+
+@pytest.mark.slow
+def test_the_readme_fine_tunes_and_serves(tmp_path, monkeypatch, capsys):
+    vocabulary = Vocabulary((*SPECIAL_PIECES, "a", "good", "bad", "film", "text", "to", "classify"))
+    config = BertConfig(
+        vocab_size=len(vocabulary), hidden_size=8, num_layers=1, num_heads=2, max_positions=128
+    )
+    tokenizer = WordPieceTokenizer(vocabulary)
+    BertEncoder(config).save_pretrained(tmp_path / "bert-base-uncased", tokenizer=tokenizer)
+    for name in ("train.csv", "dev.csv"):
+        (tmp_path / name).write_text("text,label\n" + "a good film,yes\na bad film,no\n" * 32)
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks(ROOT / "README.md", "python")
+    assert len(code.splitlines()) <= 15
+    exec(compile(code, "README.md", "exec"), {})
+    assert "'labels': ['no', 'yes']" in capsys.readouterr().out
