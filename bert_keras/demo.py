@@ -1,5 +1,6 @@
 """Runs every stage from a text corpus to a served prediction once, in minutes on two cores."""
 
+import itertools
 import json
 import os
 import random
@@ -16,7 +17,7 @@ from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import PRETRAIN, named_recipe, task_recipes
 from bert_keras.serving.client import predict
 from bert_keras.serving.server import running_server
-from bert_keras.storage import whole_file
+from bert_keras.storage import write_text
 from bert_keras.tasks.catalog import named_task
 from bert_keras.training.curves import read_curves
 from tfrecords_tools.build import build
@@ -52,7 +53,9 @@ def demo(
     Returns:
         The new folder.
     """
-    folder = _new_folder(Path(output))
+    numbered = (Path(output, str(number)) for number in itertools.count(1))
+    folder = next(each for each in numbered if not each.exists())  # an older demo stays as it is
+    folder.mkdir(parents=True)
     print(f"bert-keras demo: everything goes to {folder}\n")
     files = list(corpus) or [_write_language_reference(folder / "corpus.txt")]
     _build_records(files, folder, seed=seed)
@@ -69,10 +72,8 @@ def _build_records(files: Sequence[str | os.PathLike], folder: Path, *, seed: in
     settings = BuildSettings(max_length=64, max_predictions=10, duplicates=10, seed=seed)
     manifest = build(files, vocabulary=vocabulary, output=folder / "records", settings=settings)
     train = manifest["splits"]["train"]
-    _say(
-        f"{len(vocabulary):,} pieces; {train['records']:,} records of "
-        f"{train['documents']} documents"
-    )
+    counts = f"{train['records']:,} records of {train['documents']} documents"
+    print(f"  {len(vocabulary):,} pieces; {counts}\n", flush=True)
 
 
 def _pretrain(folder: Path, *, num_steps: int | None, seed: int) -> None:
@@ -83,9 +84,10 @@ def _pretrain(folder: Path, *, num_steps: int | None, seed: int) -> None:
         output=folder / "pretrain",
     )
     losses = read_curves(folder / "pretrain" / "logs")["train"]["loss/total"]
-    _say(
-        f"{scores['parameters']:,} parameters, {scores['steps']} steps; loss (masked LM + next "
-        f"sentence) from {losses[0][1]:.3f} down to {losses[-1][1]:.3f}"
+    print(
+        f"  {scores['parameters']:,} parameters, {scores['steps']} steps; loss (masked LM + next "
+        f"sentence) from {losses[0][1]:.3f} down to {losses[-1][1]:.3f}\n",
+        flush=True,
     )
 
 
@@ -102,9 +104,10 @@ def _finetune(folder: Path, *, seed: int) -> None:
         files={"train": str(folder / "train.tsv"), "dev": str(folder / "dev.tsv")},
         output=folder / "finetune",
     )
-    _say(
-        f"{scores['accuracy']:.1%} of {scores['dev_rows']} held-out sentences right; "
-        f"always saying the most frequent label: {scores['majority_accuracy']:.1%}"
+    print(
+        f"  {scores['accuracy']:.1%} of {scores['dev_rows']} held-out sentences right; "
+        f"always saying the most frequent label: {scores['majority_accuracy']:.1%}\n",
+        flush=True,
     )
 
 
@@ -121,16 +124,21 @@ def _export_and_ask(folder: Path, example: str) -> None:
         ]
     request = json.dumps({"instances": [example]}, ensure_ascii=False)
     print(f"POST {path} {request}\n{json.dumps(answers[-1][0], indent=2, ensure_ascii=False)}\n")
-    _print_ways_on(folder, path, request)
+    payload = request.replace("'", "'\\''")
+    print(
+        f"""What it left in {folder}:
+  vocab.txt, records/                look inside: bert-tfrecords show {folder}/records
+  pretrain/model/, finetune/model/   in Python: bert_keras.load_model
+  train.tsv, dev.tsv                 what the classifier learnt from and was scored on
+  saved_models/demo/1/               what TF Serving loads
 
+Ask it again:
+  bert-keras serve {folder}/saved_models/demo --port 8501
+  curl -d '{payload}' http://localhost:8501{path}
 
-def _new_folder(output: Path) -> Path:
-    """Make `output`/1, or the next number that is free: a demo never touches an older one."""
-    number = 1
-    while (output / str(number)).exists():
-        number += 1
-    (output / str(number)).mkdir(parents=True)
-    return output / str(number)
+See the curves:
+  tensorboard --logdir {folder}"""
+    )
 
 
 def _write_language_reference(path: Path) -> Path:
@@ -144,11 +152,9 @@ def _write_language_reference(path: Path) -> Path:
             "this Python comes without pydoc_data.topics, the default corpus; "
             "give text files with --corpus"
         ) from error
-    with whole_file(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as file:
-        for name in progress(sorted(topics), stage="read corpus", unit="topic"):
-            paragraphs = list(_prose(topics[name]))
-            if paragraphs:
-                file.write("\n".join(paragraphs) + "\n\n")
+    names = progress(sorted(topics), stage="read corpus", unit="topic")
+    documents = ("\n".join(_prose(topics[name])) for name in names)
+    write_text(path, "".join(f"{each}\n\n" for each in documents if each))
     return path
 
 
@@ -192,29 +198,6 @@ def _write_rows(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) 
             "only, too few for a classifier; give a longer one"
         )
     for name, part in (("dev.tsv", rows[:num_dev]), ("train.tsv", rows[num_dev:])):
-        with whole_file(folder / name) as beside:
-            lines = ["sentence\tlabel", *("\t".join(row) for row in part)]
-            beside.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+        lines = ["sentence\tlabel", *("\t".join(row) for row in part)]
+        write_text(folder / name, "\n".join(lines) + "\n")
     return rows[0][0]
-
-
-def _say(sentence: str) -> None:
-    print(f"  {sentence}\n", flush=True)
-
-
-def _print_ways_on(folder: Path, path: str, request: str) -> None:
-    payload = request.replace("'", "'\\''")
-    print(
-        f"""What it left in {folder}:
-  vocab.txt, records/                look inside: bert-tfrecords show {folder}/records
-  pretrain/model/, finetune/model/   in Python: bert_keras.load_model
-  train.tsv, dev.tsv                 what the classifier learnt from and was scored on
-  saved_models/demo/1/               what TF Serving loads
-
-Ask it again:
-  bert-keras serve {folder}/saved_models/demo --port 8501
-  curl -d '{payload}' http://localhost:8501{path}
-
-See the curves:
-  tensorboard --logdir {folder}"""
-    )

@@ -8,41 +8,30 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
-from bert_keras.architectures import ENCODER
-from bert_keras.checkpoints.card import ModelCard
 from bert_keras.experiments.experiments import Experiment, arms_named, corpus_in
-from bert_keras.experiments.run import record_settings, tuned
-from bert_keras.experiments.scales import Phase, Scale
-from bert_keras.models import BertEncoder
+from bert_keras.experiments.run import Runs, tuned
+from bert_keras.experiments.scales import Scale
 from bert_keras.models.pretrained import save_model
-from bert_keras.presets import preset
 from bert_keras.reports.page import Table
 from bert_keras.runs.forecast import step_seconds
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.storage import text_lines
-from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.build import build
-from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 SAMPLE_CHARACTERS = 2_000_000  # of the corpus, to learn a vocabulary from and to time steps on
 
 
-@dataclasses.dataclass(frozen=True)
-class Stage:
-    """`steps` that take `seconds` each."""
+class Stage(NamedTuple):
+    """A number of steps that take `seconds` each."""
 
     name: str
     steps: int
     seconds: float
-
-    @property
-    def row(self) -> list[str]:
-        time = timedelta(seconds=round(self.steps * self.seconds))
-        return [self.name, f"{self.steps:,}", f"{1000 * self.seconds:,.0f} ms", str(time)]
 
 
 def plan(experiment: Experiment, scale: Scale, *, data: str | os.PathLike) -> str:
@@ -51,61 +40,30 @@ def plan(experiment: Experiment, scale: Scale, *, data: str | os.PathLike) -> st
     Scoring and the tokenization of the whole corpus are not counted. Writes no files.
     """
     files, missing = experiment.columns_in(str(data))
-    corpus = corpus_in(str(data))
+    corpus, total, rows = corpus_in(str(data)), 0.0, []
     with tempfile.TemporaryDirectory(prefix="bert-keras-plan-") as folder:
-        sample = _Sample(scale, corpus, Path(folder))
-        stages = [*_pretrainings(experiment, scale, sample)]
-        stages += _tunings(experiment, scale, sample, files)
-    total = timedelta(seconds=round(sum(stage.steps * stage.seconds for stage in stages)))
-    table = Table(["stage", "steps", "a step", "time"], [stage.row for stage in stages])
+        text = Path(folder, "text.txt")
+        text.write_text("\n".join(_beginning(corpus)) + "\n", encoding="utf-8")
+        once = dataclasses.replace(scale, duplicates=1, held_out_rate=0.0)
+        sample = Runs(Path(folder), once, [str(text)])
+        pretrainings = _pretrainings(experiment, scale, sample)
+        for stage in chain(pretrainings, _tunings(experiment, scale, sample, files)):
+            seconds = stage.steps * stage.seconds
+            total += seconds
+            time = str(timedelta(seconds=round(seconds)))
+            rows.append([stage.name, f"{stage.steps:,}", f"{1000 * stage.seconds:,.0f} ms", time])
+            print(f"timed: {', '.join(rows[-1])}", file=sys.stderr, flush=True)
+    table = Table(["stage", "steps", "a step", "time"], rows)
     arms = ", ".join(arm.name for arm in experiment.arms)
     return "\n".join(
         [
             f"{experiment.title}; {len(experiment.arms)} arms: {arms}",
             *missing,
             *table.aligned(first=str.ljust),
-            f"about {total} (hours:minutes:seconds) in all, scoring and saving not counted",
+            f"about {timedelta(seconds=round(total))} (hours:minutes:seconds) in all, scoring and "
+            "saving not counted",
         ]
     )
-
-
-class _Sample:
-    """Vocabulary, records and an encoder with random weights, of the beginning of the corpus."""
-
-    def __init__(self, scale: Scale, corpus: list[str], folder: Path):
-        self.scale, self.folder = scale, folder
-        text = folder / "text.txt"
-        text.write_text("\n".join(_beginning(corpus)) + "\n", encoding="utf-8")
-        self.vocabulary = train_vocabulary([text], size=scale.vocab_size)
-
-    def records(self, phase: Phase) -> Path:
-        folder = self.folder / f"records-{phase.max_length}"
-        if not folder.is_dir():
-            settings = dataclasses.replace(
-                record_settings(self.scale, phase), duplicates=1, held_out_rate=0.0
-            )
-            text = self.folder / "text.txt"
-            build([text], vocabulary=self.vocabulary, output=folder, settings=settings)
-        return folder
-
-    def encoder(self, size: str) -> Path:
-        """As large as the pretrained ones: a vocabulary of few words is filled up."""
-        folder = self.folder / f"encoder-{size}"
-        if not folder.is_dir():
-            vocabulary: Vocabulary = self.vocabulary
-            if len(vocabulary) < self.scale.vocab_size:
-                vocabulary = vocabulary.padded(self.scale.vocab_size)
-            config = preset(size, vocab_size=len(vocabulary))
-            card = ModelCard(
-                model=ENCODER.name,
-                config=config,
-                lowercase=True,
-                max_length=config.max_positions,
-            )
-            encoder = BertEncoder(config)
-            encoder.build()
-            save_model(encoder, folder, card=card, vocabulary=vocabulary)
-        return folder
 
 
 def _beginning(corpus: list[str]) -> Iterator[str]:
@@ -119,23 +77,25 @@ def _beginning(corpus: list[str]) -> Iterator[str]:
         yield ""
 
 
-def _pretrainings(experiment: Experiment, scale: Scale, sample: _Sample) -> Iterator[Stage]:
+def _pretrainings(experiment: Experiment, scale: Scale, sample: Runs) -> Iterator[Stage]:
+    """Times steps of each model and saves the model, which the fine-tuning runs begin from."""
     for name, arm in arms_named(experiment.arms).items():
         begin = 0
         for phase in scale.pretraining(arm):
-            recipe = phase.recipe
-            inputs = PretrainInputs(recipe, records=sample.records(phase), start=None)
+            inputs = PretrainInputs(phase.recipe, records=sample.records(phase))
             model = compiled_pretrainer(inputs, resumes=False)
             seconds = statistics.median(step_seconds(model, inputs.training_batches()))
             told = f"pretrain {name}, length {phase.max_length}"
-            yield _timed(Stage(told, recipe.end - begin, seconds))
-            begin = recipe.end
+            yield Stage(told, phase.recipe.end - begin, seconds)
+            begin = phase.recipe.end
+        save_model(model, sample.folder / name, card=inputs.card, vocabulary=inputs.vocabulary)
 
 
 def _tunings(
-    experiment: Experiment, scale: Scale, sample: _Sample, files: dict[str, dict[str, str]]
+    experiment: Experiment, scale: Scale, sample: Runs, files: dict[str, dict[str, str]]
 ) -> Iterator[Stage]:
-    """Each task once, and once more for arms with other recipes or of another size."""
+    """Times steps of each task once, and once more for arms with other recipes or of another
+    size."""
     arms = defaultdict(list)
     for arm in experiment.arms:
         arms[scale.pretraining(arm)[-1].recipe.size, arm.finetuning].append(arm)
@@ -147,16 +107,11 @@ def _tunings(
             run = TaskRun(
                 task,
                 recipe,
-                pretrained=sample.encoder(size),
+                pretrained=sample.folder / alike[0].pretraining_name,
                 files=files[column.name],
                 features=sample.folder / "features",
             )
             seconds = statistics.median(step_seconds(run.trained, run.train))
             runs = len(alike) * scale.num_seeds * len(recipe.learning_rates)
             told = ", ".join((f"fine-tune {column.name}", size, *changes, f"runs: {runs}"))
-            yield _timed(Stage(told, runs * run.num_steps, seconds))
-
-
-def _timed(stage: Stage) -> Stage:
-    print(f"timed: {', '.join(stage.row)}", file=sys.stderr, flush=True)
-    return stage
+            yield Stage(told, runs * run.num_steps, seconds)

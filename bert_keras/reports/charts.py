@@ -1,7 +1,6 @@
 """Draws charts with matplotlib, as SVG for a page or a file or several in one picture."""
 
 import io
-import math
 import os
 import re
 import warnings
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from xml.etree import ElementTree
 
+import numpy as np
 from markupsafe import Markup
 
 from bert_keras.errors import InputError
@@ -73,8 +73,7 @@ def line_chart(title: str, lines: Sequence[Line]) -> Draw:
         for index, line in enumerate(lines):
             points = _finite(line.points)
             (drawn,) = axes.plot(
-                [x for x, _ in points],
-                [y for _, y in points],
+                *points.T,
                 color=COLORS[groups.index(line.group) % len(COLORS)],
                 linestyle="--" if line.dashed else "-",
                 marker="o" if len(points) == 1 else "",
@@ -83,7 +82,7 @@ def line_chart(title: str, lines: Sequence[Line]) -> Draw:
             )
             if not line.dashed or line.group not in handles:
                 handles[line.group] = drawn
-        if not any(_finite(line.points) for line in lines):
+        if not any(len(_finite(line.points)) for line in lines):
             axes.set(xticks=[], yticks=[])
             axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")
         elif len(groups) <= len(COLORS):
@@ -106,12 +105,9 @@ def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -
         axes.set_title(title)
         axes.set_xlabel(x_axis, loc="right")
         finite = _finite(points)
-        axes.scatter(
-            [x for x, _ in finite], [y for _, y in finite], s=12, alpha=0.5, color=COLORS[0],
-            linewidths=0, gid="points",
-        )  # fmt: skip
-        if finite:
-            axes.axline((finite[0][0], finite[0][0]), slope=1, color=GREY, linewidth=1, zorder=0)
+        axes.scatter(*finite.T, s=12, alpha=0.5, color=COLORS[0], linewidths=0, gid="points")
+        if len(finite):
+            axes.axline((finite[0, 0],) * 2, slope=1, color=GREY, linewidth=1, zorder=0)
         return {}
 
     return draw
@@ -202,5 +198,7 @@ def _figure(draws: Sequence[Draw], *, title: str = "") -> "tuple[Figure, list[di
     return figure, [draw(panel) for draw, panel in zip(draws, panels, strict=False)]
 
 
-def _finite(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    return [point for point in points if all(map(math.isfinite, point))]
+def _finite(points: Sequence[tuple[float, float]]) -> np.ndarray:
+    """float64 [N, 2]"""
+    pairs = np.reshape(np.asarray(points, np.float64), (-1, 2))
+    return pairs[np.isfinite(pairs).all(axis=1)]

@@ -7,7 +7,7 @@ from bert_keras.reports.answers import answer_findings
 from bert_keras.reports.entities import entity_findings
 from bert_keras.reports.findings import Find
 from bert_keras.reports.labels import choice_findings, text_findings
-from bert_keras.reports.page import Report, Section, Table, Value
+from bert_keras.reports.page import Report, Section, Table
 from bert_keras.storage import write_text
 from bert_keras.tasks.classification import TextExample
 from bert_keras.tasks.ner.files import Sentence
@@ -44,19 +44,18 @@ def evaluation_page(
         path: The file to write.
     """
     found = FINDINGS[type(examples[0])](task, examples, predictions)
-    whole = {name: value for name, value in scores.items() if " " not in name}
     errors = sorted(found.errors, key=lambda error: -error[0])[:MOST_ERRORS]
     counts = f"{len(found.errors):,} of {len(examples):,} differ from what was given"
     listed = f", {len(errors)} of these are listed" if len(errors) < len(found.errors) else ""
-    listing = Section(
-        heading="Errors",
-        notes=[f"{counts}{listed}: {found.order}."],
-        table=_without_empty_columns(found.columns, [cells for _, cells in errors]),
-    )
+    rows = [cells for _, cells in errors]
+    columns = range(len(found.columns))
+    kept = [at for at in columns if not rows or any(row[at] is not None for row in rows)]
+    table = Table([found.columns[at] for at in kept], [[row[at] for at in kept] for row in rows])
+    notes = [f"{counts}{listed}: {found.order}."]
     report = Report(
         title=f"{task.name}: {len(examples):,} examples",
-        tiles=_tiles(whole),
-        sections=[*found.sections, listing],
+        tiles=_tiles({name: value for name, value in scores.items() if " " not in name}),
+        sections=[*found.sections, Section(heading="Errors", notes=notes, table=table)],
     )
     write_text(path, report.html())
 
@@ -64,15 +63,5 @@ def evaluation_page(
 def _tiles(scores: Mapping[str, float]) -> list[tuple[str, str]]:
     """Counts as they are; all others with two decimals if one of them is greater than 1."""
     places = 4 if all(abs(value) <= 1 for value in scores.values()) else 2
-    return [
-        (
-            name.replace("_", " "),
-            f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}",
-        )
-        for name, value in scores.items()
-    ]
-
-
-def _without_empty_columns(columns: Sequence[str], rows: Sequence[Sequence[Value]]) -> Table:
-    kept = [at for at in range(len(columns)) if not rows or any(r[at] is not None for r in rows)]
-    return Table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows])
+    texts = (f"{v:,}" if isinstance(v, int) else f"{v:,.{places}f}" for v in scores.values())
+    return [(name.replace("_", " "), text) for name, text in zip(scores, texts, strict=True)]

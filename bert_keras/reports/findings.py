@@ -1,7 +1,7 @@
 """What the page of an evaluation shows of each kind of task: sections and errors."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from bert_keras.reports.page import Cell, Section, Span, Table, Value
@@ -27,22 +27,27 @@ def confusion(heading: str, pairs: Sequence[tuple[str, str]], labels: Sequence[s
     counts, gold = Counter(pairs), Counter(label for label, _ in pairs)
     rows = []
     for label in labels:
-        cells = [_heat(counts[label, other], gold[label], label == other) for other in labels]
-        rows.append([Cell([[label]], kind="header"), *cells, gold[label]])
+        row: list[Value] = [Cell([[label]], kind="header")]
+        for other in labels:
+            count = counts[label, other]
+            share = count / gold[label] if count else 0.0
+            text = Span(f"{count:,} ", note=f"{share:.1%}" if count else "")
+            kind = "number right" if label == other else "number"
+            row.append(Cell([[text]], kind=kind, heat=0.45 * share))
+        rows.append([*row, gold[label]])
     return Section(heading=heading, table=Table(["gold ↓ predicted →", *labels, "all"], rows))
 
 
 def ratios(
-    heading: str, given: Mapping[str, int], found: Mapping[str, int], correct: Mapping[str, int]
+    heading: str, given: Iterable[str], found: Iterable[str], correct: Iterable[str]
 ) -> Section:
-    """Precision, recall and F1 of each label, from how often it was given, found, and both."""
+    """Precision, recall and F1 of each label, from gold, predicted and correct labels or counts."""
     rows = []
+    given, found, correct = Counter(given), Counter(found), Counter(correct)
     for label in sorted({*given, *found}):
-        num_given, num_found = given.get(label, 0), found.get(label, 0)
-        num_correct = correct.get(label, 0)
-        f1 = 2 * num_correct / (num_given + num_found) if num_given + num_found else 0.0
-        shares = [num_correct / count if count else None for count in (num_found, num_given)]
-        rows.append([label, *shares, f1, num_given, num_found])
+        counts = found[label], given[label]
+        shares = [correct[label] / count if count else None for count in counts]
+        rows.append([label, *shares, 2 * correct[label] / sum(counts), given[label], found[label]])
     header = ["label", "precision", "recall", "F1", "gold", "predicted"]
     return Section(heading=heading, table=Table(header, rows))
 
@@ -57,9 +62,3 @@ def surest_first(errors: Errors) -> str:
 def small(note: str) -> Cell:
     """A cell in small print."""
     return Cell([[Span("", note=note)]])
-
-
-def _heat(count: int, of_all: int, is_right: bool) -> Cell:
-    share = count / of_all if of_all else 0.0
-    text = Span(f"{count:,} ", note=f"{share:.1%}" if count else "")
-    return Cell([[text]], kind="number right" if is_right else "number", heat=0.45 * share)

@@ -1,7 +1,7 @@
 """Compares the labels, numbers and choices of examples with the predicted ones."""
 
-from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 
 from bert_keras.reports.charts import scatter, svg
 from bert_keras.reports.findings import (
@@ -33,8 +33,8 @@ def text_findings(
 
 def _classes(task, examples, predictions) -> Findings:
     pairs = [(e.label, p.label) for e, p in zip(examples, predictions, strict=True)]
-    given, found = (Counter(labels) for labels in zip(*pairs, strict=True))
-    correct = Counter(gold for gold, predicted in pairs if gold == predicted)
+    given, found = zip(*pairs, strict=True)
+    correct = [gold for gold, predicted in pairs if gold == predicted]
     sections = [ratios("Labels", given, found, correct)]
     if len(task.labels) <= MOST_LABELS:
         sections.insert(0, confusion("Confusion", pairs, task.labels))
@@ -45,7 +45,7 @@ def _classes(task, examples, predictions) -> Findings:
             errors.append((sure or 0.0, [*_shown(example), example.label, predicted, sure]))
     return Findings(
         sections=sections,
-        columns=[*_columns(task), "gold", "predicted", "probability"],
+        columns=["example", *task.text_columns, "gold", "predicted", "probability"],
         errors=errors,
         order=surest_first(errors),
     )
@@ -53,10 +53,8 @@ def _classes(task, examples, predictions) -> Findings:
 
 def _sets(task, examples, predictions) -> Findings:
     pairs = [(set(e.label), set(p.label)) for e, p in zip(examples, predictions, strict=True)]
-    given, found = (
-        Counter(each for several in s for each in several) for s in zip(*pairs, strict=True)
-    )
-    correct = Counter(label for gold, predicted in pairs for label in gold & predicted)
+    given, found = (chain.from_iterable(sets) for sets in zip(*pairs, strict=True))
+    correct = chain.from_iterable(gold & predicted for gold, predicted in pairs)
     errors: Errors = []
     for example, (gold, predicted) in zip(examples, pairs, strict=True):
         if gold != predicted:
@@ -67,7 +65,7 @@ def _sets(task, examples, predictions) -> Findings:
             errors.append((len(gold ^ predicted), [*_shown(example), *parts]))
     return Findings(
         sections=[ratios("Labels", given, found, correct)],
-        columns=[*_columns(task), "right", "missed", "too much"],
+        columns=["example", *task.text_columns, "right", "missed", "too much"],
         errors=errors,
         order="those with the most wrong labels first",
     )
@@ -78,21 +76,14 @@ def _numbers(task, examples, predictions) -> Findings:
     chart = svg(scatter("predicted", pairs, x_axis=f"gold {task.labels[0]}"))
     return Findings(
         sections=[Section(heading="Gold and predicted", charts={"numbers": chart})],
-        columns=[*_columns(task), "gold", "predicted", "difference"],
+        columns=["example", *task.text_columns, "gold", "predicted", "difference"],
         errors=[
-            (
-                abs(predicted - gold),
-                [*_shown(example), *map(decimals, (gold, predicted, predicted - gold))],
-            )
-            for example, (gold, predicted) in zip(examples, pairs, strict=True)
-            if predicted != gold
+            (abs(p - g), [*_shown(example), *map(decimals, (g, p, p - g))])
+            for example, (g, p) in zip(examples, pairs, strict=True)
+            if p != g
         ],
         order="the greatest differences first",
     )
-
-
-def _columns(task: ClassificationTask) -> list[str]:
-    return ["example", *task.text_columns]
 
 
 def _shown(example: TextExample) -> list[Value]:
@@ -104,10 +95,7 @@ def choice_findings(
     task: SwagTask, examples: Sequence[Situation], predictions: Sequence[ChosenEnding]
 ) -> Findings:
     """A confusion of the endings' numbers, and the situations with a wrong choice."""
-    pairs = [
-        (str(example.label), str(chosen.ending))
-        for example, chosen in zip(examples, predictions, strict=True)
-    ]
+    pairs = [(str(e.label), str(p.ending)) for e, p in zip(examples, predictions, strict=True)]
     errors: Errors = []
     for example, chosen in zip(examples, predictions, strict=True):
         if example.label != chosen.ending:

@@ -1,4 +1,4 @@
-"""A recipe and records in; steps, tokens, time, memory and disk of the whole run out, measured."""
+"""Estimates the steps, tokens, time, memory and disk of a pretraining from measured steps."""
 
 import os
 import resource
@@ -29,19 +29,18 @@ def forecast(
     start: str | os.PathLike | None = None,
     distillation: Distillation | None = None,
 ) -> str:
-    """What `pretrain` with the same arguments will take on this machine, of ten measured steps; the
-    held-out records and the saving of states not counted. Writes nothing.
+    """Returns what `pretrain` with the same arguments will take on this machine, without the
+    scoring of held-out records and the saving of states. Writes nothing.
     """
     inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
     model = compiled_pretrainer(inputs, resumes=False)
-    first_step = number(model.optimizer.iterations) if model.optimizer.built else 0
+    optimizer = model.optimizer
+    steps = recipe.end - (number(optimizer.iterations) if optimizer.built else 0)
     with readable_records():
         first, *measured = step_seconds(model, inputs.training_batches())
-    seconds = statistics.median(measured)
-    steps = recipe.end - first_step
-    sequences = steps * recipe.batch_size
-    state = sum(weight.value.dtype.size * weight.value.shape.num_elements() for weight in
-                (*model.weights, *model.optimizer.variables))  # fmt: skip
+    seconds, sequences = statistics.median(measured), steps * recipe.batch_size
+    values = (weight.value for weight in (*model.weights, *optimizer.variables))
+    state = sum(value.dtype.size * value.shape.num_elements() for value in values)
     replicas = model.distribute_strategy.num_replicas_in_sync
     rows = {
         "model": f"{model.count_params():,} parameters, {inputs.card.model}",
@@ -57,13 +56,22 @@ def forecast(
         "memory": _memory(),
         "disk": f"{size_told(state)} a state, of which {recipe.keep_checkpoints} are kept",
     }
-    return "\n".join(f"{name:<12}{told}" for name, told in rows.items())
+    return "\n".join(f"{name:<12}{value}" for name, value in rows.items())
 
 
 def step_seconds(model: keras.Model, batches: tf.data.Dataset) -> list[float]:
-    """Of a compiled model: the first step's, in which it is traced, then MEASURED_STEPS of those
-    that follow."""
-    clock = _Clock()
+    """Returns the seconds of the first step of a compiled model, in which it is traced, then those
+    of MEASURED_STEPS."""
+    times = []
+
+    def measure(batch, logs):
+        number(model.optimizer.gradient_norm)  # waits for the step
+        times.append(time.perf_counter())
+
+    clock = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: times.append(time.perf_counter()),
+        on_train_batch_end=measure,
+    )
     model.fit(
         spread(batches),
         steps_per_epoch=WARMUP_STEPS + MEASURED_STEPS,
@@ -71,20 +79,8 @@ def step_seconds(model: keras.Model, batches: tf.data.Dataset) -> list[float]:
         verbose=0,
         callbacks=[clock],
     )
-    return [clock.seconds[0], *clock.seconds[WARMUP_STEPS:]]
-
-
-class _Clock(keras.callbacks.Callback):
-    def __init__(self):
-        super().__init__()
-        self.seconds = []
-
-    def on_train_batch_begin(self, batch, logs=None):
-        self.begin = time.perf_counter()
-
-    def on_train_batch_end(self, batch, logs=None):
-        number(self.model.optimizer.gradient_norm)  # waits for the step
-        self.seconds.append(time.perf_counter() - self.begin)
+    seconds = [end - begin for begin, end in zip(times[::2], times[1::2], strict=True)]
+    return [seconds[0], *seconds[WARMUP_STEPS:]]
 
 
 def _memory() -> str:

@@ -17,11 +17,14 @@ RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
 
 
 def claim_output(output: str | os.PathLike, *, recipe, **inputs) -> Path:
-    """Make `output` this run's folder, or find that it is: a run started there continues.
+    """Makes `output` the folder of this run; a run that was started there continues.
 
-    A folder with a recipe alone is that of a run that was refused: another may take it. Raises
-    InputError where another run, of another recipe or other inputs, has begun there, or where the
-    folder holds something else. Of several workers the first makes it.
+    Another run may take a folder with a recipe alone, which a refused run leaves. Of several
+    workers the first one writes.
+
+    Raises:
+        InputError: A run of another recipe or other inputs has begun there, or the folder holds
+            something else.
     """
     output = Path(output)
     if not is_chief():
@@ -31,28 +34,27 @@ def claim_output(output: str | os.PathLike, *, recipe, **inputs) -> Path:
     if path.is_file():
         theirs, now = _flat(json_object(path)), _flat(mine)
         other = [name for name in now | theirs if now.get(name) != theirs.get(name)]
-        if other and [*output.iterdir()] == [path]:
-            _write(path, mine)
-        elif other:
+        if not other:
+            return output
+        if [*output.iterdir()] != [path]:
             told = [f"{name} {theirs.get(name)!r}, now {now.get(name)!r}" for name in other]
             raise InputError(
                 f"{output} holds a run with {listed(told, most=4)}: choose another output folder"
             )
     elif output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise InputError(f"{output} holds something else; choose a new or empty output folder")
-    else:
-        _write(path, mine)
+    write_text(path, json.dumps(mine, indent=2) + "\n")
     return output
 
 
 def write_scores(output: Path, scores: dict) -> dict:
-    """Write the scores of a run that has ended, and return them."""
-    _write(output / SCORES, scores)
+    """Writes the scores of a run that has ended, and returns them."""
+    write_text(output / SCORES, json.dumps(scores, indent=2) + "\n")
     return scores
 
 
 def read_scores(output: Path) -> dict | None:
-    """The scores of a run that has ended; None where it has not, or has lost its model since."""
+    """Returns the scores of a run that has ended; None where it has not, or has lost its model."""
     path = output / SCORES
     if not path.is_file():
         return None
@@ -63,7 +65,7 @@ def read_scores(output: Path) -> dict | None:
 
 
 def model_folder(output: Path) -> Path:
-    """Where the model of a run goes that has no scores yet: what a killed one left is removed."""
+    """Returns the folder for the model, after removing what a killed run left there."""
     folder = output / MODEL
     if folder.exists():
         shutil.rmtree(folder)
@@ -71,7 +73,7 @@ def model_folder(output: Path) -> Path:
 
 
 def has_state(output: Path) -> bool:
-    """Whether a run was interrupted there: its own newest state is what it goes on from."""
+    """Returns whether a run was interrupted there, which continues from its own newest state."""
     return tf.train.latest_checkpoint(output / "checkpoints") is not None
 
 
@@ -79,11 +81,8 @@ def _flat(values: dict, prefix: str = "") -> dict:
     """{"task": {"max_length": 128}} as {"task.max_length": 128}."""
     flat = {}
     for name, value in values.items():
-        flat |= (
-            _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-        )
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
     return flat
-
-
-def _write(path: Path, values: dict) -> None:
-    write_text(path, json.dumps(values, indent=2) + "\n")

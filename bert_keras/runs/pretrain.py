@@ -14,7 +14,7 @@ from bert_keras.distribution.strategy import is_chief
 from bert_keras.models.pretrained import save_model
 from bert_keras.models.task_models import TaskModel
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.held_out import evaluate_pretrainer
+from bert_keras.runs.objectives import evaluate_pretrainer
 from bert_keras.runs.outcome import (
     claim_output,
     has_state,

@@ -1,12 +1,14 @@
 """The order of arms beside the paper's, and whether seeds leave any order at all."""
 
+import json
 import math
 
 import pytest
 
 from bert_keras.experiments.experiments import EXPERIMENTS
-from bert_keras.experiments.page import told, write_page
-from bert_keras.experiments.results import Pretraining, Results, Score, score_of
+from bert_keras.experiments.page import write_page
+from bert_keras.experiments.results import Pretraining, Results, Score
+from bert_keras.experiments.run import score_of
 
 TABLE = EXPERIMENTS["c2"]
 MNLI = TABLE.columns[0]
@@ -43,15 +45,18 @@ def test_arms_are_told_apart_only_beyond_what_seeds_do():
     assert not results(IN_ORDER[:5]).is_told_apart(MNLI)
 
 
-def test_scores_are_those_of_the_best_rate_in_percent():
+def test_scores_are_those_of_the_best_rate_in_percent(tmp_path, monkeypatch):
     runs = [
-        {"learning_rate": rate, "scores": {"accuracy": accuracy}, "degenerate": why}
-        for rate, accuracy, why in ((1e-3, 0.5, ""), (1e-4, 0.7, ""), (1e-4, 0.6, "it is not"))
+        {"folder": why, "learning_rate": rate, "scores": {"accuracy": share}, "degenerate": why}
+        for rate, share, why in ((1e-3, 0.5, ""), (1e-4, 0.7, ""), (1e-4, 0.6, "it is not"))
     ]
-    score = score_of({"best_learning_rate": 1e-4, "runs": runs}, MNLI)
-    assert score == Score((70, 60), 1e-4, 1)
-    assert told(score) == "65.0 ± 7.1" and told(Score((70,), 1e-4, 0)) == "70.0"
-    assert told(None) == "–"
+    outcome = {"best_learning_rate": 1e-4, "runs": runs}
+    (tmp_path / "study.json").write_text(json.dumps(outcome))
+    curves = {"held_out": {"score/accuracy": [(1, 0.5)]}}
+    monkeypatch.setattr("bert_keras.experiments.run.read_curves", lambda logs: curves)
+    score = score_of(tmp_path, MNLI)
+    assert score == Score((70, 60), 1e-4, 1, curves=([(1, 0.5)],) * 2)
+    assert str(score) == "65.0 ± 7.1" and str(Score((70,), 1e-4, 0)) == "70.0"
 
 
 @pytest.fixture
@@ -97,8 +102,13 @@ def test_a_figure_has_a_line_by_steps_and_nothing_of_the_paper(tmp_path):
     found = Results(
         experiment=EXPERIMENTS["c1"], columns=(MNLI,), note="a note.", remarks=(),
         steps={arm.name: round(100 * arm.share) for arm in arms},
-        scores={(arm.name, "MNLI-m"): Score((50.0 + 10 * arm.share,), 1e-3, 0) for arm in arms},
-        curves={(arms[0].name, "MNLI-m"): [[(3, 100 / 3), (6, math.nextafter(100 / 3, 0))]]},
+        scores={
+            (arm.name, "MNLI-m"): Score(
+                (50.0 + 10 * arm.share,), 1e-3, 0,
+                curves=([(3, 100 / 3), (6, math.nextafter(100 / 3, 0))],),
+            )
+            for arm in arms
+        },
     )  # fmt: skip
     assert found.agreement(MNLI) is None
     write_page(tmp_path, found)

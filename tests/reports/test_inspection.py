@@ -16,9 +16,8 @@ from bert_keras.cli import main
 from bert_keras.config import BertConfig
 from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
 from bert_keras.models.pretrained import save_model
-from bert_keras.reports.inspection import inspect_texts
-from bert_keras.reports.inspection.attention import MOST_PIECES, STEPS
-from bert_keras.reports.inspection.neighbours import alike_together
+from bert_keras.reports.inspection import MOST_PIECES, STEPS, inspect_texts
+from bert_keras.reports.neighbours import alike_together
 from bert_keras.tasks.task import softmax
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.runs.token_objectives import baselines
+from bert_keras.runs.objectives import baselines
 
 VOCAB_SIZE, MASK = 7, 6
 

@@ -1,0 +1,122 @@
+"""Compares the vectors of a word in several sentences, layer by layer."""
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from keras import ops
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
+
+from bert_keras.errors import InputError
+from bert_keras.models.encoder import BertEncoder
+from bert_keras.storage import text_lines
+from bert_keras.text.packing import pack
+from bert_keras.text.tokenizer import TextTokenizer, TokenizedText
+
+MOST_PLACES = 100  # of a table that can be read
+
+
+class Occurrence(NamedTuple):
+    """The word in a line of the file."""
+
+    line: int  # from 1
+    text: str
+    read: TokenizedText
+    first: int  # token of the word
+    end: int  # the token after its last one
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """The text before the word, the word, and the text after it."""
+        (start, _), (_, stop) = self.read.offsets[self.first], self.read.offsets[self.end - 1]
+        return self.text[:start], self.text[start:stop], self.text[stop:]
+
+    def is_whole(self, *, by_rules: bool) -> bool:
+        """Returns whether the tokens are not part of a longer word."""
+        if not by_rules:
+            return not "".join(self.read.pieces[self.end : self.end + 1]).startswith("##")
+        before, _, after = self.parts
+        return not (before[-1:].isalnum() or after[:1].isalnum())
+
+
+def neighbours(
+    encoder: BertEncoder,
+    tokenizer: TextTokenizer,
+    *,
+    word: str,
+    sentences: str | os.PathLike,
+    max_length: int,
+) -> dict:
+    """Compares the M vectors of a word, means over its tokens, in the lines of a file.
+
+    Returns:
+        `places`, for each occurrence its `line` and the text `before`, `word` and `after`;
+        `cosines` [L + 1, M, M] in the embeddings and after each block; `orders` [L + 1, M], which
+        put similar vectors side by side.
+
+    Raises:
+        InputError: A line lacks the word or is too long, or the word occurs once or too often.
+    """
+    found = list(_occurrences(sentences, tokenizer, word=word, max_length=max_length))
+    if not 2 <= len(found) <= MOST_PLACES:
+        raise InputError(
+            f"{word!r} stands in {sentences} {len(found)} times; expected 2 to {MOST_PLACES}"
+        )
+    vectors_MLD = []
+    for each in found:
+        ids = each.read.ids
+        inputs = pack([ids], vocabulary=tokenizer.vocabulary, max_length=len(ids) + 2)
+        words_LKD = [  # [CLS] stands at 0
+            ops.convert_to_numpy(states)[0, each.first + 1 : each.end + 1]
+            for states in encoder.states(inputs).hidden_states
+        ]
+        vectors_MLD.append(np.stack(words_LKD).mean(axis=1))
+    vectors_LMD = np.stack(vectors_MLD, axis=1)
+    vectors_LMD /= np.linalg.norm(vectors_LMD, axis=-1, keepdims=True)
+    cosines_LMM = np.clip(np.einsum("lad,lbd->lab", vectors_LMD, vectors_LMD), -1, 1)
+    names = ("before", "word", "after")
+    return {
+        "word": word,
+        "num_pieces": max(each.end - each.first for each in found),
+        "places": [{"line": o.line} | dict(zip(names, o.parts, strict=True)) for o in found],
+        "cosines": np.round(cosines_LMM.astype(float), 4).tolist(),
+        "orders": [alike_together(each) for each in cosines_LMM],
+    }
+
+
+def _occurrences(
+    path: str | os.PathLike, tokenizer: TextTokenizer, *, word: str, max_length: int
+) -> Iterator[Occurrence]:
+    # Byte-level BPE has other tokens for a word after a blank.
+    words = tokenizer.ids_batch([word.strip(), f" {word.strip()}"])
+    if not words[0] or tokenizer.vocabulary.unk_id in words[0]:
+        raise InputError(f"the model's vocabulary does not know {word!r}; ask for another word")
+    words = words[:1] if words[0] == words[1] else words
+    for line, text in enumerate(text_lines(path), start=1):
+        read = tokenizer.encode(text)
+        if len(read.ids) > max_length - 2:
+            raise InputError(
+                f"{path}, line {line} has {len(read.ids)} pieces; expected at most "
+                f"{max_length - 2}, the model's"
+            )
+        found = [
+            Occurrence(line, text, read, first, first + len(ids))
+            for first in range(len(read.ids))
+            for ids in words
+            if read.ids[first : first + len(ids)] == ids
+        ]
+        by_rules = bool(tokenizer.vocabulary.rules)
+        found = [each for each in found if each.is_whole(by_rules=by_rules)]
+        if not found:
+            raise InputError(
+                f"{path}, line {line} does not hold {word!r}; expected it in every line"
+            )
+        yield from found
+
+
+def alike_together(cosines_MM: np.ndarray) -> list[int]:
+    """Returns the order of the leaves of a tree that joins the nearest first."""
+    distances = squareform(1 - cosines_MM, checks=False)
+    return leaves_list(linkage(distances, "average", optimal_ordering=True)).tolist()
