@@ -1,6 +1,5 @@
 """The commands pretrain and finetune; and curves, which draws the curves of such a run."""
 
-import dataclasses
 import os
 from dataclasses import dataclass
 from typing import ClassVar
@@ -174,9 +173,9 @@ class Finetune(TrainingOptions):
         if len(workers()) > 1:
             raise InputError("a study of several runs trains on one machine; unset TF_CONFIG")
         rates = (recipe.learning_rate,) if rates is None else rates or recipe.learning_rates
-        recipes = {rate: dataclasses.replace(recipe, learning_rate=rate) for rate in rates}
         summary = study(
-            lambda rate, seed, folder: run(dataclasses.replace(recipes[rate], seed=seed), folder),
+            run,
+            recipe,
             seeds=self.seeds,
             learning_rates=rates,
             metric=task.metric,

@@ -1,11 +1,11 @@
 """The paper's tables as data: arms (changes of recipes), columns (tasks), published scores."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.storage import is_remote
 from bert_keras.tasks.catalog import named_task
 
 
@@ -33,8 +33,12 @@ class Column:
     name: str
     task: str
     score: str
-    factor: float  # makes percent of the score
     places: tuple[str, ...]  # folders that may have its files, in the data folder
+
+    @property
+    def factor(self) -> int:
+        """The factor that makes percent of the score."""
+        return 1 if named_task(self.task).is_metric_percentage else 100
 
     def files(self, data: Path) -> dict[str, str]:
         """Of the first place that is there. Raises InputError where none is, or is not whole."""
@@ -57,9 +61,21 @@ class Experiment:
         """The paper's score of a cell; a figure has none."""
         return arm.published[self.columns.index(column)] if arm.published else None
 
-    def columns_in(self, data: str) -> tuple[dict[str, dict[str, str]], list[str]]:
-        """By the name of each column whose files are there these files, and why others are not."""
-        if is_remote(data) or not Path(data).is_dir():
+    @property
+    def models(self) -> dict[str, Arm]:
+        """The first arm of each model that is pretrained, by the name of the model."""
+        models: dict[str, Arm] = {}
+        for arm in self.arms:
+            models.setdefault(arm.pretraining_name, arm)
+        return models
+
+    def inputs(
+        self, data: str | os.PathLike
+    ) -> tuple[list[str], dict[str, dict[str, str]], list[str]]:
+        """Returns the corpus files, the files of each column that has some, by its name, and why
+        the other columns are left out."""
+        folder = Path(data)
+        if not folder.is_dir():
             raise InputError(
                 f"{data} is not a folder; expected one with corpus/*.txt and folders such as "
                 f"{', '.join(column.places[0] for column in self.columns)}"
@@ -67,12 +83,14 @@ class Experiment:
         found, missing = {}, []
         for column in self.columns:
             try:
-                found[column.name] = column.files(Path(data))
+                found[column.name] = column.files(folder)
             except InputError as error:
                 missing.append(f"{column.name} is left out: {error}")
         if not found:
             raise InputError(f"{data} holds no task of {self.title}: {'; '.join(missing)}")
-        return found, missing
+        if not (corpus := sorted(map(str, folder.glob("corpus/*.txt")))):
+            raise InputError(f"{data} has no corpus/*.txt to pretrain on; put UTF-8 text there")
+        return corpus, found, missing
 
 
 def slug(text: str) -> str:
@@ -80,17 +98,9 @@ def slug(text: str) -> str:
     return "-".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
 
 
-def corpus_in(data: str) -> list[str]:
-    """The text files of the data folder. Raises InputError where there are none."""
-    files = sorted(map(str, Path(data).glob("corpus/*.txt")))
-    if not files:
-        raise InputError(f"{data} has no corpus/*.txt to pretrain on; put UTF-8 text there")
-    return files
-
-
 def _glue(folder: str, name: str = "") -> Column:
     task, places = folder.lower().replace("-", ""), (f"glue/{folder}", folder)
-    return Column(name=name or folder, task=task, score="accuracy", factor=100, places=places)
+    return Column(name=name or folder, task=task, score="accuracy", places=places)
 
 
 def _arms(field: str, rows: Sequence[tuple[str, str, Sequence[float]]]) -> tuple[Arm, ...]:
@@ -102,12 +112,11 @@ def _arms(field: str, rows: Sequence[tuple[str, str, Sequence[float]]]) -> tuple
 
 
 _MNLI, _MRPC, _SST_2 = _glue("MNLI", "MNLI-m"), _glue("MRPC"), _glue("SST-2")
-_SQUAD = Column(name="SQuAD", task="squad1", score="f1", factor=1, places=("squad",))
+_SQUAD = Column(name="SQuAD", task="squad1", score="f1", places=("squad",))
 _NER = Column(
     name="NER fine-tuned",
     task="ner",
     score="f1",
-    factor=1,
     places=("ner/conll2003", "ner/wnut17", "conll2003", "wnut17"),
 )
 
@@ -176,11 +185,3 @@ EXPERIMENTS = {
         ),
     ),
 }
-
-
-def arms_named(arms: Sequence[Arm]) -> dict[str, Arm]:
-    """The first arm of each model that is pretrained."""
-    named: dict[str, Arm] = {}
-    for arm in arms:
-        named.setdefault(arm.pretraining_name, arm)
-    return named

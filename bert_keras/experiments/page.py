@@ -7,7 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from bert_keras.experiments.experiments import arms_named, slug
+from bert_keras.experiments.experiments import slug
 from bert_keras.experiments.results import Results
 from bert_keras.reports.charts import Line, line_chart, svg
 from bert_keras.reports.page import Report, Section, Table
@@ -106,7 +106,7 @@ def _order_table(results: Results) -> Table:
 
 def _pretraining_table(results: Results) -> Table:
     """Scores of the models, with perplexities where the paper has some."""
-    arms, models = arms_named(results.experiment.arms), results.pretrainings
+    arms, models = results.experiment.models, results.pretrainings
     names = dict.fromkeys(name for model in models.values() for name in model.scores)
     header = ["model", *(name.replace("_", " ") for name in names)]
     rows = [[model, *map(each.scores.get, names)] for model, each in models.items()]

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from bert_keras.experiments.experiments import Experiment, arms_named, corpus_in
+from bert_keras.experiments.experiments import Experiment
 from bert_keras.experiments.run import Runs, tuned
 from bert_keras.experiments.scales import Scale
 from bert_keras.models.pretrained import save_model
@@ -39,8 +39,8 @@ def plan(experiment: Experiment, scale: Scale, *, data: str | os.PathLike) -> st
 
     Scoring and the tokenization of the whole corpus are not counted. Writes no files.
     """
-    files, missing = experiment.columns_in(str(data))
-    corpus, total, rows = corpus_in(str(data)), 0.0, []
+    corpus, files, missing = experiment.inputs(data)
+    total, rows = 0.0, []
     with tempfile.TemporaryDirectory(prefix="bert-keras-plan-") as folder:
         text = Path(folder, "text.txt")
         text.write_text("\n".join(_beginning(corpus)) + "\n", encoding="utf-8")
@@ -79,7 +79,7 @@ def _beginning(corpus: list[str]) -> Iterator[str]:
 
 def _pretrainings(experiment: Experiment, scale: Scale, sample: Runs) -> Iterator[Stage]:
     """Times steps of each model and saves the model, which the fine-tuning runs begin from."""
-    for name, arm in arms_named(experiment.arms).items():
+    for name, arm in experiment.models.items():
         begin = 0
         for phase in scale.pretraining(arm):
             inputs = PretrainInputs(phase.recipe, records=sample.records(phase))

@@ -1,7 +1,6 @@
 """Runs an experiment: vocabulary, records, pretraining, fine-tuning and the report of all."""
 
 import contextlib
-import dataclasses
 import json
 import os
 import sys
@@ -9,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bert_keras.experiments.experiments import Arm, Column, Experiment, arms_named, corpus_in, slug
+from bert_keras.experiments.experiments import Arm, Column, Experiment, slug
 from bert_keras.experiments.page import write_page
 from bert_keras.experiments.results import Pretraining, Results, Score
 from bert_keras.experiments.scales import Phase, Scale
@@ -44,8 +43,7 @@ def reproduce(
         InputError: `data` has no corpus, no task or files that a task cannot read, or `output`
             holds another experiment.
     """
-    files, missing = experiment.columns_in(str(data))
-    corpus = corpus_in(str(data))
+    corpus, files, missing = experiment.inputs(data)
     columns = tuple(column for column in experiment.columns if column.name in files)
     for column in columns:  # what a task refuses is reported before hours of pretraining
         task = named_task(column.task)
@@ -64,7 +62,7 @@ def reproduce(
         steps={arm.name: scale.step(arm) for arm in experiment.arms},
     )
     models = {}
-    for name, arm in arms_named(experiment.arms).items():
+    for name, arm in experiment.models.items():
         print(f"{experiment.name}: pretrain {name}", file=sys.stderr, flush=True)
         ends = [*results.steps.values()]
         models[name], results.pretrainings[name] = runs.pretrained(name, arm, ends=ends)
@@ -131,24 +129,20 @@ class Runs:
         folder = self.folder / "finetune" / slug(arm.name) / slug(column.name)
         task, recipe = tuned(self.scale, arm, column)
 
-        def run(rate: float, seed: int, output: Path) -> dict:
+        def run(recipe: FinetuneRecipe, output: Path) -> dict:
             if (scores := read_scores(output)) is not None:
                 return scores
+            features = folder / "features"
             with self._timed(f"fine-tune {column.name}"):
                 return finetune(
-                    task,
-                    dataclasses.replace(recipe, learning_rate=rate, seed=seed),
-                    pretrained=model,
-                    files=files,
-                    output=output,
-                    features=folder / "features",
+                    task, recipe, pretrained=model, files=files, output=output, features=features
                 )
 
         path = folder / "study.json"
         outcome = json_object(path) if path.is_file() else None
         if outcome is None or len(outcome["runs"]) < outcome["runs_planned"]:
             seeds, rates = self.scale.num_seeds, recipe.learning_rates
-            study(run, metric=task.metric, seeds=seeds, learning_rates=rates, output=folder)
+            study(run, recipe, metric=task.metric, seeds=seeds, learning_rates=rates, output=folder)
         return score_of(folder, column)
 
     @contextlib.contextmanager

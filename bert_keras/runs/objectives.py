@@ -112,7 +112,7 @@ def evaluate_pretrainer(
     losses = {name: summed(loss) for name, loss in objective.losses().items()}
     metrics = objective.metrics()
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def step(inputs, targets, weights):
         outputs, sums = model(inputs, training=False), {}
         for name, loss in losses.items():

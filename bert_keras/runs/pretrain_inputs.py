@@ -100,15 +100,8 @@ class PretrainInputs:
                 f"{len(vocabulary)} pieces; put the vocabulary there that the records were written "
                 "with"
             )
-        for name, each in encoders.items():
-            check_segments(
-                sample["segment_ids"],
-                each,
-                file=self.files[0],
-                encoder=name,
-                otherwise="write records without pairs: bert-tfrecords build --objective "
-                "full-sentences",
-            )
+        otherwise = "write records without pairs: bert-tfrecords build --objective full-sentences"
+        check_segments(sample["segment_ids"], encoders, file=self.files[0], otherwise=otherwise)
 
     def training_batches(self):
         """Returns shuffled batches without an end."""

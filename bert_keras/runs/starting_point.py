@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,15 +138,15 @@ def missing_parts(checkpoint: Checkpoint, *, heads: Iterable[str], config: BertC
 
 
 def check_segments(
-    segment_ids: np.ndarray, config: BertConfig, *, file: str, encoder: str, otherwise: str
+    segment_ids: np.ndarray, encoders: Mapping[str, BertConfig], *, file: str, otherwise: str
 ) -> None:
-    """Raises InputError for pairs of a file where an encoder, named for the message, has one
-    segment."""
-    if segment_ids.max() >= (config.num_segments or math.inf):
-        raise InputError(
-            f"{file} holds pairs, which need 2 segments, and {encoder} has {config.num_segments}; "
-            f"take another, or {otherwise}"
-        )
+    """Raises InputError for pairs of a file where an encoder, named by its key, has one segment."""
+    for name, config in encoders.items():
+        if segment_ids.max() >= (config.num_segments or math.inf):
+            raise InputError(
+                f"{file} holds pairs, which need 2 segments, and {name} has {config.num_segments}; "
+                f"take another, or {otherwise}"
+            )
 
 
 def difference(found: Vocabulary, expected: Vocabulary) -> str:

@@ -1,6 +1,6 @@
 """Repeats a run with several seeds and learning rates, each in a folder of its own."""
 
-import math
+import dataclasses
 import os
 import statistics
 import sys
@@ -12,13 +12,13 @@ from pathlib import Path
 from bert_keras.errors import InputError
 from bert_keras.reports.study import Curves, OneRun, Spread, degenerate, told, write_report
 from bert_keras.runs.outcome import RECIPE, read_scores
+from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.training.curves import read_curves
-
-Run = Callable[[float, int, Path], dict]  # learning rate, seed, output folder -> scores
 
 
 def study(
-    run: Run,
+    run: Callable[[FinetuneRecipe, Path], dict],
+    recipe: FinetuneRecipe,
     *,
     metric: str,
     seeds: int,
@@ -29,7 +29,8 @@ def study(
     study.
 
     Args:
-        run: The run, with TensorBoard logs in the folder "logs" of its own folder.
+        run: Runs a recipe into a folder, with TensorBoard logs in "logs", and returns the scores.
+        recipe: The recipe of all runs but for seed and learning rate.
         metric: One of the scores that `run` returns, in which more is better.
         seeds: The number of seeds.
         learning_rates: The learning rates.
@@ -45,18 +46,20 @@ def study(
     output = Path(output)
     if seeds < 1:
         raise InputError(f"{seeds} seeds came; expected at least one")
-    if not learning_rates or not all(0 < rate < math.inf for rate in learning_rates):
-        came = ", ".join(f"{rate:g}" for rate in learning_rates) or "none"
-        raise InputError(f"the learning rates are {came}; expected one or more above 0")
+    if not learning_rates:
+        raise InputError("no learning rates came; expected one or more")
     if (output / RECIPE).exists():
         raise InputError(f"{output} holds a single run; choose another folder for several")
-    rates = dict.fromkeys(learning_rates)
-    planned = [(rate, seed) for rate in rates for seed in range(1, seeds + 1)]
+    planned = [
+        dataclasses.replace(recipe, learning_rate=rate, seed=seed)
+        for rate in dict.fromkeys(learning_rates)
+        for seed in range(1, seeds + 1)
+    ]
     spread = Spread(metric=metric, planned=len(planned), runs=())
     curves: Curves = {}
     seconds: list[float] = []
-    for number, (rate, seed) in enumerate(planned, start=1):
-        folder = f"lr-{rate:g}/seed-{seed}"
+    for number, each in enumerate(planned, start=1):
+        folder = f"lr-{each.learning_rate:g}/seed-{each.seed}"
         ended = read_scores(output / folder) is not None
         line = f"run {number} of {len(planned)}, {folder}"
         if ended:
@@ -66,15 +69,15 @@ def study(
             line += f", about {timedelta(seconds=round(left))} left"
         print(line, file=sys.stderr, flush=True)
         start = time.monotonic()
-        scores = run(rate, seed, output / folder)
+        scores = run(each, output / folder)
         if not ended:
             seconds.append(time.monotonic() - start)
         curves[folder] = read_curves(output / folder / "logs")
         losses = [loss for _, loss in curves[folder]["train"]["loss/total"]]
         one = OneRun(
             folder=folder,
-            learning_rate=rate,
-            seed=seed,
+            learning_rate=each.learning_rate,
+            seed=each.seed,
             scores=scores,
             degenerate=degenerate(scores, metric=metric, losses=losses),
         )

@@ -68,14 +68,8 @@ class TaskRun:
             self.teacher = open_teacher(distillation, student=self.card, vocabulary=vocabulary)
             encoders[distillation.teacher] = self.teacher.checkpoint.card.config
         inputs, *_ = self._rows.batch(self._rows.lengths.argmax()[None])
-        for encoder, config in encoders.items():
-            check_segments(
-                inputs["segment_ids"],
-                config,
-                file=files["train"],
-                encoder=encoder,
-                otherwise="a task of one text",
-            )
+        segment_ids, otherwise = inputs["segment_ids"], "a task of one text"
+        check_segments(segment_ids, encoders, file=files["train"], otherwise=otherwise)
 
     @property
     def card(self) -> ModelCard:

@@ -35,8 +35,7 @@ class FakeRun:
     def __init__(self, interrupted_at=None, recipe=RECIPE):
         self.done, self.interrupted_at, self.recipe = [], interrupted_at, recipe
 
-    def __call__(self, learning_rate, seed, output):
-        recipe = dataclasses.replace(self.recipe, learning_rate=learning_rate, seed=seed)
+    def __call__(self, recipe, output):
         claim_output(output, recipe=recipe)
         if (scores := read_scores(output)) is not None:
             return scores
@@ -44,7 +43,7 @@ class FakeRun:
             raise KeyboardInterrupt
         write_logs(output, "train", {"loss/total": [0.9, 0.1]})  # of a start that was cut off
         self.done.append(output.relative_to(output.parents[1]).as_posix())
-        score = SCORES[learning_rate, seed]
+        score = SCORES[recipe.learning_rate, recipe.seed]
         (output / "model").mkdir()
         write_logs(output, "train", {"loss/total": [0.7, 0.5, 0.4]})
         write_logs(output, "held_out", {"loss/total": [0.6, 0.5], "score/accuracy": [0.5, score]})
@@ -63,6 +62,7 @@ def several_with_charts(tmp_path):
     def several(run, seeds=3, learning_rates=(3e-5, 2e-5)):
         return study(
             run,
+            run.recipe,
             metric="accuracy",
             seeds=seeds,
             learning_rates=learning_rates,
@@ -166,8 +166,8 @@ def test_a_part_of_the_metric_is_compared_with_the_majority():
     ("settings", "said"),
     [
         ({"seeds": 0}, "0 seeds came; expected at least one"),
-        ({"learning_rates": []}, "the learning rates are none; expected one or more above 0"),
-        ({"learning_rates": [0.0, 1e-3]}, "the learning rates are 0, 0.001; expected"),
+        ({"learning_rates": []}, "no learning rates came; expected one or more"),
+        ({"learning_rates": [0.0, 1e-3]}, "learning_rate is 0.0; expected a number above 0"),
     ],
 )
 def test_what_cannot_be_tried_is_refused_at_once(several, output, settings, said):
