@@ -27,13 +27,12 @@ from bert_keras.serving.monitoring import PAGE_PATH, Monitoring
 from bert_keras.serving.page import page_response
 from bert_keras.serving.requests import read_predict, read_signature_name
 from bert_keras.serving.responses import (
-    classes_body,
     columns_body,
     error_body,
     json_body,
     metadata_body,
+    results_body,
     rows_body,
-    values_body,
 )
 from bert_keras.serving.servable import Servable
 from bert_keras.serving.versions import Versions
@@ -181,10 +180,8 @@ class _RestApi:
             write = rows_body if "instances" in document else columns_body
             is_short = sum(array.size for array in outputs.values()) <= _MAX_NUMBERS_INLINE
             return await self._run(is_short, write, outputs)
-        num_examples = len(tensors["inputs"])
-        if call.verb == "classify":
-            return classes_body(*classes_of(outputs, num_examples=num_examples))
-        return values_body(values_of(outputs, num_examples=num_examples))
+        results = {"classify": classes_of, "regress": values_of}[call.verb]
+        return results_body(results(outputs, num_examples=len(tensors["inputs"])))
 
     async def _run(self, is_short: bool, step: Callable[..., T], *values: object) -> T:
         """Run a step of a request here, or in a thread where it is not short."""

@@ -12,6 +12,7 @@ import numpy as np
 from bert_keras.serving.calls import Refused
 from bert_keras.serving.json_text import is_base64, show_json, string_bytes, type_name
 from bert_keras.serving.requests import shape_text
+from bert_keras.serving.responses import json_values
 
 _KINDS = {"classify": "classification", "regress": "regression"}
 
@@ -86,10 +87,8 @@ def check_signature(verb: str, signatures: Mapping[str, Any], name: str) -> None
         )
 
 
-def classes_of(
-    outputs: Mapping[str, np.ndarray], *, num_examples: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Labels and scores [examples, classes]; "" and 0 where there is no such output."""
+def classes_of(outputs: Mapping[str, np.ndarray], *, num_examples: int) -> list:
+    """[(label, score), ...] of each example; "" and 0 where there is no such output."""
     given = {name: outputs[name] for name in ("classes", "scores") if name in outputs}
     for name, kind, dtype in (("classes", "O", "DT_STRING"), ("scores", "f", "DT_FLOAT")):
         if name in given and given[name].dtype.kind != kind:
@@ -99,16 +98,17 @@ def classes_of(
     if shapes or len(shape) != 2 or shape[0] != num_examples:
         found = " and ".join(f"{name} {shape_text(array.shape)}" for name, array in given.items())
         raise Refused(f"Expected Tensor shape: [{num_examples} num_classes] but got {found}")
-    labels = given.get("classes", np.full(shape, b"", object))
-    return labels, given.get("scores", np.zeros(shape, np.float32))
+    labels = json_values("classes", given.get("classes", np.full(shape, b"", object)))
+    scores = json_values("scores", given.get("scores", np.zeros(shape, np.float32)))
+    return [list(zip(*example, strict=True)) for example in zip(labels, scores, strict=True)]
 
 
-def values_of(outputs: Mapping[str, np.ndarray], *, num_examples: int) -> np.ndarray:
-    """float32, one an example."""
+def values_of(outputs: Mapping[str, np.ndarray], *, num_examples: int) -> list:
+    """One number an example."""
     array = outputs["outputs"]
     if array.shape not in ((num_examples,), (num_examples, 1)) or array.dtype != np.float32:
         raise Refused(
             f"Expected output Tensor of DT_FLOAT and of shape [{num_examples}] or "
             f"[{num_examples},1]. Got: {array.dtype.name} {shape_text(array.shape)}"
         )
-    return array.reshape(num_examples)
+    return json_values("outputs", array.reshape(num_examples))

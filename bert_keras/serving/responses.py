@@ -52,7 +52,7 @@ def rows_body(outputs: Mapping[str, np.ndarray]) -> bytes:
                 f"{num_rows}"
             )
         num_rows = len(array)
-    columns = {name: _json_values(name, array) for name, array in outputs.items()}
+    columns = {name: json_values(name, array) for name, array in outputs.items()}
     rows = zip(*columns.values(), strict=True)
     return _rows_body(
         "predictions", [_one_or_named(dict(zip(columns, row, strict=True))) for row in rows]
@@ -61,19 +61,13 @@ def rows_body(outputs: Mapping[str, np.ndarray]) -> bytes:
 
 def columns_body(outputs: Mapping[str, np.ndarray]) -> bytes:
     """{"outputs": tensor}, or with several outputs {"outputs": {name: tensor}}."""
-    tensors = {name: _json_values(name, array) for name, array in outputs.items()}
+    tensors = {name: json_values(name, array) for name, array in outputs.items()}
     return _body("outputs", _json_text(_one_or_named(tensors)))
 
 
-def classes_body(labels: np.ndarray, scores: np.ndarray) -> bytes:
-    """{"results": [[[label, score], ...] an example]}, of labels and scores [examples, classes]."""
-    columns = zip(_json_values("classes", labels), _json_values("scores", scores), strict=True)
-    return _rows_body("results", [list(zip(*example, strict=True)) for example in columns])
-
-
-def values_body(values: np.ndarray) -> bytes:
-    """{"results": [one value an example]}."""
-    return _body("results", _json_text(_json_values("outputs", values)))
+def results_body(results: list) -> bytes:
+    """{"results": [one item an example]}, of values or of [[label, score], ...]."""
+    return _rows_body("results", results)
 
 
 def _body(key: str, text: str) -> bytes:
@@ -93,7 +87,7 @@ def _one_or_named(values: dict[str, Any]) -> Any:
     return next(iter(values.values())) if len(values) == 1 else values
 
 
-def _json_values(name: str, array: np.ndarray) -> Any:
+def json_values(name: str, array: np.ndarray) -> Any:
     """The nested lists of an output, whose numbers have the digits of TF Serving."""
     if array.dtype.kind in "iub" or array.dtype == np.float64:
         return array.tolist()
