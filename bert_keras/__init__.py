@@ -9,6 +9,8 @@ _HOMES = {
     "preset": "bert_keras.presets",
     "Vocabulary": "bert_keras.text.vocab",
     "WordPieceTokenizer": "bert_keras.text.tokenizer",
+    "encode": "bert_keras.text.encode",
+    "encode_masked": "bert_keras.text.encode",
     "pretraining_dataset": "bert_keras.data.records",
     **{row.name: row.module for row in ARCHITECTURES.values()},
     "load_model": "bert_keras.models",

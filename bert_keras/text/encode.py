@@ -1,0 +1,77 @@
+"""Encodes texts as the inputs of a model."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_keras.errors import InputError
+from bert_keras.text.packing import pack
+from bert_keras.text.tokenizer import TextTokenizer, ids_with_masks
+
+
+def encode(
+    tokenizer: TextTokenizer,
+    texts: Sequence[str],
+    text_pairs: Sequence[str] | None = None,
+    *,
+    max_length: int,
+) -> dict[str, np.ndarray]:
+    """Encodes texts, or pairs of texts, as rows of `[CLS] text [SEP] text_pair [SEP]`.
+
+    Args:
+        tokenizer: Of the model, such as `model.tokenizer`.
+        texts: One text a row.
+        text_pairs: The second text of each row.
+        max_length: Longest row in tokens, special tokens included. A longer row is cut at the end
+            of its longer text.
+
+    Returns:
+        `input_ids`, `input_mask` (1 for a token, 0 for padding) and `segment_ids`, int32 [B,T],
+        where T is the length of the longest row.
+
+    Raises:
+        InputError: The numbers of texts and of pairs differ, a single string was given, or
+            `max_length` has no room for a token.
+
+    Example:
+
+    ```python
+    model = BertClassifier.from_pretrained("film-critic")
+    logits = model(encode(model.tokenizer, ["a good film"], max_length=128))
+    ```
+    """
+    columns = _columns(texts, text_pairs)
+    ids = [tokenizer.ids_batch(column) for column in columns]
+    return pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)
+
+
+def encode_masked(
+    tokenizer: TextTokenizer,
+    texts: Sequence[str],
+    text_pairs: Sequence[str] | None = None,
+    *,
+    max_length: int,
+) -> dict[str, np.ndarray]:
+    """Encodes texts in which "[MASK]" stands for a token that a BertMaskedLM predicts.
+
+    The arguments and errors are those of `encode`.
+
+    Returns:
+        The arrays of `encode`, and `masked_lm_positions`, int32 [B,P]: the positions of the masks
+        of each row, padded with 0.
+    """
+    columns = _columns(texts, text_pairs)
+    ids = [ids_with_masks(column, tokenizer) for column in columns]
+    inputs = pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)
+    rows, positions = np.nonzero(inputs["input_ids"] == tokenizer.vocabulary.mask_id)
+    num_masks = np.bincount(rows, minlength=len(texts))
+    positions_BP = np.zeros((len(texts), num_masks.max(initial=0)), np.int32)
+    positions_BP[np.arange(positions_BP.shape[1]) < num_masks[:, None]] = positions
+    return {**inputs, "masked_lm_positions": positions_BP}
+
+
+def _columns(*columns: Sequence[str] | None) -> list[list[str]]:
+    for column in columns:
+        if isinstance(column, str):
+            raise InputError(f"texts is the string {column[:40]!r}; expected a list of strings")
+    return [list(column) for column in columns if column is not None]
