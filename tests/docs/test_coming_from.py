@@ -1,0 +1,78 @@
+"""The examples for users of other BERTs run on a small model of random weights."""
+
+import re
+from functools import partial
+from pathlib import Path
+
+import keras
+import pytest
+
+from bert_keras.cli import main
+from bert_keras.config import BertConfig
+from bert_keras.models import BertPretrainer
+from bert_keras.models.loading import load_model
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+
+PAGES = Path(__file__).parents[2] / "docs/how-to"
+WORDS = "a is it red house hello good bad film . ?"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The code of bert_keras, in the order of the page."""
+    text = (PAGES / page).read_text("utf-8")
+    return re.findall(rf'^```{language} title="bert_keras"\n(.*?)^```$', text, re.M | re.S)
+
+
+def run(page: str) -> dict:
+    """Runs the Python of a page and returns its names."""
+    names: dict = {}
+    for number, code in enumerate(blocks(page, "python")):
+        exec(compile(code, f"{page}, example {number}", "exec"), names)
+    return names
+
+
+@pytest.fixture
+def save(tmp_path, monkeypatch):
+    """Saves a pretrained model as a folder of the current directory."""
+    monkeypatch.chdir(tmp_path)
+    vocabulary = Vocabulary((*SPECIAL_PIECES, *WORDS.split()))
+    keras.utils.set_random_seed(1)
+    model = BertPretrainer(
+        BertConfig(
+            vocab_size=len(vocabulary),
+            hidden_size=16,
+            num_layers=2,
+            num_heads=2,
+            max_positions=64,
+        )
+    )
+    return partial(model.save_pretrained, tokenizer=WordPieceTokenizer(vocabulary))
+
+
+def test_tfbertmodel(save):
+    save("bert-base-uncased", format="huggingface")
+    names = run("coming-from-tfbertmodel.md")
+    assert names["model"].output_shape == (None, 1)
+    assert load_model("film-critic-huggingface").card.labels == ("negative", "positive")
+    (command,) = blocks("coming-from-tfbertmodel.md", "bash")
+    assert main(command.split()[1:]) == 0
+    assert Path("saved_models/film-critic/1/saved_model.pb").is_file()
+
+
+def test_keras_hub(save):
+    save("bert_preset", format="keras-hub")
+    assert run("coming-from-keras-hub.md")["outputs"]["pooled_output"].shape == (1, 16)
+    assert load_model("film-critic-preset").card.labels == ("negative", "positive")
+
+
+def test_every_command_for_users_of_google_bert_is_one_of_ours():
+    page = "".join(blocks("coming-from-google-bert.md", "bash")).replace("\\\n", " ")
+    commands = [line.split() for line in page.splitlines()]
+    assert {command[0] for command in commands} == {"bert-keras", "bert-tfrecords"}
+    for program, *arguments in commands:
+        known = parser() if program == "bert-keras" else tfrecords_parser()
+        options = known.parse_args(arguments)
+        recipe = getattr(options, "recipe", None)
+        if program == "bert-keras" and getattr(options, "changes", None):
+            print(recipe, options)
