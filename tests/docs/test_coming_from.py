@@ -1,16 +1,20 @@
 """The examples for users of other BERTs run on a small model of random weights."""
 
 import re
-from functools import partial
 from pathlib import Path
 
 import keras
 import pytest
 
-from bert_keras.cli import main
+import tfrecords_tools.cli
+from bert_keras.cli import COMMANDS, main
+from bert_keras.cli.training import Finetune, Pretrain
 from bert_keras.config import BertConfig
-from bert_keras.models import BertPretrainer
+from bert_keras.models import BertEncoder, BertPretrainer
 from bert_keras.models.loading import load_model
+from bert_keras.options import with_changes
+from bert_keras.runs.recipes import PRETRAIN, named_recipe, task_recipes
+from bert_keras.tasks.catalog import named_task
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 
@@ -34,24 +38,22 @@ def run(page: str) -> dict:
 
 @pytest.fixture
 def save(tmp_path, monkeypatch):
-    """Saves a pretrained model as a folder of the current directory."""
+    """Saves a model as a folder of the current directory."""
     monkeypatch.chdir(tmp_path)
     vocabulary = Vocabulary((*SPECIAL_PIECES, *WORDS.split()))
+    sizes = {"hidden_size": 16, "num_layers": 2, "num_heads": 2, "max_positions": 64}
+    config = BertConfig(vocab_size=len(vocabulary), activation="gelu_tanh", **sizes)
+
+    def save(model, folder, *, format):
+        tokenizer = WordPieceTokenizer(vocabulary)
+        model(config).save_pretrained(folder, tokenizer=tokenizer, format=format)
+
     keras.utils.set_random_seed(1)
-    model = BertPretrainer(
-        BertConfig(
-            vocab_size=len(vocabulary),
-            hidden_size=16,
-            num_layers=2,
-            num_heads=2,
-            max_positions=64,
-        )
-    )
-    return partial(model.save_pretrained, tokenizer=WordPieceTokenizer(vocabulary))
+    return save
 
 
 def test_tfbertmodel(save):
-    save("bert-base-uncased", format="huggingface")
+    save(BertPretrainer, "bert-base-uncased", format="huggingface")
     names = run("coming-from-tfbertmodel.md")
     assert names["model"].output_shape == (None, 1)
     assert load_model("film-critic-huggingface").card.labels == ("negative", "positive")
@@ -61,18 +63,26 @@ def test_tfbertmodel(save):
 
 
 def test_keras_hub(save):
-    save("bert_preset", format="keras-hub")
+    save(BertEncoder, "bert_preset", format="keras-hub")
     assert run("coming-from-keras-hub.md")["outputs"]["pooled_output"].shape == (1, 16)
     assert load_model("film-critic-preset").card.labels == ("negative", "positive")
 
 
-def test_every_command_for_users_of_google_bert_is_one_of_ours():
+def test_google_bert(monkeypatch):
+    """Each command is parsed, and its changes fit the recipe and the task that it names."""
+    given: list = []
+    for command in (*COMMANDS, tfrecords_tools.cli.Build):
+        monkeypatch.setattr(command, "run", lambda self: given.append(self))
     page = "".join(blocks("coming-from-google-bert.md", "bash")).replace("\\\n", " ")
-    commands = [line.split() for line in page.splitlines()]
-    assert {command[0] for command in commands} == {"bert-keras", "bert-tfrecords"}
-    for program, *arguments in commands:
-        known = parser() if program == "bert-keras" else tfrecords_parser()
-        options = known.parse_args(arguments)
-        recipe = getattr(options, "recipe", None)
-        if program == "bert-keras" and getattr(options, "changes", None):
-            print(recipe, options)
+    mains = {"bert-keras": main, "bert-tfrecords": tfrecords_tools.cli.main}
+    for line in page.splitlines():
+        program, *arguments = line.split()
+        assert mains[program](arguments) == 0, line
+    names = ("Build", "Pretrain", "Finetune", "Predict", "Finetune", "Predict", "Evaluate")
+    assert [type(each).__name__ for each in given] == [*names, "Features", "Convert"]
+    for each in given:
+        if isinstance(each, Pretrain):
+            with_changes(named_recipe(PRETRAIN, each.recipe), changes=each.changes)
+        elif isinstance(each, Finetune):
+            recipe = task_recipes(each.task)[each.recipe]
+            with_changes(recipe, named_task(each.task), changes=each.changes)
