@@ -10,6 +10,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
+from bert_keras.checkpoints.model_readme import README
 from bert_keras.errors import InputError, check_name
 from bert_keras.storage import is_remote, whole_folder
 
@@ -94,7 +95,7 @@ def open_text_checkpoint(path: str | os.PathLike) -> TextCheckpoint:
 
 
 def write_checkpoint(
-    checkpoint: Checkpoint, folder: str | os.PathLike, *, format: str
+    checkpoint: Checkpoint, folder: str | os.PathLike, *, format: str, readme: str = ""
 ) -> tuple[str, ...]:
     """Write a new folder, whole or not at all: it takes its name when every tensor has been read
     back equal, bit for bit. Returns a sentence for each thing that its readers will do otherwise.
@@ -108,6 +109,8 @@ def write_checkpoint(
         with whole_folder(folder) as beside:
             notes = _module(format).write(checkpoint, beside)
             _compare(checkpoint, _module(format).read(beside, ignore=(), pad_vocabulary=False))
+            if readme:
+                (beside / README).write_text(readme, "utf-8")
     except OSError as error:
         told = error.strerror or str(error)
         raise OSError(error.errno or errno.EIO, told, os.fspath(folder)) from error

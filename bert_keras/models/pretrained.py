@@ -16,6 +16,7 @@ from bert_keras.checkpoints.card import ModelCard, numbered_labels
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.mapping import rows
+from bert_keras.checkpoints.model_readme import Sections, model_readme
 from bert_keras.checkpoints.tensors import StoredTensor, tensor
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, listed
@@ -208,11 +209,19 @@ def save_model(
     vocabulary: Vocabulary | None,
     format: str = "bert-keras",
     state: TrainingState | None = None,
+    sections: Sections | None = None,
 ) -> tuple[str, ...]:
-    """Write a model folder, whole or not at all. Raises InputError where one is already there."""
+    """Writes a model folder with a README.md, whole or not at all.
+
+    `sections` are tables of the README.md, see `model_readme`. Raises InputError where the folder
+    is already there.
+    """
     tensors = {name: stored_weight(weight) for name, weight in named_weights(model).items()}
     checkpoint = Checkpoint(card=card, tensors=tensors, vocabulary=vocabulary, state=state)
-    return write_checkpoint(checkpoint, folder, format=format)
+    path = Path(folder)
+    name = path.parent.name if path.name == "model" else path.name  # runs/tiny/model is tiny
+    readme = model_readme(card, name=name, format=format, sections=sections or {})
+    return write_checkpoint(checkpoint, folder, format=format, readme=readme)
 
 
 def stored_weight(weight: keras.Variable) -> StoredTensor:

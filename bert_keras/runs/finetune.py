@@ -100,8 +100,6 @@ def finetune(
         run.task = tuned
         predictions = run.dev_predictions(outputs)
     run.task.write_predictions(output / task.prediction_file, run.dev_examples, predictions)
-    card, vocabulary = run.card, run.checkpoint.vocabulary
-    save_model(run.model, model_folder(output), card=card, vocabulary=vocabulary)
     scores = {
         **run.task.score(run.dev_examples, predictions),
         "loss": loss,
@@ -111,6 +109,18 @@ def finetune(
         "train_rows": len(run.rows),
         "dev_rows": len(run.dev_examples),
     }
+    save_model(
+        run.model,
+        model_folder(output),
+        card=run.card,
+        vocabulary=run.checkpoint.vocabulary,
+        sections={
+            "Data": {split: Path(files[split]).name for split in ("train", "dev")},
+            "Task": run.task.settings(),
+            "Recipe": dataclasses.asdict(recipe),
+            "Scores on dev": scores,
+        },
+    )
     fields = {"task": task.name, **dataclasses.asdict(recipe), **learnt}
     write_hyperparameters(output / "logs" / "final", fields, scores=scores, step=run.num_steps)
     return write_scores(output, scores)

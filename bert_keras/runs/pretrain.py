@@ -124,7 +124,15 @@ def pretrain(
         if held_out is not None:
             scores |= evaluate_pretrainer(model, held_out, objective=inputs.objective)
             scores |= inputs.baselines()
-    save(model_folder(output), state=training_state(trained) if recipe.last_step else None)
+    save(
+        model_folder(output),
+        state=training_state(trained) if recipe.last_step else None,
+        sections={
+            "Data": {"records": Path(records).name},
+            "Recipe": dataclasses.asdict(recipe),
+            "Scores on held-out records": scores,
+        },
+    )
     if best.scores["step"] == recipe.end:
         shutil.rmtree(output / "best")
     fields = dataclasses.asdict(recipe) | learnt

@@ -1,0 +1,69 @@
+"""The README.md of a model's folder."""
+
+import dataclasses
+
+import pytest
+
+from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.model_readme import model_readme
+from bert_keras.config import BertConfig
+
+CONFIG = BertConfig(vocab_size=30_522, num_layers=2, hidden_size=128, num_heads=2)
+CARD = ModelCard(
+    model="BertClassifier",
+    config=CONFIG,
+    lowercase=True,
+    max_length=64,
+    text_columns=("title", "body"),
+    labels=("sport", "trade"),
+)
+
+
+def text(card: ModelCard = CARD, *, format: str = "bert-keras", **sections) -> str:
+    return model_readme(card, name="topics", format=format, sections=sections)
+
+
+def test_it_states_the_model_its_training_and_how_to_load_it():
+    found = text(Recipe={"num_epochs": 3}, Scores={"accuracy": 0.9})
+    for line in (
+        "# topics",
+        "| layers, hidden size, attention heads | 2, 128, 2 |",
+        "| vocabulary | 30,522 tokens, lower case |",
+        "| texts | title, body |",
+        "| labels | sport, trade |",
+        "## Recipe",
+        "| num_epochs | 3 |",
+        "| accuracy | 0.9 |",
+        'model = BertClassifier.from_pretrained("topics")',
+        "In transformers, after `bert-keras convert topics topics-huggingface --to huggingface`:",
+        'model = BertForSequenceClassification.from_pretrained("topics-huggingface")',
+        "In KerasHub, after `bert-keras convert topics topics-keras-hub --to keras-hub`:",
+        'model = BertTextClassifier.from_preset("topics-keras-hub")',
+    ):
+        assert f"\n{line}\n" in f"\n{found}", line
+    assert "\n\n\n" not in found
+
+
+def test_a_folder_of_hugging_face_needs_no_conversion():
+    found = text(format="huggingface")
+    assert "\nIn transformers:\n" in found
+    assert 'BertForSequenceClassification.from_pretrained("topics")' in found
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        (
+            {"num_segments": 0, "pooler_activation": "relu"},
+            ["DistilBertForSequenceClassification", "KerasHub has no such model."],
+        ),
+        (
+            {"num_lstm_layers": 1, "is_causal": True},
+            ["transformers has no such model.", "KerasHub has no such model."],
+        ),
+    ],
+)
+def test_relatives_and_models_of_no_family(changes, lines):
+    found = text(dataclasses.replace(CARD, config=dataclasses.replace(CONFIG, **changes)))
+    for line in lines:
+        assert line in found
