@@ -1,4 +1,4 @@
-"""A checkpoint of any format in, a model with its weights out; and back."""
+"""Loads models from checkpoints of any format, and saves them."""
 
 import dataclasses
 import os
@@ -67,8 +67,9 @@ class ConfiguredModel(keras.Model):
 
 
 class Pretrained(ConfiguredModel):
-    """What models of this house share: weights with public names, `from_pretrained`,
-    `save_pretrained`. `card`, `tokenizer`, `load_report`: of the checkpoint that a model came from.
+    """The base of all models: weights with public names, `from_pretrained`, `save_pretrained`.
+
+    `card`, `tokenizer` and `load_report` are those of the checkpoint that a model was loaded from.
     """
 
     architecture: Architecture

@@ -1,29 +1,26 @@
 """Reads the weights of a Hugging Face folder by their current names, without duplicates."""
 
-from collections.abc import Collection
+import pickle
+import zipfile
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from bert_keras.architectures import MASKED_LM, Family
-from bert_keras.checkpoints import safetensors_file
-from bert_keras.checkpoints.huggingface import torch_file
-from bert_keras.checkpoints.tensors import StoredTensor
+from bert_keras.checkpoints.safetensors_file import stored_tensors
+from bert_keras.checkpoints.tensors import StoredTensor, refuse_pointer
 from bert_keras.errors import InputError
-from bert_keras.storage import json_object
+from bert_keras.storage import existing_file, json_object
 
-SAFETENSORS = "model.safetensors"
-READERS = {
-    SAFETENSORS: safetensors_file.stored_tensors,
-    "pytorch_model.bin": torch_file.stored_tensors,
-}
-INDEX = ".index.json"
+SAFETENSORS, TORCH, INDEX = "model.safetensors", "pytorch_model.bin", ".index.json"
 OF_OTHERS = {
     "tf_model.h5": "TensorFlow",
     "flax_model.msgpack": "Flax",
     "model.ckpt.index": "TensorFlow 1",
 }
-WEIGHT_FILES = (*READERS, *(f"{name}{INDEX}" for name in READERS), *OF_OTHERS)
+FILES = (SAFETENSORS, f"{SAFETENSORS}{INDEX}", TORCH, f"{TORCH}{INDEX}")  # the first counts
+WEIGHT_FILES = (*FILES, *OF_OTHERS)
 
 TABLE, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_ids"
 SEGMENTS = "embeddings.token_type_ids"
@@ -32,6 +29,8 @@ TIED = {
     "cls.predictions.decoder.weight": TABLE,
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
+SAFE_SINCE = (2, 6)  # before it `weights_only` could be got round: CVE-2025-32434
+TO_SAFETENSORS = "save it again as model.safetensors where it was made"
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -59,21 +58,17 @@ def read_weights(
 
 def modern(name: str, family: Family) -> str:
     """Task models put `bert.` before the encoder's names; LayerNorm had gamma and beta once."""
-    for old, new in (
-        (".LayerNorm.gamma", ".LayerNorm.weight"),
-        (".LayerNorm.beta", ".LayerNorm.bias"),
-    ):
-        name = name.removesuffix(old) + new if name.endswith(old) else name
+    name = name.replace(".LayerNorm.gamma", ".LayerNorm.weight")
+    name = name.replace(".LayerNorm.beta", ".LayerNorm.bias")
     return name.removeprefix(f"{family.kind}.")
 
 
 def _stored(folder: Path) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
-    files = [file for name in READERS for file in (name, f"{name}{INDEX}")]
-    taken, *others = [file for file in files if (folder / file).is_file()] or [""]
+    taken, *others = [file for file in FILES if (folder / file).is_file()] or [""]
     if taken:
         notes = (f"the weights are of {taken}, not of {', '.join(others)}",) if others else ()
-        read = READERS[taken.removesuffix(INDEX)]
-        shards = [taken] if taken in READERS else _shards(folder / taken)
+        read = _torch_tensors if taken.startswith(TORCH) else stored_tensors
+        shards = _shards(folder / taken) if taken.endswith(INDEX) else [taken]
         return {n: t for file in shards for n, t in read(folder / file).items()}, notes
     for name, framework in OF_OTHERS.items():
         if (folder / name).is_file():
@@ -90,6 +85,53 @@ def _shards(index: Path) -> list[str]:
     if any(Path(file).name != file or file == ".." for file in files):
         raise InputError(f"{index} has no weight_map of names to files beside it; copy it anew")
     return sorted(files)
+
+
+def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
+    """The file is mapped where its kind allows it. Raises InputError where PyTorch is not there or
+    too old, and for files that are damaged or hold anything but tensors by name.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise InputError(
+            f'{path.name} takes PyTorch to read: pip install "bert-keras[parity]"; or '
+            f"{TO_SAFETENSORS}"
+        ) from error
+    version = torch.__version__
+    if tuple(int(number) for number in version.split(".")[:2]) < SAFE_SINCE:
+        raise InputError(
+            f"{path.name} takes PyTorch {'.'.join(map(str, SAFE_SINCE))} or newer to read: "
+            f'{version} can be made to run code by it; pip install "bert-keras[parity]"'
+        )
+    is_zip = zipfile.is_zipfile(existing_file(path))  # the older kind cannot be mapped
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+    except pickle.UnpicklingError as error:
+        refuse_pointer(path)
+        raise InputError(
+            f"{path} holds pickled code or is damaged; code is never run: {TO_SAFETENSORS}"
+        ) from error
+    except (RuntimeError, EOFError, ValueError, KeyError) as error:
+        raise InputError(f"{path} is damaged; copy it anew") from error
+    if not isinstance(found, Mapping):
+        raise InputError(f"{path} holds a {type(found).__name__}; expected tensors by name")
+    others = [str(name) for name, value in found.items() if not isinstance(value, torch.Tensor)]
+    if others:
+        raise InputError(f"{path} holds {', '.join(others)}, no tensors; expected tensors by name")
+    for name, tensor in found.items():
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_complex():
+            raise InputError(
+                f"{path}: {name} is sparse, quantised or complex; expected plain numbers"
+            )
+    return {
+        name: StoredTensor(
+            tuple(tensor.shape),
+            lambda t=tensor: np.ascontiguousarray(t.detach().float().numpy()),
+            str(tensor.dtype).removeprefix("torch."),
+        )
+        for name, tensor in found.items()
+    }
 
 
 def _drop_buffers(found: dict[str, StoredTensor]) -> None:
