@@ -44,19 +44,15 @@ class SummedLoss(keras.losses.Loss):
         return sample_weight is not None and self.reduction == "mean_with_sample_weight"
 
 
-class KerasLoss(SummedLoss):
-    """A loss of Keras, by its name, its function or its class, as a SummedLoss."""
-
-    def __init__(self, loss):
-        loss = keras.losses.get(loss)
-        is_object = isinstance(loss, keras.losses.Loss)
-        super().__init__(reduction=loss.reduction if is_object else "sum_over_batch_size")
-        self.call = loss.call if is_object else loss
-
-
 def summed(loss) -> SummedLoss:
-    """Returns the loss itself, or a loss of Keras wrapped."""
-    return loss if isinstance(loss, SummedLoss) else KerasLoss(loss)
+    """Returns a SummedLoss itself, or one of a loss of Keras: a name, a function or an object."""
+    loss = keras.losses.get(loss)
+    if isinstance(loss, SummedLoss):
+        return loss
+    is_object = isinstance(loss, keras.losses.Loss)
+    wrapped = SummedLoss(reduction=loss.reduction if is_object else "sum_over_batch_size")
+    wrapped.call = loss.call if is_object else loss
+    return wrapped
 
 
 def _float(values):

@@ -85,9 +85,13 @@ class WholeBatchStep(keras.Model):
         with tf.control_dependencies(_tensors(data)):
             return self._test_step(data)
 
+    def _unpacked(self, data):
+        """Returns inputs, targets and sample weights."""
+        return keras.utils.unpack_x_y_sample_weight(data)
+
     def _train_step(self, data):
         _refuse_clipping_by_replica(self.optimizer)
-        x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+        x, y, weight = self._unpacked(data)
         terms, rows = self._terms(y), _num_rows(x)
         totals = _total_weights(terms, y, weight)
 
@@ -110,7 +114,7 @@ class WholeBatchStep(keras.Model):
         return self._logs()
 
     def _test_step(self, data):
-        x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+        x, y, weight = self._unpacked(data)
         terms, rows = self._terms(y), _num_rows(x)
         y_pred = self(x, training=False)
         means = _means(terms, y, y_pred, weight, _total_weights(terms, y, weight))

@@ -115,20 +115,14 @@ class Distiller(WholeBatchStep):
             states = encoded["sequence_output"]
         return outputs if isinstance(outputs, dict) else {LABELS: outputs}, states
 
-    def train_step(self, data):
-        return super().train_step(self._with_parts(data))
-
-    def test_step(self, data):
-        return super().test_step(self._with_parts(data))
-
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        x, y, sample_weight = self._with_parts((x, y, sample_weight))
+        x, y, sample_weight = self._unpacked((x, y, sample_weight))
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         return super().compute_metrics(x, self._own(y), self._own(y_pred), self._own(sample_weight))
 
-    def _with_parts(self, data):
+    def _unpacked(self, data):
         """Every part weighs its elements as the labels do; of the cosine, real tokens count."""
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         y, weight = map(self._named, (y, weight))
