@@ -6,12 +6,11 @@ from pathlib import Path
 
 import keras
 import pytest
-from bert_keras.models.loading import load_model
 
 from bert_keras.cli import COMMANDS, main
 from bert_keras.cli.training import Finetune, Pretrain
 from bert_keras.config import BertConfig
-from bert_keras.models import BertEncoder, BertPretrainer
+from bert_keras.models import BertEncoder, BertPretrainer, load_model
 from bert_keras.options import Command, with_changes
 from bert_keras.runs.recipes import PRETRAIN, named_recipe, task_recipes
 from bert_keras.tasks.catalog import named_task
