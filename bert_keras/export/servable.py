@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.export.verify import plain
 from bert_keras.text.tokenizer import TextTokenizer
 
 TEXT_SIGNATURE = "serving_default"
@@ -136,15 +137,6 @@ def eager_outputs(model: Callable, inputs: Mapping[str, np.ndarray]) -> Any:
     """What the Keras model returns for `inputs`, as arrays."""
     with tf.device("CPU:0"):
         return tf.nest.map_structure(np.asarray, model(inputs, training=False))
-
-
-def plain(outputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Arrays of `outputs`, with text as str."""
-    arrays = {name: np.asarray(tensor) for name, tensor in outputs.items()}
-    return {
-        name: np.vectorize(bytes.decode, otypes=[object])(array) if array.dtype == object else array
-        for name, array in arrays.items()
-    }
 
 
 def tensor_specs(*, rank: int) -> dict[str, tf.TensorSpec]:

@@ -15,7 +15,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -46,7 +46,7 @@ def answer(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
     """The same, in this process."""
     with loaded(folder) as ask:
         return [
-            {name: _plain(value.tolist()) for name, value in ask(request).items()}
+            {name: array.tolist() for name, array in plain(ask(request)).items()}
             for request in requests
         ]
 
@@ -78,6 +78,17 @@ def loaded(folder: str | os.PathLike) -> Iterator[Callable[[dict], dict]]:
         yield ask
 
 
+def plain(outputs: Mapping[str, Any]) -> dict:
+    """Arrays of `outputs`, with text as str."""
+    import numpy as np
+
+    arrays = {name: np.asarray(tensor) for name, tensor in outputs.items()}
+    return {
+        name: np.vectorize(bytes.decode, otypes=[object])(array) if array.dtype == object else array
+        for name, array in arrays.items()
+    }
+
+
 def register_text_ops() -> None:
     """Registers tensorflow-text's ops, which TF Serving has too; its Python would import Keras."""
     import tensorflow as tf
@@ -106,12 +117,6 @@ def _coded(value):
 
 def _decoded(value: dict) -> dict | bytes:
     return base64.b64decode(value["b64"]) if list(value) == ["b64"] else value
-
-
-def _plain(value):
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return value.decode("utf-8") if isinstance(value, bytes) else value
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ TF Serving replays them before a version answers, and refuses a version of which
 
 import os
 from collections.abc import Sequence
-from itertools import accumulate, cycle, islice, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -154,6 +153,7 @@ def _signatures(folder: str | os.PathLike) -> dict:
 def _text(tokenizer: TextTokenizer, *, num_pieces: int) -> str:
     """Words of at most so many tokens together, at least one word."""
     words = _TEXT.split()
-    totals = accumulate(cycle(map(len, tokenizer.ids_batch(words))))
-    num_words = sum(1 for _ in takewhile(lambda total: total <= num_pieces, totals))
-    return " ".join(islice(cycle(words), max(num_words, 1)))
+    totals = np.cumsum([len(ids) for ids in tokenizer.ids_batch(words)])
+    rounds, rest = divmod(num_pieces, totals[-1])
+    num_words = rounds * len(words) + np.searchsorted(totals, rest, side="right")
+    return " ".join((words * (rounds + 1))[: max(num_words, 1)])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.export.servable import Sample, check_answer, plain
+from bert_keras.export.servable import Sample, check_answer
+from bert_keras.export.verify import plain
 
 OUTPUTS = plain({"label": tf.constant(["né", ""]), "score": tf.constant([[0.5, 200.0], [0, 1]])})
 SAMPLE = Sample({"signature": "tensors", "inputs": {}}, OUTPUTS)

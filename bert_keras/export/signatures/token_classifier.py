@@ -11,7 +11,6 @@ from bert_keras.export.servable import (
     Sample,
     Servable,
     eager_outputs,
-    plain,
     tensor_specs,
     text_specs,
     traced,
@@ -20,6 +19,7 @@ from bert_keras.export.signatures.exporter import Exporter
 from bert_keras.export.text_ops.entities import bio_tag, entities, word_rows
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
 from bert_keras.export.text_ops.windows import WINDOWS_AT_ONCE, in_parts
+from bert_keras.export.verify import plain
 from bert_keras.tasks.ner import scoring
 from bert_keras.tasks.ner.files import Sentence
 from bert_keras.tasks.ner.task import NerTask

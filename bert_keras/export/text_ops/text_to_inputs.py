@@ -98,33 +98,32 @@ class TextToInputs(tf.Module):
         return Texts(pieces.values, starts, lengths)
 
     def _cut(self, lengths: list[tf.Tensor]) -> list[tf.Tensor]:
-        num_specials = self.vocabulary.num_specials(len(lengths))
-        return _kept_lengths(*lengths, limit=self.max_length - num_specials)
+        """int64 [B] each; a pair as `text.packing.truncated_lengths` cuts it."""
+        limit = self.max_length - self.vocabulary.num_specials(len(lengths))
+        if len(lengths) == 1:
+            return [tf.minimum(lengths[0], limit)]
+        first, second = lengths
+        kept = tf.minimum(first, tf.maximum(limit - second, (limit + 1) // 2))
+        return [kept, tf.minimum(second, limit - kept)]
 
     def packed(self, texts: Texts) -> dict[str, tf.Tensor]:
         """[CLS] text [SEP], or [CLS] text [SEP] text [SEP], int32 [B,T] by name; a vocabulary may
         have two [SEP] between texts and one segment for both."""
-        pieces, starts, lengths = texts
-        specials = self.vocabulary.specials
-        num_specials = self.vocabulary.num_specials(len(lengths))
-        column = tf.range(tf.reduce_max(tf.add_n(lengths)) + num_specials)[None]
-        input_ids = tf.where(column > 0, self.vocabulary.pad_id, self.vocabulary.cls_id)
-        values = tf.concat([pieces, [0]], axis=0)  # never empty
-        sep_id, is_second = self.vocabulary.sep_id, specials.second_segment
-        end, ends = tf.zeros_like(lengths[0])[:, None], []
-        for first, length in zip(starts, lengths, strict=True):
-            start = end + (specials.num_separators - 1 if ends else 0)
-            input_ids = tf.where((column > end) & (column <= start), sep_id, input_ids)
-            end = start + length[:, None] + 1
-            inside = (column > start) & (column < end)
-            place = tf.where(inside, first[:, None] + column - start - 1, 0)
-            input_ids = tf.where(inside, tf.gather(values, place), input_ids)
-            input_ids = tf.where(column == end, sep_id, input_ids)
-            ends.append(end)
+        specials, num_rows = self.vocabulary.specials, tf.size(texts.starts[0])
+        sep = tf.fill([num_rows, 1], self.vocabulary.sep_id)
+        parts = [tf.fill([num_rows, 1], self.vocabulary.cls_id)]
+        for start, length in zip(texts.starts, texts.lengths, strict=True):
+            if len(parts) > 1:
+                parts += [sep] * (specials.num_separators - 1)
+            indices = tf.ragged.range(start, start + length)
+            parts += [indices.with_values(tf.gather(texts.values, indices.values)), sep]
+        input_ids = tf.concat(parts, axis=1)
+        mask = tf.sequence_mask(input_ids.row_lengths(), dtype=tf.int32)
+        first = tf.sequence_mask(texts.lengths[0] + 2, tf.shape(mask)[1], tf.int32)
         return {
-            "input_ids": input_ids,
-            "input_mask": tf.cast(column <= end, tf.int32),
-            "segment_ids": is_second * tf.cast((column > ends[0]) & (column <= end), tf.int32),
+            "input_ids": input_ids.to_tensor(self.vocabulary.pad_id),
+            "input_mask": mask,
+            "segment_ids": specials.second_segment * (mask - first),
         }
 
     def pieces(self, text: tf.Tensor) -> tf.RaggedTensor:
@@ -215,11 +214,3 @@ def _spans(places: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
     """int64 [N,(indices)] to the first index of each row and one more than the last, int64 [N]."""
     values, owners = places.values, places.value_rowids()
     return tf.math.segment_min(values, owners), tf.math.segment_max(values, owners) + 1
-
-
-def _kept_lengths(length, length_pair=None, *, limit: int) -> list[tf.Tensor]:
-    """int64 [B] each; a pair as `text.packing.truncated_lengths` cuts it."""
-    if length_pair is None:
-        return [tf.minimum(length, limit)]
-    kept = tf.minimum(length, tf.maximum(limit - length_pair, (limit + 1) // 2))
-    return [kept, tf.minimum(length_pair, limit - kept)]
