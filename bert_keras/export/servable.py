@@ -22,7 +22,13 @@ SAMPLE_TEXTS = (
     "",
     "Café [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb \x00\ufffd 😀\tend\n",
 )
-_PHRASE = "words, more than fit; "
+_TEXT = """
+The film opens on a quiet street in the rain. Nobody speaks for a while, and then everything
+happens at once! Who would have guessed that the old house, sold in 1987 for next to nothing, held
+the letters all along? She read them twice, folded them and put them back where they had been. "It
+was never about the money," he said; "it was about the two of us." I left the theatre wishing that
+it had been an hour longer, which is not what I usually wish for.
+"""
 
 
 class Signature(Protocol):
@@ -75,10 +81,13 @@ def text_signatures(
     return {TEXT_SIGNATURE: traced(from_text, **text_specs(names)), "tensors": tensors}
 
 
-def long_text(tokenizer: TextTokenizer, *, num_pieces: int) -> str:
-    """A text of more than `num_pieces` tokens."""
-    (phrase,) = tokenizer.ids_batch([_PHRASE])
-    return _PHRASE * (1 + num_pieces // len(phrase))
+def sample_text(tokenizer: TextTokenizer, *, num_tokens: int) -> str:
+    """Words of at most so many tokens together, at least one word."""
+    words = _TEXT.split()
+    totals = np.cumsum([len(ids) for ids in tokenizer.ids_batch(words)])
+    rounds, rest = divmod(num_tokens, totals[-1])
+    num_words = rounds * len(words) + np.searchsorted(totals, rest, side="right")
+    return " ".join((words * (rounds + 1))[: max(num_words, 1)])
 
 
 def samples_of(

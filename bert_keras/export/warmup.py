@@ -16,24 +16,16 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 
 from bert_keras.data.schema import PREDICTION_FEATURES, SEQUENCE_FEATURES
 from bert_keras.errors import InputError
-from bert_keras.export.servable import TEXT_SIGNATURE
+from bert_keras.export.servable import TEXT_SIGNATURE, sample_text
 from bert_keras.export.signatures.derived import serialized
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 
 WARMUP = "assets.extra/tf_serving_warmup_requests"
-MAX_REQUESTS = 1000  # tensorflow_serving/servables/tensorflow/saved_model_warmup_util.h
 BATCH_SIZES = (1, 2)  # at most what a server takes as one batch, or it would not load the model
 SHORT = 8  # pieces
 _EXAMPLES = ("examples", "inputs")  # inputs that hold a serialized tf.Example
 _POSITIONS = PREDICTION_FEATURES[0]
-_TEXT = """
-The film opens on a quiet street in the rain. Nobody speaks for a while, and then everything
-happens at once! Who would have guessed that the old house, sold in 1987 for next to nothing, held
-the letters all along? She read them twice, folded them and put them back where they had been. "It
-was never about the money," he said; "it was about the two of us." I left the theatre wishing that
-it had been an hour longer, which is not what I usually wish for.
-"""
 
 
 def warmup_requests_for(
@@ -50,7 +42,12 @@ def warmup_requests_for(
     """
     middle = max(max_length // 4, SHORT)
     short, *longer = sorted({min(length, max_length) for length in (SHORT, middle, max_length)})
-    signatures = _signatures(folder)
+    saved_model = SavedModel.FromString((Path(folder) / "saved_model.pb").read_bytes())
+    signatures = {
+        name: signature
+        for name, signature in saved_model.meta_graphs[0].signature_def.items()
+        if signature.inputs
+    }
     text_names = {
         name
         for signature in signatures.values()
@@ -83,27 +80,20 @@ def _known_inputs(
 ) -> dict[str, np.ndarray]:
     """One row of each input: tensors of `length` tokens, and `num_texts` texts that share as
     many."""
-    text = _text(tokenizer, num_pieces=length // num_texts)
-    ids = tokenizer.ids_batch([_text(tokenizer, num_pieces=length)])
+    text = sample_text(tokenizer, num_tokens=length // num_texts)
+    ids = tokenizer.ids_batch([sample_text(tokenizer, num_tokens=length)])
     tensors = pack(ids, vocabulary=tokenizer.vocabulary, max_length=length)
     example = b"".join(serialized({name: [text] for name in sorted(text_names)}))
     return {
         **dict.fromkeys(text_names, np.array(text, object)),
         **dict.fromkeys(_EXAMPLES, np.array(example, object)),
         **{name: array[0] for name, array in tensors.items()},
-        _POSITIONS: np.ones(1, np.int64),
+        _POSITIONS: np.ones(1, np.int32),
     }
 
 
 def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: str) -> None:
-    """Adds `requests` to a SavedModel that the server will call `name`.
-
-    Raises:
-        InputError: TF Serving reads fewer.
-    """
-    if len(requests) > MAX_REQUESTS:
-        raise InputError(f"{len(requests)} requests came; TF Serving takes {MAX_REQUESTS}")
-    signatures = _signatures(folder)
+    """Adds `requests` to a SavedModel that the server will call `name`."""
     path = Path(folder) / WARMUP
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(os.fspath(path)) as writer:
@@ -112,9 +102,7 @@ def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: s
             asked.model_spec.name = name
             asked.model_spec.signature_name = request["signature"]
             for name_of_input, values in request["inputs"].items():
-                info = signatures[request["signature"]].inputs[name_of_input]
-                tensor = tf.make_tensor_proto(values, tf.dtypes.as_dtype(info.dtype))
-                asked.inputs[name_of_input].CopyFrom(tensor)
+                asked.inputs[name_of_input].CopyFrom(tf.make_tensor_proto(values))
             log = PredictionLog(predict_log=PredictLog(request=asked))
             writer.write(log.SerializeToString(deterministic=True))
 
@@ -142,18 +130,3 @@ def warmup_requests(folder: str | os.PathLike) -> list[dict]:
         raise InputError(f"{path} does not hold whole PredictionLogs; export the model anew") from (
             error
         )
-
-
-def _signatures(folder: str | os.PathLike) -> dict:
-    saved = SavedModel.FromString((Path(folder) / "saved_model.pb").read_bytes())
-    signatures = saved.meta_graphs[0].signature_def
-    return {name: signature for name, signature in signatures.items() if signature.inputs}
-
-
-def _text(tokenizer: TextTokenizer, *, num_pieces: int) -> str:
-    """Words of at most so many tokens together, at least one word."""
-    words = _TEXT.split()
-    totals = np.cumsum([len(ids) for ids in tokenizer.ids_batch(words)])
-    rounds, rest = divmod(num_pieces, totals[-1])
-    num_words = rounds * len(words) + np.searchsorted(totals, rest, side="right")
-    return " ".join((words * (rounds + 1))[: max(num_words, 1)])

@@ -10,7 +10,6 @@ from bert_keras.errors import InputError
 from bert_keras.export.model_folder import export_model
 from bert_keras.export.verify import answer
 from bert_keras.export.warmup import (
-    MAX_REQUESTS,
     WARMUP,
     warmup_requests,
     warmup_requests_for,
@@ -136,11 +135,6 @@ def test_an_input_that_nobody_knows(tmp_path):
     tf.saved_model.save(module, str(tmp_path / "1"), signatures=module.answer)
     with pytest.raises(RuntimeError, match="no warm-up is known for temperature of serving_def"):
         warmup_requests_for(tmp_path / "1", tokenizer=TOKENIZER, max_length=20)
-
-
-def test_more_than_a_server_reads(tmp_path):
-    with pytest.raises(InputError, match="1001 requests came; TF Serving takes 1000"):
-        write_warmup(tmp_path, [{}] * (MAX_REQUESTS + 1), name="pairs")
 
 
 def test_no_file_and_a_broken_one(tmp_path):

@@ -12,7 +12,7 @@ from bert_keras.export.servable import (
     SAMPLE_TEXTS,
     Servable,
     Signature,
-    long_text,
+    sample_text,
     samples_of,
     tensor_specs,
     text_signatures,
@@ -33,7 +33,6 @@ from bert_keras.tasks.texts import windows_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 
-TEXT_INPUTS: tuple[str, ...] = ("text", "text_pair")
 # Names of outputs in TF Serving's own APIs -> ours.
 _CLASSIFY_OUTPUTS = {"classes": "labels", "scores": "probabilities"}
 _REGRESS_OUTPUTS = {"outputs": "score"}
@@ -72,7 +71,7 @@ def served_classifier(
     if stride is not None and not hasattr(model, "window_pooling"):
         raise InputError(f"stride is {stride} and a {type(model).__name__} reads no windows")
     outputs_of = classifier_outputs(labels, problem_type=problem_type)
-    names = TEXT_INPUTS[:num_texts]
+    names = ("text", "text_pair")[:num_texts]
 
     def from_tensors(**inputs):
         return outputs_of(model(inputs, training=False))
@@ -114,11 +113,7 @@ def window_signatures(
     logits_of = traced(from_rows, **tensor_specs(rank=2))
 
     def pooled(windows):
-        return outputs_of(
-            pooled_logits(
-                logits_of, windows, num_labels=model.num_labels, pooling=model.window_pooling
-            )
-        )
+        return outputs_of(pooled_logits(logits_of, windows, pooling=model.window_pooling))
 
     def from_tensors(**inputs):
         return pooled(windows_of_tensors(inputs))
@@ -137,8 +132,8 @@ def _sample_texts(
 ) -> dict[str, list[str]]:
     """Short texts and one that is too long; with a `stride` that one has more windows than the
     graph reads at once."""
-    num_pieces = max_length + WINDOWS_AT_ONCE * (stride or 0)
-    texts = [*SAMPLE_TEXTS, long_text(tokenizer, num_pieces=num_pieces)]
+    num_tokens = 2 * max_length + WINDOWS_AT_ONCE * (stride or 0)
+    texts = [*SAMPLE_TEXTS, sample_text(tokenizer, num_tokens=num_tokens)]
     columns = [texts[::-1], texts][-len(names) :]
     if len(names) == 2 and stride is not None:
         ids = tokenizer.ids_batch(columns[0])

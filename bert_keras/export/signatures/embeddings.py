@@ -6,7 +6,7 @@ import tensorflow as tf
 from bert_keras.export.servable import (
     SAMPLE_TEXTS,
     Servable,
-    long_text,
+    sample_text,
     samples_of,
     text_signatures,
 )
@@ -41,7 +41,7 @@ def served_embeddings(
         ids = tokenizer.ids_batch(texts)
         return pack(ids, vocabulary=tokenizer.vocabulary, max_length=reader.max_length)
 
-    texts = [*SAMPLE_TEXTS, long_text(tokenizer, num_pieces=reader.max_length)]
+    texts = [*SAMPLE_TEXTS, sample_text(tokenizer, num_tokens=2 * reader.max_length)]
     samples = samples_of({"text": texts}, inputs_of, from_tensors)
     return Servable(text_signatures(from_tensors, reader), samples)
 

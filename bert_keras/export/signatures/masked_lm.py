@@ -10,7 +10,7 @@ from bert_keras.export.servable import (
     SAMPLE_TEXTS,
     Sample,
     Servable,
-    long_text,
+    sample_text,
     samples_of,
     tensor_specs,
     text_specs,
@@ -124,7 +124,7 @@ def _samples(model: keras.Model, *, tokenizer: TextTokenizer, max_length: int) -
         found = _most_probable(model, inputs, vocabulary=vocabulary, count=1)
         return {"is_next_probability": found["is_next_probability"]}
 
-    long = long_text(tokenizer, num_pieces=max_length)
+    long = sample_text(tokenizer, num_tokens=2 * max_length)
     _, empty, mixed = SAMPLE_TEXTS
     texts = [mixed, f"{MASK} and{MASK}{MASK}.", empty, f"{MASK} {long} {MASK}"]
     samples = samples_of({"text": texts}, inputs_of, filled)

@@ -11,7 +11,7 @@ from bert_keras.export.servable import (
     SAMPLE_TEXTS,
     Servable,
     Signature,
-    long_text,
+    sample_text,
     samples_of,
     tensor_specs,
     traced,
@@ -43,7 +43,7 @@ def served_multiple_choice(
         is_real_BC = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)
         return _chosen(model(inputs, training=False), is_real_BC)
 
-    long = long_text(tokenizer, num_pieces=reader.max_length)
+    long = sample_text(tokenizer, num_tokens=2 * reader.max_length)
     short, empty, mixed = SAMPLE_TEXTS
     choices = [[mixed, short, long, ""], [short, "y", long, mixed]]
     samples = samples_of({"context": [empty, long], "choices": choices}, inputs_of, outputs_of)
@@ -77,8 +77,8 @@ def signatures(model: keras.Model, reader: TextToInputs) -> dict[str, Signature]
         with tf.control_dependencies([is_any]):
             num_choices = tf.shape(choices)[1]
         rows = reader(tf.repeat(context, num_choices), tf.reshape(choices, [-1]))
-        found = in_parts(rows, rows_read, outputs={"logits": tf.TensorSpec([None], tf.float32)})
-        return _chosen(tf.reshape(found["logits"], tf.shape(choices)), choices != "")
+        logits_BC = tf.reshape(in_parts(rows, rows_read)["logits"], tf.shape(choices))
+        return _chosen(logits_BC, choices != "")
 
     return {
         "serving_default": traced(

@@ -93,11 +93,7 @@ def served_token_labels(
                 "probabilities": tf.reshape(best, [-1]),
             }
 
-        outputs = {
-            "label_ids": tf.TensorSpec([None], tf.int32),
-            "probabilities": tf.TensorSpec([None], tf.float32),
-        }
-        found = in_parts(inputs, most_probable, outputs=outputs)
+        found = in_parts(inputs, most_probable)
         length = tf.shape(inputs["input_ids"], tf.int64)[1]
         places = rows.rows * length + rows.places + 1  # [CLS]
         return entities(

@@ -98,9 +98,7 @@ def best_spans(
             "null": start[:, 0] + end[:, 0],
         }
 
-    places, numbers = tf.TensorSpec([None], tf.int64), tf.TensorSpec([None], tf.float64)
-    outputs = {"score": numbers, "first": places, "more": places, "null": numbers}
-    found = in_parts({**passages.inputs, **of_windows}, best, outputs=outputs)
+    found = in_parts({**passages.inputs, **of_windows}, best)
     scores = tf.math.segment_max(found["score"], owners)
     best_windows = tf.where(found["score"] == tf.gather(scores, owners))[:, 0]
     window = tf.math.unsorted_segment_min(

@@ -1,10 +1,12 @@
 """Windows over long texts and the pooling of their logits, inside a TF graph."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 import tensorflow as tf
+
+from bert_keras.export.servable import traced
 
 WINDOWS_AT_ONCE = 8  # bounds a server's memory whatever the length of a text
 _POOLED = {"mean": tf.math.unsorted_segment_mean, "max": tf.math.unsorted_segment_max}
@@ -71,22 +73,23 @@ def windows_of_tensors(inputs: dict[str, tf.Tensor]) -> Windows:
 
 
 def in_parts(
-    rows: dict[str, tf.Tensor],
-    found_of: Callable[..., dict[str, tf.Tensor]],
-    *,
-    outputs: dict[str, tf.TensorSpec],
+    rows: dict[str, tf.Tensor], function: Callable[..., Mapping[str, tf.Tensor]]
 ) -> dict[str, tf.Tensor]:
-    """Concatenates what `found_of(**rows)` returns for WINDOWS_AT_ONCE rows at a time."""
+    """Concatenates what `function(**rows)` returns for WINDOWS_AT_ONCE rows at a time."""
+    specs = {
+        name: tf.TensorSpec([None, *each.shape[1:]], each.dtype) for name, each in rows.items()
+    }
+    of_part = traced(function, **specs)
     size = tf.shape(next(iter(rows.values())))[0]
     count = (size + WINDOWS_AT_ONCE - 1) // WINDOWS_AT_ONCE
     found = {
         name: tf.TensorArray(spec.dtype, count, infer_shape=False, element_shape=spec.shape)
-        for name, spec in outputs.items()
+        for name, spec in of_part.structured_outputs.items()
     }
 
     def read_part(number, found):
         first = number * WINDOWS_AT_ONCE
-        part = found_of(**{name: each[first:][:WINDOWS_AT_ONCE] for name, each in rows.items()})
+        part = of_part(**{name: each[first:][:WINDOWS_AT_ONCE] for name, each in rows.items()})
         return number + 1, {name: array.write(number, part[name]) for name, array in found.items()}
 
     _, found = tf.while_loop(
@@ -96,14 +99,9 @@ def in_parts(
 
 
 def pooled_logits(
-    logits_of: Callable[..., dict[str, tf.Tensor]],
-    windows: Windows,
-    *,
-    num_labels: int,
-    pooling: str,
+    logits_of: Callable[..., Mapping[str, tf.Tensor]], windows: Windows, *, pooling: str
 ) -> tf.Tensor:
     """The "mean" or "max" [B,N] over the windows of each text of `logits` [X,N], which
     `logits_of(**inputs)` returns of a few windows at a time."""
-    outputs = {"logits": tf.TensorSpec([None, num_labels], tf.float32)}
-    found = in_parts(windows.inputs, logits_of, outputs=outputs)
-    return _POOLED[pooling](found["logits"], windows.owners, windows.num_texts)
+    logits = in_parts(windows.inputs, logits_of)["logits"]
+    return _POOLED[pooling](logits, windows.owners, windows.num_texts)

@@ -27,7 +27,7 @@ def test_logits_of_each_text_are_pooled(num_windows, pooling, pooled):
         windows = Windows(
             {"row": tf.range(num_windows)[:, None]}, tf.constant(owners), tf.constant(4)
         )
-        return pooled_logits(logits_of, windows, num_labels=3, pooling=pooling)
+        return pooled_logits(logits_of, windows, pooling=pooling)
 
     found = found().numpy()
     assert found.shape == (4, 3)
