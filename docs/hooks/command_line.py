@@ -48,12 +48,10 @@ def _arguments(actions: Iterable[argparse.Action]) -> Iterator[str]:
         if isinstance(action, argparse._HelpAction):
             continue
         value = action.metavar or (action.choices and " \\| ".join(map(str, action.choices)))
-        if action.nargs != 0 and not value:
-            value = action.dest.upper()
-        flags = [f"`{flag}`" for flag in action.option_strings]
-        flags += [f"`{value}`"] if action.nargs != 0 else []
-        required = " Required." if action.required and action.option_strings else ""
-        yield f"| {' '.join(flags)} | {_cell(action.help)}{required} |"
+        value = f" {value or action.dest.upper()}" if action.nargs != 0 else ""
+        names = ", ".join(f"`{flag}{value}`" for flag in action.option_strings or ("",))
+        required = " (required)" if action.required and action.option_strings else ""
+        yield f"| {names.replace('` ', '`')} | {_cell(action.help)}{required} |"
 
 
 def _example(epilog: str | None) -> str:
@@ -63,7 +61,7 @@ def _example(epilog: str | None) -> str:
 
 
 def _cell(text: str | None) -> str:
-    return _sentence(html.escape(text or "", quote=False).replace("|", "\\|"))
+    return html.escape(text or "", quote=False).replace("|", "\\|")
 
 
 def _sentence(text: str | None) -> str:
