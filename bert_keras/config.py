@@ -24,15 +24,21 @@ OF_OTHERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig:
-    """Hyperparameters of an encoder; the defaults are BERT-base, uncased (Devlin et al. 2018,
-    section 3).
+    """The hyperparameters of an encoder; the defaults are those of BERT-base, uncased (Devlin et
+    al. 2018, section 3).
 
-    BERT's relatives are the same encoder under other values. ALBERT (Lan et al. 2019) sets
+    BERT's relatives are the same encoder with other values: ALBERT (Lan et al. 2019) sets
     `embedding_size` and `shares_layers`, RoBERTa (Liu et al. 2019) `position_offset`, DistilBERT
     (Sanh et al. 2019) `num_segments` 0 and `pooler_activation` "relu".
 
     Raises:
-        InputError: names a field of the wrong type or of an impossible value.
+        InputError: A field has the wrong type or an impossible value.
+
+    Example:
+
+    ```python
+    config = BertConfig(vocab_size=4_000, hidden_size=128, num_layers=2, num_heads=2)
+    ```
     """
 
     vocab_size: int = 30_522
@@ -92,7 +98,7 @@ class BertConfig:
                 yield f"{name} is {value}; expected more than 0"
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all fields, without those of OF_OTHERS that have BERT's value."""
+        """Returns all fields, without those of `OF_OTHERS` that have the value of BERT."""
         return {
             field.name: value
             for field in dataclasses.fields(self)
@@ -101,7 +107,11 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "BertConfig":
-        """Raises InputError for names that are no fields: nothing is dropped in silence."""
+        """Builds a configuration from the fields of `to_dict`.
+
+        Raises:
+            InputError: A name is not a field, or a value is of the wrong type or impossible.
+        """
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
             raise InputError(

@@ -67,10 +67,20 @@ PRESETS |= {
 
 
 def preset(name: str, **changes) -> BertConfig:
-    """The named size with fields changed where asked: `preset("tiny", vocab_size=4_000)`.
+    """Returns the configuration of a named size.
 
-    Any other size goes by its layers, hidden size and heads, as "L-3_H-768_A-12". Raises InputError
-    for a name that is neither that nor in `PRESETS`.
+    Args:
+        name: A name in `PRESETS`, or layers, hidden size and heads, such as "L-3_H-768_A-12".
+        **changes: Fields of `BertConfig` with other values.
+
+    Raises:
+        InputError: `name` is neither of these, or a value is impossible.
+
+    Example:
+
+    ```python
+    config = preset("tiny", vocab_size=4_000)
+    ```
     """
     if numbers := re.fullmatch(r"L-(\d+)_H-(\d+)_A-(\d+)", name):
         layers, hidden, heads = map(int, numbers.groups())

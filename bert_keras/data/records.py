@@ -68,17 +68,39 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     skip_broken: bool = False,
     most: int | None = None,
 ):
-    """A `tf.data.Dataset` of (x, y, w), checked on the first record of every file.
+    """Reads record files as a `tf.data.Dataset` of (inputs, targets, weights).
 
-    x: int32 `input_ids`, `input_mask`, `segment_ids` [B,L], `masked_lm_positions` [B,P];
-    y: int32 `masked_lm` [B,P], `next_sentence` [B]; w: float32, the same names and shapes as y.
-    Where several sequences share a record, x holds `position_ids` and `sequence_ids` [B,L] and
-    `next_sentence_positions` [B,S] too, and `next_sentence` is [B,S]. Records without labels give
-    no `next_sentence`, nor does the `objective` MASKED of bert_keras/data/objectives.py, whose
-    NEXT_TOKENS reads plain ids as they are and has a target at P = L-1 positions. For the others
-    records of plain ids need `masking`, which masks them anew each epoch; where the data set does
-    not repeat, each pass over it is masked alike.
-    Order and end are those of `feature_batches`.
+    `inputs` holds int32 `input_ids`, `input_mask` and `segment_ids` [B, L] and
+    `masked_lm_positions` [B, P]; `targets` holds int32 `masked_lm` [B, P] and `next_sentence` [B];
+    `weights` holds float32 arrays with the names and shapes of `targets`. If several sequences
+    share a record, `inputs` also holds `position_ids` and `sequence_ids` [B, L] and
+    `next_sentence_positions` [B, S], and `next_sentence` is [B, S]. Records without labels give no
+    `next_sentence`.
+
+    Args:
+        files: A folder, whose training records are read, or names or globs of files.
+        batch_size: Records of a batch.
+        seed: Shuffles files and records, anew in each epoch; None keeps their order.
+        repeat: Whether the data set repeats without end.
+        drop_remainder: Whether to leave out a last batch with fewer records.
+        masking: Masks records of plain ids while they are read, anew in each epoch; a data set
+            that does not repeat is masked alike in each pass.
+        objective: The objective of bert_keras/data/objectives.py. `MASKED` gives no
+            `next_sentence`; `NEXT_TOKENS` takes plain ids and has a target at each of P = L - 1
+            positions.
+        skip_broken: Whether to skip the rest of a file whose records break off.
+        most: Reads at most so many records; None reads all.
+
+    Raises:
+        InputError: A file is missing or not a record file, files differ in their features, or
+            `masking` and `objective` do not fit the records.
+
+    Example:
+
+    ```python
+    records = pretraining_dataset("records", batch_size=32, seed=1, repeat=True)
+    inputs, targets, weights = next(iter(records))
+    ```
     """
     files = record_files(files)
     schema = common_schema(files)

@@ -71,18 +71,36 @@ def export_classifier(
     max_length: int,
     **settings: Any,
 ) -> Path:
-    """Writes saved_models/NAME/VERSION of a classifier that may come from elsewhere.
+    """Writes saved_models/NAME/VERSION for a Keras classifier of any origin.
 
     Args:
-        model: As `served_classifier` takes it.
-        folder: Must not exist yet.
-        vocabulary: Of the model.
-        lowercase: Whether the tokenizer writes words in lower case.
-        max_length: Of a text or pair, in tokens.
-        **settings: `labels` and others, as `served_classifier` takes them.
+        model: A Keras model that takes `input_ids`, `input_mask` and `segment_ids` and returns
+            logits; see `served_classifier`.
+        folder: The version folder, which must not exist yet.
+        vocabulary: The vocabulary of the model.
+        lowercase: Whether the tokenizer converts words to lower case.
+        max_length: The largest number of tokens of a text or pair.
+        **settings: `labels` and other arguments of `served_classifier`.
+
+    Returns:
+        The path of the folder.
 
     Raises:
-        InputError: As `served_classifier` and `write_saved_model` do.
+        InputError: The folder exists, or `served_classifier` refuses the model or a setting.
+
+    Example:
+
+    ```python
+    model = BertClassifier.from_pretrained("film-critic")
+    export_classifier(
+        model,
+        "saved_models/film-critic/1",
+        vocabulary=model.tokenizer.vocabulary,
+        lowercase=True,
+        max_length=64,
+        labels=("negative", "positive"),
+    )
+    ```
     """
     return write_saved_model(
         model,

@@ -21,7 +21,26 @@ MODELS: dict[str, type[Pretrained]] = {
 
 
 def load_model(path: str | os.PathLike) -> Pretrained:
-    """Returns the model of a checkpoint of any format, with its `card` and its `tokenizer`."""
+    """Loads the model of a checkpoint.
+
+    Args:
+        path: A folder of any checkpoint format.
+
+    Returns:
+        The model of the class that the checkpoint contains, with its `card` (model metadata) and
+        its `tokenizer`.
+
+    Raises:
+        InputError: `path` holds no known checkpoint, or weights are missing, unexpected or of
+            another shape.
+
+    Example:
+
+    ```python
+    model = load_model("film-critic")
+    print(model.card.labels)
+    ```
+    """
     checkpoint = open_checkpoint(path)
     return MODELS[checkpoint.card.model].from_checkpoint(
         checkpoint, card=checkpoint.card, source=path

@@ -32,17 +32,33 @@ class EncoderStates(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertEncoder(Pretrained):
-    """The encoder of Devlin et al. 2018, section 3, with its pooler on [CLS], or on the last token
-    of a causal one.
+    """The encoder: embeddings, blocks and a pooler (Devlin et al. 2018, section 3).
 
-    Call with a dict of int arrays [B, T], `input_ids`, `input_mask` (1 = real, 0 = padding) and
-    `segment_ids`; other keys are left alone. Where several sequences share a row, `position_ids`
-    begin at 0 with each and `sequence_ids` (from 1, 0 = padding) keep them apart. Returns a dict:
-    `sequence_output` [B, T, D] and, of a config with a pooler, `pooled_output` [B, D]. `states`
-    takes the same and returns every layer.
+    The pooler reads the state of `[CLS]`, or of the last token in a causal encoder. With the
+    attribute `recomputes` set to True, training keeps only the inputs of each block and computes
+    the block again for the gradient, which saves memory for a third more time.
 
-    With `recomputes` set, training keeps of each block its inputs alone and computes the rest again
-    for the gradient: a third more time for a fraction of the memory.
+    Args:
+        config: The hyperparameters.
+        name: The name of the Keras model.
+
+    Call arguments:
+        inputs: A dict of int arrays [B, T]: `input_ids`, `input_mask` (1 for a token, 0 for
+            padding) and `segment_ids`. If several sequences share a row, also `position_ids`,
+            which start at 0 in each sequence, and `sequence_ids`, counted from 1 (0 for padding).
+            Other keys are ignored.
+
+    Returns:
+        A dict: `sequence_output` [B, T, D] and, if the configuration has a pooler, `pooled_output`
+        [B, D].
+
+    Example:
+
+    ```python
+    encoder = BertEncoder.from_pretrained("bert-base-uncased")
+    inputs = encode(encoder.tokenizer, ["a good film"], max_length=128)
+    hidden_states = encoder(inputs)["sequence_output"]
+    ```
     """
 
     architecture = ENCODER
@@ -109,7 +125,7 @@ class BertEncoder(Pretrained):
         self.built = True
 
     def states(self, inputs: dict, training: bool = False) -> EncoderStates:
-        """Every layer's hidden states and attention maps, for analysis and feature-based use."""
+        """Returns the hidden states and attention maps of every layer."""
         if "sequence_ids" in inputs:
             bias = apart_bias(inputs["sequence_ids"], dtype=self.compute_dtype)
         else:
@@ -151,5 +167,5 @@ class BertEncoder(Pretrained):
 
     @property
     def token_table(self):
-        """[V, E], the embedding that the masked-LM head shares."""
+        """The token embedding [V, E], which the masked-LM head shares."""
         return self.embeddings.token_table

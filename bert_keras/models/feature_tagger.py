@@ -91,14 +91,32 @@ class WordTagger(WholeBatchStep, ConfiguredModel):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertFeatureTagger(TaskModel):
-    """Call with a dict of `input_ids`, `input_mask`, `segment_ids` [B, T] and `word_positions` int
-    [B, W], where the first piece of each word stands, 0 on the right of the last; returns logits
-    [B, W, num_labels].
+    """Labels words with a BiLSTM over the frozen hidden states of an encoder (section 5.3).
 
-    The encoder is not trained and never drops out; `tagger` is the part that is trained, from the
-    `features` of the encoder. `layers`: one of LAYER_CHOICES. "768-dimensional" is taken to be
-    `lstm_units` of each direction, which the paper leaves open; 384 is the other reading.
-    `dropout_rate` is the tagger's, the config's unless given.
+    Args:
+        config: The hyperparameters of the encoder.
+        num_labels: The number of labels.
+        layers: One of LAYER_CHOICES, such as "concat-last-four".
+        lstm_units: Units of each direction. The paper's "768-dimensional" leaves open whether this
+            is 768 or 384.
+        dropout_rate: Dropout of the tagger; None takes `config.hidden_dropout_rate`.
+        name: The name of the Keras model.
+
+    Call arguments:
+        inputs: A dict of `input_ids`, `input_mask` and `segment_ids`, int [B, T], and
+            `word_positions` int [B, W]: the position of the first subword of each word, padded
+            with 0.
+
+    Returns:
+        Logits [B, W, num_labels].
+
+    Example:
+
+    ```python
+    model = BertFeatureTagger(
+        preset("tiny", vocab_size=4_000), num_labels=9, layers="last", lstm_units=64
+    )
+    ```
     """
 
     architecture = FEATURE_TAGGER
@@ -131,7 +149,9 @@ class BertFeatureTagger(TaskModel):
         self.encoder.trainable = False
 
     def features(self, inputs: dict):
-        """[B, W, K, D], the first piece of each word in each layer of the choice."""
+        """Returns the hidden states [B, W, K, D] of the first subword of each word in the K chosen
+        layers.
+        """
         hidden_states = self.encoder.states(inputs, training=False).hidden_states
         return features_at(hidden_states, inputs["word_positions"], self.tagger.read.numbers)
 

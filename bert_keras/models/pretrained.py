@@ -88,12 +88,30 @@ class Pretrained(ConfiguredModel):
         pad_vocabulary: bool = False,
         **config_changes,
     ):
-        """The model with the weights of a checkpoint of any format; prints what was loaded.
+        """Builds the model with the weights of a checkpoint, and prints what was loaded.
 
-        `new` names the parts to begin with fresh weights, such as "classification", and `labels`
-        their labels: a part that the checkpoint lacks and that is not named is an InputError.
-        `ignore` and `pad_vocabulary`: see `open_checkpoint`. `config_changes` are fields of
-        BertConfig, such as hidden_dropout_rate=0.0.
+        Args:
+            path: A folder of any checkpoint format.
+            labels: Names of the labels of a new head.
+            new: Parts that start with random weights, such as "classification".
+            ignore: Tensors of the checkpoint to leave out.
+            pad_vocabulary: Whether to append unused tokens if the token table has more rows than
+                the vocabulary has tokens.
+            **config_changes: Fields of `BertConfig`, such as `hidden_dropout_rate=0.0`.
+
+        Returns:
+            A model of this class.
+
+        Raises:
+            InputError: The checkpoint lacks a part that `new` does not name, or its labels differ.
+
+        Example:
+
+        ```python
+        model = BertClassifier.from_pretrained(
+            "bert-base-uncased", labels=("negative", "positive"), new=("classification",)
+        )
+        ```
         """
         new, labels = _several("new", new), _several("labels", labels)
         checkpoint = open_checkpoint(
@@ -120,7 +138,9 @@ class Pretrained(ConfiguredModel):
 
     @classmethod
     def from_card(cls, card: ModelCard):
-        """The model of `card` with fresh weights, drawn from Keras' global seed."""
+        """Builds the model that the metadata describes, with random weights from the global seed
+        of Keras.
+        """
         heads = {"num_labels": len(card.labels)} if card.labels else {}
         return cls(card.config, **heads)
 
@@ -133,11 +153,12 @@ class Pretrained(ConfiguredModel):
         source: str | os.PathLike,
         new: Collection[str] = (),
     ):
-        """The model of `card`: each part (encoder, pooler, each head) is that of the checkpoint
-        or, where `new` names it, drawn from Keras' global seed.
+        """Builds the model of `card` with the weights of an open checkpoint. The parts (encoder,
+        pooler, heads) that `new` names start with random weights from the global seed of Keras.
 
-        Raises InputError for a part that is neither in the checkpoint nor in `new`, and one that
-        names every weight missing, misshapen or unexpected. `load_report` says what was done.
+        Raises:
+            InputError: A part is neither in the checkpoint nor in `new`, or weights are missing,
+                unexpected or of another shape; the message names all of them.
         """
         report = load_report(checkpoint, card=card, source=os.fspath(source), new=new)
         with ThreadPoolExecutor() as pool, no_collection():
@@ -172,11 +193,16 @@ class Pretrained(ConfiguredModel):
         tokenizer: TextTokenizer | None = None,
         labels: Sequence[str] = (),
     ) -> Path:
-        """Write a new folder in a format of `bert_keras.checkpoints.formats`; prints what its
-        readers will do otherwise.
+        """Writes the model as a new folder, and prints what other programs compute differently.
 
-        A model from a checkpoint knows its tokenizer and labels; to another give its `tokenizer`,
-        and the names of its `labels`.
+        Args:
+            path: The folder, which must not exist yet or be empty.
+            format: "bert-keras", "google", "huggingface" or "keras-hub".
+            tokenizer: The tokenizer of a model that does not come from a checkpoint.
+            labels: Names of the labels; by default those of the checkpoint.
+
+        Returns:
+            The path of the folder.
         """
         if not self.built:
             self.build()

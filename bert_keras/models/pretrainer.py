@@ -13,10 +13,29 @@ from bert_keras.models.task_models import TaskModel
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertMaskedLM(TaskModel):
-    """Masked words alone (RoBERTa, section 4.2), for records without labels. Call with a dict of
-    `input_ids`, `input_mask`, `segment_ids` [B, T] and `masked_lm_positions` [B, P]; returns logits
-    `masked_lm` [B, P, V]. Rows that several sequences share: see BertEncoder. Of a causal config it
-    is the left-to-right model: the logits are of the piece behind each position.
+    """The encoder with a masked-LM head, without next-sentence prediction (RoBERTa, section 4.2).
+
+    With a causal configuration it is the left-to-right model: the logits are those of the token
+    after each position.
+
+    Args:
+        config: The hyperparameters of the encoder.
+        name: The name of the Keras model.
+
+    Call arguments:
+        inputs: The arrays that `BertEncoder` takes, and `masked_lm_positions` int [B, P].
+
+    Returns:
+        A dict with `masked_lm`, logits [B, P, V].
+
+    Example:
+
+    ```python
+    model = BertMaskedLM.from_pretrained("bert-base-uncased")
+    inputs = encode_masked(model.tokenizer, ["a [MASK] film"], max_length=128)
+    best = model(inputs)["masked_lm"].numpy()[0, 0].argmax()
+    print(model.tokenizer.decode([best]))
+    ```
     """
 
     architecture = MASKED_LM
@@ -30,17 +49,36 @@ class BertMaskedLM(TaskModel):
         return self.logits(self.encoder(inputs, training=training), inputs, training=training)
 
     def logits(self, encoded, inputs, training=False):
-        """Returns the logits for the encoder's outputs `encoded` of the same inputs."""
+        """Returns the logits for `encoded`, the outputs of the encoder for `inputs`."""
         positions, table = inputs["masked_lm_positions"], self.encoder.token_table
         return {"masked_lm": self.masked_lm(encoded["sequence_output"], positions, table)}
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertPretrainer(TaskModel):
-    """Section 3.1. Call as BertMaskedLM; returns logits `next_sentence` [B, 2] too (index 1: B is a
-    random sentence, as in the records). With `next_sentence_positions` int [B, S], where the [CLS]
-    of each sequence of a shared row stands, these are [B, S, 2]. Not for a causal config, whose
-    [CLS] attends to itself alone: use BertMaskedLM.
+    """The encoder with the heads of pretraining: masked LM and next sentence (section 3.1).
+
+    A causal configuration is refused, because its `[CLS]` attends to itself alone; use
+    `BertMaskedLM`.
+
+    Args:
+        config: The hyperparameters of the encoder.
+        name: The name of the Keras model.
+
+    Call arguments:
+        inputs: The arrays that `BertEncoder` takes, and `masked_lm_positions` int [B, P]. If
+            several sequences share a row, also `next_sentence_positions` int [B, S], the positions
+            of their `[CLS]`.
+
+    Returns:
+        A dict: `masked_lm`, logits [B, P, V], and `next_sentence`, logits [B, 2] or, if several
+        sequences share a row, [B, S, 2]. Index 1 means that text B is random, as in the records.
+
+    Example:
+
+    ```python
+    model = BertPretrainer(preset("tiny", vocab_size=4_000))
+    ```
     """
 
     architecture = PRETRAINER
@@ -61,7 +99,7 @@ class BertPretrainer(TaskModel):
         return self.logits(self.encoder(inputs, training=training), inputs, training=training)
 
     def logits(self, encoded, inputs, training=False):
-        """Returns the logits for the encoder's outputs `encoded` of the same inputs."""
+        """Returns the logits for `encoded`, the outputs of the encoder for `inputs`."""
         hidden_BTD, table = encoded["sequence_output"], self.encoder.token_table
         if "next_sentence_positions" in inputs:
             positions = inputs["next_sentence_positions"]

@@ -69,12 +69,28 @@ WINDOW_POOLINGS = ("mean", "max")
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertClassifier(TaskModel):
-    """Section 4.1. Call with a dict of `input_ids`, `input_mask`, `segment_ids` [B, T]; returns
-    logits [B, num_labels]. `dropout_rate` is the head's own, the encoder's unless given.
+    """Classifies texts or text pairs, or predicts numbers (section 4.1).
 
-    Inputs [B, W, T] are W windows of each long text: the logits are the mean or, as
-    `window_pooling` says, the largest of those of its windows. One without any input_mask is
-    padding and does not count.
+    Args:
+        config: The hyperparameters of the encoder.
+        num_labels: The number of labels.
+        dropout_rate: Dropout before the head; None takes `config.hidden_dropout_rate`.
+        window_pooling: "mean" or "max": how the logits of the windows of a long text are combined.
+        name: The name of the Keras model.
+
+    Call arguments:
+        inputs: A dict of `input_ids`, `input_mask` and `segment_ids`, int [B, T], or [B, W, T] for
+            W windows of each long text. A window whose `input_mask` is all 0 is padding.
+
+    Returns:
+        Logits [B, num_labels].
+
+    Example:
+
+    ```python
+    model = BertClassifier.from_pretrained("film-critic")
+    logits = model(encode(model.tokenizer, ["a good film"], max_length=128))
+    ```
     """
 
     architecture = CLASSIFIER
@@ -116,7 +132,7 @@ class BertClassifier(TaskModel):
 
     @classmethod
     def from_card(cls, card: ModelCard):
-        """Windows are pooled as the task's `long_texts` says."""
+        """Builds the model with the pooling of windows that `long_texts` of its task says."""
         pooling = card.task.get("long_texts")
         if pooling not in WINDOW_POOLINGS:
             return super().from_card(card)
@@ -125,9 +141,25 @@ class BertClassifier(TaskModel):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertMultipleChoice(TaskModel):
-    """Section 4.4. Call with a dict of `input_ids`, `input_mask`, `segment_ids` [B, C, T], each of
-    the C choices packed with the same question; returns logits [B, C]. C may differ from call to
-    call. `dropout_rate` is the head's own, the encoder's unless given.
+    """Chooses one of several endings or answers (section 4.4).
+
+    Args:
+        config: The hyperparameters of the encoder.
+        dropout_rate: Dropout before the head; None takes `config.hidden_dropout_rate`.
+        name: The name of the Keras model.
+
+    Call arguments:
+        inputs: A dict of `input_ids`, `input_mask` and `segment_ids`, int [B, C, T]: each of the C
+            choices, packed with the same context. C may differ from call to call.
+
+    Returns:
+        Logits [B, C].
+
+    Example:
+
+    ```python
+    model = BertMultipleChoice(preset("tiny", vocab_size=4_000))
+    ```
     """
 
     architecture = MULTIPLE_CHOICE
@@ -162,8 +194,25 @@ class BertMultipleChoice(TaskModel):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertTokenClassifier(TaskModel):
-    """Section 5.3, NER. Call with a dict of `input_ids`, `input_mask`, `segment_ids` [B, T];
-    returns logits [B, T, num_labels]. `dropout_rate` is the head's own, the encoder's unless given.
+    """Predicts a label for each token, for named entity recognition (section 5.3).
+
+    Args:
+        config: The hyperparameters of the encoder.
+        num_labels: The number of labels.
+        dropout_rate: Dropout before the head; None takes `config.hidden_dropout_rate`.
+        name: The name of the Keras model.
+
+    Call arguments:
+        inputs: A dict of `input_ids`, `input_mask` and `segment_ids`, int [B, T].
+
+    Returns:
+        Logits [B, T, num_labels].
+
+    Example:
+
+    ```python
+    model = BertTokenClassifier(preset("tiny", vocab_size=4_000), num_labels=9)
+    ```
     """
 
     architecture = TOKEN_CLASSIFIER
@@ -193,8 +242,24 @@ class BertTokenClassifier(TaskModel):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertQuestionAnswering(TaskModel):
-    """Section 4.2. Call with a dict of `input_ids`, `input_mask`, `segment_ids` [B, T], the
-    question as A and the paragraph as B; returns logits {"start": [B, T], "end": [B, T]}.
+    """Predicts the start and the end of an answer in a passage (section 4.2).
+
+    Args:
+        config: The hyperparameters of the encoder.
+        name: The name of the Keras model.
+
+    Call arguments:
+        inputs: A dict of `input_ids`, `input_mask` and `segment_ids`, int [B, T], with the
+            question as text A and the passage as text B.
+
+    Returns:
+        A dict of logits: `start` [B, T] and `end` [B, T].
+
+    Example:
+
+    ```python
+    model = BertQuestionAnswering(preset("tiny", vocab_size=4_000))
+    ```
     """
 
     architecture = QUESTION_ANSWERING

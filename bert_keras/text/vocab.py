@@ -31,8 +31,19 @@ _ASCII_SPACES = frozenset(string.whitespace)  # others are pieces: Google's Chin
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tokens in the order of their ids. Raises InputError where a special token is missing, or a
-    token is blank, double or holds white space."""
+    """The tokens of a tokenizer, in the order of their ids.
+
+    Raises:
+        InputError: A special token is missing, or a token is blank, occurs twice or contains white
+            space.
+
+    Example:
+
+    ```python
+    vocabulary = Vocabulary.from_file("vocab.txt")
+    mask_id = vocabulary.ids["[MASK]"]
+    ```
+    """
 
     pieces: tuple[str, ...]
     specials: Specials = BERT_SPECIALS
@@ -69,7 +80,7 @@ class Vocabulary:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "Vocabulary":
-        """Reads a `vocab.txt`: UTF-8, the id is the line number counted from 0."""
+        """Reads a `vocab.txt` in UTF-8: the id of a token is its line number, counted from 0."""
         pieces = tuple(text_lines(path))
         try:
             return cls(pieces)
@@ -81,12 +92,13 @@ class Vocabulary:
 
     @property
     def lines(self) -> str:
-        """What `from_file` reads."""
+        """The text of the file that `from_file` reads."""
         return "".join(f"{piece}\n" for piece in self.pieces)
 
     def padded(self, size: int) -> "Vocabulary":
-        """Returns a vocabulary of `size` tokens, for a table of tokens with more rows than this one
-        has tokens: [unusedN] tokens that it lacks are appended, to its rules, too."""
+        """Returns a vocabulary of `size` tokens, for a token table with more rows than this
+        vocabulary has tokens. It appends tokens [unusedN] that are not in use, to the rules too.
+        """
         if len(self) > size:
             raise InputError(
                 f"the vocabulary has {len(self):,} pieces; expected at most {size:,}, the rows of "
@@ -103,12 +115,12 @@ class Vocabulary:
         return replace(self, pieces=(*self.pieces, *added), rules=rules)
 
     def continues(self, piece: str) -> bool:
-        """Whether it goes on with the word of the piece before it."""
+        """Whether a token continues the word of the preceding token."""
         start = self.specials.word_start
         return not piece.startswith(start) if start else piece.startswith("##")
 
     def num_specials(self, num_texts: int) -> int:
-        """How many stand around and between the texts of a sequence."""
+        """The number of special tokens around and between the texts of a sequence."""
         return 2 + self.specials.num_separators * (num_texts - 1)
 
     def __len__(self) -> int:

@@ -22,18 +22,36 @@ OF_CLASSES = (
 
 
 class Distiller(WholeBatchStep):
-    """Compile and `fit` it as the student alone; the weights that it has, trains and saves are the
-    student's. The teacher answers the same inputs, without dropout; nothing of it changes.
+    """A Keras model that trains a student on labels and on the predictions of a teacher.
 
-    The loss is the sum, over the outputs that `compile` names losses of, of `alpha_labels` x that
-    loss + `alpha_soft` x how far the student's output is from the teacher's: of logits of classes
-    the KL divergence at `temperature`, times its square; of labels each by itself the same, of yes
-    and no; of numbers the loss itself. To it comes `alpha_cosine` x the mean over real tokens of
-    1 - the cosine between both models' last hidden states, which those of pretraining can show.
-    Logs tell each part: `masked_lm_loss`, `masked_lm_soft_loss`, `cosine_loss`, or `labels_loss`
-    and `soft_loss` of a model with one output.
+    Compile and fit it in place of the student: its weights are those of the student. The teacher
+    runs without dropout and does not change. The loss is the sum over the outputs of
 
-    Raises InputError for models of other outputs or, where states are compared, hidden sizes.
+        alpha_labels x loss of the labels + alpha_soft x divergence from the teacher
+
+    plus `alpha_cosine` x the mean over real tokens of 1 - the cosine between the last hidden
+    states of both models. The divergence of class logits is the KL divergence at `temperature`,
+    times its square; of independent labels the same for each label; of numbers the loss itself.
+    The logs hold each part: `masked_lm_loss`, `masked_lm_soft_loss`, `cosine_loss`, or
+    `labels_loss` and `soft_loss` for a model with one output.
+
+    Args:
+        student: The model to train.
+        teacher: A model with the same outputs.
+        temperature: Divides the logits of both models.
+        alpha_soft: Weight of the divergence.
+        alpha_labels: Weight of the loss of the labels.
+        alpha_cosine: Weight of the cosine loss; above 0 it needs equal hidden sizes.
+
+    Raises:
+        InputError: The outputs or, with `alpha_cosine`, the hidden sizes differ.
+
+    Example:
+
+    ```python
+    student, teacher = (BertClassifier.from_pretrained("film-critic") for _ in range(2))
+    distiller = Distiller(student, teacher, temperature=2.0)
+    ```
     """
 
     def __init__(
@@ -57,7 +75,7 @@ class Distiller(WholeBatchStep):
         self.built = True
 
     def compile(self, optimizer="rmsprop", loss=None, loss_weights=None, **kwargs):
-        """As the student: the losses are those of its labels."""
+        """Configures training like `compile` of the student: `loss` is that of the labels."""
         self._has_names = isinstance(loss, dict)
         losses = loss if isinstance(loss, dict) else {LABELS: loss}
         if not isinstance(loss_weights, dict):
@@ -92,8 +110,9 @@ class Distiller(WholeBatchStep):
         )
 
     def call(self, inputs, training=False):
-        """The student's outputs by name and, by the names of the losses, how far from the
-        teacher's each element of them is."""
+        """Returns the outputs of the student by name and, by the names of the losses, the
+        divergence of each of their elements from the teacher.
+        """
         students, states = self._asked(self.student, inputs, training=training)
         teachers, teachers_states = keras.tree.map_structure(
             ops.stop_gradient, self._asked(self.teacher, inputs, training=False)

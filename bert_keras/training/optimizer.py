@@ -165,13 +165,24 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertAdamW(BertOptimizer):
-    """AdamWeightDecayOptimizer of the original's optimization.py.
+    """AdamW as in AdamWeightDecayOptimizer of the original's optimization.py.
 
         m = beta_1 m + (1 - beta_1) g        v = beta_2 v + (1 - beta_2) g^2
         w = w - rate (m / (sqrt(v) + epsilon) + decay w)
 
-    With `bias_correction`, at the t-th step, m / (1 - beta_1^t) and v / (1 - beta_2^t) stand for m
-    and v, as in Adam's and AdamW's papers; without it the first steps are up to six times as long.
+    Args:
+        learning_rate: A number or a schedule.
+        bias_correction: Whether to divide m by 1 - beta_1^t and v by 1 - beta_2^t at step t, as
+            the papers of Adam and AdamW do. Without it the first steps are up to six times as
+            long.
+        name: The name of the optimizer.
+        **kwargs: Arguments of `BertOptimizer`, such as `weight_decay_rate`.
+
+    Example:
+
+    ```python
+    optimizer = BertAdamW(LinearWarmupDecay(1e-4, num_steps=10_000, num_warmup_steps=1_000))
+    ```
     """
 
     def __init__(

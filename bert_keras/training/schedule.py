@@ -8,11 +8,27 @@ from bert_keras.errors import InputError
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """peak x step / num_warmup_steps at first, then peak x (1 - step / num_steps).
+    """A learning rate with linear warmup and linear decay, as in the original's optimization.py.
 
-    As the original's optimization.py: the decay counts from step 0, so the rate steps down to
-    peak x (1 - num_warmup_steps / num_steps) where the warmup ends, and step 0 itself moves nothing
-    when there is a warmup.
+        step < num_warmup_steps:   peak x step / num_warmup_steps
+        otherwise:                 peak x (1 - step / num_steps)
+
+    The decay counts from step 0, so the rate falls to peak x (1 - num_warmup_steps / num_steps) at
+    the end of the warmup. With a warmup, step 0 changes no weight.
+
+    Args:
+        peak: The learning rate that the warmup approaches.
+        num_steps: Steps after which the rate is 0.
+        num_warmup_steps: Steps of the warmup, fewer than `num_steps`.
+
+    Raises:
+        InputError: `num_warmup_steps` is not below `num_steps`.
+
+    Example:
+
+    ```python
+    optimizer = BertAdamW(LinearWarmupDecay(1e-4, num_steps=10_000, num_warmup_steps=1_000))
+    ```
     """
 
     def __init__(self, peak: float, *, num_steps: int, num_warmup_steps: int):

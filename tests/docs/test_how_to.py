@@ -3,19 +3,12 @@
 import re
 from pathlib import Path
 
-import keras
 import pytest
 
-from bert_keras import BertConfig, Vocabulary, WordPieceTokenizer, load_model
-from bert_keras.checkpoints.conversion import convert
-from bert_keras.models import BertClassifier, BertPretrainer
+from bert_keras import load_model
 from bert_keras.serving.server import running_server
-from bert_keras.text.vocab import SPECIAL_PIECES
-from tfrecords_tools.build import build
-from tfrecords_tools.settings import BuildSettings
 
 DOCS = Path(__file__).parents[2] / "docs"
-WORDS = ["a", "good", "bad", "film", "fine", "two", "hours", "of", "nothing", "."]
 # Text of a page -> a smaller value, or one of this test.
 SMALLER = {
     "steps_per_epoch=1_000": "steps_per_epoch=2",
@@ -36,39 +29,6 @@ def run(page: str, *, names: dict | None = None, first: int = 0, changes: dict =
             code = code.replace(written, smaller)
         exec(compile(code, page, "exec"), names)
     return names
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Models, records and a task with the names of the pages."""
-    folder = tmp_path_factory.mktemp("examples")
-    vocabulary = Vocabulary((*SPECIAL_PIECES, *WORDS))
-    assert len(vocabulary) == 15
-    config = BertConfig(vocab_size=15, hidden_size=16, num_layers=2, num_heads=2, max_positions=128)
-    keras.utils.set_random_seed(1)
-    tokenizer = WordPieceTokenizer(vocabulary)
-    for name in ("bert-base", "bert-base-uncased", "bert-base-finetuned", "minilm"):
-        BertPretrainer(config).save_pretrained(folder / name, tokenizer=tokenizer)
-    convert(folder / "bert-base", folder / "student", format="bert-keras", num_layers=1)
-    for name in ("runs/sst2/model", "demo/1/finetune/model"):
-        model, labels = BertClassifier(config, num_labels=2), ("0", "1")
-        model.save_pretrained(folder / name, tokenizer=tokenizer, labels=labels)
-    (folder / "corpus.txt").write_text("\n\n".join(["a good film .\ntwo hours of nothing ."] * 80))
-    for name, num_predictions in (("records", 2), ("plain", 0)):
-        settings = BuildSettings(max_length=16, max_predictions=num_predictions, shards=1)
-        build(
-            [folder / "corpus.txt"],
-            vocabulary=vocabulary,
-            output=folder / name,
-            settings=settings,
-        )
-    mrpc = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + 20 * (
-        "1\t1\t2\ta good film\ta fine film\n0\t3\t4\ta good film\ttwo hours of nothing\n"
-    )
-    (folder / "glue" / "MRPC").mkdir(parents=True)
-    for split in ("train", "dev"):
-        (folder / "glue" / "MRPC" / f"{split}.tsv").write_text(mrpc)
-    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,47 @@
+"""Models, records and a task with the names that the documentation uses."""
+
+import keras
+import pytest
+
+from bert_keras import BertConfig, Vocabulary, WordPieceTokenizer
+from bert_keras.checkpoints.conversion import convert
+from bert_keras.models import BertClassifier, BertPretrainer
+from bert_keras.text.vocab import SPECIAL_PIECES
+from tfrecords_tools.build import build
+from tfrecords_tools.settings import BuildSettings
+
+WORDS = ["a", "good", "bad", "film", "fine", "two", "hours", "of", "nothing", "."]
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """Models, records and a task with the names of the pages."""
+    folder = tmp_path_factory.mktemp("examples")
+    vocabulary = Vocabulary((*SPECIAL_PIECES, *WORDS))
+    assert len(vocabulary) == 15
+    config = BertConfig(vocab_size=15, hidden_size=16, num_layers=2, num_heads=2, max_positions=128)
+    keras.utils.set_random_seed(1)
+    tokenizer = WordPieceTokenizer(vocabulary)
+    vocabulary.save(folder / "vocab.txt")
+    for name in ("bert-base", "bert-base-uncased", "bert-base-finetuned", "minilm"):
+        BertPretrainer(config).save_pretrained(folder / name, tokenizer=tokenizer)
+    convert(folder / "bert-base", folder / "student", format="bert-keras", num_layers=1)
+    for name in ("runs/sst2/model", "demo/1/finetune/model", "film-critic"):
+        model, labels = BertClassifier(config, num_labels=2), ("0", "1")
+        model.save_pretrained(folder / name, tokenizer=tokenizer, labels=labels)
+    (folder / "corpus.txt").write_text("\n\n".join(["a good film .\ntwo hours of nothing ."] * 80))
+    for name, num_predictions in (("records", 2), ("plain", 0)):
+        settings = BuildSettings(max_length=16, max_predictions=num_predictions, shards=1)
+        build(
+            [folder / "corpus.txt"],
+            vocabulary=vocabulary,
+            output=folder / name,
+            settings=settings,
+        )
+    mrpc = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + 20 * (
+        "1\t1\t2\ta good film\ta fine film\n0\t3\t4\ta good film\ttwo hours of nothing\n"
+    )
+    (folder / "glue" / "MRPC").mkdir(parents=True)
+    for split in ("train", "dev"):
+        (folder / "glue" / "MRPC" / f"{split}.tsv").write_text(mrpc)
+    return folder
