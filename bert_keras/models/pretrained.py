@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import keras
 
@@ -87,7 +88,7 @@ class Pretrained(ConfiguredModel):
         ignore: Collection[str] = (),
         pad_vocabulary: bool = False,
         **config_changes,
-    ):
+    ) -> Self:
         """Builds the model with the weights of a checkpoint, and prints what was loaded.
 
         Args:
@@ -137,7 +138,7 @@ class Pretrained(ConfiguredModel):
         return model
 
     @classmethod
-    def from_card(cls, card: ModelCard):
+    def from_card(cls, card: ModelCard) -> Self:
         """Builds the model that the metadata describes, with random weights from the global seed
         of Keras.
         """
@@ -152,7 +153,7 @@ class Pretrained(ConfiguredModel):
         card: ModelCard,
         source: str | os.PathLike,
         new: Collection[str] = (),
-    ):
+    ) -> Self:
         """Builds the model of `card` with the weights of an open checkpoint. The parts (encoder,
         pooler, heads) that `new` names start with random weights from the global seed of Keras.
 
