@@ -27,12 +27,24 @@ def convert(
     ignore: Collection[str] = (),
     pad_vocabulary: bool = False,
 ) -> str:
-    """Write `destination`, a new folder; returns a table of what went there. `model` names what of
-    `source` to take where that is not all of it, such as the BertEncoder of a BertPretrainer, and
-    `num_layers` makes a student of it; see `student_of`.
+    """Writes a checkpoint as a folder of another format, reads it back and compares.
 
-    Raises InputError as `open_checkpoint` and `write_checkpoint` do, and RuntimeError where a
-    weight does not come back from `destination` bit for bit.
+    Args:
+        source: A folder of any checkpoint format.
+        destination: The folder to write, which must not exist yet.
+        format: "bert-keras", "google", "huggingface" or "keras-hub".
+        model: The part to convert, such as the BertEncoder of a BertPretrainer; None converts all.
+        num_layers: Converts a student with this number of layers; see `student_of`.
+        ignore: Tensors of the source to leave out.
+        pad_vocabulary: Whether to append unused tokens if the token table has more rows than the
+            vocabulary has tokens.
+
+    Returns:
+        A table of what was written.
+
+    Raises:
+        InputError: The source cannot be read, or the format cannot represent the model.
+        RuntimeError: A weight read back from `destination` differs.
     """
     checkpoint = open_checkpoint(source, ignore=ignore, pad_vocabulary=pad_vocabulary)
     if model is not None:

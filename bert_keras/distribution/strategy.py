@@ -51,13 +51,16 @@ STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 
 
 def named_strategy(name: str = "auto") -> tf.distribute.Strategy:
-    """`one` device; `mirrored`: all GPUs of this machine, or all its logical CPUs; `multiworker`:
-    all workers that TF_CONFIG names, each with all of its GPUs; `tpu`: the one of TPU_NAME, or of
-    this virtual machine. `auto` is the last of these that the environment speaks of: `multiworker`
-    where TF_CONFIG names several workers, `mirrored` where there are several GPUs, else `one`.
+    """Returns a TensorFlow distribution strategy. Call it before TensorFlow computes anything.
 
-    To be called before TensorFlow has computed anything. Raises InputError where the name or
-    TF_CONFIG is not one that `fit` can train with.
+    Args:
+        name: `one`: one device. `mirrored`: all GPUs of this machine, or all its logical CPUs.
+            `multiworker`: all workers that TF_CONFIG names, each with all of its GPUs. `tpu`: the
+            TPU of TPU_NAME, or of this virtual machine. `auto`: `multiworker` if TF_CONFIG names
+            several workers, `mirrored` if there are several GPUs, otherwise `one`.
+
+    Raises:
+        InputError: The name is unknown, or `fit` cannot train with this TF_CONFIG.
     """
     if name not in STRATEGIES:
         raise InputError(

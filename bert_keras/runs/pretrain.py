@@ -46,21 +46,27 @@ def pretrain(
     distillation: Distillation | None = None,
     profile: tuple[int, int] | None = None,
 ) -> dict:
-    """Train on `records`/train*.tfrecord and leave `output`/model, logs, checkpoints, scores.json.
+    """Trains on `records`/train*.tfrecord and writes `output`/model, logs, checkpoints,
+    scores.json.
 
-    `records` is what `bert-tfrecords build` wrote, or any folder of the original's record files
-    with their vocabulary. Records of plain ids are masked as the recipe says, anew each epoch;
-    records without labels train masked words alone. Where there are held-out*.tfrecord they are
-    scored on the way and at the end; `output`/best is the model of their lowest loss, where that is
-    not the last one. The same call continues a run that was interrupted. Returns the scores; {} on
-    all workers but the first, which writes.
+    The same call continues an interrupted run. Records of plain ids are masked by the recipe, anew
+    in each epoch; records without labels train masked LM alone. Files held-out*.tfrecord are
+    scored at every checkpoint and at the end, and `output`/best is the model of their lowest loss
+    if that is not the last one.
 
-    `start` is a checkpoint of any format (see bert_keras/checkpoints) to begin from, in place of
-    the recipe's size: heads that it lacks begin with fresh weights. With its training state the run
-    goes on at its step, which `num_steps` counts too; the records are read from their beginning.
-    The model of a recipe that ends before its schedule does holds the training state. With a
-    `distillation` the model is the student of its teacher, which is not kept. `profile` are the
-    first and last of the steps whose profile goes into the logs.
+    Args:
+        recipe: The hyperparameters.
+        records: The folder that `bert-tfrecords build` wrote, or another one with record files of
+            google-research/bert and their vocabulary.
+        output: The folder of the run.
+        start: A checkpoint of any format, whose size replaces that of the recipe. Heads that it
+            lacks start with random weights. With a training state the run continues at its step,
+            which `num_steps` includes, and reads the records from their beginning.
+        distillation: The teacher, which is not saved, and how to learn from it.
+        profile: The first and the last step whose profile is logged.
+
+    Returns:
+        The scores; {} on all workers but the first, which writes.
     """
     inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
     begin, vocabulary = inputs.begin, inputs.vocabulary

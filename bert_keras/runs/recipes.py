@@ -1,4 +1,4 @@
-"""Named, frozen, complete settings of a run: its numbers stand here and nowhere else."""
+"""Recipes: the named hyperparameters of pretraining and fine-tuning runs."""
 
 import dataclasses
 import math
@@ -14,32 +14,33 @@ from bert_keras.runs.objectives import OBJECTIVES
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainRecipe:
-    """Pretraining of one size by one objective."""
+    """The hyperparameters of a pretraining run."""
 
-    size: str
-    batch_size: int
-    num_steps: int  # batches, those of the checkpoint that the run begins from included
+    size: str  # a name of bert_keras/presets.py
+    batch_size: int  # sequences of all devices together
+    num_steps: int  # end of the schedule, steps of the starting checkpoint included
     num_warmup_steps: int
-    learning_rate: float
+    learning_rate: float  # at the end of the warmup
     weight_decay_rate: float = 0.01
-    optimizer: str = "adamw"
+    optimizer: str = "adamw"  # or "lamb"
     beta_2: float = 0.999  # of AdamW and LAMB
-    max_gradient_norm: float = 1.0  # to which larger gradients are scaled down; 0 for no limit
-    gradient_accumulation_steps: int = 1  # parts in which each device takes its batch
-    recomputes: bool = False  # whether the backward pass computes every block again
-    last_step: int = 0  # ends the run before its schedule, for another run to continue; 0 for none
-    max_skipped: int = 0  # steps between two points with gradients that are not finite
-    skip_broken: bool = False  # whether to leave out what follows where a record file breaks off
+    max_gradient_norm: float = 1.0  # clips the global norm of the gradients; 0 for no limit
+    gradient_accumulation_steps: int = 1  # parts of the batch of each device
+    recomputes: bool = False  # whether the backward pass recomputes each block, to save memory
+    last_step: int = 0  # ends the run before its schedule, for a next phase; 0 for no early end
+    max_skipped: int = 0  # steps without finite gradients that are skipped between two log points
+    skip_broken: bool = False  # whether to skip the rest of a truncated record file
     dropout_rate: float = 0.1
     initializer_stddev: float = 0.02
-    steps_per_log: int = 50  # of one point on the curves
-    logs_per_checkpoint: int = 10  # points; then the held-out records are scored, too
-    keep_checkpoints: int = 3
-    # How records of plain ids are masked while they are read (bert_keras/data/masking.py).
+    steps_per_log: int = 50  # steps of one log point
+    logs_per_checkpoint: int = 10  # log points of one checkpoint and one held-out score
+    keep_checkpoints: int = 3  # newest states that are kept
+    # Fraction of the tokens to predict. This and the next three fields mask records of plain ids
+    # while they are read (bert_keras/data/masking.py).
     mask_rate: float = 0.15
-    mask_unit: str = "piece"
-    max_ngram: int = 1
-    replacement: str = "80-10-10"
+    mask_unit: str = "piece"  # or "word"
+    max_ngram: int = 1  # most units that are masked in a row
+    replacement: str = "80-10-10"  # percent [MASK], unchanged, random
     # "bert": masked tokens and, where the records have labels, next sentences; "masked-lm": masked
     # tokens alone; "left-to-right": the next token of plain ids, with a causal encoder.
     objective: str = "bert"
@@ -69,11 +70,11 @@ class PretrainRecipe:
 
     @property
     def end(self) -> int:
-        """The step that the run ends with."""
+        """The last step of the run."""
         return self.last_step or self.num_steps
 
     def masking_policy(self, *, max_length: int) -> MaskingPolicy:
-        """For records of plain ids; with room for all predictions of the longest sequence."""
+        """Returns the masking policy for records of plain ids of at most `max_length` tokens."""
         return MaskingPolicy(
             mask_rate=self.mask_rate,
             max_predictions=max(1, math.ceil(self.mask_rate * max_length)),
@@ -90,24 +91,24 @@ class PretrainRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneRecipe:
-    """Fine-tuning on a task."""
+    """The hyperparameters of a fine-tuning run."""
 
     batch_size: int
     num_epochs: int
     learning_rate: float
     warmup_rate: float = 0.1
     weight_decay_rate: float = 0.01
-    bias_correction: bool = False  # AdamW's, which the original leaves out
-    layer_rate_decay: float = 1.0  # see BertAdamW
-    gradient_accumulation_steps: int = 1  # parts in which each device takes its batch
+    bias_correction: bool = False  # of AdamW; the original has none
+    layer_rate_decay: float = 1.0  # factor of the learning rate from each layer to the one below
+    gradient_accumulation_steps: int = 1  # parts of the batch of each device
     dropout_rate: float = 0.1
-    learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)  # that a search tries
-    patience: int = 0  # epochs without a better score on dev that end the run; 0 for no end
+    learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)  # of a search
+    patience: int = 0  # epochs without a better dev score after which to stop; 0 for all epochs
     # "random" takes only configuration and vocabulary from the given folder: the baseline that
     # shows what pretraining gave.
     initial_weights: str = "pretrained"
     num_lstm_layers: int = 0  # a BiLSTM between encoder and head (section 5.1, "+ BiLSTM")
-    max_train_examples: int = 0  # evenly spaced, the same for all seeds; 0 for all
+    max_train_examples: int = 0  # training examples, evenly spaced over the file; 0 for all
     logs_per_epoch: int = 10
     keep_checkpoints: int = 1
     seed: int = 1
@@ -276,11 +277,15 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
 
 
 def named_recipe(recipes: dict, name: str, *, changes: Iterable[str] = ()):
-    """A recipe by name, changed. Raises InputError for an unknown name or a wrong change."""
+    """Returns the recipe of a name with changes FIELD=VALUE.
+
+    Raises:
+        InputError: The name, a field or a value is unknown.
+    """
     check_name(name, recipes, what="recipe")
     return with_changes(recipes[name], changes=changes)[0]
 
 
 def task_recipes(task: str) -> dict[str, FinetuneRecipe]:
-    """The recipes of FINETUNE as they are for the task of this name."""
+    """Returns the fine-tuning recipes for the task of a name."""
     return {name: recipes.get(task, recipes[""]) for name, recipes in FINETUNE.items()}

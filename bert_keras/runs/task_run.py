@@ -23,13 +23,18 @@ from bert_keras.training.schedule import LinearWarmupDecay
 
 
 class TaskRun:
-    """Everything of a fine-tuning run but the loop: `model.fit(run.train, epochs=...,
-    steps_per_epoch=run.steps_per_epoch)` with `model = run.trained`, then `run.scores()`.
+    """The data and the model of a fine-tuning run, for a training loop of your own.
 
-    `files` holds the files "train" and "dev", as `task.files` names them; all is read and checked
-    when the run is made. The weights, of `pretrained` or, `resumed`, fresh ones for a
-    state to be put into, are there when `model` is first asked for. Features of a frozen encoder
-    are kept in `features`. With a `distillation` the model is the student of its teacher.
+    All files are read and checked when the run is built. Weights are loaded when `model` is first
+    used.
+
+    Args:
+        task: The task; its labels may be those of the training examples.
+        recipe: The hyperparameters.
+        pretrained: A checkpoint of any format.
+        files: The files "train" and "dev", as `task.files` returns them.
+        features: The folder for features of a frozen encoder.
+        distillation: The teacher, and how to learn from it.
     """
 
     def __init__(
@@ -102,7 +107,7 @@ class TaskRun:
 
     @cached_property
     def model(self) -> keras.Model:
-        """The task's whole model."""
+        """The complete model of the task."""
         keras.utils.set_random_seed(self.recipe.seed)
         state_holds_all = self.resumed and not self.task.freezes_encoder
         if self.recipe.initial_weights == "random" or state_holds_all:
@@ -115,12 +120,12 @@ class TaskRun:
 
     @cached_property
     def student(self) -> keras.Model:
-        """What of the model is trained: all, but for an encoder that is frozen."""
+        """The part of the model that is trained: all of it, unless the encoder is frozen."""
         return self.task.trained(self.model)
 
     @cached_property
     def trained(self) -> keras.Model:
-        """The student, or with a teacher its Distiller, compiled."""
+        """The compiled model for `fit`: the student, or with a teacher its `Distiller`."""
         arguments, trained = self.task.compile_arguments(), self.student
         if self.teacher is not None:
             self.student.compile(**arguments)  # its loss on dev is that of the labels alone
@@ -155,7 +160,7 @@ class TaskRun:
 
     @property
     def train(self) -> tf.data.Dataset:
-        """Endless shuffled batches of rows of like length."""
+        """Endless shuffled batches of rows of similar length."""
         return training_batches(self.rows, batch_size=self.recipe.batch_size, seed=self.recipe.seed)
 
     @cached_property
@@ -164,14 +169,14 @@ class TaskRun:
         return Predictor(self.student)
 
     def dev_outputs(self) -> tuple[Outputs, float]:
-        """Returns the present outputs of the model for the dev rows, and the mean loss."""
+        """Returns the outputs of the model for the dev rows, and the mean loss."""
         return self._predictor(self.dev_rows, stage="predict dev")
 
     def dev_predictions(self, outputs: Outputs) -> Sequence:
         return self.task.predictions(self.dev_examples, self.dev_rows, outputs)
 
     def scores(self) -> dict[str, float]:
-        """The task's scores of the dev examples, and `loss`."""
+        """Returns the scores of the dev examples, and `loss`."""
         outputs, loss = self.dev_outputs()
         predictions = self.dev_predictions(outputs)
         return {**self.task.score(self.dev_examples, predictions), "loss": loss}

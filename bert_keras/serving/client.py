@@ -60,11 +60,11 @@ class Client:
         self._num_attempts, self._batch_size = num_attempts, batch_size
 
     def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
-        """Return one prediction an instance, in order.
+        """Returns one prediction for each instance, in order.
 
         Args:
-            instances: Each a value where the signature has one input, else {input name: value}.
-            signature_name: None for serving_default.
+            instances: Values if the signature has one input, otherwise dicts {input name: value}.
+            signature_name: The signature; None takes `serving_default`.
         """
         batches = self.batches(instances, signature_name=signature_name)
         return [prediction for batch in batches for prediction in batch]

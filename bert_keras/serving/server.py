@@ -28,12 +28,21 @@ def serve(
     labels: Mapping[str, int] | None = None,
     limits: Limits | None = None,
 ) -> None:
-    """Serve on `host`:`port` until Ctrl-C or SIGTERM, then finish what was begun.
+    """Serves a model over HTTP until Ctrl-C or SIGTERM, then finishes the requests that it has
+    begun.
 
-    Prints one line when it accepts requests. The other arguments are those of `create_app`.
+    It prints one line when it accepts requests.
+
+    Args:
+        model_folder: saved_models/NAME with version folders.
+        port: The port; 0 takes a free one.
+        host: The address to listen on.
+        versions: The versions to serve; by default always the newest.
+        labels: Further names of versions.
+        limits: Sizes and times; by default those of `Limits`.
 
     Raises:
-        InputError: for a folder without a servable version and for a port that is not free.
+        InputError: The folder holds no version that can be served, or the port is not free.
     """
     with _listening(host, port) as listener:
         server = _server(create_app(model_folder, versions=versions, labels=labels, limits=limits))
@@ -52,9 +61,9 @@ def running_server(
     labels: Mapping[str, int] | None = None,
     limits: Limits | None = None,
 ) -> Iterator[str]:
-    """Serve in a thread of this process while the block lasts; yields "http://127.0.0.1:PORT".
-
-    Port 0 takes a free one. Raises InputError as `serve` does.
+    """Serves a model in a thread of this process while the block lasts, and yields the URL
+    "http://127.0.0.1:PORT". Port 0 takes a free one. The other arguments and the errors are those
+    of `serve`.
     """
     with _listening("127.0.0.1", port) as listener:
         server = _server(create_app(model_folder, versions=versions, labels=labels, limits=limits))

@@ -31,7 +31,11 @@ TASKS: dict[str, Task] = {
 
 
 def named_task(name: str) -> Task:
-    """The task of this name. Raises InputError that lists the known ones."""
+    """Returns the task of a name.
+
+    Raises:
+        InputError: The name is unknown; the message lists the known ones.
+    """
     check_name(name, TASKS, what="task")
     return TASKS[name]
 

@@ -42,10 +42,11 @@ class Encoded(abc.ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Task(abc.ABC, Generic[Example, Rows, Prediction]):
-    """A named task with its settings, as its fields say. `labels` are the classes in the order of
-    the logits: fixed by the task, or () until `with_labels_of` the training examples.
+    """A task: it reads examples, encodes them, names the model, scores and writes predictions.
 
-    `max_length` counts pieces of a row. Scores are such that more is better in `metric`.
+    `labels` are the classes in the order of the logits: fixed by the task, or () until
+    `with_labels_of` sets them from the training examples. `max_length` is the largest number of
+    tokens of a row. A larger value of the score `metric` is better.
     """
 
     name: str = fixed()
@@ -62,29 +63,36 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
 
     @abc.abstractmethod
     def files(self, data: StrPath) -> dict[str, str]:
-        """Where the splits of a data folder (or of a tfds: name) are: "train", "dev" and where
-        there are such others, as "test", to path or place. Raises InputError that names what is
-        missing."""
+        """Returns the path of each split ("train", "dev", "test") of a data folder or a tfds:
+        name.
+
+        Raises:
+            InputError: The folder, or its file for "train" or "dev", is missing.
+        """
 
     @abc.abstractmethod
     def read(self, path: StrPath, *, split: str = "train") -> Sequence[Example]:
-        """The examples of a file, with the labels that it has. Those of "train" and "dev" must be
-        labelled, in other splits labels may be absent. Raises InputError with file and line."""
+        """Returns the examples of a file. Those of "train" and "dev" must have labels.
+
+        Raises:
+            InputError: A line is invalid; the message names the file and the line.
+        """
 
     @abc.abstractmethod
     def encode(self, examples: Sequence[Example], tokenizer: TextTokenizer) -> Rows:
-        """Rows for the model."""
+        """Returns the rows for the model."""
 
     @abc.abstractmethod
     def compile_arguments(self) -> dict:
-        """`loss`, `loss_weights`, `metrics`, `weighted_metrics` for `model.compile`."""
+        """Returns `loss`, `loss_weights`, `metrics`, `weighted_metrics` for `model.compile`."""
 
     @abc.abstractmethod
     def predictions(
         self, examples: Sequence[Example], encoded: Rows, outputs: Outputs
     ) -> Sequence[Prediction]:
-        """One prediction for each example of what the model put out for each row. Time axes are
-        padded: what lies beyond a row's length means nothing."""
+        """Returns one prediction for each example from the outputs of the model for each row. The
+        outputs are padded: ignore positions beyond the length of a row.
+        """
 
     @abc.abstractmethod
     def check_labels(self, examples: Sequence[Example]) -> None:
@@ -94,44 +102,51 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
     def score(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> dict[str, float]:
-        """By name, in the units of the official scorer. Raises as `check_labels` does."""
+        """Returns the scores by name, in the units of the official scorer. Raises as
+        `check_labels` does.
+        """
 
     @abc.abstractmethod
     def write_predictions(
         self, path: StrPath, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> None:
-        """The file that the official scorer reads."""
+        """Writes the file that the official scorer reads."""
 
     @abc.abstractmethod
     def read_predictions(self, path: StrPath, examples: Sequence[Example]) -> Sequence[Prediction]:
-        """As `predictions` gave them, as far as the score needs. Raises InputError where the file
-        is not about these examples."""
+        """Reads such a file, as far as the score needs it.
+
+        Raises:
+            InputError: The file does not belong to these examples.
+        """
 
     def with_labels_of(self, examples: Sequence[Example]) -> Self:
-        """The task as the training examples settle it; itself where it is settled already."""
+        """Returns the task with the labels of the training examples, if it has none of its own."""
         return self
 
     def check_encoder(self, config: BertConfig) -> None:
-        """Raises InputError for an encoder that the task's settings do not go with."""
+        """Raises InputError for an encoder that does not fit the settings of the task."""
 
     def baseline(self, train: Sequence[Example], dev: Sequence[Example]) -> dict[str, float]:
-        """Scores on `dev` of an answer that reads no text, named "majority_..." and the like."""
+        """Returns the scores on `dev` of a prediction that reads no text, such as
+        "majority_accuracy".
+        """
         return {}
 
     def tuned(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Self:
-        """The task with what its predictions on dev settle, such as a threshold."""
+        """Returns the task with the settings that its dev predictions decide, such as a threshold."""
         return self
 
     def trained(self, model: keras.Model) -> keras.Model:
-        """The part of the task's model that is trained."""
+        """Returns the part of the task's model that is trained."""
         return model
 
     def prepared(self, encoded: Rows, model: keras.Model, *, folder: Path) -> Rows:
-        """What the trained part reads, for rows that the whole model reads; kept in `folder`."""
+        """Returns the rows that the trained part reads, and stores them in `folder`."""
         return encoded
 
     def settings(self) -> dict[str, object]:
-        """For the model card: what must be the same whenever this model is asked."""
+        """Returns the settings that the model metadata keeps for predictions."""
         settings = dataclasses.asdict(self)
         del settings["labels"]
         return {

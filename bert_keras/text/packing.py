@@ -46,10 +46,21 @@ def pack(
     vocabulary: Vocabulary,
     max_length: int,
 ) -> dict[str, np.ndarray]:
-    """`input_ids`, `input_mask`, `segment_ids`, each int32 [B,T]; too long texts lose their ends.
+    """Packs token ids as rows of `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`.
 
-    T is the longest sequence of the batch, at most `max_length`. Segment 0 reaches through the
-    first [SEP]; padding is [PAD] with mask 0 and segment 0.
+    Args:
+        firsts: The token ids of the first text of each row.
+        seconds: The token ids of the second text of each row.
+        vocabulary: Has the ids of the special tokens.
+        max_length: The longest row in tokens, special tokens included. The longer text of a longer
+            row is cut at its end.
+
+    Returns:
+        `input_ids`, `input_mask` (0 for padding) and `segment_ids` (0 up to the first [SEP] and
+        for padding), int32 [B, T], where T is the length of the longest row.
+
+    Raises:
+        InputError: `max_length` has no room for a token, or the numbers of texts differ.
     """
     num_texts = 1 if seconds is None else 2
     num_specials = vocabulary.num_specials(num_texts)

@@ -15,8 +15,8 @@ class MaskedLMLoss(SummedLoss):
     """sum(weight x cross-entropy) / (sum(weight) + 1e-5), over the global batch.
 
     `y_true` int [B, P], `y_pred` logits [B, P, V], `sample_weight` [B, P] with 1 for a real
-    prediction and 0 for a filled slot. Computed in float32, whatever the logits are; NaN where
-    `y_true` is no piece. Source: run_pretraining.py, get_masked_lm_output.
+    prediction and 0 for an unused slot. It is computed in float32 for logits of every dtype, and
+    is NaN where `y_true` is not a token id. Source: run_pretraining.py, get_masked_lm_output.
     """
 
     epsilon = 1e-5
@@ -64,7 +64,7 @@ def _places(logits_XV, answers_X):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 def is_best(y_true, y_pred):
-    """Whether no logit [..., V] is higher than that of the answer int [...]."""
+    """Whether the logit of the target int [...] is the highest of its logits [..., V]."""
     # Not `ops.argmax`, which under TensorFlow takes ten times as long as `ops.max`.
     logits_XV = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
     highest_X = ops.max(logits_XV, axis=-1, keepdims=True)[:, 0]  # as the loss has it: one pass
@@ -73,9 +73,10 @@ def is_best(y_true, y_pred):
 
 
 def soft_divergence(teacher, student, *, temperature: float):
-    """How far the student's logits [..., V] are from the teacher's, [...] in float32: the KL
-    divergence of their softmax at `temperature`, times its square, which leaves the gradients as
-    large as those of labels (Hinton et al. 2015, section 2)."""
+    """Returns the KL divergence [...] in float32 between the softmax of the teacher's and the
+    student's logits [..., V], both divided by `temperature`, times its square, which keeps the
+    gradients as large as those of labels (Hinton et al. 2015, section 2).
+    """
     teacher, student = (
         ops.log_softmax(ops.cast(logits, "float32") / temperature, axis=-1)
         for logits in (teacher, student)
@@ -84,15 +85,15 @@ def soft_divergence(teacher, student, *, temperature: float):
 
 
 def cosine_distance(teacher, student):
-    """1 - the cosine between vectors [..., D], [...] in float32."""
+    """Returns 1 - the cosine between vectors [..., D], as [...] in float32."""
     teacher, student = (ops.cast(vectors, "float32") for vectors in (teacher, student))
     squares = [ops.sum(ops.square(each), axis=-1) + 1e-12 for each in (teacher, student)]
     return 1.0 - ops.sum(teacher * student, axis=-1) * ops.rsqrt(squares[0] * squares[1])
 
 
 def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.losses.Loss]:
-    """For `compile(loss=...)`: of masked LM and next sentence those that the model puts out, summed
-    with equal weight. Next sentences are averaged over those that count.
+    """Returns the losses of the given outputs of a pretraining model, for `compile(loss=...)`.
+    Their sum is minimised. The next-sentence loss is the mean over pairs with a weight above 0.
     """
     losses = {
         "masked_lm": MaskedLMLoss(),
@@ -106,8 +107,8 @@ def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.loss
 def pretraining_metrics(
     outputs: Sequence[str] = OUTPUTS,
 ) -> dict[str, list[keras.metrics.Metric]]:
-    """For `compile(weighted_metrics=...)`: filled slots weigh nothing. In the logs they are
-    `masked_lm_accuracy` and `next_sentence_accuracy`.
+    """Returns the accuracies for `compile(weighted_metrics=...)`, which ignore unused slots. Their
+    names in the logs are `masked_lm_accuracy` and `next_sentence_accuracy`.
     """
     # Keras puts an output's name before its metrics only where there are several outputs.
     prefix = f"{outputs[0]}_" if len(outputs) == 1 else ""

@@ -220,13 +220,13 @@ class BertAdamW(BertOptimizer):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class Lamb(BertOptimizer):
-    """Algorithm 2 of You et al. 2020, "Large batch optimization for deep learning".
+    """LAMB: algorithm 2 of You et al. 2020, "Large batch optimization for deep learning".
 
         r = m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon) + decay w
         w = w - rate (|w| / |r|) r
 
-    m and v are BertAdamW's. |w| / |r| is 1 where either is 0, and for the weights that are not
-    decayed, as in the authors' code.
+    m and v are those of `BertAdamW`. |w| / |r| is 1 if either norm is 0, and for the weights
+    without decay, as in the code of the authors.
     """
 
     def __init__(self, learning_rate=1e-3, *, bias_correction=True, name: str = "lamb", **kwargs):
