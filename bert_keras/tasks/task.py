@@ -134,7 +134,7 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
         return {}
 
     def tuned(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Self:
-        """Returns the task with the settings that its dev predictions decide, such as a threshold."""
+        """Returns the task with settings that its dev predictions decide, such as a threshold."""
         return self
 
     def trained(self, model: keras.Model) -> keras.Model:
