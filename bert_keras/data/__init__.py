@@ -1,1 +1,1 @@
-"""The contract of the records, their reader, the masking policy, length buckets."""
+"""Reads pretraining records, masks their tokens, and groups examples by length."""

@@ -1,19 +1,28 @@
-"""Lengths of examples in, batches of like length out: little padding, still shuffled."""
+"""Groups examples of similar length into batches, so that batches need little padding."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-BATCHES_PER_POOL = 50  # sorted by length within pools of this many batches, random across them
+# Shuffled examples are sorted by length within pools of this many batches.
+BATCHES_PER_POOL = 50
 
 
 def length_grouped_batches(
     lengths: np.ndarray, *, batch_size: int, seed: int
 ) -> Iterator[np.ndarray]:
-    """Endless batches of row numbers, int64 [B]; each epoch holds every row once.
+    """Yields shuffled batches of row indices without end; each epoch contains every row once.
 
-    The last batch of an epoch may be smaller. Each epoch is drawn anew from (seed, epoch), so the
-    order is the same from run to run.
+    The order of an epoch depends only on (`seed`, number of the epoch), so it is the same in each
+    run.
+
+    Args:
+        lengths: int [N], the number of tokens of each row.
+        batch_size: Rows of a batch; the last batch of an epoch may be smaller.
+        seed: Seed of the order.
+
+    Yields:
+        The row indices of a batch, int64 [B].
     """
     epoch = 0
     while True:
@@ -30,6 +39,9 @@ def length_grouped_batches(
 
 
 def longest_first_batches(lengths: np.ndarray, *, batch_size: int) -> list[np.ndarray]:
-    """Every row once, those of like length together: what fits in memory at first fits later."""
+    """Returns batches of row indices, int64 [B], that contain every row once, longest rows first.
+
+    If the first batch fits in memory, all later batches fit too.
+    """
     rows = np.argsort(-lengths, kind="stable")
     return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]

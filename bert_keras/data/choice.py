@@ -1,4 +1,4 @@
-"""What may be chosen comes in; the places of pieces or whole words drawn by chance go out."""
+"""Chooses tokens or whole words at random, for masking."""
 
 from typing import NamedTuple
 
@@ -8,12 +8,20 @@ import numpy as np
 def choose_pieces(
     candidates: np.ndarray, *, quotas: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """Flat places of `quotas` int [B] pieces, or all there are, of each row of bool [B,T].
+    """Chooses tokens at random; every candidate of a row is equally likely.
 
-    int64, ascending. Every candidate is equally likely.
+    Args:
+        candidates: bool [B,T], the tokens that may be chosen.
+        quotas: int [B], how many tokens to choose in each row. A row with fewer candidates gives
+            all of them.
+        generator: Source of all draws.
+
+    Returns:
+        The indices of the chosen tokens in the flattened batch, int64, ascending.
     """
     length = candidates.shape[1]
-    # Random numbers that end in their column are distinct, and the smallest are chosen.
+    # The low bits of each key are its column, so the keys of a row are distinct. The tokens with
+    # the smallest keys are chosen.
     bits = np.uint32((length - 1).bit_length())
     keys = generator.integers(0, 1 << 32, candidates.shape, np.uint32)
     keys = keys >> bits << bits | np.arange(length, dtype=np.uint32)
@@ -25,19 +33,21 @@ def choose_pieces(
 
 
 class Words(NamedTuple):
-    """What is chosen whole, in order, as places in the flattened batch."""
+    """The W words of a batch, in order, as indices in the flattened batch."""
 
     starts: np.ndarray  # int32 [W]
-    ends: np.ndarray  # int32 [W], one past the last piece
-    follows: np.ndarray  # bool [W]: it begins where the word before it ends, in the same row
-    first: np.ndarray  # int64 [B+1]: the first word of each row, and W
+    ends: np.ndarray  # int32 [W], one past the last token of each word
+    follows: np.ndarray  # bool [W]: the preceding word ends right before this one, in the same row
+    first: np.ndarray  # int64 [B+1]: the number of the first word of each row, and W
 
 
 def words_of(candidates: np.ndarray, *, continues: np.ndarray) -> Words:
-    """The words of bool [B,T] `candidates`.
+    """Groups the candidates into words.
 
-    Where `continues` (bool [B,T]) a piece joins the candidate right before it; a piece behind
-    what is no candidate, such as [SEP], begins a word all the same.
+    Args:
+        candidates: bool [B,T], the tokens that may be chosen.
+        continues: bool [B,T], whether a token continues the word of the preceding token. A token
+            after one that is no candidate, such as [SEP], always begins a word.
     """
     batch, length = candidates.shape
     after = np.zeros_like(candidates)
@@ -52,22 +62,33 @@ def words_of(candidates: np.ndarray, *, continues: np.ndarray) -> Words:
 
 
 def _places(flags: np.ndarray) -> np.ndarray:
-    return np.flatnonzero(flags).astype(np.int32)  # half the memory to walk through
+    return np.flatnonzero(flags).astype(np.int32)  # int32 halves the memory to read
 
 
 def choose_words(
     words: Words, *, quotas: np.ndarray, max_ngram: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """Flat places of the chosen pieces, int64 ascending; at most `quotas` int [B] in each row.
+    """Chooses whole words at random, alone or as n-grams.
 
-    Words are drawn in random order until the quota is met. Each brings the words behind it along,
-    n in all, n being drawn with weights 1/n up to `max_ngram` among the n that fit: that follow one
-    another, are not chosen yet, and stay within the quota. A word that does not fit is left out.
+    Words are drawn in random order until the quota of the row is met. A drawn word is chosen
+    together with the n - 1 words that follow it. n is drawn with weights 1/n from the values up to
+    `max_ngram` that fit: the n words are adjacent, none of them is chosen yet, and together they
+    stay within the quota. A drawn word that does not fit alone is skipped.
+
+    Args:
+        words: The words of the batch.
+        quotas: int [B], the maximum number of tokens to choose in each row.
+        max_ngram: The maximum number of adjacent words that one draw chooses.
+        generator: Source of all draws.
+
+    Returns:
+        The indices of the chosen tokens in the flattened batch, int64, ascending.
     """
     starts, ends, _, first = words
     taken = np.zeros(len(starts), bool)
     shuffled = np.arange(len(starts), dtype=np.int32)
-    # A row's words that were not drawn yet are shuffled[here:there]; `room` is left of its quota.
+    # One entry for each row that is not complete: `shuffled[here:there]` are the words that were
+    # not drawn yet, and `room` is the number of tokens that the row may still choose.
     is_open = (first[1:] > first[:-1]) & (quotas > 0)
     here, there, room = first[:-1][is_open], first[1:][is_open], quotas[is_open]
     while len(here):
@@ -106,7 +127,10 @@ def _last_words(
     max_ngram: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """The last of the n words that begin with `word`, which fits alone."""
+    """Draws n for each word of `word` and returns the last word of its n-gram.
+
+    Each word of `word` fits alone.
+    """
     num_more = np.zeros(len(word), np.int64)
     goes_on = np.ones(len(word), bool)
     for more in range(1, max_ngram):
@@ -120,6 +144,10 @@ def _last_words(
 
 
 def _below(limits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """int64, each from 0 below its limit: 32 random bits scaled, even to one part in 2^32/limit."""
+    """Draws an integer from 0 to limit - 1 for each limit, int64.
+
+    The integers are scaled from 32 random bits, so their probabilities differ by at most one part
+    in 2^32 / limit.
+    """
     bits = generator.integers(0, 1 << 32, len(limits), np.uint32)
     return (bits.astype(np.int64) * limits) >> 32

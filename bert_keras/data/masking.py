@@ -1,4 +1,4 @@
-"""Chooses the positions that a model predicts, and masks the sequences there."""
+"""Chooses the tokens that a model predicts, and masks them in the inputs."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,8 @@ from bert_keras.text.vocab import Vocabulary
 
 UNITS = ("piece", "word")
 
-# BERT paper, appendix C.2: of what is chosen, percent [MASK] - the same - a random piece.
+# BERT paper, appendix C.2. A name gives the percentages of the chosen tokens that become [MASK],
+# stay unchanged, and become a random token.
 REPLACEMENTS = {
     "80-10-10": {"mask_share": 0.8, "random_share": 0.1},
     "100-0-0": {"mask_share": 1.0, "random_share": 0.0},
@@ -28,17 +29,20 @@ class MaskingPolicy:
     """How many tokens are predicted, and what replaces them (BERT paper, section 3.1).
 
     Raises:
-        InputError: names a field of an impossible value.
+        InputError: A field has an impossible value; the message names it.
     """
 
-    mask_rate: float = 0.15  # of the tokens of a sequence, special tokens counted
-    max_predictions: int = 20  # of a sequence
-    # Shares of the predicted tokens that become [MASK] and a random token, drawn token by token;
-    # the rest stay as they are.
+    # Fraction of the tokens of a sequence that are predicted; special tokens are counted.
+    mask_rate: float = 0.15
+    max_predictions: int = 20  # maximum number of predicted tokens of a sequence
+    # Each predicted token becomes [MASK] with probability `mask_share`, a random token with
+    # probability `random_share`, and otherwise stays unchanged.
     mask_share: float = 0.8
     random_share: float = 0.1
-    unit: str = "piece"  # or "word": the tokens of a word are chosen together or not at all
-    max_ngram: int = 1  # n units in a row are chosen, n drawn with weights 1/n up to this one
+    # "piece" chooses single tokens; "word" chooses all tokens of a word or none.
+    unit: str = "piece"
+    # n adjacent units are chosen together; n is drawn from 1 to `max_ngram` with weights 1/n.
+    max_ngram: int = 1
 
     def __post_init__(self):
         if not 0 < self.mask_rate <= 1:
@@ -52,9 +56,12 @@ class MaskingPolicy:
         check_choice(self, "unit", UNITS)
 
     def num_predictions(self, lengths: np.ndarray) -> np.ndarray:
-        """Returns int [B]: how many tokens of sequences of `lengths` tokens are predicted.
+        """Returns the number of tokens to predict in each sequence, int [B].
 
-        Rounds half to even, as the original does under Python 3.
+        Rounds half to even, as google-research/bert does under Python 3.
+
+        Args:
+            lengths: int [B], the tokens of each sequence, special tokens included.
         """
         wanted = np.rint(np.asarray(lengths) * self.mask_rate).astype(np.int64)
         return np.clip(wanted, 1, self.max_predictions)
@@ -62,10 +69,10 @@ class MaskingPolicy:
 
 @dataclass(frozen=True)
 class Masker:
-    """Applies a policy to ids of a vocabulary, when records are written or when they are read."""
+    """Masks token ids by a policy, either when records are written or when they are read."""
 
-    policy: MaskingPolicy
-    vocabulary: Vocabulary
+    policy: MaskingPolicy  # how many tokens are predicted, and what replaces them
+    vocabulary: Vocabulary  # the vocabulary of the ids
 
     def mask(
         self,
@@ -77,14 +84,15 @@ class Masker:
         """Masks packed rows; [CLS], [SEP] and [PAD] are never chosen.
 
         Args:
-            input_ids: int [B, T], not changed.
+            input_ids: int [B, T]; the array is not modified.
             generator: Source of all draws.
-            continues: bool [B, T], whether a token belongs to the word of the token before it; by
-                default as the vocabulary has it.
+            continues: bool [B, T], whether a token continues the word of the preceding token; by
+                default, the vocabulary decides.
 
         Returns:
             Masked `input_ids` int32 [B, T], `masked_lm_positions` and `masked_lm_ids` int32 [B, P]
-            and `masked_lm_weights` float32 [B, P]. Positions ascend; unused slots are 0.
+            and `masked_lm_weights` float32 [B, P], where P is the `max_predictions` of the policy.
+            Positions ascend; unused slots are 0.
         """
         indices = self._chosen(input_ids, continues, generator)
         masked_ids = np.array(input_ids, np.int32, order="C")
@@ -108,7 +116,10 @@ class Masker:
         }
 
     def _chosen(self, input_ids, continues, generator) -> np.ndarray:
-        """Draws the tokens to predict: indices of the flattened batch, int [N] ascending."""
+        """Draws the tokens to predict and returns their indices in the flattened batch.
+
+        int [N], ascending.
+        """
         candidates = self._is_candidate[input_ids]
         lengths = np.count_nonzero(input_ids != self.vocabulary.pad_id, axis=1)
         quotas, max_ngram = self.policy.num_predictions(lengths), self.policy.max_ngram
@@ -122,7 +133,7 @@ class Masker:
         return choose_words(words, quotas=quotas, max_ngram=max_ngram, generator=generator)
 
     def _replaced(self, answers: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Draws what replaces the chosen tokens, int [N]."""
+        """Returns the ids that replace the chosen tokens, int [N]."""
         policy = self.policy
         draw = generator.random(len(answers), np.float32)
         is_mask = draw < policy.mask_share
@@ -140,13 +151,16 @@ class Masker:
 
     @cached_property
     def continues(self) -> np.ndarray:
-        """bool [V]: the tokens that continue a word."""
+        """For each token of the vocabulary, whether it continues a word; bool [V]."""
         return np.array(list(map(self.vocabulary.continues, self.vocabulary.pieces)))
 
     @cached_property
     def replacement_ids(self) -> np.ndarray:
-        """int32 [R]: the random tokens, without special and [unusedN] tokens; the original draws
-        from the whole vocabulary."""
+        """The ids from which random replacements are drawn, int32 [R].
+
+        Special and [unusedN] tokens are excluded. google-research/bert draws from the whole
+        vocabulary.
+        """
         usable = [
             number
             for piece, number in self.vocabulary.ids.items()
@@ -161,6 +175,10 @@ class Masker:
 
 
 def replacement_shares(name: str) -> dict[str, float]:
-    """Returns `mask_share` and `random_share` of a policy by their name, such as "80-10-10"."""
+    """Returns the `mask_share` and `random_share` of a policy named as "80-10-10".
+
+    Raises:
+        InputError: The name is not in `REPLACEMENTS`.
+    """
     check_name(name, REPLACEMENTS, what="replacement, in percent [MASK]-same-random,")
     return REPLACEMENTS[name]

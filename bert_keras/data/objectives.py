@@ -1,4 +1,4 @@
-"""How a batch of record features becomes the inputs, targets and weights of an objective."""
+"""Turns a batch of record features into the inputs, targets and weights of an objective."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from bert_keras.data.schema import (
     WEIGHTS_FEATURE,
 )
 
+# The features that masking sets, with their dtypes.
 _CHANGED = {
     **dict.fromkeys(("input_ids", *PREDICTION_FEATURES), np.dtype("int32")),
     WEIGHTS_FEATURE: np.dtype("float32"),
@@ -26,16 +27,22 @@ _CHANGED = {
 
 @dataclass(frozen=True)
 class DynamicMasking:
-    """Masks drawn while records of plain ids are read, so that each epoch has its own.
+    """Masks records of plain ids while they are read, so that each epoch has different masks.
 
-    Batch n is drawn from (`seed`, n) alone: a run that skips batches sees the same ones.
+    The masks of batch n depend only on (`seed`, n), so a resumed run that skips batches gets the
+    same masks.
     """
 
-    masker: Masker
-    seed: int
+    masker: Masker  # draws the masks
+    seed: int  # of the draws
 
     def masked(self, number, features: dict) -> dict:
-        """Features with masks, of batch `number` (a scalar tensor) of plain ones."""
+        """Returns the features with masked `input_ids`, and adds the features of the predictions.
+
+        Args:
+            number: The index of the batch, a scalar int64 tensor.
+            features: The features of a batch of plain ids.
+        """
 
         def draw(number, input_ids):
             generator = np.random.default_rng((self.seed, int(number)))
@@ -51,7 +58,7 @@ class DynamicMasking:
 
 
 def masked(features: dict) -> tuple[dict, dict, dict]:
-    """Returns (x, y, w) of masked tokens; labels are left out."""
+    """Returns (inputs, targets, weights) of masked language modelling; labels are ignored."""
     positions, answers = PREDICTION_FEATURES
     inputs = _inputs(features) | {positions: tf.cast(features[positions], tf.int32)}
     targets = {"masked_lm": tf.cast(features[answers], tf.int32)}
@@ -59,7 +66,10 @@ def masked(features: dict) -> tuple[dict, dict, dict]:
 
 
 def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
-    """Returns (x, y, w) of masked tokens and, where there are labels, of next sentences."""
+    """Returns (inputs, targets, weights) of masked language modelling and next sentence prediction.
+
+    Records without labels give targets of masked language modelling only.
+    """
     inputs, targets, weights = masked(features)
     if LABEL_POSITIONS_FEATURE in features:
         inputs[LABEL_POSITIONS_FEATURE] = tf.cast(features[LABEL_POSITIONS_FEATURE], tf.int32)
@@ -72,8 +82,10 @@ def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
 
 
 def next_tokens(features: dict) -> tuple[dict, dict, dict]:
-    """Returns (x, y, w) of left-to-right prediction under the names of masked tokens: the target of
-    every position but the last is the next token, which counts if it is of the same sequence.
+    """Returns (inputs, targets, weights) of left-to-right language modelling.
+
+    The target of each position except the last is the next token. Its weight is 1 if both tokens
+    belong to the same sequence, else 0. The names are those of masked language modelling.
     """
     inputs = _inputs(features)
     positions, _ = PREDICTION_FEATURES
@@ -85,10 +97,11 @@ def next_tokens(features: dict) -> tuple[dict, dict, dict]:
 
 
 class Examples(NamedTuple):
-    """How an objective reads records."""
+    """An objective: how it reads a batch of records."""
 
-    of: Callable[[dict], tuple[dict, dict, dict]]  # a batch of features -> (x, y, w)
-    reads_masks: bool = True  # or else plain ids, as they are
+    # Turns a batch of features into (inputs, targets, weights).
+    of: Callable[[dict], tuple[dict, dict, dict]]
+    reads_masks: bool = True  # whether it needs masked records; otherwise it needs plain ids
 
 
 MASKED_AND_LABELLED = Examples(masked_and_labelled)

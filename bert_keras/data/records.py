@@ -1,4 +1,4 @@
-"""Record files come in; shuffled batches for `fit` go out as a `tf.data.Dataset`, parsed whole."""
+"""Reads record files and returns a `tf.data.Dataset` of batches for `model.fit`."""
 
 import contextlib
 import glob
@@ -13,13 +13,18 @@ from bert_keras.data.schema import PretrainingSchema, schema_of
 from bert_keras.errors import InputError
 
 SHUFFLE_BUFFER = 50_000  # records; about 1 KB each at 128 positions
-FILES_AT_ONCE = 16
+FILES_AT_ONCE = 16  # files that are read interleaved
 
 
 def record_files(records: str | os.PathLike | Sequence[str | os.PathLike]) -> list[str]:
-    """The sorted record files of a folder, a pattern, or a list of these.
+    """Returns the sorted paths of the record files that folders, patterns or file names match.
 
-    Of a folder it takes `train*.tfrecord`, and where there are none every `*.tfrecord`.
+    Args:
+        records: A folder, a glob pattern, a file, or a sequence of these. A folder stands for its
+            `train*.tfrecord` files; without such files, for all its `*.tfrecord` files.
+
+    Raises:
+        InputError: One of `records` matches no file.
     """
     if isinstance(records, (str, os.PathLike)):
         records = [records]
@@ -45,7 +50,11 @@ def _files_of(place: str) -> list[str]:
 
 
 def common_schema(files: Sequence[str]) -> PretrainingSchema:
-    """The one schema of all files, read off their first records; InputError where they differ."""
+    """Returns the schema that all files share; it is read from the first record of each file.
+
+    Raises:
+        InputError: The files have different schemas, or `schema_of` refuses one of them.
+    """
     first, *others = files
     expected = schema_of(first)
     for file in others:
@@ -78,18 +87,18 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     `next_sentence`.
 
     Args:
-        files: A folder, whose training records are read, or names or globs of files.
+        files: A folder with training records, or file names or glob patterns.
         batch_size: Records of a batch.
-        seed: Shuffles files and records, anew in each epoch; None keeps their order.
-        repeat: Whether the data set repeats without end.
-        drop_remainder: Whether to leave out a last batch with fewer records.
-        masking: Masks records of plain ids while they are read, anew in each epoch; a data set
-            that does not repeat is masked alike in each pass.
+        seed: Shuffles files and records, differently in each epoch; None keeps their order.
+        repeat: Whether the dataset repeats without end.
+        drop_remainder: Whether to drop a last batch with fewer records.
+        masking: Masks records of plain ids while they are read, differently in each epoch. Without
+            `repeat`, each pass over the dataset gives the same masks.
         objective: The objective of bert_keras/data/objectives.py. `MASKED` gives no
-            `next_sentence`; `NEXT_TOKENS` takes plain ids and has a target at each of P = L - 1
+            `next_sentence`; `NEXT_TOKENS` needs plain ids and has a target at each of P = L - 1
             positions.
-        skip_broken: Whether to skip the rest of a file whose records break off.
-        most: Reads at most so many records; None reads all.
+        skip_broken: Whether to skip the rest of a truncated or corrupt file.
+        most: Maximum number of records to read; None reads all.
 
     Raises:
         InputError: A file is missing or not a record file, files differ in their features, or
@@ -138,22 +147,36 @@ def feature_batches(
     skip_broken: bool = False,
     most: int | None = None,
 ):
-    """A `tf.data.Dataset` of the features as they stand in the records, parsed a batch at a time.
+    """Returns a `tf.data.Dataset` of the features of the records, in batches.
 
-    With a seed files and records are shuffled, anew each epoch, and the same seed gives the same
-    batches, so a run resumes with `.skip(n)`; a seed given to `tf.random.set_seed` takes part in
-    this. Without a seed they come in the order of the files. Unless it repeats, the data set knows
-    its number of batches; for that all files are read once, but where it ends with the first `most`
-    records.
+    With a seed, files and records are shuffled, differently in each epoch. The same seed gives the
+    same batches, so a run can resume with `.skip(n)`; a seed set by `tf.random.set_seed` also
+    influences the order. Without a seed, the records keep the order of the files.
 
-    A file that is truncated, corrupt or gone is an error of TensorFlow's where it is read; with
-    `skip_broken` what follows in it is left out, see `broken_files`.
+    Without `repeat` and `most`, the cardinality of the dataset is known; to count the records, all
+    files are read once.
+
+    A truncated, corrupt or missing file raises an error of TensorFlow when the dataset reads it
+    (see `readable_records`). With `skip_broken`, the rest of such a file is skipped (see
+    `broken_files`).
+
+    Args:
+        files: Paths of record files that share one schema.
+        batch_size: Records of a batch.
+        seed: Seed of the order; None keeps the order of the files.
+        repeat: Whether the dataset repeats without end.
+        drop_remainder: Whether to drop a last batch with fewer records.
+        skip_broken: Whether to skip the rest of a truncated or corrupt file.
+        most: Maximum number of records to read; None reads all.
+
+    Raises:
+        InputError: `batch_size` is less than 1, or the files have different schemas.
     """
     if batch_size < 1:
         raise InputError(f"batch_size is {batch_size}; expected at least 1")
     spec = common_schema(files).parsing_spec()
     names = tf.data.Dataset.from_tensor_slices(files)
-    if skip_broken:  # of a file that is gone `ignore_errors` would ask for ever
+    if skip_broken:  # `ignore_errors` would retry a missing file for ever
         names = names.filter(lambda name: tf.numpy_function(tf.io.gfile.exists, [name], tf.bool))
     read = partial(_records_of, skip_broken=skip_broken)
     if seed is None:
@@ -178,8 +201,8 @@ def feature_batches(
         num_parallel_calls=tf.data.AUTOTUNE,
     )
     if not repeat and most is None:
-        # Where Keras does not know the number of batches, it runs a step more than there are and
-        # counts it in the means of the losses.
+        # If Keras does not know the number of batches, it runs one step too many and includes it
+        # in the mean losses.
         num_records = sum(_num_records(file, skip_broken=skip_broken) for file in files)
         num_batches = num_records // batch_size if drop_remainder else -(-num_records // batch_size)
         batches = batches.apply(tf.data.experimental.assert_cardinality(num_batches))
@@ -192,7 +215,7 @@ def _records_of(file, *, skip_broken: bool):
 
 
 def broken_files(files: Sequence[str]) -> dict[str, int]:
-    """The files that cannot be read to their end, each with the number of records before it."""
+    """Returns the files that are damaged, with the number of readable records of each."""
     broken = {}
     for file in files:
         try:
@@ -203,7 +226,7 @@ def broken_files(files: Sequence[str]) -> dict[str, int]:
 
 
 def _num_records(file: str, *, skip_broken: bool = False) -> int:
-    """Counted by reading them, unparsed: about 170,000 a second on one core."""
+    """Counts the records by reading them, about 170,000 a second on one core."""
     with readable_records(file):
         return sum(len(batch) for batch in _records_of(file, skip_broken=skip_broken).batch(1024))
 
@@ -212,7 +235,11 @@ def _num_records(file: str, *, skip_broken: bool = False) -> int:
 def readable_records(
     file: str = "a record file (`bert-tfrecords check` names it)",
 ) -> Iterator[None]:
-    """Turns what TensorFlow raises on a broken record while it reads `file` into InputError."""
+    """Turns TensorFlow's errors about a missing or damaged record file into an InputError.
+
+    Args:
+        file: The file that the code in the `with` block reads; the message names it.
+    """
     try:
         yield
     except tf.errors.DataLossError as error:
@@ -221,7 +248,8 @@ def readable_records(
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"a record file is gone ({reason}); put it back") from error
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
-        # TensorFlow quotes the bytes of what it cannot parse, which Python then cannot decode.
+        # TensorFlow quotes the bytes that it cannot parse in its message, and Python cannot always
+        # decode this message.
         if "ParseExample" not in str(error) and not isinstance(error, UnicodeDecodeError):
             raise  # not about a record
         raise InputError(

@@ -1,7 +1,10 @@
-"""The contract between the writer and the reader: names, types and lengths of a record's features.
+"""Defines the features of a pretraining record: their names, types and lengths.
 
-The names are those of google-research/bert `create_pretraining_data.py`, so its files train as
-they are. `next_sentence_labels` is 1 for a random next text and 0 for the true one.
+The names are those of google-research/bert `create_pretraining_data.py`, so the files that it
+writes can be used unchanged. `next_sentence_labels` is 1 for a random second text and 0 for the
+actual next text.
+
+Legend: L positions of a record, P predictions of a record, S sequences of a record.
 """
 
 import os
@@ -16,8 +19,9 @@ SEQUENCE_FEATURES = ("input_ids", "input_mask", "segment_ids")  # int64 [L]
 PREDICTION_FEATURES = ("masked_lm_positions", "masked_lm_ids")  # int64 [P], padded with 0
 WEIGHTS_FEATURE = "masked_lm_weights"  # float32 [P], 0 where padded
 LABEL_FEATURE = "next_sentence_labels"  # int64 [S]
-# Where several sequences share a record: attention stays within equal `sequence_ids`, which count
-# from 1 and are 0 where padded; `position_ids` begin at 0 with each [CLS].
+# Features of records with several sequences. A token attends only to tokens with the same
+# `sequence_ids`, which count from 1 and are 0 for padding. `position_ids` restart at 0 at each
+# [CLS].
 PACKING_FEATURES = ("position_ids", "sequence_ids")  # int64 [L]
 LABEL_POSITIONS_FEATURE = "next_sentence_positions"  # int64 [S], of each [CLS], padded with 0
 LABEL_WEIGHTS_FEATURE = "next_sentence_weights"  # float32 [S], 0 where padded
@@ -27,17 +31,18 @@ _FLOATS = (WEIGHTS_FEATURE, LABEL_WEIGHTS_FEATURE)
 
 @dataclass(frozen=True)
 class PretrainingSchema:
-    """Records of `max_length` positions (L) with room for `max_predictions` answers (P).
+    """The shape of the records of a file.
 
-    Without room for answers they hold plain ids, to be masked when they are read. `has_labels`
-    tells whether each sequence has a label. Up to `max_sequences` (S) share a record; without
-    labels nothing in a record depends on their number, and any over 1 reads L // 3, the most there
-    can be.
+    Raises:
+        InputError: A field is too small; the message names it.
     """
 
-    max_length: int = 128
+    max_length: int = 128  # positions of a record (L)
+    # Predictions of a record (P). With 0, records hold plain ids and are masked when they are read.
     max_predictions: int = 20
-    has_labels: bool = True
+    has_labels: bool = True  # whether each sequence has a next sentence label
+    # Maximum number of sequences that share a record (S). A record without labels does not depend
+    # on this number, so any value above 1 becomes max(2, L // 3), the largest possible number.
     max_sequences: int = 1
 
     def __post_init__(self):
@@ -52,7 +57,7 @@ class PretrainingSchema:
 
     @property
     def lengths(self) -> dict[str, int]:
-        """How many values each feature holds, in the order in which records are written."""
+        """The number of values of each feature, in the order in which records are written."""
         lengths: dict[str, int] = dict.fromkeys(SEQUENCE_FEATURES, self.max_length)
         if self.max_predictions:
             lengths |= dict.fromkeys((*PREDICTION_FEATURES, WEIGHTS_FEATURE), self.max_predictions)
@@ -77,7 +82,7 @@ class PretrainingSchema:
         )
 
     def parsing_spec(self) -> dict:
-        """Returns the `features` of `tf.io.parse_example` that read whole batches."""
+        """Returns the `features` argument of `tf.io.parse_example`, which parses whole batches."""
         import tensorflow as tf
 
         return {
@@ -90,7 +95,7 @@ def schema_of(path: str | os.PathLike) -> PretrainingSchema:
     """Returns the schema of a record file, from its first record.
 
     Raises:
-        InputError: if the file is missing, empty, broken, or has other features.
+        InputError: The file is missing, empty or damaged, or its records have other features.
     """
     import tensorflow as tf
 
@@ -124,7 +129,7 @@ def schema_of(path: str | os.PathLike) -> PretrainingSchema:
 
 
 def _nearest_schema(counts: Mapping[str, int]) -> PretrainingSchema:
-    """Returns the schema for the number of values of each feature, some of which may be missing."""
+    """Returns the schema that fits the given numbers of values best; features may be missing."""
 
     def has_any(*features):
         return any(name in counts for name in features)
