@@ -1,1 +1,1 @@
-"""Text to ids: vocabulary, tokenizer, packing."""
+"""Turns text into token ids: vocabularies, tokenizers, and packing of ids into model inputs."""

@@ -1,7 +1,9 @@
-"""Tokenizes many texts into flat ids, each distinct chunk of text between spaces only once.
+"""Tokenizes many texts into flat ids, and tokenizes each distinct chunk of text only once.
 
-BERT's WordPiece never looks across a space or an ASCII punctuation mark. The words of a corpus
-repeat, so that most of them are looked up: several times the speed of tokenizing all text.
+A chunk is the text between two spaces. A part is a single ASCII punctuation mark of a chunk, or a
+stretch without such marks. BERT's WordPiece tokenizes each part by itself, so its ids can be
+cached. The words of a corpus repeat, so most of them are found in the cache. This is several times
+as fast as tokenizing the whole text.
 """
 
 import re
@@ -11,15 +13,17 @@ from itertools import chain, count, islice
 
 import numpy as np
 
-MOST_CHUNKS = 400_000  # then the memory starts anew; about 150 bytes each
+MOST_CHUNKS = 400_000  # a cache with more chunks is cleared; about 150 bytes each
+# Marks the end of a text or chunk.
 _END, _END_NUMBER = "\n", 0
 _PARTS = re.compile(r"[!-/:-@\[-`{-~\n]|[^!-/:-@\[-`{-~\n]+")
 
 
 class ChunkMemory:
-    """Remembers the ids of chunks; `tokenize` gives those of parts that it has not seen.
+    """Caches the ids of chunks and of their parts.
 
-    A part is a single ASCII punctuation mark, or text without any and without spaces.
+    Args:
+        tokenize: Returns the ids of each of the given parts. It is called with new parts only.
     """
 
     def __init__(self, tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]):
@@ -27,10 +31,16 @@ class ChunkMemory:
         self._forget()
 
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """All ids one after the other, int32 [M], and how many each text has, int64 [N]."""
+        """Tokenizes texts.
+
+        Returns:
+            The ids of all texts, concatenated, int32 [M], and the number of ids of each text,
+            int64 [N].
+        """
         if len(self._chunks) > MOST_CHUNKS:
             self._forget()
-        # Texts are cut together, for there may be many short ones; an end stands between them.
+        # One split of the joined texts is faster than one split of each text. `_END` separates the
+        # texts.
         joined = f" {_END} ".join(texts)
         if joined.count(_END) >= max(len(texts), 1):
             return self.flat_ids([text.replace(_END, " ") for text in texts])
@@ -45,7 +55,7 @@ class ChunkMemory:
         self._chunks, self._parts = _Ids(), _Ids()
 
     def _learn(self, chunks: list[str]) -> None:
-        """All are cut into parts at once; an end stands behind each."""
+        """Tokenizes new chunks and adds their ids to the cache."""
         parts = _PARTS.findall(_END.join([*chunks, ""]))
         numbers, new = self._parts.numbers(parts)
         ids = self._tokenize(new)
@@ -57,7 +67,10 @@ class ChunkMemory:
 
 
 class _Ids:
-    """Ids of texts that are numbered as they come; first of all the end, which has no ids."""
+    """The ids of distinct texts. Texts are numbered from 1 as they arrive.
+
+    Number 0 is `_END`, which has no ids.
+    """
 
     def __init__(self):
         self._numbers = defaultdict(count(1).__next__, {_END: _END_NUMBER})
@@ -68,21 +81,29 @@ class _Ids:
         return len(self._numbers)
 
     def numbers(self, texts: Sequence[str]) -> tuple[np.ndarray, list[str]]:
-        """The number of each, int64 [N], and those texts that are new, to be added next."""
+        """Returns the number of each text, int64 [N], and the new texts.
+
+        The caller then passes the ids of the new texts to `add`.
+        """
         num_known = len(self)
         numbers = np.fromiter(map(self._numbers.__getitem__, texts), np.int64, len(texts))
         new = islice(reversed(self._numbers), len(self) - num_known)
         return numbers, list(new)[::-1]
 
     def add(self, ids: np.ndarray, lengths: np.ndarray) -> None:
-        """The ids of the new texts, one after the other, and how many each has."""
+        """Adds the ids of new texts.
+
+        Args:
+            ids: The ids of all new texts, concatenated, int32 [M].
+            lengths: The number of ids of each new text, int64 [N].
+        """
         starts = len(self._ids) + np.cumsum(lengths) - lengths
         self._ids = np.concatenate([self._ids, ids])
         self._starts = np.concatenate([self._starts, starts])
         self._lengths = np.concatenate([self._lengths, lengths])
 
     def flat_ids(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of these texts, one after the other, and how many each has."""
+        """Returns the concatenated ids of the numbered texts, and how many each has."""
         lengths = self._lengths[numbers]
         places = np.repeat(self._starts[numbers] - (np.cumsum(lengths) - lengths), lengths)
         places += np.arange(len(places))

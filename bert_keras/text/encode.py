@@ -19,19 +19,19 @@ def encode(
     """Encodes texts, or pairs of texts, as rows of `[CLS] text [SEP] text_pair [SEP]`.
 
     Args:
-        tokenizer: Of the model, such as `model.tokenizer`.
-        texts: One text a row.
+        tokenizer: The tokenizer of the model, such as `model.tokenizer`.
+        texts: The first text of each row.
         text_pairs: The second text of each row.
-        max_length: Longest row in tokens, special tokens included. A longer row is cut at the end
-            of its longer text.
+        max_length: Maximum number of tokens of a row, special tokens included. A longer row loses
+            tokens at the end of its longer text.
 
     Returns:
         `input_ids`, `input_mask` (1 for a token, 0 for padding) and `segment_ids`, int32 [B,T],
         where T is the length of the longest row.
 
     Raises:
-        InputError: The numbers of texts and of pairs differ, a single string was given, or
-            `max_length` has no room for a token.
+        InputError: `texts` and `text_pairs` differ in number, one of them is a single string, or
+            `max_length` leaves no room for a token.
 
     Example:
 
@@ -52,13 +52,13 @@ def encode_masked(
     *,
     max_length: int,
 ) -> dict[str, np.ndarray]:
-    """Encodes texts in which "[MASK]" stands for a token that a BertMaskedLM predicts.
+    """Encodes texts in which each "[MASK]" is a token that a `BertMaskedLM` predicts.
 
-    The arguments and errors are those of `encode`.
+    The arguments and errors are the same as for `encode`.
 
     Returns:
-        The arrays of `encode`, and `masked_lm_positions`, int32 [B,P]: the positions of the masks
-        of each row, padded with 0.
+        The arrays of `encode`, and `masked_lm_positions`, int32 [B,P], the positions of the mask
+        tokens of each row, padded with 0.
     """
     columns = _columns(texts, text_pairs)
     ids = [ids_with_masks(column, tokenizer) for column in columns]

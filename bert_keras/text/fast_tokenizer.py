@@ -1,7 +1,8 @@
 """Tokenizes text by the rules of a tokenizer.json, with character offsets.
 
-Such a file of the library `tokenizers` holds all of byte-level BPE (RoBERTa) or Unigram (ALBERT):
-tokens, normalization, splitting. The ids are those of Hugging Face.
+A tokenizer.json is a file of the library `tokenizers`. It holds the tokens, the normalization and
+the splitting of a byte-level BPE tokenizer (RoBERTa) or a Unigram tokenizer (ALBERT). The ids equal
+those of Hugging Face's tokenizers.
 """
 
 import json
@@ -22,7 +23,7 @@ ROBERTA_SPECIALS = Specials(
     ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), num_separators=2, second_segment=0, word_start="Ġ"
 )
 ALBERT_SPECIALS = Specials(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"), word_start="▁")
-# By the kind of model that a tokenizer.json holds.
+# The keys are the values of `model.type` in a tokenizer.json.
 SPECIALS = {"BPE": ROBERTA_SPECIALS, "Unigram": ALBERT_SPECIALS}
 SPLITTERS = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
 KNOWN = "known are WordPiece, byte-level BPE and SentencePiece's Unigram"
@@ -30,41 +31,47 @@ PIECES, RULES = "vocab.txt", "tokenizer.json"
 
 
 def vocabulary_in(folder: Path) -> Vocabulary | None:
-    """That of a folder in which `write_vocabulary` wrote; None where there is none."""
+    """Returns the vocabulary that `write_vocabulary` wrote to `folder`, or None without one."""
     files = [folder / name for name in (PIECES, RULES) if (folder / name).is_file()]
     return vocabulary_from(files[0]) if files else None
 
 
 def vocabulary_from(path: str | os.PathLike) -> Vocabulary:
-    """Of a vocab.txt or, as its name ends with .json, a tokenizer.json."""
+    """Reads the vocabulary of a tokenizer.json (any name that ends in .json) or a vocab.txt."""
     if Path(path).suffix == Path(RULES).suffix:
         return rules_vocabulary("\n".join(text_lines(path)))
     return Vocabulary.from_file(path)
 
 
 def write_vocabulary(vocabulary: Vocabulary, folder: Path) -> Path:
-    """The file that was written: the one for WordPiece, the other for all else."""
+    """Writes vocab.txt for WordPiece, or tokenizer.json otherwise, and returns its path."""
     name, text = vocabulary_file(vocabulary)
     write_text(folder / name, text)
     return folder / name
 
 
 def vocabulary_file(vocabulary: Vocabulary) -> tuple[str, str]:
-    """The name of the file that `write_vocabulary` writes, and what it holds."""
+    """Returns the name and the content of the file that `write_vocabulary` writes."""
     if vocabulary.rules:
         return RULES, vocabulary.rules
     return PIECES, vocabulary.lines
 
 
 def rules_vocabulary(rules: str) -> Vocabulary:
-    """The vocabulary that the text of a tokenizer.json holds, with its rules as they are written
-    today: the files of published models are older.
+    """Returns the vocabulary of a tokenizer.json.
 
-    Raises InputError for rules that are not those of RoBERTa's or ALBERT's kind.
+    The rules are converted to the current format of `tokenizers`, because the files of published
+    models use older ones.
+
+    Args:
+        rules: The text of the tokenizer.json.
+
+    Raises:
+        InputError: The text is damaged, or it is not of a tokenizer like RoBERTa's or ALBERT's.
     """
     try:
         given, today = json.loads(rules), Tokenizer.from_str(rules).to_str()
-    except Exception as error:  # the library raises no other
+    except Exception as error:  # the only class that `tokenizers` raises
         raise InputError(f"{RULES} is damaged ({error}); copy it anew") from error
     whole = json.loads(today)
     kind, split = whole["model"]["type"], json.dumps(whole["pre_tokenizer"])
@@ -79,20 +86,28 @@ def rules_vocabulary(rules: str) -> Vocabulary:
 
 
 def tokenizer_of(vocabulary: Vocabulary, *, lowercase: bool) -> TextTokenizer:
-    """`lowercase` is WordPiece's; rules say of themselves whether they lower."""
+    """Builds the tokenizer of a vocabulary.
+
+    Args:
+        vocabulary: A WordPiece vocabulary or one with rules.
+        lowercase: Whether a WordPiece tokenizer lower-cases text. Rules decide this themselves.
+    """
     if vocabulary.rules:
         return FastTokenizer(vocabulary)
     return WordPieceTokenizer(vocabulary, lowercase=lowercase)
 
 
 def lowers(vocabulary: Vocabulary) -> bool:
-    """Whether its rules lower-case a text."""
+    """Returns whether the rules of a vocabulary lower-case text."""
     return '"Lowercase"' in json.dumps(json.loads(vocabulary.rules)["normalizer"])
 
 
 @cache
 def legible_pieces(vocabulary: Vocabulary) -> tuple[str, ...]:
-    """For people: pieces of whatever kind as WordPiece writes them, "##" before what goes on."""
+    """Returns the tokens as WordPiece writes them, for display.
+
+    A token that continues a word begins with "##".
+    """
     if not vocabulary.rules:
         return vocabulary.pieces
     return tuple(_legible(piece, vocabulary) for piece in vocabulary.pieces)
@@ -104,7 +119,7 @@ def _legible(piece: str, vocabulary: Vocabulary) -> str:
         return piece
     text = piece.removeprefix(specials.word_start)
     if specials == ROBERTA_SPECIALS and (read := letters.decode([text])).isprintable():
-        text = read if "\ufffd" not in read else text  # bytes of a character's parts
+        text = read if "\ufffd" not in read else text  # part of a character
     return f"##{text}" if vocabulary.continues(piece) else text
 
 
@@ -118,12 +133,12 @@ class FastTokenizer(TextTokenizer):
         whole |= dict.fromkeys(("truncation", "padding", "post_processor"))
         whole["added_tokens"] = []
         if whole["model"]["type"] == "Unigram":
-            hidden = {piece: f" {piece}" for piece in vocabulary.specials.pieces}  # in no word
+            hidden = {piece: f" {piece}" for piece in vocabulary.specials.pieces}  # matches no text
             pieces = whole["model"]["vocab"]
             whole["model"]["vocab"] = [[hidden.get(piece, piece), score] for piece, score in pieces]
         self._tokenizer = Tokenizer.from_str(json.dumps(whole))
         if whole["model"]["type"] == "BPE":
-            splitter = whole["pre_tokenizer"]  # whether it adds a space, which has no offset
+            splitter = whole["pre_tokenizer"]  # an added leading space must not shift offsets
             self._tokenizer.post_processor = ByteLevel(
                 add_prefix_space=splitter["add_prefix_space"], trim_offsets=True
             )
@@ -141,8 +156,10 @@ class FastTokenizer(TextTokenizer):
         return self._tokenizer.decoder.decode(pieces).strip()
 
     def _lead(self, text: str) -> int:
-        """How many characters at its beginning come to nothing: `tokenizers` would not count them
-        in offsets."""
+        """Returns the number of leading characters that normalization removes.
+
+        `tokenizers` does not count these characters in its offsets.
+        """
         normalizer = self._tokenizer.normalizer
         if normalizer is None:
             return 0

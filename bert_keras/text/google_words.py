@@ -1,7 +1,8 @@
 """Splits text into words as Google's BERT does, with the position of each character.
 
-Equal to google-research/bert `tokenization.py` (BasicTokenizer) under this Python's Unicode tables,
-character by character: exact and slow, for texts that `tokenizers` reads differently.
+The words equal those of google-research/bert `tokenization.py` (BasicTokenizer) with the Unicode
+tables of the running Python. The code is slow; it serves texts that `tokenizers` splits
+differently.
 """
 
 import re
@@ -10,14 +11,15 @@ import unicodedata
 from itertools import groupby
 from typing import NamedTuple
 
-_CONTROLS = dict.fromkeys([*range(32), *range(0x7F, 0xA0), 0xFFFD])  # for str.translate: dropped
+# Characters that `str.translate` removes.
+_CONTROLS = dict.fromkeys([*range(32), *range(0x7F, 0xA0), 0xFFFD])
 for _space in "\t\n\r":
     del _CONTROLS[ord(_space)]
 _CJK = re.compile(
     "[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
     "\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f]"
 )
-_Placed = tuple[str, int]  # a character, and where the one that it comes from stands in the text
+_Placed = tuple[str, int]  # a character, and the index of its source character in the text
 
 
 class Word(NamedTuple):
@@ -28,7 +30,12 @@ class Word(NamedTuple):
 
 
 def google_words(text: str, *, lowercase: bool) -> list[Word]:
-    """Cleaned, CJK and punctuation apart; lower-cased and without accents when asked to."""
+    """Splits text into words at white space, and around punctuation and CJK characters.
+
+    Args:
+        text: Any text; control characters are dropped.
+        lowercase: Whether to lower-case the text and strip accents.
+    """
     words: list[list[_Placed]] = [[]]
     for character, place in _lowered(text) if lowercase else _cleaned(text):
         if character.isspace():
@@ -44,12 +51,12 @@ def google_words(text: str, *, lowercase: bool) -> list[Word]:
 
 
 def is_dropped(character: str) -> bool:
-    """Returns whether the tokenizer removes a control or format character."""
+    """Returns whether a character is a control or format character, which is removed."""
     return ord(character) in _CONTROLS or unicodedata.category(character) == "Cf"
 
 
 def is_alone(character: str) -> bool:
-    """A word of its own: punctuation, every ASCII sign, CJK."""
+    """Returns whether a character is a word of its own: punctuation, an ASCII symbol, or CJK."""
     return (
         unicodedata.category(character)[0] == "P"
         or character in string.punctuation
@@ -58,8 +65,8 @@ def is_alone(character: str) -> bool:
 
 
 def with_small_sigmas(text: str) -> str:
-    """The capital sigmas in lower case: at the end of a word it is another letter than within."""
-    cleaned = text.translate(_CONTROLS).replace("İ", "i")  # the one letter whose small form is two
+    """Lower-cases each capital sigma of a text; its small form differs at the end of a word."""
+    cleaned = text.translate(_CONTROLS).replace("İ", "i")  # its lower case has two characters
     sigmas = (small for given, small in zip(cleaned, cleaned.lower(), strict=True) if given == "Σ")
     return re.sub("Σ", lambda _: next(sigmas), text)
 
@@ -69,7 +76,11 @@ def _cleaned(text: str) -> list[_Placed]:
 
 
 def _lowered(text: str) -> list[_Placed]:
-    """Decomposed, marks in canonical order, then those without width dropped."""
+    """Returns the characters in lower case and without accents.
+
+    Characters are decomposed (NFD) and marks are put in canonical order before nonspacing marks are
+    dropped.
+    """
     decomposed = [
         (part, place)
         for character, place in _cleaned(with_small_sigmas(text))

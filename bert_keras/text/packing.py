@@ -1,7 +1,7 @@
 """Packs token ids into padded rows of `[CLS] A [SEP] B [SEP]`, one or more sequences a row.
 
-The special tokens are those of the vocabulary: RoBERTa's rows are `<s> A </s></s> B </s>`, all of
-one segment.
+The special tokens are those of the vocabulary: RoBERTa's rows are `<s> A </s></s> B </s>`, and all
+their tokens have segment id 0.
 """
 
 from collections.abc import Sequence
@@ -15,25 +15,32 @@ from bert_keras.text.vocab import Vocabulary
 
 
 class Spans(NamedTuple):
-    """Texts and where they stand, int [M] each, in the order of rows and columns.
+    """M texts and their positions in the packed rows; each field is int [M].
 
-    A text is `pieces[starts : starts + lengths]` of one flat array and begins at (`rows`,
-    `columns`) behind a [CLS], if it is the first of its sequence, or behind the [SEP] of the text
-    before it. `segments` is its segment id; `sequences` numbers the sequences of a row from 1.
+    The texts are ordered by row and column. The tokens of a text are
+    `pieces[start : start + length]`, where `pieces` is one flat array of ids.
     """
 
-    rows: np.ndarray
+    rows: np.ndarray  # the row of each text
+    # The column of the first token of each text. It follows a [CLS] if the text is the first of its
+    # sequence, otherwise the [SEP] (or both) of the preceding text.
     columns: np.ndarray
-    starts: np.ndarray
-    lengths: np.ndarray
-    segments: np.ndarray
-    sequences: np.ndarray
+    starts: np.ndarray  # the index of the first token in the flat array
+    lengths: np.ndarray  # in tokens
+    segments: np.ndarray  # segment ids
+    sequences: np.ndarray  # numbers of the sequences within a row, from 1
 
 
 def truncated_lengths(length_a, length_b, *, limit: int):
-    """Lengths of A and B after cutting one token at a time from the longer until both fit.
+    """Returns the lengths of texts A and B after truncation to `limit` tokens together.
 
-    Integers or int arrays alike. A tie cuts B (google-research/bert `truncate_seq_pair`).
+    Tokens are removed one at a time from the longer text, and from B if both are equally long
+    (google-research/bert `truncate_seq_pair`).
+
+    Args:
+        length_a: Tokens of A, an integer or an int array.
+        length_b: Tokens of B, an integer or an int array.
+        limit: Maximum number of tokens of both texts, special tokens not counted.
     """
     kept_a = np.minimum(length_a, np.maximum(limit - length_b, (limit + 1) // 2))
     return kept_a, np.minimum(length_b, limit - kept_a)
@@ -46,21 +53,21 @@ def pack(
     vocabulary: Vocabulary,
     max_length: int,
 ) -> dict[str, np.ndarray]:
-    """Packs token ids as rows of `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`.
+    """Packs one text, or two, into each row, and truncates texts that do not fit.
 
     Args:
         firsts: The token ids of the first text of each row.
         seconds: The token ids of the second text of each row.
-        vocabulary: Has the ids of the special tokens.
-        max_length: The longest row in tokens, special tokens included. The longer text of a longer
-            row is cut at its end.
+        vocabulary: Gives the special tokens.
+        max_length: Maximum number of tokens of a row, special tokens included.
 
     Returns:
-        `input_ids`, `input_mask` (0 for padding) and `segment_ids` (0 up to the first [SEP] and
-        for padding), int32 [B, T], where T is the length of the longest row.
+        `input_ids`, `input_mask` and `segment_ids`, int32 [B,T], where T is the length of the
+        longest row. The first text and the [SEP] after it have segment id 0. Padding is [PAD] with
+        mask 0 and segment id 0.
 
     Raises:
-        InputError: `max_length` has no room for a token, or the numbers of texts differ.
+        InputError: `max_length` leaves no room for a token, or the texts differ in number.
     """
     num_texts = 1 if seconds is None else 2
     num_specials = vocabulary.num_specials(num_texts)
@@ -93,11 +100,23 @@ def packed_texts(
     length: int,
     vocabulary: Vocabulary,
 ) -> dict[str, np.ndarray]:
-    """Packs N sequences of K texts that fit, each in its own row, as `packed` does; the segments of
-    a row are 0 to K-1."""
+    """Packs N sequences of K texts, each sequence in its own row; the texts must fit.
+
+    Args:
+        pieces: The ids of all texts in one flat array, of any integer type.
+        starts_NK: int [N,K], the index of the first token of each text in `pieces`.
+        lengths_NK: int [N,K], the tokens of each text.
+        length: Columns of a row (T).
+        vocabulary: Gives the special tokens.
+
+    Returns:
+        The arrays of `packed`, int32 [N,T]. Text k of a row has segment id k, times the
+        vocabulary's `second_segment`.
+    """
     num_rows, num_texts = starts_NK.shape
     num_separators = vocabulary.specials.num_separators
-    before_K = np.where(np.arange(num_texts) == 0, 1, num_separators)  # [CLS], or [SEP]s
+    # Special tokens before each text: [CLS] before the first, separators before the others.
+    before_K = np.where(np.arange(num_texts) == 0, 1, num_separators)
     spans = Spans(
         rows=np.repeat(np.arange(num_rows), num_texts),
         columns=(np.cumsum(lengths_NK + before_K, axis=1) - lengths_NK).ravel(),
@@ -112,9 +131,17 @@ def packed_texts(
 def packed(
     pieces: np.ndarray, spans: Spans, *, num_rows: int, length: int, vocabulary: Vocabulary
 ) -> dict[str, np.ndarray]:
-    """`input_ids`, `input_mask`, `segment_ids`, int32 [num_rows,length], of spans that fit.
+    """Packs texts into rows at the given positions; the texts must fit.
 
-    `pieces` is one flat array of ids, of any integer type.
+    Args:
+        pieces: The ids of all texts in one flat array, of any integer type.
+        spans: The texts and their positions.
+        num_rows: Number of rows.
+        length: Columns of a row.
+        vocabulary: Gives the special tokens.
+
+    Returns:
+        `input_ids`, `input_mask` and `segment_ids`, int32 [num_rows,length].
     """
     specials = vocabulary.specials
     num_separators = specials.num_separators
@@ -122,7 +149,8 @@ def packed(
     places = runs.spread(spans.starts - runs.text_begins, np.int64)
     places += np.arange(num_rows * length)
     is_text = runs.spread(np.ones(len(spans.rows)), np.int32)
-    # A [CLS] or [SEP] reads the piece beside its text, or the nearest, before it is overwritten.
+    # At special tokens this reads some neighbouring id, which the lines below overwrite; "clip"
+    # keeps these indices inside `pieces`.
     input_ids = np.take(pieces, places, mode="clip") if len(pieces) else np.zeros_like(places)
     input_ids = input_ids.astype(np.int32)
     np.copyto(input_ids, vocabulary.pad_id, where=is_text == 0)
@@ -141,9 +169,14 @@ def packed(
 def kept_apart(
     spans: Spans, *, num_rows: int, length: int, num_separators: int = 1
 ) -> dict[str, np.ndarray]:
-    """What tells the sequences of a row apart, int32 [num_rows,length], 0 where padded.
+    """Returns the features that separate the sequences of a row.
 
-    `position_ids` begin at 0 with each [CLS]; `sequence_ids` are the numbers of the sequences.
+    The arguments are the same as for `packed`; `num_separators` is the number of separators between
+    the two texts of a sequence.
+
+    Returns:
+        `position_ids`, which restart at 0 at each [CLS], and `sequence_ids`, the number of the
+        sequence of each token, from 1. Both are int32 [num_rows,length] and 0 for padding.
     """
     runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
     first_text = np.maximum.accumulate(np.where(runs.opens, np.arange(len(runs.opens)), 0))
@@ -159,14 +192,17 @@ def kept_apart(
 
 
 class _Runs(NamedTuple):
-    """Rows laid end to end as runs: a text with its [SEP] and, where it opens a sequence, its
-    [CLS], or else the second of two [SEP]s; then what is empty before the next; and so on."""
+    """Divides the flattened rows into runs: padding, a text, padding, a text, ..., padding.
 
-    opens: np.ndarray  # bool [M]: the text is the first of its sequence
-    text_begins: np.ndarray  # int [M]
-    begins: np.ndarray  # int [M], with the [CLS] or second [SEP]
-    ends: np.ndarray  # int [M], with the [SEP]
-    lengths: np.ndarray  # int [2M+1]: empty, text, empty, ..., text, empty
+    The run of a text includes the [SEP] after it. It also includes the [CLS] before the first text
+    of a sequence, or the second of two [SEP]s before any other text. Runs of padding may be empty.
+    """
+
+    opens: np.ndarray  # bool [M], whether the text is the first of its sequence
+    text_begins: np.ndarray  # int [M], index of the first token of each text
+    begins: np.ndarray  # int [M], index of the first token of each run of a text
+    ends: np.ndarray  # int [M], index after the last token of each run of a text
+    lengths: np.ndarray  # int [2M+1], lengths of all runs: padding, text, ..., text, padding
 
     @classmethod
     def of(cls, spans: Spans, *, num_rows: int, length: int, num_separators: int = 1) -> "_Runs":
@@ -182,7 +218,7 @@ class _Runs(NamedTuple):
         return cls(opens, text_begins, begins, ends, lengths)
 
     def spread(self, values: np.ndarray, dtype) -> np.ndarray:
-        """One value a text to one a place, 0 where empty."""
+        """Repeats the value of each text at all positions of its run; padding gets 0."""
         of_runs = np.zeros(len(self.lengths), dtype)
         of_runs[1::2] = values
         return np.repeat(of_runs, self.lengths)

@@ -7,11 +7,23 @@ from tokenizers.processors import RobertaProcessing, TemplateProcessing
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import SPECIALS
 
-OTHER_SCORE = -100.0
+OTHER_SCORE = -100.0  # added to the score of a token that must never be chosen
 
 
 def byte_pair_rules(model: BPE, *, prefixed: bool = False, file: str = "the vocabulary") -> str:
-    """As RobertaTokenizer of transformers makes them; `file` is what an InputError names."""
+    """Builds the tokenizer.json of a byte-level BPE, as RobertaTokenizer of transformers does.
+
+    Args:
+        model: The tokens and merges.
+        prefixed: Whether a space is added before each text.
+        file: What an error message names as the source of the tokens.
+
+    Returns:
+        The text of the tokenizer.json.
+
+    Raises:
+        InputError: `model` lacks a special token of RoBERTa.
+    """
     tokenizer = Tokenizer(model)
     _, _, cls, sep, _ = pieces = SPECIALS["BPE"].pieces
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
@@ -26,9 +38,24 @@ def byte_pair_rules(model: BPE, *, prefixed: bool = False, file: str = "the voca
 def unigram_rules(
     model, *, lowercase: bool, keeps_accents: bool, file: str = "the vocabulary"
 ) -> str:
-    """As transformers 4 makes a tokenizer.json of SentencePiece's `model`, a ModelProto. Lan et
-    al.'s tokenization.py takes a comma from the digit before it; so it is with pieces of both that
-    are never the best."""
+    """Builds the tokenizer.json of a SentencePiece Unigram model, as transformers 4 does.
+
+    ALBERT's tokenization.py (Lan et al.) separates a comma from the digit before it. To get the
+    same result, tokens that end in a digit and a comma get a score so low that they are never
+    chosen.
+
+    Args:
+        model: SentencePiece's ModelProto.
+        lowercase: Whether text is lower-cased.
+        keeps_accents: Whether accents are kept.
+        file: What an error message names as the source of the tokens.
+
+    Returns:
+        The text of the tokenizer.json.
+
+    Raises:
+        InputError: `model` lacks a special token of ALBERT.
+    """
     pieces = [(each.piece, each.score + _comma(each.piece)) for each in model.pieces]
     tokenizer = Tokenizer(Unigram(pieces, unk_id=model.trainer_spec.unk_id, byte_fallback=False))
     steps = unigram_steps(lowercase=lowercase, keeps_accents=keeps_accents)
@@ -49,7 +76,7 @@ def unigram_rules(
 
 
 def unigram_steps(*, lowercase: bool, keeps_accents: bool) -> list[normalizers.Normalizer]:
-    """What ALBERT does with a text before SentencePiece does."""
+    """Returns the normalization that ALBERT applies before that of SentencePiece."""
     steps: list[normalizers.Normalizer] = [
         normalizers.Replace("``", '"'),
         normalizers.Replace("''", '"'),
@@ -64,7 +91,10 @@ def _comma(piece: str) -> float:
 
 
 def _add_specials(tokenizer: Tokenizer, pieces: tuple[str, ...], *, file: str) -> dict[str, int]:
-    """Returns their ids. Raises InputError where the vocabulary lacks one."""
+    """Registers the special tokens and returns their ids.
+
+    Raises InputError if the vocabulary lacks one of them.
+    """
     found = {piece: tokenizer.token_to_id(piece) for piece in pieces}
     ids = {piece: number for piece, number in found.items() if number is not None}
     if missing := [piece for piece in pieces if piece not in ids]:

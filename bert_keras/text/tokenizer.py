@@ -1,8 +1,8 @@
 """Tokenizes text into WordPieces with character offsets, as Google's BERT does.
 
-Equal to google-research/bert `tokenization.py` (FullTokenizer) under this Python's Unicode tables,
-for every character. The fast library `tokenizers` reads most texts; texts with a character that it
-reads differently go word by word through `google_words`.
+The tokens equal those of google-research/bert `tokenization.py` (FullTokenizer) with the Unicode
+tables of the running Python, for every character. The fast library `tokenizers` handles most texts.
+Texts with a character that it treats differently are split by `google_words` instead.
 """
 
 import abc
@@ -22,9 +22,10 @@ from bert_keras.text.chunks import ChunkMemory
 from bert_keras.text.google_words import google_words, with_small_sigmas
 from bert_keras.text.vocab import Vocabulary
 
-MAX_WORD_CHARACTERS = 200  # google-research/bert WordpieceTokenizer: longer words are [UNK]
+MAX_WORD_CHARACTERS = 200  # longer words are [UNK] (google-research/bert WordpieceTokenizer)
 MASK = "[MASK]"
-GAP = r"[\t-\r ]*\[MASK\]"  # with the blanks before it, which RoBERTa would read as tokens
+# Includes the white space before "[MASK]", which RoBERTa would turn into tokens.
+GAP = r"[\t-\r ]*\[MASK\]"
 _Read = TypeVar("_Read")
 
 
@@ -32,14 +33,17 @@ class TokenizedText(NamedTuple):
     """The tokens of one text."""
 
     ids: list[int]
-    pieces: list[str]
-    # [start, end) in characters of the given text, from the first to the last character that a
-    # token comes from, with dropped marks and controls between them. [UNK] spans its word.
+    pieces: list[str]  # the tokens as strings
+    # The [start, end) of each token in characters of the given text. The range includes dropped
+    # marks and control characters inside the token. [UNK] spans its whole word.
     offsets: list[tuple[int, int]]
 
 
 class TextTokenizer(abc.ABC):
-    """Tokenizes without adding special tokens; a special token in a text is plain text."""
+    """Tokenizes texts without adding special tokens.
+
+    The name of a special token in a text, such as "[SEP]", is treated as plain text.
+    """
 
     vocabulary: Vocabulary
     lowercase: bool
@@ -52,10 +56,10 @@ class TextTokenizer(abc.ABC):
 
     @abc.abstractmethod
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the ids alone, text by text."""
+        """Returns the token ids of each text."""
 
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids of all texts, int32 [M], and how many each has, int64 [N]."""
+        """Returns the concatenated ids of all texts, int32 [M], and the ids per text, int64 [N]."""
         ids = self.ids_batch(texts)
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         return np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum())), lengths
@@ -66,7 +70,10 @@ class TextTokenizer(abc.ABC):
 
 
 def normalizer(*, lowercase: bool) -> BertNormalizer:
-    """Cleans, puts spaces around CJK characters; lower-cases and drops accents when asked to."""
+    """Returns a normalizer that cleans text and puts spaces around CJK characters.
+
+    With `lowercase`, it also lower-cases text and strips accents.
+    """
     return BertNormalizer(
         clean_text=True,
         handle_chinese_chars=True,
@@ -89,7 +96,7 @@ class WordPieceTokenizer(TextTokenizer):
     def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = True):
         self.vocabulary = vocabulary
         self.lowercase = lowercase
-        # No special token is registered: one that a user writes stays plain text.
+        # No special token is registered, so "[SEP]" in a user's text stays plain text.
         self._tokenizer = Tokenizer(
             WordPiece(
                 vocabulary.ids, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS
@@ -108,8 +115,9 @@ class WordPieceTokenizer(TextTokenizer):
         return self._read(texts, fast, self._exact)
 
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids of long corpora like `TextTokenizer.flat_ids`, several times as fast as
-        `ids_batch`. It caches words, so use one instance for each thread.
+        """Same as `TextTokenizer.flat_ids`, but several times as fast on a large corpus.
+
+        It caches the ids of words. The cache is not thread-safe; use one instance for each thread.
         """
         return self._memory.flat_ids(list(map(self._with_sigmas, texts)))
 
@@ -136,7 +144,7 @@ class WordPieceTokenizer(TextTokenizer):
             end = 0
             for token in self._tokenizer.model.tokenize(word.text):
                 start = end
-                end += len(token.value) - (2 if start else 0)  # all but the first begin with "##"
+                end += len(token.value) - (2 if start else 0)  # later tokens begin with "##"
                 is_unknown = token.id == self.vocabulary.unk_id
                 places = word.places if is_unknown else word.places[start:end]
                 found.ids.append(token.id)
@@ -145,11 +153,17 @@ class WordPieceTokenizer(TextTokenizer):
         return found
 
     def _with_sigmas(self, text: str) -> str:
-        """`tokenizers` lowers single characters, and a sigma needs its word."""
+        """Lower-cases capital sigmas, whose small form depends on the word around them.
+
+        `tokenizers` lower-cases each character by itself.
+        """
         return with_small_sigmas(text) if self.lowercase and "Σ" in text else text
 
     def _ids_of_parts(self, parts: Sequence[str]) -> list[Sequence[int]]:
-        """As `ids_batch`; words of ASCII letters and digits need no normalising but their case."""
+        """Same as `ids_batch`, but faster for words of ASCII letters and digits.
+
+        These words need no normalization except lower-casing.
+        """
         ids, words = self.vocabulary.ids, self._tokenizer.model
         found: list[Sequence[int] | None] = []
         for part in parts:
@@ -172,7 +186,7 @@ class WordPieceTokenizer(TextTokenizer):
 
 
 def ids_with_masks(texts: Sequence[str], tokenizer: TextTokenizer) -> list[list[int]]:
-    """Returns the ids of each text as `tokenizer.ids_batch`, with the mask token for each MASK."""
+    """Same as `tokenizer.ids_batch`, but each "[MASK]" in a text becomes the mask token."""
     parts = [re.split(GAP, text) for text in texts]
     ids = iter(tokenizer.ids_batch(list(chain.from_iterable(parts))))
     mask_id = tokenizer.vocabulary.mask_id
@@ -180,10 +194,11 @@ def ids_with_masks(texts: Sequence[str], tokenizer: TextTokenizer) -> list[list[
 
 
 class _OddCharacters:
-    """Those that `tokenizers` reads otherwise than Google's, found by asking both about each once.
+    """Finds characters that `tokenizers` treats differently from Google's tokenizer.
 
-    Private use, which `tokenizers` drops, U+2B820 to U+2B91F, which it takes for no CJK, and some
-    hundreds that Unicode added or changed since its tables, or Python's, were made.
+    Each new character is given to both tokenizers once, and the result is cached. The differing
+    characters are those of private use, which `tokenizers` drops; U+2B820 to U+2B91F, which it does
+    not treat as CJK; and some hundreds that differ between its Unicode tables and Python's.
     """
 
     def __init__(self, *, lowercase: bool):
@@ -202,7 +217,7 @@ class _OddCharacters:
 
     def _is_odd(self, character: str) -> bool:
         if unicodedata.combining(character) and unicodedata.category(character) != "Mn":
-            return True  # stays and may change places with others, which takes offsets along
+            return True  # it is kept, and reordering the marks also reorders their offsets
         text = f"a{character}B"
         fast = self._splitter.pre_tokenize_str(self._normalizer.normalize_str(text))
         exact = google_words(text, lowercase=self._lowercase)

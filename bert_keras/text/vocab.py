@@ -1,4 +1,4 @@
-"""Vocabulary: the tokens of a model with their ids and its five special tokens."""
+"""Defines the vocabulary: the tokens of a model, their ids, and its five special tokens."""
 
 import os
 import string
@@ -17,16 +17,17 @@ SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 class Specials:
     """The special tokens, and how two texts are packed with them."""
 
-    pieces: tuple[str, ...] = SPECIAL_PIECES  # names, in the order of SPECIAL_PIECES
-    num_separators: int = 1  # between two texts
+    pieces: tuple[str, ...] = SPECIAL_PIECES  # the special tokens, in the order of SPECIAL_PIECES
+    num_separators: int = 1  # separator tokens between two texts
     second_segment: int = 1  # segment id of the second text
-    # First character of a token that begins a word after a blank. "" for WordPiece, in which the
-    # tokens that continue a word begin with "##".
+    # First character of a token that begins a word after a space. It is "" for WordPiece, where
+    # tokens that continue a word begin with "##" instead.
     word_start: str = ""
 
 
 BERT_SPECIALS = Specials()
-_ASCII_SPACES = frozenset(string.whitespace)  # others are pieces: Google's Chinese one has U+2028
+# Other white space may be a token: Google's Chinese vocabulary contains U+2028.
+_ASCII_SPACES = frozenset(string.whitespace)
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ class Vocabulary:
     ```
     """
 
-    pieces: tuple[str, ...]
-    specials: Specials = BERT_SPECIALS
-    rules: str = ""  # text of the tokenizer.json that splits texts; "" for WordPiece
+    pieces: tuple[str, ...]  # the tokens; the index of a token is its id
+    specials: Specials = BERT_SPECIALS  # the special tokens
+    rules: str = ""  # the text of the tokenizer.json that splits texts; "" for WordPiece
 
     def __post_init__(self):
         object.__setattr__(self, "pieces", tuple(self.pieces))
@@ -62,7 +63,7 @@ class Vocabulary:
             )
 
     def _refuse_unusable_pieces(self) -> None:
-        """A line that is no piece of its own would shift or hide the ids of others."""
+        """Raises InputError for a blank or repeated token: it would shift or hide other ids."""
         first_lines: dict[str, int] = {}
         for line, piece in enumerate(self.pieces, start=1):
             first = first_lines.setdefault(piece, line)
@@ -80,7 +81,11 @@ class Vocabulary:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "Vocabulary":
-        """Reads a `vocab.txt` in UTF-8: the id of a token is its line number, counted from 0."""
+        """Reads a `vocab.txt` in UTF-8; the id of a token is its line number, counted from 0.
+
+        Raises:
+            InputError: The file is missing, or it holds no valid vocabulary.
+        """
         pieces = tuple(text_lines(path))
         try:
             return cls(pieces)
@@ -92,12 +97,16 @@ class Vocabulary:
 
     @property
     def lines(self) -> str:
-        """The text of the file that `from_file` reads."""
+        """The content of the file that `from_file` reads."""
         return "".join(f"{piece}\n" for piece in self.pieces)
 
     def padded(self, size: int) -> "Vocabulary":
-        """Returns a vocabulary of `size` tokens, for a token table with more rows than this
-        vocabulary has tokens. It appends tokens [unusedN] that are not in use, to the rules too.
+        """Appends unused tokens named [unusedN], also to the rules, up to `size` tokens.
+
+        It serves an embedding table with more rows than this vocabulary has tokens.
+
+        Raises:
+            InputError: The vocabulary has more than `size` tokens.
         """
         if len(self) > size:
             raise InputError(
@@ -115,12 +124,12 @@ class Vocabulary:
         return replace(self, pieces=(*self.pieces, *added), rules=rules)
 
     def continues(self, piece: str) -> bool:
-        """Whether a token continues the word of the preceding token."""
+        """Returns whether a token continues the word of the preceding token."""
         start = self.specials.word_start
         return not piece.startswith(start) if start else piece.startswith("##")
 
     def num_specials(self, num_texts: int) -> int:
-        """The number of special tokens around and between the texts of a sequence."""
+        """Returns the number of special tokens around and between the texts of a sequence."""
         return 2 + self.specials.num_separators * (num_texts - 1)
 
     def __len__(self) -> int:
@@ -152,7 +161,15 @@ class Vocabulary:
 
 
 def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
-    """The pieces that `file` gives ids; InputError where these are not each number from 0 once."""
+    """Returns the tokens sorted by id.
+
+    Args:
+        ids: The id of each token.
+        file: What an error message names as the source of the ids.
+
+    Raises:
+        InputError: The ids are not 0 to N-1, each once.
+    """
     if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
         raise InputError(f"{file}: the ids of its pieces are not each number from 0 once")
     return tuple(sorted(ids, key=ids.__getitem__))
