@@ -1,1 +1,1 @@
-"""A trained model as a SavedModel that TF Serving loads."""
+"""Exports trained models as SavedModels that TF Serving loads."""

@@ -28,17 +28,22 @@ def export_model(
     num_texts: int | None = None,
     variant: type[Variant] | None = None,
 ) -> Path:
-    """Writes `folder` = saved_models/NAME/VERSION from a model of any checkpoint format.
+    """Exports a model of any checkpoint format as a SavedModel.
+
+    A classifier that was trained on windows of long texts also reads windows when it is served.
 
     Args:
-        model_folder: Holds weights, metadata and a vocabulary.
-        folder: Must not exist yet.
-        num_texts: 1 or 2 texts of a classifier; None takes what the model was trained on, or 1. A
-            classifier that was trained on windows of long texts is served so.
-        variant: Exports this variant of the model.
+        model_folder: A folder with weights, metadata and a vocabulary.
+        folder: The version folder, saved_models/NAME/VERSION, which must not exist yet.
+        num_texts: The number of texts that a classifier takes, 1 or 2; None takes the number that
+            the model was trained on, or 1 if the metadata does not state it.
+        variant: The variant to export; None exports the float32 model.
+
+    Returns:
+        The path of `folder`.
 
     Raises:
-        InputError: `model_folder` holds no model that is served, or its signatures refuse it.
+        InputError: The model in `model_folder` has no exporter, or its signatures refuse a setting.
     """
     checkpoint = open_text_checkpoint(model_folder)
     card = checkpoint.card

@@ -32,9 +32,9 @@ _LIBRARIES = ("bert-keras", "tensorflow", "tensorflow-text", "keras")
 
 
 class ServedModule(tf.Module):
-    """What is saved: the reader of text and bare variables, never the Keras model itself.
+    """The object that is saved: the text ops and the variables, without the Keras model.
 
-    A tracked Keras model would store its weights twice or leave them where TF Serving's loader
+    A tracked Keras model would store its weights twice or store them where TF Serving's loader
     does not find them.
     """
 
@@ -55,27 +55,34 @@ def write_saved_model(
     reader: type[TextToInputs] = TextToInputs,
     metadata: Mapping | None = None,
 ) -> Path:
-    """Writes saved_models/NAME/VERSION.
+    """Writes a model as a SavedModel and verifies it.
 
-    Weights are stored once, the vocabulary is an asset, TF Serving's warm-up requests and the
-    metadata lie in assets.extra. The folder takes its name only after its ops were found in TF
-    Serving 2.20 and a fresh process loaded it TF Serving's way, gave the expected outputs for the
-    samples (of a Variant any outputs) and answered the warm-up.
+    The SavedModel stores each weight once and the vocabulary as an asset. Its folder assets.extra
+    holds TF Serving's warm-up requests and the metadata.
+
+    The function writes to a temporary folder and renames it after these checks: TF Serving 2.20 has
+    all ops of the graph; a fresh process loads the SavedModel as TF Serving does; its outputs for
+    the sample requests equal the expected ones (not checked for a `Variant`); all warm-up requests
+    succeed.
 
     Args:
         model: A float32 model, or a variant of one.
-        folder: Must not exist yet.
-        make: Takes the model, a `reader` and the tokenizer and returns signatures and samples.
-            `examples`, the same as `serving_default` on tf.Examples, is added to them.
-        tokenizer: Of the model's vocabulary.
-        max_length: Of a text or pair, in tokens.
-        reader: Makes inputs of text in the graph.
-        metadata: As `metadata_of` makes it.
+        folder: The version folder, saved_models/NAME/VERSION, which must not exist yet.
+        make: Takes the model, an instance of `reader` and the tokenizer, and returns signatures and
+            samples. `write_saved_model` adds the signature `examples`, which takes tf.Examples and
+            returns the outputs of `serving_default`.
+        tokenizer: The tokenizer of the model.
+        max_length: Largest number of tokens of a text or pair, special tokens included.
+        reader: The class that converts text to the model's inputs inside the graph.
+        metadata: The metadata to store, as returned by `metadata_of`.
+
+    Returns:
+        The path of `folder`.
 
     Raises:
-        InputError: `folder` exists or is no version number, the parts do not fit each other, or
-            the graph has ops that a server lacks.
-        RuntimeError: The written folder does not give the expected outputs.
+        InputError: `folder` exists or its name is not a version number; the model, the tokenizer
+            and the Keras backend do not fit each other; or TF Serving lacks an op of the graph.
+        RuntimeError: The written SavedModel does not give the expected outputs.
     """
     folder = Path(folder)
     _check_parts(model, folder, num_tokens=len(tokenizer.vocabulary))
@@ -113,7 +120,10 @@ def write_saved_model(
 
 
 def _name_methods(folder: Path, signatures: Collection[str]) -> None:
-    """Names the method of those that TF Serving's own APIs use, which it finds by their method."""
+    """Sets the method name of `classify` and `regress`.
+
+    TF Serving's classification and regression APIs accept only signatures with these method names.
+    """
     updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(os.fspath(folder))
     for name in {"classify", "regress"} & {*signatures}:
         updater.replace_method_name(name, f"tensorflow/serving/{name}")
@@ -140,8 +150,16 @@ def _check_parts(model: keras.Model | Variant, folder: Path, *, num_tokens: int)
 
 
 def metadata_of(card: ModelCard, *, model_folder: str | os.PathLike) -> dict:
-    """What travels with a SavedModel: `card` with its labels, lengths and config; `training`, the
-    recipe and scores where `model_folder` lies in a run's folder; `versions` of libraries."""
+    """Collects the metadata that is stored with a SavedModel.
+
+    Args:
+        card: The metadata of the model.
+        model_folder: The folder that the model was loaded from.
+
+    Returns:
+        A dict with `card`, the fields of the model's metadata; `training`, the recipe and scores if
+        `model_folder` belongs to a training run; `versions`, the versions of the libraries.
+    """
     run = Path(model_folder).parent
     files = (run / RECIPE, run / SCORES) if Path(model_folder).name == MODEL else ()
     return {
@@ -152,6 +170,6 @@ def metadata_of(card: ModelCard, *, model_folder: str | os.PathLike) -> dict:
 
 
 def write_metadata(folder: str | os.PathLike, metadata: Mapping) -> None:
-    """Adds the metadata file to a SavedModel."""
+    """Writes the metadata file of a SavedModel; an existing one is replaced."""
     text = json.dumps(metadata, indent=2, ensure_ascii=False)
     write_text(Path(folder) / METADATA, f"{text}\n")

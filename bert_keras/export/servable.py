@@ -1,4 +1,4 @@
-"""What every exported model is made of: traced signatures, and requests with known outputs."""
+"""Defines `Servable`: traced signatures of a model, and sample requests with expected outputs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
@@ -12,11 +12,11 @@ from bert_keras.text.tokenizer import TextTokenizer
 
 TEXT_SIGNATURE = "serving_default"
 
-# Relative to the larger of 1 and the expected number. A graph adds in another order than single
-# ops do: 6e-6 was measured with six trained layers.
+# Largest allowed difference, relative to the larger of 1 and the expected value. A graph adds
+# numbers in another order than eager ops: 6e-6 was measured for a trained model with six layers.
 TOLERANCE = 1e-4
 
-# Sent to every model: a plain text, an empty one, and one of all kinds of characters.
+# Samples for every model: a plain text, an empty text, and a text with many kinds of characters.
 SAMPLE_TEXTS = (
     "A short sentence.",
     "",
@@ -32,7 +32,10 @@ it had been an hour longer, which is not what I usually wish for.
 
 
 class Signature(Protocol):
-    """A function traced for a SavedModel, as `tf.types.experimental.ConcreteFunction`."""
+    """A function that is traced for a SavedModel.
+
+    This is the part of `tf.types.experimental.ConcreteFunction` that this package uses.
+    """
 
     structured_input_signature: tuple
     structured_outputs: Mapping[str, Any]
@@ -41,26 +44,26 @@ class Signature(Protocol):
 
 
 class Sample(NamedTuple):
-    """A request in the form of export/verify.py, and the outputs that the Keras model and the code
-    of training give for it; text is str."""
+    """A sample request and its expected outputs."""
 
-    request: dict
+    request: dict  # {"signature": name, "inputs": {name: values}}, see export/verify.py
+    # Outputs by name, computed by the Keras model and the text processing of training. Text is str.
     outputs: dict[str, np.ndarray]
 
 
 class Servable(NamedTuple):
-    """Signatures by name, and samples for each of them."""
+    """A model in the form that can be exported."""
 
-    signatures: dict[str, Signature]
-    samples: list[Sample]
+    signatures: dict[str, Signature]  # by name
+    samples: list[Sample]  # requests that verify the exported signatures
 
 
 def traced(function: Callable[..., Mapping], **specs: tf.TypeSpec) -> Signature:
     """Traces `function` for keyword arguments of these specs.
 
-    A model is traced once in one signature, which the others call: the graph of the encoder is then
-    stored once. Loops and conditions on tensors need `tf.while_loop` and `tf.cond`: autograph is
-    off, which would take seconds to convert the functions of each signature.
+    Trace the model in one signature and call that signature from the others, so that the graph of
+    the encoder is stored once. Autograph is off, because it takes seconds to convert the functions
+    of each signature. Loops and conditions on tensors therefore need `tf.while_loop` and `tf.cond`.
     """
     return cast(Any, tf.function(function, autograph=False)).get_concrete_function(**specs)
 
@@ -71,8 +74,16 @@ def text_signatures(
     *,
     names: Sequence[str] = ("text",),
 ) -> dict[str, Signature]:
-    """`tensors` takes `input_ids`, `input_mask`, `segment_ids`, int32 [B,T], and `serving_default`
-    a string [B] for each of `names`. Both return what `from_tensors` returns."""
+    """Builds the signatures `serving_default` and `tensors`.
+
+    `serving_default` takes texts, and `tensors` takes `input_ids`, `input_mask` and `segment_ids`,
+    int32 [B,T]. Both return the outputs of `from_tensors`.
+
+    Args:
+        from_tensors: Takes the model's inputs as keyword arguments and returns outputs by name.
+        text_to_inputs: Converts one or two texts, string [B], to the model's inputs.
+        names: The names of the inputs of `serving_default`, one for each text.
+    """
     tensors = traced(from_tensors, **tensor_specs(rank=2))
 
     def from_text(**texts):
@@ -82,7 +93,7 @@ def text_signatures(
 
 
 def sample_text(tokenizer: TextTokenizer, *, num_tokens: int) -> str:
-    """Words of at most so many tokens together, at least one word."""
+    """Returns a text of at most `num_tokens` tokens, but at least one word."""
     words = _TEXT.split()
     totals = np.cumsum([len(ids) for ids in tokenizer.ids_batch(words)])
     rounds, rest = divmod(num_tokens, totals[-1])
@@ -97,14 +108,17 @@ def samples_of(
     *,
     signature: str = TEXT_SIGNATURE,
 ) -> list[Sample]:
-    """Returns samples for a signature on text and for `tensors`, which have the same outputs: all
-    texts together, then the first alone.
+    """Returns samples for a text signature and for `tensors`, which have the same outputs.
+
+    Each signature gets one request with all texts and one with the first text alone.
 
     Args:
-        texts: The inputs of `signature`.
-        inputs_of: Takes their columns and makes the model's inputs by the code of training.
-        outputs_of: Takes these inputs by name and calls the Keras model.
-        signature: On text.
+        texts: The inputs of `signature` by name; each is a list with one entry for each text.
+        inputs_of: Takes these lists as positional arguments and returns the model's inputs. It uses
+            the text processing of training.
+        outputs_of: Takes the model's inputs as keyword arguments and returns the outputs of the
+            Keras model.
+        signature: The name of the text signature.
     """
     samples = []
     for size in (None, 1):
@@ -118,10 +132,14 @@ def samples_of(
 
 
 def check_answer(served: dict, sample: Sample) -> None:
-    """Compares `served`, nested lists by name, with the outputs of a sample.
+    """Compares the outputs of a SavedModel with the expected outputs of a sample.
+
+    Args:
+        served: Nested lists by output name.
+        sample: The sample that was sent.
 
     Raises:
-        RuntimeError: A number differs by more than `TOLERANCE`, or anything else differs at all.
+        RuntimeError: A float differs by more than `TOLERANCE`, or another value or a shape differs.
     """
     signature = sample.request["signature"]
     for name, expected in sample.outputs.items():
@@ -143,16 +161,16 @@ def check_answer(served: dict, sample: Sample) -> None:
 
 
 def eager_outputs(model: Callable, inputs: Mapping[str, np.ndarray]) -> Any:
-    """What the Keras model returns for `inputs`, as arrays."""
+    """Returns the outputs of the Keras model for `inputs` as arrays; runs on the CPU."""
     with tf.device("CPU:0"):
         return tf.nest.map_structure(np.asarray, model(inputs, training=False))
 
 
 def tensor_specs(*, rank: int) -> dict[str, tf.TensorSpec]:
-    """Specs of the encoder's inputs, int32 with every dimension open."""
+    """Returns specs of the encoder's inputs, int32, with `rank` dimensions of any size."""
     return {name: tf.TensorSpec([None] * rank, tf.int32, name) for name in SEQUENCE_FEATURES}
 
 
 def text_specs(names: Sequence[str]) -> dict[str, tf.TensorSpec]:
-    """Specs of one string per instance for each name."""
+    """Returns a spec for each name: string [B], one text for each instance."""
     return {name: tf.TensorSpec([None], tf.string, name) for name in names}

@@ -1,8 +1,8 @@
-"""Refuses SavedModels with ops that the oldest TF Serving in use lacks.
+"""Refuses SavedModels with ops that the oldest supported TF Serving, 2.20, lacks.
 
-The list beside this file holds the ops that TensorFlow 2.20 with tensorflow-text 2.20 registers,
-which is what TF Serving 2.20 is built from, without the three that call Python. In an environment
-with those two packages, this writes it:
+The file serving_ops_2_20.txt lists the ops that TensorFlow 2.20 and tensorflow-text 2.20 register.
+TF Serving 2.20 is built from these two. The list omits the three ops that call Python. This command
+writes the list in an environment with the two packages:
 
     python -c "
     import tensorflow, tensorflow_text
@@ -22,12 +22,16 @@ from bert_keras.errors import InputError
 
 
 def served_ops() -> frozenset[str]:
-    """Names of the ops that a graph may hold."""
+    """Returns the names of the ops that a graph can contain."""
     return frozenset((files("bert_keras.export") / "serving_ops_2_20.txt").read_text().split())
 
 
 def check_ops(folder: str | os.PathLike) -> None:
-    """Raises InputError where the graph or a function of it holds an op outside `served_ops`."""
+    """Raises InputError if the graph of a SavedModel contains an op that `served_ops` lacks.
+
+    Args:
+        folder: The folder of the SavedModel.
+    """
     saved_model = SavedModel.FromString((Path(folder) / "saved_model.pb").read_bytes())
     used, defined = set(), set()
     for meta_graph in saved_model.meta_graphs:

@@ -1,11 +1,11 @@
-"""Asks a SavedModel as TF Serving loads it, in a fresh process or in this one.
+"""Loads a SavedModel as TF Serving does and runs requests, in this process or in a fresh one.
 
-A reload in the process that wrote a model proves nothing: TF Serving loads the TF1 session way, and
-that fails on some graphs that `tf.saved_model.load` reads well.
+TF Serving loads a SavedModel into a TF1 session. This fails for some graphs that
+`tf.saved_model.load` accepts. A reload in the process that wrote the model is therefore no proof.
 
-As a program, `verify.py FOLDER` loads a model so, imports neither Keras nor bert_keras, and turns
-JSON on stdin into JSON on stdout: a list of {"signature": name, "inputs": {name: nested list}} into
-a list of {output name: nested list}. Bytes are {"b64": base64}.
+The module is also a program. `verify.py FOLDER` imports neither Keras nor bert_keras. It reads a
+JSON list of requests, each {"signature": name, "inputs": {name: nested list}}, from stdin. It
+writes a JSON list of {output name: nested list} to stdout. Bytes are written as {"b64": base64}.
 """
 
 import base64
@@ -22,10 +22,18 @@ from typing import Any, cast
 
 
 def answers_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
-    """Returns one dict of outputs for each request, as nested lists. Runs on the CPU.
+    """Runs requests on a SavedModel in a fresh process, on the CPU.
+
+    Args:
+        folder: The folder of the SavedModel.
+        requests: Dicts {"signature": name, "inputs": {name: array or nested list}}.
+
+    Returns:
+        For each request its outputs by name, as nested lists.
 
     Raises:
-        RuntimeError: The process cannot load or answer; with the end of its error output.
+        RuntimeError: The process cannot load the model or run a request. The message contains the
+            end of the process's error output.
     """
     done = subprocess.run(
         [sys.executable, "-P", __file__, os.fspath(folder)],
@@ -43,7 +51,7 @@ def answers_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]
 
 
 def answer(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
-    """The same, in this process."""
+    """Same as `answers_in_fresh_process`, but in this process."""
     with loaded(folder) as ask:
         return [
             {name: array.tolist() for name, array in plain(ask(request)).items()}
@@ -53,7 +61,14 @@ def answer(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
 
 @contextlib.contextmanager
 def loaded(folder: str | os.PathLike) -> Iterator[Callable[[dict], dict]]:
-    """Yields a function from a request to an array for each output, in this process."""
+    """Loads a SavedModel in this process as TF Serving does.
+
+    Args:
+        folder: The folder of the SavedModel.
+
+    Yields:
+        A function that takes a request and returns its outputs by name, as arrays.
+    """
     import numpy as np
     import tensorflow as tf
 
@@ -79,7 +94,7 @@ def loaded(folder: str | os.PathLike) -> Iterator[Callable[[dict], dict]]:
 
 
 def plain(outputs: Mapping[str, Any]) -> dict:
-    """Arrays of `outputs`, with text as str."""
+    """Converts outputs to arrays; bytes become str."""
     import numpy as np
 
     arrays = {name: np.asarray(tensor) for name, tensor in outputs.items()}
@@ -90,7 +105,10 @@ def plain(outputs: Mapping[str, Any]) -> dict:
 
 
 def register_text_ops() -> None:
-    """Registers tensorflow-text's ops, which TF Serving has too; its Python would import Keras."""
+    """Registers the ops of tensorflow-text, which TF Serving also has.
+
+    The function loads the op library directly, because the Python package would import Keras.
+    """
     import tensorflow as tf
 
     package = Path(cast(Any, find_spec("tensorflow_text")).origin).parent
@@ -99,7 +117,7 @@ def register_text_ops() -> None:
 
 @contextlib.contextmanager
 def without_deprecation_notes() -> Iterator[None]:
-    """Silences TensorFlow on its TF1 loader, which it calls deprecated; TF Serving loads so."""
+    """Silences TensorFlow's warning that the TF1 loader is deprecated. TF Serving uses it."""
     logger = logging.getLogger("tensorflow")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -110,7 +128,7 @@ def without_deprecation_notes() -> Iterator[None]:
 
 
 def _coded(value):
-    """Bytes and arrays, which JSON lacks."""
+    """Converts bytes and arrays to values that JSON can represent."""
     is_bytes = isinstance(value, bytes)
     return {"b64": base64.b64encode(value).decode()} if is_bytes else value.tolist()
 
@@ -120,6 +138,6 @@ def _decoded(value: dict) -> dict | bytes:
 
 
 if __name__ == "__main__":
-    # TensorFlow imports these where it finds them, and would take twice as long.
+    # TensorFlow imports these packages if they are installed, which doubles the start-up time.
     cast(dict[str, Any], sys.modules).update(keras=None, jax=None)
     sys.stdout.write(json.dumps(answer(sys.argv[1], json.load(sys.stdin, object_hook=_decoded))))

@@ -1,6 +1,6 @@
-"""The folder saved_models/NAME/VERSION: its name and its number.
+"""Checks and chooses the names of version folders, saved_models/NAME/VERSION.
 
-Imports no TensorFlow, so that a wrong name is refused at once.
+The module does not import TensorFlow, so that a command refuses a wrong name immediately.
 """
 
 import os
@@ -12,7 +12,7 @@ LARGEST_VERSION = 2**63 - 1  # TF Serving reads an int64 and ignores other folde
 
 
 def check_model_name(name: str) -> None:
-    """Raises InputError for a name that is no folder's or cannot stand in a URL of the server."""
+    """Raises InputError if `name` cannot be a folder name or part of a URL of the server."""
     if name in ("", ".", "..") or "/" in name or ":" in name:
         raise InputError(
             f"the model's name is {name!r}; expected a folder's name without '/' and ':', such as "
@@ -21,11 +21,11 @@ def check_model_name(name: str) -> None:
 
 
 def is_version(name: str) -> bool:
-    """Whether a folder of this name holds a version."""
+    """Returns whether `name` is a version number: ASCII digits, at most LARGEST_VERSION."""
     return name.isascii() and name.isdigit() and int(name) <= LARGEST_VERSION
 
 
 def next_version(folder: str | os.PathLike) -> int:
-    """One more than the largest version in saved_models/NAME; 1 where there is none."""
+    """Returns the largest version number in `folder`, saved_models/NAME, plus 1; 1 without any."""
     versions = [int(path.name) for path in Path(folder).glob("*") if is_version(path.name)]
     return max(versions, default=0) + 1

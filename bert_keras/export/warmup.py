@@ -1,6 +1,7 @@
-"""Warm-up requests of a SavedModel.
+"""Creates, writes and reads the warm-up requests of a SavedModel.
 
-TF Serving replays them before a version answers, and refuses a version of which one fails.
+TF Serving runs these requests before a version becomes available. If one of them fails, TF Serving
+does not load the version.
 """
 
 import os
@@ -22,20 +23,30 @@ from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 
 WARMUP = "assets.extra/tf_serving_warmup_requests"
-BATCH_SIZES = (1, 2)  # at most what a server takes as one batch, or it would not load the model
-SHORT = 8  # pieces
-_EXAMPLES = ("examples", "inputs")  # inputs that hold a serialized tf.Example
+# Must not exceed the server's maximum batch size, or the server does not load the model.
+BATCH_SIZES = (1, 2)
+SHORT = 8  # tokens
+_EXAMPLES = ("examples", "inputs")  # names of inputs that take serialized tf.Examples
 _POSITIONS = PREDICTION_FEATURES[0]
 
 
 def warmup_requests_for(
     folder: str | os.PathLike, *, tokenizer: TextTokenizer, max_length: int
 ) -> list[dict]:
-    """Returns requests to every signature of a SavedModel, as export/verify.py takes them.
+    """Creates warm-up requests for every signature of a SavedModel.
 
-    Each signature gets a short text, one that takes tokens a text of middle length too, and
-    `serving_default` three lengths up to `max_length`, the short one also as a batch of two. All
-    signatures share the encoder: once their graphs are made, no length is slower the first time.
+    Each signature gets a short text. A signature that takes token ids also gets a text of medium
+    length. `serving_default` gets texts of three lengths up to `max_length`, and a batch of two
+    short texts. All signatures share the graph of the encoder. After these requests, the first
+    request of another length is not slower than later ones.
+
+    Args:
+        folder: The folder of the SavedModel.
+        tokenizer: The tokenizer of the model.
+        max_length: Largest number of tokens of a row, special tokens included.
+
+    Returns:
+        Requests in the form of export/verify.py.
 
     Raises:
         RuntimeError: A signature has an input of an unknown name.
@@ -68,7 +79,8 @@ def warmup_requests_for(
             for name, info in signature.inputs.items():
                 if name not in known:
                     raise RuntimeError(f"no warm-up is known for {name} of {signature_name}")
-                others = len(info.tensor_shape.dim) - 1 - known[name].ndim  # choices, windows
+                # Dimensions of choices or windows, between the batch and the tokens.
+                others = len(info.tensor_shape.dim) - 1 - known[name].ndim
                 shape = (batch_size, *[2] * others, *known[name].shape)
                 request[name] = np.broadcast_to(known[name], shape)
             requests.append({"signature": signature_name, "inputs": request})
@@ -78,8 +90,10 @@ def warmup_requests_for(
 def _known_inputs(
     tokenizer: TextTokenizer, text_names: set[str], *, length: int, num_texts: int
 ) -> dict[str, np.ndarray]:
-    """One row of each input: tensors of `length` tokens, and `num_texts` texts that share as
-    many."""
+    """Returns one row for each known input name.
+
+    Tensors have `length` tokens. `num_texts` texts have about `length` tokens together.
+    """
     text = sample_text(tokenizer, num_tokens=length // num_texts)
     ids = tokenizer.ids_batch([sample_text(tokenizer, num_tokens=length)])
     tensors = pack(ids, vocabulary=tokenizer.vocabulary, max_length=length)
@@ -93,7 +107,13 @@ def _known_inputs(
 
 
 def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: str) -> None:
-    """Adds `requests` to a SavedModel that the server will call `name`."""
+    """Adds warm-up requests to a SavedModel.
+
+    Args:
+        folder: The folder of the SavedModel.
+        requests: Requests in the form of export/verify.py.
+        name: The name of the model on the server.
+    """
     path = Path(folder) / WARMUP
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(os.fspath(path)) as writer:
@@ -108,7 +128,10 @@ def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: s
 
 
 def warmup_requests(folder: str | os.PathLike) -> list[dict]:
-    """Reads what `write_warmup` wrote, with an array for each input; [] where there is no file.
+    """Reads the requests that `write_warmup` wrote; each input is an array.
+
+    Returns:
+        The requests; [] if the SavedModel has no warm-up file.
 
     Raises:
         InputError: The file is damaged.

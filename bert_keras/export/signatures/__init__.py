@@ -1,1 +1,1 @@
-"""Signatures of each kind of model, with the sample requests that check its export."""
+"""Builds the signatures of each model class and the sample requests that verify its export."""

@@ -1,4 +1,4 @@
-"""Signatures of a text classifier, and samples made by the code of training."""
+"""Builds the SavedModel signatures and samples of a text classifier."""
 
 from collections.abc import Callable, Sequence
 
@@ -33,7 +33,7 @@ from bert_keras.tasks.texts import windows_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 
-# Names of outputs in TF Serving's own APIs -> ours.
+# Output names of TF Serving's classification and regression APIs -> output names of this package.
 _CLASSIFY_OUTPUTS = {"classes": "labels", "scores": "probabilities"}
 _REGRESS_OUTPUTS = {"outputs": "score"}
 
@@ -48,18 +48,27 @@ def served_classifier(
     problem_type: str = "",
     stride: int | None = None,
 ) -> Servable:
-    """Builds `serving_default`, `tensors` and TF Serving's own `classify` or `regress`.
+    """Builds the signatures of a classifier.
+
+    `serving_default` takes raw texts, and `tensors` takes `input_ids`, `input_mask` and
+    `segment_ids`. TF Serving's classification API uses `classify`, and its regression API uses
+    `regress`; the servable has one of the two. `classifier_outputs` documents the outputs.
 
     Args:
-        model: Takes a dict of int32 `input_ids`, `input_mask`, `segment_ids` [B,T] and returns
-            logits [B,N].
-        reader: Makes these inputs of text, in the graph.
-        tokenizer: The same tokenizer outside of the graph, for samples.
-        labels: In the order of the logits.
-        num_texts: 1, or 2 for pairs: `serving_default` takes raw `text`, and then `text_pair`.
-        problem_type: As a ModelCard has it: what the logits are (classifier_outputs.py).
-        stride: None cuts texts of more tokens than `reader` takes. A number of tokens makes a
-            BertClassifier read them in windows as bert_keras/tasks/texts.py makes them.
+        model: Takes a dict of `input_ids`, `input_mask`, `segment_ids`, int32 [B,T], and returns
+            logits, float32 [B,N].
+        reader: Converts texts to these inputs inside the graph.
+        tokenizer: The same tokenizer outside the graph, which computes the samples.
+        labels: The N labels in the order of the logits.
+        num_texts: The number of texts of an instance. `serving_default` takes `text`, string [B],
+            and, for 2, also `text_pair`, string [B].
+        problem_type: The meaning of the logits, as in `ModelCard.problem_type`.
+        stride: None cuts texts that exceed `reader.max_length`. A number divides them into windows
+            that begin `stride` tokens apart, as `tasks.texts.windows_of` does. This needs a
+            BertClassifier, and `tensors` then takes int32 [B,W,T].
+
+    Returns:
+        The signatures and samples.
 
     Raises:
         InputError: The settings do not fit each other or the model.
@@ -104,8 +113,18 @@ def window_signatures(
     names: Sequence[str],
     stride: int,
 ) -> dict[str, Signature]:
-    """As `text_signatures`, for a BertClassifier that reads windows; `tensors` takes int32
-    [B,W,T]."""
+    """Builds `serving_default` and `tensors` for a BertClassifier that reads windows.
+
+    Args:
+        model: Its `window_pooling` states how the logits of the windows are pooled.
+        reader: Converts texts to windows inside the graph.
+        outputs_of: Converts pooled logits, float32 [B,N], to outputs.
+        names: The names of the inputs of `serving_default`, each string [B].
+        stride: Number of tokens between the starts of consecutive windows.
+
+    Returns:
+        The signatures by name. `tensors` takes int32 [B,W,T].
+    """
 
     def from_rows(**inputs):
         return {"logits": model(inputs, training=False)}
@@ -130,14 +149,17 @@ def window_signatures(
 def _sample_texts(
     names: Sequence[str], tokenizer: TextTokenizer, *, max_length: int, stride: int | None
 ) -> dict[str, list[str]]:
-    """Short texts and one that is too long; with a `stride` that one has more windows than the
-    graph reads at once."""
+    """Returns short texts and one text that exceeds `max_length`, by input name.
+
+    With a `stride`, the long text has more windows than the graph evaluates at once.
+    """
     num_tokens = 2 * max_length + WINDOWS_AT_ONCE * (stride or 0)
     texts = [*SAMPLE_TEXTS, sample_text(tokenizer, num_tokens=num_tokens)]
     columns = [texts[::-1], texts][-len(names) :]
     if len(names) == 2 and stride is not None:
         ids = tokenizer.ids_batch(columns[0])
-        room = max_length // 2 - 3  # a first text that leaves little makes thousands of windows
+        # A first text that leaves few tokens for the second would give thousands of windows.
+        room = max_length // 2 - 3
         columns[0] = [t if len(i) <= room else "" for t, i in zip(columns[0], ids, strict=True)]
     return dict(zip(names, columns, strict=True))
 
@@ -145,14 +167,14 @@ def _sample_texts(
 def _packed(
     columns: Sequence[list[str]], tokenizer: TextTokenizer, *, max_length: int, stride: int | None
 ) -> dict[str, np.ndarray]:
-    """int32 [B,T] by name; [B,W,T] with a `stride`."""
+    """Returns the model's inputs, int32 [B,T] by name; with a `stride` int32 [B,W,T]."""
     ids = [tokenizer.ids_batch(column) for column in columns]
     if stride is None:
         return pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)
     rows = np.arange(len(ids[0]))
     encoded = windows_of(
         tuple(ids),
-        rows,  # as targets
+        rows,  # unused targets
         max_length=max_length,
         stride=stride,
         vocabulary=tokenizer.vocabulary,

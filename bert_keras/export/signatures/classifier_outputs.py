@@ -1,4 +1,4 @@
-"""Outputs of a served classifier from its logits: one label, several labels or a score."""
+"""Converts the logits of a served classifier to one label, several labels or a score."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,21 +10,29 @@ from bert_keras.errors import InputError
 def classifier_outputs(
     labels: Sequence[str], *, problem_type: str
 ) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-    """Selects the outputs by the `problem_type` of a ModelCard.
+    """Returns the function that converts logits to outputs.
 
-    One logit without a problem type is a number, as `transformers` takes it: a softmax of it would
-    be 1 for every text.
+    A model with one label and no problem type is a regression, as in `transformers`: a softmax of
+    one logit would be 1 for every text.
+
+    Args:
+        labels: The N labels in the order of the logits.
+        problem_type: "regression", "multi_label_classification", another problem type of Hugging
+            Face, or "".
 
     Returns:
-        A function from float32 logits [B,N] to `score` float32 [B] for a regression, else to
-        `label` string [B], `labels` string [B,N] and `probabilities` float32 [B,N]: a softmax, or
-        an independent probability for each label where a text has several. `label` then holds the
-        labels with a probability of at least 0.5, separated by commas as in a table of the user's;
-        it is empty where there is none.
+        A function that takes logits, float32 [B,N], and raises InputError if N is not the number of
+        labels.
+
+        - For a regression it returns `score`, float32 [B].
+        - For one label per text it returns `label`, string [B], `labels`, string [B,N], and
+          `probabilities`, float32 [B,N], the softmax of the logits.
+        - For several labels per text it returns the same outputs, but `probabilities` are the
+          sigmoids of the logits, and `label` lists the labels with a probability of at least 0.5,
+          separated by commas as in a training table. It is empty if there is none.
 
     Raises:
-        InputError: A regression has more than one label, or, of the function, the numbers of labels
-            and logits differ.
+        InputError: A regression has more than one label.
     """
     is_number = problem_type == "regression" or (not problem_type and len(labels) == 1)
     if is_number and len(labels) != 1:

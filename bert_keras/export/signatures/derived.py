@@ -1,4 +1,4 @@
-"""Signatures derived from a model's own: on serialized tf.Examples, and `tensors` with checks."""
+"""Derives signatures from others: one on serialized tf.Examples, and `tensors` with checks."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -15,16 +15,21 @@ def on_examples(
     input_name: str,
     outputs: Mapping[str, str] | None = None,
 ) -> Servable:
-    """Adds a signature on serialized tf.Examples to a servable on raw text.
+    """Adds a signature that takes serialized tf.Examples.
 
-    An example holds the inputs of `serving_default` under their names, as bytes (UTF-8). An input
-    [B,C] is a feature of any number of values; shorter ones are padded with "".
+    An example holds the inputs of `serving_default` as bytes features (UTF-8) of the same names. An
+    input of shape [B,C] becomes a feature with any number of values. Shorter ones are padded with
+    "".
 
     Args:
-        servable: Has a `serving_default`.
-        signature: Name of the new signature.
-        input_name: Name of its input, string [B].
-        outputs: Its names of outputs -> those of `serving_default`; None keeps all.
+        servable: A servable with a signature `serving_default` that takes raw text.
+        signature: The name of the new signature.
+        input_name: The name of its input, string [B].
+        outputs: Output names of the new signature -> output names of `serving_default`; None keeps
+            all outputs under their names.
+
+    Returns:
+        The servable with the new signature and one more sample.
     """
     from_text = servable.signatures[TEXT_SIGNATURE]
     features = {
@@ -54,14 +59,21 @@ def on_examples(
 
 
 def with_checked_tensors(servable: Servable, *, max_positions: int, cls_id: int) -> Servable:
-    """Makes `tensors` refuse rows that are too long and ignore the padding of TF Serving.
+    """Makes `tensors` refuse rows that are too long and mask the padding of TF Serving.
 
-    It fails (INVALID_ARGUMENT) where the last dimension of an input has more than `max_positions`,
-    before the embeddings of such a row take thousands of times its bytes.
+    `tensors` fails with INVALID_ARGUMENT if the last dimension of an input exceeds `max_positions`.
+    The check precedes the embedding lookup, which would allocate thousands of times the size of the
+    row.
 
-    Its input_mask is 0 from where only [CLS] follows: with `pad_variable_length_inputs` TF Serving
-    pads rows with their first values, [CLS] and the mask 1
-    (tensorflow_serving/batching/batching_util.cc).
+    With `pad_variable_length_inputs`, TF Serving pads each tensor of a row with the row's first
+    value: `input_ids` with [CLS] and `input_mask` with 1
+    (tensorflow_serving/batching/batching_util.cc). `tensors` therefore sets `input_mask` to 0 for
+    all [CLS] tokens at the end of a row.
+
+    Args:
+        servable: A servable with a signature `tensors`.
+        max_positions: The number of position embeddings of the encoder.
+        cls_id: The id of [CLS].
     """
     tensors = servable.signatures["tensors"]
     specs = {spec.name: spec for spec in tf.nest.flatten(tensors.structured_input_signature)}
@@ -86,7 +98,11 @@ def with_checked_tensors(servable: Servable, *, max_positions: int, cls_id: int)
 
 
 def serialized(inputs: Mapping[str, list]) -> list[bytes]:
-    """Returns a tf.Example for each row of these inputs: a text, or a list of texts, of each."""
+    """Returns a serialized tf.Example for each row.
+
+    Args:
+        inputs: Lists of the same length by input name. An element is a text or a list of texts.
+    """
     examples = []
     for row in zip(*inputs.values(), strict=True):
         example = tf.train.Example()

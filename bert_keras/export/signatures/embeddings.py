@@ -1,4 +1,4 @@
-"""Signatures of an encoder that embeds texts, and samples made by the code of training."""
+"""Builds the SavedModel signatures and samples of an encoder that embeds texts."""
 
 import keras
 import tensorflow as tf
@@ -19,19 +19,29 @@ from bert_keras.text.tokenizer import TextTokenizer
 def served_embeddings(
     model: keras.Model, reader: TextToInputs, tokenizer: TextTokenizer
 ) -> Servable:
-    """Serves a BertEncoder. Texts of more tokens than `reader` takes are cut.
+    """Builds the signatures of a BertEncoder.
 
-    `serving_default` takes `text` string [B]; `tensors` takes `input_ids`, `input_mask`,
-    `segment_ids`, int32 [B,T]. Both return `embedding` float32 [B,D], the mean over all tokens with
-    [CLS] and [SEP], scaled to length 1, as most models of sentence-transformers give it. An encoder
-    with a pooler also gives `pooled` float32 [B,D].
+    `serving_default` takes `text`, string [B], and cuts texts that exceed `reader.max_length`.
+    `tensors` takes `input_ids`, `input_mask` and `segment_ids`, int32 [B,T].
+
+    Both return `embedding`, float32 [B,D]: the mean of the hidden states of all tokens, including
+    [CLS] and [SEP], scaled to length 1. Most models of sentence-transformers compute embeddings
+    this way. An encoder with a pooler also returns `pooled`, float32 [B,D].
+
+    Args:
+        model: The encoder.
+        reader: Converts texts to the model's inputs inside the graph.
+        tokenizer: The same tokenizer outside the graph, which computes the samples.
+
+    Returns:
+        The signatures and samples.
     """
 
     def from_tensors(**inputs):
         encoded = model(inputs, training=False)
         real_BT1 = tf.cast(inputs["input_mask"] > 0, tf.float32)[..., None]
         total_BD = tf.reduce_sum(encoded["sequence_output"] * real_BT1, axis=1)
-        # The sum has the direction of the mean.
+        # After normalization, the sum equals the mean.
         outputs = {"embedding": tf.math.l2_normalize(total_BD, axis=1)}
         if "pooled_output" in encoded:
             outputs["pooled"] = encoded["pooled_output"]

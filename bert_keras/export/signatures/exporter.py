@@ -1,7 +1,7 @@
-"""The contract between model_folder.py and the signature modules.
+"""Defines `Exporter`, the interface between model_folder.py and the signature modules.
 
-Each signature module ends with its `EXPORTER`. The row of a model class in
-bert_keras/architectures.py names the module.
+Each signature module defines an `EXPORTER`. The table in bert_keras/architectures.py names the
+signature module of each model class.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from bert_keras.export.text_ops.text_to_inputs import TextToInputs
 
 
 class Exporter(NamedTuple):
-    """Makes a Servable of a model, with settings from its metadata."""
+    """Builds the Servable of a model, with settings from its metadata."""
 
     # (model, reader, tokenizer, **settings) -> Servable
     make: Callable[..., Servable]
     # (metadata, model folder) -> settings; raises InputError for a model that cannot be served
     settings: Callable[[ModelCard, str], dict] = lambda card, source: {}
-    # makes the model's inputs of text, in the graph
+    # Converts text to the model's inputs inside the graph
     reader: type[TextToInputs] = TextToInputs

@@ -1,4 +1,4 @@
-"""Signatures of a model that fills [MASK]s, and samples made by the code of training."""
+"""Builds the SavedModel signatures and samples of a masked language model."""
 
 import keras
 import tensorflow as tf
@@ -23,25 +23,35 @@ from bert_keras.text.tokenizer import MASK, TextTokenizer, ids_with_masks
 from bert_keras.text.vocab import Vocabulary
 
 NUM_PIECES = 5  # tokens returned for each [MASK]
-# Probabilities that differ by less than this share of the larger may swap their order in the graph.
+# Rounding in the graph can swap two probabilities whose difference, relative to the larger one, is
+# smaller than this.
 _CLEAR = 1e-4
 
 
 def served_masked_lm(
     model: keras.Model, reader: MaskedTextToInputs, tokenizer: TextTokenizer
 ) -> Servable:
-    """Serves a BertMaskedLM or BertPretrainer. Texts of more tokens than `reader` takes are cut,
-    with the [MASK]s there.
+    """Builds the signatures of a BertMaskedLM or BertPretrainer.
 
-    `serving_default` takes `text` string [B] with any number of [MASK]s; `tensors` takes
-    `input_ids`, `input_mask`, `segment_ids` int32 [B,T] and `masked_lm_positions` int32 [B,P], in
-    which 0 and positions beyond T are none.
+    `serving_default` takes `text`, string [B], with any number of [MASK]s. Texts that exceed
+    `reader.max_length` are cut, and [MASK]s in the removed part are ignored. `tensors` takes
+    `input_ids`, `input_mask` and `segment_ids`, int32 [B,T], and `masked_lm_positions`, int32
+    [B,P]. It ignores positions that are 0 or outside of the row.
 
-    Both return the most probable `pieces` string [B,P,5] with their `probabilities` float32
-    [B,P,5]; P is the largest number of masks in a text, others are padded with "" and 0.
+    Both return the 5 most probable tokens of each [MASK], `pieces`, string [B,P,5], and their
+    `probabilities`, float32 [B,P,5]. P is the largest number of [MASK]s in a text. Texts with fewer
+    are padded with "" and 0.
 
-    Of a BertPretrainer `next_sentence` takes `text`, `text_pair` string [B] and returns
-    `is_next_probability` float32 [B], which `tensors` returns too.
+    For a BertPretrainer, `next_sentence` takes `text` and `text_pair`, string [B], and returns
+    `is_next_probability`, float32 [B]. `tensors` also returns this output.
+
+    Args:
+        model: The masked language model.
+        reader: Converts texts to the model's inputs inside the graph.
+        tokenizer: The same tokenizer outside the graph, which computes the samples.
+
+    Returns:
+        The signatures and samples.
     """
     vocabulary = tokenizer.vocabulary
 
@@ -78,9 +88,9 @@ def served_masked_lm(
 def _most_probable(
     model: keras.Model, inputs: dict, *, vocabulary: Vocabulary, count: int
 ) -> dict[str, tf.Tensor]:
-    """Outputs of `tensors` with `count` tokens for each position, the most probable first."""
+    """Returns the outputs of `tensors`, with the `count` most probable tokens, in that order."""
     positions_BP = inputs["masked_lm_positions"]
-    # A position beyond its own row would read another row.
+    # The head gathers from flattened rows, so a position outside its row would read another row.
     is_asked_BP = (positions_BP > 0) & (positions_BP < tf.shape(inputs["input_ids"])[1])
     positions_BP = tf.where(is_asked_BP, positions_BP, 0)
     outputs = model({**inputs, "masked_lm_positions": positions_BP}, training=False)
@@ -96,14 +106,17 @@ def _most_probable(
 
 
 def _mask_positions(input_ids_BT: tf.Tensor, mask_id: int) -> tf.Tensor:
-    """int32 [B,P], padded with 0."""
+    """Returns the positions of the mask tokens of each row, int32 [B,P], padded with 0."""
     is_mask_BT = input_ids_BT == mask_id
     column_BT = tf.broadcast_to(tf.range(tf.shape(is_mask_BT)[1])[None], tf.shape(is_mask_BT))
     return tf.ragged.boolean_mask(column_BT, is_mask_BT).to_tensor()
 
 
 def _samples(model: keras.Model, *, tokenizer: TextTokenizer, max_length: int) -> list[Sample]:
-    """Texts with several masks, one, none, and more than fit; of a BertPretrainer pairs too."""
+    """Returns samples with one, several and no masks, and with a mask beyond `max_length`.
+
+    A BertPretrainer also gets pairs of texts.
+    """
     vocabulary = tokenizer.vocabulary
 
     def inputs_of(*columns):
@@ -113,7 +126,7 @@ def _samples(model: keras.Model, *, tokenizer: TextTokenizer, max_length: int) -
         return {**inputs, "masked_lm_positions": positions.numpy()}
 
     def filled(**inputs):
-        """Without the tokens where rounding may change their order."""
+        """Returns the expected outputs; omits `pieces` if rounding could change their order."""
         found = _most_probable(model, inputs, vocabulary=vocabulary, count=NUM_PIECES + 1)
         shares = found["probabilities"].numpy()
         is_clear = (shares[..., 1:] <= (1 - _CLEAR) * shares[..., :-1]).all()

@@ -1,6 +1,7 @@
-"""Signatures of a multiple choice model, and samples made by the code of training.
+"""Builds the SavedModel signatures and samples of a multiple choice model.
 
-For a model trained on SWAG `context` is sent1, and each choice is sent2, a space and an ending.
+For a model trained on SWAG, `context` is the column sent1, and each choice is the column sent2, a
+space and an ending.
 """
 
 import keras
@@ -26,8 +27,19 @@ from bert_keras.text.tokenizer import TextTokenizer
 def served_multiple_choice(
     model: keras.Model, reader: TextToInputs, tokenizer: TextTokenizer
 ) -> Servable:
-    """Serves a BertMultipleChoice. A context and its choice of more tokens than `reader` takes are
-    cut, the longer first."""
+    """Builds the signatures of a BertMultipleChoice; see `signatures`.
+
+    A context and a choice that together exceed `reader.max_length` lose tokens at the end of the
+    longer one.
+
+    Args:
+        model: The multiple choice model.
+        reader: Converts texts to the model's inputs inside the graph.
+        tokenizer: The same tokenizer outside the graph, which computes the samples.
+
+    Returns:
+        The signatures and samples.
+    """
 
     def inputs_of(contexts, choices):
         situations = [
@@ -51,12 +63,22 @@ def served_multiple_choice(
 
 
 def signatures(model: keras.Model, reader: TextToInputs) -> dict[str, Signature]:
-    """`serving_default` takes `context` string [B] and `choices` string [B,C]; `tensors` takes
-    `input_ids`, `input_mask`, `segment_ids`, int32 [B,C,T]. Both return `choice` int32 [B], counted
-    from 0, and `probabilities` float32 [B,C], which sum to 1.
+    """Builds `serving_default` and `tensors`.
 
-    C may differ between requests, and within one: an empty choice, or one without any input_mask,
-    is none and has the probability 0. Of texts a few choices are read at a time.
+    `serving_default` takes `context`, string [B], and `choices`, string [B,C]. `tensors` takes
+    `input_ids`, `input_mask` and `segment_ids`, int32 [B,C,T]. Both return `choice`, int32 [B], the
+    index of the most probable choice, and `probabilities`, float32 [B,C], which sum to 1.
+
+    C can differ between requests. Contexts of one request can have different numbers of choices: an
+    empty choice, or one whose `input_mask` is 0 everywhere, is padding and has the probability 0.
+    `serving_default` evaluates WINDOWS_AT_ONCE choices at a time.
+
+    Args:
+        model: The multiple choice model.
+        reader: Converts texts to the model's inputs inside the graph.
+
+    Returns:
+        The signatures by name.
     """
 
     def from_rows(**inputs):

@@ -1,4 +1,4 @@
-"""Signatures of a question answering model, and samples made by the code of training."""
+"""Builds the SavedModel signatures and samples of a question answering model."""
 
 import dataclasses
 from itertools import islice
@@ -27,7 +27,7 @@ from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.squad.task import SquadTask
 from bert_keras.text.tokenizer import TextTokenizer
 
-# Of spans whose scores differ by less, rounding may put another first in the graph.
+# Rounding in the graph can change the order of two spans whose scores differ by less than this.
 _LEAST_LEAD = 1e-3
 _SHORT = (
     ("Who wrote it?", "A short sentence by Anna Lee."),
@@ -42,8 +42,21 @@ _SHORT = (
 def served_question_answering(
     model: keras.Model, reader: TextToInputs, tokenizer: TextTokenizer, *, task: SquadTask
 ) -> Servable:
-    """Serves a model with the inputs and outputs of a BertQuestionAnswering, with the settings of
-    `task`, in windows of as many tokens as `reader` takes."""
+    """Builds the signatures of a question answering model; see `signatures`.
+
+    Args:
+        model: A model with the inputs and outputs of a BertQuestionAnswering.
+        reader: Converts texts to the model's inputs inside the graph. Its `max_length` is the
+            largest number of tokens of a window.
+        tokenizer: The same tokenizer outside the graph, which computes the samples.
+        task: The settings of the windows and answers; its `max_length` is not used.
+
+    Returns:
+        The signatures and samples.
+
+    Raises:
+        InputError: `reader` cannot locate tokens in the given text.
+    """
     task = dataclasses.replace(task, max_length=reader.max_length)
     return Servable(
         signatures(model, reader, task=task), _samples(model, tokenizer=tokenizer, task=task)
@@ -53,14 +66,26 @@ def served_question_answering(
 def signatures(
     model: keras.Model, reader: TextToInputs, *, task: SquadTask
 ) -> dict[str, Signature]:
-    """`serving_default` takes `question` and `context`, string [B], and returns `answer` string
-    [B], `start` and `end` int32 [B], `score` and `no_answer_score` float32 [B].
+    """Builds `serving_default` and `tensors`.
 
-    `tensors` takes `input_ids`, `input_mask`, `segment_ids`, int32 [B,T], and returns
-    `start_logits` and `end_logits` float32 [B,T], the lowest float where there is padding.
+    `serving_default` takes `question` and `context`, string [B]. It returns `answer`, string [B];
+    `start` and `end`, int32 [B], the characters [start, end) of the answer in the context; `score`
+    and `no_answer_score`, float32 [B]. Without an answer, `answer` is "", and `start` and `end` are
+    -1.
+
+    `tensors` takes `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. It returns
+    `start_logits` and `end_logits`, float32 [B,T], which are the lowest float32 at padding.
+
+    Args:
+        model: The question answering model.
+        reader: Converts texts to the model's inputs inside the graph.
+        task: The settings of the windows and answers.
+
+    Returns:
+        The signatures by name.
 
     Raises:
-        InputError: `reader` cannot tell the positions of tokens in the text.
+        InputError: `reader` cannot locate tokens in the given text.
     """
     reader.check_knows_places()
 
@@ -90,7 +115,7 @@ def signatures(
         starts, ends = (tf.pad(each, [[0, 1]]) for each in (pieces.starts, pieces.ends))
         start = tf.gather(starts, tf.where(is_answer, spans.firsts, 0))
         end = given.after_marks(tf.gather(ends, tf.where(is_answer, spans.lasts, 0)))
-        is_answer &= end > start  # a token may be a blank
+        is_answer &= end > start  # a token can consist of a space only
         end = tf.where(is_answer, end, start)
         return {
             "answer": given.cut(start, end),
@@ -107,9 +132,11 @@ def signatures(
 
 
 def _samples(model: keras.Model, *, tokenizer: TextTokenizer, task: SquadTask) -> list[Sample]:
-    """Short contexts and one with more windows than the graph reads at once, for both signatures.
+    """Returns samples for both signatures.
 
-    Of `serving_default` the scores alone are compared where not every best span leads.
+    They have short contexts and one context with more windows than the graph evaluates at once. If
+    rounding could change the best span of a question, the sample of `serving_default` contains the
+    scores only.
     """
     num_pieces = task.max_length + WINDOWS_AT_ONCE * task.stride
     numbered = " ".join(f"{number}, {number * number};" for number in range(num_pieces // 4 + 1))
@@ -154,7 +181,7 @@ def _samples(model: keras.Model, *, tokenizer: TextTokenizer, task: SquadTask) -
 
 
 def _settings(card: ModelCard, source: str) -> dict:
-    """The task that the model was trained on; SQuAD 1.1 for a model from elsewhere."""
+    """Returns the task that the model was fine-tuned on; SQuAD 1.1 if the metadata has none."""
     name = str(card.task.get("name", "squad1"))
     return {"task": task_of(card, name=name, source="the checkpoint")}
 

@@ -1,4 +1,4 @@
-"""Signatures of a token classifier, and samples made by the code of training."""
+"""Builds the SavedModel signatures and samples of a token classifier."""
 
 from collections.abc import Iterator, Sequence
 
@@ -28,14 +28,15 @@ from bert_keras.tasks.task import softmax
 from bert_keras.text.google_words import Word, google_words
 from bert_keras.text.tokenizer import TextTokenizer
 
-# Samples leave out texts in which a label leads by less: rounding may put another first.
+# Samples omit texts in which the two highest probabilities of a word differ by less than this,
+# because rounding in the graph could change the label.
 _LEAST_LEAD = 1e-4
 _SHORT = (
     "Anna Lee flew from Lyon to Tokyo.",
     "",
     "Zoe\u0308 [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb \x00\ufffd 😀\tend\n",
 )
-_COLUMNS = {  # outputs of `serving_default`, and what pads them
+_COLUMNS = {  # outputs of `serving_default`: dtype and padding value
     "entities": (tf.string, ""),
     "labels": (tf.string, ""),
     "starts": (tf.int32, -1),
@@ -51,15 +52,24 @@ def served_token_labels(
     *,
     labels: Sequence[str],
 ) -> Servable:
-    """Serves a model that takes the inputs of a BertTokenClassifier and returns logits [B,T,N] in
-    the order of `labels`. White space, punctuation and CJK characters separate words.
+    """Builds the signatures of a token classifier.
 
-    `serving_default` takes `text`, string [B], and returns `entities` and `labels`, string,
-    `starts` and `ends`, int32, and `scores`, float32, all [B,E].
+    `serving_default` takes `text`, string [B], and returns the entities of each text: `entities`
+    and `labels`, string [B,E]; `starts` and `ends`, int32 [B,E], in characters of the text;
+    `scores`, float32 [B,E]. White space, punctuation and CJK characters separate words.
 
-    `tensors` takes `input_ids`, `input_mask`, `segment_ids`, int32 [B,T], and returns
-    `probabilities` float32 [B,T,N], in the order of `label_names` string [B,N], and `label_ids`
-    int32 [B,T]; both are 0 where there is padding.
+    `tensors` takes `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. It returns
+    `probabilities`, float32 [B,T,N], in the order of `label_names`, string [B,N], and `label_ids`,
+    int32 [B,T]. `probabilities` and `label_ids` are 0 at padding.
+
+    Args:
+        model: Takes the inputs of a BertTokenClassifier and returns logits, float32 [B,T,N].
+        reader: Converts texts to the model's inputs inside the graph.
+        tokenizer: The same tokenizer outside the graph, which computes the samples.
+        labels: The N labels in the order of the logits.
+
+    Returns:
+        The signatures and samples.
 
     Raises:
         InputError: The numbers of labels and logits differ.
@@ -112,8 +122,11 @@ def served_token_labels(
 def _samples(
     model: keras.Model, *, tokenizer: TextTokenizer, max_length: int, labels: Sequence[str]
 ) -> list[Sample]:
-    """Short texts and one with more rows than the graph reads at once, for both signatures;
-    without texts in which a label does not lead."""
+    """Returns samples for both signatures.
+
+    They have short texts and one text with more rows than the graph evaluates at once. The sample
+    of `serving_default` omits texts for which `_is_certain` is False.
+    """
     num_sentences = max_length * (1 + WINDOWS_AT_ONCE // 2) // 7
     long = " ".join(f"Bob {number} met Mary {number} in Lyon." for number in range(num_sentences))
     texts = [*_SHORT, long]
@@ -146,7 +159,7 @@ def _samples(
 
 
 def _is_certain(probabilities_WN: np.ndarray) -> bool:
-    """Whether the best label of each word leads clearly."""
+    """Returns whether each word's two highest probabilities differ by more than _LEAST_LEAD."""
     *_, second, first = np.sort(np.pad(probabilities_WN, [(0, 0), (1, 0)]), axis=1).T
     return (first - second).min(initial=1.0) > _LEAST_LEAD
 
@@ -154,7 +167,7 @@ def _is_certain(probabilities_WN: np.ndarray) -> bool:
 def _entities(
     text: str, words: Sequence[Word], probabilities_WN: np.ndarray, *, labels: Sequence[str]
 ) -> Iterator[tuple]:
-    """A value for each of `_COLUMNS`."""
+    """Yields the entities of a text, each as a tuple with one value for each of `_COLUMNS`."""
     tags = [bio_tag(labels[int(number)]) for number in probabilities_WN.argmax(axis=1)]
     for first, after, kind in scoring.entities(tags):
         start = min(words[first].places)

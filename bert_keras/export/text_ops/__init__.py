@@ -1,1 +1,1 @@
-"""Graph text processing: `bert_keras.text` as TensorFlow ops, with equal results."""
+"""Processes text with TensorFlow ops; the results equal those of `bert_keras.text`."""

@@ -1,7 +1,8 @@
-"""Byte-level BPE inside a TF graph.
+"""Tokenizes text with byte-level BPE inside a TF graph.
 
-Words are those of GPT-2's pattern (Radford et al. 2019), by the kinds that `tokenizers` gives to
-characters; then all words of a batch are merged together, the next merge of each in every step.
+GPT-2's pattern (Radford et al. 2019) splits text into words. The kind of each character (letter,
+number, space, other) is the one that the library `tokenizers` assigns. The merges of all words of a
+batch run in one loop: each step applies the next merge of every word.
 """
 
 import json
@@ -25,18 +26,25 @@ from bert_keras.text.vocab import Vocabulary
 
 _END, _LETTER, _NUMBER, _OTHER, _SPACE = range(5)  # kinds of characters
 _BLANK, _APOSTROPHE = map(ord, " '")
-_ENDINGS = ("s", "t", "m", "d", "re", "ve", "ll")  # with an apostrophe a word of their own
+# An apostrophe and one of these endings form a word.
+_ENDINGS = ("s", "t", "m", "d", "re", "ve", "ll")
+# Options of the BPE model that must be unset.
 _PLAIN = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
 _SPLITTER = ByteLevel(add_prefix_space=False)
 _NO_MERGE = np.iinfo(np.int32).max
 
 
 class BytePairs(tf.Module):
-    """Call with string [B]; returns the ids of FastTokenizer and, if `knows_places`, the offsets.
-    Otherwise a space is put before each text, and the offsets are those in the longer text. Bytes
-    that are no UTF-8 are dropped.
+    """Tokenizes texts, string [B], with the same ids and offsets as `FastTokenizer`.
 
-    Raises InputError for rules that are not RoBERTa's.
+    If `knows_places` is False, the tokenizer adds a space before each text (add_prefix_space), and
+    the offsets refer to the text with this space. Bytes that are not valid UTF-8 are dropped.
+
+    Args:
+        vocabulary: A vocabulary with the rules of a RoBERTa tokenizer.json.
+
+    Raises:
+        InputError: The rules are not those of RoBERTa.
     """
 
     def __init__(self, vocabulary: Vocabulary):
@@ -66,7 +74,7 @@ class BytePairs(tf.Module):
             byte_ends = tf.cumsum(tf.gather(self._num_bytes, ids.values))
             starts = tf.gather(owners, previous(byte_ends, 1))
             ends = tf.gather(owners, byte_ends - 1) + 1
-            # Without the blanks at their ends.
+            # Offsets exclude the spaces at both ends of a token, as with `trim_offsets`.
             is_seen = points != _BLANK
             seen, before = tf.where(is_seen)[:, 0], num_before(is_seen)
             starts = tf.minimum(tf.gather(seen, tf.gather(before, starts)), ends)
@@ -75,7 +83,7 @@ class BytePairs(tf.Module):
             return Tokens(ids, starts, ends, points_of(points, splits))
 
     def _ids(self, points: tf.Tensor, splits: tf.Tensor, kinds: tf.Tensor) -> tf.RaggedTensor:
-        """int32 [B,(tokens)] of what `_characters` returns."""
+        """Returns token ids, int32 [B,(tokens)], from the output of `_characters`."""
         begins, is_end = _begins_word(points, kinds), kinds == _END
         words = RaggedTensor.from_row_starts(points, tf.where(begins)[:, 0], validate=False)
         is_word = tf.logical_not(tf.boolean_mask(is_end, begins))
@@ -91,7 +99,12 @@ class BytePairs(tf.Module):
         return RaggedTensor.from_row_splits(ids, splits, validate=False)
 
     def _merge(self, ids: tf.Tensor, owners: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """`ids` int32 [N] of the words `owners` int64 [N], until no two can be merged."""
+        """Merges tokens until no pair can be merged.
+
+        Args:
+            ids: int32 [N], the token ids of all words.
+            owners: int64 [N], the index of the word that each token belongs to.
+        """
 
         def ranks_of(ids, owners):
             pairs = tf.cast(ids[:-1], tf.int64) * self._size + tf.cast(ids[1:], tf.int64)
@@ -117,8 +130,15 @@ class BytePairs(tf.Module):
 
 
 def _characters(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Code points int32 [N] of all texts, each with one more that ends it; where each begins and
-    the last ends, int64 [B+1]; the kinds of all, int32 [N]."""
+    """Decodes texts and appends an end character to each.
+
+    Args:
+        text: string [B].
+
+    Returns:
+        The code points of all texts, int32 [N]; the index of each text's first code point, followed
+        by N, int64 [B+1]; the kind of each code point, int32 [N].
+    """
     points = tf.strings.unicode_decode(text + "\n", "UTF-8", errors="ignore")
     ends = points.row_splits[1:, None] - 1
     kinds = looked_up(_kinds(), points.values)
@@ -127,10 +147,13 @@ def _characters(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
 
 def _begins_word(points: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
-    """bool [N]. The pattern: 's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?[^\\sLN]+|\\s+(?!\\S)|\\s+
+    """Returns whether a word begins at each code point, bool [N].
 
-    A change of kind begins a word, but not after a blank, which then begins it. Of several spaces
-    the last is a word of its own, if no text ends there.
+    The pattern is 's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?[^\\sLN]+|\\s+(?!\\S)|\\s+
+
+    A word begins where the kind of character changes. After a space character (U+0020), the word
+    begins at that space instead. The last of several white space characters begins a word of its
+    own unless the text ends after it.
     """
     changes = kinds != previous(kinds, 1)
     begins = tf.where(
@@ -152,7 +175,11 @@ def _is_seen(kinds: tf.Tensor) -> tf.Tensor:
 
 @cache
 def _kinds() -> Table:
-    """The kind that `tokenizers` gives to each character: the kind of those that it joins."""
+    """Returns the kind that `tokenizers` assigns to each character.
+
+    The library does not expose the kinds. A character has the kind of a letter, number or
+    punctuation mark if the splitter leaves both in one word.
+    """
 
     def of_block(block: str) -> np.ndarray:
         block, kinds = without_surrogates(block), np.full(len(block), _SPACE, np.int32)
@@ -169,14 +196,14 @@ def _kinds() -> Table:
 
 
 def byte_symbols() -> list[str]:
-    """The characters that stand for the bytes 0 to 255 (Radford et al. 2019, encoder.py)."""
+    """Returns the characters that represent bytes 0 to 255 (Radford et al. 2019, encoder.py)."""
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = iter(range(0x100, 0x200))
     return [chr(byte if byte in shown else next(others)) for byte in range(0x100)]
 
 
 def _checked(rules: dict) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """The ids of pieces and the merges, in their order."""
+    """Returns the ids of the tokens, and the merges in order of their rank."""
     model, splitter = rules["model"], rules["pre_tokenizer"]
     ids, merges = model["vocab"], [tuple(pair) for pair in model["merges"]]
     odd = [name for name in _PLAIN if model.get(name)]
@@ -185,7 +212,8 @@ def _checked(rules: dict) -> tuple[dict[str, int], list[tuple[str, str]]]:
     odd += ["normalizer"] if rules.get("normalizer") else []
     if lacking := [symbol for symbol in byte_symbols() if symbol not in ids]:
         odd.append(f"a vocabulary without {lacking[0]!r}")
-    # Else a merge could be followed by one of lower rank, and not all of one kind go at once.
+    # A step merges all occurrences of a word's lowest-ranked pair at once. This equals BPE only if
+    # a merge never creates a pair of lower rank.
     made = {a + b: rank for rank, (a, b) in enumerate(merges)}
     if len(made) < len(merges) or any(
         max(made.get(a, -1), made.get(b, -1)) >= rank for rank, (a, b) in enumerate(merges)

@@ -1,4 +1,4 @@
-"""Entities as spans of the text from labels of words, inside a TF graph."""
+"""Converts the labels of words into entities, spans of the text, inside a TF graph."""
 
 import re
 from collections.abc import Sequence
@@ -15,17 +15,18 @@ _TAG = re.compile(rf"{OUTSIDE}|[BI]-.+")
 
 
 class WordRows(NamedTuple):
-    """`texts` are R rows; word n of all texts has its label in row `rows[n]` of them, at piece
-    `places[n]`, int64 [W]."""
+    """R rows of tokens, and the position at which each of W words is labelled."""
 
-    texts: Texts
-    rows: tf.Tensor
-    places: tf.Tensor
+    texts: Texts  # the R rows, without special tokens
+    rows: tf.Tensor  # int64 [W], the row that predicts the label of each word
+    places: tf.Tensor  # int64 [W], the position of the word's first token in that row
 
 
 def word_rows(pieces: WordTokens, *, limit: int) -> WordRows:
-    """As `tasks.ner.windows.rows_around` reads each text by itself, in rows of `limit` pieces; a
-    row that labels no word is kept."""
+    """Divides each text into rows of at most `limit` tokens.
+
+    Same as `tasks.ner.windows.rows_around` without `documents`, but keeps rows that label no word.
+    """
     begins, lengths = pieces.ids.row_starts(), pieces.ids.row_lengths()
     stride = max(limit // 2, 1)
     numbers = tf.ragged.range(1 - (tf.minimum(limit - lengths, 0) // stride))
@@ -44,7 +45,10 @@ def word_rows(pieces: WordTokens, *, limit: int) -> WordRows:
 
 
 def bio_tag(label: str) -> str:
-    """A label without B- or I- continues an entity where the word before has the same label."""
+    """Returns `label` as a BIO tag; a label that is not one gets the prefix I-.
+
+    Adjacent words with such a label therefore form one entity.
+    """
     return label if _TAG.fullmatch(label) else f"I-{label}"
 
 
@@ -55,9 +59,21 @@ def entities(
     pieces: WordTokens,
     labels: Sequence[str],
 ) -> dict[str, tf.Tensor]:
-    """Of the W words' labels, int32 [W], and their probabilities, float32 [W], [B,E] by name.
+    """Returns the entities of B texts, at most E for each text.
 
-    Which words make an entity `tasks.ner.scoring.entities` says of their `bio_tag`s.
+    The rules that group words into entities are those of `tasks.ner.scoring.entities`, applied to
+    the `bio_tag` of each label.
+
+    Args:
+        label_ids: int32 [W], the index of each word's label in `labels`.
+        probabilities: float32 [W], the probability of that label.
+        pieces: The tokens and offsets of the words.
+        labels: All labels of the model.
+
+    Returns:
+        `entities` and `labels`, string [B,E], padded with ""; `starts` and `ends`, int32 [B,E], in
+        characters of the text, padded with -1; `scores`, float32 [B,E], the mean probability of an
+        entity's words, padded with 0.
     """
     prefixes, _, kinds = zip(*(bio_tag(label).partition("-") for label in labels), strict=True)
     names = ["", *dict.fromkeys(kind for kind in kinds if kind)]

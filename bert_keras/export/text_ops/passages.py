@@ -1,6 +1,7 @@
-"""Windows over the contexts of questions, and best spans in them, inside a TF graph.
+"""Divides the contexts of questions into windows and finds the best spans, inside a TF graph.
 
-The rules are those of tasks/squad/windows.py and tasks/squad/answers.py, in float64 as there.
+The rules are those of tasks/squad/windows.py and tasks/squad/predictions.py. Scores are float64, as
+in those files.
 """
 
 from collections.abc import Callable
@@ -16,23 +17,21 @@ _LOW = float("-inf")
 
 
 class Passages(NamedTuple):
-    """`inputs` int32 [X,T] by name, of the `rows` of all questions; `pieces` are those of all
-    questions, then of all contexts; `num_between` are [CLS] and the [SEP]s before a passage."""
+    """X windows over the contexts of Q questions."""
 
-    inputs: dict[str, tf.Tensor]
-    rows: WindowRows
-    pieces: Tokens
-    num_between: int
+    inputs: dict[str, tf.Tensor]  # the model's inputs, int32 [X,T] by name
+    rows: WindowRows  # the windows of all questions
+    pieces: Tokens  # the tokens of all questions, then of all contexts
+    num_between: int  # number of special tokens ([CLS], [SEP]) that precede a passage
 
 
 class Spans(NamedTuple):
-    """One a question: `scores` float64 [Q], -inf where there is no span; its `firsts` and `lasts`
-    int64 [Q] among all pieces; `null_scores` float64 [Q], the least of its windows."""
+    """The best span of each of Q questions."""
 
-    scores: tf.Tensor
-    firsts: tf.Tensor
-    lasts: tf.Tensor
-    null_scores: tf.Tensor
+    scores: tf.Tensor  # float64 [Q], start logit + end logit; -inf where no span exists
+    firsts: tf.Tensor  # int64 [Q], the index of the first token in `Passages.pieces`
+    lasts: tf.Tensor  # int64 [Q], the index of the last token
+    null_scores: tf.Tensor  # float64 [Q], the lowest "no answer" score of the question's windows
 
 
 def passages_of(
@@ -43,7 +42,17 @@ def passages_of(
     stride: int,
     max_question_length: int,
 ) -> Passages:
-    """Of strings [Q]. A context without a piece has one window, and that no passage."""
+    """Tokenizes questions and contexts and divides the contexts into windows.
+
+    A context without tokens gives one window with an empty passage.
+
+    Args:
+        question: string [Q].
+        context: string [Q].
+        reader: Tokenizes and packs texts. Its `max_length` limits the tokens of a window.
+        stride: Number of tokens between the starts of consecutive windows.
+        max_question_length: Number of tokens after which a question is cut.
+    """
     pieces = reader.placed_pieces(tf.concat([question, context], axis=0))
     sizes = [tf.shape(question)[0], tf.shape(context)[0]]
     lengths = tf.split(pieces.ids.row_lengths(), sizes, num=2)
@@ -62,7 +71,14 @@ def passages_of(
 def best_spans(
     logits_of: Callable[..., dict[str, tf.Tensor]], passages: Passages, *, max_answer_length: int
 ) -> Spans:
-    """`logits_of(**inputs)` gives `start_logits` and `end_logits` [X,T] of a few windows."""
+    """Finds the span with the highest score for each question.
+
+    Args:
+        logits_of: Takes the model's inputs as keyword arguments and returns `start_logits` and
+            `end_logits`, float32 [X,T]. It is called for at most WINDOWS_AT_ONCE windows.
+        passages: The windows.
+        max_answer_length: Largest number of tokens of a span.
+    """
     rows, owners = passages.rows, passages.rows.owners
     before, length = rows.texts.lengths
     last = tf.gather(tf.math.segment_max(tf.range(tf.size(owners)), owners), owners)
@@ -110,14 +126,17 @@ def best_spans(
 
 
 def _next(values: tf.Tensor, count: int) -> tf.Tensor:
-    """[X,T] to each with those behind it, [X,T,count]."""
+    """Returns, for each position of [X,T], its value and the following ones: [X,T,count]."""
     beyond = tf.pad(values, [[0, 0], [0, count - 1]], constant_values=_LOW)
     places = tf.range(tf.shape(values)[1])[:, None] + tf.range(count)
     return tf.gather(beyond, places, axis=1)
 
 
 def _first_place(chosen: tf.Tensor) -> tf.Tensor:
-    """bool [X,N] to int64 [X]; `tf.argmax` does not promise the first."""
+    """Returns the index of the first True element of each row of bool [X,N], int64 [X].
+
+    `tf.argmax` does not guarantee the first of several maxima.
+    """
     places = tf.range(tf.shape(chosen, tf.int64)[1])
     return tf.reduce_min(tf.where(chosen, places, places[-1]), axis=1)
 
@@ -131,13 +150,22 @@ def _shows_best(
     last: tf.Tensor,
     last_length: tf.Tensor,
 ) -> tf.Tensor:
-    """bool [X,T], as `tasks.squad.windows.max_context` has it, of places in the windows' passages.
+    """Returns whether no other window gives a token more context, bool [X,T].
 
-    All windows of a context but the last are of one length, so of these the one whose middle is
-    nearest shows most; it has yet to be compared with the last.
+    The rule is that of `tasks.squad.windows.max_context`. All windows of a context except the last
+    have the same length. Among these, the window whose middle is nearest to the token gives it the
+    most context. The function compares this window with the last one.
+
+    Args:
+        place: int64 [X,T], the index of each token in the passage of its window.
+        number: int64 [X,1], the index of the window among those of its context.
+        step: int64 [X,1], the number of tokens between the starts of windows.
+        room: int64 [X,1], the length of every passage except the last.
+        last: int64 [X,1], the index of the context's last window.
+        last_length: int64 [X,1], the length of the last passage.
     """
     piece = place + number * step
-    nearest = -((room - 1 + step - 2 * piece) // (2 * step))  # of two as near, the earlier
+    nearest = -((room - 1 + step - 2 * piece) // (2 * step))  # a tie takes the earlier
     nearest = tf.clip_by_value(nearest, 0, tf.maximum(last - 1, 0))
 
     def shown(window: tf.Tensor, length: tf.Tensor) -> tf.Tensor:

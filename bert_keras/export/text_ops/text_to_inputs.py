@@ -1,4 +1,4 @@
-"""Tokenizes and packs raw text or pairs of it, inside a TF graph."""
+"""Tokenizes and packs texts or pairs of texts inside a TF graph."""
 
 import os
 from typing import NamedTuple, cast
@@ -30,11 +30,19 @@ class WordTokens(NamedTuple):
 
 
 class TextToInputs(tf.Module):
-    """`bert_keras.text` (its tokenizer, then `pack`) as TensorFlow ops, equal id for id.
+    """Tokenizes and packs texts with TensorFlow ops.
 
-    `vocabulary_file`, as `writevocabulary` writes it, becomes an asset of a SavedModel.
-    `max_length` counts pieces, specials included, and must leave room for one more. Raises
-    InputError for a tokenizer.json that no graph can follow.
+    The ids equal those of a tokenizer of `bert_keras.text` followed by `pack`.
+
+    Args:
+        vocabulary_file: A file that `write_vocabulary` wrote. It becomes an asset of a SavedModel.
+        lowercase: Whether a WordPiece tokenizer converts words to lower case and drops accents. A
+            tokenizer.json states this itself.
+        max_length: Largest number of tokens of a row, special tokens included. Must exceed the
+            number of special tokens.
+
+    Raises:
+        InputError: The graph ops cannot follow the rules of the tokenizer.json.
     """
 
     def __init__(self, vocabulary_file: str | os.PathLike, *, lowercase: bool, max_length: int):
@@ -65,10 +73,18 @@ class TextToInputs(tf.Module):
         )
 
     def __call__(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """string [B], or two of them, to `input_ids`, `input_mask`, `segment_ids`, int32 [B,T].
+        """Converts texts, or pairs of texts, to the model's inputs.
 
-        T is the longest sequence of the batch, at most `max_length`; the ends are cut, a piece at
-        a time from the longer text, from the second where they are equally long.
+        Sequences that are too long lose tokens at the end of the longer text, one at a time. If
+        both texts have the same length, the second one loses the token.
+
+        Args:
+            text: string [B].
+            text_pair: string [B], the second texts.
+
+        Returns:
+            `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. T is the length of the longest
+            sequence of the batch, at most `max_length`.
         """
         read = self._read(text, text_pair)
         return self.packed(read._replace(lengths=self._cut(read.lengths)))
@@ -76,8 +92,17 @@ class TextToInputs(tf.Module):
     def windows(
         self, text: tf.Tensor, text_pair: tf.Tensor | None = None, *, stride: int
     ) -> Windows:
-        """The rows of `tasks.texts.windows_of`, those of one text after those of another. Where a
-        first text leaves the second no room, which is an error there, both are cut to one row.
+        """Divides long texts into windows.
+
+        The windows equal those of `tasks.texts.windows_of`, with one exception: if a first text
+        leaves no tokens for the second, `windows_of` raises an error, and this method cuts both
+        texts to one window.
+
+        Args:
+            text: string [B].
+            text_pair: string [B], the second texts. Only these are divided, and each window has the
+                whole first text.
+            stride: Number of tokens between the starts of consecutive windows.
         """
         read = self._read(text, text_pair)
         limit = self.max_length - self.vocabulary.num_specials(len(read.lengths))
@@ -98,7 +123,10 @@ class TextToInputs(tf.Module):
         return Texts(pieces.values, starts, lengths)
 
     def _cut(self, lengths: list[tf.Tensor]) -> list[tf.Tensor]:
-        """int64 [B] each; a pair as `text.packing.truncated_lengths` cuts it."""
+        """Returns the lengths that fit `max_length`, int64 [B] for each text.
+
+        Pairs follow `text.packing.truncated_lengths`.
+        """
         limit = self.max_length - self.vocabulary.num_specials(len(lengths))
         if len(lengths) == 1:
             return [tf.minimum(lengths[0], limit)]
@@ -107,8 +135,17 @@ class TextToInputs(tf.Module):
         return [kept, tf.minimum(second, limit - kept)]
 
     def packed(self, texts: Texts) -> dict[str, tf.Tensor]:
-        """[CLS] text [SEP], or [CLS] text [SEP] text [SEP], int32 [B,T] by name; a vocabulary may
-        have two [SEP] between texts and one segment for both."""
+        """Adds the special tokens and the padding.
+
+        A row is `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`. Some vocabularies, such as RoBERTa's,
+        put two [SEP] between the texts and have one segment for both.
+
+        Args:
+            texts: B rows of one or two texts that fit `max_length`.
+
+        Returns:
+            `input_ids`, `input_mask` and `segment_ids`, int32 [B,T].
+        """
         specials, num_rows = self.vocabulary.specials, tf.size(texts.starts[0])
         sep = tf.fill([num_rows, 1], self.vocabulary.sep_id)
         parts = [tf.fill([num_rows, 1], self.vocabulary.cls_id)]
@@ -127,11 +164,11 @@ class TextToInputs(tf.Module):
         }
 
     def pieces(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """string [B] to the ids of its tokens, int32 [B,(tokens)]."""
+        """Returns the token ids of texts, string [B], as int32 [B,(tokens)]."""
         return self.placed_pieces(text).ids
 
     def check_knows_places(self) -> None:
-        """Raises InputError where `placed_pieces` cannot be asked."""
+        """Raises InputError if `placed_pieces` cannot locate tokens in the given text."""
         if self._by_rules is not None and not self._by_rules.knows_places:
             raise InputError(
                 "the tokenizer puts a space before each text (add_prefix_space), and a graph here "
@@ -139,8 +176,10 @@ class TextToInputs(tf.Module):
             )
 
     def placed_pieces(self, text: tf.Tensor) -> Tokens:
-        """The same tokens with their positions in the text. The tokens of a word share its
-        characters among them; an [UNK] has them all."""
+        """Returns the tokens of texts, string [B], with their positions in the texts.
+
+        Each token of a word spans the characters that it comes from. An [UNK] spans its whole word.
+        """
         if self._by_rules is not None:
             return self._by_rules(text)
         words = words_of(text, lowercase=self._lowercase)
@@ -160,8 +199,12 @@ class TextToInputs(tf.Module):
             return Tokens(_of_texts(tokens, words), *_spans(characters), words.given)
 
     def placed_word_pieces(self, text: tf.Tensor) -> WordTokens:
-        """As `tasks.ner.windows` reads words: each by itself, after a blank, [UNK] if nothing is
-        left. White space, punctuation and CJK characters separate words for every tokenizer."""
+        """Returns the tokens of each word of texts, string [B], for token classification.
+
+        The rules are those of `tasks.ner.windows.word_pieces`: each word is tokenized by itself
+        after a space, and a word without tokens becomes [UNK]. White space, punctuation and CJK
+        characters separate words, whatever the tokenizer.
+        """
         if self._by_rules is None:
             words = words_of(text, lowercase=self._lowercase)
             tokens = self._wordpiece.tokenize(_spelled(words))
@@ -183,9 +226,11 @@ class TextToInputs(tf.Module):
 
 
 class MaskedTextToInputs(TextToInputs):
-    """As `text.gaps.ids_with_masks`, then `pack`; to TextToInputs "[MASK]" is brackets and a word.
+    """Converts texts as `TextToInputs` does, and each "[MASK]" in a text to the mask token.
 
-    No other text becomes the piece [MASK]: a bracket is always a word of its own.
+    The ids equal those of `text.tokenizer.ids_with_masks` followed by `pack`. `TextToInputs` itself
+    reads "[MASK]" as two brackets and a word. No other text becomes the mask token, because a
+    bracket is always a word of its own.
     """
 
     def pieces(self, text):
@@ -198,19 +243,19 @@ class MaskedTextToInputs(TextToInputs):
 
 
 def _spelled(words: Words) -> tf.Tensor:
-    """string [W], one for each word of all texts."""
+    """Returns the text of each word, string [W]; words that are too long become [UNK]."""
     characters = words.words.values
     is_long = characters.row_lengths() > MAX_WORD_CHARACTERS
     return tf.where(is_long, "[UNK]", tf.strings.unicode_encode(characters, "UTF-8"))
 
 
 def _of_texts(tokens: tf.RaggedTensor, words: Words) -> tf.RaggedTensor:
-    """Tokens of words, [W,(tokens)], to those of texts, [B,(tokens)]."""
+    """Regroups the tokens of words, [W,(tokens)], by text, [B,(tokens)]."""
     splits = tf.gather(tokens.row_splits, words.words.row_splits)
     return RaggedTensor.from_row_splits(tokens.values, splits, validate=False)
 
 
 def _spans(places: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """int64 [N,(indices)] to the first index of each row and one more than the last, int64 [N]."""
+    """Returns the smallest index of each row of int64 [N,(indices)], and the largest plus 1."""
     values, owners = places.values, places.value_rowids()
     return tf.math.segment_min(values, owners), tf.math.segment_max(values, owners) + 1

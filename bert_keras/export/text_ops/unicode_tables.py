@@ -1,6 +1,7 @@
-"""This Python's Unicode tables as arrays, by which a graph reads text by code points.
+"""Converts Python's Unicode tables into arrays that a graph indexes by code point.
 
-A server's own tables (ICU's, RE2's) are of another year, and its locale changes them.
+The graph carries these tables because the tables of a server (ICU, RE2) can have another Unicode
+version and depend on its locale.
 """
 
 import sys
@@ -14,43 +15,45 @@ import numpy as np
 from bert_keras.text.google_words import is_alone, is_dropped
 
 BLOCK_BITS = 8
-BLOCK = 1 << BLOCK_BITS  # code points; most blocks are alike, so each kind of block is kept once
+# Code points in a block. Most blocks are equal, so a table stores each distinct block once.
+BLOCK = 1 << BLOCK_BITS
 
-# Bits of a character's properties; the others are its canonical combining class.
+# Bits of a character's properties. The lower 8 bits hold its canonical combining class.
 SPACE, ALONE, DROPPED, ACCENT, CASED, IGNORABLE = (1 << bit for bit in range(8, 14))
 COMBINING_CLASS = 0xFF
 
 
 class Table(NamedTuple):
-    """A number for every code point: `numbers[starts[point // BLOCK] + point % BLOCK]`."""
+    """A number for each code point: `numbers[starts[point // BLOCK] + point % BLOCK]`."""
 
-    starts: np.ndarray
-    numbers: np.ndarray
+    starts: np.ndarray  # int32, the index in `numbers` at which each block begins
+    numbers: np.ndarray  # int32, the numbers of all distinct blocks
 
 
 class Spellings(NamedTuple):
-    """What code points become: number n is points[starts[n] : starts[n + 1]], 0 the point itself"""
+    """The replacement of each code point: number n is `points[starts[n] : starts[n + 1]]`."""
 
-    numbers: Table
-    points: np.ndarray
-    starts: np.ndarray
+    numbers: Table  # the number of each code point's replacement; 0 keeps the code point
+    points: np.ndarray  # int32, the code points of all replacements
+    starts: np.ndarray  # int32, the index in `points` at which each replacement begins
 
 
 @cache
 def properties() -> Table:
-    """Bits of every character, and its canonical combining class."""
+    """Returns the property bits and the canonical combining class of each code point."""
 
     def of_block(block: str) -> list[int]:
         if is_assigned(block):
             return [*map(_properties, block)]
-        return [ALONE * is_alone(block[0])] * BLOCK  # no such block lies halfway in a CJK range
+        # An unassigned block lies completely inside or outside the CJK ranges.
+        return [ALONE * is_alone(block[0])] * BLOCK
 
     return table_of(of_block)
 
 
 @cache
 def small_decomposed() -> Spellings:
-    """Lower case, then NFD; nothing where the character is dropped."""
+    """Returns each code point in lower case and NFD; dropped characters become nothing."""
 
     def of_block(block: str) -> Sequence[str]:
         if not is_assigned(block):
@@ -63,8 +66,12 @@ def small_decomposed() -> Spellings:
 
 
 def spellings_of(of_block: Callable[[str], Sequence[str]]) -> Spellings:
-    """`of_block` returns what each character of a block becomes."""
-    spellings = {"\0": 0}  # any one character has the length of number 0
+    """Builds the replacements of all code points.
+
+    Args:
+        of_block: Takes the BLOCK characters of a block and returns the replacement of each.
+    """
+    spellings = {"\0": 0}  # any single character, because the replacement 0 has length 1
 
     def numbers_of(block: str) -> list[int]:
         return [
@@ -79,7 +86,11 @@ def spellings_of(of_block: Callable[[str], Sequence[str]]) -> Spellings:
 
 
 def table_of(of_block: Callable[[str], Sequence[int] | np.ndarray]) -> Table:
-    """`of_block` returns the number of each character of a block."""
+    """Builds a table of all code points.
+
+    Args:
+        of_block: Takes the BLOCK characters of a block and returns the number of each.
+    """
     firsts = range(0, sys.maxunicode + 1, BLOCK)
     blocks = ("".join(map(chr, range(first, first + BLOCK))) for first in firsts)
     numbers = np.array([of_block(block) for block in blocks], np.int32)
@@ -89,15 +100,15 @@ def table_of(of_block: Callable[[str], Sequence[int] | np.ndarray]) -> Table:
 
 @cache
 def is_assigned(block: str) -> bool:
-    """Whether a block has any character but unassigned and private ones and surrogates.
+    """Returns whether a block has a character that is not unassigned, private or a surrogate.
 
-    Six of seven blocks have none; they are not asked character by character.
+    Six of seven blocks have none. They need no look-up of each character.
     """
     return not {*map(unicodedata.category, block)} <= {"Cn", "Co", "Cs"}
 
 
 def without_surrogates(block: str) -> str:
-    """With "?" for surrogates, which `tokenizers` refuses and no text has."""
+    """Replaces surrogates, which `tokenizers` refuses and no valid text contains, by "?"."""
     return "".join("?" if 0xD800 <= ord(each) < 0xE000 else each for each in block)
 
 
@@ -107,7 +118,8 @@ def _properties(character: str) -> int:
     found |= ACCENT * (unicodedata.category(character) == "Mn")
     if is_dropped(character):
         return found | DROPPED | IGNORABLE
-    # Python has no table of the letters that decide upon a final sigma, so a sigma is asked.
+    # Python does not expose the properties Cased and Case_Ignorable, which determine whether a
+    # sigma is final. Lower-casing a sigma next to the character reveals both.
     if f"{character}Σ".lower()[-1] == "ς":
         found |= CASED
     elif f"A{character}Σ".lower()[-1] == "ς":

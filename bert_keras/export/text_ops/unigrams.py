@@ -1,8 +1,9 @@
-"""Unigram tokens inside a TF graph.
+"""Tokenizes text with a Unigram model inside a TF graph.
 
-Characters become what `tokenizers` makes of them, by a table; then the best pieces of all words are
-found together. tensorflow-text's SentencePiece adds up in float32, where pieces that are equally
-good in another order ("ww" and "w") come out otherwise than in float64, as `tokenizers` has it.
+A table normalizes each character as the library `tokenizers` does. A Viterbi search then finds the
+best tokens of all words of a batch together. tensorflow-text's SentencePiece tokenizer adds scores
+in float32. `tokenizers` adds them in float64, which can give another result where two sequences
+have equal scores ("ww" "w" and "w" "ww").
 """
 
 import json
@@ -26,21 +27,28 @@ from bert_keras.export.text_ops.unicode_tables import spellings_of, without_surr
 from bert_keras.export.text_ops.words import Points, Tokens, given_points, respelled
 from bert_keras.text.vocab import Vocabulary
 
-# Of what ALBERT's rules consist; marks are dropped, so no character changes with its neighbours.
+# The normalizers of which ALBERT's rules consist. They drop accents, so the normal form of a
+# character does not depend on its neighbours.
 _NORMALIZERS = ("Replace", "NFKD", "StripAccents", "Lowercase", "Precompiled")
 _NEEDED = ("NFKD", "StripAccents")
 _BLANK, _DOUBLE_QUOTE, _WORD = map(ord, ' "▁')
-_QUOTES = tuple(map(ord, "`'"))  # two of a kind are a double one
-_UNKNOWN_PENALTY = 10.0  # of `tokenizers`: so much worse than the worst piece
-_POINTS = 1 << 21  # more than there are characters
+_QUOTES = tuple(map(ord, "`'"))  # two equal ones become a double quote
+# The score of an unknown letter is lower than the lowest score of a token by this (`tokenizers`).
+_UNKNOWN_PENALTY = 10.0
+_POINTS = 1 << 21  # exceeds the largest code point
 _NONE = -1
 
 
 class Unigrams(tf.Module):
-    """Call with string [B]; returns the ids and offsets of FastTokenizer. Bytes that are no UTF-8
-    are dropped.
+    """Tokenizes texts, string [B], with the same ids and offsets as `FastTokenizer`.
 
-    Raises InputError for rules that are not ALBERT's.
+    Bytes that are not valid UTF-8 are dropped.
+
+    Args:
+        vocabulary: A vocabulary with the rules of an ALBERT tokenizer.json.
+
+    Raises:
+        InputError: The rules are not those of ALBERT.
     """
 
     knows_places = True
@@ -61,7 +69,7 @@ class Unigrams(tf.Module):
                 is_first=is_letter & tf.logical_not(previous(is_letter, 1)),
                 is_space=tf.logical_not(is_letter),
             )
-            # The mark before a word has the place of its first letter.
+            # The word mark "▁" has the position of the word's first letter.
             letters = tf.concat([words.values[:, :1], words.values], axis=1)
             marks = tf.fill([letters.nrows(), 1], _WORD)
             spelled = words.values.with_values(tf.gather(read.points, words.flat_values))
@@ -83,7 +91,7 @@ class Unigrams(tf.Module):
 
 
 class _Tree(tf.Module):
-    """Pieces letter by letter: which state follows a state and a letter, which piece each is."""
+    """A trie of the tokens. Each state is a prefix of a token."""
 
     def __init__(self, model: dict, vocabulary: Vocabulary):
         super().__init__()
@@ -99,7 +107,7 @@ class _Tree(tf.Module):
         for piece, _, _ in pieces:
             for end in range(1, len(piece) + 1):
                 states.setdefault(piece[:end], len(states))
-        self.pieces = np.zeros(len(states) + 1, np.int32)  # the last is of no state
+        self.pieces = np.zeros(len(states) + 1, np.int32)  # the last row stands for _NONE
         self.scores = np.full(len(states) + 1, -np.inf)
         for piece, number, score in pieces:
             self.pieces[states[piece]], self.scores[states[piece]] = number, score
@@ -112,13 +120,13 @@ class _Tree(tf.Module):
         )
 
     def step(self, states: tf.Tensor, letters: tf.Tensor) -> tf.Tensor:
-        """int32 [N]; no state, _NONE, is followed by none."""
+        """Returns the state after each state and letter, int32 [N]; _NONE where there is none."""
         keys = tf.cast(states, tf.int64) * _POINTS + tf.cast(letters, tf.int64)
         return tf.where(states == _NONE, _NONE, self._steps.lookup(keys))
 
 
 def _with_double_quotes(read: Points) -> Points:
-    """The second of two becomes them, as in `tokenizers`."""
+    """Replaces two equal quotes by a double quote at the index of the second, as `tokenizers`."""
     is_quote = [read.points == quote for quote in _QUOTES]
     is_left = every_second(tf.reduce_any([each & following(each, 1) for each in is_quote], axis=0))
     points = tf.where(previous(is_left, 1), _DOUBLE_QUOTE, read.points)
@@ -126,11 +134,20 @@ def _with_double_quotes(read: Points) -> Points:
 
 
 def _best_pieces(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Letters of words, int32 [W,(letters)], to the ids of their pieces and, int64 [P], the first
-    letter and the word of each."""
+    """Finds the sequence of tokens with the highest total score for each word (Viterbi).
+
+    Args:
+        words: int32 [W,(letters)], the code points of each word.
+        tree: The trie of the tokens.
+
+    Returns:
+        For each of P tokens its id, int32 [P], the index of its first letter, int64 [P], and the
+        index of its word, int64 [P].
+    """
     scores_XL, pieces_XL, lengths_L = _pieces_ending(words, tree)
     firsts, lengths = words.row_starts(), words.row_lengths()
-    # `best` has one place more a word: before its first letter.
+    # `best` holds the highest score up to each letter. Each word has one more entry, for the
+    # position before its first letter.
     befores = firsts + tf.range(words.nrows())
     best = tf.zeros([tf.size(words.values, tf.int64) + words.nrows()], tf.float64)
 
@@ -167,7 +184,7 @@ def _best_pieces(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
     )
     first = tf.where(pieces != _NONE)[:, 0]
     owners, pieces = tf.gather(words.value_rowids(), first), tf.gather(pieces, first)
-    # Unknown letters side by side are one piece.
+    # Adjacent unknown letters form one unknown token.
     is_unknown = pieces == tree.unk_id
     follows = tf.pad((owners[1:] == owners[:-1]) & is_unknown[:-1], [[1, 0]])[: tf.size(pieces)]
     kept = tf.where(tf.logical_not(is_unknown & follows))[:, 0]
@@ -175,8 +192,14 @@ def _best_pieces(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
 
 
 def _pieces_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """For each of X letters the L pieces that can end there, the longest first, for of equals the
-    first counts: scores float64 [X,L], -inf where there is none, ids int32 [X,L], lengths [L]."""
+    """Finds the tokens that can end at each of X letters, one for each of L lengths.
+
+    The longest comes first, because the first of equal scores wins.
+
+    Returns:
+        The scores, float64 [X,L], -inf where no token exists; the ids, int32 [X,L]; the lengths in
+        letters, int64 [L].
+    """
     letters, num_letters = words.values, tf.size(words.values, tf.int64)
     room = tf.gather(words.row_splits[1:], words.value_rowids()) - tf.range(num_letters)
     states, scores, pieces = tf.zeros_like(letters), [], []
@@ -213,7 +236,7 @@ def _check(rules: dict) -> None:
 
 
 def _normalised(tokenizer: Tokenizer, block: str) -> Sequence[str]:
-    """What each character of a block becomes, a blank where words are split."""
+    """Normalizes each character of a block; white space becomes a space, where words are split."""
     block, normalizer = without_surrogates(block), cast(Normalizer, tokenizer.normalizer)
     joined = "a".join(block)
     if normalizer.normalize_str(joined) == joined:

@@ -1,4 +1,4 @@
-"""Windows over long texts and the pooling of their logits, inside a TF graph."""
+"""Divides long texts into windows and pools the logits of the windows, inside a TF graph."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -8,46 +8,52 @@ import tensorflow as tf
 
 from bert_keras.export.servable import traced
 
-WINDOWS_AT_ONCE = 8  # bounds a server's memory whatever the length of a text
+# The model evaluates this many windows at a time, so the length of a text does not change how much
+# memory a server needs.
+WINDOWS_AT_ONCE = 8
 _POOLED = {"mean": tf.math.unsorted_segment_mean, "max": tf.math.unsorted_segment_max}
 
 
 class Texts(NamedTuple):
     """Rows of one or two texts: text k of row n is `values[starts[k][n]:][: lengths[k][n]]`."""
 
-    values: tf.Tensor
-    starts: list[tf.Tensor]
-    lengths: list[tf.Tensor]
+    values: tf.Tensor  # int32 [P], the token ids of all texts
+    starts: list[tf.Tensor]  # int64 [N] for each of the one or two texts
+    lengths: list[tf.Tensor]  # int64 [N] for each of the one or two texts
 
 
 class WindowRows(NamedTuple):
-    """X windows over the last text of each row, those of a text together and in order.
+    """X windows over the last text of each row, ordered by row and by position."""
 
-    `owners` are the rows that they are of; `numbers` count them from 0 in each. They begin `steps`
-    pieces apart and are `rooms` long, but for the last. All int64 [X].
-    """
-
-    texts: Texts
-    owners: tf.Tensor
-    numbers: tf.Tensor
-    steps: tf.Tensor
-    rooms: tf.Tensor
+    texts: Texts  # X rows; the last text of each is a window
+    owners: tf.Tensor  # int64 [X], the row of the original texts that each window belongs to
+    numbers: tf.Tensor  # int64 [X], the index of each window within its row, from 0
+    steps: tf.Tensor  # int64 [X], the number of tokens between the starts of a row's windows
+    rooms: tf.Tensor  # int64 [X], the length of a row's windows in tokens; the last can be shorter
 
 
 class Windows(NamedTuple):
-    """`inputs` int32 [X,T] by name; `owners` int64 [X], the text of each among `num_texts`."""
+    """The packed windows of a batch of texts."""
 
-    inputs: dict[str, tf.Tensor]
-    owners: tf.Tensor
-    num_texts: tf.Tensor
+    inputs: dict[str, tf.Tensor]  # the model's inputs, int32 [X,T] by name
+    owners: tf.Tensor  # int64 [X], the index of the text that each window belongs to
+    num_texts: tf.Tensor  # int32 scalar
 
 
 def window_rows(texts: Texts, *, limit: int, stride: int) -> WindowRows:
-    """Rows of at most `limit` tokens, each with its first text whole. A window begins `stride`
-    tokens after the one before, or where that one ends, if sooner."""
+    """Divides the last text of each row into windows; each window keeps the whole first text.
+
+    A window begins `stride` tokens after the preceding one. If a window has fewer than `stride`
+    tokens, the next one begins where it ends.
+
+    Args:
+        texts: Rows of one or two texts.
+        limit: Largest number of tokens of both texts of a window, without special tokens.
+        stride: Number of tokens between the starts of consecutive windows.
+    """
     *firsts, last = texts.lengths
     room = limit - tf.add_n([tf.zeros_like(last), *firsts])
-    step = tf.clip_by_value(room, 1, stride)  # no room where nothing of the second is left
+    step = tf.clip_by_value(room, 1, stride)  # `room` is 0 where the second text is empty
     numbers = tf.ragged.range(1 + tf.maximum(-((room - last) // step), 0))
     owners = numbers.value_rowids()
     of_windows = partial(tf.gather, indices=owners)
@@ -63,7 +69,12 @@ def window_rows(texts: Texts, *, limit: int, stride: int) -> WindowRows:
 
 
 def windows_of_tensors(inputs: dict[str, tf.Tensor]) -> Windows:
-    """Inputs [B,W,T]; a window without any `input_mask` is padding."""
+    """Flattens windows that a request packed itself.
+
+    Args:
+        inputs: int32 [B,W,T] by name. A window whose `input_mask` is 0 everywhere is padding and is
+            dropped.
+    """
     is_real_BW = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)
     return Windows(
         {name: tf.boolean_mask(array, is_real_BW) for name, array in inputs.items()},
@@ -75,7 +86,15 @@ def windows_of_tensors(inputs: dict[str, tf.Tensor]) -> Windows:
 def in_parts(
     rows: dict[str, tf.Tensor], function: Callable[..., Mapping[str, tf.Tensor]]
 ) -> dict[str, tf.Tensor]:
-    """Concatenates what `function(**rows)` returns for WINDOWS_AT_ONCE rows at a time."""
+    """Calls `function(**rows)` for WINDOWS_AT_ONCE rows at a time and concatenates the outputs.
+
+    Args:
+        rows: Tensors of the same first dimension.
+        function: Takes slices of `rows` as keyword arguments and returns tensors by name.
+
+    Returns:
+        The outputs for all rows by name.
+    """
     specs = {
         name: tf.TensorSpec([None, *each.shape[1:]], each.dtype) for name, each in rows.items()
     }
@@ -101,7 +120,16 @@ def in_parts(
 def pooled_logits(
     logits_of: Callable[..., Mapping[str, tf.Tensor]], windows: Windows, *, pooling: str
 ) -> tf.Tensor:
-    """The "mean" or "max" [B,N] over the windows of each text of `logits` [X,N], which
-    `logits_of(**inputs)` returns of a few windows at a time."""
+    """Pools the logits of the windows of each text.
+
+    Args:
+        logits_of: Takes the model's inputs as keyword arguments and returns `logits`,
+            float32 [X,N]. It is called for at most WINDOWS_AT_ONCE windows.
+        windows: The windows of B texts.
+        pooling: "mean" or "max".
+
+    Returns:
+        float32 [B,N].
+    """
     logits = in_parts(windows.inputs, logits_of)["logits"]
     return _POOLED[pooling](logits, windows.owners, windows.num_texts)

@@ -1,7 +1,7 @@
-"""Splits raw text into the words of `bert_keras.text`, inside a TF graph.
+"""Splits raw text into the same words as `bert_keras.text`, inside a TF graph.
 
-Everything is done on code points, with the tables of the Python that writes the graph: neither the
-Unicode tables nor the locale of a server change a word.
+All ops work on code points and use the Unicode tables of the Python that writes the graph. The
+result therefore does not depend on the Unicode tables or the locale of a server.
 """
 
 from collections.abc import Callable
@@ -20,28 +20,35 @@ class Points(NamedTuple):
     """Code points of B texts, one text after another."""
 
     points: tf.Tensor  # int32 [N]
-    splits: tf.Tensor  # int64 [B+1], where each text begins and the last ends
-    properties: tf.Tensor  # int32 [N], bits and combining class
-    places: tf.Tensor  # int64 [N], the index of the given point that each comes from
+    splits: tf.Tensor  # int64 [B+1], the index of each text's first code point, then N
+    properties: tf.Tensor  # int32 [N], property bits and combining class (unicode_tables.py)
+    places: tf.Tensor  # int64 [N], the index in the given text of the source of each code point
 
     def are(self, properties: int) -> tf.Tensor:
-        """bool [N], which have any of these bits."""
+        """Returns whether each code point has any of these property bits, bool [N]."""
         return self.properties & properties != 0
 
     def each(self, change: Callable[[tf.Tensor], tf.Tensor]) -> "Points":
-        """Applies `change` to points, properties and places."""
+        """Applies `change` to `points`, `properties` and `places`; `splits` stay."""
         return Points(
             change(self.points), self.splits, change(self.properties), change(self.places)
         )
 
     def those(self, kept: tf.Tensor) -> "Points":
-        """Keeps the points in `kept`, bool [N]."""
+        """Keeps the code points where `kept`, bool [N], is True."""
         found = self.each(partial(tf.gather, indices=tf.where(kept)[:, 0]))
         return found._replace(splits=tf.gather(num_before(kept), self.splits))
 
     def words(self, *, is_first: tf.Tensor, is_space: tf.Tensor) -> tf.RaggedTensor:
-        """Indices of points, int64 [B,(words),(characters)]; bool [N] say which points begin a word
-        and which are in none."""
+        """Groups code points into words.
+
+        Args:
+            is_first: bool [N], whether a code point begins a word.
+            is_space: bool [N], whether a code point belongs to no word.
+
+        Returns:
+            The indices of the code points, int64 [B,(words),(characters)].
+        """
         places = tf.where(tf.logical_not(is_space))[:, 0]
         starts = tf.where(tf.gather(is_first, places))[:, 0]
         splits = tf.gather(num_before(is_first), self.splits)
@@ -49,30 +56,34 @@ class Points(NamedTuple):
         return RaggedTensor.from_row_splits(words, splits, validate=False)
 
     def after_marks(self, ends: tf.Tensor) -> tf.Tensor:
-        """As `tasks.squad.answers.cut` has it: marks belong to the character before them."""
+        """Moves the ends of spans past combining marks, which belong to the preceding character.
+
+        Same rule as `tasks.squad.predictions.cut`.
+        """
         is_firm = tf.logical_not(self.are(tables.ACCENT))
         return tf.gather(tf.where(is_firm)[:, 0], tf.gather(num_before(is_firm), ends))
 
     def cut(self, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
-        """string [N] of spans."""
+        """Returns the text of the spans [start, end), string [N]."""
         places = tf.ragged.range(starts, tf.maximum(starts, ends), row_splits_dtype=tf.int64)
         points = places.with_values(tf.gather(self.points, places.values))
         return tf.strings.unicode_encode(points, "UTF-8")
 
     def in_text(self, places: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
-        """int32 [N]: places among the characters of their text alone."""
+        """Converts indices of code points into indices within their texts, int32 [N].
+
+        Args:
+            places: int64 [N], indices in `points`.
+            texts: The index of the text that each belongs to.
+        """
         return tf.cast(places - tf.gather(self.splits, texts), tf.int32)
 
 
 class Words(NamedTuple):
-    """Normalised words of B texts.
+    """Normalized words of B texts."""
 
-    `words` int32 [B,(words),(characters)] holds code points. `places`, int64 of the same shape,
-    holds the index in `given` of the point that each comes from.
-    """
-
-    words: tf.RaggedTensor
-    places: tf.RaggedTensor
+    words: tf.RaggedTensor  # int32 [B,(words),(characters)], code points
+    places: tf.RaggedTensor  # int64, same shape; the index in `given` of each one's source
     given: Points  # all texts with a space after each
 
 
@@ -88,7 +99,11 @@ class Tokens(NamedTuple):
 def words_of(text: tf.Tensor, *, lowercase: bool) -> Words:
     """Splits texts, string [B], into words.
 
-    Bytes that are no UTF-8 are dropped. All steps stay on the processor, where strings are.
+    Bytes that are not valid UTF-8 are dropped. All ops run on the CPU, which holds the strings.
+
+    Args:
+        text: string [B].
+        lowercase: Whether to convert words to lower case and to drop accents.
     """
     with tf.device("CPU:0"):
         given = given_points(text)
@@ -109,30 +124,32 @@ def words_of(text: tf.Tensor, *, lowercase: bool) -> Words:
 
 
 def given_points(text: tf.Tensor) -> Points:
-    """Code points with a space after each text, which keeps words, marks and sigmas of two texts
-    apart."""
+    """Decodes texts, string [B], and appends a space to each.
+
+    The space prevents that words, combining marks and sigmas of two texts influence each other.
+    """
     given = tf.strings.unicode_decode(text + " ", "UTF-8", errors="ignore")
     return points_of(given.values, given.row_splits)
 
 
 def points_of(points: tf.Tensor, splits: tf.Tensor) -> Points:
-    """Points as they are given, int32 [N], with `splits` int64 [B+1]."""
+    """Returns the given code points, int32 [N], as `Points`; `splits` is int64 [B+1]."""
     return Points(points, splits, properties_of(points), tf.range(tf.size(points, tf.int64)))
 
 
 def properties_of(points: tf.Tensor) -> tf.Tensor:
-    """int32 [N], bits and combining class."""
+    """Returns the property bits and the combining class of each code point, int32 [N]."""
     return looked_up(tables.properties(), points)
 
 
 def looked_up(table: tables.Table, points: tf.Tensor) -> tf.Tensor:
-    """int32 [N], the number that `table` has for each point."""
+    """Returns the number that `table` has for each code point, int32 [N]."""
     starts = tf.gather(table.starts, tf.bitwise.right_shift(points, tables.BLOCK_BITS))
     return tf.gather(table.numbers, starts + (points & tables.BLOCK - 1))
 
 
 def utf8_widths(points: tf.Tensor) -> tf.Tensor:
-    """int64 [N], how many bytes each has."""
+    """Returns the number of bytes that UTF-8 uses for each code point, int64 [N]."""
     return tf.add_n([tf.cast(points >= p, tf.int64) for p in (0, 0x80, 0x800, 0x10000)])
 
 
@@ -141,7 +158,11 @@ def _without(properties: int, read: Points) -> Points:
 
 
 def _with_small_sigmas(read: Points) -> Points:
-    """A sigma is final after a letter and not before one, ignorable characters aside."""
+    """Converts each capital sigma to lower case.
+
+    A sigma is final (ς) if it follows a letter and no letter follows it. Case-ignorable characters
+    do not count.
+    """
     is_firm = tf.logical_not(read.are(tables.IGNORABLE))
     are_letters = tf.pad(tf.boolean_mask(read.are(tables.CASED), is_firm), [[1, 1]])
     place = num_before(is_firm)
@@ -152,8 +173,8 @@ def _with_small_sigmas(read: Points) -> Points:
 
 
 def respelled(read: Points, spellings: tables.Spellings) -> Points:
-    """Replaces each point by one, several or none. Points that stay are taken from the text, which
-    is appended to the spellings."""
+    """Replaces each code point by zero, one or several code points."""
+    # Unchanged code points (number 0) are gathered from the text, appended to the replacements.
     number = looked_up(spellings.numbers, read.points)
     starts = tf.constant(spellings.starts)
     from_text = len(spellings.points) + tf.range(tf.size(number))
@@ -167,7 +188,7 @@ def respelled(read: Points, spellings: tables.Spellings) -> Points:
 
 
 def _in_order(read: Points) -> Points:
-    """Marks between two other characters by their class, as NFD has them."""
+    """Sorts each run of combining marks by combining class, which is NFD's canonical order."""
     classes = tf.cast(read.properties & tables.COMBINING_CLASS, tf.int64)
     places = tf.where(classes > 0)
     keys = tf.gather_nd(num_before(classes == 0), places) * (tables.COMBINING_CLASS + 1)

@@ -1,1 +1,1 @@
-"""Variants of an exported model that take less space or time, measured against float32."""
+"""Exports variants of a model that are smaller or faster than float32."""

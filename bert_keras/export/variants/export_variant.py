@@ -1,4 +1,4 @@
-"""Exports a smaller or faster variant of a fine-tuned model, measured against float32."""
+"""Exports a smaller or faster variant of a fine-tuned model and compares it with float32."""
 
 import contextlib
 import dataclasses
@@ -31,11 +31,13 @@ SAVED_MODELS: dict[str, type[Variant]] = {
     "int8": Int8,
 }
 VARIANTS = (*SAVED_MODELS, LITERT)
-NOT_SERVED = {  # by TF Serving
+NOT_SERVED = {  # variants that TF Serving cannot load
     LITERT: "a LiteRT interpreter answers with it, TF Serving does not",
 }
-USUAL_LOSS = 0.5  # points
-_GAIN = 0.95  # of float32: a smaller gain may be noise of the machine
+USUAL_LOSS = 0.5  # points of the task's score
+# A variant may take at most this fraction of the size or time of float32. A smaller gain can be
+# noise of the measurement.
+_GAIN = 0.95
 
 
 def export_variant(
@@ -48,24 +50,28 @@ def export_variant(
     num_texts: int | None = None,
     most_lost: float = USUAL_LOSS,
 ) -> Path:
-    """Writes `folder` = saved_models/NAME/VERSION with a variant, and prints its size, time and
-    score beside those of float32.
+    """Exports a variant and prints its size, time and score next to those of float32.
 
-    Both are loaded TF Serving's way and asked by the signature `tensors`. The figures are kept in
-    METADATA.
+    The function also exports the float32 model, to a temporary folder. It loads both models and
+    sends the same requests to their signature `tensors`. SavedModels are loaded as TF Serving does.
+    The measurements are stored in the metadata file of the variant.
 
     Args:
-        model_folder: Holds a fine-tuned model.
-        folder: Must not exist yet.
+        model_folder: The folder of a fine-tuned model.
+        folder: The version folder, saved_models/NAME/VERSION, which must not exist yet.
         variant: One of VARIANTS.
-        data: Labelled examples: a file of the task, or a folder of which "dev" is taken.
-        task: Names the task; None takes the one that the model was fine-tuned on.
-        num_texts: As for `export_model`.
-        most_lost: Points of the task's score that the variant may lose.
+        data: Labelled examples: a file of the task, or a data folder or a tfds: name, of which the
+            split "dev" is read.
+        task: The name of the task; None takes the task that the model was fine-tuned on.
+        num_texts: The number of texts that a classifier takes; see `export_model`.
+        most_lost: The largest loss in points of the task's score that is accepted.
+
+    Returns:
+        The path of `folder`.
 
     Raises:
-        InputError: The variant loses more than that or saves nothing on this machine, or the model
-            has no task, or `export_model` refuses it.
+        InputError: The variant loses more than `most_lost` points or is not smaller or faster than
+            float32 on this machine; no task scores the model; or `export_model` refuses it.
     """
     check_name(variant, VARIANTS, what="variant")
     if not (math.isfinite(most_lost) and most_lost >= 0):
@@ -81,7 +87,8 @@ def export_variant(
         tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as scratch,
         contextlib.ExitStack() as open_models,
     ):
-        named = Path(folder.resolve().parent.name, folder.name)  # as warm-up requests name it
+        # Warm-up requests contain the name of the model, which is that of the parent folder.
+        named = Path(folder.resolve().parent.name, folder.name)
         export = partial(export_model, model_folder, num_texts=num_texts)
         whole, written = (Path(scratch, name, named) for name in (FLOAT32, variant))
         export(whole)
@@ -113,7 +120,15 @@ def export_variant(
 
 
 def table(figures: dict[str, Figures], *, metric: str) -> str:
-    """One line for each of two models, and one that compares the second with the first."""
+    """Formats the measurements of two models as a text table.
+
+    Args:
+        figures: The measurements by name, float32 first.
+        metric: The name of the task's metric.
+
+    Returns:
+        A header, a line for each model, and a line that compares the second model with the first.
+    """
     rows = [
         (
             name,
@@ -147,7 +162,7 @@ def _task(card, model_folder: str | os.PathLike, *, name: str | None) -> Task:
 
 @contextlib.contextmanager
 def _opened(variant: str, folder: Path) -> Iterator[Ask]:
-    """Yields what answers as the signature `tensors` of a variant or of float32."""
+    """Loads an exported model and yields a function that runs its signature `tensors`."""
     if variant == LITERT:
         yield litert_ask(folder)
     else:

@@ -1,10 +1,13 @@
-"""The variant of a model whose encoder multiplies in 8 bits.
+"""Defines the int8 variant, which computes the matrix products of the encoder in 8 bits.
 
-Activations are quantised when they are known, each token by its own largest value, weights once,
-each column by its own (Dettmers et al. 2022, LLM.int8(), section 2.1, "vector-wise"). The product
-is oneDNN's, TensorFlow's op `_QuantizedMatMul`, which takes unsigned activations: a token's 0 is
-128, and what that adds to each column is taken off again with the bias. An op that begins with an
-underscore may change with any version of TensorFlow: its kernel is tried before it is used.
+The scheme is "vector-wise" quantization (Dettmers et al. 2022, LLM.int8(), section 2.1). Weights
+are quantized once, each column by its largest absolute value. Activations are quantized at run
+time, each token by its largest absolute value.
+
+TensorFlow's op `_QuantizedMatMul` (oneDNN) computes the product. It takes unsigned activations, so
+their zero point is 128. The constant that this zero point adds to each column of the product is
+subtracted through the op's bias. Ops whose names begin with an underscore can change with any
+version of TensorFlow. `check_kernel` therefore tests the op before it is used.
 """
 
 import numpy as np
@@ -20,6 +23,9 @@ _ZERO = 128
 
 class Int8(Variant):
     """Computes the dense layers of the encoder's blocks in 8 bits.
+
+    Args:
+        model: A Keras model with an `encoder`.
 
     Raises:
         InputError: TensorFlow or the processor lacks a kernel that multiplies int8 exactly.
@@ -59,7 +65,7 @@ def _dense_layers(block) -> list:
 
 
 class _QuantizedDense:
-    """float32 [X,D] to [X,F]."""
+    """A dense layer with an int8 kernel; maps float32 [X,D] to float32 [X,F]."""
 
     def __init__(self, layer):
         kernel = layer.kernel.numpy()
@@ -76,13 +82,24 @@ class _QuantizedDense:
 
 
 def _product(x_XD, kernel_DF, *, scales: np.ndarray, offsets: np.ndarray) -> tf.Tensor:
-    """uint8 [X,D] times int8 [D,F], times `scales`, plus `offsets`: float32 [X,F]."""
+    """Returns (x @ kernel) * scales + offsets.
+
+    Args:
+        x_XD: uint8 [X,D].
+        kernel_DF: int8 [D,F].
+        scales: [F].
+        offsets: [F].
+
+    Returns:
+        float32 [X,F].
+    """
     device = [
         tf.bitcast(x_XD, tf.quint8),
         tf.bitcast(kernel_DF, tf.qint8),
         tf.constant(offsets, tf.float32),
     ]
-    ranges = [0.0, 255.0, -_LARGEST * scales, _LARGEST * scales]  # of activations, of columns
+    # The smallest and largest value of the activations, then of each kernel column.
+    ranges = [0.0, 255.0, -_LARGEST * scales, _LARGEST * scales]
     host = [tf.constant(each, tf.float32) for each in ranges]
     operation = tf.compat.v1.get_default_graph().create_op(
         "_QuantizedMatMul",
@@ -108,9 +125,10 @@ def _types(dtypes) -> AttrValue:
 
 
 def check_kernel() -> None:
-    """Raises InputError where int8 is not multiplied exactly.
+    """Raises InputError if TensorFlow on this machine does not multiply int8 exactly.
 
-    The largest values are tried: without VNNI x86 adds their products in too few bits.
+    The test multiplies the largest values, because x86 processors without VNNI add the products in
+    too few bits.
     """
     size = 64
     x = np.full((size, size), 255, np.uint8)

@@ -1,4 +1,4 @@
-"""LiteRT (formerly TensorFlow Lite) models from SavedModels."""
+"""Converts SavedModels to LiteRT (formerly TensorFlow Lite) models."""
 
 import os
 import shutil
@@ -15,10 +15,17 @@ MODEL = "model.tflite"
 
 
 def write_litert(saved_model: str | os.PathLike, folder: str | os.PathLike) -> Path:
-    """Writes `folder` with model.tflite beside the vocabulary and metadata of `saved_model`.
+    """Writes model.tflite and copies of the vocabulary and metadata of a SavedModel.
 
-    The model takes the inputs of the signature `tensors`, of any size, and returns its numeric
-    outputs. Weights and the products with them are in 8 bits.
+    The LiteRT model takes the inputs of the signature `tensors`, of any batch size and length, and
+    returns its numeric outputs. The weights and the matrix products with them have 8 bits.
+
+    Args:
+        saved_model: The folder of the SavedModel.
+        folder: The folder to create.
+
+    Returns:
+        The path of `folder`.
     """
     saved_model, folder = Path(saved_model), Path(folder)
     loaded = tf.saved_model.load(os.fspath(saved_model))
@@ -39,8 +46,12 @@ def write_litert(saved_model: str | os.PathLike, folder: str | os.PathLike) -> P
 
 
 def litert_ask(folder: str | os.PathLike) -> Ask:
-    """Returns what answers as the signature `tensors` of the SavedModel, without its texts."""
-    # The successor of the interpreter, ai-edge-litert, is another package of 22 MB.
+    """Returns a function that runs the LiteRT model in `folder`.
+
+    The function has the inputs and outputs of the SavedModel's signature `tensors`, without string
+    outputs.
+    """
+    # tf.lite.Interpreter is deprecated. Its successor, ai-edge-litert, is one more package (22 MB).
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "(?s).*tf.lite.Interpreter is deprecated")
         interpreter = tf.lite.Interpreter(

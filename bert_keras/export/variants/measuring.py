@@ -12,25 +12,37 @@ from bert_keras.data.buckets import longest_first_batches
 from bert_keras.progress import progress
 from bert_keras.tasks.task import Encoded, Task
 
-# The signature `tensors` of an exported model.
+# A function that runs the signature `tensors` of an exported model: inputs -> outputs, by name.
 Ask = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 BATCH_SIZE = 32
-MANY_TEXTS, MANY_PIECES = 8, 128
+MANY_TEXTS, MANY_PIECES = 8, 128  # texts and tokens of the larger batch that is timed
+# A measurement ends after _MOST_ROUNDS, or after _SECONDS but not before _LEAST_ROUNDS.
 _LEAST_ROUNDS, _MOST_ROUNDS, _SECONDS = 5, 50, 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What a model takes and how well it does."""
+    """The measured size, time and score of an exported model."""
 
     num_bytes: int  # on disk
-    seconds: dict[str, float]  # by the size of a batch, such as "8 x 128 pieces"
+    seconds: dict[str, float]  # median time by batch size, such as "8 x 128 pieces"
     score: float  # points, at most 100
 
 
 def score(ask: Ask, *, task: Task, examples: Sequence, encoded: Encoded, stage: str) -> float:
-    """Returns the score by the task's own scorer, in points."""
+    """Scores an exported model with the metric of its task.
+
+    Args:
+        ask: Runs the model.
+        task: The task.
+        examples: Labelled examples.
+        encoded: The encoded rows of these examples.
+        stage: The label of the progress bar.
+
+    Returns:
+        The score in points, at most 100.
+    """
     outputs: list = [None] * len(encoded)
     each_alone = task.problem_type == "multi_label_classification"
     with progress(stage=stage, unit="rows", total=len(encoded), leave=False) as bar:
@@ -44,9 +56,18 @@ def score(ask: Ask, *, task: Task, examples: Sequence, encoded: Encoded, stage: 
 
 
 def seconds(asks: Mapping[str, Ask], *, task: Task, encoded: Encoded) -> dict[str, dict]:
-    """Returns median seconds by name, then by size: one text of median length, and eight long ones.
+    """Measures the time of a request with one text of median length and with eight long texts.
 
-    All are asked in turn, so that a slowdown of the machine meets all of them.
+    Each round runs all models in turn, so that a temporary slowdown of the machine affects all of
+    them.
+
+    Args:
+        asks: Functions that run the models, by name.
+        task: The task; its `max_length` limits the length of the texts.
+        encoded: The encoded rows of the task's examples, which give the median length.
+
+    Returns:
+        The median time in seconds by name, then by batch size, such as "8 x 128 pieces".
     """
     middling = int(np.median(encoded.lengths))
     sizes = [(1, min(middling, task.max_length)), (MANY_TEXTS, min(MANY_PIECES, task.max_length))]
@@ -70,14 +91,18 @@ def seconds(asks: Mapping[str, Ask], *, task: Task, encoded: Encoded) -> dict[st
 
 
 def _filled(encoded: Encoded, *, number: int, length: int) -> dict[str, np.ndarray]:
-    """Inputs without padding, of as many choices or windows as the first row has."""
+    """Returns inputs without padding, with as many choices or windows as the first row."""
     first = encoded.batch(np.arange(1))[0]
     shape = (number, *first["input_ids"].shape[1:-1], length)
     return {name: np.full(shape, name != "segment_ids", np.int32) for name in first}
 
 
 def _logits(outputs: Mapping[str, np.ndarray], *, each_alone: bool):
-    """The model's outputs from those of its export, up to a constant."""
+    """Recovers the model's logits from the outputs of its export.
+
+    From a softmax they are recovered up to an additive constant, which does not change the
+    predictions. With `each_alone`, the probabilities are sigmoids.
+    """
     if "start_logits" in outputs:
         return {end: outputs[f"{end}_logits"] for end in ("start", "end")}
     if "score" in outputs:

@@ -1,4 +1,4 @@
-"""What stands for a Keras model in graphs that are smaller or faster; one with float16 weights."""
+"""Defines `Variant`, a model whose graphs are smaller or faster, and the variant `Float16`."""
 
 import abc
 import hashlib
@@ -10,10 +10,16 @@ import tensorflow as tf
 
 
 class Variant(abc.ABC):
-    """Graphs are traced with the variant; eager calls go to the model itself."""
+    """Replaces a Keras model in traced graphs; eager calls use the model itself.
 
-    saves: ClassVar[str]  # "size" or "time", compared with float32
-    stored: Sequence  # what a SavedModel keeps for these graphs
+    Other attributes are those of the model.
+
+    Args:
+        model: The float32 model.
+    """
+
+    saves: ClassVar[str]  # "size" or "time": what the variant reduces, compared with float32
+    stored: Sequence  # the variables and resources that a SavedModel stores for these graphs
 
     def __init__(self, model: keras.Model):
         self.model = model
@@ -28,12 +34,22 @@ class Variant(abc.ABC):
 
     @abc.abstractmethod
     def traced(self, inputs):
-        """Returns the model's outputs in the graph that is being traced."""
+        """Adds the variant's ops to the graph that is being traced.
+
+        Args:
+            inputs: The inputs of the model.
+
+        Returns:
+            The outputs of the model.
+        """
 
 
 class Float16(Variant):
-    """Stores weights in half the bytes. The server casts them to float32 once, when it loads them:
-    a cast before each product took 1.6 times as long as float32 for a short text."""
+    """Stores the weights as float16, which halves the size.
+
+    The server casts the weights to float32 once, when it loads the model. With a cast before each
+    matrix product, a short text took 1.6 times as long as with float32.
+    """
 
     saves = "size"
 
@@ -56,7 +72,8 @@ class _Half(tf.saved_model.experimental.TrackableResource):
         super().__init__()
         self.variable = tf.Variable(array.astype("float16"), trainable=False)
         self.shape = array.shape
-        # Models that one process loads share resources of one name.
+        # Models in one process share resources of the same name, so the name contains a hash of the
+        # values.
         self.name = f"{path}-{hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
 
     def _create_resource(self):
@@ -67,5 +84,5 @@ class _Half(tf.saved_model.experimental.TrackableResource):
         tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=whole)
 
     def whole(self) -> tf.Tensor:
-        """float32, of the weight's shape."""
+        """Returns the weight as float32."""
         return tf.raw_ops.ReadVariableOp(resource=self.resource_handle, dtype=tf.float32)
