@@ -1,4 +1,7 @@
-"""BERT's whole life in Keras 3 and TensorFlow. Names resolve when asked for: importing is light."""
+"""BERT in Keras 3 and TensorFlow: pretraining, fine-tuning, export and serving.
+
+The modules of the public names are imported on first use, so `import bert_keras` is fast.
+"""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""Runs every stage from a text corpus to a served prediction once, in minutes on two cores."""
+"""Runs every stage once, from a text corpus to a served prediction, in minutes on two CPU cores."""
 
 import itertools
 import json
@@ -27,9 +27,9 @@ from tfrecords_tools.text.sentences import sentences
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 VOCABULARY_SIZE = 4_000
-NUM_LABELS = 4  # the longest documents of the corpus
-MIN_WORDS = 6  # of a sentence from which its document can be predicted
-DEV_RATE = 0.2
+NUM_LABELS = 4  # one label for each of the longest documents of the corpus
+MIN_WORDS = 6  # shorter sentences tell too little about their document
+DEV_RATE = 0.2  # share of the sentences that are held out
 
 
 def demo(
@@ -39,22 +39,26 @@ def demo(
     num_steps: int | None = None,
     seed: int = 1,
 ) -> Path:
-    """Run every stage into a new numbered folder under `output`, and print what it holds.
+    """Run every stage in a new numbered folder under `output`, and print the contents of it.
 
-    The classifier predicts which of the longest documents of the corpus a sentence is from; some
-    sentences are held out.
+    The stages train a vocabulary, build records, pretrain, fine-tune a classifier, export it and
+    serve it. The classifier predicts from which of the longest documents of the corpus a sentence
+    comes. Some sentences are held out to score it.
 
     Args:
         corpus: Text files; by default CPython's language reference.
-        output: Folder of all demos.
-        num_steps: Steps of pretraining; None takes those of the recipe `demo`.
-        seed: Of all random numbers.
+        output: Parent folder of all demos.
+        num_steps: Number of pretraining steps; None takes that of the recipe `demo`.
+        seed: Seed of all random numbers.
 
     Returns:
         The new folder.
+
+    Raises:
+        InputError: If the corpus has too few sentences for a classifier.
     """
     numbered = (Path(output, str(number)) for number in itertools.count(1))
-    folder = next(each for each in numbered if not each.exists())  # an older demo stays as it is
+    folder = next(each for each in numbered if not each.exists())  # keeps the folder of older demos
     folder.mkdir(parents=True)
     print(f"bert-keras demo: everything goes to {folder}\n")
     files = list(corpus) or [_write_language_reference(folder / "corpus.txt")]
@@ -112,7 +116,7 @@ def _finetune(folder: Path, *, seed: int) -> None:
 
 
 def _export_and_ask(folder: Path, example: str) -> None:
-    """Serve the classifier, print its prediction for `example`, and what to do with the folder."""
+    """Export and serve the classifier, print its prediction for `example` and the next steps."""
     saved_model = export_model(
         folder / "finetune" / "model", folder / "saved_models" / "demo" / "1"
     )
@@ -142,8 +146,10 @@ See the curves:
 
 
 def _write_language_reference(path: Path) -> Path:
-    """Write the prose of CPython's `pydoc_data.topics` as a corpus file, one topic a document and
-    one paragraph a line. Tables, rulers and code examples are left out.
+    """Write the text of CPython's `pydoc_data.topics` as a corpus file.
+
+    Each topic is a document and each paragraph a line. Tables, underlines of titles and code
+    examples are omitted.
     """
     try:
         from pydoc_data.topics import topics
@@ -171,9 +177,9 @@ def _prose(topic: str) -> Iterator[str]:
 
 
 def _write_rows(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) -> str:
-    """Write train.tsv and dev.tsv of (sentence, label); return one of the held-out sentences.
+    """Write train.tsv and dev.tsv with sentences and labels, and return a held-out sentence.
 
-    A sentence that occurs more than once is left out, so that no held-out row was trained on.
+    A sentence that occurs more than once is omitted, so the training rows contain no held-out one.
     """
     named = []
     for lines in documents(files, stage="label sentences"):

@@ -1,4 +1,4 @@
-"""The exception for what a user can correct, and how a command line reports it."""
+"""Defines the exception for errors that a user can correct, and reports errors of a command."""
 
 import errno
 import sys
@@ -6,26 +6,45 @@ from collections.abc import Callable, Iterable
 
 
 class InputError(ValueError):
-    """One sentence: what was received, what was expected, what to do."""
+    """An error that the user can correct.
+
+    Its message is one sentence: what was received, what was expected and what to do.
+    """
 
 
 def check_name(name: str, known: Iterable[str], *, what: str) -> None:
-    """Raise InputError, which lists the known names, where `name` is none of them."""
+    """Check that a name is known.
+
+    Args:
+        name: The name to check.
+        known: All valid names.
+        what: The kind of name in the error message, such as "recipe".
+
+    Raises:
+        InputError: If `name` is not in `known`; the message lists `known`.
+    """
     if name not in (known := tuple(known)):
         raise InputError(f"no {what} is called {name!r}; known: {', '.join(known)}")
 
 
 def listed(faults: list[str], *, most: int = 50) -> str:
-    """Join the first `most` of `faults`, and say how many others there are."""
+    """Join the first `most` faults into one text that ends with the number of the other faults."""
     named = "; ".join(faults[:most])
     return named if len(faults) <= most else f"{named}; and {len(faults) - most:,} more"
 
 
 def run_command(program: str, command: Callable[[], None]) -> int:
-    """Run `command`; what a user or the system can cause becomes one line on stderr.
+    """Run a command and report errors of the user or the system as one line on stderr.
 
-    Returns the exit code: 0, 2 for an `InputError` or `OSError` (no such file, disk full, port in
-    use) or `MemoryError`, 130 for Ctrl-C. Anything else is our own fault and keeps its traceback.
+    Any other exception is a bug in this project and keeps its traceback.
+
+    Args:
+        program: The name at the start of the error line.
+        command: The function to run.
+
+    Returns:
+        The exit code: 0 for success; 2 for an `InputError`, an `OSError` (no such file, disk full,
+        port in use) or a `MemoryError`; 130 for Ctrl-C.
     """
     try:
         command()

@@ -14,16 +14,17 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 class Command(abc.ABC):
-    """A command of a program: a dataclass whose fields are its options.
+    """A command of a program, as a dataclass whose fields are the options of the command.
 
-    Its name is that of the class in lower case, its description the docstring.
+    The command line uses the class name in lower case as the name of the command, and the docstring
+    of the class as its description.
     """
 
-    examples: ClassVar[str]
+    examples: ClassVar[str]  # command lines for the help text
 
     @abc.abstractmethod
     def run(self) -> None:
-        """Do what the command is for; the options are the attributes."""
+        """Run the command with the options in the attributes."""
 
 
 def option(
@@ -35,18 +36,19 @@ def option(
     either: str | None = None,
     **details: Any,
 ) -> Any:
-    """Declare a dataclass field that is an option with a flag.
+    """Declare a dataclass field that is a command-line option.
 
-    The flag, type, and default follow from the field: `max_length: int = option(128)` is
-    `--max-length`, an integer; a `bool` takes no value, a `tuple` takes several values, and a field
-    without a default is a required option.
+    The field determines the flag, the type and the default. For example,
+    `max_length: int = option(128)` declares the integer option `--max-length`. A `bool` field is a
+    flag without a value, and a `tuple` field takes several values. A field without a default is a
+    required option.
 
     Args:
-        default: The value of a command that does not give the option.
-        flags: The flags, where they are not the field's name after two dashes.
-        help: One clause; " (default: X)" is appended to it.
-        told: The default in words, where its value does not explain it; "" for none.
-        either: A name that several fields share: exactly one of their options must be given.
+        default: The value if the option is not given.
+        flags: The flags; by default two dashes and the field's name.
+        help: The help text, one clause; " (default: X)" is appended to it.
+        told: The text X of the default, if the value itself does not explain it; "" shows none.
+        either: A group name. Of the options with the same group name, exactly one must be given.
         details: Other arguments of `ArgumentParser.add_argument`, such as `choices`.
     """
     details |= {"flags": flags, "help": help, "told": told, "either": either}
@@ -54,7 +56,14 @@ def option(
 
 
 def argument(metavar: str, default: Any = MISSING, *, help: str = "", **details: Any) -> Any:
-    """Declare a dataclass field that is a positional argument; see `option`."""
+    """Declare a dataclass field that is a positional argument.
+
+    Args:
+        metavar: Name of the argument in the help text.
+        default: The value if the argument is not given.
+        help: The help text.
+        details: Other arguments of `ArgumentParser.add_argument`, such as `nargs`.
+    """
     return field(
         default=default,
         metadata={"help": help, "metavar": metavar, "is_positional": True, **details},
@@ -62,7 +71,14 @@ def argument(metavar: str, default: Any = MISSING, *, help: str = "", **details:
 
 
 def group(settings: type, *, only: Collection[str] | None = None) -> Any:
-    """Declare a field `Mapping` that holds the given options of another dataclass by field name."""
+    """Declare a dataclass field that holds options of another dataclass, as {field name: value}.
+
+    The mapping contains only the options that the command line gives.
+
+    Args:
+        settings: The other dataclass; each of its fields becomes an option of the command.
+        only: Names of the fields to take; None takes all fields.
+    """
     return field(default_factory=dict, metadata={"settings": settings, "only": only})
 
 
@@ -74,7 +90,13 @@ def fixed(default: Any = MISSING) -> Any:
 def add_commands(
     parser: argparse.ArgumentParser, commands: Iterable[type[Command]], *, metavar: str = "COMMAND"
 ) -> None:
-    """Add a subparser for each command; the parsed `command` is the one that was chosen."""
+    """Add a subparser for each command.
+
+    Args:
+        parser: Parser of the program. Its parsed arguments hold the chosen class as `command`.
+        commands: The command classes.
+        metavar: Name of the command argument in the help text.
+    """
     added = parser.add_subparsers(required=True, metavar=metavar)
     for command in commands:
         sub = added.add_parser(
@@ -91,10 +113,15 @@ def add_commands(
 def add_options(
     parser: argparse.ArgumentParser, settings: type, *, only: Collection[str] | None = None
 ) -> None:
-    """Add an option for each field of a dataclass, or for those fields that `only` names.
+    """Add an option for each field of a dataclass.
 
-    Options that are not given leave no trace in the parsed arguments: the dataclass alone knows the
+    The parsed arguments contain only the options that are given, because the dataclass defines the
     defaults.
+
+    Args:
+        parser: Parser that gets the options.
+        settings: The dataclass.
+        only: Names of the fields to add; None adds all fields.
     """
     exclusive: dict[str | None, Any] = {}
     for each in fields(settings):
@@ -110,23 +137,24 @@ def add_options(
 
 
 def options_of(arguments: argparse.Namespace, settings: type) -> Any:
-    """Build the dataclass from the parsed arguments."""
+    """Build an instance of the dataclass `settings` from the parsed arguments."""
     return settings(**_given(arguments, settings))
 
 
 def with_changes(*settings: Any, changes: Iterable[str]) -> tuple:
-    """Change dataclass instances by texts `FIELD=VALUE`.
+    """Change fields of dataclass instances.
 
     Args:
-        settings: The instances; None among them stays None.
-        changes: Each applies to every instance that has the field. The values of a tuple are
-            separated by commas.
+        settings: The instances; a None stays None.
+        changes: Texts of the form FIELD=VALUE. Each one applies to every instance that has the
+            field. Commas separate the values of a tuple.
 
     Returns:
-        The changed instances, in order.
+        The changed instances, in the order of `settings`.
 
     Raises:
-        InputError: For an unknown field and for a value that is not of the field's type.
+        InputError: If no instance has a field of this name, or if a value does not have the type of
+            the field.
     """
     tables = [
         {each.name: each for each in fields(one) if "is_fixed" not in each.metadata} if one else {}
@@ -149,29 +177,41 @@ def with_changes(*settings: Any, changes: Iterable[str]) -> tuple:
 
 
 def check_least(settings: Any, least: float, *names: str) -> None:
-    """Raise InputError for the first of these fields whose value is below `least`."""
+    """Check that fields of a dataclass instance are large enough.
+
+    Args:
+        settings: The instance.
+        least: The smallest allowed value.
+        names: Names of the fields to check.
+
+    Raises:
+        InputError: If a value is below `least`.
+    """
     for name in names:
         if getattr(settings, name) < least:
             raise InputError(f"{name} is {getattr(settings, name)}; expected at least {least}")
 
 
-# What a message calls a range -> whether a number is in it.
+# Name of a range in error messages -> whether a number is in the range
 _RANGES: dict[str, Callable[[float], bool]] = {
     "a number above 0": lambda value: 0 < value < math.inf,
     "0 or a number above it": lambda value: 0 <= value < math.inf,
     "a rate in [0, 1)": lambda value: 0 <= value < 1,
     "more than 0, up to 1": lambda value: 0 < value <= 1,
-    "0 to 4294967295": lambda value: 0 <= value < 2**32,  # NumPy's bound of a seed
+    "0 to 4294967295": lambda value: 0 <= value < 2**32,  # valid seeds of NumPy
 }
 
 
 def check_range(settings: Any, expected: str, *names: str) -> None:
-    """Raise InputError for the first of these fields with a number outside of a range.
+    """Check that fields of a dataclass instance are in a range.
 
     Args:
-        settings: A dataclass instance.
+        settings: The instance.
         expected: The range, a key of `_RANGES`.
-        names: Fields that hold a number or a tuple of numbers.
+        names: Names of fields that hold a number or a tuple of numbers.
+
+    Raises:
+        InputError: If a number is outside the range.
     """
     for name in names:
         value = getattr(settings, name)
@@ -181,7 +221,16 @@ def check_range(settings: Any, expected: str, *names: str) -> None:
 
 
 def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:
-    """Raise InputError where the value of a field is not one of the known ones."""
+    """Check that a field of a dataclass instance has a known value.
+
+    Args:
+        settings: The instance.
+        name: Name of the field.
+        known: All valid values.
+
+    Raises:
+        InputError: If the value is not in `known`.
+    """
     if (value := getattr(settings, name)) not in (known := tuple(known)):
         raise InputError(f"{name} is {value!r}; expected one of {', '.join(known)}")
 
@@ -198,7 +247,7 @@ def _given(arguments: argparse.Namespace, settings: type) -> dict[str, Any]:
 
 
 def _kind(each: Field) -> tuple[type, bool]:
-    """The type of one value of a field, and whether it holds several."""
+    """Return the type of one value of a field, and whether the field holds several values."""
     kind: Any = each.type
     if isinstance(kind, UnionType):
         kind = next(one for one in get_args(kind) if one is not type(None))
@@ -219,7 +268,7 @@ def _read(text: str, each: Field, change: str) -> Any:
 
 
 def _add_option(target: Any, each: Field) -> None:
-    """Add a field to a parser or to a group of one."""
+    """Add a field to a parser or to a mutually exclusive group."""
     details = {"default": argparse.SUPPRESS, **each.metadata}
     flags, told = details.pop("flags", ()), details.pop("told", None)
     details.pop("either", None)

@@ -1,4 +1,4 @@
-"""Shows the progress of long work on stderr, as one bar with a rate for each stage."""
+"""Shows the progress of long work on stderr, with one bar for each stage."""
 
 import sys
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from tqdm import tqdm
 
 _LOG_SECONDS = 10
-_LINE_UP = "\x1b[A"  # which tqdm writes after a bar within a bar
+_LINE_UP = "\x1b[A"  # the escape sequence that tqdm writes after a nested bar
 
 
 def progress(
@@ -18,17 +18,22 @@ def progress(
     initial: float = 0,
     leave: bool = True,
 ) -> tqdm:
-    """Return a bar that wraps `items`, or counts by hand with `.update(n)`.
+    """Return a progress bar.
 
-    Where stderr is no terminal, the bar becomes a line every ten seconds and one at the end.
+    If stderr is not a terminal, the bar is replaced by a log line every ten seconds and one at the
+    end.
 
     Args:
-        items: What to iterate over, if anything.
-        stage: Name of the work.
-        unit: What is counted.
-        total: How many there are, where `items` has no length.
-        initial: How many were done before.
-        leave: Keep the bar when it is done; False for a stage within a stage.
+        items: The items to iterate over. If None, call `.update(n)` on the bar instead.
+        stage: Name of the stage, shown before the bar.
+        unit: Name of one item, shown after the count.
+        total: Number of items, if `items` has no length.
+        initial: Number of items that are already done.
+        leave: Whether to keep the bar on the terminal when it is done. Use False for a bar within
+            another stage.
+
+    Returns:
+        The bar, which iterates over `items` and is also a context manager.
     """
     on_terminal = sys.stderr.isatty()
     return tqdm(
@@ -46,11 +51,11 @@ def progress(
 
 
 class _LogLines:
-    """A stream to stderr that writes each state of a bar as a line of its own."""
+    """A stream that writes each state of a bar to stderr as a separate line."""
 
     def write(self, text: str) -> None:
         line = text.replace(_LINE_UP, "").strip()
-        if line and ":   0%|" not in line:  # nothing is done yet
+        if line and ":   0%|" not in line:  # skips the initial state of the bar
             print(line, file=sys.stderr)
 
     def flush(self) -> None:

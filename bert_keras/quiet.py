@@ -1,4 +1,4 @@
-"""Imports TensorFlow without the hardware notes that it prints straight to the terminal."""
+"""Imports TensorFlow without showing the hardware messages that its C++ code prints."""
 
 import contextlib
 import gc
@@ -10,14 +10,15 @@ from typing import Any
 
 
 def import_tensorflow(*, without: Collection[str] = ()) -> None:
-    """Import tensorflow and look for devices; show what that prints only if it fails.
+    """Import TensorFlow and list its devices; show the messages only if an exception occurs.
 
-    C++ prints the notes (CPU instructions, no CUDA driver found) before any log level applies. It
-    prints one more when the first bools are transposed, as Keras' LSTM does with its mask.
+    C++ code prints messages (CPU instructions, no CUDA driver found) before any log level applies.
+    It prints another one when a bool tensor is transposed for the first time, as Keras' LSTM does
+    with its mask. This function triggers both and hides them.
 
     Args:
-        without: Packages that TensorFlow imports where it finds them, which takes seconds (keras,
-            jax). It does not find these; they can be imported later.
+        without: Packages that TensorFlow must not find. It imports some optional packages, such as
+            keras and jax, which takes seconds. The caller can still import them later.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.stderr.flush()
@@ -28,7 +29,8 @@ def import_tensorflow(*, without: Collection[str] = ()) -> None:
             with _not_found(without), no_collection():
                 import tensorflow as tf
 
-            if "TF_CONFIG" not in os.environ:  # workers are made known before anything is computed
+            # With several workers, the strategy must be created before any op runs.
+            if "TF_CONFIG" not in os.environ:
                 tf.config.list_logical_devices()
                 tf.transpose(tf.constant([[True]]))
         except Exception:
@@ -42,8 +44,11 @@ def import_tensorflow(*, without: Collection[str] = ()) -> None:
 
 @contextlib.contextmanager
 def no_collection() -> Iterator[None]:
-    """Switch Python's garbage collector off: it would traverse all of TensorFlow, which takes a
-    tenth of the time of importing it, and longer than a model takes to load."""
+    """Switch Python's garbage collector off until the `with` block ends.
+
+    The collector would traverse all objects of TensorFlow. This takes a tenth of the time of
+    importing TensorFlow, and longer than loading a model.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -55,7 +60,7 @@ def no_collection() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _not_found(names: Collection[str]) -> Iterator[None]:
-    """Let imports of these packages fail in the block, unless they were imported before."""
+    """Make imports of these packages fail in the `with` block, unless already imported."""
     hidden: dict[str, Any] = {name: None for name in names if name not in sys.modules}
     sys.modules.update(hidden)
     try:

@@ -1,4 +1,4 @@
-"""Reads checked text, opens local and remote files, and writes results whole or not at all."""
+"""Reads text and JSON files, opens local and remote files, and writes results atomically."""
 
 import contextlib
 import errno
@@ -16,13 +16,14 @@ from bert_keras.errors import InputError
 
 StrPath = str | os.PathLike
 
-_BUFFER = 1 << 20  # bytes; a read of a remote file costs a round trip
+_BUFFER = 1 << 20  # bytes; large, because each read of a remote file is a network round trip
 
 
 def text_lines(path: str | os.PathLike) -> Iterator[str]:
-    """The lines of a UTF-8 file without their line ends; a leading byte order mark is dropped.
+    """Yield the lines of a UTF-8 file without line ends and without a leading byte order mark.
 
-    Raises InputError, naming the line, where the bytes are not UTF-8 or the file is missing.
+    Raises:
+        InputError: If the file does not exist, or if a line is not UTF-8; the message names it.
     """
     path = existing_file(path)
     with path.open("rb") as file:
@@ -38,7 +39,7 @@ def text_lines(path: str | os.PathLike) -> Iterator[str]:
 
 
 def existing_file(path: str | os.PathLike) -> Path:
-    """`path` itself, or an InputError that says what stands there instead of a file."""
+    """Return `path` as a `Path`; raise InputError if it is a folder or does not exist."""
     path = Path(path)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
@@ -52,10 +53,10 @@ def is_remote(path: str | os.PathLike) -> bool:
 
 
 def file_system(path: str | os.PathLike) -> tuple[Any, str]:
-    """Returns fsspec's `AbstractFileSystem` of a path or URL, and the path in that system.
+    """Return fsspec's `AbstractFileSystem` of a path or URL, and the path in that file system.
 
     Raises:
-        InputError: if fsspec does not know the scheme, or its driver is not installed.
+        InputError: If fsspec does not know the scheme, or if its driver is not installed.
     """
     from fsspec.core import url_to_fs
 
@@ -67,12 +68,17 @@ def file_system(path: str | os.PathLike) -> tuple[Any, str]:
             f"{path} cannot be reached: {error}; install the fsspec driver of its scheme, such as "
             '"pip install gcsfs" for gs:// or "pip install s3fs" for s3://'
         ) from error
-    system.invalidate_cache()  # of listings: a change must be noticed
+    system.invalidate_cache()  # cached listings would hide changes
     return system, name
 
 
 def open_file(path: str | os.PathLike) -> io.BufferedReader:
-    """Opens a local file or a URL for reading; the file is seekable and has a `name`."""
+    """Open a local file or a URL as a seekable binary file with a `name`.
+
+    Raises:
+        InputError: As `file_system` does.
+        OSError: If the file cannot be opened.
+    """
     if not is_remote(path):
         return open(path, "rb")
     with remote_errors(path):
@@ -83,7 +89,7 @@ def open_file(path: str | os.PathLike) -> io.BufferedReader:
 
 @contextlib.contextmanager
 def remote_errors(path: str | os.PathLike) -> Iterator[None]:
-    """Turns whatever a driver raises into an `OSError` with a number and the path."""
+    """Convert the exceptions of an fsspec driver to `OSError`s with an error number and a path."""
     try:
         yield
     except InputError:
@@ -96,7 +102,9 @@ def remote_errors(path: str | os.PathLike) -> Iterator[None]:
 
 
 class _RemoteFile(io.RawIOBase):
-    """A driver's file, whose errors have a number: without one they look like damaged data."""
+    """A file of an fsspec driver that raises only `OSError`s with an error number."""
+
+    # Readers treat an error without a number as damaged data.
 
     def __init__(self, name: str, file: BinaryIO):
         self.name = name
@@ -124,7 +132,7 @@ class _RemoteFile(io.RawIOBase):
 
 
 def json_object(path: str | os.PathLike) -> dict:
-    """Reads a JSON file. Raises InputError where it is missing or is no JSON object."""
+    """Read a JSON file; raise InputError if it does not exist or holds no JSON object."""
     path = existing_file(path)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -136,7 +144,7 @@ def json_object(path: str | os.PathLike) -> dict:
 
 
 def size_told(num_bytes: float) -> str:
-    """Such as "12.3 kB": in the greatest of the units of which there is at least one."""
+    """Format a size with a decimal unit, such as "12.3 kB"."""
     units = ["bytes", "kB", "MB", "GB", "TB"]
     power = 0
     while num_bytes >= 1000 and power < len(units) - 1:
@@ -145,8 +153,12 @@ def size_told(num_bytes: float) -> str:
 
 
 def check_place(path: str | os.PathLike) -> None:
-    """Raises what `whole_file` would where no file can be written as `path`: asked before long
-    work, it writes nothing."""
+    """Check before long work that `path` can be written; writes nothing.
+
+    Raises:
+        InputError: If `path` is a folder, or if one of its parents is a file.
+        PermissionError: If the nearest existing parent is not writable.
+    """
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
@@ -163,9 +175,17 @@ def _check_above(path: Path) -> None:
 
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its name when the block ends without an error.
+    """Write a file atomically.
 
-    Raises InputError where `path` is a folder, or one above it a file.
+    If the `with` block ends without an exception, the temporary file is renamed to `path`;
+    otherwise it is deleted. Missing parent folders are created.
+
+    Yields:
+        The path of a temporary file in the same folder.
+
+    Raises:
+        InputError: As `check_place` does.
+        OSError: If the file cannot be written; the error names `path`.
     """
     path = Path(path)
     check_place(path)
@@ -175,7 +195,7 @@ def whole_file(path: str | os.PathLike) -> Iterator[Path]:
         yield beside
         os.replace(beside, path)
     except OSError as error:
-        # Where no more can be written, `write` raises an error without a name.
+        # On a full disk, `write` raises an error without a file name.
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and not error.filename
         if is_full or error.filename == str(beside):
             error.filename = str(path)
@@ -185,18 +205,25 @@ def whole_file(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """A `whole_file` of UTF-8."""
+    """Write a UTF-8 file atomically, as `whole_file` does."""
     with whole_file(path) as beside:
         beside.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
 def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
-    """A temporary folder beside `path` that takes its name when the block ends without an error,
-    and is otherwise removed, with the parent folders that were made for it.
+    """Write a folder atomically.
 
-    Raises InputError where `path` already holds something: a result is never overwritten; and
-    where a parent is a file.
+    If the `with` block ends without an exception, the temporary folder is renamed to `path`;
+    otherwise it is deleted, together with the parent folders that were created for it.
+
+    Yields:
+        The path of a temporary folder in the same parent folder.
+
+    Raises:
+        InputError: If `path` is a file or a non-empty folder, because results are never
+            overwritten, or if one of its parents is a file.
+        OSError: If the folder cannot be written.
     """
     path = Path(path)
     _refuse_existing(path)
@@ -213,7 +240,7 @@ def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
         os.replace(beside, path)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
-        with contextlib.suppress(OSError):  # where something else has come into one
+        with contextlib.suppress(OSError):  # a parent folder may hold other files by now
             for above in made:
                 above.rmdir()
         raise
@@ -226,11 +253,17 @@ def _refuse_existing(path: Path) -> None:
 
 @contextlib.contextmanager
 def resumed_folder(path: str | os.PathLike) -> Iterator[Path]:
-    """The folder `NAME.partial` beside `path`, which takes its name when the block ends without an
-    error, and otherwise stays for the same run to continue; an InputError of a run that began it
-    removes it.
+    """Write a folder over several runs.
 
-    Raises InputError where `path` already holds something, and while another process writes it.
+    If the `with` block ends without an exception, the folder PATH.partial is renamed to `path`.
+    Otherwise it remains, and the next run continues in it. Only an InputError in the run that
+    created the folder deletes it.
+
+    Yields:
+        The path PATH.partial.
+
+    Raises:
+        InputError: If `path` is a file or a non-empty folder, or if another process writes it.
     """
     path = Path(path)
     _refuse_existing(path)
@@ -242,7 +275,7 @@ def resumed_folder(path: str | os.PathLike) -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise InputError(f"another run is writing {path}; wait for it or end it") from error
-        for part in [*beside.rglob(".*.part")]:  # what a killed run had only begun
+        for part in [*beside.rglob(".*.part")]:  # incomplete files and folders of a killed run
             shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
         try:
             yield beside
@@ -256,7 +289,7 @@ def resumed_folder(path: str | os.PathLike) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def tensorflow_writes(place: str | os.PathLike) -> Iterator[None]:
-    """What TensorFlow raises when it cannot write to `place`, as the OSError that it stands for."""
+    """Convert TensorFlow's errors while it writes to the path `place` to `OSError`s."""
     import tensorflow as tf
 
     try:

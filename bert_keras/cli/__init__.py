@@ -1,4 +1,4 @@
-"""The command line `bert-keras`: parses the arguments and runs one command."""
+"""Parses the arguments of the command line `bert-keras` and runs one command."""
 
 import argparse
 import contextlib
@@ -19,7 +19,7 @@ COMMANDS = (
 
 
 def command_parser() -> argparse.ArgumentParser:
-    """Build the parser of the program with a subparser for each command."""
+    """Build the argument parser of `bert-keras` with a subparser for each command."""
     parser = argparse.ArgumentParser(
         prog="bert-keras",
         description="Pretrain BERT on records, fine-tune it, export it and serve it.",
@@ -30,7 +30,14 @@ def command_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that `argv` names and return the exit code; see `run_command`."""
+    """Run one command.
+
+    Args:
+        argv: The arguments without the program's name; None takes them from `sys.argv`.
+
+    Returns:
+        The exit code, as from `bert_keras.errors.run_command`.
+    """
     parser = command_parser()
     arguments = parser.parse_args(argv)
     command = options_of(arguments, arguments.command)
@@ -54,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _devices(command: Command) -> contextlib.AbstractContextManager:
-    """The scope of the strategy that a training command names."""
+    """Set the dtype policy and return the strategy scope for a command with device options."""
     if not isinstance(command, DeviceOptions):
         return contextlib.nullcontext()
     import keras

@@ -1,4 +1,4 @@
-"""`python -m bert_keras.cli` is `bert-keras`."""
+"""Runs `bert-keras` as `python -m bert_keras.cli`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The commands that run many stages: demo and reproduce."""
+"""Defines the commands that run many stages: demo and reproduce."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""The commands that take a model: convert, inspect, export, serve."""
+"""Defines the commands that take a model: convert, inspect, export and serve."""
 
 import os
 from collections.abc import Callable
@@ -169,7 +169,7 @@ class Export(Command):
         from bert_keras.serving.tf_serving.config_files import check_name, write_config
 
         check_name(self.name)
-        with whole_folder(config) as beside:  # refused before the model is exported
+        with whole_folder(config) as beside:  # reports an existing folder before the long export
             written = export()
             write_config(written, beside)
         print(f"{written}\n{config}\nserve it:  docker compose -f {config}/compose.yaml up")

@@ -1,4 +1,4 @@
-"""The commands of fine-tuned models and encoders: evaluate, predict, submission, features."""
+"""Defines the commands that score and apply models: evaluate, predict, submission and features."""
 
 import json
 import os
@@ -23,7 +23,11 @@ class ExamplesOptions(Command):
     )
 
     def file(self) -> str:
-        """The file that --data and --split name."""
+        """Return the path or tfds: name that --data and --split select.
+
+        Raises:
+            InputError: If the data has no such split.
+        """
         from bert_keras.tasks.catalog import named_task
 
         if not (os.path.isdir(self.data) or self.data.startswith("tfds:")):
@@ -171,7 +175,7 @@ class Features(Command):
 
 
 def print_table(scores: dict) -> None:
-    """Print a score a line."""
+    """Print one line for each score."""
     for name, value in scores.items():
         number = f"{value:>12,.4f}" if isinstance(value, float) else f"{value:>12,}"
         print(f"{name:<34}{number}")

@@ -1,4 +1,4 @@
-"""The commands pretrain and finetune; and curves, which draws the curves of such a run."""
+"""Defines the commands pretrain and finetune, and curves, which plots the curves of such a run."""
 
 import os
 from dataclasses import dataclass

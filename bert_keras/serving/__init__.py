@@ -1,1 +1,1 @@
-"""TF Serving's REST API on this machine, its client, and TF Serving's configuration files."""
+"""Provides a local server with TF Serving's REST API, a client, and TF Serving's config files."""

@@ -1,7 +1,8 @@
-"""TF Serving's REST API for one model, as an ASGI application.
+"""Builds an ASGI application that provides TF Serving's REST API for one model.
 
-A request passes limits (its body), json_text (its document), requests or examples (its tensors),
-batching, rows and model (their outputs) and responses (its answer), in this order.
+The modules of this package process a request in this order: `limits` reads the body, `json_text`
+parses the JSON, `requests` or `examples` builds the input tensors, `batching`, `rows` and `model`
+compute the outputs, and `responses` writes the body of the response.
 """
 
 import asyncio
@@ -37,9 +38,9 @@ from bert_keras.serving.responses import (
 from bert_keras.serving.servable import Servable
 from bert_keras.serving.versions import Versions
 
-# What takes the event loop longer than about a millisecond goes to a thread.
-_MAX_BYTES_INLINE = 8 * 2**10
-_MAX_NUMBERS_INLINE = 1000
+# A step that would block the event loop for more than about a millisecond runs in a thread.
+_MAX_BYTES_INLINE = 8 * 2**10  # size of a request body
+_MAX_NUMBERS_INLINE = 1000  # elements of all output arrays
 
 _NOT_FOUND_PAGE = (
     "<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
@@ -59,13 +60,17 @@ def create_app(
     """Build the REST API of a model.
 
     Args:
-        model_folder: saved_models/NAME, with version folders.
-        versions: The versions to serve; none means always the latest.
-        labels: Version numbers by label.
-        limits: What the server takes at most.
+        model_folder: The folder saved_models/NAME, which holds one folder for each version.
+        versions: Numbers of the versions to serve. By default the server always serves the latest.
+        labels: Maps each label to a version number.
+        limits: Limits on requests and batches; the defaults of `Limits` if None.
+
+    Returns:
+        The application, with all its versions loaded.
 
     Raises:
-        InputError: where there is no SavedModel that TensorFlow can load.
+        InputError: If a version is missing or is not a SavedModel that TensorFlow can load, or if
+            a label names a version that is not served.
     """
     limits = limits or Limits()
     monitoring = Monitoring(Path(model_folder).resolve().name)
@@ -85,7 +90,7 @@ def create_app(
         api.close()
 
     app = Starlette(lifespan=lifespan)
-    app.router.default = answer  # a route's pattern would leave out paths with a line's end
+    app.router.default = answer  # the pattern of a route does not match a path with a newline
     return app
 
 
@@ -97,16 +102,17 @@ class _RestApi:
         self._seconds = limits.seconds
         self._intake = Intake(limits)
         self._monitoring = monitoring
-        # Two, as they share Python's lock; more would only hold more documents at one time.
+        # The threads share Python's global interpreter lock: more than two would not be faster and
+        # would keep more documents in memory.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="reader")
 
     def close(self) -> None:
-        """Stop watching the folder and give the memory back."""
+        """Stop watching the model folder and close all versions."""
         self._versions.close()
         self._threads.shutdown(cancel_futures=True)
 
     async def respond(self, request: Request) -> Response:
-        """Respond to any request: of the page, of Prometheus, or of the REST API."""
+        """Respond to a request for the HTML page, the Prometheus metrics or the REST API."""
         path = request.scope["raw_path"].decode("utf-8", "surrogateescape")
         if query := request.scope["query_string"].decode("utf-8", "surrogateescape"):
             path = f"{path}?{query}"
@@ -145,10 +151,16 @@ class _RestApi:
             return metadata_body(call.model, version=number, signatures=signatures)
 
     async def _in_time(self, call: Call, request: Request) -> bytes:
-        """The answer, in the time that a request has and as long as its client is there for it."""
+        """Return the response body.
+
+        Raises:
+            ClientDisconnect: If the client disconnects before the response is ready.
+            Refused: If the request is faulty, or takes longer than the time limit (504).
+        """
         async with self._intake.body(request) as body:
             answer = asyncio.ensure_future(self._answer(call, body))
-            gone = asyncio.ensure_future(request.receive())  # next, the client's leaving
+            # The body is read, so the next message says that the client has disconnected.
+            gone = asyncio.ensure_future(request.receive())
             try:
                 done, _ = await asyncio.wait(
                     {answer, gone}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED
@@ -184,7 +196,7 @@ class _RestApi:
         return results_body(results(outputs, num_examples=len(tensors["inputs"])))
 
     async def _run(self, is_short: bool, step: Callable[..., T], *values: object) -> T:
-        """Run a step of a request here, or in a thread where it is not short."""
+        """Run a short step in the event loop, and any other step in a thread."""
         if is_short:
             return step(*values)
         loop = asyncio.get_running_loop()

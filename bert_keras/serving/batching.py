@@ -1,4 +1,4 @@
-"""Joins the rows of waiting requests into batches, runs them in threads and splits the outputs."""
+"""Joins the rows of queued requests into batches, runs them in threads and splits the outputs."""
 
 import contextlib
 import threading
@@ -13,24 +13,26 @@ from bert_keras.serving.calls import Refused
 from bert_keras.serving.model import Tensors
 from bert_keras.serving.rows import Rows, joined, num_rows, row_length, same_shape_key
 
-# A run takes max_batch_size rows of up to 64 positions, fewer of longer ones: longer rows fill a
-# processor by themselves, and a batch of them would only make each wait for all.
+# One run takes `max_batch_size` rows of up to 64 positions, and fewer rows if they are longer. Long
+# rows already use the whole processor, so a larger batch of them would only add waiting time.
 _SHORT_ROW = 64
-_MAX_BATCHES_AT_ONCE = 16  # of a request that cannot be cut into smaller runs
+# A request that cannot be split may have this many times the rows of a normal run.
+_MAX_BATCHES_AT_ONCE = 16
 
 
 @dataclass(eq=False)
 class _Task:
-    """One request; `key` is None where its rows must run as they came, together and alone."""
+    """One request in the queue."""
 
     signature_name: str
-    tensors: Tensors
-    num_rows: int
-    max_rows: int  # in one run
+    tensors: Tensors  # input arrays by name
+    num_rows: int  # rows of the request
+    max_rows: int  # the most rows that one run may take
+    # Requests with equal keys can share a run. None: all rows must run together, without others.
     key: object | None
-    answer: Future = field(default_factory=Future)
-    next_row: int = 0
-    parts: dict[int, Tensors] = field(default_factory=dict)  # by first row
+    answer: Future = field(default_factory=Future)  # the outputs, or the error of the run
+    next_row: int = 0  # first row that no run has taken yet
+    parts: dict[int, Tensors] = field(default_factory=dict)  # finished outputs, by first row
 
     @property
     def rows_left(self) -> int:
@@ -43,10 +45,10 @@ class _Task:
 
 @dataclass(eq=False)
 class _Slice:
-    """`num_rows` rows of a task, from row `start`."""
+    """Consecutive rows of a request that one run takes."""
 
     task: _Task
-    start: int
+    start: int  # index of the first row
     num_rows: int
 
     @property
@@ -56,16 +58,16 @@ class _Slice:
 
 
 class Batcher:
-    """The threads that run a model. Requests that wait and fit together share the next run.
+    """Runs a model in threads; compatible requests in the queue share a run.
 
-    A batch is never waited for, so a request alone runs at once. Where a request has more rows than
-    one run takes, the remaining rows run after the other requests.
+    A thread never waits for a batch to fill, so a single request runs at once. If a request has
+    more rows than one run takes, its remaining rows run after the other queued requests.
 
     Args:
-        rows: Runs the model.
-        max_batch_size: Rows of one run.
-        num_threads: Runs at one time.
-        on_batch: Called for each batch with the number of requests in it.
+        rows: Runs the model and decides which requests can share a run.
+        max_batch_size: The most rows of one run.
+        num_threads: Number of runs at the same time.
+        on_batch: Called once for each batch with the number of requests in it.
         on_end: Called after the last run.
     """
 
@@ -96,13 +98,17 @@ class Batcher:
     def submit(self, signature_name: str, tensors: Tensors) -> Future:
         """Queue a request.
 
+        Args:
+            signature_name: Name of the signature to run.
+            tensors: Input arrays by name.
+
         Returns:
-            The outputs to come, or the Refused of a failing run. A request whose future was
-            cancelled before it was run is not run.
+            A future of the output arrays by name, or of the `Refused` that the run raises. If the
+            future is cancelled before the request runs, the request is not run.
 
         Raises:
-            Refused: for more rows than run at once where the signature does not answer by rows,
-                and once the batcher is closed.
+            Refused: If the request has too many rows for one run and its rows cannot be split, or
+                if the batcher is closed (503).
         """
         rows, length = num_rows(tensors) or 0, row_length(tensors)
         at_once = self._max_batch_size * _SHORT_ROW // length
@@ -124,7 +130,7 @@ class Batcher:
         return task.answer
 
     def close(self, *, seconds: float) -> None:
-        """Take no new requests; wait at most `seconds` for those that are queued."""
+        """Refuse new requests and wait at most `seconds` for the queued ones."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -142,13 +148,14 @@ class Batcher:
             self._on_end()
 
     def _next_batch(self) -> list[_Slice] | None:
-        """Rows of the oldest request and of those that fit to it; None when no more will come."""
+        """Rows of the oldest request and of compatible ones; None if closed and empty."""
         with self._changed:
             while self._changed.wait_for(lambda: self._waiting or self._closed):
                 if not self._waiting:
                     return None
                 first = self._waiting.popleft()
-                if not first.answer.done():  # else its client has gone, or a part of it failed
+                # The future is done if the client has disconnected or a part of it failed.
+                if not first.answer.done():
                     return self._with_others(first)
 
     def _with_others(self, first: _Task) -> list[_Slice]:
@@ -171,9 +178,9 @@ class Batcher:
     def _run(self, batch: list[_Slice]) -> None:
         try:
             self._answer(batch)
-        except Exception as error:  # a fault of ours must not end a thread that answers
+        except Exception as error:  # a bug in this project must not end the thread
             if isinstance(error, Refused) and len(batch) > 1:
-                for part in batch:  # each request alone, so that none gets another's error
+                for part in batch:  # one by one, so that no request gets the error of another
                     self._run([part])
                 return
             for part in batch:
@@ -208,5 +215,5 @@ class Batcher:
 
 
 def _settle(set_answer: Callable[[Any], None], value: Tensors | Exception) -> None:
-    with contextlib.suppress(InvalidStateError):  # the client has gone meanwhile
+    with contextlib.suppress(InvalidStateError):  # the client has disconnected
         set_answer(value)

@@ -1,4 +1,4 @@
-"""Parses the method and path of a request of TF Serving's REST API into the call that they mean."""
+"""Parses the method and path of a REST request into a model name, a version and a verb."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,12 @@ _GET = re.compile(
 
 
 class Refused(Exception):
-    """A request that TF Serving answers with an error: its sentence and its HTTP status."""
+    """A request that TF Serving rejects with an error.
+
+    Args:
+        sentence: The error message of the response.
+        status: The HTTP status of the response.
+    """
 
     def __init__(self, sentence: str, *, status: int = 400):
         super().__init__(sentence)
@@ -27,11 +32,11 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """What a path asks for."""
+    """A parsed request line."""
 
-    model: str
-    version: int | None
-    label: str | None
+    model: str  # name of the model
+    version: int | None  # number of the version, if the path has one
+    label: str | None  # label of the version, if the path has one
     verb: str  # status, metadata, predict, classify or regress
 
 
@@ -42,9 +47,12 @@ def read_call(method: str, path: str) -> Call:
         method: HTTP method.
         path: Percent-encoded path, with the query.
 
+    Returns:
+        The call, with percent-decoded model name and label.
+
     Raises:
-        Refused: (400) where TF Serving has no such request. Its sentence is empty for a version
-            number beyond 64 bits, to which TF Serving answers with an empty body.
+        Refused: If TF Serving has no such request (400). The error message is empty if the version
+            number exceeds 64 bits, because TF Serving then sends an empty body.
     """
     grammar = {"GET": _GET, "POST": _POST}.get(method)
     match = grammar and grammar.fullmatch(path)
@@ -59,5 +67,5 @@ def read_call(method: str, path: str) -> Call:
     if not match["model"]:
         raise Refused("Missing model name in request.")
     label = match["label"] and unquote(match["label"])
-    # As in TF Serving, whose paths match in any case while it compares "metadata" exactly.
+    # TF Serving ignores case when it matches a path, but then compares "metadata" exactly.
     return Call(unquote(match["model"]), version, label, verb if verb == verb.lower() else "status")

@@ -1,4 +1,4 @@
-"""A client of TF Serving: sends instances to a model's URL and returns its predictions."""
+"""Sends instances to a model on TF Serving or the local server and returns its predictions."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from bert_keras.serving.grpc_client import GrpcConnection
 
-_MAX_BYTES = 1 << 20  # of instances in a request; one that is larger goes alone
+_MAX_BYTES = 1 << 20  # of the instances in a request; a larger instance is sent alone
 
 _REST = re.compile(
     r"(https?://[^/?#]+(?:/[^?#]+)?/v1/models/[^/:?#]+(?:/versions/[0-9]+|/labels/[^/:?#]+)?)"
@@ -39,18 +39,18 @@ def _connection_to(
 
 
 class Client:
-    """Sends instances to one model, over connections that are kept open. Threads may share it.
+    """Sends instances to one model and keeps the connections open. Threads may share a client.
 
     Args:
-        url: http://HOST:PORT/v1/models/NAME, or grpc://HOST:PORT/NAME; after it /versions/N or
-            /labels/LABEL where one version is meant.
-        timeout: Seconds that a request may take.
-        num_attempts: How often a request is sent, at growing intervals, where no server answers or
-            one answers that it is busy (503, 429).
-        batch_size: Instances in a request at most.
+        url: http://HOST:PORT/v1/models/NAME, or grpc://HOST:PORT/NAME. To select one version,
+            append /versions/N or /labels/LABEL.
+        timeout: The most seconds that a request may take.
+        num_attempts: How often a request is sent, at growing intervals, while no server responds
+            or the server reports that it is busy (HTTP status 503 or 429).
+        batch_size: The most instances in one request.
 
     Raises:
-        InputError: with the server's sentence, or with why there is none.
+        InputError: If `url` is not the URL of a model.
     """
 
     def __init__(
@@ -60,17 +60,26 @@ class Client:
         self._num_attempts, self._batch_size = num_attempts, batch_size
 
     def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
-        """Returns one prediction for each instance, in order.
+        """Return one prediction for each instance, in the order of the instances.
 
         Args:
-            instances: Values if the signature has one input, otherwise dicts {input name: value}.
-            signature_name: The signature; None takes `serving_default`.
+            instances: If the signature has one input, each instance is a value; otherwise it is a
+                dict {input name: value}. Bytes and NumPy arrays are converted to JSON.
+            signature_name: Name of the signature; None for serving_default.
+
+        Returns:
+            A list of predictions. A prediction is a value if the signature has one output;
+            otherwise it is a dict {output name: value}.
+
+        Raises:
+            InputError: If the server rejects a request, with the server's message; if no server
+                responds in time; or if the number of predictions differs from that of instances.
         """
         batches = self.batches(instances, signature_name=signature_name)
         return [prediction for batch in batches for prediction in batch]
 
     def batches(self, instances: Iterable, *, signature_name: str | None = None) -> Iterator[list]:
-        """As `predict`, request by request, as the answers come."""
+        """Like `predict`, but yields the predictions of each request when its response arrives."""
         import tenacity
 
         for body, count in _bodies(instances, signature_name, self._batch_size):
@@ -89,7 +98,10 @@ class Client:
 
 
 class AsyncClient:
-    """`Client` for asyncio; `predict` may be awaited many times at once."""
+    """Same as `Client`, with the same arguments, but for asyncio.
+
+    Many calls of `predict` may be awaited at the same time.
+    """
 
     def __init__(
         self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
@@ -98,14 +110,14 @@ class AsyncClient:
         self._num_attempts, self._batch_size = num_attempts, batch_size
 
     async def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
-        """As `Client.predict`."""
+        """Same as `Client.predict`, but asynchronous."""
         batches = self.batches(instances, signature_name=signature_name)
         return [prediction async for batch in batches for prediction in batch]
 
     async def batches(
         self, instances: Iterable, *, signature_name: str | None = None
     ) -> AsyncIterator[list]:
-        """As `Client.batches`."""
+        """Same as `Client.batches`, but asynchronous."""
         import tenacity
 
         for body, count in _bodies(instances, signature_name, self._batch_size):
@@ -124,7 +136,22 @@ class AsyncClient:
 
 
 def predict(url: str, instances: Iterable, *, signature_name: str | None = None) -> list:
-    """Return one prediction an instance, by a `Client` that lives as long as the call."""
+    """Return one prediction for each instance.
+
+    Opens a `Client` for this call alone. To send several requests, create a `Client` and reuse its
+    connections.
+
+    Args:
+        url: URL of a model, as for `Client`.
+        instances: The inputs, as for `Client.predict`.
+        signature_name: Name of the signature; None for serving_default.
+
+    Returns:
+        A list of predictions, as from `Client.predict`.
+
+    Raises:
+        InputError: As `Client` and `Client.predict` do.
+    """
     with Client(url) as client:
         return client.predict(instances, signature_name=signature_name)
 
@@ -132,7 +159,7 @@ def predict(url: str, instances: Iterable, *, signature_name: str | None = None)
 def _bodies(
     instances: Iterable, signature_name: str | None, batch_size: int
 ) -> Iterator[tuple[bytes, int]]:
-    """JSON bodies of predict requests, each with its number of instances."""
+    """Yield the JSON bodies of predict requests, each with its number of instances."""
     if isinstance(instances, (str, bytes, dict)):
         raise InputError(f"instances came as {type(instances).__name__}; expected a list of them")
     named = "" if signature_name is None else f'"signature_name": {json.dumps(signature_name)}, '
@@ -156,7 +183,7 @@ def _body(named: str, texts: list[str]) -> bytes:
 def _json_value(value: Any) -> object:
     if isinstance(value, bytes):
         return {"b64": base64.b64encode(value).decode()}
-    if hasattr(value, "tolist"):  # arrays and scalars of numpy
+    if hasattr(value, "tolist"):  # arrays and scalars of NumPy
         return value.tolist()
     raise InputError(f"an instance holds a {type(value).__name__}; expected what JSON can hold")
 

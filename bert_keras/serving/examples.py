@@ -1,7 +1,7 @@
-"""Reads the tf.Examples of classify and regress requests, and their outputs as classes or values.
+"""Converts classify and regress requests to tf.Examples, and outputs to classes or values.
 
-Sentences and checks are those of tensorflow_serving/util/json_tensor.cc and
-servables/tensorflow/classifier.cc and regressor.cc.
+The error messages and checks follow json_tensor.cc in tensorflow_serving/util, and classifier.cc
+and regressor.cc in tensorflow_serving/servables/tensorflow.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,21 @@ _KINDS = {"classify": "classification", "regress": "regression"}
 
 
 def read_examples(document: dict[str, Any]) -> np.ndarray:
-    """Serialize the "examples" of a request as tf.Examples, each with the features of "context".
+    """Serialize the "examples" of a request as tf.Examples.
+
+    Each example also gets the features of "context"; its own features take precedence.
+
+    Args:
+        document: The parsed body of the request.
+
+    Returns:
+        One serialized tf.Example for each example: [num_examples], bytes objects.
 
     Raises:
-        Refused: where "examples" is no filled list of objects or a feature's values do not fit.
+        Refused: If "examples" is not a non-empty list of objects, or if the values of a feature
+            have mixed or unsupported types.
     """
-    # A serialized message that follows another adds its features to it, and wins.
+    # Two concatenated protobuf messages are merged when parsed; the second one takes precedence.
     context = _example(document["context"]) if "context" in document else b""
     examples = document.get("examples")
     if not isinstance(examples, list) or not examples:
@@ -68,7 +77,16 @@ def _add(feature: Any, name: str, value: Any) -> None:
 
 
 def check_signature(verb: str, signatures: Mapping[str, Any], name: str) -> None:
-    """Refuse a signature (SignatureDef by name) that does not answer `verb`."""
+    """Check that a signature supports a verb.
+
+    Args:
+        verb: "classify" or "regress".
+        signatures: Maps each signature name to its SignatureDef.
+        name: Name of the signature to check.
+
+    Raises:
+        Refused: If there is no such signature, or if its method, inputs or outputs do not fit.
+    """
     if name not in signatures:
         raise Refused(f"No signature was found with the name: {name}")
     signature = signatures[name]
@@ -88,7 +106,20 @@ def check_signature(verb: str, signatures: Mapping[str, Any], name: str) -> None
 
 
 def classes_of(outputs: Mapping[str, np.ndarray], *, num_examples: int) -> list:
-    """[(label, score), ...] of each example; "" and 0 where there is no such output."""
+    """Convert the outputs of a classification to pairs of label and score.
+
+    Args:
+        outputs: Arrays by output name: "classes" (bytes), "scores" (float32) or both, each
+            [num_examples, num_classes].
+        num_examples: Number of examples in the request.
+
+    Returns:
+        For each example a list [(label, score), ...]. A missing label is "" and a missing score
+        is 0.
+
+    Raises:
+        Refused: If an array has another dtype or shape.
+    """
     given = {name: outputs[name] for name in ("classes", "scores") if name in outputs}
     for name, kind, dtype in (("classes", "O", "DT_STRING"), ("scores", "f", "DT_FLOAT")):
         if name in given and given[name].dtype.kind != kind:
@@ -104,7 +135,15 @@ def classes_of(outputs: Mapping[str, np.ndarray], *, num_examples: int) -> list:
 
 
 def values_of(outputs: Mapping[str, np.ndarray], *, num_examples: int) -> list:
-    """One number an example."""
+    """Convert the output of a regression to one number for each example.
+
+    Args:
+        outputs: Holds "outputs": float32, [num_examples] or [num_examples, 1].
+        num_examples: Number of examples in the request.
+
+    Raises:
+        Refused: If the array has another dtype or shape.
+    """
     array = outputs["outputs"]
     if array.shape not in ((num_examples,), (num_examples, 1)) or array.dtype != np.float32:
         raise Refused(

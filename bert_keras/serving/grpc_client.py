@@ -1,7 +1,7 @@
 """Sends predict requests to a model over TF Serving's gRPC PredictionService.
 
-JSON bodies are read, and predictions written, by the code of the local server: a model gives the
-same predictions over gRPC as over REST.
+The code of the local server parses the JSON bodies and formats the predictions, so the predictions
+of a model are the same over gRPC as over REST.
 """
 
 import contextlib
@@ -24,17 +24,21 @@ _URL = re.compile(
     r"grpc://(?P<target>[^/?#]+)/(?P<model>[^/:?#]+)"
     r"(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:?#]+))?"
 )
-# Answers may have any size, as over REST; grpcio's own limit is 4 MiB.
+# A response may have any size, as over REST; the default limit of grpcio is 4 MiB.
 _OPTIONS = [("grpc.max_receive_message_length", -1)]
 
 
 class GrpcConnection:
-    """A connection to the model at `url` (grpc://HOST:PORT/NAME), kept open.
+    """A connection to one model over gRPC, which stays open until it is closed.
 
-    Only the methods of its kind, `is_async` or not, may be called.
+    Args:
+        url: grpc://HOST:PORT/NAME, followed by /versions/N or /labels/LABEL to select one version.
+        timeout: The most seconds that a request may take.
+        is_async: If True, only `ask_async` and `close_async` may be called; otherwise only `ask`
+            and `close`.
 
     Raises:
-        InputError: for another URL.
+        InputError: If `url` has another form.
     """
 
     def __init__(self, url: str, *, timeout: float, is_async: bool):
@@ -52,7 +56,7 @@ class GrpcConnection:
             self._model.version.value = int(match["version"])
         if match["label"]:
             self._model.version_label = unquote(match["label"])
-        self._signatures: Mapping[str, Any] = {}  # asked for with the first request
+        self._signatures: Mapping[str, Any] = {}  # fetched before the first request
         module = aio if is_async else grpc
         self._channel: Any = module.insecure_channel(match["target"], options=_OPTIONS)
         service = _apis("prediction_service_pb2_grpc").PredictionServiceStub(self._channel)
@@ -66,17 +70,25 @@ class GrpcConnection:
         self._predict = partial(service.Predict, timeout=timeout)
 
     def ask(self, body: bytes) -> list:
-        """The predictions for the JSON body of a predict request.
+        """Send a predict request.
+
+        Args:
+            body: The JSON body that the REST API would get.
+
+        Returns:
+            One prediction for each instance.
 
         Raises:
-            InputError: with the server's sentence, or with why there is none.
+            Unavailable: If no server responds or it is busy.
+            InputError: If the server rejects the request, with the server's message, or if the
+                response takes too long.
         """
         with self._errors():
             self._signatures = self._signatures or _signatures(self._get_metadata())
             return _predictions(self._predict(self._request(body)))
 
     async def ask_async(self, body: bytes) -> list:
-        """As `ask`."""
+        """Same as `ask`, but asynchronous."""
         with self._errors():
             self._signatures = self._signatures or _signatures(await self._get_metadata())
             return _predictions(await self._predict(self._request(body)))
@@ -86,11 +98,11 @@ class GrpcConnection:
         self._channel.close()
 
     async def close_async(self) -> None:
-        """As `close`."""
+        """Same as `close`, but asynchronous."""
         await self._channel.close()
 
     def _request(self, body: bytes) -> Any:
-        """The PredictRequest of a JSON body."""
+        """Convert a JSON body to a PredictRequest."""
         from tensorflow import make_tensor_proto
 
         document = read_document(body)
@@ -102,7 +114,7 @@ class GrpcConnection:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn what gRPC raises into InputErrors."""
+        """Convert the exceptions of gRPC to InputErrors."""
         import grpc
 
         try:
@@ -119,20 +131,22 @@ class GrpcConnection:
 
 
 def _apis(module: str) -> Any:
-    """A module of tensorflow_serving.apis; its classes are made when it is imported, so that no
-    type checker knows them."""
+    """Import a module of tensorflow_serving.apis.
+
+    Its classes are created at import time, so a type checker cannot find them.
+    """
     return importlib.import_module(f"tensorflow_serving.apis.{module}")
 
 
 def _signatures(metadata: Any) -> Mapping[str, Any]:
-    """The SignatureDefs of a GetModelMetadataResponse, by name."""
+    """Return the SignatureDefs of a GetModelMetadataResponse, by name."""
     found = _apis("get_model_metadata_pb2").SignatureDefMap()
     metadata.metadata["signature_def"].Unpack(found)
     return found.signature_def
 
 
 def _predictions(response: Any) -> list:
-    """Of a PredictResponse."""
+    """Return the predictions of a PredictResponse, one for each instance."""
     from tensorflow import make_ndarray
 
     outputs = {name: make_ndarray(response.outputs[name]) for name in sorted(response.outputs)}

@@ -1,4 +1,4 @@
-"""Drops HTTP connections whose client stops sending its request or reading its answer."""
+"""Closes HTTP connections whose client stops sending its request or reading the response."""
 
 import asyncio
 import socket
@@ -6,14 +6,17 @@ import socket
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-HEAD_SECONDS = 10.0  # to send the head of a request, a few hundred bytes
-REST_SECONDS = 30.0  # to send the rest of a body whose request was refused already
-UNREAD_SECONDS = 60  # to take an answer; then the connection and its bytes are dropped
+HEAD_SECONDS = 10.0  # for the client to send the headers of a request, a few hundred bytes
+REST_SECONDS = 30.0  # for the client to send the rest of a body after its request was rejected
+UNREAD_SECONDS = 60  # for the client to read a response, before the connection is aborted
 
 
 class PunctualProtocol(H11Protocol):
-    """uvicorn's HTTP, with limits that uvicorn lacks: on the time to wait for a head, for a body
-    that is not needed any more, and for a client that does not take its answer."""
+    """uvicorn's HTTP protocol with additional timeouts.
+
+    It limits the time to wait for the headers of a request, for the rest of a body that is no
+    longer needed, and for a client that does not read its response.
+    """
 
     _late: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
@@ -26,7 +29,7 @@ class PunctualProtocol(H11Protocol):
         before = self.conn.their_state
         super().data_received(data)
         if self.conn.their_state is not before:
-            self._late = _stopped(self._late)  # what was late has come
+            self._late = _stopped(self._late)  # the expected data has arrived
         if self.conn.their_state is h11.IDLE:
             self._expect_more(HEAD_SECONDS)
 
@@ -58,8 +61,9 @@ def _stopped(timer: asyncio.TimerHandle | None) -> None:
 
 
 def tune(listener: socket.socket) -> None:
-    """Set what the connections of a listening socket inherit from it."""
-    # asyncio sets this only on sockets that name their protocol; without it, 40 ms an answer.
+    """Set the socket options that the connections of a listening socket inherit."""
+    # asyncio sets TCP_NODELAY only on sockets with an explicit protocol number. Without it, each
+    # response takes 40 ms longer.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)

@@ -1,4 +1,4 @@
-"""Parses request bodies as JSON and shows JSON values in error messages, as TF Serving does."""
+"""Parses request bodies as JSON and formats JSON values for error messages, as TF Serving does."""
 
 import base64
 import json
@@ -11,8 +11,8 @@ from bert_keras.serving.calls import Refused
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
-_MAX_INTEGER_DIGITS = 32  # int() of a longer text could take long; no 64-bit integer has as many
-_SHOWN_LENGTH = 256
+_MAX_INTEGER_DIGITS = 32  # more than any 64-bit integer has; int() of a long text is slow
+_SHOWN_LENGTH = 256  # characters
 _TYPE_NAMES = {
     **{dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"},
     type(None): "Null",
@@ -22,12 +22,15 @@ _TYPE_NAMES = {
 def read_document(body: bytes) -> dict[str, Any]:
     """Parse the JSON object of a request body.
 
-    As in TF Serving, text after the object is ignored, the first of equal keys wins, integers
-    beyond 64 bits become floats, NaN and Infinity are numbers, and bytes that are not UTF-8 are
-    kept (as surrogate escapes).
+    Like TF Serving, it ignores text after the object, keeps the first of several equal keys,
+    converts integers beyond 64 bits to floats, accepts NaN and Infinity as numbers, and keeps bytes
+    that are not UTF-8 (as surrogate escapes).
+
+    Args:
+        body: The bytes of the body, after decompression.
 
     Raises:
-        Refused: (400) where the body is no JSON, no object, or nested too deeply.
+        Refused: If the body is not JSON, is not an object, or is nested too deeply (400).
     """
     text = body.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").lstrip(" \t\n\r")
     if not text:
@@ -66,14 +69,14 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_first_wins, parse_int=_integer, p
 
 
 def _has_lone_surrogate(text: str) -> bool:
-    """Whether an escape is half a surrogate pair, which no string of UTF-8 can hold."""
+    """Whether a \\u escape is an unpaired surrogate, which UTF-8 cannot represent."""
     if not _SURROGATE.search(text):
         return False
     return bool(_SURROGATE.search(_SURROGATE_PAIR.sub(" ", text.replace("\\\\", " "))))
 
 
 def type_name(value: object) -> str:
-    """RapidJSON's name for the type of `value`."""
+    """Return RapidJSON's name for the type of `value`; "True" or "False" for a bool."""
     return _TYPE_NAMES.get(type(value)) or str(value)
 
 
@@ -83,7 +86,14 @@ def is_base64(value: object) -> bool:
 
 
 def string_bytes(value: str | dict[str, Any]) -> bytes:
-    """Return the bytes of a text or of {"b64": text}; raises Refused for another object."""
+    """Convert a JSON string to bytes.
+
+    Args:
+        value: A string, which is encoded as UTF-8, or {"b64": text}, which is base64-decoded.
+
+    Raises:
+        Refused: If `value` is another object or the base64 text is invalid.
+    """
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
     if not is_base64(value):
@@ -96,7 +106,7 @@ def string_bytes(value: str | dict[str, Any]) -> bytes:
 
 
 def show_json(value: object) -> str:
-    """Return `value` as TF Serving shows it in error messages: indented, and only the beginning."""
+    """Format `value` as in TF Serving's error messages: indented and truncated."""
     shown = ""
     for token in _tokens(value, "\n"):
         shown += token
@@ -106,8 +116,10 @@ def show_json(value: object) -> str:
 
 
 def _tokens(value: object, indent: str) -> Iterator[str]:
-    """The tokens of `value` with the white space of RapidJSON's PrettyWriter. They are made one by
-    one, because a document may be much larger than what is shown of it."""
+    """Yield the JSON tokens of `value` with the white space of RapidJSON's PrettyWriter.
+
+    The caller stops early, so a large document is not formatted as a whole.
+    """
     if isinstance(value, dict):
         inner = indent + "    "
         for number, (name, item) in enumerate(value.items()):
@@ -120,6 +132,6 @@ def _tokens(value: object, indent: str) -> Iterator[str]:
             yield from _tokens(item, indent + "    ")
         yield "]" if value else "[]"
     elif isinstance(value, float) and value.is_integer():
-        yield f"{value:.1f}"  # an integer beyond 64 bits, with all its digits
+        yield f"{value:.1f}"  # shows all digits of an integer beyond 64 bits
     else:
         yield json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The limits of a server, and the request bodies that it reads within them."""
+"""Defines the limits of a server and reads request bodies within them."""
 
 import asyncio
 import contextlib
@@ -11,18 +11,24 @@ from starlette.requests import Request
 from bert_keras.errors import InputError
 from bert_keras.serving.calls import Refused
 
-_FULL = "The batch scheduling queue to which this task was submitted is full"  # TF Serving's words
+# The error message of TF Serving.
+_FULL = "The batch scheduling queue to which this task was submitted is full"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The limits of a server; the defaults suit texts and token ids on a few cores."""
+    """Limits of a server; the defaults suit texts and token ids on a few cores.
 
-    max_batch_size: int = 32  # rows of one session run
-    max_requests: int = 1024  # that are read, wait or run at one time
-    max_body_bytes: int = 16 * 2**20  # of one request, unzipped
-    max_total_bytes: int = 256 * 2**20  # of the bodies of all requests together
-    seconds: float = 30.0  # of one request, as TF Serving's --rest_api_timeout_in_ms
+    Raises:
+        InputError: If `max_batch_size` or `seconds` is out of range.
+    """
+
+    max_batch_size: int = 32  # rows of one session run; at least 1
+    max_requests: int = 1024  # requests that the server reads, queues or runs at the same time
+    max_body_bytes: int = 16 * 2**20  # size of one request body, after decompression
+    max_total_bytes: int = 256 * 2**20  # size of all request bodies in memory together
+    # Time limit of one request, up to a day (86400); TF Serving's --rest_api_timeout_in_ms.
+    seconds: float = 30.0
 
     def __post_init__(self):
         if self.max_batch_size < 1:
@@ -34,7 +40,7 @@ class Limits:
 
 
 class Intake:
-    """Counts the requests of one server and their bytes, until they are answered."""
+    """Reads request bodies and counts the requests in progress and their bytes."""
 
     def __init__(self, limits: Limits):
         self._limits = limits
@@ -43,10 +49,16 @@ class Intake:
 
     @contextlib.asynccontextmanager
     async def body(self, request: Request) -> AsyncIterator[bytes]:
-        """Read and unzip the body of `request`, which counts until the block ends.
+        """Read and decompress the body of a request.
+
+        The request counts towards the limits until the `async with` block ends.
+
+        Yields:
+            The bytes of the body.
 
         Raises:
-            Refused: where it is too large (413), too slow (408) or one too many (503).
+            Refused: If the body is too large (413) or arrives too slowly (408), or if the server
+                has too many requests or too many bytes of them in memory (503).
         """
         if self._num_requests >= self._limits.max_requests:
             raise Refused(_FULL, status=503)
@@ -87,10 +99,10 @@ class Intake:
 
 
 def _unzipped(body: bytes, max_bytes: int) -> bytes:
-    """At most one byte more than `max_bytes`, however much a small body would unfold to."""
+    """Decompress a gzip body, but stop one byte after `max_bytes` to bound the memory use."""
     reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         unzipped = reader.decompress(body, max_bytes + 1)
     except zlib.error:
-        return b""  # as TF Serving does: the JSON parser then says that the document is empty
+        return b""  # as in TF Serving: the JSON parser then reports an empty document
     return unzipped if reader.eof or len(unzipped) > max_bytes else b""

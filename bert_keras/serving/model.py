@@ -1,4 +1,4 @@
-"""Loads and runs a SavedModel as TF Serving does, with a TF1 session."""
+"""Loads and runs a SavedModel with a TF1 session, as TF Serving does."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,8 @@ from bert_keras.serving.calls import Refused
 
 Tensors = dict[str, np.ndarray]
 
-# tensorflow_serving/model_servers/http_server.cc, ToHTTPStatusCode; others are 500.
+# TensorFlow error code -> HTTP status, from ToHTTPStatusCode in
+# tensorflow_serving/model_servers/http_server.cc; any other code becomes 500.
 _HTTP_STATUS = {
     **{3: 400, 4: 504, 5: 404, 6: 409, 7: 403, 8: 429},
     **{9: 400, 10: 409, 11: 400, 12: 501, 14: 503},
@@ -21,7 +22,12 @@ _HTTP_STATUS = {
 
 
 class LoadError(Exception):
-    """A version folder that TensorFlow cannot load: its code (such as OUT_OF_RANGE) and reason."""
+    """A version folder that TensorFlow cannot load.
+
+    Args:
+        code: Name of TensorFlow's error code, such as "OUT_OF_RANGE".
+        reason: The error message.
+    """
 
     def __init__(self, code: str, reason: str):
         super().__init__(reason)
@@ -30,18 +36,18 @@ class LoadError(Exception):
 
 
 class ServedModel:
-    """One loaded version of a model. Safe to call from many threads.
+    """One loaded version of a model. Many threads may call it at the same time.
 
     Args:
         folder: saved_models/NAME/VERSION.
-        seconds: How long one run may take.
+        seconds: The most seconds that one run may take.
 
     Attributes:
-        signatures: SignatureDef by name.
-        on_run: Called after each run with its `seconds`.
+        signatures: Maps each signature name to its SignatureDef.
+        on_run: Called after each run with the argument `seconds`, the duration of the run.
 
     Raises:
-        LoadError: where TensorFlow cannot load the folder.
+        LoadError: If TensorFlow cannot load the folder.
     """
 
     signatures: dict[str, Any]
@@ -63,8 +69,11 @@ class ServedModel:
             raise _load_error(error) from error
 
     def _load(self, folder: Path) -> None:
-        """As `v1.saved_model.loader.load` does, which has no room for the callables: TensorFlow
-        optimizes their graphs on one core, while the other reads the variables."""
+        """Load the graph, then restore the variables and make the callables in two threads.
+
+        `v1.saved_model.loader.load` does the same in sequence. TensorFlow optimizes the graphs of
+        the callables on one core, so another core can read the variables meanwhile.
+        """
         from tensorflow.python.saved_model.loader_impl import SavedModelLoader
 
         loader, tags = SavedModelLoader(str(folder)), ["serve"]
@@ -86,8 +95,10 @@ class ServedModel:
                 step.result()  # damaged variables are reported first
 
     def _callable(self, signature):
-        """Inputs to outputs in the signature's order, without the static shape check of
-        Session.run, which TF Serving does not make either."""
+        """Return a function from the inputs to the outputs, both in the signature's order.
+
+        Like TF Serving and unlike `Session.run`, it does not check the static shapes.
+        """
         from tensorflow.core.protobuf import config_pb2
 
         options = config_pb2.CallableOptions(
@@ -98,10 +109,14 @@ class ServedModel:
         return self._session._make_callable_from_options(options)
 
     def declares_rows(self, signature_name: str, tensors: Tensors) -> bool:
-        """Whether the signature is declared to give a row of known shape for each row of `tensors`.
+        """Whether the signature declares one output row of fixed shape for each row of `tensors`.
 
-        A second open dimension of an output is as long as the longest row of a batch: a request
-        that was joined with others would see how long theirs were.
+        If another dimension of an output is open too, it has the length of the longest row in the
+        batch. The outputs of a request would then depend on the requests in the same batch.
+
+        Args:
+            signature_name: One of `signatures`.
+            tensors: Input arrays by name.
         """
         from tensorflow import TensorShape
 
@@ -118,14 +133,15 @@ class ServedModel:
         """Run a signature.
 
         Args:
-            signature_name: One of `signatures` that has inputs.
+            signature_name: One of `signatures`. It must have inputs.
             tensors: Input arrays by name.
 
         Returns:
-            Output arrays by name, sorted: the order of a protobuf map differs after every start.
+            Output arrays by name, sorted by name, because the order of a protobuf map changes
+            from process to process.
 
         Raises:
-            Refused: with the message and status of a failing op.
+            Refused: If an op fails, with the op's message and the matching HTTP status.
         """
         from tensorflow import errors
 
@@ -133,7 +149,7 @@ class ServedModel:
         try:
             arrays = self._runs[signature_name](*[tensors[name] for name in signature.inputs])
         except UnicodeDecodeError as error:
-            # An op's message that quotes bytes of the request: TensorFlow loses its code.
+            # The message of an op quotes bytes that are not UTF-8; TensorFlow loses the error code.
             raise Refused(error.object.decode("utf-8", "surrogateescape")) from error
         except errors.OpError as error:
             raise Refused(error.message, status=_HTTP_STATUS.get(error.error_code, 500)) from error
@@ -147,14 +163,17 @@ class ServedModel:
         }
 
     def close(self) -> None:
-        """Give the session's memory back."""
+        """Close the session and free its memory."""
         self._session.close()
 
 
 def _session_config():
-    """One round of TensorFlow's graph optimizers instead of two, which saves a third of the time
-    of loading. Those that are off change no node of an encoder's graph on a CPU and took a third of
-    the time that is left. No run became slower (tiny and base encoders, 1x128 to 8x24 tokens)."""
+    """Return a session configuration that shortens loading.
+
+    TensorFlow's graph optimizers run once instead of twice, which saves a third of the loading
+    time. The disabled optimizers change no node of an encoder's graph on a CPU and took a third of
+    the remaining time. No run became slower (tiny and base encoders, 1x128 to 8x24 tokens).
+    """
     from tensorflow.core.protobuf.config_pb2 import ConfigProto, GraphOptions
     from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
@@ -176,6 +195,6 @@ def _load_error(error: Any) -> LoadError:
         code, message = error_codes_pb2.Code.Name(error.error_code), error.message
     else:
         code, message = "NOT_FOUND" if "does not exist" in str(error) else "DATA_LOSS", str(error)
-    # An op's own sentence stands before its node; Session.run puts more around them.
+    # The message of an op ends at the name of its node; Session.run adds text around both.
     sentence, node, _ = message.strip().partition("\n\t [[")
     return LoadError(code, sentence.splitlines()[-1 if node else 0] if sentence else code)

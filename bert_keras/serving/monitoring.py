@@ -1,4 +1,4 @@
-"""Counts a server's requests and runs, under TF Serving's names, for Prometheus."""
+"""Counts the requests and runs of a server and exports them to Prometheus as TF Serving does."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,10 +9,12 @@ from prometheus_client.core import Metric
 
 PAGE_PATH = "/monitoring/prometheus/metrics"
 
-# tensorflow_serving/servables/tensorflow/util.cc: microseconds, to about 20 minutes.
+# Bucket bounds in microseconds, up to about 20 minutes, from
+# tensorflow_serving/servables/tensorflow/util.cc.
 _LATENCIES = [10 * 1.8**exponent for exponent in range(33)]
-_BATCH_SIZES = [2**exponent for exponent in range(15)]
+_BATCH_SIZES = [2**exponent for exponent in range(15)]  # bucket bounds in requests
 _PREFIX = ":tensorflow:serving:"
+# HTTP status -> name of TensorFlow's error code
 CODES = {
     200: "OK",
     400: "INVALID_ARGUMENT",
@@ -26,9 +28,13 @@ CODES = {
 
 
 class Monitoring:
-    """The counters of one server; safe to use from many threads.
+    """The metrics of one server. Many threads may use them at the same time.
 
-    The name of a model that is not served never becomes a label: anyone could invent more.
+    The name of a model that is not served is counted as "", because a client could otherwise
+    create any number of labels.
+
+    Args:
+        model_name: Name of the served model.
     """
 
     def __init__(self, model_name: str):
@@ -58,27 +64,37 @@ class Monitoring:
         )
 
     def answered(self, model_name: str, *, api: str, status: int, seconds: float) -> None:
-        """Count a request with the HTTP status and the time of its answer."""
+        """Count a request.
+
+        Args:
+            model_name: Name of the requested model.
+            api: The verb of a POST request; "" for a GET request.
+            status: HTTP status of the response.
+            seconds: Time from the start of the request to its response.
+        """
         name = model_name if model_name == self._model_name else ""
         self._statuses[name, CODES.get(status, "UNKNOWN")] += 1
         if status == 200:
             self._latency.labels(name, api, "REST").observe(seconds * 1e6)
 
     def ran(self, *, seconds: float) -> None:
-        """Count a session run."""
+        """Count a session run that took `seconds`."""
         self._runtime.labels(self._model_name, "Predict", "TF1").observe(seconds * 1e6)
 
     def shared(self, num_requests: int) -> None:
-        """Count the requests that one run answered together."""
+        """Count a batch with `num_requests` requests in it."""
         self._batch_size.labels(self._model_name).observe(num_requests)
 
     def collect(self) -> Iterator[Metric]:
-        """For the registry; the library's own counter would put _total behind TF Serving's name."""
+        """Yield the request counts; the registry calls it.
+
+        `prometheus_client.Counter` would append "_total" to TF Serving's name of the metric.
+        """
         counts = Metric(f"{_PREFIX}request_count", "The total number of requests.", "unknown")
         for (name, code), count in list(self._statuses.items()):
             counts.add_sample(counts.name, {"model_name": name, "status": code}, count)
         yield counts
 
     def page(self) -> bytes:
-        """The text that Prometheus reads."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""Renders the page on which a person tries a served model."""
+"""Renders the HTML page on which a user tries a served model in the browser."""
 
 import base64
 import hashlib
@@ -11,9 +11,13 @@ _BEGIN, _END = "<script>", "</script>"
 
 
 def page_response(model: str) -> HTMLResponse:
-    """The page that sends requests to this server's /v1/models/`model`, and to nothing else.
+    """Return the page that sends requests to /v1/models/`model` of this server.
 
-    The browser runs the page's own script alone: no text or answer can become a script.
+    Its Content-Security-Policy allows only the page's own script and requests to this server, so
+    the browser never executes a text or a response as a script.
+
+    Args:
+        model: Name of the served model.
     """
     text = files("bert_keras.serving").joinpath("page.html").read_text(encoding="utf-8")
     script = text.partition(_BEGIN)[2].partition(_END)[0]

@@ -14,26 +14,29 @@ from bert_keras.storage import text_lines
 from bert_keras.tasks.catalog import named_task, with_model_labels
 from bert_keras.tasks.classification import ClassificationTask, TextExample
 
-_INPUTS = ("text", "text_pair")  # of every text classifier's serving_default
-_TOLERANCE = 1e-3  # of the sum of float32 probabilities, from 1
+_INPUTS = ("text", "text_pair")  # input names in the serving_default of every text classifier
+_TOLERANCE = 1e-3  # largest difference from 1 of the sum of float32 probabilities
 
 
 def answers_of_server(
     name: str, *, server: str, data: str, split: str = "test", changes: Iterable[str] = ()
 ) -> Answers:
-    """As `answers_of_model`, with the model at a `Client`'s URL.
+    """Same as `bert_keras.runs.evaluate.answers_of_model`, but with a served model.
 
     Args:
-        name: The task.
-        server: URL of the model.
-        data: As the task reads it; also a .txt file with one text a line.
-        split: Part of the data.
-        changes: FIELD=VALUE, such as columns other than the task's own: a server does not tell
-            what its model was trained on.
+        name: Name of the task.
+        server: URL of the model, as for `Client`.
+        data: A file that the task reads, or a .txt file with one text on each line.
+        split: Split of the data, such as "dev" or "test".
+        changes: Settings of the task as FIELD=VALUE, such as the names of the columns. They may be
+            needed because a server does not report the settings with which its model was trained.
+
+    Returns:
+        The task with the labels of the model, the examples and their predictions.
 
     Raises:
-        InputError: for tasks whose predictions are no class, classes or number of a text or pair,
-            for what the client raises, and for predictions of another kind.
+        InputError: If the task does not classify or score texts, if the client raises it, or if
+            the server's predictions do not fit the task.
     """
     (task,) = with_changes(named_task(name), changes=changes)
     if not isinstance(task, ClassificationTask):
@@ -80,8 +83,11 @@ def _asked(server: str, texts: Sequence[tuple[str, ...]]) -> list:
 def _logits(
     task: ClassificationTask, rows: list, *, server: str
 ) -> tuple[ClassificationTask, list[np.ndarray]]:
-    """The task with the model's labels, and the logits (up to a constant) or the number of each
-    row, from the probabilities or the number in it."""
+    """Return the task with the model's labels, and an array for each row of predictions.
+
+    For a regression task, the array holds the predicted number. Otherwise it holds the logits, up
+    to a constant, which are computed from the predicted probabilities.
+    """
     if task.kind == "number":
         numbers = [row.get("score") if isinstance(row, dict) else row for row in rows]
         if not all(isinstance(number, int | float) for number in numbers):

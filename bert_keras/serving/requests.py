@@ -1,8 +1,8 @@
 """Validates the JSON document of a predict request and converts it to one array per input.
 
-The rules and most sentences are those of tensorflow_serving/util/json_tensor.cc. Dtypes are named
-as TensorFlow's DataType without "DT_" ("float", "int64", "string"); strings are object arrays of
-bytes.
+The rules and most error messages follow tensorflow_serving/util/json_tensor.cc. The name of a dtype
+is that of TensorFlow's DataType without "DT_", in lower case ("float", "int64", "string"). A string
+tensor is an object array of bytes.
 """
 
 import math
@@ -16,7 +16,7 @@ from bert_keras.serving.json_text import is_base64, show_json, string_bytes, typ
 
 DEFAULT_SIGNATURE = "serving_default"
 
-_INTEGERS = {  # the values of each dtype
+_INTEGERS = {  # the range of each integer dtype
     **{f"int{bits}": range(-(2 ** (bits - 1)), 2 ** (bits - 1)) for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": range(2**bits) for bits in (8, 16, 32, 64)},
 }
@@ -24,11 +24,18 @@ _NUMPY_DTYPES = {
     **{"float": np.float32, "double": np.float64, "bool": np.bool_, "string": object},
     **{dtype: np.dtype(dtype) for dtype in _INTEGERS},
 }
-_MAX_DIMENSIONS = 63  # numpy's 64 less the one of the batch; TF Serving takes 254
+_MAX_DIMENSIONS = 63  # of a row: NumPy's limit of 64 minus the batch dimension; TF Serving: 254
 
 
 def read_signature_name(document: dict[str, Any]) -> str:
-    """Return the signature that the document names, or the default one."""
+    """Return the name of the requested signature, by default `DEFAULT_SIGNATURE`.
+
+    Args:
+        document: The parsed body of the request.
+
+    Raises:
+        Refused: If "signature_name" is not a string.
+    """
     name = document.get("signature_name", "")
     if not isinstance(name, str):
         raise Refused(
@@ -41,18 +48,19 @@ def read_signature_name(document: dict[str, Any]) -> str:
 def read_predict(
     document: dict[str, Any], signature_name: str, signatures: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-    """Convert the "instances" (rows) or "inputs" (columns) of a predict request.
+    """Convert the "instances" (rows) or "inputs" (columns) of a predict request to arrays.
 
     Args:
-        document: The parsed body.
-        signature_name: Its `read_signature_name`.
-        signatures: SignatureDef by name, of the model that is asked.
+        document: The parsed body of the request.
+        signature_name: Name of the signature, from `read_signature_name`.
+        signatures: Maps each signature name of the model to its SignatureDef.
 
     Returns:
         Arrays by input name.
 
     Raises:
-        Refused: where the signature or one of its inputs is missing, or a value does not fit.
+        Refused: If the signature or one of its inputs is missing, or if a value has the wrong type
+            or shape.
     """
     inputs = input_dtypes(signatures, signature_name)
     if not inputs:
@@ -70,7 +78,18 @@ def read_predict(
 
 
 def input_dtypes(signatures: Mapping[str, Any], name: str) -> dict[str, str]:
-    """{input name: dtype} of the SignatureDef of that name; raises Refused where there is none."""
+    """Return the inputs of a signature.
+
+    Args:
+        signatures: Maps each signature name to its SignatureDef.
+        name: Name of the signature.
+
+    Returns:
+        {input name: dtype}, sorted by name.
+
+    Raises:
+        Refused: If there is no signature of this name.
+    """
     from tensorflow.core.framework.types_pb2 import DataType
 
     if name not in signatures:
@@ -128,7 +147,7 @@ def _read_columns(given: object, inputs: dict[str, str]) -> dict[str, np.ndarray
 
 
 def _has_names(value: object) -> bool:
-    """Whether `value` maps names to tensors: an object, but not {"b64": text}."""
+    """Whether `value` maps input names to tensors, unlike {"b64": text}, which is a string."""
     return isinstance(value, dict) and not is_base64(value)
 
 
@@ -153,7 +172,7 @@ def _row_refusal(number: int, key: str, sentence: str) -> Refused:
 
 
 def _stacked(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
-    """The values of one input in every instance, each of the shape of the first."""
+    """Stack the values of one input; every instance must have the shape of the first one."""
     shape = _dense_shape(items[0])
     values = []
     for number, item in enumerate(items):
@@ -165,7 +184,7 @@ def _stacked(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
 
 
 def _dense_shape(value: object) -> list[int]:
-    """The shape that the first elements have; `_leaves` checks the others against it."""
+    """Return the shape given by the first elements; `_leaves` checks the other elements."""
     shape = []
     while isinstance(value, list):
         shape.append(len(value))
@@ -176,12 +195,12 @@ def _dense_shape(value: object) -> list[int]:
 
 
 def shape_text(shape: list[int] | tuple[int, ...]) -> str:
-    """A shape as TF Serving shows it."""
+    """Format a shape as in TF Serving's error messages, such as "[2,3]"."""
     return f"[{','.join(map(str, shape))}]"
 
 
 def _leaves(value: object, shape: list[int], dtype: str) -> list[Any]:
-    """The scalars of nested lists in order; raises Refused for ragged lists and wrong types."""
+    """Flatten nested lists; raise Refused for ragged lists and wrong types."""
     if not shape and not isinstance(value, list):
         return [_leaf(value, dtype)]
     if shape and isinstance(value, list) and len(value) == shape[0]:
@@ -212,5 +231,5 @@ def _leaf(value: Any, dtype: str) -> object:
 
 
 def _array(values: list[Any], shape: list[int], dtype: str) -> np.ndarray:
-    with np.errstate(over="ignore"):  # 1e60 is Infinity as a float
+    with np.errstate(over="ignore"):  # 1e60 becomes Infinity as a float32
         return np.array(values, dtype=_NUMPY_DTYPES.get(dtype, np.float32)).reshape(shape)

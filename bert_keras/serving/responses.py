@@ -1,4 +1,4 @@
-"""Writes the JSON bodies of answers from output arrays, with the digits of TF Serving."""
+"""Converts output arrays to the JSON bodies of responses, with as many digits as TF Serving."""
 
 import base64
 import json
@@ -11,18 +11,27 @@ from bert_keras.serving.calls import Refused
 
 
 def json_body(document: object) -> bytes:
-    """Indented UTF-8 JSON; bytes that were read as surrogate escapes are written unchanged."""
+    """Serialize a document as indented UTF-8 JSON.
+
+    Surrogate escapes, which `read_document` produces, become the original bytes again.
+    """
     text = json.dumps(document, indent=4, ensure_ascii=False)
     return text.encode("utf-8", "surrogateescape")
 
 
 def error_body(sentence: str) -> bytes:
-    """{"error": sentence}; nothing where TF Serving sends nothing."""
+    """Return {"error": sentence} as JSON, or an empty body for an empty sentence."""
     return json_body({"error": sentence}) if sentence else b""
 
 
 def metadata_body(model: str, *, version: int, signatures: Mapping[str, Any]) -> bytes:
-    """The signatures (SignatureDef by name) as TF Serving shows them."""
+    """Return the response to a metadata request.
+
+    Args:
+        model: Name of the model.
+        version: Number of the version.
+        signatures: Maps each signature name to its SignatureDef.
+    """
     from google.protobuf.json_format import MessageToDict
 
     shown = {
@@ -37,10 +46,15 @@ def metadata_body(model: str, *, version: int, signatures: Mapping[str, Any]) ->
 
 
 def rows_body(outputs: Mapping[str, np.ndarray]) -> bytes:
-    """{"predictions": [one item an instance]}; with several outputs an item is an object.
+    """Return {"predictions": [...]}, with one item for each instance, as JSON.
+
+    Args:
+        outputs: Arrays by output name, with one row for each instance. If there are several
+            outputs, each item is an object {output name: value}.
 
     Raises:
-        Refused: where an output is a scalar or the outputs differ in their first dimension.
+        Refused: If an output is a scalar, if the outputs differ in their first dimension, or if
+            JSON cannot represent a dtype.
     """
     num_rows = None
     for name, array in outputs.items():
@@ -60,13 +74,17 @@ def rows_body(outputs: Mapping[str, np.ndarray]) -> bytes:
 
 
 def columns_body(outputs: Mapping[str, np.ndarray]) -> bytes:
-    """{"outputs": tensor}, or with several outputs {"outputs": {name: tensor}}."""
+    """Return {"outputs": tensor}, or for several outputs {"outputs": {name: tensor}}, as JSON."""
     tensors = {name: json_values(name, array) for name, array in outputs.items()}
     return _body("outputs", _json_text(_one_or_named(tensors)))
 
 
 def results_body(results: list) -> bytes:
-    """{"results": [one item an example]}, of values or of [[label, score], ...]."""
+    """Return {"results": [...]} as JSON.
+
+    Args:
+        results: One item for each example: a number, or a list of pairs [label, score].
+    """
     return _rows_body("results", results)
 
 
@@ -88,12 +106,21 @@ def _one_or_named(values: dict[str, Any]) -> Any:
 
 
 def json_values(name: str, array: np.ndarray) -> Any:
-    """The nested lists of an output, whose numbers have the digits of TF Serving."""
+    """Convert an output to nested lists whose numbers have as many digits as in TF Serving.
+
+    Args:
+        name: Name of the output. If it ends in "_bytes", strings become {"b64": text}.
+        array: The output.
+
+    Raises:
+        Refused: If JSON cannot represent the dtype.
+    """
     if array.dtype.kind in "iub" or array.dtype == np.float64:
         return array.tolist()
     flat = array.ravel().tolist()
     if array.dtype.kind == "f":
-        # %g with six digits, or nine where six are another float: json_tensor.cc, WriteDecimal.
+        # Six significant digits, or nine if six do not give the same float32, as in WriteDecimal of
+        # json_tensor.cc.
         short, full = ([float(f"{value:{form}}") for value in flat] for form in (".6g", ".9g"))
         values = np.where(np.array(short, np.float32) == array.ravel(), short, full)
     elif array.dtype.kind != "O":

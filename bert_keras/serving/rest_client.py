@@ -11,11 +11,16 @@ if TYPE_CHECKING:
     import httpx
 
 _BUSY = (429, 503)
-_MAX_WAIT_SECONDS = 60  # that a server may ask for
+_MAX_WAIT_SECONDS = 60  # upper bound for the Retry-After header of a server
 
 
 class Unavailable(InputError):
-    """No server answers, or it is busy; another attempt may succeed, after `seconds` if given."""
+    """No server responds or it is busy, so another attempt may succeed.
+
+    Args:
+        sentence: The error message.
+        seconds: How long to wait before the next attempt, if the server says so.
+    """
 
     def __init__(self, sentence: str, *, seconds: float | None = None):
         super().__init__(sentence)
@@ -23,7 +28,7 @@ class Unavailable(InputError):
 
 
 def too_slow(url: str, timeout: float) -> InputError:
-    """The error of a request that took longer than `timeout` seconds."""
+    """Return the error for a request that took longer than `timeout` seconds."""
     return InputError(
         f"{url} took more than {timeout:g} seconds; give it more with timeout, or smaller requests "
         "with batch_size"
@@ -31,32 +36,45 @@ def too_slow(url: str, timeout: float) -> InputError:
 
 
 class RestConnection:
-    """A connection to the model at `url` (http://HOST:PORT/v1/models/NAME), kept open.
+    """A connection to one model over REST, which stays open until it is closed.
 
-    Only the methods of its kind, `is_async` or not, may be called.
+    Args:
+        url: http://HOST:PORT/v1/models/NAME, followed by /versions/N or /labels/LABEL to select one
+            version.
+        timeout: The most seconds that a request may take.
+        is_async: If True, only `ask_async` and `close_async` may be called; otherwise only `ask`
+            and `close`.
     """
 
     def __init__(self, url: str, *, timeout: float, is_async: bool):
         import httpx
 
         self._url, self._timeout = url, timeout
-        # Certificates, which take 40 ms to read, are read only for https.
+        # Reading the certificates takes 40 ms, and only https needs them.
         settings: Any = {"timeout": timeout, "verify": url.startswith("https://")}
         client = httpx.AsyncClient if is_async else httpx.Client
         self._client: Any = client(headers={"Content-Type": "application/json"}, **settings)
 
     def ask(self, body: bytes) -> list:
-        """The predictions for the JSON body of a predict request.
+        """Send a predict request.
+
+        Args:
+            body: The JSON body of the request.
+
+        Returns:
+            One prediction for each instance.
 
         Raises:
-            InputError: with the server's sentence, or with why there is none.
+            Unavailable: If no server responds or it is busy.
+            InputError: If the server rejects the request, with the server's message; if the
+                response takes too long; or if it holds no predictions.
         """
         with self._errors():
             response = self._client.post(f"{self._url}:predict", content=body)
         return self._predictions(response)
 
     async def ask_async(self, body: bytes) -> list:
-        """As `ask`."""
+        """Same as `ask`, but asynchronous."""
         with self._errors():
             response = await self._client.post(f"{self._url}:predict", content=body)
         return self._predictions(response)
@@ -66,7 +84,7 @@ class RestConnection:
         self._client.close()
 
     async def close_async(self) -> None:
-        """As `close`."""
+        """Same as `close`, but asynchronous."""
         await self._client.aclose()
 
     def _predictions(self, response: "httpx.Response") -> list:
@@ -88,7 +106,7 @@ class RestConnection:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn what httpx raises into InputErrors."""
+        """Convert the exceptions of httpx to InputErrors."""
         import httpx
 
         try:
@@ -105,6 +123,6 @@ class RestConnection:
 
 
 def _retry_seconds(response: "httpx.Response") -> float | None:
-    """Of a Retry-After header; None for one that is a date, or not there."""
+    """Return the seconds of a Retry-After header; None if it is missing or a date."""
     seconds = response.headers.get("retry-after", "")
     return min(float(seconds), _MAX_WAIT_SECONDS) if seconds.isdecimal() else None

@@ -1,4 +1,4 @@
-"""Runs joined requests, and checks that a signature answers row by row, so that they can be."""
+"""Runs joined requests and checks that each output row depends only on its own input row."""
 
 import logging
 from collections import Counter
@@ -7,17 +7,20 @@ import numpy as np
 
 from bert_keras.serving.model import ServedModel, Tensors
 
-_MAX_CHECKS = 8  # of joined runs whose rows are all alike, which prove little
-_BYTES_PER_POSITION = 4  # of text, about, for one subword
-_TOLERANCE = 1e-2  # another padding moves a quantized model's outputs by up to about 1e-3
+_MAX_CHECKS = 8  # checks while all rows of a batch are alike, which proves little
+_BYTES_PER_POSITION = 4  # average bytes of text for one subword
+_TOLERANCE = 1e-2  # another padding changes the outputs of a quantized model by up to about 1e-3
 
 
 class Rows:
-    """The runs of one model, and which of its signatures answer row by row.
+    """Runs a model and tracks which of its signatures compute each row independently.
 
-    Not every output with a row an instance depends on that row alone: a mean over the batch may be
-    subtracted. So the first joined run of a signature is compared with two runs of half its rows,
-    and a signature that fails is never joined again.
+    An output with one row for each instance may still depend on the other rows, for example if the
+    model subtracts the mean of the batch. Therefore the first joined run of a signature is compared
+    with two runs of half its rows. The requests of a signature that fails are never joined again.
+
+    Args:
+        model: The model to run.
     """
 
     def __init__(self, model: ServedModel):
@@ -26,21 +29,47 @@ class Rows:
         self._checks: Counter[str] = Counter()
 
     def can_join(self, signature_name: str, tensors: Tensors) -> bool:
-        """Whether such a request may share a run, as far as is known."""
+        """Whether such a request may share a run, as far as the checks so far show.
+
+        Args:
+            signature_name: Name of the signature.
+            tensors: Input arrays by name.
+        """
         return signature_name not in self._apart and self._model.declares_rows(
             signature_name, tensors
         )
 
     def run_whole(self, signature_name: str, tensors: Tensors) -> Tensors:
-        """The outputs for one request as it came."""
+        """Run all rows of one request without other rows.
+
+        Args:
+            signature_name: Name of the signature.
+            tensors: Input arrays by name.
+
+        Returns:
+            Output arrays by name.
+
+        Raises:
+            Refused: As `ServedModel.predict` does.
+        """
         outputs = self._model.predict(signature_name, tensors)
         if self.can_join(signature_name, tensors) and num_rows(outputs) != num_rows(tensors):
             self._keep_apart(signature_name)
         return outputs
 
     def run_rows(self, signature_name: str, tensors: Tensors) -> Tensors | None:
-        """The outputs for rows of several requests, or of a part of one; None where the signature
-        turns out not to answer row by row."""
+        """Run rows of several requests, or some rows of one request.
+
+        Args:
+            signature_name: Name of the signature.
+            tensors: Input arrays by name.
+
+        Returns:
+            Output arrays by name; None if the rows turn out to depend on each other.
+
+        Raises:
+            Refused: As `ServedModel.predict` does.
+        """
         if signature_name in self._apart:
             return None
         outputs, count = self._model.predict(signature_name, tensors), num_rows(tensors)
@@ -67,13 +96,16 @@ class Rows:
 
 
 def num_rows(tensors: Tensors) -> int | None:
-    """The first dimension that all have; None where they differ or one has none."""
+    """Return the first dimension of the arrays; None if they differ or one is a scalar."""
     sizes = {array.shape[:1] for array in tensors.values()}
     return next(iter(sizes.pop()), None) if len(sizes) == 1 else None
 
 
 def row_length(tensors: Tensors) -> int:
-    """Positions of the longest row, at least 1; a text counts one for four bytes."""
+    """Return the estimated positions of the longest row, at least 1.
+
+    A text counts one position for every `_BYTES_PER_POSITION` bytes.
+    """
     lengths = [
         _longest_text(array) // _BYTES_PER_POSITION + 1
         if array.dtype == object
@@ -84,8 +116,11 @@ def row_length(tensors: Tensors) -> int:
 
 
 def same_shape_key(tensors: Tensors) -> tuple:
-    """Equal for tensors that can be joined along their rows and whose texts are of about one
-    length: a short text that is joined with a long one runs at its length."""
+    """Return a key that is equal for tensors that may share a batch.
+
+    Such tensors have the same names, dtypes and row shapes, and texts of similar length. A batch
+    is padded to its longest text, so a long text would slow down a short one.
+    """
     return tuple(
         (name, array.dtype, array.shape[1:], _length_class(array))
         for name, array in sorted(tensors.items())
@@ -93,7 +128,7 @@ def same_shape_key(tensors: Tensors) -> tuple:
 
 
 def joined(tensors: list[Tensors]) -> Tensors:
-    """All rows, in order."""
+    """Concatenate the arrays of each name along the first dimension."""
     if len(tensors) == 1:
         return tensors[0]
     return {name: np.concatenate([each[name] for each in tensors]) for name in tensors[0]}
@@ -104,13 +139,18 @@ def _longest_text(array: np.ndarray) -> int:
 
 
 def _length_class(array: np.ndarray) -> int:
-    """Binary digits of the longest text's length; all below 64 bytes are one class."""
+    """Return the bit length of the longest text's length; texts under 64 bytes share a class."""
     return max(_longest_text(array).bit_length(), 6) if array.dtype == object else 0
 
 
 def are_close(some: Tensors, others: Tensors, *, tolerance: float = _TOLERANCE) -> bool:
-    """Whether the outputs are equal, numbers with a fraction within an absolute and relative
-    `tolerance`."""
+    """Whether two sets of outputs are equal.
+
+    Args:
+        some: Output arrays by name.
+        others: Output arrays of the same names.
+        tolerance: Absolute and relative tolerance of floating-point outputs.
+    """
     return all(
         np.allclose(array, others[name], rtol=tolerance, atol=tolerance, equal_nan=True)
         if array.shape == others[name].shape and array.dtype.kind == "f"

@@ -11,20 +11,25 @@ from bert_keras.serving.monitoring import CODES, Monitoring
 from bert_keras.serving.requests import input_dtypes
 from bert_keras.serving.rows import Rows
 
-_NUM_THREADS = 2  # a long request in one leaves the other to all else
-_CLOSE_SECONDS = 5.0  # for what still runs when the server stops
-_TIME_IS_UP = 504
+_NUM_THREADS = 2  # while one thread runs a long request, the other runs the remaining requests
+_CLOSE_SECONDS = 5.0  # for requests that still run when the server stops
+_TIME_IS_UP = 504  # HTTP status of a run that exceeded the time limit
 
 
 class Servable:
-    """A loaded and warm version, with its queue.
+    """A loaded version that has run its warm-up requests, with its request queue.
+
+    Args:
+        folder: saved_models/NAME/VERSION.
+        limits: Limits on batches and on the time of a run.
+        monitoring: Counts the runs.
 
     Attributes:
-        model: The `ServedModel`.
-        batcher: Takes requests for it.
+        model: The loaded `ServedModel`.
+        batcher: The `Batcher` that queues and runs requests.
 
     Raises:
-        LoadError: as `ServedModel` and `warm_up` do.
+        LoadError: As `ServedModel` and `warm_up` do.
     """
 
     def __init__(self, folder: Path, *, limits: Limits, monitoring: Monitoring):
@@ -44,18 +49,23 @@ class Servable:
         )
 
     def close(self) -> None:
-        """Take no new requests; the model is closed when what waits has run."""
+        """Refuse new requests; the model is closed after the queued requests have run."""
         self.batcher.close(seconds=_CLOSE_SECONDS)
 
 
 def warm_up(model: ServedModel, folder: Path) -> None:
-    """Replay assets.extra/tf_serving_warmup_requests, where `folder` has it.
+    """Run the requests in assets.extra/tf_serving_warmup_requests, if `folder` has this file.
 
-    TensorFlow allocates and chooses much in the first run of a signature, so that run takes long.
+    The first run of a signature is slow, because TensorFlow then allocates memory and chooses
+    kernels. The warm-up requests move this cost to the start of the server.
+
+    Args:
+        model: The model loaded from `folder`.
+        folder: saved_models/NAME/VERSION.
 
     Raises:
-        LoadError: where the file or one of its requests is faulty, as TF Serving refuses such a
-            version. A run that takes longer than a request may is no fault.
+        LoadError: If the file is damaged or one of its requests fails, because TF Serving does not
+            load such a version either. A request that exceeds the time limit is no failure.
     """
     from bert_keras.export.warmup import warmup_requests
 
@@ -66,7 +76,7 @@ def warm_up(model: ServedModel, folder: Path) -> None:
     for request in requests:
         name, inputs = request["signature"] or "serving_default", request["inputs"]
         if not inputs:
-            continue  # the log of another verb than predict, which this project writes none of
+            continue  # a logged request of another verb than predict, which bert-keras never writes
         try:
             if inputs.keys() != input_dtypes(model.signatures, name).keys():
                 raise Refused(f"its inputs are {', '.join(sorted(inputs))}")

@@ -16,7 +16,7 @@ from bert_keras.serving.app import create_app
 from bert_keras.serving.http_timeouts import PunctualProtocol, tune
 from bert_keras.serving.limits import Limits
 
-_GRACE_SECONDS = 20  # for running requests; Kubernetes gives 30 from SIGTERM to SIGKILL
+_GRACE_SECONDS = 20  # for running requests; Kubernetes waits 30 from SIGTERM to SIGKILL
 
 
 def serve(
@@ -28,21 +28,21 @@ def serve(
     labels: Mapping[str, int] | None = None,
     limits: Limits | None = None,
 ) -> None:
-    """Serves a model over HTTP until Ctrl-C or SIGTERM, then finishes the requests that it has
-    begun.
+    """Serve a model until Ctrl-C or SIGTERM, then finish the running requests.
 
-    It prints one line when it accepts requests.
+    Prints one line when the server accepts requests.
 
     Args:
-        model_folder: saved_models/NAME with version folders.
-        port: The port; 0 takes a free one.
-        host: The address to listen on.
-        versions: The versions to serve; by default always the newest.
-        labels: Further names of versions.
-        limits: Sizes and times; by default those of `Limits`.
+        model_folder: The folder saved_models/NAME, which holds one folder for each version.
+        port: TCP port; 0 chooses a free one.
+        host: Host name or IP address to listen on.
+        versions: Numbers of the versions to serve. By default the server always serves the latest.
+        labels: Maps each label to a version number.
+        limits: Limits on requests and batches; the defaults of `Limits` if None.
 
     Raises:
-        InputError: The folder holds no version that can be served, or the port is not free.
+        InputError: If the folder holds no version that TensorFlow can load, if a label names a
+            version that is not served, or if the server cannot listen on the port.
     """
     with _listening(host, port) as listener:
         server = _server(create_app(model_folder, versions=versions, labels=labels, limits=limits))
@@ -61,9 +61,20 @@ def running_server(
     labels: Mapping[str, int] | None = None,
     limits: Limits | None = None,
 ) -> Iterator[str]:
-    """Serves a model in a thread of this process while the block lasts, and yields the URL
-    "http://127.0.0.1:PORT". Port 0 takes a free one. The other arguments and the errors are those
-    of `serve`.
+    """Serve a model in a thread of this process until the `with` block ends.
+
+    Args:
+        model_folder: The folder saved_models/NAME, which holds one folder for each version.
+        port: TCP port; 0 chooses a free one.
+        versions: Numbers of the versions to serve. By default the server always serves the latest.
+        labels: Maps each label to a version number.
+        limits: Limits on requests and batches; the defaults of `Limits` if None.
+
+    Yields:
+        "http://127.0.0.1:PORT"
+
+    Raises:
+        InputError: As `serve` does.
     """
     with _listening("127.0.0.1", port) as listener:
         server = _server(create_app(model_folder, versions=versions, labels=labels, limits=limits))
@@ -92,8 +103,11 @@ def _server(app: Starlette) -> uvicorn.Server:
 
 @contextlib.contextmanager
 def _ending_quietly(server: uvicorn.Server) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the server without a traceback: before it runs, and when uvicorn,
-    which caught one and finished what was begun, raises it once more."""
+    """Let Ctrl-C and SIGTERM end the server without a traceback.
+
+    This covers the time before the server runs and the end of its run: uvicorn catches the signal,
+    finishes the running requests and then raises the signal again.
+    """
 
     def end(*_) -> None:
         server.should_exit = True
@@ -107,7 +121,7 @@ def _ending_quietly(server: uvicorn.Server) -> Iterator[None]:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that listens already, so that nobody takes the port while the model loads."""
+    """Return a listening socket, so that no other program takes the port while the model loads."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
@@ -115,7 +129,7 @@ def _listening(host: str, port: int) -> socket.socket:
         return listener
     except OverflowError:
         raise InputError(f"port {port} does not exist; choose one from 1024 to 65535") from None
-    except (OSError, TypeError) as error:  # TypeError: a name that no host can have
+    except (OSError, TypeError) as error:  # TypeError: an invalid host name
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(
             f"cannot listen on {host}, port {port}: {reason}; choose another --host, or a --port "

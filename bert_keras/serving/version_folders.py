@@ -12,10 +12,18 @@ from bert_keras.export.version_folder import is_version
 def chosen_versions(
     model_folder: str | os.PathLike, numbers: Sequence[int] = ()
 ) -> dict[int, Path]:
-    """The folders to serve at the start, by number: those of `numbers`, or the latest alone.
+    """Return the version folders to serve at the start.
 
-    Raises InputError where there is no folder, no version in it, one of `numbers` is missing, or a
-    version holds no SavedModel.
+    Args:
+        model_folder: saved_models/NAME.
+        numbers: Numbers of the versions to serve; if empty, only the latest is served.
+
+    Returns:
+        The folders by version number.
+
+    Raises:
+        InputError: If the folder does not exist or holds no version, if one of `numbers` is
+            missing, or if a version holds no SavedModel.
     """
     folder = Path(model_folder)
     if not folder.is_dir():
@@ -43,12 +51,17 @@ def chosen_versions(
 
 
 def wanted_versions(found: dict[int, Path], numbers: Sequence[int]) -> dict[int, Path]:
-    """Those of `numbers` that were found; the latest where there are no `numbers`."""
+    """Select the versions of `numbers` from `found`, or the latest if `numbers` is empty.
+
+    Args:
+        found: Version folders by number.
+        numbers: Numbers to select; those that were not found are skipped.
+    """
     return {number: found[number] for number in numbers or sorted(found)[-1:] if number in found}
 
 
 def version_folders(model_folder: str | os.PathLike) -> dict[int, Path]:
-    """Every folder in `model_folder` whose name is a number."""
+    """Return each folder in `model_folder` whose name is a version number, by number."""
     return {
         int(child.name): child
         for child in sorted(Path(model_folder).iterdir())
@@ -57,9 +70,10 @@ def version_folders(model_folder: str | os.PathLike) -> dict[int, Path]:
 
 
 def files_of(folder: Path) -> frozenset[tuple[str, int, int]]:
-    """Path, bytes and time of every file in `folder`; another set where a copy is still going on.
+    """Return the path, size in bytes and modification time in ns of every file in `folder`.
 
-    A folder that goes meanwhile is empty.
+    Two calls return different sets while the folder is still being copied. A folder that no longer
+    exists gives an empty set.
     """
     found = set()
     for parent, _, names in os.walk(folder):

@@ -1,4 +1,4 @@
-"""Loads the versions of a model as its folder changes, and hands them to requests."""
+"""Loads and unloads the versions of a model as its folder changes, and selects one per request."""
 
 import contextlib
 import os
@@ -18,19 +18,19 @@ from bert_keras.serving.version_folders import (
     wanted_versions,
 )
 
-_POLL_SECONDS = 1.0  # as TF Serving's --file_system_poll_wait_seconds
-_STOP_SECONDS = 5.0  # for a version that is being loaded when the server stops
+_POLL_SECONDS = 1.0  # default of TF Serving's --file_system_poll_wait_seconds
+_STOP_SECONDS = 5.0  # for a version that is still loading when the server stops
 
 
 @dataclass(eq=False)
 class _Version:
     number: int
-    state: str = "START"
-    fault: tuple[str, str] = ("OK", "")  # TensorFlow's code and why it could not be loaded
-    servable: Servable | None = None
-    num_users: int = 0
-    files: frozenset | None = None  # as they were when last looked at, until they are loaded
-    failed_files: frozenset | None = None
+    state: str = "START"  # START, LOADING, AVAILABLE, UNLOADING or END, as in TF Serving
+    fault: tuple[str, str] = ("OK", "")  # error code and message of the last attempt to load it
+    servable: Servable | None = None  # None unless the version is loaded
+    num_users: int = 0  # requests that use the version now
+    files: frozenset | None = None  # `files_of` the folder at the last check; None once loaded
+    failed_files: frozenset | None = None  # `files_of` the folder when loading failed
 
     def status(self) -> dict[str, object]:
         status = dict(zip(("error_code", "error_message"), self.fault, strict=True))
@@ -38,20 +38,23 @@ class _Version:
 
 
 class Versions:
-    """Loads what appears in a model folder and retires what it replaces, as TF Serving does.
+    """Loads new versions of a model and unloads those that they replace, as TF Serving does.
 
-    A version is loaded when its files were alike at two looks, so that none is loaded while it is
-    copied. One that cannot be loaded is tried again when its files change. The old version answers
-    until a new one does, and finishes the requests that it had begun.
+    A version is loaded once two successive checks find the same files, so that no version is loaded
+    while it is being copied. A version that cannot be loaded is tried again when its files change.
+    The old version serves requests until the new one is available. It is closed after the requests
+    that use it have ended.
 
     Args:
         model_folder: saved_models/NAME.
-        numbers: Serve these (the policy "specific"), or none for always the latest.
-        labels: Version numbers by label.
-        load: Loads a version folder; raises LoadError.
+        numbers: Numbers of the versions to serve (TF Serving's policy "specific"). If empty, the
+            latest version is served.
+        labels: Maps each label to a version number.
+        load: Loads a version folder; raises LoadError if it cannot.
 
     Raises:
-        InputError: where a version to start with is missing or cannot be loaded.
+        InputError: If a version to serve at the start is missing or cannot be loaded, or if a label
+            names a version that is not served.
     """
 
     def __init__(
@@ -87,30 +90,30 @@ class Versions:
                 )
 
     def watch(self) -> None:
-        """Look at the folder every second from now on, in a thread, until `close`."""
+        """Start a thread that checks the folder every second until `close`."""
         self._watcher.start()
 
     def _watch(self) -> None:
         while not self._stopped.wait(_POLL_SECONDS):
-            with contextlib.suppress(OSError):  # a folder out of reach for a moment changes nothing
+            with contextlib.suppress(OSError):  # the folder may be unreachable for a moment
                 self.look()
 
     def look(self) -> None:
-        """One look at the folder: load what is new and settled, retire what it replaces."""
+        """Check the folder once: load new versions that are complete, unload the replaced ones."""
         wanted = wanted_versions(version_folders(self._folder), self._numbers)
         for number, folder in wanted.items():
             if self._is_settled(number, folder):
                 self._load(number, folder)
         for number in self._versions.keys() - wanted.keys():
             if self._versions[number].state == "START":
-                del self._versions[number]  # gone before it was whole
+                del self._versions[number]  # removed before its copy was complete
         available = {version.number: version for version in self._available()}
         if available.keys() & wanted or not wanted:
             for number in available.keys() - wanted:
                 self._retire(available[number])
 
     def _is_settled(self, number: int, folder: Path) -> bool:
-        """Whether the version is to be loaded now: its files are new, but as at the last look."""
+        """Whether to load the version now: it is not loaded and its files have stopped changing."""
         version = self._versions.setdefault(number, _Version(number))
         if version.servable:
             return False
@@ -128,7 +131,7 @@ class Versions:
             version.failed_files = files
             version.state, version.fault = "END", (error.code, error.reason)
             return
-        if files_of(folder) != files:  # it was still being written, and may have been read by half
+        if files_of(folder) != files:  # it was still being written and may be incomplete
             servable.close()
             version.state = "START"
             return
@@ -146,11 +149,13 @@ class Versions:
 
     @contextlib.contextmanager
     def serving(self, call: Call) -> Iterator[tuple[int, Servable]]:
-        """The number and the servable of the version that `call` asks for, which is not closed
-        before the block ends.
+        """Keep the requested version open until the `with` block ends.
+
+        Yields:
+            The number and the `Servable` of the version that `call` requests.
 
         Raises:
-            Refused: where no such version is served.
+            Refused: If no such version is served.
         """
         with self._changed:
             version = self._asked(call)
@@ -164,7 +169,7 @@ class Versions:
                 self._changed.notify_all()
 
     def _available(self) -> list[_Version]:
-        versions = list(self._versions.values())  # which another thread may change
+        versions = list(self._versions.values())  # a copy, as another thread may change the dict
         return [version for version in versions if version.state == "AVAILABLE"]
 
     def _asked(self, call: Call) -> _Version:
@@ -180,12 +185,12 @@ class Versions:
         raise Refused(f"Servable not found for request: {asked}", status=404)
 
     def statuses(self, call: Call) -> list[dict[str, object]]:
-        """The states of the versions that `call` asks for, the newest first.
+        """Return the states of the requested versions, newest first.
 
-        As in TF Serving, a label is not looked at.
+        Like TF Serving, it ignores a label in the request.
 
         Raises:
-            Refused: where there is none.
+            Refused: If the model has no such version (404).
         """
         versions = sorted(self._versions.items(), reverse=True) if call.model == self.name else ()
         found = [each.status() for number, each in versions if call.version in (None, number)]
@@ -196,7 +201,7 @@ class Versions:
         raise Refused(f"Could not find version {call.version} of model {call.model}", status=404)
 
     def close(self) -> None:
-        """Stop watching and close every version."""
+        """Stop the thread of `watch` and close every version."""
         self._stopped.set()
         if self._watcher.is_alive():
             self._watcher.join(_STOP_SECONDS)

@@ -1,1 +1,1 @@
-"""Configuration files of TF Serving for an exported model, and the measurement behind them."""
+"""Measures an exported model and writes the configuration files that start TF Serving with it."""

@@ -1,4 +1,4 @@
-"""Writes the files that start TF Serving with an exported model, from what is measured of it."""
+"""Writes the files that start TF Serving with an exported model, based on a measurement of it."""
 
 import json
 import os
@@ -13,37 +13,44 @@ from bert_keras.export.warmup import BATCH_SIZES
 from bert_keras.serving.monitoring import PAGE_PATH
 from bert_keras.serving.tf_serving.measurement import Measured, measured
 
-IMAGE = "tensorflow/serving:2.20.0"  # its ops are those of bert_keras/export/serving_ops.py
+IMAGE = "tensorflow/serving:2.20.0"  # bert_keras/export/serving_ops.py checks models for its ops
 CONFIG_FILES = ("models.config", "batching_parameters.txt", "monitoring.config")
 CONTAINER_FILES = ("compose.yaml", "kubernetes.yaml")
-# Port 8500 is gRPC, 8501 REST; both open when every model has answered its warm-up requests.
+# Port 8500 is gRPC and 8501 is REST; both open after every model has run its warm-up requests.
 _FLAGS = (
     "--model_config_file=/config/models.config",
     "--monitoring_config_file=/config/monitoring.config",
     "--enable_batching=true",
     "--batching_parameters_file=/config/batching_parameters.txt",
 )
-_QUEUE_SECONDS = 30  # TF Serving's default of rest_api_timeout_in_ms: nobody waits any longer
-_MAX_ROWS = 1000  # of a request, TF Serving's own default
-_WAITING_SHARE = 0.1  # of the time that a text alone takes: so long it waits for others
+# TF Serving's default of --rest_api_timeout_in_ms: no client waits longer than this.
+_QUEUE_SECONDS = 30
+_MAX_ROWS = 1000  # of one request; TF Serving's default of max_batch_size
+# A text waits for others to fill a batch for at most this share of the time that it runs alone.
+_WAITING_SHARE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batching:
     """Fields of tensorflow_serving/servables/tensorflow/session_bundle_config.proto."""
 
-    max_batch_size: int
-    max_execution_batch_size: int
-    batch_timeout_micros: int
-    num_batch_threads: int
-    max_enqueued_batches: int
+    max_batch_size: int  # the most rows of one request; TF Serving may split it into several runs
+    max_execution_batch_size: int  # the most rows of one run
+    batch_timeout_micros: int  # microseconds that a request waits for others
+    num_batch_threads: int  # batches that run at the same time
+    max_enqueued_batches: int  # batches in the queue
 
 
 def write_config(version: str | os.PathLike, folder: str | os.PathLike) -> None:
-    """Write the five files for saved_models/NAME into `folder`, from a measurement of `version`.
+    """Measure a model and write the five configuration files for it.
+
+    Args:
+        version: saved_models/NAME/VERSION, which is measured.
+        folder: An existing folder for the files.
 
     Raises:
-        InputError: as `check_name` and `measured` do.
+        InputError: As `check_name` and `measured` do.
+        RuntimeError: As `measured` does.
     """
     model, folder = Path(version).resolve().parent, Path(folder).resolve()
     check_name(model.name)
@@ -53,7 +60,7 @@ def write_config(version: str | os.PathLike, folder: str | os.PathLike) -> None:
 
 
 def check_name(name: str) -> None:
-    """Raise InputError for a name that the files cannot hold."""
+    """Raise InputError for a model name that is not valid in the files."""
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise InputError(
             f"the model's name is {name!r}; for files of TF Serving it must be of letters, digits, "
@@ -62,12 +69,15 @@ def check_name(name: str) -> None:
 
 
 def config_files(name: str, *, models: str, found: Measured) -> dict[str, str]:
-    """The texts of the files, by file name, from the templates of the same names.
+    """Render the configuration files from the templates of the same names.
 
     Args:
-        name: The model's name.
+        name: Name of the model.
         models: Path from the folder of the files to saved_models/NAME.
-        found: What was measured of the model.
+        found: Measurement of the model.
+
+    Returns:
+        The texts of the files, by file name.
     """
     templates = Environment(
         loader=PackageLoader("bert_keras.serving.tf_serving"),
@@ -78,7 +88,7 @@ def config_files(name: str, *, models: str, found: Measured) -> dict[str, str]:
     )
     values = {
         "name": name,
-        "dns_name": re.sub("[^a-z0-9]+", "-", name.lower()).strip("-"),  # as Kubernetes takes it
+        "dns_name": re.sub("[^a-z0-9]+", "-", name.lower()).strip("-"),  # Kubernetes' rule
         "models": json.dumps(models.replace("$", "$$")),
         "image": IMAGE,
         "flags": _FLAGS,
@@ -89,7 +99,8 @@ def config_files(name: str, *, models: str, found: Measured) -> dict[str, str]:
         "memory": {
             "before": _mebibytes(found.before),
             "peak": _mebibytes(found.peak),
-            "limit": _mebibytes(2 * found.peak - found.before),  # two versions, as one takes over
+            # Two versions are in memory while the new one replaces the old one.
+            "limit": _mebibytes(2 * found.peak - found.before),
         },
         "start_seconds": 10 + round(3 * found.warm),
         "health_command": health_command(name),
@@ -103,7 +114,7 @@ def config_files(name: str, *, models: str, found: Measured) -> dict[str, str]:
 
 
 def batching_of(found: Measured) -> Batching:
-    """The batching that answers most texts a second without letting one wait long."""
+    """Choose the batching with the highest rate of texts and a short wait for each text."""
     size = max(found.batch_size, *BATCH_SIZES)
     rate = found.rates[found.num_at_once]
     num_enqueued = max(found.num_at_once, int(_QUEUE_SECONDS * rate / size))
@@ -117,7 +128,12 @@ def batching_of(found: Measured) -> Batching:
 
 
 def health_command(name: str, *, port: int = 8501) -> str:
-    """A line of bash that fails where no version of the model answers."""
+    """Return a bash command that fails unless a version of the model is available.
+
+    Args:
+        name: Name of the model.
+        port: Port of the REST API.
+    """
     request = rf"GET /v1/models/{name} HTTP/1.0\r\n\r\n"
     return f'exec 3<>/dev/tcp/127.0.0.1/{port} && printf "{request}" >&3 && grep -qw AVAILABLE <&3'
 

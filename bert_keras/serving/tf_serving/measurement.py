@@ -1,7 +1,7 @@
-"""Measures how fast, and in how much memory, an exported version answers TF Serving's way.
+"""Measures the speed and memory of an exported version, run with a TF1 session as in TF Serving.
 
-`python -m bert_keras.serving.tf_serving.measurement FOLDER` is the program that measures: it sends
-the version's own warm-up requests to it and prints the figures.
+`python -m bert_keras.serving.tf_serving.measurement FOLDER` runs the warm-up requests of the
+version in FOLDER and prints the fields of a `Measured`.
 """
 
 import ast
@@ -25,49 +25,52 @@ from bert_keras.progress import progress
 from bert_keras.serving.model import ServedModel, Tensors
 from bert_keras.serving.rows import are_close
 
-_GROWTH = 1.1  # of texts a second; smaller growth counts as none
-_LARGEST_BATCH = 128
-_MAX_AT_ONCE = 8
-_SECONDS = 0.3  # of asking the same, and three times at least
-_RUN_SECONDS = 3600.0  # that a run may take
-_TOLERANCE = 1e-5
+_GROWTH = 1.1  # a smaller factor between two rates (texts per second) counts as no growth
+_LARGEST_BATCH = 128  # rows
+_MAX_AT_ONCE = 8  # batches at the same time
+_SECONDS = 0.3  # for which each request is repeated, at least three times
+_RUN_SECONDS = 3600.0  # time limit of one run
+_TOLERANCE = 1e-5  # absolute and relative, of outputs with and without padding
 
 Ask = Callable[[dict], Tensors]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What was measured of a version. Its texts are of medium length unless stated otherwise."""
+    """Measurement of a version. The texts have medium length unless stated otherwise."""
 
-    num_cores: int
-    num_words: int  # of a text
+    num_cores: int  # CPU cores of the machine
+    num_words: int  # words of a text
     num_longest: int  # words of the longest text
-    warm: float  # seconds until the model was loaded and had answered its warm-up requests
-    seconds: dict[int, float]  # of a batch, by its size
-    longest: float  # seconds of the longest text
-    rates: dict[int, float]  # texts a second, by the number of batches computed at once
+    warm: float  # seconds to load the model and run its warm-up requests
+    seconds: dict[int, float]  # seconds of a batch, by its size
+    longest: float  # seconds of the longest text alone
+    rates: dict[int, float]  # texts per second, by the number of batches that run at the same time
     before: int  # bytes of memory before the model was loaded
-    peak: int  # bytes of memory at most
-    splits: bool  # a batch may be cut and its answers joined: they stay the same
-    pads: bool  # token ids of unlike lengths may be padded as TF Serving does it: the same
+    peak: int  # largest number of bytes of memory
+    splits: bool  # whether the outputs stay the same if a batch is split and its outputs are joined
+    pads: bool  # whether the outputs stay the same if TF Serving pads shorter token ids
 
     @property
     def batch_size(self) -> int:
-        """The size beyond which no more texts are answered a second."""
+        """The smallest batch size with nearly the highest rate of texts."""
         return first_best({size: size / seconds for size, seconds in self.seconds.items()})
 
     @property
     def num_at_once(self) -> int:
-        """The number of batches beyond which no more texts are answered a second."""
+        """The smallest number of simultaneous batches with nearly the highest rate of texts."""
         return first_best(self.rates)
 
 
 def measured(folder: str | os.PathLike) -> Measured:
-    """Measure saved_models/NAME/VERSION, in some seconds, on the CPU, in a fresh process.
+    """Measure a version on the CPU in a new process; this takes some seconds.
+
+    Args:
+        folder: saved_models/NAME/VERSION.
 
     Raises:
-        InputError: for a version without warm-up requests.
-        RuntimeError: with the end of the process's stderr, where it fails.
+        InputError: If the version has no warm-up requests.
+        RuntimeError: If the process fails, with the end of its stderr.
     """
     if not (Path(folder) / WARMUP).is_file():
         raise InputError(f"{folder} holds no {WARMUP}, which it is measured with; export it anew")
@@ -86,16 +89,26 @@ def measured(folder: str | os.PathLike) -> Measured:
 
 
 def first_best(rates: dict[int, float]) -> int:
-    """The smallest number whose rate grows by less than `_GROWTH` with a larger one."""
+    """Return the smallest number whose rate is within the factor `_GROWTH` of the highest rate.
+
+    Args:
+        rates: Texts per second, by batch size or by number of batches.
+    """
     return min(number for number, rate in rates.items() if rate * _GROWTH > max(rates.values()))
 
 
 def measure(folder: str | os.PathLike) -> dict:
-    """Return the fields of a `Measured`, measured in this process.
+    """Measure a version in this process.
+
+    Args:
+        folder: saved_models/NAME/VERSION.
+
+    Returns:
+        The fields of a `Measured`.
 
     Raises:
-        RuntimeError: where an answer has not a row for each row of its request, which TF Serving
-            needs to batch them.
+        RuntimeError: If an output does not have one row for each row of its request, because TF
+            Serving then cannot batch requests.
     """
     requests, before, num_cores = warmup_requests(folder), _memory("VmRSS"), os.cpu_count() or 1
     start = time.perf_counter()
@@ -132,14 +145,20 @@ def measure(folder: str | os.PathLike) -> dict:
 
 
 def filled_up(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Pad requests of unlike lengths as TF Serving does to batch them: with the first value of each
-    (tensorflow_serving/batching/batching_util.cc)."""
+    """Pad an array with its first value, as TF Serving pads requests to the same length.
+
+    This follows tensorflow_serving/batching/batching_util.cc.
+
+    Args:
+        values: The array to pad.
+        shape: The target shape; its first dimension is ignored.
+    """
     widths = [(0, whole - own) for whole, own in zip(shape[1:], values.shape[1:], strict=True)]
     return np.pad(values, [(0, 0), *widths], constant_values=values.flat[0])
 
 
 def _seconds_by_size(ask: Ask, request: dict) -> dict[int, float]:
-    """Up to the size that no longer answers more texts a second."""
+    """Measure doubled batch sizes until the rate of texts no longer grows."""
     seconds, size, best = {}, 1, 0.0
     while size <= _LARGEST_BATCH:
         seconds[size] = _seconds(ask, _batch(request, size))
@@ -160,7 +179,7 @@ def _seconds(ask: Ask, request: dict) -> float:
 
 
 def _rate(ask: Ask, request: dict, number: int) -> float:
-    """Rows a second with so many of the request at once."""
+    """Return the rows per second if `number` copies of the request run at the same time."""
     num_batches, start = 0, time.perf_counter()
     with ThreadPoolExecutor(number) as pool:
         while num_batches < 2 * number or time.perf_counter() - start < _SECONDS:
@@ -169,7 +188,7 @@ def _rate(ask: Ask, request: dict, number: int) -> float:
 
 
 def _pads(ask: Ask, requests: list[dict], signature: str) -> bool:
-    """Whether a short request gets the same outputs with the padding that it would get."""
+    """Whether the outputs of a short request stay the same if TF Serving pads it."""
     alone = [r for r in requests if r["signature"] == signature and _rows(r) == 1]
     if not alone:
         return True
@@ -188,7 +207,7 @@ def _check_rows(request: dict, outputs: Tensors) -> None:
 
 
 def _has_fixed_rows(signature) -> bool:
-    """Whether the answers of any two batches can be joined."""
+    """Whether the output rows have a fixed shape, so that the outputs of batches can be joined."""
     return all(d.size >= 0 for o in signature.outputs.values() for d in o.tensor_shape.dim[1:])
 
 
@@ -206,7 +225,12 @@ def _num_words(request: dict) -> int:
 
 
 def _memory(name: str) -> int:
-    """Bytes; where Linux does not tell them, the most that the process ever had."""
+    """Return a memory figure of this process, in bytes.
+
+    Args:
+        name: VmRSS (current) or VmHWM (peak), from Linux' /proc/self/status. Without this file, the
+            function returns the peak for either name.
+    """
     status = Path("/proc/self/status")
     if not status.is_file():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
