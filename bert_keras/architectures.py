@@ -16,18 +16,21 @@ if TYPE_CHECKING:
 class Architecture:
     """One model class: an encoder with the heads that it trains."""
 
-    name: str  # of the class, as checkpoints state it
-    module: str  # that defines the class
-    heads: tuple[str, ...] = ()  # the first part of the names of their weights
-    is_labelled: bool = False  # whether it has one output for each of its labels
-    reads_pooled_output: bool = False  # whether a head does; without one a pooler is not trained
-    # What remains in a student with fewer layers and no pooler: the model without the heads that
-    # read the pooled output or several layers. "" where all heads remain.
+    name: str  # name of the class, which checkpoints store
+    module: str  # module that defines the class
+    heads: tuple[str, ...] = ()  # first part of the weight names of each head
+    is_labelled: bool = False  # whether the model has one output for each of its labels
+    # Whether a head reads the pooled output. If no head does, a pooler is not trained.
+    reads_pooled_output: bool = False
+    # Name of the model of a student that has fewer layers and no pooler. That model omits the heads
+    # that read the pooled output or several layers. "" if the student keeps all heads.
     student: str = ""
-    # Its name in a checkpoint format: the end of the class name in Hugging Face's transformers,
-    # the task class of KerasHub ("" for the bare backbone). The format cannot hold other models.
+    # Class name of the model by checkpoint format. For "huggingface" it is the end of the class
+    # name in transformers; for "keras_hub" it is the task class, "" for the bare backbone. A format
+    # that is absent here cannot store the model.
     class_names: Mapping[str, str] = field(default_factory=dict)
-    exporter: str = ""  # module whose EXPORTER builds its SavedModel; "" where none does
+    # Module whose EXPORTER builds the SavedModel; "" if the model cannot be exported.
+    exporter: str = ""
 
 
 ENCODER = Architecture(
@@ -104,44 +107,62 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """BERT or a relative: what its configuration has in common, and its names in Hugging Face."""
+    """A kind of encoder: the configuration values of its members and its Hugging Face names.
 
-    kind: str  # model_type of config.json, and the prefix of an encoder's weights in task models
-    classes: str  # the beginning of its class names in transformers
-    # Values of BertConfig that all members have, where they differ from `BERT_TRAITS`.
+    The names of weights, classes and config.json keys are those of the transformers library.
+    """
+
+    # model_type in config.json; also the prefix of the encoder's weight names in task models.
+    kind: str
+    classes: str  # start of the class names, such as "DistilBert"
+    # Values of BertConfig fields that all members share and that differ from `BERT_TRAITS`.
     traits: Mapping[str, object] = field(default_factory=dict)
-    counts: tuple[str, ...] = ("num_segments",)  # which of COUNTS are above 0; the others are 0
-    has_pooler: bool = True  # whether the class of the bare encoder has one
-    # Names of BERT's weights to this family's: replaced one after another, first those of one
-    # model (`weights_of`), then the common ones. A weight that has no name here becomes "".
+    # The fields in COUNTS that are above 0 in every member; the other fields in COUNTS are 0.
+    counts: tuple[str, ...] = ("num_segments",)
+    has_pooler: bool = True  # whether the class of the bare encoder has a pooler
+    # Parts of BERT's weight names and their replacements. `weight` applies them in order, those of
+    # `weights_of` first. A weight that the family does not have gets the name "".
     weights: Mapping[str, str] = field(default_factory=dict)
+    # Replacements that apply to one model only, by the name of our model.
     weights_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    keys: Mapping[str, str] = field(default_factory=dict)  # BERT's keys of config.json to its own
-    # Its values of absent keys, where transformers has another default than for BERT.
+    # Keys of BERT's config.json and this family's keys for the same values.
+    keys: Mapping[str, str] = field(default_factory=dict)
+    # Defaults of absent config.json keys, by this family's keys, where they differ from BERT's.
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    dropouts: tuple[str, ...] = ()  # keys of the dropout rates before heads
-    fixed: Mapping[str, Any] = field(default_factory=dict)  # keys of which one value is supported
-    others: tuple[str, ...] = ()  # keys without effect
+    dropouts: tuple[str, ...] = ()  # config.json keys of the dropout rates of heads
+    # config.json keys of which only one value is supported, and that value.
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    others: tuple[str, ...] = ()  # config.json keys that have no effect here
 
     def has(self, config: "BertConfig") -> bool:
-        """Returns whether an encoder of this configuration is a member."""
+        """Returns whether an encoder with this configuration belongs to the family."""
         values = {**BERT_TRAITS, **self.traits}
         return all(getattr(config, name) == value for name, value in values.items()) and all(
             (getattr(config, name) > 0) == (name in self.counts) for name in COUNTS
         )
 
     def weight(self, name: str, *, model: str) -> str:
-        """Returns this family's name of the weight of our `model` that BERT calls `name`."""
+        """Returns this family's name of a weight.
+
+        Args:
+            name: The name of the weight in Hugging Face's BERT.
+            model: The name of our model class that has the weight.
+
+        Returns:
+            The name, or "" if models of this family do not have the weight.
+        """
         for old, new in (*self.weights_of.get(model, {}).items(), *self.weights.items()):
             name = name.replace(old, new)
         return name
 
     def key(self, name: str) -> str:
-        """Returns this family's key for a key of BERT's config.json."""
+        """Returns this family's config.json key for the BERT key `name`."""
         return self.keys.get(name, name)
 
 
+# Fields of BertConfig that distinguish families only by whether their value is 0.
 COUNTS = ("num_segments", "embedding_size")
+# BERT's values of the BertConfig fields that distinguish families; `Family.traits` overrides them.
 BERT_TRAITS = {
     "shares_layers": False,
     "position_offset": 0,
@@ -151,7 +172,7 @@ BERT_TRAITS = {
 _NO_NEXT_SENTENCE = {"cls.seq_relationship.weight": "", "cls.seq_relationship.bias": ""}
 
 BERT = Family(kind="bert", classes="Bert")
-# Sanh et al. 2019. Its classifier has the pooler, under another name and with ReLU.
+# Sanh et al. 2019. Only the classifier has a pooler: it is called pre_classifier and uses ReLU.
 DISTILBERT = Family(
     kind="distilbert",
     classes="DistilBert",
@@ -188,7 +209,7 @@ DISTILBERT = Family(
     dropouts=("seq_classif_dropout", "qa_dropout"),
     others=("sinusoidal_pos_embds", "tie_weights_"),
 )
-# Lan et al. 2019. Its defaults in transformers are those of the size xxlarge.
+# Lan et al. 2019. The defaults in transformers are those of ALBERT-xxlarge.
 ALBERT = Family(
     kind="albert",
     classes="Albert",
@@ -224,7 +245,8 @@ ALBERT = Family(
         "num_memory_blocks",
     ),
 )
-# Liu et al. 2019. Positions count from pad_token_id + 1; the pooler is a part of its classifier.
+# Liu et al. 2019. Positions count from pad_token_id + 1. In a classifier, the pooler is a layer of
+# the classification head.
 ROBERTA = Family(
     kind="roberta",
     classes="Roberta",
@@ -249,6 +271,8 @@ FAMILIES: dict[str, Family] = {row.kind: row for row in (BERT, DISTILBERT, ALBER
 
 
 def family_of(config: "BertConfig") -> Family | None:
-    """Returns the family of an encoder; None where it has none, so that only the native checkpoint
-    format can hold it."""
+    """Returns the family of an encoder, or None if it belongs to none.
+
+    Only the native checkpoint format can store an encoder without a family.
+    """
     return next((family for family in FAMILIES.values() if family.has(config)), None)

@@ -1,4 +1,4 @@
-"""BertConfig: the hyperparameters of an encoder, checked when it is made."""
+"""Defines BertConfig, the hyperparameters of an encoder, and checks them on construction."""
 
 import dataclasses
 import json
@@ -14,8 +14,9 @@ from bert_keras.text.vocab import SPECIAL_PIECES
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
 POOLER_ACTIVATIONS = ("tanh", "relu")
+# Integer fields that may be 0; the other ones must be at least 1.
 MAY_BE_NONE = ("num_segments", "embedding_size", "position_offset", "num_lstm_layers")
-# Fields that only relatives change; a BERT's file omits them.
+# Fields that only relatives of BERT change; `to_dict` omits them at their default value.
 OF_OTHERS = (
     *("embedding_size", "shares_layers", "position_offset", "pooler_activation", "is_causal"),
     "num_lstm_layers",
@@ -24,12 +25,12 @@ OF_OTHERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig:
-    """The hyperparameters of an encoder; the defaults are those of BERT-base, uncased (Devlin et
-    al. 2018, section 3).
+    """The hyperparameters of an encoder.
 
-    BERT's relatives are the same encoder with other values: ALBERT (Lan et al. 2019) sets
-    `embedding_size` and `shares_layers`, RoBERTa (Liu et al. 2019) `position_offset`, DistilBERT
-    (Sanh et al. 2019) `num_segments` 0 and `pooler_activation` "relu".
+    The defaults are those of BERT-base, uncased (Devlin et al. 2018, section 3). The relatives of
+    BERT use the same encoder with other values: ALBERT (Lan et al. 2019) sets `embedding_size` and
+    `shares_layers`, RoBERTa (Liu et al. 2019) sets `position_offset`, and DistilBERT (Sanh et al.
+    2019) sets `num_segments=0` and `pooler_activation="relu"`.
 
     Raises:
         InputError: A field has the wrong type or an impossible value.
@@ -41,27 +42,32 @@ class BertConfig:
     ```
     """
 
-    vocab_size: int = 30_522
-    hidden_size: int = 768
-    num_layers: int = 12
-    num_heads: int = 12
-    intermediate_size: int = 0  # of the feed-forward layers; 0 stands for 4 * hidden_size
-    max_positions: int = 512
-    num_segments: int = 2  # 0 for an encoder without segment embeddings
-    activation: str = "gelu"  # the exact one (erf); "gelu_tanh" is its approximation
-    hidden_dropout_rate: float = 0.1
-    attention_dropout_rate: float = 0.1
-    layer_norm_epsilon: float = 1e-12
-    initializer_stddev: float = 0.02
-    has_pooler: bool = True  # without one there is no pooled output
-    embedding_size: int = 0  # of the embedding tables, projected to hidden_size; 0: hidden_size
-    shares_layers: bool = False  # whether one block is used num_layers times
-    position_offset: int = 0  # row of the first position; the table has so many rows more
-    pooler_activation: str = "tanh"
-    # Whether each token attends only to itself and to earlier tokens. The pooled output is then
-    # that of the last token: the left-to-right model of section 5.1.
+    vocab_size: int = 30_522  # number of tokens, the rows of the token embedding table
+    hidden_size: int = 768  # size of the hidden states; a multiple of num_heads
+    num_layers: int = 12  # number of encoder blocks
+    num_heads: int = 12  # number of attention heads in each block
+    intermediate_size: int = 0  # units of the feed-forward layers; 0 means 4 * hidden_size
+    max_positions: int = 512  # largest number of tokens in an input sequence
+    num_segments: int = 2  # number of segment ids; 0 means no segment embeddings
+    activation: str = "gelu"  # one of ACTIVATIONS; "gelu" is exact (erf), "gelu_tanh" approximate
+    hidden_dropout_rate: float = 0.1  # dropout of the embeddings and of the output of each sublayer
+    attention_dropout_rate: float = 0.1  # dropout of the attention probabilities
+    layer_norm_epsilon: float = 1e-12  # added to the variance in each LayerNorm
+    initializer_stddev: float = 0.02  # standard deviation of the truncated normal initializer
+    has_pooler: bool = True  # whether the encoder has a pooler and returns a pooled output
+    # Size of the embedding vectors, which a dense layer projects to hidden_size. 0 means
+    # hidden_size and no projection.
+    embedding_size: int = 0
+    shares_layers: bool = False  # whether all num_layers layers are one block with shared weights
+    # Row of position 0 in the position table, which has max_positions + position_offset rows.
+    position_offset: int = 0
+    pooler_activation: str = "tanh"  # one of POOLER_ACTIVATIONS
+    # Whether each token attends only to itself and to preceding tokens. The pooler then reads the
+    # last token instead of [CLS] (the left-to-right model of section 5.1).
     is_causal: bool = False
-    num_lstm_layers: int = 0  # of a BiLSTM on the blocks, hidden_size / 2 a direction
+    # Layers of a BiLSTM after the last block, with hidden_size / 2 units in each direction. 0 means
+    # no BiLSTM (section 5.1).
+    num_lstm_layers: int = 0
 
     def __post_init__(self) -> None:
         if self.intermediate_size == 0:
@@ -79,7 +85,7 @@ class BertConfig:
             raise InputError(fault)
 
     def _faults(self) -> Iterator[str]:
-        """Sentences on values that are of the right type and impossible."""
+        """Yields one error message for each value that has the right type but is impossible."""
         if self.vocab_size < len(SPECIAL_PIECES):
             yield (
                 f"vocab_size is {self.vocab_size}; expected at least {len(SPECIAL_PIECES)}, "
@@ -98,7 +104,7 @@ class BertConfig:
                 yield f"{name} is {value}; expected more than 0"
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all fields, without those of `OF_OTHERS` that have the value of BERT."""
+        """Returns the fields as JSON values; omits fields of `OF_OTHERS` at their default value."""
         return {
             field.name: value
             for field in dataclasses.fields(self)
@@ -107,10 +113,10 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "BertConfig":
-        """Builds a configuration from the fields of `to_dict`.
+        """Builds a configuration from the output of `to_dict`.
 
         Raises:
-            InputError: A name is not a field, or a value is of the wrong type or impossible.
+            InputError: A name is not a field, or a value has the wrong type or is impossible.
         """
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):

@@ -1,5 +1,7 @@
-"""Named sizes: the 24 small ones (Turc et al. 2019), base and large (Devlin et al. 2018); of the
-relatives DistilBERT (Sanh et al. 2019), ALBERT v2 (Lan et al. 2019) and RoBERTa (Liu et al. 2019).
+"""Defines configurations by name, such as "tiny" and "base".
+
+The sources are Turc et al. 2019 (the 24 sizes up to L-12_H-768), Devlin et al. 2018 (base, large),
+Sanh et al. 2019 (DistilBERT), Lan et al. 2019 (ALBERT v2) and Liu et al. 2019 (RoBERTa).
 """
 
 import dataclasses
@@ -31,7 +33,7 @@ PRESETS |= {
 def _albert(
     num_layers: int, hidden_size: int, num_heads: int, embedding_size: int = 128
 ) -> BertConfig:
-    """As its second version was published: without dropout."""
+    """Returns the configuration of an ALBERT v2, which has no dropout."""
     return BertConfig(
         vocab_size=30_000,
         embedding_size=embedding_size,
@@ -55,12 +57,14 @@ PRESETS |= {
     "distilbert": BertConfig(
         num_layers=6, num_segments=0, has_pooler=False, pooler_activation="relu"
     ),
-    "albert-tiny": _albert(4, 128, 2, embedding_size=64),  # for a laptop
+    # Not a published size; small enough to train on a laptop.
+    "albert-tiny": _albert(4, 128, 2, embedding_size=64),
     "albert-base": _albert(12, 768, 12),
     "albert-large": _albert(24, 1024, 16),
     "albert-xlarge": _albert(24, 2048, 16),
     "albert-xxlarge": _albert(12, 4096, 64),
-    "roberta-tiny": dataclasses.replace(PRESETS["tiny"], **ROBERTA),  # for a laptop
+    # Not a published size; small enough to train on a laptop.
+    "roberta-tiny": dataclasses.replace(PRESETS["tiny"], **ROBERTA),
     "roberta-base": dataclasses.replace(PRESETS["base"], **ROBERTA),
     "roberta-large": dataclasses.replace(PRESETS["large"], **ROBERTA),
 }
@@ -70,11 +74,12 @@ def preset(name: str, **changes) -> BertConfig:
     """Returns the configuration of a named size.
 
     Args:
-        name: A name in `PRESETS`, or layers, hidden size and heads, such as "L-3_H-768_A-12".
-        **changes: Fields of `BertConfig` with other values.
+        name: A name in `PRESETS`, or a name such as "L-3_H-768_A-12", which states the number of
+            layers, the hidden size and the number of attention heads.
+        **changes: Values of `BertConfig` fields that replace those of the preset.
 
     Raises:
-        InputError: `name` is neither of these, or a value is impossible.
+        InputError: `name` is unknown, or a value is impossible.
 
     Example:
 

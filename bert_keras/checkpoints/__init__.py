@@ -1,1 +1,1 @@
-"""Weights in and out: a folder of any format to arrays by name, and back."""
+"""Reads checkpoints of several formats into arrays by weight name, and writes them."""

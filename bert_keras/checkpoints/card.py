@@ -1,4 +1,4 @@
-"""Model metadata: what a checkpoint states about its model beside vocabulary and weights."""
+"""Defines the metadata of a model, which a checkpoint stores with the vocabulary and weights."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,16 +13,21 @@ from bert_keras.text.vocab import Vocabulary
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """Metadata of one model. Raises InputError for fields that contradict each other."""
+    """Metadata of one model.
 
-    model: str  # a name in architectures.ARCHITECTURES
-    config: BertConfig
-    lowercase: bool  # whether its tokenizer lower-cases text
-    max_length: int  # of an input sequence, in tokens
+    Raises:
+        InputError: Fields contradict each other, or a value is impossible.
+    """
+
+    model: str  # name of the model class, a key of architectures.ARCHITECTURES
+    config: BertConfig  # hyperparameters of the encoder
+    lowercase: bool  # whether the tokenizer lower-cases text
+    max_length: int  # maximum length of an input sequence in tokens, special tokens included
     text_columns: tuple[str, ...] = ()  # names of the one or two texts of a training example
-    labels: tuple[str, ...] = ()  # in the order of the logits
-    problem_type: str = ""  # "regression" or another one of Hugging Face's, "" where unknown
-    # Name and settings of the task that it was fine-tuned on, {} without one.
+    labels: tuple[str, ...] = ()  # names of the labels, in the order of the logits
+    # A problem_type of Hugging Face, such as "regression"; "" if unknown.
+    problem_type: str = ""
+    # Name and settings of the task that the model was fine-tuned on; {} without fine-tuning.
     task: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -43,22 +48,32 @@ class ModelCard:
             )
 
     def of_model(self, model: str, *, keeps_head: bool, **changes: Any) -> "ModelCard":
-        """Returns the metadata of another model of the same encoder. Unless it keeps the head, what
-        was learned from labelled data goes."""
+        """Returns the metadata of another model with the same encoder.
+
+        Args:
+            model: The name of the other model class.
+            keeps_head: Whether the other model has the same trained head. If not, the fields that
+                describe the head (labels, text columns, problem type, task) are reset.
+            **changes: Values of other fields.
+        """
         of_head: dict[str, Any] = {"labels": (), "text_columns": (), "problem_type": "", "task": {}}
         return dataclasses.replace(self, model=model, **({} if keeps_head else of_head) | changes)
 
 
 def numbered_labels(count: int) -> tuple[str, ...]:
-    """Returns Hugging Face's names of labels, for a checkpoint that has none."""
+    """Returns Hugging Face's default label names, "LABEL_0" and so on, for `count` labels."""
     return tuple(f"LABEL_{index}" for index in range(count))
 
 
 def seems_lowercase(vocabulary: Vocabulary | None) -> bool:
-    """Returns whether no token has a capital letter, for a checkpoint that does not state its
-    letter case; True without a vocabulary, because most BERTs are uncased.
+    """Estimates from the vocabulary whether a tokenizer lower-cases text.
 
-    Tokens in brackets, such as [MASK] and the <S> of Google's Chinese model, do not count.
+    Use it for checkpoints that do not state the letter case. Tokens in brackets, such as [MASK] and
+    the <S> of Google's Chinese model, do not count.
+
+    Returns:
+        True if no token has a capital letter. Also True without a vocabulary, because most BERT
+        models are uncased.
     """
     tokens = () if vocabulary is None else vocabulary.pieces
     return all(

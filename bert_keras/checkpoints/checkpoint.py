@@ -1,4 +1,4 @@
-"""The contents of a checkpoint, which every format is read into and written from."""
+"""Defines the contents of a checkpoint, which every format module reads and writes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,26 +13,27 @@ from bert_keras.text.vocab import Vocabulary
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingState:
-    """State of an optimizer: its step, and Adam's two averages of each weight by our names."""
+    """State of an Adam optimizer."""
 
-    step: int
-    momentums: Mapping[str, StoredTensor]
-    velocities: Mapping[str, StoredTensor]
+    step: int  # number of updates so far
+    momentums: Mapping[str, StoredTensor]  # average gradient of each weight, by its public name
+    velocities: Mapping[str, StoredTensor]  # average squared gradient, by the same names
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """One model: its metadata, weights, vocabulary and training state.
 
-    Raises InputError where the vocabulary does not fit the token table.
+    Raises:
+        InputError: The vocabulary and the token table have different sizes.
     """
 
-    card: ModelCard
-    tensors: Mapping[str, StoredTensor]  # by our names
-    vocabulary: Vocabulary | None
-    state: TrainingState | None = None
-    left_over: tuple[str, ...] = ()  # unused names of the file, which the caller allowed
-    notes: tuple[str, ...] = ()  # one sentence for each difference from the format it came from
+    card: ModelCard  # metadata of the model
+    tensors: Mapping[str, StoredTensor]  # weights by their public names
+    vocabulary: Vocabulary | None  # None if the checkpoint has no vocabulary
+    state: TrainingState | None = None  # None if the checkpoint has no training state
+    left_over: tuple[str, ...] = ()  # unused names in the file, which the caller allowed
+    notes: tuple[str, ...] = ()  # one sentence for each difference from the source format
 
     def __post_init__(self) -> None:
         pieces, rows = len(self.vocabulary or ()), self.card.config.vocab_size
@@ -54,7 +55,7 @@ class Checkpoint:
 
 
 class TextCheckpoint(Checkpoint):
-    """A checkpoint with its vocabulary, so that its model can read texts."""
+    """A checkpoint that has a vocabulary, so that its model can process text."""
 
     vocabulary: Vocabulary
 
@@ -66,7 +67,13 @@ class TextCheckpoint(Checkpoint):
 def fitting(
     vocabulary: Vocabulary | None, card: ModelCard, *, pad_vocabulary: bool
 ) -> Vocabulary | None:
-    """Returns the vocabulary; with `pad_vocabulary` padded to the rows of the token table."""
+    """Returns the vocabulary, with `pad_vocabulary` padded to the size of the token table.
+
+    Args:
+        vocabulary: The vocabulary of a checkpoint, or None.
+        card: The metadata, which states the number of rows of the token table.
+        pad_vocabulary: Whether to append unused tokens to a vocabulary that is smaller.
+    """
     rows = card.config.vocab_size
     if vocabulary is None or not pad_vocabulary or len(vocabulary) >= rows:
         return vocabulary
@@ -74,8 +81,10 @@ def fitting(
 
 
 def part(name: str) -> str:
-    """Returns the part of a model that a weight belongs to: `encoder`, `bilstm`, `pooler` or its
-    head."""
+    """Returns the part of a model that contains the weight `name`.
+
+    The part is `encoder`, `bilstm`, `pooler` or the name of a head, such as `masked_lm`.
+    """
     first, _, rest = name.partition("/")
     second = rest.partition("/")[0]
     return second if first == "encoder" and second in ("bilstm", "pooler") else first

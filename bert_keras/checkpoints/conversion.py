@@ -1,4 +1,4 @@
-"""Converts checkpoints between formats; takes a part of a model, or a student with fewer layers."""
+"""Converts a checkpoint, a part of its model, or a student with fewer layers to another format."""
 
 import dataclasses
 import os
@@ -30,12 +30,13 @@ def convert(
     """Writes a checkpoint as a folder of another format, reads it back and compares.
 
     Args:
-        source: A folder of any checkpoint format.
-        destination: The folder to write, which must not exist yet.
+        source: A checkpoint of any format.
+        destination: The folder to write, which must not exist yet or be empty.
         format: "bert-keras", "google", "huggingface" or "keras-hub".
-        model: The part to convert, such as the BertEncoder of a BertPretrainer; None converts all.
+        model: The model class to write if it is only a part of the model in `source`, such as the
+            BertEncoder of a BertPretrainer; None converts all.
         num_layers: Converts a student with this number of layers; see `student_of`.
-        ignore: Tensors of the source to leave out.
+        ignore: Names of tensors and of configuration keys that may be unused.
         pad_vocabulary: Whether to append unused tokens if the token table has more rows than the
             vocabulary has tokens.
 
@@ -43,7 +44,8 @@ def convert(
         A table of what was written.
 
     Raises:
-        InputError: The source cannot be read, or the format cannot represent the model.
+        InputError: The source cannot be read, lacks a head of `model`, or has a model that the
+            format cannot store; or `destination` has contents.
         RuntimeError: A weight read back from `destination` differs.
     """
     checkpoint = open_checkpoint(source, ignore=ignore, pad_vocabulary=pad_vocabulary)
@@ -57,8 +59,11 @@ def convert(
 
 
 def _taken(checkpoint: Checkpoint, model: str) -> Checkpoint:
-    """Returns the checkpoint with the heads of `model` alone. Raises InputError where it has not
-    all of them."""
+    """Returns the checkpoint of `model`, whose heads must be a part of `checkpoint`.
+
+    Raises:
+        InputError: `checkpoint` lacks a head of `model`.
+    """
     found, parts = checkpoint.card, set(map(part, checkpoint.tensors))
     row = ARCHITECTURES.get(model)
     if absent := set(row.heads if row else ()) - parts:
@@ -109,20 +114,43 @@ def _table(checkpoint: Checkpoint, written: Checkpoint, notes: tuple[str, ...]) 
 
 
 def layers_taken(num_layers: int, *, of: int) -> list[int]:
-    """So many of a teacher's layers, counted from 0, evenly from its first to its last: of 12 the 6
-    are 0, 2, 4, 7, 9, 11, which DistilBERT began with (Sanh et al. 2019; extract_distilbert.py).
-    Raises InputError where the teacher has fewer."""
+    """Chooses the layers of a teacher from which a student starts.
+
+    The layers are spaced evenly from the first to the last. For 6 of 12 layers they are 0, 2, 4, 7,
+    9, 11, as in DistilBERT (Sanh et al. 2019; extract_distilbert.py).
+
+    Args:
+        num_layers: The number of layers of the student.
+        of: The number of layers of the teacher.
+
+    Returns:
+        The indices of the chosen layers, counted from 0.
+
+    Raises:
+        InputError: `num_layers` is not between 1 and `of`.
+    """
     if not 1 <= num_layers <= of:
         raise InputError(f"{num_layers} layers are asked of a model of {of}; expected 1 to {of}")
     return np.linspace(0, of - 1, num_layers).round().astype(int).tolist()
 
 
 def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
-    """The teacher with `layers_taken` alone, without pooler, heads that read it, training state.
+    """Builds a student with fewer layers from the weights of a teacher.
 
-    A BERT becomes a DistilBERT: it loses its segments, whose first vector is added to every
-    position, so that the embeddings of single texts are the teacher's (extract_distilbert.py drops
-    it). Relatives keep theirs.
+    The student has the layers that `layers_taken` chooses. It has no pooler, no head that reads the
+    pooler, and no training state.
+
+    A student of a BERT is a DistilBERT, which has no segment embeddings. The vector of segment 0 is
+    therefore added to every position embedding, so that the embeddings of a single text equal the
+    teacher's. (extract_distilbert.py drops that vector.) Students of other families keep their
+    segment embeddings.
+
+    Args:
+        teacher: The checkpoint of the teacher.
+        num_layers: The number of layers of the student.
+
+    Raises:
+        InputError: `num_layers` is not between 1 and the number of layers of the teacher.
     """
     card, config = teacher.card, teacher.card.config
     taken = layers_taken(num_layers, of=config.num_layers)

@@ -1,11 +1,11 @@
-"""The choices of encoder layers from which features are made (Devlin et al. 2018, Table 7)."""
+"""Selects the encoder layers whose outputs serve as features (Devlin et al. 2018, Table 7)."""
 
 from typing import NamedTuple
 
 from bert_keras.errors import InputError, check_name
 
-# Slices of the hidden states: 0 is the normalised sum of the three embeddings, i the output of
-# block i. "weighted-sum-all" is every block without the embeddings: the paper's "all 12 layers".
+# Slices of the sequence of hidden states. Index 0 is the output of the embedding layer, index i the
+# output of block i. "weighted-sum-all" excludes the embeddings: it is the paper's "all 12 layers".
 LAYER_CHOICES = {
     "embeddings": slice(0, 1),
     "second-to-last": slice(-2, -1),
@@ -17,19 +17,24 @@ LAYER_CHOICES = {
 
 
 class FeatureLayers(NamedTuple):
-    """The hidden states of an encoder that a choice takes, and how it combines them."""
+    """The hidden states that a layer choice selects, and how they are combined."""
 
-    numbers: tuple[int, ...]  # 0 for the embeddings, i for the output of block i
-    is_summed: bool  # with learned weights; otherwise they are concatenated
+    numbers: tuple[int, ...]  # indices: 0 is the embeddings, i the output of block i
+    is_summed: bool  # whether they are summed with learned weights; otherwise concatenated
 
     def vector_size(self, hidden_size: int) -> int:
         return hidden_size if self.is_summed else hidden_size * len(self.numbers)
 
 
 def feature_layers(name: str, *, num_layers: int) -> FeatureLayers:
-    """Returns the layers of the choice `name` in an encoder of `num_layers` blocks.
+    """Returns the layers that a choice selects in an encoder.
 
-    Raises InputError for an unknown name and for more layers than there are.
+    Args:
+        name: The name of the choice, a key of `LAYER_CHOICES`.
+        num_layers: The number of blocks of the encoder.
+
+    Raises:
+        InputError: The name is unknown, or the encoder has fewer layers than the choice needs.
     """
     check_name(name, LAYER_CHOICES, what="choice of layers")
     numbers = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])

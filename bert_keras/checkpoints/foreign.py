@@ -1,6 +1,7 @@
-"""Shared by the formats of other libraries: our metadata in their JSON files, checks of their keys.
+"""Stores our metadata in the JSON files of other libraries' formats, and checks their keys.
 
-What a format has no field for is stored under one key of ours, which its own readers ignore.
+Metadata for which a format has no field is stored under the key `bert_keras`, which the readers of
+that format ignore.
 """
 
 import json
@@ -13,7 +14,7 @@ from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 
 OURS_KEY = "bert_keras"
-# Fields of a ModelCard that may be stored under our key.
+# Fields of a ModelCard that may be stored under OURS_KEY, and their JSON types.
 FIELDS = {
     "lowercase": bool,
     "max_length": int,
@@ -22,14 +23,20 @@ FIELDS = {
     "problem_type": str,
     "task": dict,
 }
+# Fields that are lists of strings.
 TEXTS = ("text_columns", "labels")
 
 
 def checked(own: Any, path: Path, *, others: Collection[str]) -> dict[str, Any]:
-    """Returns the value of our key in the file `path`.
+    """Checks the value of OURS_KEY in a file, and returns it.
+
+    Args:
+        own: The value.
+        path: The file, for the error message.
+        others: Names that are allowed in addition to those in `FIELDS`.
 
     Raises:
-        InputError: for anything but a dict of FIELDS, of their types, and `others`.
+        InputError: `own` is not a dict, has other names, or has a value of the wrong type.
     """
     right = (
         isinstance(own, dict)
@@ -43,12 +50,15 @@ def checked(own: Any, path: Path, *, others: Collection[str]) -> dict[str, Any]:
 
 
 def stored_fields(card: ModelCard) -> dict[str, Any]:
-    """Returns all FIELDS of a card."""
+    """Returns the fields of `card` that may be stored under OURS_KEY."""
     return {name: getattr(card, name) for name in FIELDS}
 
 
 def training_fields(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a ModelCard that only our key can state, empty where it does not."""
+    """Returns the fields of a ModelCard that only OURS_KEY can store.
+
+    Fields that `own`, the value of that key, does not contain are empty.
+    """
     return {
         "text_columns": tuple(own.get("text_columns", ())),
         "problem_type": own.get("problem_type", ""),
@@ -65,8 +75,19 @@ def check_keys(
     ignore: Collection[str],
     reader: str,
 ) -> None:
-    """Raises InputError for keys that are missing, and for unknown ones that `ignore` does not
-    name; `reader` is whose configuration it is."""
+    """Checks the keys of a configuration file.
+
+    Args:
+        values: The contents of the file.
+        path: The file, for error messages.
+        required: Keys that the file must have.
+        optional: Keys that the file may have.
+        ignore: Other keys that the caller allows.
+        reader: The program whose configuration the file is, for error messages.
+
+    Raises:
+        InputError: A required key is missing, or a key is neither known nor in `ignore`.
+    """
     if missing := [name for name in required if name not in values]:
         raise InputError(f"{path} lacks {', '.join(missing)}; complete it")
     if unknown := [name for name in values if name not in (*required, *optional, *ignore)]:
@@ -77,7 +98,11 @@ def check_keys(
 
 
 def config_of(values: Mapping[str, Any], path: Path | str) -> BertConfig:
-    """Returns the config; an InputError names the file."""
+    """Builds a BertConfig from `values`, which come from the file `path`.
+
+    Raises:
+        InputError: A value is impossible; the message names the file.
+    """
     try:
         return BertConfig(**values)
     except InputError as error:
@@ -85,6 +110,6 @@ def config_of(values: Mapping[str, Any], path: Path | str) -> BertConfig:
 
 
 def write_json(path: Path, values: Mapping[str, Any], *, indent: int = 2) -> None:
-    """Writes the file as UTF-8 JSON."""
+    """Writes `values` as a JSON file in UTF-8."""
     text = json.dumps(values, indent=indent, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")

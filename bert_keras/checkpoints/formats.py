@@ -1,4 +1,4 @@
-"""Opens a checkpoint of any format, recognised by its files, and writes one in any format."""
+"""Opens a checkpoint of any format, which it detects from the files, and writes any format."""
 
 import errno
 import os
@@ -16,23 +16,27 @@ from bert_keras.storage import is_remote, whole_folder
 
 
 class Format(Protocol):
-    """The functions of a format's module."""
+    """The functions that the module of a checkpoint format defines."""
 
     def recognises(self, path: Path) -> bool:
         """Returns whether `path` holds a checkpoint of this format."""
         ...
 
     def read(self, path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
-        """Reads `path`; arguments and errors as of `open_checkpoint`."""
+        """Reads the checkpoint at `path`; see `open_checkpoint` for arguments and errors."""
         ...
 
     def write(self, checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
-        """Writes into an empty folder; returns a sentence for each thing that the format's own
-        readers do differently."""
+        """Writes `checkpoint` into an empty folder.
+
+        Returns:
+            One sentence for each computation that the readers of this format do differently.
+        """
         ...
 
 
-# A format's module, imported when it is needed; `open_checkpoint` asks them in this order.
+# The module of each format, imported on first use. `open_checkpoint` calls `recognises` of these
+# modules in this order.
 FORMATS = {
     "bert-keras": "bert_keras.checkpoints.native",
     "keras-hub": "bert_keras.checkpoints.keras_hub.folder",
@@ -44,11 +48,20 @@ FORMATS = {
 def open_checkpoint(
     path: str | os.PathLike, *, ignore: Collection[str] = (), pad_vocabulary: bool = False
 ) -> Checkpoint:
-    """What `path` holds: a folder of ours, of Hugging Face or of KerasHub, or a TF1 checkpoint of
-    Google's (its folder, or the path without `.index`). Arrays are read when asked for.
+    """Opens a checkpoint and detects its format.
 
-    Raises InputError that names every tensor missing, misshapen or unexpected, but for those named
-    in `ignore`. `pad_vocabulary` adds unused pieces up to the rows of the token table.
+    The arrays of the weights are read only when `StoredTensor.read` is called.
+
+    Args:
+        path: A folder in the native, Hugging Face, KerasHub or Google format. A TF1 checkpoint of
+            Google may also be given as its path without the suffix `.index`.
+        ignore: Names of tensors and of configuration keys that may be unused.
+        pad_vocabulary: Whether to append unused tokens if the token table has more rows than the
+            vocabulary has tokens.
+
+    Raises:
+        InputError: `path` holds no known checkpoint, or its files contradict each other. The
+            message names every tensor that is missing, unexpected or has the wrong shape.
     """
     if is_remote(path):
         raise InputError(f"{path} is not on this machine; copy the checkpoint's folder here first")
@@ -72,7 +85,7 @@ def open_checkpoint(
             "it was exported from"
         )
     near_ones = sorted([*path.glob("*"), *path.glob("snapshots/*")])
-    for near in [path / "model", *near_ones]:  # a run's model, before its states
+    for near in [path / "model", *near_ones]:  # prefer a run's model to its training checkpoints
         if near.is_dir() and _format_of(near):
             raise InputError(f"{path} holds no checkpoint itself; give {near}")
     raise InputError(
@@ -84,7 +97,11 @@ def open_checkpoint(
 
 
 def open_text_checkpoint(path: str | os.PathLike) -> TextCheckpoint:
-    """One that knows its vocabulary too, else InputError: text cannot become its input."""
+    """Opens a checkpoint that has a vocabulary; see `open_checkpoint`.
+
+    Raises:
+        InputError: The checkpoint has no vocabulary, which its tokenizer needs.
+    """
     checkpoint = open_checkpoint(path)
     if checkpoint.vocabulary is None:
         raise InputError(
@@ -97,10 +114,24 @@ def open_text_checkpoint(path: str | os.PathLike) -> TextCheckpoint:
 def write_checkpoint(
     checkpoint: Checkpoint, folder: str | os.PathLike, *, format: str, readme: str = ""
 ) -> tuple[str, ...]:
-    """Write a new folder, whole or not at all: it takes its name when every tensor has been read
-    back equal, bit for bit. Returns a sentence for each thing that its readers will do otherwise.
-    Raises InputError for an unknown format, a model that it has no place for, or a folder that is
-    already there.
+    """Writes a checkpoint as a new folder.
+
+    The function writes a temporary folder, reads every tensor back and compares it bit for bit. It
+    then renames the folder, so that an error leaves no incomplete checkpoint.
+
+    Args:
+        checkpoint: The contents to write.
+        folder: The folder, which must not exist yet or be empty.
+        format: A name in `FORMATS`.
+        readme: The text of a README.md; "" writes none.
+
+    Returns:
+        One sentence for each computation that the readers of the format do differently.
+
+    Raises:
+        InputError: The format is unknown or cannot store the model, or `folder` has contents.
+        RuntimeError: A tensor read back differs from the one written.
+        OSError: The folder cannot be written.
     """
     check_name(format, FORMATS, what="format")
     if is_remote(folder):

@@ -1,4 +1,4 @@
-"""The table of our weights, and their translation to and from the names of a checkpoint format."""
+"""Lists the weights of every model, and translates their names to and from checkpoint formats."""
 
 import dataclasses
 import re
@@ -13,33 +13,37 @@ from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, listed
 
-NUM_OUTPUTS = {"next_sentence": 2, "span": 2}  # of heads that have neither labels nor one output
+# Number of outputs of the heads that have neither one output per label nor a single output.
+NUM_OUTPUTS = {"next_sentence": 2, "span": 2}
 
 
 class Row(NamedTuple):
-    """One weight."""
+    """The name and the shape of one weight."""
 
-    name: str  # ours, a public promise, such as "encoder/layer_0/attention/query/kernel"
-    shape: tuple[int, ...]
+    # Public name, such as "encoder/layer_0/attention/query/kernel". It never changes, because
+    # checkpoints store it.
+    name: str
+    shape: tuple[int, ...]  # shape of the Keras variable
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """How one checkpoint format names and stores our weights."""
+    """The names and shapes under which one checkpoint format stores our weights."""
 
-    format: str  # as errors call it
-    # The format's name of one of our weights in the model of a card; "" where it has none.
+    format: str  # name of the format in error messages
+    # Maps the public name of a weight of a model to the format's name, or to "" if it has none.
     name: Callable[[str, ModelCard], str]
-    # Whether the format stores the transpose of one of our weights.
+    # Returns whether the format stores the transpose of the weight with this public name.
     is_transposed: Callable[[str], bool] = lambda name: False
-    # The shape in which the format stores one of our weights that it does not transpose.
+    # Returns the shape in which the format stores a weight that it does not transpose.
     shape: Callable[[Row, ModelCard], tuple[int, ...]] = lambda row, card: row.shape
-    # The kinds of encoders (see `architectures.FAMILIES`) that it can hold; None for every encoder.
+    # Kinds of encoders (keys of `architectures.FAMILIES`) that the format can store; None means
+    # every encoder.
     kinds: Collection[str] | None = (BERT.kind,)
 
 
 def rows(card: ModelCard) -> list[Row]:
-    """Returns every weight of the card's model once, the encoder's first."""
+    """Returns the names and shapes of all weights of a model, those of the encoder first."""
     table = [*_encoder(card.config)]
     for head in ARCHITECTURES[card.model].heads:
         if head == "masked_lm":
@@ -102,7 +106,7 @@ def _tagger(card: ModelCard) -> Iterator[Row]:
 
 
 def _bilstm(layer: str, size: int, *, units: int, num_layers: int) -> Iterator[Row]:
-    """Keras' LSTM holds its four gates side by side."""
+    """Yields the weights of a BiLSTM; Keras concatenates the four gates of an LSTM."""
     for index in range(num_layers):
         inputs = 2 * units if index else size
         for direction in ("forward", "backward"):
@@ -122,17 +126,19 @@ def _norm(layer: str, size: int) -> Iterator[Row]:
     yield Row(f"{layer}/beta", (size,))
 
 
+# For formats that use the same last part of a weight's name as we do.
 SAME_ENDS = {end: f"/{end}" for end in ("kernel", "bias", "gamma", "beta")}
 
 
 def renamed(name: str, layers: Mapping[str, str], *, ends: Mapping[str, str] = SAME_ENDS) -> str:
-    """Returns a format's name of one of our weights, "" where it has none.
+    """Returns a format's name of a weight, or "" if the format has none.
 
     Args:
-        name: our name.
-        layers: the format's name of each of our weights, or of the layer that has the weight;
-            `{}` stands for the number of an encoder block in both.
-        ends: what follows the format's name of a layer, by the last part of our name.
+        name: The public name of the weight.
+        layers: The format's names by our names, for weights or for the layers that contain them.
+            `{}` stands for the index of an encoder block in both.
+        ends: The suffixes that the format appends to the name of a layer, by the last part of the
+            public name, such as "kernel".
     """
     number = "".join(re.findall(r"^encoder/layer_(\d+)/", name))
     name = re.sub(r"^(encoder/layer_)\d+/", r"\1{}/", name)
@@ -149,10 +155,20 @@ def translated(
     column: Column,
     ignore: Collection[str] = (),
 ) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
-    """Returns the card's weights by our names, and which names of `ignore` were there.
+    """Translates the tensors of a foreign checkpoint to our names and shapes.
+
+    Args:
+        foreign: The tensors by the format's names.
+        card: The metadata of the model that the tensors belong to.
+        column: The names and shapes of the format.
+        ignore: The format's names of tensors that may be unused.
+
+    Returns:
+        The weights by their public names, and the names of the unused tensors.
 
     Raises:
-        InputError: names every tensor that is missing, misshapen or unexpected.
+        InputError: The format cannot store the encoder, or tensors are missing, unexpected or have
+            the wrong shape. The message names all of them.
     """
     _check_family(card, column)
     found, faults = {}, []
@@ -179,9 +195,9 @@ def translated(
 def translated_averages(
     foreign: Mapping[str, StoredTensor], *, card: ModelCard, column: Column
 ) -> dict[str, StoredTensor]:
-    """Returns an optimizer's averages of the card's weights, as `translated` does.
+    """Translates one of Adam's averages of all weights to our names; see `translated`.
 
-    A pooler that no head reads is not trained and may have none.
+    If no head reads the pooler, it is not trained and its averages may be missing.
     """
     has_pooler = column.name("encoder/pooler/kernel", card) in foreign
     if not (has_pooler or ARCHITECTURES[card.model].reads_pooled_output):
@@ -193,10 +209,18 @@ def translated_averages(
 def foreign_tensors(
     tensors: Mapping[str, StoredTensor], *, card: ModelCard, column: Column
 ) -> dict[str, StoredTensor]:
-    """Returns weights of the card's model by the format's names, transposed where the format's are.
+    """Translates weights to the names and shapes of a checkpoint format.
+
+    Args:
+        tensors: The weights by their public names.
+        card: The metadata of the model.
+        column: The names and shapes of the format.
+
+    Returns:
+        The tensors by the format's names, transposed or reshaped as the format stores them.
 
     Raises:
-        InputError: where the format cannot hold the card's model.
+        InputError: The format cannot store the model.
     """
     _check_family(card, column)
     given = {}

@@ -1,4 +1,4 @@
-"""Describes a model in the README.md of its folder."""
+"""Builds the README.md that describes a model in its folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,27 +9,28 @@ from jinja2 import Environment, StrictUndefined
 from bert_keras.architectures import ARCHITECTURES, BERT, family_of
 from bert_keras.checkpoints.card import ModelCard, numbered_labels
 
-README = "README.md"
+README = "README.md"  # name of the file
 _environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+# Tables of two columns by their headings; each table maps the first column to the second.
 Sections = Mapping[str, Mapping[str, Any]]
 
 
 class Loader(NamedTuple):
-    """How another library loads a model."""
+    """The call that loads a model in another library."""
 
-    module: str
-    class_name: str  # "" where the library has no such class
-    method: str
-    format: str  # of the files that it reads
+    module: str  # module to import the class from
+    class_name: str  # "" if the library has no class for the model
+    method: str  # method of the class that loads a folder
+    format: str  # format that the method reads, a name in FORMATS
 
 
 def model_readme(card: ModelCard, *, name: str, format: str, sections: Sections) -> str:
     """Returns the text of a model's README.md.
 
     Args:
-        card: Metadata of the model.
-        name: Of its folder.
-        format: Of its files, a name in `bert_keras.checkpoints.formats.FORMATS`.
+        card: The metadata of the model.
+        name: The name of the folder.
+        format: The format of the files, a name in `bert_keras.checkpoints.formats.FORMATS`.
         sections: Tables by their headings, such as the recipe and the scores of a run.
     """
     family, names = family_of(card.config), ARCHITECTURES[card.model].class_names

@@ -1,9 +1,10 @@
-"""The native checkpoint format: a folder with model metadata, vocabulary, weights, training state.
+"""Reads and writes the native checkpoint format, a folder with these files.
 
-bert_keras.json             model metadata: a ModelCard
-vocab.txt                   one WordPiece a line; tokenizer.json for other tokenizers
+bert_keras.json             model metadata (a ModelCard)
+vocab.txt                   WordPiece tokens, one a line; other tokenizers have a tokenizer.json
 weights.safetensors         every weight under its public name
-training_state.safetensors  where there is one: `momentum/NAME`, `velocity/NAME`; metadata `step`
+training_state.safetensors  Adam's averages `momentum/NAME` and `velocity/NAME`, and the number of
+                            steps as the metadata `step`; only if the checkpoint has training state
 """
 
 import dataclasses
@@ -23,17 +24,18 @@ from bert_keras.storage import json_object
 from bert_keras.text.fast_tokenizer import vocabulary_in, write_vocabulary
 
 CARD, WEIGHTS = "bert_keras.json", "weights.safetensors"
-STATE, STEP = "training_state.safetensors", "global_step"  # the name that `ignore` takes
+# `ignore` leaves out the training state if it contains the name STEP.
+STATE, STEP = "training_state.safetensors", "global_step"
 COLUMN = Column(format="bert-keras", name=lambda name, card: name, kinds=None)
 
 
 def recognises(path: Path) -> bool:
-    """Returns whether there is a bert_keras.json."""
+    """Returns whether the folder contains a bert_keras.json."""
     return (path / CARD).is_file()
 
 
 def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
-    """Reads a folder; see `formats.Format`."""
+    """Reads a folder in the native format; see `formats.Format`."""
     card = read_card(path)
     tensors, left_over = translated(
         stored_tensors(path / WEIGHTS), card=card, column=COLUMN, ignore=ignore
@@ -51,7 +53,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
-    """Writes a folder, with the training state; see `formats.Format`."""
+    """Writes a folder in the native format, training state included; see `formats.Format`."""
     values = {**dataclasses.asdict(checkpoint.card), "config": checkpoint.card.config.to_dict()}
     (folder / CARD).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     if checkpoint.vocabulary is not None:
@@ -65,7 +67,11 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 
 
 def read_card(folder: str | os.PathLike) -> ModelCard:
-    """Reads the model metadata of a folder. Raises InputError where there is none."""
+    """Reads the model metadata of a folder.
+
+    Raises:
+        InputError: The folder has no bert_keras.json, or its contents are invalid.
+    """
     path = Path(folder) / CARD
     if Path(folder).is_dir() and not path.is_file():
         raise InputError(f"{folder} holds no {CARD}; expected a folder that bert-keras wrote")

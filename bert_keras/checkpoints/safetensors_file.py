@@ -1,4 +1,4 @@
-"""Reads and writes .safetensors files, one array after another."""
+"""Reads and writes .safetensors files with one array in memory at a time."""
 
 import json
 import os
@@ -15,6 +15,7 @@ from bert_keras.checkpoints.tensors import STRIP, StoredTensor, empty, refuse_po
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
 
+# Supported dtypes by their names in the file.
 DTYPES = {
     "F32": np.dtype(np.float32),
     "F64": np.dtype(np.float64),
@@ -22,14 +23,20 @@ DTYPES = {
     "BF16": np.dtype(ml_dtypes.bfloat16),
     "I64": np.dtype(np.int64),
 }
-LENGTH, BORDER = 8, 8  # bytes that say how long the header is; where the first array may begin
+# Bytes: size of the header's length field at the start of the file, and alignment of the arrays.
+LENGTH, BORDER = 8, 8
 
 
 def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
-    """Raises InputError where the file is missing, cut off or no such file."""
+    """Returns the arrays of a file by name; each array is read when `read` of its entry is called.
+
+    Raises:
+        InputError: The file is missing, truncated or not a .safetensors file, or an array has an
+            unsupported dtype.
+    """
     path = existing_file(path)
     try:
-        with safe_open(path, framework="numpy"):  # checks the header and the length
+        with safe_open(path, framework="numpy"):  # raises for a wrong header or file size
             pass
     except SafetensorError as error:
         refuse_pointer(path)
@@ -45,7 +52,10 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
 
 
 def _stored(path: Path, start: int, entry: dict) -> StoredTensor:
-    """Reads straight into the array that a variable takes over: there is one copy in all."""
+    """Returns one array of the file.
+
+    `read` fills the memory that the TensorFlow variable takes over, so that only one copy exists.
+    """
     shape, dtype = tuple(entry["shape"]), DTYPES[entry["dtype"]]
     begin = start + entry["data_offsets"][0]
 
@@ -73,7 +83,7 @@ def _stored(path: Path, start: int, entry: dict) -> StoredTensor:
 
 
 def metadata(path: str | os.PathLike) -> dict[str, str]:
-    """Returns the texts in the header of a file."""
+    """Returns the metadata strings in the header of a file, {} if there are none."""
     with safe_open(path, framework="numpy") as file:
         return file.metadata() or {}
 
@@ -81,7 +91,15 @@ def metadata(path: str | os.PathLike) -> dict[str, str]:
 def write_tensors(
     path: Path, tensors: Mapping[str, StoredTensor], *, metadata: dict[str, str] | None = None
 ) -> None:
-    """float32, by name; the same bytes as safetensors' own `save_file`, which copies all first."""
+    """Writes arrays as float32, in the order of their names, one array in memory at a time.
+
+    The bytes are those that `save_file` of safetensors writes, which copies all arrays first.
+
+    Args:
+        path: The file to write.
+        tensors: The arrays by name.
+        metadata: Strings for the header; None writes no metadata.
+    """
     header: dict[str, dict] = {"__metadata__": metadata} if metadata else {}
     end = 0
     for name in sorted(tensors):

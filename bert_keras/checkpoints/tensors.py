@@ -1,4 +1,4 @@
-"""Arrays that are still in their file, and how they are read: by strips and without a copy."""
+"""Represents arrays that stay in their file until they are read, and reads them without a copy."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -10,21 +10,23 @@ import numpy as np
 
 from bert_keras.errors import InputError
 
-# Rows. NumPy's transpose of a whole matrix writes each number to another page; by strips it takes a
-# quarter of the time (BERT-base 0.10 s instead of 0.24) and needs no second matrix.
+# Number of rows that a transpose reads at a time. NumPy's transpose of a whole matrix writes
+# consecutive values to different memory pages. Transposing in strips is faster (BERT-base: 0.10 s
+# instead of 0.24 s) and needs no second matrix.
 STRIP = 64
-_BORDER = 64  # bytes; TensorFlow ends the process over a buffer that begins elsewhere
-_LFS_POINTER = b"version https://git-lfs"  # the beginning of such a file
+_BORDER = 64  # bytes; TensorFlow aborts the process if a buffer does not have this alignment
+_LFS_POINTER = b"version https://git-lfs"  # the first bytes of a Git LFS pointer file
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """An array that is still in its file: `read` returns it, float32 and in C order."""
+    """An array that stays in its file, or in a variable, until `read` is called."""
 
-    shape: tuple[int, ...]
-    read: Callable[[], np.ndarray]
-    dtype: str = "float32"  # NumPy's name of the type in the file
-    # Reads a matrix by STRIP rows, in the type of the file; None where the file cannot.
+    shape: tuple[int, ...]  # shape of the array that `read` returns
+    read: Callable[[], np.ndarray]  # returns the array in C order; floats of any dtype as float32
+    dtype: str = "float32"  # NumPy's name of the dtype in the file
+    # Yields the array in strips of STRIP rows, in the dtype of the file. None if the file format
+    # does not support this.
     strips: Callable[[], Iterable[np.ndarray]] | None = None
 
     def transposed(self) -> "StoredTensor":
@@ -44,7 +46,7 @@ class StoredTensor:
 
 
 def empty(shape: tuple[int, ...]) -> np.ndarray:
-    """Returns a float32 array, not filled, whose memory a TensorFlow variable can take over."""
+    """Returns an uninitialized float32 array whose memory a TensorFlow variable can take over."""
     count = 4 * math.prod(shape)
     buffer = np.empty(count + _BORDER, np.uint8)
     start = -buffer.ctypes.data % _BORDER
@@ -52,8 +54,11 @@ def empty(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def tensor(array: np.ndarray):
-    """Returns the array as a tensor of Keras' backend, without a copy where it is one of `empty`;
-    the caller must not write to the array any more."""
+    """Returns an array as a tensor of the Keras backend.
+
+    Under TensorFlow, an array that `empty` allocated is not copied: it shares its memory with the
+    tensor, so the caller must not write to it afterwards.
+    """
     on_border = array.ctypes.data % _BORDER == 0 and array.flags.writeable
     if keras.config.backend() == "tensorflow" and on_border and array.flags.c_contiguous:
         import tensorflow as tf
@@ -63,7 +68,10 @@ def tensor(array: np.ndarray):
 
 
 def refuse_pointer(path: Path) -> None:
-    """Raises InputError where `path` is what a clone without Git LFS has in place of the file."""
+    """Raises InputError if `path` is a Git LFS pointer file.
+
+    A clone without Git LFS has such a small text file in place of each large file.
+    """
     with path.open("rb") as file:
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
             raise InputError(

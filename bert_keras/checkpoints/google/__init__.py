@@ -1,1 +1,1 @@
-"""Google's TF1 checkpoints."""
+"""Reads and writes the TF1 checkpoints of Google's BERT."""

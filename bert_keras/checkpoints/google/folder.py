@@ -1,9 +1,13 @@
-"""Reads and writes Google's TF1 checkpoints.
+"""Reads and writes Google's TF1 checkpoints, which consist of these files.
 
-bert_config.json, vocab.txt     beside the checkpoint; without the second the texts are unknown
-bert_model.ckpt.{index,data-*}  variables; of a training also NAME/adam_m, NAME/adam_v, global_step
-checkpoint                      which checkpoint is the newest, where there are several
-bert_model.ckpt.meta, a graph, is neither read nor written: restoring variables needs none.
+bert_config.json                the hyperparameters of the encoder
+vocab.txt                       the vocabulary; optional
+bert_model.ckpt.{index,data-*}  the variables; a training checkpoint also has NAME/adam_m,
+                                NAME/adam_v and global_step
+checkpoint                      the name of the newest checkpoint if there are several
+
+The graph in bert_model.ckpt.meta is neither read nor written, because restoring variables does not
+need it.
 """
 
 import dataclasses
@@ -27,7 +31,8 @@ from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
 
 CONFIG = "bert_config.json"
-# Google's names, ours. Source: BertConfig in modeling.py of google-research/bert.
+# Google's names of hyperparameters, and ours. Source: BertConfig in modeling.py of
+# google-research/bert.
 NUMBERS = {
     "attention_probs_dropout_prob": "attention_dropout_rate",
     "hidden_dropout_prob": "hidden_dropout_rate",
@@ -41,19 +46,20 @@ NUMBERS = {
     "vocab_size": "vocab_size",
 }
 OPTIONAL = ("attention_probs_dropout_prob", "hidden_dropout_prob", "initializer_range")
-# modeling.py computes "gelu" by tanh.
+# Google's names of activations, and ours: modeling.py computes "gelu" with the tanh approximation.
 ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
-LAYER_NORM_EPSILON = 1e-12  # tf.contrib.layers.layer_norm, which modeling.py calls
-CHANGED = ("activation", "layer_norm_epsilon")  # may be under our key, where they are not Google's
-# In the files of the Chinese and multilingual models; modeling.py reads none of them.
+LAYER_NORM_EPSILON = 1e-12  # the value in tf.contrib.layers.layer_norm, which modeling.py calls
+# Fields of our config that are stored under OURS_KEY if they differ from Google's values.
+CHANGED = ("activation", "layer_norm_epsilon")
+# Keys in the files of the Chinese and multilingual models; modeling.py does not read them.
 WITHOUT_EFFECT = (
     *("directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
     *("pooler_size_per_head", "pooler_type"),
 )
 VOCABULARY, PREFIX = "vocab.txt", "bert_model.ckpt"
 STEP, MOMENTUM, VELOCITY = "global_step", "/adam_m", "/adam_v"
-# Our layers and weights to Google's. Source: modeling.py, run_pretraining.py, run_classifier.py and
-# run_squad.py of google-research/bert.
+# Google's names of our layers and weights. Source: modeling.py, run_pretraining.py,
+# run_classifier.py and run_squad.py of google-research/bert.
 BLOCK, GOOGLE_BLOCK = "encoder/layer_{}", "bert/encoder/layer_{}"
 LAYERS = {
     "encoder/embeddings/token": "bert/embeddings/word_embeddings",
@@ -82,9 +88,10 @@ LAYERS = {
 GOOGLE = mapping.Column(
     format="google",
     name=lambda name, card: mapping.renamed(name, LAYERS),
-    is_transposed=lambda name: name.endswith("/dense/kernel"),  # output_weights of a head
+    # The output_weights of a head are stored as [outputs, D].
+    is_transposed=lambda name: name.endswith("/dense/kernel"),
 )
-# The model of a checkpoint, by the beginning of a variable's name; the first match counts.
+# The model class of a checkpoint by the start of a variable name; the first match decides.
 MODELS = {
     "cls/seq_relationship/": architectures.PRETRAINER.name,
     "cls/predictions/": architectures.MASKED_LM.name,
@@ -94,15 +101,17 @@ MODELS = {
 
 
 def recognises(path: Path) -> bool:
-    """Returns whether there is a TF1 checkpoint, or bert_config.json."""
+    """Returns whether `path` is a TF1 checkpoint, or a folder with one or with bert_config.json."""
     if path.is_dir():
         return (path / CONFIG).is_file() or any(path.glob("*.index"))
     return Path(f"{path}.index").is_file()
 
 
 def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
-    """`ignore` names variables and fields of bert_config.json that may be left over; of
-    them "global_step" stands for the whole training state.
+    """Reads a TF1 checkpoint; see `formats.Format`.
+
+    `ignore` may name variables and keys of bert_config.json. The name "global_step" leaves out the
+    whole training state.
     """
     prefix = checkpoint_prefix(path)
     variables = stored_variables(prefix)
@@ -162,7 +171,7 @@ def _state(
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
-    """Writes a checkpoint with its training state; see `formats.Format`."""
+    """Writes a TF1 checkpoint, training state included; see `formats.Format`."""
     card, state = checkpoint.card, checkpoint.state
     variables = mapping.foreign_tensors(checkpoint.tensors, card=card, column=GOOGLE)
     notes = write_config(card, folder / CONFIG)
@@ -181,9 +190,17 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 
 
 def read_config(path: Path, *, ignore: Collection[str]) -> tuple[BertConfig, dict[str, Any]]:
-    """Returns the config, with a pooler, and the value of our own key.
+    """Reads bert_config.json.
 
-    Raises InputError for fields missing, unknown (but for those of `ignore`) or impossible.
+    Args:
+        path: The file.
+        ignore: Unknown keys that the caller allows.
+
+    Returns:
+        The configuration, with a pooler, and the value of OURS_KEY, {} if the file has none.
+
+    Raises:
+        InputError: The file is missing, a key is missing or unknown, or a value is impossible.
     """
     if not path.is_file():
         raise InputError(
@@ -200,7 +217,7 @@ def read_config(path: Path, *, ignore: Collection[str]) -> tuple[BertConfig, dic
         reader="Google's BERT",
     )
     activation = values["hidden_act"]
-    if activation not in [*ACTIVATIONS]:  # JSON may hold what has no hash
+    if activation not in [*ACTIVATIONS]:  # a list, because a JSON value may be unhashable
         raise InputError(
             f"{path}: hidden_act is {activation!r}; expected one of {', '.join(ACTIVATIONS)}"
         )
@@ -211,7 +228,14 @@ def read_config(path: Path, *, ignore: Collection[str]) -> tuple[BertConfig, dic
 
 
 def write_config(card: ModelCard, path: Path) -> tuple[str, ...]:
-    """Returns a sentence for each number that Google's readers will take otherwise."""
+    """Writes bert_config.json.
+
+    Returns:
+        One sentence for each hyperparameter for which Google's code uses another value.
+
+    Raises:
+        InputError: Google's BERT does not have the activation.
+    """
     config, notes = card.config, []
     theirs = {ours: name for name, ours in ACTIVATIONS.items()} | {"gelu": "gelu"}
     if config.activation not in theirs:

@@ -1,6 +1,7 @@
-"""Reads and writes the variables of a checkpoint of TensorFlow 1's Saver.
+"""Reads and writes the variables of a checkpoint in the format of TensorFlow 1's Saver.
 
-PREFIX.index holds names, shapes and offsets, PREFIX.data-00000-of-00001 the values.
+The file PREFIX.index contains names, shapes and offsets; PREFIX.data-00000-of-00001 contains the
+values.
 """
 
 import contextlib
@@ -20,12 +21,19 @@ from bert_keras.checkpoints.tensors import StoredTensor, refuse_pointer, tensor
 from bert_keras.errors import InputError
 from bert_keras.storage import tensorflow_writes
 
-OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"  # what tf.train.Checkpoint writes beside its own names
-PATHS = "checkpoint"  # the file in which a Saver names its newest
+OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"  # an entry that only tf.train.Checkpoint (TF2) writes
+PATHS = "checkpoint"  # the file in which a Saver stores the name of its newest checkpoint
 
 
 def checkpoint_prefix(path: Path) -> Path:
-    """`path` itself or, of a folder, its one checkpoint or the one that its `checkpoint` names."""
+    """Returns the prefix of the checkpoint files at `path`.
+
+    If `path` is a folder, this is the prefix of its only checkpoint, or of the checkpoint that its
+    file `checkpoint` names. Otherwise it is `path` itself.
+
+    Raises:
+        InputError: The folder has no checkpoint, or several and none of them is named.
+    """
     if not path.is_dir():
         return path
     found = sorted(index.with_suffix("") for index in path.glob("*.index"))
@@ -34,7 +42,7 @@ def checkpoint_prefix(path: Path) -> Path:
             f"{path} holds no .index; expected bert_model.ckpt.index and the .data file beside it"
         )
     if len(found) > 1 and (path / PATHS).is_file():
-        # Read as text: TensorFlow prints a warning where it cannot parse the file.
+        # Parsed here, because TensorFlow prints a warning for a file that it cannot parse.
         text = (path / PATHS).read_text("utf-8", "replace")
         named = re.findall('^model_checkpoint_path: *"(.+)"', text, re.MULTILINE)
         names = [Path(name).name for name in named]
@@ -47,9 +55,10 @@ def checkpoint_prefix(path: Path) -> Path:
 
 
 def stored_variables(prefix: Path) -> dict[str, StoredTensor]:
-    """Returns the variables, in the order of their names; floats of any width become float32.
+    """Returns the variables of a checkpoint, sorted by name; `read` returns floats as float32.
 
-    Raises InputError where a file is missing, cut off, damaged or of another kind.
+    Raises:
+        InputError: A file is missing, truncated, damaged, or not a TF1 checkpoint.
     """
     import tensorflow as tf
 
@@ -65,14 +74,14 @@ def stored_variables(prefix: Path) -> dict[str, StoredTensor]:
             "variables (of a run of bert-keras give OUTPUT/model)"
         )
     _check_data(prefix)
-    lock = Lock()  # the reader is not made for several threads at once
+    lock = Lock()  # the reader is not thread-safe
 
     def stored(name: str) -> StoredTensor:
         def read() -> np.ndarray:
             try:
                 with lock:
                     array = reader.get_tensor(name)
-            except (tf.errors.OpError, IndexError) as error:  # the second where it is cut off
+            except (tf.errors.OpError, IndexError) as error:  # IndexError: the file is truncated
                 raise InputError(
                     f"{prefix} is damaged at {name} ({_told(error)}); copy it anew"
                 ) from error
@@ -85,8 +94,11 @@ def stored_variables(prefix: Path) -> dict[str, StoredTensor]:
 
 
 def _reader(prefix: Path):
-    """TensorFlow looks for the index by a pattern: where the path would be one that does not match
-    itself, the reader gets links to the files, which go when it goes.
+    """Opens a TensorFlow reader for the checkpoint.
+
+    TensorFlow treats the prefix as a glob pattern. A path with special characters would not match
+    itself, so the reader gets symbolic links to the files in a temporary folder. The folder is
+    removed together with the reader.
     """
     import tensorflow as tf
 
@@ -121,12 +133,21 @@ def _told(error: Exception) -> str:
 def write_variables(
     prefix: Path, variables: Mapping[str, StoredTensor], *, integers: Mapping[str, int]
 ) -> None:
-    """`integers` are written as int64. All values are in memory at once. The folder's
-    `checkpoint` file names `prefix`.
+    """Writes a checkpoint, and the file `checkpoint` that names it.
+
+    All values are in memory at the same time.
+
+    Args:
+        prefix: The path of the checkpoint without the suffixes of its files.
+        variables: The float32 variables by name.
+        integers: Values of int64 scalars by name, such as the global step.
+
+    Raises:
+        OSError: The files cannot be written.
     """
     import tensorflow as tf
 
-    names = sorted([*variables, *integers])  # a Saver's order
+    names = sorted([*variables, *integers])  # the order in which a Saver writes
     try:
         with tensorflow_writes(prefix.parent), tf.device("CPU"):
             tensors = [
@@ -141,7 +162,7 @@ def write_variables(
                 shape_and_slices=[""] * len(names),
                 tensors=tensors,
             )
-    except tf.errors.OutOfRangeError as error:  # a limit on the size of a file
+    except tf.errors.OutOfRangeError as error:  # the file exceeds the size limit
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(prefix.parent)) from error
     named = "".join(
         f'{field}: "{prefix.name}"\n'
