@@ -36,7 +36,8 @@ def convert(
         model: The model class to write if it is only a part of the model in `source`, such as the
             BertEncoder of a BertPretrainer; None converts all.
         num_layers: Converts a student with this number of layers; see `student_of`.
-        ignore: Names of tensors and of configuration keys that may be unused.
+        ignore: Names of tensors, configuration keys and tokenizer rules to ignore. Error messages
+            state the name where this is possible.
         pad_vocabulary: Whether to append unused tokens if the token table has more rows than the
             vocabulary has tokens.
 

@@ -55,7 +55,8 @@ def open_checkpoint(
     Args:
         path: A folder in the native, Hugging Face, KerasHub or Google format. A TF1 checkpoint of
             Google may also be given as its path without the suffix `.index`.
-        ignore: Names of tensors and of configuration keys that may be unused.
+        ignore: Names of tensors, configuration keys and tokenizer rules to ignore. Error messages
+            state the name where this is possible.
         pad_vocabulary: Whether to append unused tokens if the token table has more rows than the
             vocabulary has tokens.
 

@@ -1,1 +1,1 @@
-"""Hugging Face's folders."""
+"""Reads and writes the model folders of Hugging Face's transformers."""

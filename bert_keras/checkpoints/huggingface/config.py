@@ -1,4 +1,7 @@
-"""Reads and writes Hugging Face's config.json, in which transformers keeps our key."""
+"""Reads and writes Hugging Face's config.json.
+
+When transformers saves a model again, it keeps OURS_KEY in the file.
+"""
 
 import dataclasses
 import json
@@ -21,8 +24,8 @@ from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
 
 CONFIG = "config.json"
-# Hugging Face's names, ours. Source: BertConfig of transformers 5; its defaults are ours. What
-# relatives call otherwise, and theirs by default: `families`.
+# Hugging Face's names of hyperparameters, and ours. Source: BertConfig of transformers 5, whose
+# defaults equal ours. For the names and defaults of relatives see `architectures.Family`.
 NUMBERS = {
     "attention_probs_dropout_prob": "attention_dropout_rate",
     "embedding_size": "embedding_size",
@@ -37,8 +40,9 @@ NUMBERS = {
     "type_vocab_size": "num_segments",
     "vocab_size": "vocab_size",
 }
-INTERMEDIATE_SIZE = 3072  # where it is left out, whatever hidden_size is
-# The first name of each of ours is the one that is written.
+INTERMEDIATE_SIZE = 3072  # the default in transformers, which does not depend on hidden_size
+# Hugging Face's names of activations, and ours. If several names mean the same, the first one is
+# written.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -50,13 +54,13 @@ ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
-# Our models by the ends of their classes' names.
+# The ends of the class names in transformers, by our model classes.
 CLASSES = {
     row.name: row.class_names["huggingface"]
     for row in ARCHITECTURES.values()
     if "huggingface" in row.class_names
 }
-# Any other value makes another model of it.
+# Keys of which only this value is supported, because another value means another computation.
 FIXED = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
@@ -71,7 +75,7 @@ OF_HEAD = (
     "config.json: {} is {}; here heads drop dropout_rate of the model, hidden_dropout_rate unless "
     "given, and so says a config.json written"
 )
-# The others that folders in use have; transformers does not read them for BERT's numbers.
+# Other keys in published folders; they do not change what the model computes.
 WITHOUT_EFFECT = (
     *("_name_or_path", "_num_labels", "bos_token_id", "chunk_size_feed_forward", "directionality"),
     *("dtype", "eos_token_id", "finetuning_task", "gradient_checkpointing", "language", "name"),
@@ -89,16 +93,23 @@ KNOWN = {
 
 
 def left_if_named(name: str, fault: str, *, ignore: Collection[str]) -> str:
-    """The fault as a note where `ignore` names it; else InputError."""
+    """Returns the description `fault` as a note if `ignore` contains the name of the fault.
+
+    Raises:
+        InputError: `ignore` does not contain `name`.
+    """
     if name in ignore:
         return f"{fault}; passed over, as asked"
     raise InputError(f"{fault}; to go on all the same: ignore=({name!r},), or --ignore {name}")
 
 
 def read_values(folder: Path) -> tuple[dict[str, Any], Family]:
-    """Returns the values of config.json, and the family that its model_type names, BERT without.
+    """Returns the values of config.json, and the family of the model.
 
-    Raises InputError where the file is missing or of another architecture.
+    The family is the one that model_type names, or BERT if the file has no model_type.
+
+    Raises:
+        InputError: The file is missing, or its model_type is unknown.
     """
     path = folder / CONFIG
     if not path.is_file():
@@ -111,18 +122,22 @@ def read_values(folder: Path) -> tuple[dict[str, Any], Family]:
 
 
 def their_class(model: str, family: Family) -> str:
-    """Returns the name of a class of transformers."""
+    """Returns the name of the transformers class for our model class `model`."""
     return f"{family.classes}{CLASSES[model]}"
 
 
 def _numbers(family: Family) -> dict[str, str]:
-    """Keys of the family's config.json to the fields of our config that they say."""
+    """Maps the config.json keys of a family to the fields of BertConfig whose values they hold."""
     absent = {*COUNTS, *family.traits} - {*family.counts}
     return {family.key(name): ours for name, ours in NUMBERS.items() if ours not in absent}
 
 
 def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
-    """Returns the configuration, with a pooler. Raises InputError for unsupported values."""
+    """Returns the configuration in the values of config.json, with a pooler.
+
+    Raises:
+        InputError: A value is impossible or not supported.
+    """
     for name, expected in {**FIXED, **family.fixed}.items():
         if (value := values.get(name)) is not None and value != expected:
             raise InputError(
@@ -140,7 +155,7 @@ def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
     absent = dict.fromkeys({*COUNTS} - {*family.counts}, 0)
     numbers = {"intermediate_size": INTERMEDIATE_SIZE, **given, **family.traits, **absent}
     config = config_of(numbers | {"activation": ACTIVATIONS[activation]}, CONFIG)
-    # They count all rows of the position table, of which an offset takes the first.
+    # max_position_embeddings counts all rows of the position table, also those before the offset.
     rows = config.max_positions - config.position_offset
     return dataclasses.replace(config, max_positions=rows)
 
@@ -148,8 +163,20 @@ def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
 def read_architecture(
     values: Mapping[str, Any], family: Family, *, ignore: Collection[str]
 ) -> tuple[str, list[str]]:
-    """Returns our name of the model whose class config.json names, "" where it names none; and
-    notes."""
+    """Returns the model class that config.json names, and notes.
+
+    Args:
+        values: The values of config.json.
+        family: The family of the model.
+        ignore: "auto_map" and "architectures" allow a file that names code or an unknown class.
+
+    Returns:
+        The name of our model class, "" if the file names none that we know; and one sentence for
+        each value of the file that has no effect here.
+
+    Raises:
+        InputError: A value is not supported, and `ignore` does not contain its name.
+    """
     notes = []
     if values.get("auto_map"):
         fault = f"{CONFIG} has an auto_map, a model's code in the folder, which is never run"
@@ -157,7 +184,7 @@ def read_architecture(
     problem = values.get("problem_type") or SINGLE
     if problem not in PROBLEMS:
         raise InputError(f"{CONFIG}: problem_type is {problem!r}; known are {', '.join(PROBLEMS)}")
-    if problem != SINGLE:  # the card keeps it, for it tells what a logit stands for
+    if problem != SINGLE:  # kept in the model metadata, because it states what a logit means
         notes.append(
             f"{CONFIG} says problem_type {problem}; the loss here is of one label of several"
         )
@@ -181,8 +208,13 @@ def read_architecture(
 
 
 def read_labels(values: Mapping[str, Any], count: int) -> tuple[tuple[str, ...], list[str]]:
-    """Returns the names of `count` labels in the order of the logits, and notes. A config.json
-    without names gets those of Hugging Face."""
+    """Returns the names of `count` labels in the order of the logits, and notes.
+
+    If config.json has no names, they are the default names of Hugging Face.
+
+    Raises:
+        InputError: The file has another number of labels, or they are not numbered from 0.
+    """
     told, named = values.get("num_labels", count), values.get("id2label") or {}
     numbers = [str(number) for number in range(count)]
     is_whole = isinstance(named, dict) and sorted(map(str, named)) == sorted(numbers)
@@ -204,7 +236,11 @@ def read_labels(values: Mapping[str, Any], count: int) -> tuple[tuple[str, ...],
 
 
 def read_own(values: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """Returns the value of our key where it is of the same model: transformers keeps the key."""
+    """Returns the value of OURS_KEY if it describes the model class `model`, otherwise {}.
+
+    The value may describe another model, because transformers keeps the key when it saves a model
+    of another class.
+    """
     own = checked(values.get(OURS_KEY, {}), Path(CONFIG), others=("model",))
     return own if own.get("model") == model else {}
 
@@ -212,13 +248,23 @@ def read_own(values: Mapping[str, Any], model: str) -> dict[str, Any]:
 def write_config(
     card: ModelCard, folder: Path, *, family: Family, vocabulary: Vocabulary | None
 ) -> None:
-    """Writes config.json."""
+    """Writes config.json.
+
+    Args:
+        card: The metadata of the model.
+        folder: The folder to write to.
+        family: The family of the model.
+        vocabulary: The vocabulary, which contains the id of the padding token; None without one.
+
+    Raises:
+        InputError: The padding id is not the one from which models of the family count positions.
+    """
     config, pad_id = card.config, vocabulary.pad_id if vocabulary else 0
     theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
     own = {"model": card.model, "text_columns": card.text_columns}
     if card.task:
         own["task"] = card.task
-    if vocabulary is None:  # else these stand beside the vocabulary
+    if vocabulary is None:  # otherwise the tokenizer files state these values
         own |= {"lowercase": card.lowercase, "max_length": card.max_length}
     values = {
         "architectures": [their_class(card.model, family)],
@@ -231,7 +277,7 @@ def write_config(
         **family.fixed,
         "position_embedding_type": "absolute",
         "dtype": "float32",
-        "torch_dtype": "float32",  # the same for transformers 4
+        "torch_dtype": "float32",  # the name of dtype in transformers 4
     }
     if not family.dropouts:
         values["classifier_dropout"] = None

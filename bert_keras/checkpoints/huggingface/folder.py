@@ -1,10 +1,10 @@
-"""Reads and writes folders of Hugging Face's transformers: BERT and its relatives, of any class.
+"""Reads and writes the folders of BERT and its relatives in Hugging Face's transformers.
 
-config.json         the numbers, the class, the labels; read and written in config.py
-model.safetensors   or its shards, or pytorch_model.bin; read in weights.py
-vocab.txt, tokenizer.json, tokenizer_config.json    in tokenizer.py
-vocab.json and merges.txt, spiece.model             in rules.py
-modules.json        of sentence-transformers: which folder holds all this
+config.json         hyperparameters, class and labels; see config.py
+model.safetensors   the weights, or their shards, or pytorch_model.bin; see weights.py
+vocab.txt, tokenizer.json, tokenizer_config.json    the tokenizer; see tokenizer.py
+vocab.json and merges.txt, spiece.model             the tokenizer; see rules.py
+modules.json        names the subfolder with these files; only in sentence-transformers models
 """
 
 import dataclasses
@@ -51,8 +51,8 @@ from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
 
 MODULES = "modules.json"
-# Our layers and weights to BERT's in transformers, without the `bert.` that task models add. Other
-# families rename these: architectures.Family.weights.
+# Names of our layers and weights in transformers' BERT, without the prefix `bert.` of task models.
+# architectures.Family.weights maps them to the names of other families.
 BLOCK, THEIR_BLOCK = "encoder/layer_{}", "encoder.layer.{}"
 LAYERS = {
     "encoder/embeddings/token": "embeddings.word_embeddings.weight",
@@ -93,7 +93,7 @@ HUGGING_FACE = Column(
     kinds=FAMILIES,
 )
 NEXT = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
-# What BERT's weights tell of their model; the first that is there counts.
+# The model class of a folder by the name of a weight in it; the first match decides.
 HEADS = {
     NEXT[0]: PRETRAINER.name,
     "cls.predictions.bias": MASKED_LM.name,
@@ -101,11 +101,12 @@ HEADS = {
 }
 CLASSIFIER_WEIGHTS = ("classifier.weight", "classifier.bias")
 CLASSIFIERS = (CLASSIFIER.name, TOKEN_CLASSIFIER.name, MULTIPLE_CHOICE.name)
-OF_ENCODER = ("embeddings", "encoder.", "transformer.", "pooler.")  # follow `bert.`
+# Start of the weight names to which task models add the prefix `bert.`.
+OF_ENCODER = ("embeddings", "encoder.", "transformer.", "pooler.")
 
 
 def recognises(path: Path) -> bool:
-    """Returns whether there are weights, modules.json or config.json of transformers."""
+    """Returns whether the folder has weights, modules.json or config.json of transformers."""
     if not path.is_dir():
         return False
     if (path / MODULES).is_file() or any((path / name).is_file() for name in WEIGHT_FILES):
@@ -114,8 +115,10 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
-    """`ignore` names weights that may be left over, and rules of config.json and the tokenizer that
-    differ here: "architectures", "auto_map", "strip_accents" and others that the errors name.
+    """Reads a folder of transformers; see `formats.Format`.
+
+    `ignore` may name weights, keys of config.json such as "architectures" and "auto_map", and rules
+    of the tokenizer such as "strip_accents". Error messages state the name where this is possible.
     """
     folder, notes = _encoder_folder(path)
     values, family = read_values(folder)
@@ -155,8 +158,10 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
 
 
 def _encoder_folder(path: Path) -> tuple[Path, list[str]]:
-    """Returns the folder that holds a transformers model, and notes: in a folder of
-    sentence-transformers it is the one that modules.json names."""
+    """Returns the folder with the files of the transformers model, and notes.
+
+    In a folder of sentence-transformers, modules.json names this folder.
+    """
     if not (path / MODULES).is_file():
         return path, []
     try:
@@ -176,7 +181,11 @@ def _encoder_folder(path: Path) -> tuple[Path, list[str]]:
 
 
 def _model(weights: Mapping[str, StoredTensor], named: str, family: Family) -> str:
-    """Returns the model whose head is there: config.json of bert-base-uncased names one of two."""
+    """Returns the model class whose heads are among the weights.
+
+    The class that config.json names is not sufficient: bert-base-uncased has the weights of two
+    heads and its config.json names the class with one of them.
+    """
     of_classifier = [family.weight(name, model=CLASSIFIER.name) for name in CLASSIFIER_WEIGHTS]
     if any(name in weights for name in set(of_classifier) - set(CLASSIFIER_WEIGHTS)):
         return CLASSIFIER.name
@@ -189,16 +198,17 @@ def _model(weights: Mapping[str, StoredTensor], named: str, family: Family) -> s
             f'which it is: "architectures": ["{classes[0]}"]'
         )
     heads = [m for name, m in HEADS.items() if family.weight(name, model=m) in weights]
-    if heads == [PRETRAINER.name] != [named]:  # BertForNextSentencePrediction, unknown here
+    # A next-sentence head alone is that of BertForNextSentencePrediction, which has no class here.
+    if heads == [PRETRAINER.name] != [named]:
         heads = []
     return next(iter(heads), ENCODER.name)
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
-    """Writes weights, config.json and the tokenizer; see `formats.Format`."""
+    """Writes weights, config.json and tokenizer files; see `formats.Format`."""
     card, vocabulary = checkpoint.card, checkpoint.vocabulary
     tensors, notes = foreign_tensors(checkpoint.tensors, card=card, column=HUGGING_FACE), ()
-    family = cast(Family, family_of(card.config))  # else `foreign_tensors` raised an error
+    family = cast(Family, family_of(card.config))  # not None: `foreign_tensors` has checked it
     write_config(card, folder, family=family, vocabulary=vocabulary)
     if vocabulary is not None:
         notes += write_tokenizer(card, vocabulary, folder)

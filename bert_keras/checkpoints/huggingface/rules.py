@@ -1,8 +1,8 @@
-"""Reads the tokenizer of a RoBERTa or an ALBERT as the text of a tokenizer.json.
+"""Reads the tokenizer of a RoBERTa or an ALBERT from a folder as the text of a tokenizer.json.
 
-tokenizer.json               all rules, as the library `tokenizers` saves them
-vocab.json, merges.txt       byte-level BPE, as RoBERTa was published
-spiece.model                 SentencePiece's Unigram, as ALBERT was published
+tokenizer.json               all rules, in the format of the library `tokenizers`
+vocab.json, merges.txt       byte-level BPE, the files of the published RoBERTa
+spiece.model                 SentencePiece Unigram, the file of the published ALBERT
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,22 @@ from bert_keras.text.vocab import in_order_of_ids
 
 WHOLE, PIECES, MERGES, MODEL = "tokenizer.json", "vocab.json", "merges.txt", "spiece.model"
 LISTED = "vocab.txt"
-UNIGRAM = 1  # of SentencePiece's kinds of models
+UNIGRAM = 1  # number of the Unigram model in SentencePiece's TrainerSpec.ModelType
 
 
 def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """None where the folder's tokenizer is WordPiece, or there is none. `settings` is what
-    tokenizer_config.json says."""
+    """Returns the rules of a BPE or Unigram tokenizer.
+
+    Args:
+        folder: The folder with the files of the tokenizer.
+        settings: The values of tokenizer_config.json.
+
+    Returns:
+        The text of a tokenizer.json, or None if the tokenizer is WordPiece or the folder has none.
+
+    Raises:
+        InputError: A file is missing, damaged, or of another kind of tokenizer.
+    """
     if (folder / WHOLE).is_file():
         model = json_object(folder / WHOLE).get("model") or {}
         if model.get("type", _untold(model)) in SPECIALS:
@@ -42,7 +52,10 @@ def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
 
 
 def _untold(model: Mapping[str, Any]) -> str:
-    """Which it is: files of old, RoBERTa's among them, do not say."""
+    """Infers the kind of a tokenizer whose tokenizer.json does not state it.
+
+    Old files, such as RoBERTa's, do not contain the type of the model.
+    """
     return "BPE" if "merges" in model else "Unigram" if "unk_id" in model else "WordPiece"
 
 
@@ -50,13 +63,13 @@ def _byte_pair(folder: Path, settings: Mapping[str, Any]) -> str:
     in_order_of_ids(json_object(folder / PIECES), file=PIECES)
     try:
         model = BPE.from_file(str(folder / PIECES), str(folder / MERGES))
-    except Exception as error:  # the library raises no other
+    except Exception as error:  # the library raises plain Exception
         raise InputError(f"{PIECES} or {MERGES} is damaged ({error}); copy both anew") from error
     return byte_pair_rules(model, prefixed=settings.get("add_prefix_space", False), file=PIECES)
 
 
 def _unigram(path: Path, settings: Mapping[str, Any]) -> str:
-    # The module makes its classes when it is imported.
+    # The type checker does not find the class, which protobuf creates on import.
     from sentencepiece.sentencepiece_model_pb2 import (
         ModelProto,  # pyright: ignore[reportAttributeAccessIssue]
     )
@@ -64,7 +77,7 @@ def _unigram(path: Path, settings: Mapping[str, Any]) -> str:
     model = ModelProto()
     try:
         model.ParseFromString(path.read_bytes())
-    except Exception as error:  # protobuf's own, of which there are two
+    except Exception as error:  # protobuf raises one of two error classes of its own
         refuse_pointer(path)
         raise InputError(f"{MODEL} is damaged ({error}); copy it anew") from error
     if not (model.pieces and model.HasField("trainer_spec") and model.HasField("normalizer_spec")):

@@ -1,9 +1,9 @@
 """Reads and writes the tokenizer files of a Hugging Face folder.
 
-vocab.txt               one piece a line
-tokenizer.json          the same and all rules, as the library `tokenizers` saves them
-tokenizer_config.json   which class reads them, letter case, length
-sentence_bert_config.json   of sentence-transformers: its length, which counts first
+vocab.txt               the tokens, one a line
+tokenizer.json          the tokens and all rules, in the format of the library `tokenizers`
+tokenizer_config.json   tokenizer class, letter case and maximum length
+sentence_bert_config.json   maximum length of a sentence-transformers model, which takes precedence
 """
 
 import json
@@ -29,11 +29,12 @@ from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary, in_order_of_ids
 
 VOCABULARY, WHOLE, SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
 ADDED, SENTENCES = "added_tokens.json", "sentence_bert_config.json"
+# Tokenizer classes of transformers that split text as BERT does.
 CLASSES = (
     *("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast"),
     *("PreTrainedTokenizerFast", "TokenizersBackend"),
 )
-THEIR_WORD_CHARACTERS = 100  # of BertTokenizer in transformers
+THEIR_WORD_CHARACTERS = 100  # longest word that transformers' BertTokenizer splits, in characters
 SPECIAL_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 TOKENS = (
     "transformers' tokenizer takes [MASK] and the like in a text for the piece, and some hundred "
@@ -46,19 +47,27 @@ TOKENS_OF_RULES = (
 
 
 class TextRules(NamedTuple):
-    """How text becomes input; `max_length` counts pieces, None where no file tells."""
+    """The tokenizer of a folder."""
 
-    vocabulary: Vocabulary | None
-    lowercase: bool
-    max_length: int | None
-    notes: tuple[str, ...]
+    vocabulary: Vocabulary | None  # None if the folder has no vocabulary
+    lowercase: bool  # whether the tokenizer lower-cases text
+    max_length: int | None  # maximum length of an input in tokens; None if no file states it
+    notes: tuple[str, ...]  # one sentence for each difference from the tokenizer of transformers
 
 
 def read_tokenizer(
     folder: Path, *, tokenizer_class: str | None, ignore: Collection[str]
 ) -> TextRules:
-    """`tokenizer_class` is what config.json says of it. Raises InputError where files contradict
-    each other, and where BERT's tokenizer reads texts otherwise, unless `ignore` names the rule.
+    """Reads the tokenizer of a folder.
+
+    Args:
+        folder: The folder with the files of the tokenizer.
+        tokenizer_class: The value of tokenizer_class in config.json, None if it has none.
+        ignore: Names of tokenizer rules that may differ from BERT's.
+
+    Raises:
+        InputError: Files contradict each other or are damaged, or a rule that `ignore` does not
+            contain differs from BERT's tokenizer.
     """
     try:
         return _read(folder, tokenizer_class, ignore)
@@ -121,7 +130,8 @@ def _vocabulary(folder: Path, whole: Mapping[str, Any]) -> Vocabulary | None:
     return vocabulary
 
 
-Faults = Iterator[tuple[str, str]]  # the name of a rule for `ignore`, and what is wrong with it
+# Differences from BERT's tokenizer: the name of the rule for `ignore`, and a description.
+Faults = Iterator[tuple[str, str]]
 
 
 def _faults_of_roles(settings: Mapping[str, Any], vocabulary: Vocabulary) -> Faults:
@@ -163,7 +173,10 @@ def _faults_of_switches(file: str, values: Mapping[str, Any], *names: str) -> Fa
 
 
 def _faults_of_added(folder: Path, whole: Mapping[str, Any], vocabulary: Vocabulary) -> Faults:
-    """Tokens beside the vocabulary have rows of the token table but no pieces."""
+    """Yields added tokens that are not in the vocabulary under their id.
+
+    The token table has rows for such tokens, but the vocabulary does not list them.
+    """
     told = [(token["content"], token["id"]) for token in whole.get("added_tokens", ())]
     if (folder / ADDED).is_file():
         told += json_object(folder / ADDED).items()
@@ -178,7 +191,10 @@ def _lowercase(
     vocabulary: Vocabulary,
     ignore: Collection[str],
 ) -> tuple[bool, list[str]]:
-    """Whether texts are lower-cased; BERT's tokenizer strips their accents then, else not."""
+    """Returns whether the tokenizer lower-cases text, and notes.
+
+    BERT's tokenizer strips accents if and only if it lower-cases text.
+    """
     rules, notes = whole.get("normalizer") or {}, []
     said = {
         f"{SETTINGS}: do_lower_case": settings.get("do_lower_case"),
@@ -206,12 +222,16 @@ def _lowercase(
 def _length(folder: Path, settings: Mapping[str, Any]) -> int | None:
     sentences = json_object(folder / SENTENCES) if (folder / SENTENCES).is_file() else {}
     given = (sentences.get("max_seq_length"), settings.get("model_max_length"))
-    lengths = (n for n in given if isinstance(n, int) and n >= 3)  # [CLS], a piece, [SEP]
+    lengths = (n for n in given if isinstance(n, int) and n >= 3)  # [CLS], one token, [SEP]
     return next(lengths, None)
 
 
 def write_tokenizer(card: ModelCard, vocabulary: Vocabulary, folder: Path) -> tuple[str, ...]:
-    """Returns a sentence for each thing that transformers will read otherwise."""
+    """Writes the tokenizer files.
+
+    Returns:
+        One sentence for each difference between our tokenizer and that of transformers.
+    """
     settings = {
         "model_max_length": card.max_length,
         **dict(zip(SPECIAL_ROLES, vocabulary.specials.pieces, strict=True)),

@@ -1,4 +1,4 @@
-"""Reads the weights of a Hugging Face folder by their current names, without duplicates."""
+"""Reads the weights of a Hugging Face folder under their current names, without duplicates."""
 
 import pickle
 import zipfile
@@ -14,22 +14,24 @@ from bert_keras.errors import InputError
 from bert_keras.storage import existing_file, json_object
 
 SAFETENSORS, TORCH, INDEX = "model.safetensors", "pytorch_model.bin", ".index.json"
+# Weight files of other frameworks, which are only reported.
 OF_OTHERS = {
     "tf_model.h5": "TensorFlow",
     "flax_model.msgpack": "Flax",
     "model.ckpt.index": "TensorFlow 1",
 }
-FILES = (SAFETENSORS, f"{SAFETENSORS}{INDEX}", TORCH, f"{TORCH}{INDEX}")  # the first counts
+FILES = (SAFETENSORS, f"{SAFETENSORS}{INDEX}", TORCH, f"{TORCH}{INDEX}")  # in order of precedence
 WEIGHT_FILES = (*FILES, *OF_OTHERS)
 
 TABLE, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_ids"
 SEGMENTS = "embeddings.token_type_ids"
-# A second name of the same numbers.
+# Weights that are stored twice: the name of the duplicate, and the name of the weight.
 TIED = {
     "cls.predictions.decoder.weight": TABLE,
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-SAFE_SINCE = (2, 6)  # before it `weights_only` could be got round: CVE-2025-32434
+# First safe version of PyTorch: files could bypass `weights_only` before it (CVE-2025-32434).
+SAFE_SINCE = (2, 6)
 TO_SAFETENSORS = "save it again as model.safetensors where it was made"
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 
@@ -37,9 +39,21 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 def read_weights(
     folder: Path, *, family: Family, ignore: Collection[str]
 ) -> tuple[dict[str, StoredTensor], tuple[str, ...], tuple[str, ...]]:
-    """The arrays by their names without `bert.`, those of `ignore` that were left, and notes.
+    """Reads the weights of a folder.
 
-    Tied duplicates and counting buffers, checked to say nothing new, are not among the arrays.
+    Args:
+        folder: The folder with the weight files.
+        family: The family of the model.
+        ignore: Names of weights to leave out.
+
+    Returns:
+        The arrays by their current names without the prefix of the family, such as `bert.`; the
+        names that were left out; and one sentence for each thing that the caller should know. The
+        arrays omit duplicates of tied weights, and the buffers of positions and segments.
+
+    Raises:
+        InputError: A file is missing, damaged or unsafe; or a duplicate or a buffer does not have
+            the expected values.
     """
     found, left_over = {}, []
     stored, notes = _stored(folder)
@@ -57,7 +71,11 @@ def read_weights(
 
 
 def modern(name: str, family: Family) -> str:
-    """Task models put `bert.` before the encoder's names; LayerNorm had gamma and beta once."""
+    """Returns the current name of a weight, without the prefix of the family.
+
+    Task models add the prefix, such as `bert.`, to the names of the encoder's weights. Old files
+    call the weights of LayerNorm gamma and beta.
+    """
     name = name.replace(".LayerNorm.gamma", ".LayerNorm.weight")
     name = name.replace(".LayerNorm.beta", ".LayerNorm.bias")
     return name.removeprefix(f"{family.kind}.")
@@ -88,8 +106,11 @@ def _shards(index: Path) -> list[str]:
 
 
 def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
-    """The file is mapped where its kind allows it. Raises InputError where PyTorch is not there or
-    too old, and for files that are damaged or hold anything but tensors by name.
+    """Reads a pytorch_model.bin; the file is memory-mapped if its format allows it.
+
+    Raises:
+        InputError: PyTorch is missing or too old, or the file is damaged or contains anything other
+            than a dict of dense tensors.
     """
     refuse_pointer(existing_file(path))
     try:
@@ -105,7 +126,7 @@ def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
             f"{path.name} takes PyTorch {'.'.join(map(str, SAFE_SINCE))} or newer to read: "
             f'{version} can be made to run code by it; pip install "bert-keras[parity]"'
         )
-    is_zip = zipfile.is_zipfile(path)  # the older kind cannot be mapped
+    is_zip = zipfile.is_zipfile(path)  # the older format cannot be memory-mapped
     try:
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except pickle.UnpicklingError as error:
@@ -135,7 +156,7 @@ def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
 
 
 def _drop_buffers(found: dict[str, StoredTensor]) -> None:
-    """Counted positions and segments 0, which older transformers saved beside the weights."""
+    """Removes the position ids and segment ids that older versions of transformers saved."""
     for name, count in ((POSITIONS, np.arange), (SEGMENTS, np.zeros)):
         if name in found:
             numbers = found.pop(name).read().reshape(-1)

@@ -1,1 +1,1 @@
-"""KerasHub's presets."""
+"""Reads and writes the preset folders of KerasHub."""

@@ -1,7 +1,7 @@
 """Reads and writes the JSON files of a KerasHub preset.
 
-Our key is in metadata.json. keras_hub writes that file anew whenever it saves a preset, so that our
-key never outlives a change of the model.
+OURS_KEY is stored in metadata.json. keras_hub rewrites that file without the key whenever it saves
+a preset, so the key never describes a model that was changed later.
 """
 
 import re
@@ -26,7 +26,8 @@ from bert_keras.storage import json_object
 
 CONFIG, TASK, METADATA = "config.json", "task.json", "metadata.json"
 TOKENIZER, PREPROCESSOR = "tokenizer.json", "preprocessor.json"
-# KerasHub's names, ours. Source: BertBackbone of keras_hub 0.32, as everything below.
+# KerasHub's names of hyperparameters, and ours. Source of this table and of the constants below:
+# keras_hub 0.32, BertBackbone and its tasks.
 NUMBERS = {
     "vocabulary_size": "vocab_size",
     "num_layers": "num_layers",
@@ -38,19 +39,22 @@ NUMBERS = {
     "num_segments": "num_segments",
 }
 WITHOUT_EFFECT = ("name", "trainable", "dtype")
-# What is the same in each of its backbones.
+# Values that every BertBackbone has.
 FIXED = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12, "initializer_stddev": 0.02}
 PLAIN_WORDPIECE = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
-# Our models by the classes of their tasks.
+# The task classes of KerasHub by our model classes; "" is the bare backbone.
 TASKS = {
     row.name: row.class_names["keras_hub"]
     for row in ARCHITECTURES.values()
     if "keras_hub" in row.class_names
 }
 FLOATS = ("float16", "float64", "bfloat16", "mixed_float16", "mixed_bfloat16")
-# What that does was measured on six trained layers, beside the largest state or logit.
+# The effects in the notes below were measured on a trained model of six layers. The figures are
+# relative to the largest hidden state or logit.
 GELU = "KerasHub computes GELU by tanh, this model exactly: states differ by about 1e-3"
-LARGEST_EPSILON = 1e-5  # instead of 1e-12: 3e-4; 1e-3 would be 3e-2
+# Largest LayerNorm epsilon that can be written, because KerasHub always computes with 1e-12. An
+# epsilon of 1e-5 changes hidden states by 3e-4; one of 1e-3 would change them by 3e-2.
+LARGEST_EPSILON = 1e-5
 MASKED_LM_HEAD = (
     "KerasHub's masked-LM head takes the exact GELU and a LayerNorm epsilon of 1e-5: its logits "
     "differ from ours by up to 2e-3"
@@ -62,7 +66,7 @@ TOKENS = (
 
 
 def read_own(path: Path) -> dict[str, Any]:
-    """Our key of metadata.json, where bert-keras wrote the preset."""
+    """Returns the value of OURS_KEY in metadata.json, {} if bert-keras did not write the preset."""
     if not (path / METADATA).is_file():
         return {}
     own = json_object(path / METADATA).get(OURS_KEY, {})
@@ -72,8 +76,19 @@ def read_own(path: Path) -> dict[str, Any]:
 def read_config(
     path: Path, own: Mapping[str, Any], *, ignore: Collection[str]
 ) -> tuple[BertConfig, tuple[str, ...]]:
-    """InputError for another model's config, and for fields missing, unknown (but for those of
-    `ignore`) or impossible.
+    """Reads config.json.
+
+    Args:
+        path: The folder of the preset.
+        own: The value of OURS_KEY.
+        ignore: Unknown keys that the caller allows.
+
+    Returns:
+        The configuration, and one sentence for each difference from KerasHub.
+
+    Raises:
+        InputError: The file describes another model or a quantized one, a key is missing or
+            unknown, or a value is impossible.
     """
     values = _config_of(path / CONFIG, ("BertBackbone",))
     check_keys(
@@ -100,7 +115,7 @@ def read_config(
 
 
 def read_task(path: Path, model: str) -> tuple[int, tuple[str, ...]]:
-    """How many labels its head has, 0 where `model` has none; and notes."""
+    """Returns the number of labels of the head, 0 if `model` has no labels, and notes."""
     if model == MASKED_LM.name:
         _config_of(path / TASK, (TASKS[model],))
         return 0, (MASKED_LM_HEAD,)
@@ -109,7 +124,7 @@ def read_task(path: Path, model: str) -> tuple[int, tuple[str, ...]]:
             return 0, ()
         name = json_object(path / TASK).get("class_name")
         return 0, (f"{TASK} is of a {name} without weights of its own: it stays behind",)
-    # The second is the name that the class has in older presets.
+    # BertClassifier is the name of the class in older presets.
     values = _config_of(path / TASK, (TASKS[CLASSIFIER.name], "BertClassifier"))
     count, activation = values.get("num_classes"), values.get("activation")
     if type(count) is not int or count < 1:
@@ -122,7 +137,12 @@ def read_task(path: Path, model: str) -> tuple[int, tuple[str, ...]]:
 def read_text(
     path: Path, own: Mapping[str, Any], config: BertConfig
 ) -> tuple[bool | None, int, tuple[str, ...]]:
-    """Whether text is lower-cased, None where no file tells; its length in pieces; and notes."""
+    """Reads the settings of the tokenizer and of the preprocessor.
+
+    Returns:
+        Whether the tokenizer lower-cases text, None if no file states it; the maximum length of an
+        input in tokens; and one sentence for each difference from KerasHub.
+    """
     lowercase, max_length, notes = own.get("lowercase"), own.get("max_length"), ()
     if (path / TOKENIZER).is_file():
         values = _config_of(path / TOKENIZER, ("BertTokenizer",))
@@ -139,18 +159,28 @@ def read_text(
         match json_object(path / PREPROCESSOR):
             case {"config": {"sequence_length": int(length)}}:
                 max_length = length
-    # KerasHub packs 512 pieces unless told otherwise, even where there are fewer positions.
+    # KerasHub packs 512 tokens by default, even if the encoder has fewer positions.
     return lowercase, min(max_length or config.max_positions, config.max_positions), notes
 
 
 def write_configs(card: ModelCard, folder: Path, *, has_text: bool) -> tuple[str, ...]:
-    """Returns a sentence for each thing that KerasHub will do otherwise.
+    """Writes the JSON files of a preset.
 
-    Raises InputError where the differences are too great for any use."""
+    Args:
+        card: The metadata of the model.
+        folder: The folder to write to.
+        has_text: Whether to write the files of the tokenizer and of the preprocessor.
+
+    Returns:
+        One sentence for each computation that KerasHub does differently.
+
+    Raises:
+        InputError: KerasHub cannot represent the model, or would compute too different outputs.
+    """
     notes, config = _differences(card, has_text=has_text), card.config
     numbers = {theirs: getattr(config, ours) for theirs, ours in NUMBERS.items()}
     backbone = _serialized("BertBackbone", numbers)
-    # Of its two lower-casing ways the one with accents stripped is nearer to BERT's.
+    # With lowercase alone KerasHub keeps accents; BERT's tokenizer strips them if it lower-cases.
     case = {"lowercase": card.lowercase, "strip_accents": card.lowercase}
     files = {CONFIG: backbone, METADATA: {OURS_KEY: _own(card)}}
     if has_text:
@@ -203,7 +233,7 @@ def _differences(card: ModelCard, *, has_text: bool) -> tuple[str, ...]:
 
 
 def _own(card: ModelCard) -> dict[str, Any]:
-    """What KerasHub's files have no place for."""
+    """Returns the metadata for which KerasHub's files have no field."""
     usual = FIXED | {"attention_dropout_rate": card.config.hidden_dropout_rate}
     numbers = {name: getattr(card.config, name) for name in usual}
     changed = {name: value for name, value in numbers.items() if value != usual[name]}
@@ -211,7 +241,11 @@ def _own(card: ModelCard) -> dict[str, Any]:
 
 
 def _config_of(path: Path, classes: Collection[str]) -> dict[str, Any]:
-    """What Keras wrote of an object of one of these classes."""
+    """Returns the `config` of a serialized Keras object.
+
+    Raises:
+        InputError: The object is not of one of the `classes`.
+    """
     whole = json_object(path)
     name, values = whole.get("class_name"), whole.get("config")
     if name not in classes or not isinstance(values, dict):
@@ -222,7 +256,7 @@ def _config_of(path: Path, classes: Collection[str]) -> dict[str, Any]:
 
 
 def _serialized(name: str, config: dict[str, Any]) -> dict[str, Any]:
-    """As Keras writes an object of the class that keras_hub registers under this name."""
+    """Serializes an object as Keras does; `name` is its class in keras_hub."""
     module = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
     return {
         "module": f"keras_hub.src.models.bert.{module}",

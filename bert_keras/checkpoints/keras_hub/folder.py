@@ -1,11 +1,11 @@
 """Reads and writes KerasHub's preset folders, those of `save_to_preset` and `from_preset`.
 
-config.json, model.weights.h5       BertBackbone; many shards where model.weights.json says so
+config.json, model.weights.h5       the BertBackbone; model.weights.json lists shards, if any
 task.json, task.weights.h5          the head of a BertMaskedLM or BertTextClassifier
-tokenizer.json, preprocessor.json, assets/tokenizer/vocabulary.txt
-metadata.json                       has our key
+tokenizer.json, preprocessor.json, assets/tokenizer/vocabulary.txt      the tokenizer
+metadata.json                       contains OURS_KEY
 
-The files are read and written as they are, without keras_hub: no model is built for it.
+Neither reading nor writing needs keras_hub or builds a model.
 """
 
 import re
@@ -36,8 +36,8 @@ from bert_keras.text.vocab import Vocabulary
 
 VOCABULARY = Path("assets/tokenizer/vocabulary.txt")
 WEIGHTS, SHARDS, TASK_WEIGHTS = "model.weights.h5", "model.weights.json", "task.weights.h5"
-# Our layers and weights to their paths in KerasHub's files. A file names a layer by its class and
-# its number among those of its class, and its weights by their numbers.
+# Paths of our layers and weights in KerasHub's files, which identify a layer by its class and its
+# index among the layers of that class, and a weight by its index in the layer.
 BLOCK = "encoder/layer_{}"
 HUB_LAYERS = f"{WEIGHTS}/layers"
 HUB_BLOCK = f"{HUB_LAYERS}/transformer_encoder_{{}}"
@@ -68,12 +68,12 @@ HEADS = {MASKED_LM_HEAD: MASKED_LM.name, CLASSIFIER_HEAD: CLASSIFIER.name}
 
 
 def _name(name: str, card: ModelCard) -> str:
-    # Keras numbers the layers of one class from the second on.
+    # Keras appends no number to the first layer of a class.
     return renamed(name, LAYERS, ends=ENDS).replace("transformer_encoder_0", "transformer_encoder")
 
 
 def _shape(row: Row, card: ModelCard) -> tuple[int, ...]:
-    """KerasHub cuts the arrays of the attention into heads."""
+    """Returns KerasHub's shape of a weight: attention weights have an axis for the heads."""
     size, num_heads = card.config.hidden_size, card.config.num_heads
     heads = (num_heads, size // num_heads)
     layer, end = row.name.split("/")[-2:]
@@ -85,21 +85,24 @@ def _shape(row: Row, card: ModelCard) -> tuple[int, ...]:
 
 
 KERAS_HUB = Column(format="keras_hub", name=_name, shape=_shape)
-# What `from_preset` compiles a head with, and warns of where it is not there: Adam's step and rate.
+# Adam's step and learning rate. `from_preset` compiles a task with an optimizer, and prints a
+# warning if these variables are missing.
 OPTIMIZER = {"optimizer/vars/0": np.int64(0), "optimizer/vars/1": np.float32(5e-5)}
 
 
 def recognises(path: Path) -> bool:
-    """Returns whether there are weights of KerasHub or its config.json."""
+    """Returns whether the folder has weights or a config.json of KerasHub."""
     if not (path / CONFIG).is_file():
         return any((path / name).is_file() for name in (WEIGHTS, SHARDS))
     text = (path / CONFIG).read_text("utf-8", "replace")
-    return any(f'"{key}"' in text for key in ("registered_name", "class_name"))  # a Keras object's
+    # Keys that Keras writes when it serializes an object.
+    return any(f'"{key}"' in text for key in ("registered_name", "class_name"))
 
 
 def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
-    """`ignore` names arrays, such as task.weights.h5/layers/dense/vars/0, and fields of config.json
-    that may be left over.
+    """Reads a preset; see `formats.Format`.
+
+    `ignore` may name arrays, such as task.weights.h5/layers/dense/vars/0, and keys of config.json.
     """
     own = read_own(path)
     config, notes = read_config(path, own, ignore=ignore)
@@ -157,8 +160,11 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 
 
 def _arrays(path: Path) -> dict[str, StoredTensor]:
-    """Returns all arrays by FILE/NAME, those of shards as of one file, by the names that Keras
-    gives them today."""
+    """Returns all arrays of a preset by FILE/NAME.
+
+    The arrays of all shards get the same FILE. NAME is the current name of a layer, also if an
+    older version of Keras wrote the file.
+    """
     files = [(WEIGHTS, path / WEIGHTS)]
     if (path / SHARDS).is_file() and not (path / WEIGHTS).is_file():
         files = [(WEIGHTS, shard) for shard in sorted(path.glob("model_*.weights.h5"))]

@@ -1,7 +1,7 @@
-"""Reads and writes arrays of Keras' .weights.h5 files by their paths, each when it is asked for.
+"""Reads and writes the arrays of Keras' .weights.h5 files by their paths in the file.
 
-Read with h5py, which Keras itself stands on: no model is built, and links, which could lead to
-another file, are not followed.
+It uses h5py, on which Keras depends, and builds no model. Links inside the file are not followed,
+because they could point to another file.
 """
 
 import contextlib
@@ -20,7 +20,12 @@ from bert_keras.storage import existing_file
 
 
 def stored_tensors(path: Path) -> dict[str, StoredTensor]:
-    """Raises InputError where the file is missing, cut off or no such file."""
+    """Returns the arrays of a file by path; each array is read when `read` of its entry is called.
+
+    Raises:
+        InputError: The file is missing, truncated or not an HDF5 file, or an entry is not an array
+            of numbers that are stored in the file itself.
+    """
     found = {}
 
     def visit(place: str, item: h5py.HLObject) -> None:
@@ -33,7 +38,10 @@ def stored_tensors(path: Path) -> dict[str, StoredTensor]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
-    """All values are in memory at once: HDF5 itself crashes over a disk that is full."""
+    """Writes arrays by their paths in the file.
+
+    The whole file is built in memory first, because HDF5 crashes if the disk is full.
+    """
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
         for place, tensor in tensors.items():
@@ -43,7 +51,7 @@ def write_tensors(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
 
 def _stored(path: Path, dataset: h5py.Dataset) -> StoredTensor:
     place, shape = dataset.name, dataset.shape
-    # HDF5 has no bfloat16: Keras writes two plain bytes and says so beside them.
+    # HDF5 has no bfloat16. Keras stores two raw bytes a value, and the dtype as an attribute.
     is_bfloat16 = dataset.attrs.get("dtype") == "bfloat16" and dataset.dtype.itemsize == 2
     is_number = is_bfloat16 or dataset.dtype.kind in "fiu"
     if not is_number or dataset.is_virtual or dataset.external:
