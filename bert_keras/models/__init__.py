@@ -1,4 +1,4 @@
-"""Encoder and task models; importing this package registers every layer with Keras."""
+"""Defines the encoder and the task models; importing it registers their classes with Keras."""
 
 import os
 from importlib import import_module

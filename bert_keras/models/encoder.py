@@ -1,8 +1,9 @@
-"""The encoder: embeddings, a stack of blocks, a BiLSTM in some configurations, and the pooler.
+"""Defines the encoder: embeddings, a stack of blocks, an optional BiLSTM, and a pooler.
 
-Letters of the tensors' shapes: B batch, T tokens of a sequence, D hidden size,
-E embedding size, N attention heads, H size of a head, F intermediate size, P masked positions,
-V vocabulary, C choices, X rows of two or three of these together.
+Letters of tensor shapes: B batch size, T sequence length in tokens, D hidden size, E embedding
+size, N attention heads, H size of a head, F intermediate size, P masked positions, V vocabulary
+size, C choices, W windows or words, K layers, L labels, S sequences in a row. X is the product of
+two or three of these, such as B x T.
 """
 
 from typing import Any, NamedTuple
@@ -22,21 +23,23 @@ from bert_keras.models.pretrained import Pretrained
 
 
 class EncoderStates(NamedTuple):
-    """Everything the encoder computes, in the order it is computed."""
+    """All intermediate and final outputs of the encoder."""
 
-    hidden_states: tuple  # num_layers + 1 of [B, T, D]: the embeddings, then each block
-    attentions: tuple  # num_layers of [B, N, T, T], rows sum to 1
-    sequence_output: object  # [B, T, D], the last hidden state, or what a BiLSTM makes of it
-    pooled_output: object  # [B, D], None without a pooler
+    # num_layers + 1 tensors [B, T, D]: the output of the embeddings, then that of each block.
+    hidden_states: tuple
+    attentions: tuple  # num_layers tensors [B, N, T, T] of probabilities; each row sums to 1
+    # [B, T, D]: the last hidden state, or the output of the BiLSTM if the encoder has one.
+    sequence_output: object
+    pooled_output: object  # [B, D]; None without a pooler
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertEncoder(Pretrained):
     """The encoder: embeddings, blocks and a pooler (Devlin et al. 2018, section 3).
 
-    The pooler reads the state of `[CLS]`, or of the last token in a causal encoder. With the
-    attribute `recomputes` set to True, training keeps only the inputs of each block and computes
-    the block again for the gradient, which saves memory for a third more time.
+    The pooler reads the hidden state of `[CLS]`, or of the last token in a causal encoder. If the
+    attribute `recomputes` is True, training keeps only the inputs of each block in memory and
+    computes the block again for the gradient. This saves memory and takes a third more time.
 
     Args:
         config: The hyperparameters.
@@ -125,7 +128,12 @@ class BertEncoder(Pretrained):
         self.built = True
 
     def states(self, inputs: dict, training: bool = False) -> EncoderStates:
-        """Returns the hidden states and attention maps of every layer."""
+        """Returns the hidden states and the attention probabilities of every layer.
+
+        Args:
+            inputs: The dict of arrays that the encoder takes.
+            training: Whether dropout is applied.
+        """
         if "sequence_ids" in inputs:
             bias = apart_bias(inputs["sequence_ids"], dtype=self.compute_dtype)
         else:
@@ -167,5 +175,5 @@ class BertEncoder(Pretrained):
 
     @property
     def token_table(self):
-        """The token embedding [V, E], which the masked-LM head shares."""
+        """The token embedding table [V, E], which is also the decoder of the masked-LM head."""
         return self.embeddings.token_table

@@ -1,4 +1,4 @@
-"""The feature-based approach of section 5.3: a frozen encoder under a BiLSTM that tags words."""
+"""Defines the feature-based tagger of section 5.3: a BiLSTM on a frozen encoder labels words."""
 
 import dataclasses
 from typing import Any
@@ -17,16 +17,28 @@ from bert_keras.layers.primitives import states_at
 from bert_keras.models.pretrained import ConfiguredModel
 from bert_keras.models.task_models import TaskModel
 
-NUM_LSTM_LAYERS = 2  # section 5.3
+NUM_LSTM_LAYERS = 2  # "a two-layer 768-dimensional BiLSTM" (section 5.3)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class WordTagger(WholeBatchStep, ConfiguredModel):
-    """Layers mixed, a BiLSTM of two layers with `lstm_units` a direction, a dense layer.
+    """The trained part of a `BertFeatureTagger`: combines layers, then a BiLSTM and a dense layer.
 
-    Call with a dict of `features` [B, W, K, D], the K layers of the choice `layers` for the first
-    piece of each word, and `word_mask` bool [B, W], False where a row is padded on its right;
-    returns logits [B, W, num_labels].
+    Args:
+        config: The hyperparameters of the encoder whose features the tagger reads.
+        num_labels: The number of labels.
+        layers: The choice of layers, a key of `LAYER_CHOICES`.
+        lstm_units: The units of each direction of the BiLSTM.
+        dropout_rate: The dropout before each layer of the BiLSTM and before the dense layer.
+        name: The name of the Keras model.
+
+    Call arguments:
+        inputs: A dict of `features` float [B, W, K, D], the hidden states of the first subword of
+            each word in the K chosen layers, and `word_mask` bool [B, W], False for padding, which
+            must follow the words of a row.
+
+    Returns:
+        Logits [B, W, num_labels].
     """
 
     arguments = ("num_labels", "lstm_units", "dropout_rate")
@@ -96,9 +108,9 @@ class BertFeatureTagger(TaskModel):
     Args:
         config: The hyperparameters of the encoder.
         num_labels: The number of labels.
-        layers: One of LAYER_CHOICES, such as "concat-last-four".
-        lstm_units: Units of each direction. The paper's "768-dimensional" leaves open whether this
-            is 768 or 384.
+        layers: The choice of layers, a key of `LAYER_CHOICES`, such as "concat-last-four".
+        lstm_units: The units of each direction of the BiLSTM. The paper's "768-dimensional" does
+            not state whether this is 768 or 384.
         dropout_rate: Dropout of the tagger; None takes `config.hidden_dropout_rate`.
         name: The name of the Keras model.
 
@@ -149,8 +161,9 @@ class BertFeatureTagger(TaskModel):
         self.encoder.trainable = False
 
     def features(self, inputs: dict):
-        """Returns the hidden states [B, W, K, D] of the first subword of each word in the K chosen
-        layers.
+        """Returns the features [B, W, K, D] of a batch.
+
+        They are the hidden states of the first subword of each word in the K chosen layers.
         """
         hidden_states = self.encoder.states(inputs, training=False).hidden_states
         return features_at(hidden_states, inputs["word_positions"], self.tagger.read.numbers)
@@ -170,7 +183,7 @@ class BertFeatureTagger(TaskModel):
         )
 
     def new_card(self):
-        """Returns the metadata of a model that comes from no checkpoint."""
+        """Returns the metadata of a model that was not loaded from a checkpoint."""
         return dataclasses.replace(super().new_card(), task=self._settings())
 
     def get_config(self):
@@ -181,7 +194,16 @@ class BertFeatureTagger(TaskModel):
 
 
 def features_at(hidden_states, positions_BW, numbers):
-    """[B, W, K, D]: the hidden states of the layers `numbers` at the positions."""
+    """Returns hidden states of several layers at given positions.
+
+    Args:
+        hidden_states: The hidden states [B, T, D] of every layer.
+        positions_BW: int [B, W], positions in the sequence.
+        numbers: The indices of the K layers to take.
+
+    Returns:
+        The hidden states [B, W, K, D].
+    """
     batch, words = ops.shape(positions_BW)
     layers_BTX = ops.concatenate([hidden_states[number] for number in numbers], axis=-1)
     shape = (batch, words, len(numbers), hidden_states[0].shape[-1])

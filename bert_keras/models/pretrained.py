@@ -28,14 +28,13 @@ from bert_keras.text.vocab import Vocabulary
 
 @dataclass(frozen=True)
 class LoadReport:
-    """Names of weights: `loaded`, `new` (fresh) and `left_over` in the checkpoint; `notes` say what
-    else differs."""
+    """Reports which weights of a model come from a checkpoint."""
 
-    source: str
-    loaded: tuple[str, ...]
-    new: tuple[str, ...]
-    left_over: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    source: str  # path of the checkpoint
+    loaded: tuple[str, ...]  # names of the weights that the checkpoint provides
+    new: tuple[str, ...]  # names of the weights with random initial values
+    left_over: tuple[str, ...]  # names of the weights in the checkpoint that the model does not use
+    notes: tuple[str, ...] = ()  # other differences, one sentence each
 
     def __str__(self) -> str:
         rows = {"loaded": self.loaded, "new": self.new, "left over": self.left_over}
@@ -49,10 +48,10 @@ def _parts(names: Sequence[str]) -> str:
 
 
 class ConfiguredModel(keras.Model):
-    """A model that Keras saves and rebuilds as its BertConfig and its other `arguments`."""
+    """A Keras model whose `get_config` stores its BertConfig and its other arguments."""
 
     config: BertConfig
-    arguments: tuple[str, ...] = ()  # of the constructor; each is an attribute, too
+    arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
 
     def get_config(self):
         return {
@@ -68,14 +67,14 @@ class ConfiguredModel(keras.Model):
 
 
 class Pretrained(ConfiguredModel):
-    """The base of all models: weights with public names, `from_pretrained`, `save_pretrained`.
+    """The base class of all models, which loads them from checkpoints and saves them.
 
-    `card`, `tokenizer` and `load_report` are those of the checkpoint that a model was loaded from.
+    The attributes `card`, `tokenizer` and `load_report` are None if the model was not loaded.
     """
 
-    architecture: Architecture
-    card: ModelCard | None = None
-    tokenizer: TextTokenizer | None = None
+    architecture: Architecture  # the entry of the class in ARCHITECTURES
+    card: ModelCard | None = None  # metadata of the checkpoint
+    tokenizer: TextTokenizer | None = None  # None also if the checkpoint has no vocabulary
     load_report: LoadReport | None = None
 
     @classmethod
@@ -95,7 +94,7 @@ class Pretrained(ConfiguredModel):
             path: A folder of any checkpoint format.
             labels: Names of the labels of a new head.
             new: Parts that start with random weights, such as "classification".
-            ignore: Tensors of the checkpoint to leave out.
+            ignore: Names to ignore in the checkpoint; see `open_checkpoint`.
             pad_vocabulary: Whether to append unused tokens if the token table has more rows than
                 the vocabulary has tokens.
             **config_changes: Fields of `BertConfig`, such as `hidden_dropout_rate=0.0`.
@@ -139,9 +138,7 @@ class Pretrained(ConfiguredModel):
 
     @classmethod
     def from_card(cls, card: ModelCard) -> Self:
-        """Builds the model that the metadata describes, with random weights from the global seed
-        of Keras.
-        """
+        """Builds the model that `card` describes; random weights depend on Keras' global seed."""
         heads = {"num_labels": len(card.labels)} if card.labels else {}
         return cls(card.config, **heads)
 
@@ -154,8 +151,13 @@ class Pretrained(ConfiguredModel):
         source: str | os.PathLike,
         new: Collection[str] = (),
     ) -> Self:
-        """Builds the model of `card` with the weights of an open checkpoint. The parts (encoder,
-        pooler, heads) that `new` names start with random weights from the global seed of Keras.
+        """Builds a model with the weights of an open checkpoint.
+
+        Args:
+            checkpoint: The checkpoint.
+            card: The metadata of the model, which may differ from that of the checkpoint.
+            source: The path of the checkpoint, for messages.
+            new: Parts (encoder, pooler, heads) that start with random weights; see `from_card`.
 
         Raises:
             InputError: A part is neither in the checkpoint nor in `new`, or weights are missing,
@@ -164,7 +166,8 @@ class Pretrained(ConfiguredModel):
         report = load_report(checkpoint, card=card, source=os.fspath(source), new=new)
         with ThreadPoolExecutor() as pool, no_collection():
             values = {name: pool.submit(checkpoint.tensors[name].read) for name in report.loaded}
-            # Variables made in this scope begin when it ends: none draws values that are not kept.
+            # Variables get their values when this scope ends, so `_take` replaces the random
+            # initializers before they run.
             with keras.StatelessScope():
                 model = cls.from_card(card)
                 if not model.built:
@@ -176,7 +179,7 @@ class Pretrained(ConfiguredModel):
         return model
 
     def new_card(self) -> ModelCard:
-        """Returns the metadata of a model that comes from no checkpoint."""
+        """Returns the metadata of a model that was not loaded from a checkpoint."""
         is_labelled = self.architecture.is_labelled
         return ModelCard(
             model=self.architecture.name,
@@ -199,7 +202,7 @@ class Pretrained(ConfiguredModel):
         Args:
             path: The folder, which must not exist yet or be empty.
             format: "bert-keras", "google", "huggingface" or "keras-hub".
-            tokenizer: The tokenizer of a model that does not come from a checkpoint.
+            tokenizer: The tokenizer to save; by default the one of the checkpoint.
             labels: Names of the labels; by default those of the checkpoint.
 
         Returns:
@@ -221,9 +224,9 @@ class Pretrained(ConfiguredModel):
 
 
 def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
-    """Every weight by its public name, such as `encoder/layer_0/attention/query/kernel`.
+    """Returns every weight by its public name, such as `encoder/layer_0/attention/query/kernel`.
 
-    The names are a promise: checkpoints and conversion tables are written in them.
+    The names do not change between releases, because checkpoints store them.
     """
     own = "" if getattr(model, "architecture", None) is ENCODER else f"{model.name}/"
     return {weight.path.removeprefix(own): weight for weight in model.weights}
@@ -239,28 +242,27 @@ def save_model(
     state: TrainingState | None = None,
     sections: Sections | None = None,
 ) -> tuple[str, ...]:
-    """Writes a model folder with a README.md, whole or not at all.
+    """Writes a model folder with a README.md, and returns the notes of `write_checkpoint`.
 
-    `sections` are tables of the README.md, see `model_readme`. Raises InputError where the folder
-    is already there.
+    `sections` are the tables of the README.md; see `model_readme`.
     """
     tensors = {name: stored_weight(weight) for name, weight in named_weights(model).items()}
     checkpoint = Checkpoint(card=card, tensors=tensors, vocabulary=vocabulary, state=state)
     path = Path(folder)
-    name = path.parent.name if path.name == "model" else path.name  # runs/tiny/model is tiny
+    name = path.parent.name if path.name == "model" else path.name  # "tiny" for runs/tiny/model
     readme = model_readme(card, name=name, format=format, sections=sections or {})
     return write_checkpoint(checkpoint, folder, format=format, readme=readme)
 
 
 def stored_weight(weight: keras.Variable) -> StoredTensor:
-    """Returns a weight as a checkpoint stores it; its array is read when asked for."""
+    """Wraps a variable as a StoredTensor, whose `read` copies the values to NumPy."""
     return StoredTensor(tuple(weight.shape), lambda: keras.ops.convert_to_numpy(weight))
 
 
 def load_report(
     checkpoint: Checkpoint, *, card: ModelCard, source: str, new: Collection[str]
 ) -> LoadReport:
-    """What `from_checkpoint` will do; raises what it raises."""
+    """Checks the weights and returns the report of `from_checkpoint`, with the same errors."""
     wanted, stored = {row.name: row.shape for row in rows(card)}, checkpoint.tensors
     parts, found = set(map(part, wanted)), set(map(part, stored))
     if unknown := sorted(set(new) - parts):
@@ -293,5 +295,5 @@ def _several(name: str, given: Collection[str]) -> tuple[str, ...]:
 
 
 def _take(values: dict[str, Future], name: str, shape, dtype=None):
-    """As Keras asks an initializer; the array goes over to the variable."""
+    """Keras initializer that returns a loaded array, whose memory the variable takes over."""
     return keras.ops.cast(tensor(values.pop(name).result()), dtype)

@@ -1,4 +1,4 @@
-"""Encoder and masked-LM head, with or without a next-sentence head: the models of pretraining."""
+"""Defines the pretraining models: a masked-LM head, with or without a next-sentence head."""
 
 import keras
 from keras import ops
@@ -15,8 +15,8 @@ from bert_keras.models.task_models import TaskModel
 class BertMaskedLM(TaskModel):
     """The encoder with a masked-LM head, without next-sentence prediction (RoBERTa, section 4.2).
 
-    With a causal configuration it is the left-to-right model: the logits are those of the token
-    after each position.
+    With a causal configuration it is a left-to-right language model: the logits at a position
+    predict the following token.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -58,8 +58,8 @@ class BertMaskedLM(TaskModel):
 class BertPretrainer(TaskModel):
     """The encoder with the heads of pretraining: masked LM and next sentence (section 3.1).
 
-    A causal configuration is refused, because its `[CLS]` attends to itself alone; use
-    `BertMaskedLM`.
+    A causal configuration raises an InputError, because its `[CLS]` attends only to itself; use
+    `BertMaskedLM` instead.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -72,7 +72,8 @@ class BertPretrainer(TaskModel):
 
     Returns:
         A dict: `masked_lm`, logits [B, P, V], and `next_sentence`, logits [B, 2] or, if several
-        sequences share a row, [B, S, 2]. Index 1 means that text B is random, as in the records.
+        sequences share a row, [B, S, 2]. Class 1 means that text B is a random one, as in the
+        training records.
 
     Example:
 

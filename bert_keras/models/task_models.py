@@ -1,4 +1,4 @@
-"""The task models: an encoder under the head of classification, tagging or question answering."""
+"""Defines the models for classification, multiple choice, tagging and question answering."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -24,9 +24,15 @@ Head = TypeVar("Head", bound=keras.layers.Layer)
 
 
 class TaskModel(WholeBatchStep, Pretrained):
-    """An encoder and its heads. Subclasses define `architecture`, one attribute for each of its
-    `heads`, and `call`; their constructors end with `build()`. A pooler that no head reads is not
-    trained.
+    """The base class of models that consist of an encoder and heads.
+
+    A subclass defines `architecture`, `call`, and one attribute for each name in
+    `architecture.heads`. Its constructor ends with `self.build()`. A pooler that no head reads is
+    not trained.
+
+    Args:
+        config: The hyperparameters of the encoder.
+        **kwargs: Arguments of `keras.Model`, such as `name` and `dtype`.
     """
 
     def __init__(self, config: BertConfig, **kwargs):
@@ -41,21 +47,27 @@ class TaskModel(WholeBatchStep, Pretrained):
             self.encoder.pooler.trainable = self.architecture.reads_pooled_output
 
     def head(self, layer: Callable[..., Head], *args, **options) -> Head:
-        """Returns a head with the initializer and the dtype of the model."""
+        """Builds a head with the initializer and the dtype of the model.
+
+        Args:
+            layer: The class of the head.
+            *args: Positional arguments of the class.
+            **options: Keyword arguments of the class.
+        """
         stddev = self.config.initializer_stddev
         return layer(*args, initializer_stddev=stddev, dtype=self.dtype_policy, **options)
 
     def build(self, input_shape=None):
         self.encoder.build()
         for name in self.architecture.heads:
-            # The masked-LM head decodes by the token table.
+            # The masked-LM head uses the token embedding table as its decoder.
             others = (None, self.encoder.token_table.shape) if name == "masked_lm" else ()
             getattr(self, name).build((None, None, self.config.hidden_size), *others)
         self.built = True
 
 
 def _rows(inputs: dict) -> dict:
-    """Returns the arrays [B, C, T] of `inputs` as rows [B * C, T] for the encoder."""
+    """Reshapes the arrays [B, C, T] of `inputs` to [B x C, T] for the encoder, drops the others."""
     length = ops.shape(inputs["input_ids"])[2]
     return {
         name: ops.reshape(array, (-1, length))
@@ -75,7 +87,7 @@ class BertClassifier(TaskModel):
         config: The hyperparameters of the encoder.
         num_labels: The number of labels.
         dropout_rate: Dropout before the head; None takes `config.hidden_dropout_rate`.
-        window_pooling: "mean" or "max": how the logits of the windows of a long text are combined.
+        window_pooling: How the logits of the windows of a long text are combined: "mean" or "max".
         name: The name of the Keras model.
 
     Call arguments:
@@ -132,7 +144,7 @@ class BertClassifier(TaskModel):
 
     @classmethod
     def from_card(cls, card: ModelCard):
-        """Builds the model with the pooling of windows that `long_texts` of its task says."""
+        """Builds the model; `long_texts` in the settings of its task states the window pooling."""
         pooling = card.task.get("long_texts")
         if pooling not in WINDOW_POOLINGS:
             return super().from_card(card)
