@@ -1,4 +1,4 @@
-"""Exports a trained model as the next version under saved_models/NAME."""
+"""Exports a trained model to a version folder, saved_models/NAME/VERSION."""
 
 import os
 from functools import partial
@@ -61,7 +61,7 @@ def export_model(
         folder,
         make=partial(exporter.make, **settings),
         reader=exporter.reader,
-        tokenizer=cast(TextTokenizer, checkpoint.tokenizer),  # a text checkpoint has one
+        tokenizer=cast(TextTokenizer, checkpoint.tokenizer),  # a text checkpoint has a tokenizer
         max_length=card.max_length,
         metadata=metadata_of(card, model_folder=model_folder),
     )
@@ -76,12 +76,12 @@ def export_classifier(
     max_length: int,
     **settings: Any,
 ) -> Path:
-    """Writes saved_models/NAME/VERSION for a Keras classifier of any origin.
+    """Exports a Keras classifier of any origin as a SavedModel.
 
     Args:
         model: A Keras model that takes `input_ids`, `input_mask` and `segment_ids` and returns
             logits; see `served_classifier`.
-        folder: The version folder, which must not exist yet.
+        folder: The version folder, saved_models/NAME/VERSION, which must not exist yet.
         vocabulary: The vocabulary of the model.
         lowercase: Whether the tokenizer converts words to lower case.
         max_length: The largest number of tokens of a text or pair.

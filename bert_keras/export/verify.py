@@ -51,7 +51,7 @@ def answers_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]
 
 
 def answer(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
-    """Same as `answers_in_fresh_process`, but in this process."""
+    """Same as `answers_in_fresh_process`, but runs in this process."""
     with loaded(folder) as ask:
         return [
             {name: array.tolist() for name, array in plain(ask(request)).items()}
@@ -117,7 +117,7 @@ def register_text_ops() -> None:
 
 @contextlib.contextmanager
 def without_deprecation_notes() -> Iterator[None]:
-    """Silences TensorFlow's warning that the TF1 loader is deprecated. TF Serving uses it."""
+    """Silences TensorFlow's warning that the TF1 loader, which TF Serving uses, is deprecated."""
     logger = logging.getLogger("tensorflow")
     level = logger.level
     logger.setLevel(logging.ERROR)

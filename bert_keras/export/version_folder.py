@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bert_keras.errors import InputError
 
-LARGEST_VERSION = 2**63 - 1  # TF Serving reads an int64 and ignores other folders
+LARGEST_VERSION = 2**63 - 1  # TF Serving parses an int64 and ignores other folders
 
 
 def check_model_name(name: str) -> None:

@@ -104,6 +104,9 @@ class BytePairs(tf.Module):
         Args:
             ids: int32 [N], the token ids of all words.
             owners: int64 [N], the index of the word that each token belongs to.
+
+        Returns:
+            The token ids and the word indices after all merges.
         """
 
         def ranks_of(ids, owners):
@@ -151,9 +154,9 @@ def _begins_word(points: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
 
     The pattern is 's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?[^\\sLN]+|\\s+(?!\\S)|\\s+
 
-    A word begins where the kind of character changes. After a space character (U+0020), the word
-    begins at that space instead. The last of several white space characters begins a word of its
-    own unless the text ends after it.
+    A word begins where the kind of character changes. A word that follows a space (U+0020) begins
+    with this space. The last of several white space characters is separate from the preceding ones
+    unless the text ends after it.
     """
     changes = kinds != previous(kinds, 1)
     begins = tf.where(

@@ -68,7 +68,7 @@ def entities(
         label_ids: int32 [W], the index of each word's label in `labels`.
         probabilities: float32 [W], the probability of that label.
         pieces: The tokens and offsets of the words.
-        labels: All labels of the model.
+        labels: All labels in the order of the model's logits.
 
     Returns:
         `entities` and `labels`, string [B,E], padded with ""; `starts` and `ends`, int32 [B,E], in

@@ -15,7 +15,7 @@ from bert_keras.export.text_ops.words import Points, Tokens, Words, utf8_widths,
 from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, ROBERTA_SPECIALS, vocabulary_from
 from bert_keras.text.tokenizer import GAP, MASK, MAX_WORD_CHARACTERS
 
-_MAX_BYTES_PER_CHARACTER = 4  # of UTF-8
+_MAX_BYTES_PER_CHARACTER = 4  # in UTF-8
 
 
 class WordTokens(NamedTuple):
@@ -23,7 +23,7 @@ class WordTokens(NamedTuple):
 
     ids: tf.RaggedTensor  # int32 [B,(tokens)]
     firsts: tf.Tensor  # int64 [W], the index of each word's first token
-    splits: tf.Tensor  # int64 [B+1], the index of each text's first word, and W
+    splits: tf.Tensor  # int64 [B+1], the index of each text's first word, then W
     starts: tf.Tensor  # int64 [W], the index in `given` of each word's first character
     ends: tf.Tensor  # int64 [W], one more than the index of its last character
     given: Points  # all texts with a space after each

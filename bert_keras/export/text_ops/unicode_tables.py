@@ -108,7 +108,7 @@ def is_assigned(block: str) -> bool:
 
 
 def without_surrogates(block: str) -> str:
-    """Replaces surrogates, which `tokenizers` refuses and no valid text contains, by "?"."""
+    """Replaces surrogates by "?". `tokenizers` refuses surrogates, and valid text has none."""
     return "".join("?" if 0xD800 <= ord(each) < 0xE000 else each for each in block)
 
 

@@ -33,7 +33,7 @@ _NORMALIZERS = ("Replace", "NFKD", "StripAccents", "Lowercase", "Precompiled")
 _NEEDED = ("NFKD", "StripAccents")
 _BLANK, _DOUBLE_QUOTE, _WORD = map(ord, ' "▁')
 _QUOTES = tuple(map(ord, "`'"))  # two equal ones become a double quote
-# The score of an unknown letter is lower than the lowest score of a token by this (`tokenizers`).
+# The score of an unknown letter is this much lower than the lowest score of a token (`tokenizers`).
 _UNKNOWN_PENALTY = 10.0
 _POINTS = 1 << 21  # exceeds the largest code point
 _NONE = -1
@@ -120,13 +120,16 @@ class _Tree(tf.Module):
         )
 
     def step(self, states: tf.Tensor, letters: tf.Tensor) -> tf.Tensor:
-        """Returns the state after each state and letter, int32 [N]; _NONE where there is none."""
+        """Returns the state after each state and letter, int32 [N]; _NONE if there is none."""
         keys = tf.cast(states, tf.int64) * _POINTS + tf.cast(letters, tf.int64)
         return tf.where(states == _NONE, _NONE, self._steps.lookup(keys))
 
 
 def _with_double_quotes(read: Points) -> Points:
-    """Replaces two equal quotes by a double quote at the index of the second, as `tokenizers`."""
+    """Replaces two equal quotes by one double quote, as `tokenizers` does.
+
+    The double quote has the index of the second quote.
+    """
     is_quote = [read.points == quote for quote in _QUOTES]
     is_left = every_second(tf.reduce_any([each & following(each, 1) for each in is_quote], axis=0))
     points = tf.where(previous(is_left, 1), _DOUBLE_QUOTE, read.points)
@@ -194,7 +197,7 @@ def _best_pieces(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
 def _pieces_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Finds the tokens that can end at each of X letters, one for each of L lengths.
 
-    The longest comes first, because the first of equal scores wins.
+    The longest token comes first: of tokens with equal total scores, the first is chosen.
 
     Returns:
         The scores, float64 [X,L], -inf where no token exists; the ids, int32 [X,L]; the lengths in

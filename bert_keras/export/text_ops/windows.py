@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from bert_keras.export.servable import traced
 
-# The model evaluates this many windows at a time, so the length of a text does not change how much
-# memory a server needs.
+# The model evaluates at most this many windows at a time. The memory that a server needs for the
+# model is therefore independent of the length of a text.
 WINDOWS_AT_ONCE = 8
 _POOLED = {"mean": tf.math.unsorted_segment_mean, "max": tf.math.unsorted_segment_max}
 
@@ -53,7 +53,7 @@ def window_rows(texts: Texts, *, limit: int, stride: int) -> WindowRows:
     """
     *firsts, last = texts.lengths
     room = limit - tf.add_n([tf.zeros_like(last), *firsts])
-    step = tf.clip_by_value(room, 1, stride)  # `room` is 0 where the second text is empty
+    step = tf.clip_by_value(room, 1, stride)  # `room` is 0 if the first text fills the row
     numbers = tf.ragged.range(1 + tf.maximum(-((room - last) // step), 0))
     owners = numbers.value_rowids()
     of_windows = partial(tf.gather, indices=owners)
@@ -69,7 +69,7 @@ def window_rows(texts: Texts, *, limit: int, stride: int) -> WindowRows:
 
 
 def windows_of_tensors(inputs: dict[str, tf.Tensor]) -> Windows:
-    """Flattens windows that a request packed itself.
+    """Flattens the windows of a request that contains token ids.
 
     Args:
         inputs: int32 [B,W,T] by name. A window whose `input_mask` is 0 everywhere is padding and is

@@ -29,7 +29,7 @@ class Points(NamedTuple):
         return self.properties & properties != 0
 
     def each(self, change: Callable[[tf.Tensor], tf.Tensor]) -> "Points":
-        """Applies `change` to `points`, `properties` and `places`; `splits` stay."""
+        """Applies `change` to `points`, `properties` and `places`, but not to `splits`."""
         return Points(
             change(self.points), self.splits, change(self.properties), change(self.places)
         )
@@ -126,7 +126,7 @@ def words_of(text: tf.Tensor, *, lowercase: bool) -> Words:
 def given_points(text: tf.Tensor) -> Points:
     """Decodes texts, string [B], and appends a space to each.
 
-    The space prevents that words, combining marks and sigmas of two texts influence each other.
+    The space prevents words, combining marks and sigmas of two texts from influencing each other.
     """
     given = tf.strings.unicode_decode(text + " ", "UTF-8", errors="ignore")
     return points_of(given.values, given.row_splits)

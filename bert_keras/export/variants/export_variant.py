@@ -60,8 +60,8 @@ def export_variant(
         model_folder: The folder of a fine-tuned model.
         folder: The version folder, saved_models/NAME/VERSION, which must not exist yet.
         variant: One of VARIANTS.
-        data: Labelled examples: a file of the task, or a data folder or a tfds: name, of which the
-            split "dev" is read.
+        data: A file with labelled examples of the task, or a data folder or tfds: name whose split
+            "dev" is read.
         task: The name of the task; None takes the task that the model was fine-tuned on.
         num_texts: The number of texts that a classifier takes; see `export_model`.
         most_lost: The largest loss in points of the task's score that is accepted.
