@@ -1,1 +1,1 @@
-"""What a task reads, how it is labelled and scored."""
+"""Defines the fine-tuning tasks: their files, encodings, labels, predictions and scores."""

@@ -1,4 +1,4 @@
-"""Feeds encoded examples to `model.fit`, and collects a model's outputs for each row."""
+"""Makes batches of encoded rows for `model.fit`, and collects a model's outputs for each row."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -14,9 +14,15 @@ from bert_keras.tasks.task import Encoded
 
 
 def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> tf.data.Dataset:
-    """Endless shuffled batches of rows of like length, each padded to its own longest row.
+    """Returns an endless dataset of shuffled batches for `model.fit`.
 
-    Its shapes are [None, None]: one trace serves every length.
+    A batch holds rows of similar length and is padded to its longest row. The shapes of the dataset
+    are unknown in all axes, so one trace of the model serves every length.
+
+    Args:
+        encoded: The rows.
+        batch_size: Rows of a batch; the last batch of an epoch may be smaller.
+        seed: Seed of the order.
     """
     return _dataset(
         encoded,
@@ -25,21 +31,28 @@ def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> tf.data
 
 
 class Predictor:
-    """Runs a model on every row; its graph is traced once."""
+    """Runs a model on encoded rows; the graph of the model is traced once."""
 
     def __init__(self, model: keras.Model):
         self.model = model
-        # Of a partial, TensorFlow counts traces apart: those of another model are no retraces.
+        # TensorFlow counts the traces of each partial separately, so a second model does not
+        # trigger its warning about retracing.
         self.forward = tf.function(partial(_forward, model), reduce_retracing=True, autograph=False)
 
     def __call__(
         self, encoded: Encoded, *, batch_size: int = 32, stage: str = "predict"
     ) -> tuple[list, float]:
-        """The outputs for each row, in order, float32, and their mean loss, which is not a number
-        where the model is not compiled.
+        """Runs the model on all rows; batches group rows of similar length.
 
-        An output is an array, or a dict of arrays, without the batch axis; its time axis is as long
-        as that of its batch. Rows of like length go together, so that little is padded.
+        Args:
+            encoded: The rows.
+            batch_size: Rows of a batch.
+            stage: The label of the progress bar.
+
+        Returns:
+            The output for each row, in order, and the mean loss. An output is a float32 array, or a
+            dict of them, without the batch axis; its time axis is padded to the longest row of its
+            batch. The loss is NaN if the model is not compiled.
         """
         batches = longest_first_batches(encoded.lengths, batch_size=batch_size)
         outputs: list = [None] * len(encoded)

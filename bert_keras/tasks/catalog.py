@@ -1,4 +1,4 @@
-"""Lists every task; a new task is a row of TASKS."""
+"""Lists every task in TASKS, and finds the task of a name or of a fine-tuned model."""
 
 import dataclasses
 from typing import TypeVar
@@ -41,8 +41,15 @@ def named_task(name: str) -> Task:
 
 
 def task_of(card: ModelCard, *, name: str, source: StrPath) -> Task:
-    """The task of this name as the model of `card` was trained on it; a model from elsewhere has
-    its usual settings. Raises InputError where the model is of another task.
+    """Returns the task of a name with the settings on which a model was fine-tuned.
+
+    Args:
+        card: The metadata of the model. If it names no task, the default settings are used.
+        name: The name of the task.
+        source: The path of the model, for error messages.
+
+    Raises:
+        InputError: The name is unknown, or the model belongs to another task.
     """
     task = named_task(name)
     if card.model != task.model:
@@ -64,8 +71,18 @@ def task_of(card: ModelCard, *, name: str, source: StrPath) -> Task:
 
 
 def with_model_labels(task: AnyTask, labels: tuple[str, ...], *, source: StrPath) -> AnyTask:
-    """The task with the labels of a model, in their order; with its own where the model's are only
-    numbered. Raises InputError where the model has others."""
+    """Returns the task with the labels of a model, in the order of its logits.
+
+    If the model has only numbered labels, as many as the task, the task keeps its own.
+
+    Args:
+        task: The task.
+        labels: The labels of the model.
+        source: The path of the model, for error messages.
+
+    Raises:
+        InputError: The model has other labels than the task.
+    """
     if not task.labels or set(labels) == set(task.labels):
         return dataclasses.replace(task, labels=labels)
     if labels == numbered_labels(len(task.labels)):

@@ -1,4 +1,4 @@
-"""Predicts a class, several classes or a number for texts or pairs of texts of any table."""
+"""Defines tasks that predict one class, several classes or a number for the texts of a table."""
 
 import dataclasses
 import os
@@ -24,28 +24,30 @@ LONG_TEXTS = ("error", "truncate", "mean", "max")
 
 
 class TextExample(NamedTuple):
-    """One or two `texts`, their label or None, and where they stand, as "FILE, line N"."""
+    """One row of a table: one or two texts and their label."""
 
-    texts: tuple[str, ...]
-    label: Label | None
-    place: str
+    texts: tuple[str, ...]  # one or two
+    label: Label | None  # None if the row has no label
+    place: str  # where the row was read, as "FILE, line N"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
-    """Classification or regression of texts.
+    """Classification or regression of texts or pairs of texts.
 
-    `long_texts` says what happens to a text of more than `max_length` pieces: "error", "truncate"
-    (the ends are cut, the longer text of a pair first), or windows of the only, or second, text
-    whose logits are pooled: "mean", "max".
+    Raises:
+        InputError: A field has an impossible value; the message names it.
     """
 
-    kind: str = "one"  # a name in LABEL_KINDS
-    max_length: int = 128  # in pieces, special pieces included
-    text_columns: tuple[str, ...] = ("text",)
+    kind: str = "one"  # kind of label: a name in LABEL_KINDS
+    max_length: int = 128  # maximum number of tokens of a row, special tokens included
+    text_columns: tuple[str, ...] = ("text",)  # the columns of one text or of two
     label_column: str = "label"
+    # What happens to texts of more than `max_length` tokens: "error" raises InputError. "truncate"
+    # cuts the end of the longer text. "mean" and "max" divide the only text, or the second of two,
+    # into windows and pool their logits.
     long_texts: str = "error"
-    stride: int = 64  # pieces between the starts of two windows
+    stride: int = 64  # tokens between the starts of two windows
 
     model: ClassVar[str] = CLASSIFIER.name
 
@@ -78,8 +80,10 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         return self.scores[0]
 
     def files(self, data: StrPath) -> dict[str, str]:
-        """`train`, `dev` and, where it is there, `test` as .tsv, .csv or .jsonl; of a builder its
-        splits `train`, `validation` and `test`."""
+        """Returns the files of the splits "train", "dev" and, if it exists, "test".
+
+        Files end in .tsv, .csv or .jsonl. For a TFDS builder, "dev" is its split "validation".
+        """
         if is_tfds(data):
             splits = {"train": "train", "dev": "validation", "test": "test"}
             found = tfds_splits(os.fspath(data))
@@ -89,9 +93,12 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         return data_files(data, names={s: [f"{s}{ending}" for ending in endings] for s in splits})
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
-        """Labels are read where the file has them; in "train" and "dev" each row must have one, of
-        `labels` where these are settled. Raises InputError for any other and for a row without
-        text."""
+        """Reads the rows of a file; in "train" and "dev" each row must have a label.
+
+        Raises:
+            InputError: A row has no text, a label is missing or invalid, or it is not one of
+                `labels` (if these are set).
+        """
         columns = (*self.text_columns, *([self.label_column] if needs_labels(split) else []))
         lists = (self.label_column,) if self.kind == "many" else ()
         rows = table_rows(path, columns=columns, lists=lists)
@@ -108,7 +115,17 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
     def example(
         self, texts: Iterable[str], label: str | None, *, place: str, split: str
     ) -> TextExample:
-        """The example of a row, checked."""
+        """Checks the texts and the label of a row, and returns them as an example.
+
+        Args:
+            texts: The texts of the row.
+            label: The label as the file has it; None if it has none.
+            place: Where the row was read, for error messages.
+            split: The split of the row. Only "train" and "dev" require a label.
+
+        Raises:
+            InputError: The same as for `read`.
+        """
         texts = tuple(texts)
         if not any(text.strip() for text in texts):
             raise InputError(f"{place} has no text in {', '.join(self.text_columns)}")
@@ -129,7 +146,11 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         return dataclasses.replace(self, labels=classes)
 
     def encode(self, examples: Sequence[TextExample], tokenizer: TextTokenizer) -> Encoded:
-        """Raises InputError for a text too long where `long_texts` is "error"."""
+        """Encodes the texts.
+
+        Raises:
+            InputError: Texts are longer than `max_length` and `long_texts` is "error".
+        """
         texts = tuple(
             tokenizer.ids_batch(list(column))
             for column in zip(*(example.texts for example in examples), strict=True)
@@ -190,7 +211,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
     def write_predictions(
         self, path: StrPath, examples: Sequence[TextExample], predictions: Sequence[LabelPrediction]
     ) -> None:
-        """TSV: index from 0, prediction, the probability of each label."""
+        """Writes a TSV with the columns index (from 0), prediction, and a probability per label."""
         header = ("index", "prediction", *self.labels)
         rows = [
             [self.label_kind.written(label), *(f"{p:.6f}" for p in probabilities)]
@@ -201,7 +222,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
     def read_predictions(
         self, path: StrPath, examples: Sequence[TextExample]
     ) -> list[LabelPrediction]:
-        """Of each example in order, without probabilities."""
+        """Reads the predictions of a file, in the order of the examples, without probabilities."""
         rows = read_numbered(path, header=("index", "prediction"), num_rows=len(examples))
         return [
             LabelPrediction(self.label_kind.read(columns[0], place=place))

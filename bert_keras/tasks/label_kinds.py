@@ -1,4 +1,4 @@
-"""Reads, encodes and predicts labels of three kinds: one of several, any of several, a number."""
+"""Reads, encodes and predicts labels of three kinds: one class, several classes, a number."""
 
 import abc
 import math
@@ -14,49 +14,66 @@ from bert_keras.tasks.task import softmax
 Label = str | tuple[str, ...] | float
 One = TypeVar("One", str, tuple[str, ...], float)
 
-MOST_LISTED = 20  # labels in a message
+MOST_LISTED = 20  # maximum number of labels that a message lists
 
 
 class LabelPrediction(NamedTuple):
-    """`probabilities`, float32 [num_labels], are () for a number and where a file does not say."""
+    """The predicted label of an example."""
 
     label: Label
+    # float32 [num_labels]; () for a number, and for a prediction that was read from a file.
     probabilities: Sequence[float] | np.ndarray = ()
 
 
 class LabelKind(abc.ABC, Generic[One]):
     """How labels of one kind are read from a file, learned, predicted and scored."""
 
-    problem_type: str = ""
+    problem_type: str = ""  # as in the model metadata; "" for one class
     scores: tuple[str, ...]  # names in label_scores.SCORES; the first chooses the best checkpoint
-    fewest_classes: int = 1  # in a training file
+    fewest_classes: int = 1  # minimum number of classes in a training file
 
     @abc.abstractmethod
     def read(self, text: str, *, place: str) -> One:
-        """Return the label that a file has at `place`, without the white space around it."""
+        """Returns the label that a file has at `place`, without surrounding white space.
+
+        Raises:
+            InputError: The text is no label of this kind; the message names `place`.
+        """
 
     def written(self, label: One) -> str:
-        """Return the text that `read` reads."""
+        """Returns the text of a label, which `read` can read."""
         return str(label)
 
     def names(self, label: One) -> tuple[str, ...]:
-        """Return the classes that a label consists of."""
+        """Returns the classes that a label consists of."""
         return ()
 
     @abc.abstractmethod
     def targets(self, labels: Sequence[One | None], classes: Sequence[str]) -> np.ndarray:
-        """Return the targets of the loss: zeros where there is no label, or one unknown."""
+        """Returns the targets of the loss; a missing or unknown label gives zeros.
+
+        The array is int32 [N] for one class, else float32 [N, num_labels].
+        """
 
     @abc.abstractmethod
     def compile_arguments(self) -> dict:
-        """Return `loss` and `metrics` for `model.compile`."""
+        """Returns `loss` and `metrics` for `model.compile`."""
 
     @abc.abstractmethod
     def prediction(self, logits: np.ndarray, classes: Sequence[str]) -> LabelPrediction:
-        """Return the prediction of an example from its logits [num_labels]."""
+        """Returns the prediction of an example from its logits, float32 [num_labels]."""
 
     def classes(self, labels: Sequence[One], *, file: str, column: str) -> tuple[str, ...]:
-        """Return what the logits stand for, from the labels of the training file."""
+        """Returns the classes of the logits, which are the sorted classes of the training file.
+
+        Args:
+            labels: The labels of the training file.
+            file: Its path, for error messages.
+            column: The column of the labels.
+
+        Raises:
+            InputError: There are fewer than `fewest_classes` classes.
+        """
         classes = sorted({name for label in labels for name in self.names(label)})
         if len(classes) < self.fewest_classes:
             raise InputError(
@@ -66,7 +83,7 @@ class LabelKind(abc.ABC, Generic[One]):
         return tuple(classes)
 
     def check(self, label: One, classes: Sequence[str], *, place: str) -> None:
-        """Raise InputError for a label that no logit stands for."""
+        """Raises InputError for a label with a class that is not in `classes`."""
         for name in self.names(label):
             if name not in classes:
                 raise InputError(
@@ -76,7 +93,7 @@ class LabelKind(abc.ABC, Generic[One]):
 
 
 class OneLabel(LabelKind[str]):
-    """One of several labels."""
+    """Exactly one of several classes."""
 
     scores = ("accuracy", "macro_f1")
     fewest_classes = 2
@@ -103,7 +120,10 @@ class OneLabel(LabelKind[str]):
 
 
 class ManyLabels(LabelKind[tuple[str, ...]]):
-    """Labels with commas between; an empty text is no label. One of at least 0.5 is predicted."""
+    """Any number of classes, separated by commas in a file; an empty text means no class.
+
+    Each class with a probability of at least 0.5 is predicted.
+    """
 
     problem_type = "multi_label_classification"
     scores = ("micro_f1_of_labels", "macro_f1_of_labels", "subset_accuracy")
@@ -127,7 +147,8 @@ class ManyLabels(LabelKind[tuple[str, ...]]):
     def compile_arguments(self):
         return {
             "loss": keras.losses.BinaryCrossentropy(from_logits=True),
-            "metrics": [keras.metrics.BinaryAccuracy(threshold=0.0)],  # of logits
+            # A logit of 0 is a probability of 0.5.
+            "metrics": [keras.metrics.BinaryAccuracy(threshold=0.0)],
         }
 
     def prediction(self, logits, classes):
@@ -137,7 +158,7 @@ class ManyLabels(LabelKind[tuple[str, ...]]):
 
 
 class Number(LabelKind[float]):
-    """A number, to be predicted by regression."""
+    """A number, which is predicted by regression."""
 
     problem_type = "regression"
     scores = ("pearson_and_spearman", "pearson", "spearman", "mean_squared_error")
@@ -165,7 +186,7 @@ class Number(LabelKind[float]):
 
 
 class Similarity(Number):
-    """A number as GLUE's server reads that of STS-B: within 0 and 5, with three decimals."""
+    """A similarity score of STS-B, from 0 to 5 with three decimals, as GLUE's server expects."""
 
     def written(self, label):
         return f"{label:.3f}"
@@ -178,7 +199,7 @@ LABEL_KINDS: dict[str, LabelKind] = {"one": OneLabel(), "many": ManyLabels(), "n
 
 
 def listed_labels(labels: Sequence[str]) -> str:
-    """For a message: the first of them, and how many more there are."""
+    """Returns the first labels and the number of further ones, for a message."""
     more = len(labels) - MOST_LISTED
     return ", ".join(labels[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 

@@ -1,4 +1,4 @@
-"""SWAG: chooses the ending that fits a sentence and the start of the next one."""
+"""Defines the SWAG task: choose the most plausible ending of a sentence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,34 +24,39 @@ PREDICTIONS_HEADER = ("", "pred")
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """`start` begins the sentence that each of the endings ends; it may be empty. `label` is the
-    number of the right ending, None where it is not told. `place` is where it was read."""
+    """One example of SWAG."""
 
-    context: str
-    start: str
-    endings: tuple[str, ...]
-    label: int | None
-    place: str = field(default="", compare=False)
+    context: str  # the first sentence
+    start: str  # the start of the second sentence; it may be empty
+    endings: tuple[str, ...]  # the possible ends of the second sentence
+    label: int | None  # the index of the right ending; None if unknown
+    place: str = field(default="", compare=False)  # where it was read, as "FILE, line N"
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenEnding:
-    """`probabilities` are those of all endings, where a model was asked."""
+    """The predicted ending of an example."""
 
-    ending: int
+    ending: int  # the index of the ending
+    # One for each ending; () for a prediction that was read from a file.
     probabilities: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class SwagTask(Task[Situation, EncodedGroups, ChosenEnding]):
-    """Section 4.4: four sequences `[CLS] sent1 [SEP] sent2 ending [SEP]`, scored by one vector.
+    """The SWAG task (BERT paper, section 4.4).
 
-    What is over `max_length` is cut from the end of the longer text first, as run_swag.py of
-    PyTorch's BERT and of Hugging Face's Transformers do; the authors' own was not published.
+    Each ending gives a sequence `[CLS] sent1 [SEP] sent2 ending [SEP]`, and one vector scores the
+    four sequences. A sequence that is too long loses tokens at the end of its longer text, as in
+    run_swag.py of PyTorch's BERT and of Hugging Face's Transformers. The script of BERT's authors
+    was not published.
+
+    Raises:
+        InputError: `max_length` is less than 4.
     """
 
     name: str = fixed("swag")
-    max_length: int = 128
+    max_length: int = 128  # maximum number of tokens of a sequence, special tokens included
 
     model: ClassVar[str] = MULTIPLE_CHOICE.name
     metric: ClassVar[str] = "accuracy"
@@ -62,7 +67,10 @@ class SwagTask(Task[Situation, EncodedGroups, ChosenEnding]):
         check_least(self, 4, "max_length")  # [CLS], two [SEP] and a token
 
     def files(self, data: StrPath) -> dict[str, str]:
-        """The official train.csv, val.csv and test.csv, or .jsonl of one's own."""
+        """Returns the files of the splits: the official train.csv, val.csv and test.csv, or .jsonl.
+
+        The file of "dev" may be named "val" or "dev".
+        """
         stems = {"train": ("train",), "dev": ("val", "dev"), "test": ("test",)}
         return data_files(
             data,
@@ -73,7 +81,11 @@ class SwagTask(Task[Situation, EncodedGroups, ChosenEnding]):
         )
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Situation]:
-        """Of the columns sent1, sent2, ending0 to ending3 and label, which a test file lacks."""
+        """Reads the columns sent1, sent2, ending0 to ending3 and label; test files have no label.
+
+        Raises:
+            InputError: A text except sent2 is empty, or a label is missing or invalid.
+        """
         is_labelled = needs_labels(split)
         columns = (*self.input_names, "label") if is_labelled else self.input_names
         situations = []
@@ -94,7 +106,7 @@ class SwagTask(Task[Situation, EncodedGroups, ChosenEnding]):
         return situations
 
     def encode(self, examples: Sequence[Situation], tokenizer: TextTokenizer) -> EncodedGroups:
-        """Inputs [B, 4, T]."""
+        """Encodes the examples; a batch has inputs of shape [B, 4, T]."""
         contexts = tokenizer.ids_batch([each.context for each in examples])
         texts = (
             [ids for ids in contexts for _ in ENDINGS],
@@ -142,7 +154,7 @@ class SwagTask(Task[Situation, EncodedGroups, ChosenEnding]):
     def write_predictions(
         self, path: StrPath, examples: Sequence[Situation], predictions: Sequence[ChosenEnding]
     ) -> None:
-        """Row number and ending, as csv_predict.py of rowanz/swagaf writes them."""
+        """Writes the row number and the ending, like csv_predict.py of rowanz/swagaf."""
         rows = [[str(chosen.ending)] for chosen in predictions]
         write_numbered(path, rows, header=PREDICTIONS_HEADER, separator=",")
 

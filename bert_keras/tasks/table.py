@@ -10,7 +10,7 @@ from bert_keras.errors import InputError
 from bert_keras.storage import StrPath, text_lines, write_text
 from bert_keras.tasks.tfds import is_tfds, tfds_rows
 
-Row = tuple[str, dict[str, str]]  # where it stands, for errors, and its columns
+Row = tuple[str, dict[str, str]]  # its location, for error messages, and its columns
 
 
 def table_rows(
@@ -21,22 +21,23 @@ def table_rows(
     broken: list[str] | None = None,
     lists: Sequence[str] = (),
 ) -> Iterator[Row]:
-    """Yield the rows of a table, each with at least the named columns, as ("FILE, line N", values).
+    """Yields the rows of a table, as ("FILE, line N", values) with at least the named columns.
 
     Args:
-        path: `.tsv`: separated by tabs, with a header line and no quoting, as GLUE's files. `.csv`:
-            separated by commas, with a header line and double quotes. `.jsonl`: one object a line;
-            numbers and booleans become text, null is no column. `tfds:NAME:SPLIT`: see
-            bert_keras.tasks.tfds.
+        path: The table. A `.tsv` file has tab-separated columns, a header line and no quoting, like
+            GLUE's files. A `.csv` file has comma-separated columns, a header line and double
+            quotes. A `.jsonl` file has one object per line; numbers and booleans become text, and
+            null means a missing column. For `tfds:NAME:SPLIT`, see bert_keras.tasks.tfds.
         columns: The columns that each row must have.
-        headerless: The names of the columns of files whose first line is a row: one that does not
-            have all names of `columns`.
-        broken: Collects the locations of rows of another width than the header, which are left out;
-            with None such a row is an InputError.
+        headerless: The column names of a file without a header line. A first line that contains all
+            names of `columns` is still taken as a header.
+        broken: A list that collects the locations of rows with a wrong number of columns, which
+            are skipped. With None, such a row raises InputError.
         lists: Columns of JSON Lines and TFDS that may be lists; their texts are joined by commas.
 
     Raises:
-        InputError: for a missing column and for bad CSV or JSON; it names the line.
+        InputError: A column is missing, or the file is empty or not valid; the message names the
+            line.
     """
     suffix = Path(path).suffix
     if is_tfds(path):
@@ -70,7 +71,14 @@ def write_numbered(
     header: Sequence[str],
     separator: str = "\t",
 ) -> None:
-    """Write a header and rows that begin with their number, from 0."""
+    """Writes a table whose first column is the number of the row, counted from 0.
+
+    Args:
+        path: The file to write.
+        rows: The other columns of each row.
+        header: The names of the columns, with that of the row number.
+        separator: The text between two columns.
+    """
     lines = [header, *([str(number), *row] for number, row in enumerate(rows))]
     write_text(path, "".join(f"{separator.join(line)}\n" for line in lines))
 
@@ -78,11 +86,20 @@ def write_numbered(
 def read_numbered(
     path: StrPath, *, header: Sequence[str], num_rows: int, separator: str = "\t"
 ) -> list[tuple[str, list[str]]]:
-    """Read such rows: the location of each, as "FILE, line N", and its columns after the number.
+    """Reads a table that `write_numbered` writes.
+
+    Args:
+        path: The file.
+        header: The names with which the header line must begin.
+        num_rows: The expected number of rows.
+        separator: The text between two columns.
+
+    Returns:
+        For each row its location, as "FILE, line N", and its columns without the row number.
 
     Raises:
-        InputError: for a header that does not begin with these columns, and for another number of a
-            row, or of rows; it names the line.
+        InputError: The header differs, a row number is wrong, or the number of rows differs; the
+            message names the line.
     """
     found = []
     for line_number, line in enumerate(text_lines(path), start=1):
@@ -129,7 +146,7 @@ def _rows(path: StrPath, lines, columns, headerless, broken) -> Iterator[Row]:
             yield place, dict(zip(header, fields, strict=True))
         elif any(fields) and broken is not None:
             broken.append(place)
-        elif any(fields):  # an empty line has none
+        elif any(fields):  # empty lines are skipped
             raise InputError(
                 f"{place} has {len(fields)} columns; expected {len(header)}, "
                 f"{', '.join(header[:12])}"

@@ -1,4 +1,4 @@
-"""Defines what a task is: it reads files, encodes examples, and scores a model's predictions."""
+"""Defines the interface of a task: reading files, encoding examples, scoring predictions."""
 
 import abc
 import dataclasses
@@ -16,55 +16,62 @@ from bert_keras.options import fixed
 from bert_keras.storage import StrPath
 from bert_keras.text.tokenizer import TextTokenizer
 
-Outputs = Sequence  # of one array, or one dict of arrays, a row
+Outputs = Sequence  # the outputs of a model: an array, or a dict of arrays, for each row
 Example = TypeVar("Example")
 Rows = TypeVar("Rows", bound="Encoded")
 Prediction = TypeVar("Prediction")
 
 
 class Encoded(abc.ABC):
-    """N encoded rows, of which a batch is made when it is needed.
+    """N encoded rows; `batch` builds padded arrays from some of them.
 
     An example may have several rows, such as the windows of a long paragraph.
     """
 
-    lengths: np.ndarray  # int64 [N]: the pieces of each row, special pieces included
+    lengths: np.ndarray  # int64 [N], the tokens of each row, special tokens included
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     @abc.abstractmethod
     def batch(self, rows: np.ndarray) -> tuple:
-        """(inputs, targets) or (inputs, targets, weights) of these rows, as `model.fit` takes them:
-        arrays or dicts of arrays, padded to the longest of the rows. Targets of unlabelled examples
-        are zeros."""
+        """Returns (inputs, targets) or (inputs, targets, weights) of some rows for `model.fit`.
+
+        Each is an array or a dict of arrays, padded to the longest of the rows. Targets of examples
+        without a label are zeros.
+
+        Args:
+            rows: int [B], the indices of the rows.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task(abc.ABC, Generic[Example, Rows, Prediction]):
     """A task: it reads examples, encodes them, names the model, scores and writes predictions.
 
-    `labels` are the classes in the order of the logits: fixed by the task, or () until
-    `with_labels_of` sets them from the training examples. `max_length` is the largest number of
-    tokens of a row. A larger value of the score `metric` is better.
+    The fields are the settings of the task.
     """
 
     name: str = fixed()
-    max_length: int
+    max_length: int  # maximum number of tokens of a row, special tokens included
+    # The classes in the order of the logits. Either the task fixes them, or they are () until
+    # `with_labels_of` sets them from the training examples.
     labels: tuple[str, ...] = fixed(())
 
-    model: ClassVar[str]  # the name of its class in bert_keras.architectures.ARCHITECTURES
-    metric: ClassVar[str]  # the score that the best checkpoint is chosen by
-    is_metric_percentage: ClassVar[bool] = False  # else `metric` is a fraction of 1
-    problem_type: ClassVar[str] = ""  # what the labels of a classifier are, as a ModelCard has it
-    input_names: ClassVar[tuple[str, ...]] = ()  # of the texts that the model reads
-    prediction_file: ClassVar[str] = "predictions.tsv"
-    freezes_encoder: ClassVar[bool] = False
+    model: ClassVar[str]  # the name of its model in bert_keras.architectures.ARCHITECTURES
+    metric: ClassVar[str]  # the score that chooses the best checkpoint; larger is better
+    is_metric_percentage: ClassVar[bool] = False  # otherwise `metric` is a fraction of 1
+    problem_type: ClassVar[str] = ""  # the kind of a classifier's labels, as in the model metadata
+    input_names: ClassVar[tuple[str, ...]] = ()  # the names of the texts that the model reads
+    prediction_file: ClassVar[str] = "predictions.tsv"  # default name
+    freezes_encoder: ClassVar[bool] = False  # whether only the layers above the encoder are trained
 
     @abc.abstractmethod
     def files(self, data: StrPath) -> dict[str, str]:
-        """Returns the path of each split ("train", "dev", "test") of a data folder or a tfds:
-        name.
+        """Returns the path of each split: "train", "dev", and others that exist, such as "test".
+
+        Args:
+            data: A data folder, or a TFDS builder as `tfds:NAME`.
 
         Raises:
             InputError: The folder, or its file for "train" or "dev", is missing.
@@ -90,20 +97,27 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
     def predictions(
         self, examples: Sequence[Example], encoded: Rows, outputs: Outputs
     ) -> Sequence[Prediction]:
-        """Returns one prediction for each example from the outputs of the model for each row. The
-        outputs are padded: ignore positions beyond the length of a row.
+        """Returns one prediction for each example.
+
+        Args:
+            examples: The examples.
+            encoded: The rows of the examples, as `encode` returns them.
+            outputs: The outputs of the model for each row. Their time axes are padded; values after
+                the end of a row have no meaning.
         """
 
     @abc.abstractmethod
     def check_labels(self, examples: Sequence[Example]) -> None:
-        """Raises InputError where an example has no label to score against."""
+        """Raises InputError if an example has no label to score against."""
 
     @abc.abstractmethod
     def score(
         self, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> dict[str, float]:
-        """Returns the scores by name, in the units of the official scorer. Raises as
-        `check_labels` does.
+        """Returns the scores by name, in the units of the official scorer.
+
+        Raises:
+            InputError: An example has no label, as in `check_labels`.
         """
 
     @abc.abstractmethod
@@ -114,7 +128,7 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
 
     @abc.abstractmethod
     def read_predictions(self, path: StrPath, examples: Sequence[Example]) -> Sequence[Prediction]:
-        """Reads such a file, as far as the score needs it.
+        """Reads a file that `write_predictions` writes, as far as `score` needs it.
 
         Raises:
             InputError: The file does not belong to these examples.
@@ -128,9 +142,7 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
         """Raises InputError for an encoder that does not fit the settings of the task."""
 
     def baseline(self, train: Sequence[Example], dev: Sequence[Example]) -> dict[str, float]:
-        """Returns the scores on `dev` of a prediction that reads no text, such as
-        "majority_accuracy".
-        """
+        """Returns the scores on `dev` of a trivial baseline, such as "majority_accuracy"."""
         return {}
 
     def tuned(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Self:
@@ -146,7 +158,7 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
         return encoded
 
     def settings(self) -> dict[str, object]:
-        """Returns the settings that the model metadata keeps for predictions."""
+        """Returns the settings that the model metadata stores; later predictions need the same."""
         settings = dataclasses.asdict(self)
         del settings["labels"]
         return {
@@ -156,19 +168,25 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
 
 
 def needs_labels(split: str) -> bool:
-    """Whether each example of a split must have a label."""
+    """Returns whether each example of a split must have a label."""
     return split.startswith(("train", "dev"))
 
 
 def nothing_to_score(place: str) -> InputError:
-    """Of examples at `place` that are asked for a score and have no labels."""
+    """Returns the error for scoring examples without labels, which were read at `place`."""
     return InputError(f"{place} has no labels, so there is nothing to score; use predict")
 
 
 def data_files(data: StrPath, *, names: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The files of a data folder: of each split the first of its `names` that is there.
+    """Returns the path of each split of a data folder.
 
-    Raises InputError where the folder is missing, or its "train" or "dev".
+    Args:
+        data: The folder.
+        names: The possible file names of each split; the first that exists is taken.
+
+    Raises:
+        InputError: The folder does not exist, or `names` has "train" or "dev" and the folder has
+            no file for it.
     """
     folder = Path(data)
     if not folder.is_dir():
@@ -190,6 +208,6 @@ def data_files(data: StrPath, *, names: Mapping[str, Sequence[str]]) -> dict[str
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Over the last axis, in the dtype of the logits."""
+    """Returns the softmax over the last axis, in the dtype of the logits."""
     odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return odds / odds.sum(axis=-1, keepdims=True)

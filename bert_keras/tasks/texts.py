@@ -1,4 +1,4 @@
-"""Encodes texts and pairs of texts for a classifier: one or several sequences an example."""
+"""Encodes texts and pairs of texts for a classifier, as one or several sequences per example."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,36 +10,40 @@ from bert_keras.tasks.task import Encoded
 from bert_keras.text.packing import pack
 from bert_keras.text.vocab import Vocabulary
 
-Ids = Sequence[Sequence[int]]
+Ids = Sequence[Sequence[int]]  # the token ids of several texts
 
 
 @dataclass(frozen=True)
 class EncodedTexts(Encoded):
-    """Inputs [B, T]; a text too long loses its end, the longer of a pair first."""
+    """N examples of one sequence each; a batch has inputs of shape [B, T].
+
+    A sequence that is too long loses tokens at the end of its longer text.
+    """
 
     texts: tuple[Ids, ...]  # the token ids of the first, and of the second text of each sequence
-    targets: np.ndarray
-    max_length: int
+    targets: np.ndarray  # the targets of the loss, [N] or [N, num_labels]
+    max_length: int  # maximum number of tokens of a sequence, special tokens included
     vocabulary: Vocabulary
-    lengths: np.ndarray
+    lengths: np.ndarray  # int64 [N], in tokens; batches group examples of similar length
 
     def batch(self, rows: np.ndarray) -> tuple:
         return self.inputs(rows), self.targets[rows]
 
     def inputs(self, sequences: np.ndarray) -> dict[str, np.ndarray]:
-        """Int32 [X, T] by name, of these sequences."""
+        """Returns the model inputs of X sequences by name, int32 [X, T]."""
         texts = [[text[number] for number in sequences] for text in self.texts]
         return pack(*texts, vocabulary=self.vocabulary, max_length=self.max_length)
 
 
 @dataclass(frozen=True)
 class EncodedGroups(EncodedTexts):
-    """Inputs [B, W, T]: each example has as many sequences as it needs, the rest of W is padding.
+    """N examples of several sequences each; a batch has inputs of shape [B, W, T].
 
-    The sequences of example i are `bounds[i]` to `bounds[i + 1]`.
+    W is the largest number of sequences of an example in the batch. Other examples have padding
+    sequences.
     """
 
-    bounds: np.ndarray  # int [N+1]
+    bounds: np.ndarray  # int [N+1]; example i has the sequences `bounds[i]` to `bounds[i + 1] - 1`
 
     def batch(self, rows: np.ndarray) -> tuple:
         starts, ends = self.bounds[rows], self.bounds[rows + 1]
@@ -54,7 +58,7 @@ class EncodedGroups(EncodedTexts):
 
 
 def num_tokens(texts: tuple[Ids, ...], vocabulary: Vocabulary) -> np.ndarray:
-    """int64 [X]: the tokens of each sequence, [CLS] and [SEP] included."""
+    """Returns the number of tokens of each sequence, special tokens included, int64 [X]."""
     counts_KX = np.array([[len(ids) for ids in text] for text in texts], np.int64)
     return counts_KX.sum(axis=0) + vocabulary.num_specials(len(texts))
 
@@ -68,13 +72,24 @@ def windows_of(
     vocabulary: Vocabulary,
     places: Sequence[str],
 ) -> EncodedGroups:
-    """Divide the only text, or the second of a pair, into windows; each has the whole first text.
+    """Divides the only text, or the second of a pair, into windows.
 
-    A window begins `stride` tokens after the previous one, or where that one ends, if sooner.
-    `lengths` counts the tokens of all windows of an example. `places` are named in errors.
+    Each window of a pair has the whole first text. A window begins `stride` tokens after the
+    preceding one, or where that one ends if this is sooner.
+
+    Args:
+        texts: The token ids of the first, and of the second text of each example.
+        targets: The targets of the examples.
+        max_length: Maximum number of tokens of a window, special tokens included.
+        stride: Tokens between the starts of two windows.
+        vocabulary: Gives the special tokens.
+        places: The location of each example, for error messages.
+
+    Returns:
+        The windows of each example. `lengths` counts the tokens of all windows of an example.
 
     Raises:
-        InputError: where the first text of a pair leaves no tokens for the second.
+        InputError: The first text of a pair leaves no room for the second.
     """
     firsts, lasts, bounds = [], [], [0]
     for place, (*first, last) in zip(places, zip(*texts, strict=True), strict=True):

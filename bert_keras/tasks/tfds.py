@@ -1,4 +1,4 @@
-"""Reads the rows of a split of a TensorFlow Datasets builder, named `tfds:NAME:SPLIT`."""
+"""Reads the rows of a split of a TensorFlow Datasets (TFDS) builder, as `tfds:NAME:SPLIT`."""
 
 import logging
 import os
@@ -15,17 +15,23 @@ PREFIX = "tfds:"
 
 
 def is_tfds(place: StrPath) -> bool:
-    """Whether a place names a TFDS builder, not a file."""
+    """Returns whether a data path names a TFDS builder instead of a file."""
     return os.fspath(place).startswith(PREFIX)
 
 
 def tfds_rows(place: str) -> Iterator[dict[str, object]]:
-    """Each row's columns as Python values, in the order of the builder's files, which need not be
-    that of the official ones.
+    """Yields the columns of each row as Python values.
 
-    NAME is such as `glue/mrpc` or `glue/mrpc:2.0.0`; what is not in TFDS' folder yet is downloaded.
-    A class is told by its name, and by None where it is not told (-1). Raises InputError where
-    there is no such builder or split, or no way to download it.
+    The rows have the order of the builder's files, which may differ from that of the official
+    files. A class label is given by its name, or None if it is unknown (-1). Data that is not in
+    the folder of TFDS yet is downloaded.
+
+    Args:
+        place: `tfds:NAME:SPLIT`, where NAME is for example `glue/mrpc` or `glue/mrpc:2.0.0`.
+
+    Raises:
+        InputError: The builder or split does not exist, the data cannot be downloaded, or TFDS is
+            not installed.
     """
     name, _, split = place.removeprefix(PREFIX).rpartition(":")
     builder = _builder(name)
@@ -39,7 +45,7 @@ def tfds_rows(place: str) -> Iterator[dict[str, object]]:
 
 
 def tfds_splits(place: str) -> tuple[str, ...]:
-    """The splits of `tfds:NAME`."""
+    """Returns the names of the splits of `tfds:NAME`; raises the errors of `tfds_rows`."""
     return tuple(_builder(place.removeprefix(PREFIX)).info.splits)
 
 
@@ -53,7 +59,7 @@ def _builder(name: str) -> Any:
     level = retries.level
     try:
         builder = tfds.builder(name)
-        retries.setLevel(logging.ERROR)  # TFDS tries each file ten times: minutes of warnings
+        retries.setLevel(logging.ERROR)  # TFDS tries each file ten times and warns each time
         builder.download_and_prepare()
     except requests.RequestException as error:
         host = urlsplit(error.request.url).hostname if error.request else "its server"

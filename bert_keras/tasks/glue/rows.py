@@ -1,9 +1,10 @@
-"""What sets one GLUE task apart from another: its files, columns, labels and scores."""
+"""Lists the GLUE tasks with their files, columns, labels and scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-# The file of each split in the task's folder; TFDS' split is its stem, "validation" for "dev".
+# The file of each split in the folder of a task. The split of TFDS has the same name without
+# ".tsv", with "validation" in place of "dev".
 FILES = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
 MNLI_FILES = {
     "train": "train.tsv",
@@ -12,8 +13,8 @@ MNLI_FILES = {
     "test": "test_matched.tsv",
     "test_mismatched": "test_mismatched.tsv",
 }
-# The diagnostic set is read with MNLI's model; from the GLUE folder, as its site and as
-# download_glue_data.py lay it down.
+# MNLI's model predicts the diagnostic set. These are its paths in the GLUE folder, as the archives
+# of the GLUE site and download_glue_data.py create them.
 DIAGNOSTIC_FILES = ("AX/diagnostic.tsv", "AX/AX.tsv", "diagnostic/diagnostic.tsv")
 DIAGNOSTIC_BUILDER = "glue/ax:test"
 
@@ -23,30 +24,28 @@ ENTAILED = ("entailment", "not_entailment")
 
 @dataclass(frozen=True, kw_only=True)
 class GlueRow:
-    """`texts` are the texts' names, those of TFDS and Hugging Face, and their columns in the files.
+    """One GLUE task."""
 
-    `labels` are the words of the files and of the prediction files, in the order of the processors
-    of google-research/bert and Hugging Face; the one of a number is its column. `builder_labels`
-    are TFDS' names for them where it has its own. `submission` are the files of the server's zip
-    and `num_test_rows` how many predictions it expects in each. `headerless` are the columns of
-    files without a header. Rows of another width are left out where `has_broken_rows` says that the
-    official files hold such.
-    """
-
-    folder: str
+    folder: str  # the folder of the task in the GLUE folder
+    # The names of the texts in TFDS and Hugging Face, mapped to their columns in the files.
     texts: Mapping[str, str]
+    # The labels in data files and prediction files, in the order of the processors of
+    # google-research/bert and Hugging Face. A regression task has its column as the only label.
     labels: tuple[str, ...]
-    scores: tuple[str, ...]  # the first chooses the best checkpoint
+    scores: tuple[str, ...]  # names in SCORES; the first chooses the best checkpoint
+    # The prediction files in the server's zip, with the number of predictions in each.
     num_test_rows: Mapping[str, int]
     label_column: str = "label"
-    kind: str = "one"
-    builder_labels: tuple[str, ...] = ()
-    files: Mapping[str, str] = field(default_factory=FILES.copy)
-    headerless: Sequence[str] = ()
+    kind: str = "one"  # kind of label: a name in LABEL_KINDS
+    builder_labels: tuple[str, ...] = ()  # TFDS' names of `labels`, if they differ
+    files: Mapping[str, str] = field(default_factory=FILES.copy)  # the file of each split
+    headerless: Sequence[str] = ()  # the columns of files without a header
+    # Whether official files contain rows with a wrong number of columns, which are skipped.
     has_broken_rows: bool = False
 
 
-# Scores: gluebenchmark.com/tasks. Where there are two, GLUE's average counts their mean.
+# The scores are those of gluebenchmark.com/tasks. If a task has two, GLUE's average uses
+# their mean.
 ROWS: dict[str, GlueRow] = {
     "cola": GlueRow(
         folder="CoLA",
@@ -91,7 +90,7 @@ ROWS: dict[str, GlueRow] = {
         builder_labels=("not_duplicate", "duplicate"),
         scores=("accuracy_and_f1", "accuracy", "f1"),
         num_test_rows={"QQP.tsv": 390_965},
-        has_broken_rows=True,  # questions with a line end inside
+        has_broken_rows=True,  # some questions contain a line end
     ),
     "mnli": GlueRow(
         folder="MNLI",

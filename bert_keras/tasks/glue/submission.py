@@ -9,13 +9,19 @@ from bert_keras.tasks.glue.rows import ROWS, GlueRow
 from bert_keras.tasks.table import read_numbered
 
 HEADER = ("index", "prediction")
+# The name of the task of each prediction file.
 FILES: dict[str, str] = {file: name for name, row in ROWS.items() for file in row.num_test_rows}
 
 
 def submission_zip(folder: StrPath, path: StrPath) -> None:
-    """Pack the eleven files, CoLA.tsv to AX.tsv, each checked: the server expects all of them.
+    """Checks the eleven files, CoLA.tsv to AX.tsv, and packs them; the server expects all of them.
 
-    Raises InputError that names the files missing, and a file or line that it would refuse.
+    Args:
+        folder: The folder of the prediction files.
+        path: The zip to write.
+
+    Raises:
+        InputError: Files are missing, or the server would refuse a line; the message names them.
     """
     folder = Path(folder)
     if missing := [name for name in FILES if not (folder / name).is_file()]:

@@ -1,4 +1,4 @@
-"""GLUE: reads its official files or TFDS builders and writes predictions for its server."""
+"""Defines the GLUE tasks: reads official files or TFDS builders, writes predictions."""
 
 import sys
 from collections.abc import Sequence
@@ -14,14 +14,15 @@ from bert_keras.tasks.table import table_rows
 from bert_keras.tasks.task import data_files, needs_labels
 from bert_keras.tasks.tfds import PREFIX, is_tfds
 
-NO_LABELS = ("-1", "-1.0")  # of test sets in builders, and in tables made of them
+# The labels of test sets in TFDS builders, and in tables that were exported from them.
+NO_LABELS = ("-1", "-1.0")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GlueTask(ClassificationTask):
-    """The task of a row of ROWS, whose columns, kind and labels cannot be changed.
+    """A GLUE task; its row in ROWS determines its columns, kind and labels.
 
-    Texts over 128 tokens are cut, as run_classifier.py of google-research/bert does.
+    Texts of more than 128 tokens are cut, as run_classifier.py of google-research/bert does.
     """
 
     kind: str = fixed("one")
@@ -42,10 +43,16 @@ class GlueTask(ClassificationTask):
         return self.row.scores
 
     def files(self, data: StrPath) -> dict[str, str]:
-        """`data` is the GLUE folder, the task's own, or its builder as `tfds:glue/mrpc`.
+        """Returns the file or TFDS split of each split of the task.
 
-        Beside "train", "dev" and "test" MNLI has "dev_mismatched", "test_mismatched" and "ax", the
-        diagnostic set. Files that are not there are left out, train and dev excepted.
+        MNLI also has the splits "dev_mismatched", "test_mismatched" and "ax" (the diagnostic set).
+
+        Args:
+            data: The GLUE folder, the folder of the task in it, or a builder such as
+                `tfds:glue/mrpc`.
+
+        Raises:
+            InputError: The folder, or its file for "train" or "dev", is missing.
         """
         if is_tfds(data):
             found = {
@@ -64,9 +71,10 @@ class GlueTask(ClassificationTask):
         return found
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
-        """Read rows in the order of the prediction file.
+        """Reads rows in the order of the prediction file.
 
-        Broken rows of an official file are left out, and their number is printed on stderr.
+        In a split with labels, rows with a wrong number of columns are skipped if the task has
+        `has_broken_rows`; their number is printed on stderr.
         """
         is_builder = is_tfds(path)
         columns = [name if is_builder else file for name, file in self.row.texts.items()]
@@ -79,7 +87,7 @@ class GlueTask(ClassificationTask):
             broken=broken if is_labelled and self.row.has_broken_rows else None,
         )
         if is_builder:
-            rows = sorted(rows, key=lambda row: int(row[1]["idx"]))  # builders shuffle
+            rows = sorted(rows, key=lambda row: int(row[1]["idx"]))  # TFDS shuffles rows
         names = self.row.builder_labels or self.row.labels
         labels: dict[str | None, str | None] = dict(zip(names, self.row.labels, strict=True))
         if not is_labelled:
@@ -100,7 +108,7 @@ class GlueTask(ClassificationTask):
     def write_predictions(
         self, path: StrPath, examples: Sequence[TextExample], predictions: Sequence[LabelPrediction]
     ) -> None:
-        """TSV: index from 0 and prediction, as the server reads it."""
+        """Writes a TSV with the columns index (from 0) and prediction, as the server expects it."""
         super().write_predictions(path, examples, [LabelPrediction(p.label) for p in predictions])
 
     def read_predictions(
