@@ -1,4 +1,4 @@
-"""How a student learns from a teacher, and which teacher is fit for it."""
+"""Configures knowledge distillation and checks that a teacher fits its student."""
 
 import dataclasses
 import os
@@ -17,13 +17,13 @@ from bert_keras.training.distiller import Distiller
 
 @dataclass(frozen=True, kw_only=True)
 class Distillation:
-    """The settings of a Distiller, which documents the weights, and the folder of its teacher."""
+    """Settings of a distillation: the teacher's checkpoint and the weights of the losses."""
 
-    teacher: str = fixed()
-    temperature: float = 2.0
-    alpha_soft: float
-    alpha_labels: float
-    alpha_cosine: float
+    teacher: str = fixed()  # absolute path of the teacher's checkpoint folder
+    temperature: float = 2.0  # divides the logits of teacher and student
+    alpha_soft: float  # weight of the divergence from the teacher's predictions
+    alpha_labels: float  # weight of the loss of the labels
+    alpha_cosine: float  # weight of the cosine loss between the last hidden states
 
     def __post_init__(self):
         check_range(self, "a number above 0", "temperature")
@@ -31,14 +31,26 @@ class Distillation:
 
     @classmethod
     def of_pretraining(cls, teacher: str | os.PathLike) -> "Distillation":
-        """As DistilBERT was trained (the README of its code)."""
+        """Returns the settings with which DistilBERT was pretrained.
+
+        Args:
+            teacher: The folder of the teacher's checkpoint.
+
+        Source: the README of DistilBERT's code.
+        """
         return cls(
             teacher=os.path.abspath(teacher), alpha_soft=5.0, alpha_labels=2.0, alpha_cosine=1.0
         )
 
     @classmethod
     def of_task(cls, teacher: str | os.PathLike) -> "Distillation":
-        """As DistilBERT was fine-tuned with a teacher (run_squad_w_distillation.py)."""
+        """Returns the settings with which DistilBERT was fine-tuned from a teacher.
+
+        Args:
+            teacher: The folder of the teacher's checkpoint.
+
+        Source: run_squad_w_distillation.py of DistilBERT's code.
+        """
         return cls(
             teacher=os.path.abspath(teacher), alpha_soft=0.5, alpha_labels=0.5, alpha_cosine=0.0
         )
@@ -46,13 +58,21 @@ class Distillation:
 
 @dataclass(frozen=True)
 class Teacher:
-    """A checkpoint that is fit to teach a student."""
+    """A checkpoint that `open_teacher` has checked against its student."""
 
     checkpoint: Checkpoint
     distillation: Distillation
 
     def teach(self, student: TaskModel, *, card: ModelCard) -> Distiller:
-        """Returns the student, whose metadata is `card`, with its teacher."""
+        """Loads the teacher and combines it with the student into a Distiller.
+
+        Args:
+            student: The model to train.
+            card: The metadata of the student.
+
+        Returns:
+            The Distiller, not yet compiled.
+        """
         settings = dataclasses.asdict(self.distillation)
         path = settings.pop("teacher")
         card = dataclasses.replace(card, config=self.checkpoint.card.config)
@@ -64,10 +84,18 @@ class Teacher:
 def open_teacher(
     distillation: Distillation, *, student: ModelCard, vocabulary: Vocabulary
 ) -> Teacher:
-    """Opens the teacher of a student with this metadata and vocabulary.
+    """Opens the checkpoint of a teacher and checks that it fits the student.
+
+    Args:
+        distillation: The settings, which contain the path of the teacher.
+        student: The metadata of the student.
+        vocabulary: The vocabulary of the student.
 
     Raises:
-        InputError: The teacher reads or predicts otherwise than the student, or as `open_start`.
+        InputError: `open_start` cannot open the checkpoint, or the teacher lacks a head of the
+            student, has another vocabulary, letter case, attention direction or other labels, has
+            fewer positions than the student's texts need, or, with `alpha_cosine`, has another
+            hidden size.
     """
     path = distillation.teacher
     checkpoint = open_start(path)

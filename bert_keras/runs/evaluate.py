@@ -1,4 +1,4 @@
-"""Scores a fine-tuned model, or a file of predictions, on the examples of a task."""
+"""Scores a fine-tuned model or a file of predictions on the examples of a task."""
 
 import dataclasses
 import os
@@ -16,11 +16,11 @@ from bert_keras.tasks.task import Task
 
 @dataclass(frozen=True)
 class Answers:
-    """A task, examples of it and how each gets its prediction, which is made when first needed."""
+    """A task, examples of it and their predictions, which are computed on first access."""
 
     task: Task
     examples: Sequence
-    predict: Callable[[], Sequence]
+    predict: Callable[[], Sequence]  # returns one prediction for each example
 
     @cached_property
     def predictions(self) -> Sequence:
@@ -43,8 +43,21 @@ def answers_of_model(
     changes: Iterable[str] = (),
     batch_size: int = 32,
 ) -> Answers:
-    """What the model folder answers to the examples of `data`: those of "dev" are labelled, those
-    of "test" need not be. `changes` are `FIELD=VALUE` of the task's settings.
+    """Prepares the predictions of a fine-tuned model for the examples of a data folder.
+
+    Args:
+        name: The name of the task.
+        model: The folder of the model.
+        data: The data folder of the task.
+        split: The split to read. Examples of "dev" must have labels; those of "test" need none.
+        changes: Changes of the task's settings, each of the form `FIELD=VALUE`.
+        batch_size: Rows per batch.
+
+    Returns:
+        The examples and their predictions.
+
+    Raises:
+        InputError: The model folder has no vocabulary, or a setting or example is invalid.
     """
     loaded = load_model(model)
     card, tokenizer = loaded.card, loaded.tokenizer
@@ -52,7 +65,7 @@ def answers_of_model(
         raise InputError(f"{model} holds no vocabulary; put its vocab.txt or tokenizer.json there")
     task = task_of(card, name=name, source=model)
     (task,) = with_changes(task, changes=changes)
-    dataclasses.replace(card, max_length=task.max_length)  # what does not fit is refused
+    dataclasses.replace(card, max_length=task.max_length)  # raises InputError if it is too long
     examples = task.read(data, split=split)
 
     def predict() -> Sequence:
@@ -66,9 +79,18 @@ def answers_of_model(
 def answers_of_file(
     name: str, *, predictions: str | os.PathLike, data: str, changes: Iterable[str] = ()
 ) -> Answers:
-    """What a file of predictions, as `bert-keras predict` writes it, answers to labelled examples.
+    """Reads the predictions for labelled examples from a file that `bert-keras predict` wrote.
 
-    Its labels are those of the examples where the task does not fix them.
+    If the task does not fix its labels, they are taken from the examples.
+
+    Args:
+        name: The name of the task.
+        predictions: The file of predictions.
+        data: The data folder of the task, whose "dev" split is read.
+        changes: Changes of the task's settings, each of the form `FIELD=VALUE`.
+
+    Returns:
+        The examples and their predictions.
     """
     (task,) = with_changes(named_task(name), changes=changes)
     examples = task.read(data, split="dev")

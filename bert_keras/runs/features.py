@@ -1,4 +1,4 @@
-"""Writes a file of an encoder's vectors of every text of a file."""
+"""Writes the hidden states of an encoder for each line of a text file."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ from bert_keras.tasks.ner.files import Sentence
 from bert_keras.tasks.ner.windows import WordPieces, rows_around, word_pieces
 from bert_keras.text.tokenizer import TextTokenizer
 
-Features = Iterable[tuple[Sequence[str], np.ndarray]]  # of a text: M tokens, float32 [M, K, D]
+Features = Iterable[tuple[Sequence[str], np.ndarray]]  # for each text: M tokens, float32 [M, K, D]
 
 
 def _write_npz(path: Path, features: Features, layers: Sequence[int]) -> None:
@@ -39,7 +39,7 @@ def _write_npz(path: Path, features: Features, layers: Sequence[int]) -> None:
 def _write_jsonl(path: Path, features: Features, layers: Sequence[int]) -> None:
     with path.open("w", encoding="utf-8") as file:
         for number, (tokens, vectors_MKD) in enumerate(features):
-            # "linex_index" is how the original spells it, and what its readers ask for.
+            # The original spells the key "linex_index", and programs that read its files expect it.
             file.write(f'{{"linex_index": {number}, "features": [')
             for position, (token, vectors_KD) in enumerate(zip(tokens, vectors_MKD, strict=True)):
                 values = [[round(value, 6) for value in row] for row in vectors_KD.tolist()]
@@ -48,7 +48,8 @@ def _write_jsonl(path: Path, features: Features, layers: Sequence[int]) -> None:
             file.write("]}\n")
 
 
-# Ending of the file -> its writer, and the bytes of a number; of .jsonl measured: "-0.123456, ".
+# File extension -> writer, and bytes per number. The value for .jsonl is measured; one number is
+# written as "-0.123456, ".
 FORMATS: dict[str, tuple[Callable[[Path, Features, Sequence[int]], None], float]] = {
     ".npz": (_write_npz, 4),
     ".jsonl": (_write_jsonl, 10.5),
@@ -56,7 +57,8 @@ FORMATS: dict[str, tuple[Callable[[Path, Features, Sequence[int]], None], float]
 LAYERS = (-1, -2, -3, -4)  # google-research/bert extract_features.py
 UNITS = ("pieces", "words", "texts")
 BATCH_SIZE = 32
-CHUNK_CHARACTERS = 50_000  # of the texts in memory together: 150 MB of vectors of BERT-base
+# Characters of the texts that are in memory together. With BERT-base their vectors take 150 MB.
+CHUNK_CHARACTERS = 50_000
 
 
 def write_features(
@@ -67,26 +69,26 @@ def write_features(
     layers: Sequence[int] | None = None,
     of: str = "pieces",
 ) -> None:
-    """Writes the vectors of the texts of a file, one text a line.
+    """Writes the hidden states of the texts of a file, one text per line.
 
-    A text of more tokens than the checkpoint's `max_length` is read in windows that overlap by
-    half: each token has its vector from the window with the most context on both its sides.
+    A text with more tokens than the checkpoint's `max_length` is read in windows that overlap by
+    half. The vector of each token comes from the window with the most context on both sides of it.
 
     Args:
         pretrained: The folder of a checkpoint of any format.
-        texts: UTF-8, one text a line.
-        output: `.npz`: arrays "0", "1" and so on of the vectors, float32 [tokens, layers, D], and
-            "tokens_0", "tokens_1"; numpy reads one text without the rest. `.jsonl`: the lines of
-            google-research/bert extract_features.py with six digits: 2.6 times as large, and slow
-            to read.
-        layers: 0 for the embeddings, 1 for the first block, -1 for the last; by default the last
-            four, or all blocks where there are fewer.
-        of: "pieces" for a vector of every token, [CLS] and [SEP] too; "words" for that of the first
-            token of each word between spaces (section 5.3); "texts" for the mean over all tokens,
-            as sentence-transformers pools.
+        texts: A UTF-8 file with one text per line.
+        output: The file to write. `.npz` holds the vectors as arrays "0", "1" and so on, float32
+            [tokens, layers, D], and the tokens as "tokens_0", "tokens_1" and so on; NumPy can read
+            one text without the others. `.jsonl` has the format of google-research/bert
+            extract_features.py, with six digits; it is 2.6 times as large and slow to read.
+        layers: The layers to write: 0 for the embeddings, 1 for the first block, -1 for the last.
+            The default is the last four blocks, or all blocks if there are fewer.
+        of: "pieces" for a vector of every token including [CLS] and [SEP]; "words" for the vector
+            of the first token of each whitespace-separated word (section 5.3); "texts" for the mean
+            over all tokens of a text, as in sentence-transformers.
 
     Raises:
-        InputError: An argument is not as above, or a line holds no word.
+        InputError: An argument is invalid, or a line of `texts` has no word.
     """
     if of not in UNITS:
         raise InputError(f"vectors of {of!r} were asked for; expected one of {', '.join(UNITS)}")
@@ -158,7 +160,7 @@ def _state_numbers(layers: Sequence[int], *, num_layers: int) -> list[int]:
 
 
 def _counts(texts: str | os.PathLike, tokenizer: TextTokenizer, *, of: str) -> tuple[int, int]:
-    """Counts texts and vectors; the whole file is checked before anything is computed."""
+    """Counts texts and vectors, and checks the whole file before any vector is computed."""
     num_texts = num_vectors = 0
     for chunk in _chunks(texts):
         bounds = _pieces(chunk, tokenizer, of=of).word_bounds
@@ -189,7 +191,7 @@ def _chunks(file: str | os.PathLike) -> Iterator[list[str]]:
 
 
 def _pieces(texts: Sequence[str], tokenizer: TextTokenizer, *, of: str) -> WordPieces:
-    """Tokenizes texts; the "words" of the result are what has a vector: words or tokens."""
+    """Tokenizes texts; the "words" of the result are the units with a vector: words or tokens."""
     if of == "words":
         sentences = [Sentence(tuple(text.split()), None, 0, 0) for text in texts]
         return word_pieces(sentences, tokenizer)
@@ -201,7 +203,7 @@ def _pieces(texts: Sequence[str], tokenizer: TextTokenizer, *, of: str) -> WordP
 def _tokens(
     texts: Sequence[str], pieces: WordPieces, tokenizer: TextTokenizer, *, of: str
 ) -> list[list[str]]:
-    """Returns the token, word or text of each vector, text by text."""
+    """Returns the token, word or text of each vector, as one list for each text."""
     if of == "texts":
         return [[text] for text in texts]
     if of == "words":
@@ -216,7 +218,10 @@ def _tokens(
 def _vectors(
     forward: Callable, words: TaggedWords, bounds: np.ndarray, *, with_ends: bool
 ) -> Iterator[np.ndarray]:
-    """Of each text, float32 [M, K, D]; `with_ends`: the first row's [CLS], the last one's [SEP]."""
+    """Yields the vectors of each text, float32 [M, K, D].
+
+    `with_ends` includes the [CLS] of a text's first row and the [SEP] of its last row.
+    """
     row_bounds = np.searchsorted(words.rows.starts, bounds)
     found: list[np.ndarray] = [np.empty(0)] * len(words)
     for rows in longest_first_batches(words.lengths, batch_size=BATCH_SIZE):

@@ -1,4 +1,4 @@
-"""Fine-tunes a checkpoint on a task and writes the best model, its scores and predictions."""
+"""Fine-tunes a checkpoint on a task and writes the best model, its scores and its predictions."""
 
 import dataclasses
 import os
@@ -36,22 +36,23 @@ def finetune(
     features: str | os.PathLike | None = None,
     distillation: Distillation | None = None,
 ) -> dict[str, float]:
-    """Train on a task and score the dev examples after every epoch. The same call continues an
-    interrupted run.
+    """Fine-tunes a checkpoint on a task and scores the dev examples after every epoch.
+
+    A second call with the same arguments continues an interrupted run.
 
     Args:
-        task: The task; its labels may be those of the training examples.
+        task: The task. If it does not fix its labels, they are taken from the training examples.
         recipe: The hyperparameters.
-        pretrained: A checkpoint of any format; a model of the same task keeps its head.
-        files: The files "train" and "dev", as `task.files` names them.
+        pretrained: A checkpoint of any format. A model of the same task and labels keeps its head.
+        files: The files "train" and "dev", as `task.files` returns them.
         output: The folder for the best model, its predictions on dev, logs and scores.
-        features: The folder for what a task of frozen features computes once, which several runs
-            may share; by default `output`/features.
-        distillation: The teacher, which is not kept, and how to learn from it.
+        features: The folder for the encoder outputs that a task with a frozen encoder computes
+            once; several runs may share it. The default is `output`/features.
+        distillation: The teacher and the settings of the distillation. The teacher is not saved.
 
     Returns:
-        The scores of the best epoch and of the task's baseline; {} on all workers but the first,
-        which writes.
+        The scores of the best epoch and of the task's baseline. Only the first worker writes files
+        and returns scores; the other workers return {}.
     """
     run = TaskRun(
         task,

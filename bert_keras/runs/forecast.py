@@ -1,4 +1,4 @@
-"""Estimates the steps, tokens, time, memory and disk of a pretraining from measured steps."""
+"""Estimates the steps, tokens, time, memory and disk space of a pretraining from measured steps."""
 
 import os
 import resource
@@ -29,8 +29,12 @@ def forecast(
     start: str | os.PathLike | None = None,
     distillation: Distillation | None = None,
 ) -> str:
-    """Returns what `pretrain` with the same arguments will take on this machine, without the
-    scoring of held-out records and the saving of states. Writes nothing.
+    """Estimates what `pretrain` with the same arguments needs on this machine. Writes no files.
+
+    The time does not include the scoring of held-out records and the saving of states.
+
+    Returns:
+        A table for the terminal.
     """
     inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
     model = compiled_pretrainer(inputs, resumes=False)
@@ -60,12 +64,20 @@ def forecast(
 
 
 def step_seconds(model: keras.Model, batches: tf.data.Dataset) -> list[float]:
-    """Returns the seconds of the first step of a compiled model, in which it is traced, then those
-    of MEASURED_STEPS."""
+    """Measures the duration of training steps.
+
+    Args:
+        model: A compiled model.
+        batches: Its training batches.
+
+    Returns:
+        The seconds of the first step, which includes tracing, followed by the seconds of
+        `MEASURED_STEPS` later steps.
+    """
     times = []
 
     def measure(batch, logs):
-        number(model.optimizer.gradient_norm)  # waits for the step
+        number(model.optimizer.gradient_norm)  # blocks until the step has ended
         times.append(time.perf_counter())
 
     clock = keras.callbacks.LambdaCallback(

@@ -1,4 +1,4 @@
-"""Lists the pretraining objectives, and scores models on held-out records."""
+"""Defines the pretraining objectives and scores models on held-out records."""
 
 import dataclasses
 from collections.abc import Callable
@@ -19,12 +19,20 @@ from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 
 
 def baselines(training, held_out, *, vocab_size: int) -> dict[str, float]:
-    """Scores models that read no context on the masked tokens of held-out batches.
+    """Scores two models that use no context on the masked tokens of held-out batches.
 
-    The unigram model predicts the frequencies (plus one) of the masked tokens of `training`, or
-    the most frequent one. The copying model also has access to the token at the position itself: it
-    predicts that token as often as it is right in `training`, and else as the unigram model does.
-    Both data sets must end.
+    The unigram model predicts the frequencies (plus one) of the masked tokens of `training`, or,
+    for the accuracy, the most frequent one. The copying model also has access to the input token at
+    the masked position. It predicts this token with the probability that it was correct in
+    `training`, and otherwise the unigram distribution.
+
+    Args:
+        training: A finite data set of training batches.
+        held_out: A finite data set of held-out batches.
+        vocab_size: The number of tokens.
+
+    Returns:
+        The losses of both models in nats and the accuracy of the unigram model.
     """
     answers, shown, same = _counts(training, vocab_size, stage="count training answers")
     share = (answers + 1) / (answers + 1).sum()
@@ -44,7 +52,11 @@ def baselines(training, held_out, *, vocab_size: int) -> dict[str, float]:
 
 
 def _counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
-    """[3, V]: masked tokens, tokens at their positions, and those that are both."""
+    """Counts the masked tokens, the input tokens at their positions, and the tokens that are both.
+
+    Returns:
+        The three counts of each token, float64 [3, V].
+    """
     counts = np.zeros((3, vocab_size))
     for inputs, targets, weights in progress(batches, stage=stage, unit="batch"):
         real = weights["masked_lm"].numpy() > 0
@@ -58,17 +70,18 @@ def _counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """What a pretraining learns, from which records, and how it is scored."""
+    """A pretraining objective: its training examples, model, losses and scores."""
 
-    examples: Examples  # how records become inputs, targets and weights
-    model: type[TaskModel]  # made of a BertConfig; returns a dict of outputs
-    losses: Callable[[], dict[str, keras.losses.Loss]]  # of `compile`, by output
-    metrics: Callable[[], dict[str, list[keras.metrics.Metric]]]  # of `compile`, by output
-    # Scores of models without context: of the data set of training, that of evaluation and
-    # `vocab_size`. None where nothing is comparable.
+    examples: Examples  # converts records to inputs, targets and weights
+    model: type[TaskModel]  # takes a BertConfig; its call returns a dict of outputs
+    losses: Callable[[], dict[str, keras.losses.Loss]]  # argument of `compile`, by output
+    # Argument `weighted_metrics` of `compile`, by output.
+    metrics: Callable[[], dict[str, list[keras.metrics.Metric]]]
+    # Scores models without context. Called with the training data set, the evaluation data set and
+    # `vocab_size`. None if the objective has no comparable baseline.
     baselines: Callable[..., dict[str, float]] | None = None
     is_causal: bool = False  # whether each token attends to earlier tokens only
-    without_labels: str = ""  # the objective of records without labels, if this one needs labels
+    without_labels: str = ""  # objective that replaces this one for records without labels
 
 
 _MASKED_LM = Objective(
@@ -78,7 +91,7 @@ _MASKED_LM = Objective(
     metrics=partial(pretraining_metrics, ["masked_lm"]),
     baselines=baselines,
 )
-# Name in recipes -> its row, or "module:row", which is imported when it is used.
+# Name in recipes -> objective, or "module:attribute", which is imported on first use.
 OBJECTIVES: dict[str, str | Objective] = {
     "bert": Objective(
         examples=MASKED_AND_LABELLED,
@@ -94,7 +107,13 @@ OBJECTIVES: dict[str, str | Objective] = {
 
 
 def named_objective(name: str, *, has_labels: bool = True) -> Objective:
-    """Returns the objective of a recipe for records that have labels or not."""
+    """Returns the objective that a recipe names.
+
+    Args:
+        name: A key of `OBJECTIVES`.
+        has_labels: Whether the records have next-sentence labels. Without them an objective that
+            needs labels is replaced by its `without_labels`.
+    """
     row = OBJECTIVES[name]
     if isinstance(row, str):
         module, _, attribute = row.partition(":")
@@ -107,8 +126,18 @@ def named_objective(name: str, *, has_labels: bool = True) -> Objective:
 def evaluate_pretrainer(
     model: TaskModel, held_out: tf.data.Dataset, *, objective: Objective
 ) -> dict[str, float]:
-    """Returns losses in nats and accuracies over a whole data set, with the losses and metrics of
-    training: each prediction counts alike, where `model.evaluate` averages over batches."""
+    """Scores a pretrained model on a whole data set with the losses and metrics of training.
+
+    All predictions have equal weight, whereas `model.evaluate` averages over batches.
+
+    Args:
+        model: The model.
+        held_out: Finite batches of (inputs, targets, weights).
+        objective: The objective with which the model is trained.
+
+    Returns:
+        Losses in nats and accuracies, with the number of predictions and examples.
+    """
     losses = {name: summed(loss) for name, loss in objective.losses().items()}
     metrics = objective.metrics()
 
@@ -123,7 +152,7 @@ def evaluate_pretrainer(
             sums[name] = tf.stack([total, loss.weight(targets[name], weights[name])])
         return sums
 
-    sums = {name: np.zeros(2) for name in losses}  # of losses, of weights
+    sums = {name: np.zeros(2) for name in losses}  # sum of losses, sum of weights
     examples = 0
     for batch in progress(held_out, stage="score held-out", unit="batch"):
         for name, values in step(*batch).items():

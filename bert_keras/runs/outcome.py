@@ -1,4 +1,4 @@
-"""What a run leaves in its output folder beside the model: its recipe first, its scores last."""
+"""Writes and reads the recipe and the scores in the output folder of a run."""
 
 import dataclasses
 import json
@@ -17,19 +17,26 @@ RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
 
 
 def claim_output(output: str | os.PathLike, *, recipe, **inputs) -> Path:
-    """Makes `output` the folder of this run; a run that was started there continues.
+    """Creates the output folder of a run and writes its recipe; an existing run may continue there.
 
-    Another run may take a folder with a recipe alone, which a refused run leaves. Of several
-    workers the first one writes.
+    A folder that contains only a recipe may be reused by another run, because a run that fails its
+    first checks leaves such a folder. Only the first worker writes.
+
+    Args:
+        output: The output folder.
+        recipe: The recipe of the run, a dataclass.
+        **inputs: Other inputs of the run, such as its data, which must be the same to continue it.
+
+    Returns:
+        The output folder.
 
     Raises:
-        InputError: A run of another recipe or other inputs has begun there, or the folder holds
-            something else.
+        InputError: The folder contains a run with another recipe or other inputs, or other files.
     """
     output = Path(output)
     if not is_chief():
         return output
-    mine = json.loads(json.dumps({**inputs, **dataclasses.asdict(recipe)}))  # no tuples
+    mine = json.loads(json.dumps({**inputs, **dataclasses.asdict(recipe)}))  # tuples become lists
     path = output / RECIPE
     if path.is_file():
         theirs, now = _flat(json_object(path)), _flat(mine)
@@ -48,13 +55,16 @@ def claim_output(output: str | os.PathLike, *, recipe, **inputs) -> Path:
 
 
 def write_scores(output: Path, scores: dict) -> dict:
-    """Writes the scores of a run that has ended, and returns them."""
+    """Writes the scores of a finished run and returns them."""
     write_text(output / SCORES, json.dumps(scores, indent=2) + "\n")
     return scores
 
 
 def read_scores(output: Path) -> dict | None:
-    """Returns the scores of a run that has ended; None where it has not, or has lost its model."""
+    """Returns the scores of a finished run.
+
+    Returns None if the run has not finished, or if its model folder is missing.
+    """
     path = output / SCORES
     if not path.is_file():
         return None
@@ -65,7 +75,7 @@ def read_scores(output: Path) -> dict | None:
 
 
 def model_folder(output: Path) -> Path:
-    """Returns the folder for the model, after removing what a killed run left there."""
+    """Returns the path for the model after removing an incomplete model of a killed run."""
     folder = output / MODEL
     if folder.exists():
         shutil.rmtree(folder)
@@ -73,12 +83,12 @@ def model_folder(output: Path) -> Path:
 
 
 def has_state(output: Path) -> bool:
-    """Returns whether a run was interrupted there, which continues from its own newest state."""
+    """Returns whether the folder has the saved state of an interrupted run."""
     return tf.train.latest_checkpoint(output / "checkpoints") is not None
 
 
 def _flat(values: dict, prefix: str = "") -> dict:
-    """{"task": {"max_length": 128}} as {"task.max_length": 128}."""
+    """Returns {"task": {"max_length": 128}} as {"task.max_length": 128}."""
     flat = {}
     for name, value in values.items():
         if isinstance(value, dict):

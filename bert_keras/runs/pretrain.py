@@ -94,7 +94,7 @@ def pretrain(
     if profile:
         board.append(Profile(logs / "train", first=profile[0], last=profile[1]))
     alarms = []
-    if inputs.objective.baselines is not None:  # else there is no unigram to compare with
+    if inputs.objective.baselines is not None:  # otherwise there is no unigram loss to compare with
         alarms.append(
             Alarms(
                 num_steps=recipe.num_steps,
@@ -148,7 +148,7 @@ def pretrain(
 
 
 def _samples(inputs: PretrainInputs, batch: tuple, logs: Path) -> list[keras.callbacks.Callback]:
-    """Of predicted tokens, where the objective predicts any."""
+    """Returns the callback that logs predicted tokens, if the objective predicts tokens."""
     if "masked_lm" not in batch[1]:
         return []
     period = inputs.recipe.logs_per_checkpoint
@@ -156,7 +156,10 @@ def _samples(inputs: PretrainInputs, batch: tuple, logs: Path) -> list[keras.cal
 
 
 def _flops_per_example(inputs: PretrainInputs, features: Mapping, targets: Mapping) -> int:
-    """Of the model and, forward alone, of its teacher; 0 where no tokens are predicted."""
+    """Counts the operations of the model and of the teacher's forward pass per example.
+
+    Returns 0 if the objective predicts no tokens.
+    """
     if "masked_lm" not in targets:
         return 0
     sizes = features["input_ids"].shape[1], targets["masked_lm"].shape[1]
@@ -167,8 +170,16 @@ def _flops_per_example(inputs: PretrainInputs, features: Mapping, targets: Mappi
 
 
 def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel | Distiller:
-    """Returns the model, or with a teacher its Distiller, as the run begins; where it `resumes`,
-    ready for its own state."""
+    """Builds and compiles the model of a pretraining, as it is before the first step.
+
+    Args:
+        inputs: The checked inputs of the run.
+        resumes: Whether the run has a saved state. If so, the weights of the starting point are not
+            loaded, because the state replaces them.
+
+    Returns:
+        The model, or a Distiller of it if there is a teacher.
+    """
     recipe, card, begin = inputs.recipe, inputs.card, inputs.begin
     keras.utils.set_random_seed(recipe.seed)
     if begin is None or resumes:
@@ -198,7 +209,7 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel |
         gradient_accumulation_steps=recipe.gradient_accumulation_steps,
     )
     if begin is not None and resumes:
-        trained.optimizer.iterations.assign(begin.step)  # where the run began
+        trained.optimizer.iterations.assign(begin.step)  # the first step of this run
     elif begin is not None and begin.state is not None:
         load_training_state(trained, begin.state)
     return trained

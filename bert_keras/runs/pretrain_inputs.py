@@ -1,4 +1,4 @@
-"""Checks a recipe, records and a starting point together, and reads what a pretraining needs."""
+"""Checks a recipe, records and a starting point together and builds the inputs of a pretraining."""
 
 import os
 from pathlib import Path
@@ -23,11 +23,24 @@ from bert_keras.text.fast_tokenizer import ROBERTA_SPECIALS, vocabulary_in
 
 
 class PretrainInputs:
-    """A recipe with its records, starting point and teacher, the objective and model metadata.
+    """The checked inputs of a pretraining.
 
-    The arguments are those of `bert_keras.runs.pretrain.pretrain`. Raises InputError where they do
-    not go together. `masking` masks records of plain ids; it is None where the records hold masks.
-    `tokens_per_example` is the mean number of real tokens of the first thousand records.
+    Args:
+        recipe: The hyperparameters.
+        records: The folder of the records.
+        start: The checkpoint from which the training begins, if any.
+        distillation: The settings of the distillation, if any.
+
+    Attributes:
+        card: The metadata of the model.
+        masking: Masks records of plain ids. None if the records are masked already or the objective
+            needs no masks.
+        begin: The starting point, or None for fresh weights.
+        teacher: The teacher, or None.
+        tokens_per_example: The mean number of tokens without padding in the first thousand records.
+
+    Raises:
+        InputError: The arguments are invalid or do not fit together.
     """
 
     def __init__(
@@ -88,7 +101,8 @@ class PretrainInputs:
         if distillation is not None:
             self.teacher = open_teacher(distillation, student=self.card, vocabulary=vocabulary)
             encoders["the teacher"] = self.teacher.checkpoint.card.config
-        # Batches that end read all files once, to count: a truncated one shows before training.
+        # A finite data set reads all files first to count their records, so a truncated file is
+        # found before the training.
         batches = feature_batches(
             self.files, batch_size=1000, drop_remainder=False, skip_broken=recipe.skip_broken
         )
@@ -104,26 +118,35 @@ class PretrainInputs:
         check_segments(sample["segment_ids"], encoders, file=self.files[0], otherwise=otherwise)
 
     def training_batches(self):
-        """Returns shuffled batches without an end."""
+        """Returns an endless data set of shuffled batches."""
         recipe = self.recipe
         return self._dataset(self.files, recipe.batch_size, seed=recipe.seed, repeat=True)
 
     def held_out_batches(self):
-        """Returns batches as large as the parts of a step; None where there are no such records."""
+        """Returns the held-out batches, or None if there are no held-out records.
+
+        A batch has the size of one gradient accumulation part.
+        """
         if not self.held_out_files:
             return None
         size = max(1, self.recipe.batch_size // self.recipe.gradient_accumulation_steps)
         return self._dataset(self.held_out_files, size, drop_remainder=False)
 
     def sample_batch(self):
-        """Returns a few records, held-out ones where there are any."""
+        """Returns a batch of four records, held-out ones if there are any."""
         files = self.held_out_files or self.files
-        return next(iter(self._dataset(files, 4, repeat=True)))  # repeated, it counts nothing
+        return next(iter(self._dataset(files, 4, repeat=True)))  # repeat=True skips the counting
 
     def baselines(self, *, most: int | None = None) -> dict[str, float]:
-        """Scores models without context on held-out records, or on those of training.
+        """Scores models without context on the held-out records.
 
-        They read every record once, in order, or the first `most` records.
+        If there are no held-out records, they are scored on the training records.
+
+        Args:
+            most: Reads only the first `most` records; None reads every record once.
+
+        Returns:
+            The scores, or {} if the objective has no baselines.
         """
         if self.objective.baselines is None:
             return {}
@@ -163,7 +186,7 @@ class PretrainInputs:
 
 
 def _lowercase(records: Path) -> bool | None:
-    """Returns what the manifest of the records states; None for foreign records."""
+    """Returns `lowercase` of the records' manifest, or None if there is no manifest."""
     manifest = records / "manifest.json"
     if not manifest.is_file():
         return None

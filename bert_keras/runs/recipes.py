@@ -28,21 +28,22 @@ class PretrainRecipe:
     gradient_accumulation_steps: int = 1  # parts of the batch of each device
     recomputes: bool = False  # whether the backward pass recomputes each block, to save memory
     last_step: int = 0  # ends the run before its schedule, for a next phase; 0 for no early end
-    max_skipped: int = 0  # steps without finite gradients that are skipped between two log points
+    max_skipped: int = 0  # allowed steps with non-finite gradients between two log points
     skip_broken: bool = False  # whether to skip the rest of a truncated record file
     dropout_rate: float = 0.1
     initializer_stddev: float = 0.02
-    steps_per_log: int = 50  # steps of one log point
-    logs_per_checkpoint: int = 10  # log points of one checkpoint and one held-out score
-    keep_checkpoints: int = 3  # newest states that are kept
+    steps_per_log: int = 50  # steps between two log points
+    logs_per_checkpoint: int = 10  # log points between two checkpoints and two held-out scores
+    keep_checkpoints: int = 3  # number of newest states to keep
     # Fraction of the tokens to predict. This and the next three fields mask records of plain ids
     # while they are read (bert_keras/data/masking.py).
     mask_rate: float = 0.15
     mask_unit: str = "piece"  # or "word"
-    max_ngram: int = 1  # most units that are masked in a row
+    max_ngram: int = 1  # maximum number of consecutive units that are masked together
     replacement: str = "80-10-10"  # percent [MASK], unchanged, random
-    # "bert": masked tokens and, where the records have labels, next sentences; "masked-lm": masked
-    # tokens alone; "left-to-right": the next token of plain ids, with a causal encoder.
+    # "bert" predicts masked tokens and, if the records have labels, next sentences. "masked-lm"
+    # predicts only masked tokens. "left-to-right" predicts the next token of plain ids with a
+    # causal encoder.
     objective: str = "bert"
     seed: int = 1
 
@@ -74,7 +75,12 @@ class PretrainRecipe:
         return self.last_step or self.num_steps
 
     def masking_policy(self, *, max_length: int) -> MaskingPolicy:
-        """Returns the masking policy for records of plain ids of at most `max_length` tokens."""
+        """Returns the masking policy for records of plain ids.
+
+        Args:
+            max_length: The maximum number of tokens of a sequence. All masked positions of a
+                sequence of this length fit into the policy's `max_predictions`.
+        """
         return MaskingPolicy(
             mask_rate=self.mask_rate,
             max_predictions=max(1, math.ceil(self.mask_rate * max_length)),
@@ -84,7 +90,7 @@ class PretrainRecipe:
         )
 
     def masking_changes(self) -> list[str]:
-        """Returns the fields of the masking policy that do not have their default value."""
+        """Returns the names of the masking fields that differ from their default value."""
         names = ("mask_rate", "mask_unit", "max_ngram", "replacement")
         return [name for name in names if getattr(self, name) != getattr(PretrainRecipe, name)]
 
@@ -96,21 +102,21 @@ class FinetuneRecipe:
     batch_size: int
     num_epochs: int
     learning_rate: float
-    warmup_rate: float = 0.1
+    warmup_rate: float = 0.1  # fraction of the steps
     weight_decay_rate: float = 0.01
     bias_correction: bool = False  # of AdamW; the original has none
-    layer_rate_decay: float = 1.0  # factor of the learning rate from each layer to the one below
+    layer_rate_decay: float = 1.0  # ratio of a layer's learning rate to that of the next layer
     gradient_accumulation_steps: int = 1  # parts of the batch of each device
     dropout_rate: float = 0.1
-    learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)  # of a search
+    learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)  # candidates of a search
     patience: int = 0  # epochs without a better dev score after which to stop; 0 for all epochs
-    # "random" takes only configuration and vocabulary from the given folder: the baseline that
-    # shows what pretraining gave.
+    # "random" uses only the configuration and vocabulary of the pretrained checkpoint. This
+    # baseline shows the effect of pretraining.
     initial_weights: str = "pretrained"
-    num_lstm_layers: int = 0  # a BiLSTM between encoder and head (section 5.1, "+ BiLSTM")
+    num_lstm_layers: int = 0  # BiLSTM layers between encoder and head (section 5.1, "+ BiLSTM")
     max_train_examples: int = 0  # training examples, evenly spaced over the file; 0 for all
-    logs_per_epoch: int = 10
-    keep_checkpoints: int = 1
+    logs_per_epoch: int = 10  # points on the curves
+    keep_checkpoints: int = 1  # number of newest states to keep
     seed: int = 1
 
     def __post_init__(self):
@@ -125,7 +131,8 @@ class FinetuneRecipe:
         check_choice(self, "initial_weights", ("pretrained", "random"))
 
 
-# Appendix A.2: 90 % of the steps on sequences of 128, the rest of 512, under one schedule.
+# Appendix A.2: 90 % of the steps use sequences of 128 tokens and the rest sequences of 512, under
+# one schedule.
 PAPER_BASE = PretrainRecipe(
     size="base",
     batch_size=256,
@@ -135,7 +142,8 @@ PAPER_BASE = PretrainRecipe(
     steps_per_log=1_000,
 )
 
-# docs/benchmarks/training-2026-11.md: 27 MB of text, 30,522 pieces, within an hour on 2 cores.
+# docs/benchmarks/training-2026-11.md: 27 MB of text and 30,522 tokens take less than an hour on
+# 2 cores.
 TINY_HOUR = PretrainRecipe(
     size="tiny",
     batch_size=32,
@@ -147,10 +155,10 @@ TINY_HOUR = PretrainRecipe(
     logs_per_checkpoint=5,
 )
 
-# Dropout is left out where a run sees each sentence a few times only (Geiping and Goldstein 2022).
+# Runs that read each sentence only a few times use no dropout (Geiping and Goldstein 2022).
 PRETRAIN: dict[str, PretrainRecipe] = {
-    # `bert-keras demo`: two minutes on 2 cores. At a hidden size of 128 the paper's 0.02 hardly
-    # passes a signal on, and a run this short would stay at the unigram's loss; 0.08 is about
+    # `bert-keras demo` takes two minutes on 2 cores. At a hidden size of 128 the paper's stddev of
+    # 0.02 attenuates the signal so much that a short run stays at the unigram loss; 0.08 is about
     # 1 / sqrt(128).
     "demo": PretrainRecipe(
         size="tiny",
@@ -163,8 +171,8 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         steps_per_log=100,
     ),
     "tiny-hour": TINY_HOUR,
-    # A day of one GPU that takes 1,200 sequences of 128 a second: 102 million. Batch and rate are
-    # near those of Geiping and Goldstein 2022.
+    # 102 million sequences of 128 tokens take one day on a GPU that processes 1,200 of them per
+    # second. Batch size and learning rate are close to those of Geiping and Goldstein 2022.
     "gpu-day": PretrainRecipe(
         size="base",
         batch_size=4_096,
@@ -175,11 +183,12 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         gradient_accumulation_steps=16,
         steps_per_log=100,
     ),
-    # The second begins from the first's model, which holds the training state.
+    # paper-512 starts from the model of paper-128, which includes the training state.
     "paper-128": dataclasses.replace(PAPER_BASE, last_step=900_000),
     "paper-512": PAPER_BASE,
-    # With --teacher: three times through 3.3 billion words in records of 512. Section 3 of Sanh et
-    # al. 2019 and the defaults of its code, which clips at 5 and draws rare pieces more often.
+    # Used with --teacher: three epochs over 3.3 billion words in records of 512 tokens. Section 3
+    # of Sanh et al. 2019 and the defaults of its code. Unlike this recipe, that code clips
+    # gradients at norm 5 and masks rare tokens more often.
     "distilbert": PretrainRecipe(
         size="distilbert",
         batch_size=4_096,
@@ -191,8 +200,8 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         objective="masked-lm",
         steps_per_log=10,
     ),
-    # Batches, rates, warmups and steps of NVIDIA's two LAMB phases for the large size; the parts
-    # are those of 8 GPUs. The second begins from the first's model.
+    # Batch sizes, learning rates, warmups and steps of NVIDIA's two LAMB phases for the large size.
+    # gradient_accumulation_steps is chosen for 8 GPUs. lamb-512 starts from the model of lamb-128.
     "lamb-128": PretrainRecipe(
         size="large",
         optimizer="lamb",
@@ -213,9 +222,11 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         gradient_accumulation_steps=256,
         steps_per_log=10,
     ),
-    # docs/how-to/pretrain-relatives.md: records of plain ids, --objective full-sentences.
+    # Needs records of plain ids, built with --objective full-sentences
+    # (docs/how-to/pretrain-relatives.md).
     "roberta-tiny": dataclasses.replace(TINY_HOUR, size="roberta-tiny"),
-    # Liu et al. 2019, table 9: records of 512, 8 thousand a batch; the parts are those of 8 GPUs.
+    # Liu et al. 2019, table 9: records of 512 tokens in batches of 8 thousand.
+    # gradient_accumulation_steps is chosen for 8 GPUs.
     "roberta-base": PretrainRecipe(
         size="roberta-base",
         batch_size=8_192,
@@ -227,12 +238,12 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         gradient_accumulation_steps=32,
         steps_per_log=100,
     ),
-    # docs/how-to/pretrain-relatives.md: records of plain ids, --objective sop.
+    # Needs records of plain ids, built with --objective sop (docs/how-to/pretrain-relatives.md).
     "albert-tiny": dataclasses.replace(
         TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3
     ),
-    # Lan et al. 2019, sections 3.1 and 4.1, the warmup of its code; records of 512. The parts are
-    # those of 8 GPUs.
+    # Lan et al. 2019, sections 3.1 and 4.1, with the warmup of its code and records of 512 tokens.
+    # gradient_accumulation_steps is chosen for 8 GPUs.
     "albert-base": PretrainRecipe(
         size="albert-base",
         optimizer="lamb",
@@ -247,19 +258,20 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     ),
 }
 
-# The small models' rates and batches: google-research/bert README.
+# Learning rates and batch size for the small models, from the google-research/bert README.
 SMALL_MODELS = FinetuneRecipe(
     batch_size=32, num_epochs=4, learning_rate=1e-4, learning_rates=(3e-4, 1e-4, 5e-5, 3e-5)
 )
-# Section 4.1: batch 32, 3 epochs, of these rates the best on the dev set.
+# Section 4.1: batch size 32, 3 epochs, and the learning rate of `learning_rates` that is best on
+# dev.
 PAPER = FinetuneRecipe(batch_size=32, num_epochs=3, learning_rate=3e-5)
 
-# Section 5.3 says nothing of how its BiLSTM was trained: what suits fresh weights.
+# Section 5.3 does not describe the training of its BiLSTM. These values suit fresh weights.
 TAGGER = FinetuneRecipe(
     batch_size=32, num_epochs=10, learning_rate=1e-3, learning_rates=(3e-3, 1e-3, 3e-4)
 )
 
-# By recipe, then by task; "" stands for every task that is not named.
+# Recipe name -> task name -> recipe. "" applies to every task that is not listed.
 FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
     "paper": {
         "": PAPER,
@@ -271,7 +283,7 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
         "ner-features": TAGGER,
     },
     "small-models": {"": SMALL_MODELS, "ner-features": TAGGER},
-    # `bert-keras demo`: half a minute on 2 cores.
+    # `bert-keras demo` takes half a minute on 2 cores.
     "demo": {"": FinetuneRecipe(batch_size=16, num_epochs=8, learning_rate=1e-3)},
 }
 

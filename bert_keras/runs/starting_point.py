@@ -1,4 +1,4 @@
-"""Opens the checkpoint that a run begins from and checks that the run can use it."""
+"""Opens the checkpoint from which a run starts and checks that the run can use it."""
 
 import dataclasses
 import math
@@ -19,20 +19,20 @@ from bert_keras.text.vocab import Vocabulary
 
 @dataclass(frozen=True, kw_only=True)
 class StartingPoint:
-    """The checkpoint that a pretraining begins from."""
+    """The checkpoint from which a pretraining starts."""
 
-    path: str
+    path: str  # absolute
     checkpoint: TextCheckpoint
-    config: BertConfig  # that of the checkpoint with the dropout rates of the recipe
-    new: tuple[str, ...]  # parts that the checkpoint lacks; they begin with fresh weights
-    state: TrainingState | None  # None where there are new parts, too
+    config: BertConfig  # the checkpoint's configuration with the dropout rates of the recipe
+    new: tuple[str, ...]  # parts that the checkpoint lacks and that get fresh weights
+    state: TrainingState | None  # None if the checkpoint has none, or if there are new parts
 
     @property
     def step(self) -> int:
         return self.state.step if self.state else 0
 
     def __str__(self) -> str:
-        """Returns the rows for the table of a load report."""
+        """Returns the rows that are appended to the table of a load report."""
         found, config = self.checkpoint.state, self.config
         training = "step 0: the checkpoint has no training state"
         if self.state:
@@ -45,8 +45,11 @@ class StartingPoint:
 
 
 def open_start(path: str | os.PathLike) -> TextCheckpoint:
-    """Opens a checkpoint as `open_text_checkpoint`; where the error names an option that no run
-    takes, it also names the command that takes it."""
+    """Opens a checkpoint with `open_text_checkpoint`.
+
+    The error of `open_text_checkpoint` may name an option that only `bert-keras convert` has. In
+    this case the error also names that command.
+    """
     try:
         return open_text_checkpoint(path)
     except InputError as error:
@@ -67,12 +70,20 @@ def starting_point(
     max_length: int,
     lowercase: bool | None,
 ) -> StartingPoint:
-    """Opens the checkpoint that a pretraining begins from.
+    """Opens the checkpoint from which a pretraining starts, and checks it against the run.
+
+    Args:
+        path: The folder of the checkpoint.
+        recipe: The recipe of the run.
+        objective: The objective of the run.
+        vocabulary: The vocabulary of the records.
+        max_length: The number of tokens in a record.
+        lowercase: Whether the texts of the records are in lower case; None if unknown.
 
     Raises:
-        InputError: The checkpoint does not have the `vocabulary` or the letter case (`lowercase`;
-            None: unknown) of the records, is too short for them, reads in other directions than the
-            objective, or has trained as long as the recipe says; or as `open_start` raises.
+        InputError: `open_start` cannot open the checkpoint; its vocabulary or letter case is not
+            that of the records; it has fewer positions than `max_length`; its attention direction
+            is not that of the objective; or it has already trained as many steps as the recipe has.
     """
     checkpoint = open_start(path)
     card, config = checkpoint.card, checkpoint.card.config
@@ -130,7 +141,7 @@ def starting_point(
 
 
 def missing_parts(checkpoint: Checkpoint, *, heads: Iterable[str], config: BertConfig) -> list[str]:
-    """Returns the parts of a model with these heads and `config` that a checkpoint lacks."""
+    """Returns the parts that a checkpoint lacks for a model with these heads and this config."""
     optional = {"pooler": config.has_pooler, "bilstm": config.num_lstm_layers}
     found = {*map(part, checkpoint.tensors)}
     wanted = [*heads, *(name for name, is_wanted in optional.items() if is_wanted)]
@@ -140,7 +151,17 @@ def missing_parts(checkpoint: Checkpoint, *, heads: Iterable[str], config: BertC
 def check_segments(
     segment_ids: np.ndarray, encoders: Mapping[str, BertConfig], *, file: str, otherwise: str
 ) -> None:
-    """Raises InputError for pairs of a file where an encoder, named by its key, has one segment."""
+    """Checks that every encoder can read the segment ids of a file.
+
+    Args:
+        segment_ids: The segment ids, int [B, T].
+        encoders: Encoder configurations by their name in the error message.
+        file: The name of the file for the error message.
+        otherwise: An alternative that the error message suggests.
+
+    Raises:
+        InputError: The file contains pairs, and an encoder has only one segment.
+    """
     for name, config in encoders.items():
         if segment_ids.max() >= (config.num_segments or math.inf):
             raise InputError(
@@ -150,7 +171,7 @@ def check_segments(
 
 
 def difference(found: Vocabulary, expected: Vocabulary) -> str:
-    """Returns how two vocabularies differ, in parentheses, for a message."""
+    """Describes the difference between two vocabularies in parentheses, for an error message."""
     if found.pieces == expected.pieces:
         return "(the same pieces and another tokenizer.json, which splits texts by other rules)"
     pairs = zip(found.pieces, expected.pieces, strict=False)

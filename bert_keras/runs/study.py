@@ -1,4 +1,4 @@
-"""Repeats a run with several seeds and learning rates, each in a folder of its own."""
+"""Repeats a run with several seeds and learning rates, each in its own folder."""
 
 import dataclasses
 import os
@@ -25,23 +25,27 @@ def study(
     learning_rates: Sequence[float],
     output: str | os.PathLike,
 ) -> str:
-    """Runs each learning rate with the seeds 1 to `seeds`; the same call continues an interrupted
-    study.
+    """Runs a recipe with each learning rate and the seeds 1 to `seeds`.
+
+    A second call with the same arguments continues an interrupted study.
 
     Args:
-        run: Runs a recipe into a folder, with TensorBoard logs in "logs", and returns the scores.
-        recipe: The recipe of all runs but for seed and learning rate.
-        metric: One of the scores that `run` returns, in which more is better.
+        run: Runs a recipe in a folder, writes TensorBoard logs to its subfolder "logs", and returns
+            the scores.
+        recipe: The recipe of all runs; its seed and learning rate are replaced.
+        metric: The name of a score that `run` returns; a higher value must be better.
         seeds: The number of seeds.
         learning_rates: The learning rates.
-        output: The folder of all runs, such as lr-3e-05/seed-1. After every run it holds
-            study.json, report.html, report.md and `best`, a link to the folder of the best run.
+        output: The folder of the study. Each run has a subfolder such as lr-3e-05/seed-1. After
+            every run the folder contains study.json, report.html, report.md and `best`, a symbolic
+            link to the folder of the best run.
 
     Returns:
-        The outcome in words.
+        A summary of the results as text.
 
     Raises:
-        InputError: An argument is out of range, `output` holds a single run, or a run raises it.
+        InputError: An argument is out of range, `output` contains a single run, or a run fails with
+            InputError.
     """
     output = Path(output)
     if seeds < 1:

@@ -128,7 +128,7 @@ class TaskRun:
         """The compiled model for `fit`: the student, or with a teacher its `Distiller`."""
         arguments, trained = self.task.compile_arguments(), self.student
         if self.teacher is not None:
-            self.student.compile(**arguments)  # its loss on dev is that of the labels alone
+            self.student.compile(**arguments)  # the dev loss includes only the labels
             trained = self.teacher.teach(self.student, card=self.card)
             arguments = self.task.compile_arguments()
         schedule = LinearWarmupDecay(
@@ -151,7 +151,7 @@ class TaskRun:
 
     @cached_property
     def rows(self) -> Encoded:
-        """The training examples as `trained` reads them."""
+        """The encoded training examples in the form that `trained` reads."""
         return self.task.prepared(self._rows, self.model, folder=self.features / "train")
 
     @cached_property
@@ -165,7 +165,7 @@ class TaskRun:
 
     @cached_property
     def _predictor(self) -> Predictor:
-        _ = self.trained  # which compiles
+        _ = self.trained  # compiles the student
         return Predictor(self.student)
 
     def dev_outputs(self) -> tuple[Outputs, float]:
@@ -182,8 +182,11 @@ class TaskRun:
         return {**self.task.score(self.dev_examples, predictions), "loss": loss}
 
     def _new_parts(self) -> set[str]:
-        """Returns the parts that the checkpoint lacks, and its heads unless they are those of the
-        same task and labels."""
+        """Returns the parts that get fresh weights.
+
+        These are the parts that the checkpoint lacks, and the heads if it was trained on another
+        task or other labels.
+        """
         card, source = self.card, self.checkpoint.card
         heads = ARCHITECTURES[card.model].heads
         new = {*missing_parts(self.checkpoint, heads=heads, config=card.config)}
