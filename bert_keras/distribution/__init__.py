@@ -1,4 +1,4 @@
-"""How one step runs on one device or many, and on a batch whole or in parts."""
+"""Train and test steps over the global batch, for one device or many and for batches in parts."""
 
 from typing import TYPE_CHECKING
 
@@ -9,4 +9,4 @@ if TYPE_CHECKING or keras.backend.backend() == "tensorflow":
 else:
 
     class WholeBatchStep(keras.Model):
-        """Keras' own step, on one device."""
+        """Same as keras.Model: without TensorFlow, training uses Keras' own step on one device."""

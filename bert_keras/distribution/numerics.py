@@ -1,4 +1,4 @@
-"""Precision and determinism of a run."""
+"""Selects the precision of a run and makes its sums deterministic."""
 
 import os
 
@@ -10,10 +10,17 @@ PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
 
 def named_policy(name: str = "auto") -> str:
-    """For `keras.config.set_dtype_policy`: weights are float32, products are in the precision.
+    """Returns the name of a dtype policy for `keras.config.set_dtype_policy`.
 
-    `auto` is bfloat16 where the hardware multiplies it, TPUs and GPUs since compute capability 8.0
-    (A100), else float32: CPUs gain nothing from it.
+    All policies keep the weights in float32; matrix products use the precision.
+
+    Args:
+        name: "float32", "bfloat16", "float16" or "auto". "auto" selects bfloat16 if the hardware
+            supports it (TPUs, and GPUs with compute capability 8.0 (A100) or higher) and float32
+            otherwise, because bfloat16 does not make CPUs faster.
+
+    Raises:
+        InputError: The name is unknown.
     """
     check_name(name, PRECISIONS, what="precision")
     if name == "auto":
@@ -26,10 +33,11 @@ def named_policy(name: str = "auto") -> str:
 
 
 def add_in_one_order() -> None:
-    """On CPUs alone, unless TF_DETERMINISTIC_OPS is set: TensorFlow's threads add up in one order,
-    at no cost that could be measured. Elsewhere some operations would be refused, and XLA by Keras.
+    """Makes sums on CPUs deterministic: TensorFlow's threads add in a fixed order.
 
-    To be called before TensorFlow has computed what adds up.
+    Sets TF_DETERMINISTIC_OPS if it is unset and the machine has no GPU. On CPUs this has no
+    measurable cost. On GPUs it would make TensorFlow reject some operations and Keras reject XLA.
+    Call it before TensorFlow computes anything.
     """
     if not tf.config.list_physical_devices("GPU"):
         os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")

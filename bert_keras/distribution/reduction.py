@@ -1,4 +1,4 @@
-"""Losses that report their sum and their weight, so that one mean covers replicas and parts."""
+"""Losses that report their sum and their weight, so that one mean covers all replicas and parts."""
 
 import math
 
@@ -10,16 +10,24 @@ class SummedLoss(keras.losses.Loss):
     """A loss whose mean is taken over the global batch: sum / (weight + `epsilon`).
 
     Subclasses define `call`, which returns one number for each element, [B, ...]. The train step
-    adds `weight` over all replicas and parts of a batch first, and then each part's `sum` divided
-    by that total. The weight of a `reduction` "mean_with_sample_weight" is the sum of the sample
-    weights. Of any other, and without sample weights, it is the number of rows, and the elements of
-    a row count alike; of "sum" nothing is divided. Computed in float32.
+    first adds the values of `weight` over all replicas and all parts of a batch. It then divides
+    each part's `sum` by this total. All values are computed in float32.
+
+    The attribute `reduction` determines the weight:
+
+    - "mean_with_sample_weight": the sum of the sample weights. Without sample weights it is the
+      number of rows.
+    - "sum": the sum is not divided.
+    - any other reduction: the number of rows; all elements of a row count equally.
     """
 
     epsilon = 0.0
 
     def sum(self, y_true, y_pred, sample_weight=None):
-        """Returns the sum of the weighted elements; of their mean in each row where rows count."""
+        """Returns the weighted sum of the losses of these rows.
+
+        If the weight is the number of rows, each row contributes the mean of its elements.
+        """
         losses = ops.cast(self.call(y_true, y_pred), "float32")
         total = ops.sum(losses if sample_weight is None else losses * _float(sample_weight))
         if self.reduction == "sum" or self._counts_weights(sample_weight):
@@ -27,7 +35,7 @@ class SummedLoss(keras.losses.Loss):
         return ops.divide_no_nan(total, _float(math.prod(ops.shape(losses)[1:])))
 
     def weight(self, y_true, sample_weight=None):
-        """Returns what these rows add to the divisor of the mean."""
+        """Returns the weight of these rows, their part of the divisor of the mean."""
         if self._counts_weights(sample_weight):
             return ops.sum(_float(sample_weight))
         return _float(ops.shape(y_true)[0])
@@ -45,7 +53,12 @@ class SummedLoss(keras.losses.Loss):
 
 
 def summed(loss) -> SummedLoss:
-    """Returns a SummedLoss itself, or one of a loss of Keras: a name, a function or an object."""
+    """Converts a loss to a SummedLoss.
+
+    Args:
+        loss: A SummedLoss, which is returned unchanged, or a Keras loss: a name, a function or an
+            object.
+    """
     loss = keras.losses.get(loss)
     if isinstance(loss, SummedLoss):
         return loss

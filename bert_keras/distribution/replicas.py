@@ -1,4 +1,4 @@
-"""Sums over all replicas, and assignments to a replica's own copy of a variable."""
+"""Sums tensors over all replicas and assigns to a replica's own copy of a variable."""
 
 import keras
 import tensorflow as tf
@@ -10,13 +10,21 @@ def num_replicas() -> int:
 
 
 def replica_id():
-    """int32 scalar, 0 to `num_replicas` - 1."""
+    """Returns the index of this replica, an int32 scalar from 0 to `num_replicas()` - 1."""
     context = tf.distribute.get_replica_context()
     return tf.cast(context.replica_id_in_sync_group, "int32")
 
 
 def sum_over_replicas(tensors):
-    """Any structure of dense tensors, of equal shapes on all replicas; between steps, itself."""
+    """Adds tensors over all replicas.
+
+    Args:
+        tensors: Any structure of dense tensors whose shapes are equal on all replicas.
+
+    Returns:
+        The structure of sums. With one replica, or outside of a replica context, `tensors` is
+        returned unchanged.
+    """
     context = tf.distribute.get_replica_context()
     if context is None or num_replicas() == 1:
         return tensors
@@ -24,15 +32,19 @@ def sum_over_replicas(tensors):
 
 
 def number(variable: keras.Variable):
-    """Of a scalar, between steps, as Python's own: a variable may lie on many devices."""
+    """Returns the value of a scalar variable as a Python number.
+
+    Works for variables with copies on several devices. Call it between steps.
+    """
     return variable.numpy().item()
 
 
 def own_copy(variable: keras.Variable):
-    """The handle, for raw operations, of the copy of `variable` that lies with this replica.
+    """Returns the resource handle of this replica's copy of `variable`, for raw operations.
 
-    Copies stay equal only where every replica does the same to its own: after `sum_over_replicas`.
-    Unlike `assign`, which brings all replicas together, such an operation may stand in `tf.cond`.
+    The copies stay equal only if every replica performs the same operation on its copy, which is
+    the case after `sum_over_replicas`. Unlike `assign`, which synchronises all replicas, such an
+    operation is allowed inside `tf.cond`.
     """
     return variable.value.handle
 

@@ -1,4 +1,4 @@
-"""A global batch in, one update out: the same on one device, on many, and in parts."""
+"""Train and test steps whose mean covers the global batch, on all devices and over all parts."""
 
 from typing import NamedTuple
 
@@ -12,29 +12,30 @@ from bert_keras.layers.recomputation import seed_states
 
 
 class Term(NamedTuple):
-    """The loss of one output, and its factor in the sum over all outputs."""
+    """The loss of one model output."""
 
-    name: str | None
+    name: str | None  # the output; None for a model with one output
     loss: SummedLoss
-    factor: float
+    factor: float  # factor of the loss in the sum over all outputs
 
     def of(self, structure):
-        """Returns this output's entry of a dict, or the structure of a model with one output."""
+        """Returns the entry of this output in a dict; any other structure is returned unchanged."""
         return structure[self.name] if isinstance(structure, dict) else structure
 
 
 class WholeBatchStep(keras.Model):
-    """A keras.Model with train and test steps whose mean is taken over the global batch.
+    """A keras.Model whose train and test steps take the mean over the global batch.
 
-    The weight of each loss (see SummedLoss) is added over the replicas and over the parts of the
-    batch before any part is differentiated, so that neither replicas with fewer predictions nor
-    those with smaller batches count more. The optimizer adds the gradients of all replicas.
+    Before the gradients of a part are computed, the weights of each loss (see `SummedLoss`) are
+    added over all replicas and all parts of the batch. All predictions therefore count equally,
+    even if replicas have different numbers of predictions or rows. The optimizer adds the gradients
+    of all replicas.
 
-    With `gradient_accumulation_steps` in `compile` each replica takes its batch in that many parts,
-    one after another: only the activations of one part are in memory, and the update is the same.
+    With `gradient_accumulation_steps` in `compile`, each replica splits its batch into that many
+    parts and processes one after another. Only the activations of one part are in memory, and the
+    update is the same.
 
-    Dropout depends on the layer's seed, the optimizer's step, the replica and the part, and on
-    nothing that runs before.
+    Dropout depends only on the layer's seed, the optimizer's step, the replica and the part.
     """
 
     def compile(
@@ -46,8 +47,22 @@ class WholeBatchStep(keras.Model):
         gradient_accumulation_steps: int = 1,
         **kwargs,
     ):
-        """Takes Keras' arguments, and the number of parts in which a replica takes its batch. Under
-        mixed_float16 a BertOptimizer scales the loss."""
+        """Configures the training.
+
+        Under the policy mixed_float16 a BertOptimizer scales the loss dynamically.
+
+        Args:
+            optimizer: See `keras.Model.compile`.
+            loss: See `keras.Model.compile`.
+            loss_weights: See `keras.Model.compile`.
+            gradient_accumulation_steps: The number of parts into which each replica splits its
+                batch.
+            **kwargs: Other arguments of `keras.Model.compile`.
+
+        Raises:
+            InputError: `gradient_accumulation_steps` is less than 1, or a `keras.distribution` is
+                set.
+        """
         if gradient_accumulation_steps < 1:
             raise InputError(
                 f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected at least 1"
@@ -67,17 +82,17 @@ class WholeBatchStep(keras.Model):
         objects = keras.metrics.Metric, type(None)
         self._has_metrics_by_name = not all(isinstance(each, objects) for each in metrics)
         self.gradient_accumulation_steps = gradient_accumulation_steps
-        self._compile_loss = None  # the steps below take its place
+        self._compile_loss = None  # train_step and test_step compute the loss instead
         names = self.loss if isinstance(self.loss, dict) and len(self.loss) > 1 else ()
         trackers = [keras.metrics.Mean(name=f"{name}_loss") for name in names]
-        self.__dict__["_loss_trackers"] = trackers  # not by Keras, which is done with tracking
+        self.__dict__["_loss_trackers"] = trackers  # not tracked by Keras
 
     @property
     def metrics(self):
         return [*super().metrics, *self.__dict__.get("_loss_trackers", ())]
 
     def train_step(self, data):
-        # Without data, at its end, nothing may be counted or decayed.
+        # At the end of the data the step must fail before it counts a step or decays a weight.
         with tf.control_dependencies(_tensors(data)):
             return self._train_step(data)
 
@@ -123,7 +138,10 @@ class WholeBatchStep(keras.Model):
         return self._logs()
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """Returns the loss of all outputs, over the global batch where this is one replica."""
+        """Returns the weighted sum of the losses of all outputs.
+
+        In a replica context the result is this replica's part of the mean over the global batch.
+        """
         terms = self._terms(y)
         totals = _total_weights(terms, y, sample_weight)
         return _sum(terms, _means(terms, y, y_pred, sample_weight, totals))
@@ -131,7 +149,7 @@ class WholeBatchStep(keras.Model):
     def _terms(self, y) -> list[Term]:
         if isinstance(self.loss, dict):
             losses = self.loss
-        else:  # one for every output
+        else:  # one loss for every output
             losses = dict.fromkeys(y if isinstance(y, dict) else [None], self.loss)
         factors = self._loss_factors
         return [
@@ -141,13 +159,16 @@ class WholeBatchStep(keras.Model):
         ]
 
     def _seeds(self, part):
-        """The state of every dropout for this step, replica and part."""
+        """Returns the seed state of every dropout for this step, replica and part."""
         part += tf.cast(self.optimizer.iterations.value, "int32") * self.gradient_accumulation_steps
         apart = tf.stack([replica_id(), part])
         return [(state, state.value + tf.cast(apart, state.dtype)) for state in seed_states(self)]
 
     def _track_losses(self, terms, means, rows):
-        """Those of the global batch, on every replica, which together count its rows."""
+        """Updates the loss metrics of every replica with the losses of the global batch.
+
+        The weights of all replicas add up to the number of rows of the global batch.
+        """
         means, rows = sum_over_replicas([means, tf.cast(rows, "float32")])
         weight = rows / num_replicas()
         means = tf.unstack(means)
@@ -159,7 +180,7 @@ class WholeBatchStep(keras.Model):
         logs = self.get_metrics_result()
         if not isinstance(self.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
             return logs
-        # Keras' reduction over workers is along an axis.
+        # Keras reduces the logs of several workers along an axis, so each value needs one.
         return {name: tf.reshape(value, (1,)) for name, value in logs.items()}
 
     def make_train_function(self, force=False):
@@ -168,11 +189,15 @@ class WholeBatchStep(keras.Model):
         return super().make_train_function(force)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        """Keras', which takes the mean over replicas for a batch, ids that are no integers, and
-        begins the data once for that, so that what is shuffled comes in another order; and which on
-        one device leaves metrics told by name to be made in the step: XLA cannot, and all else
-        traces the step a second time, for a fifth more memory and twice the time of the first
-        step."""
+        """Builds metrics before the first step, only where that is necessary.
+
+        Replaces a private Keras method with two problems. Under a strategy it builds with a batch
+        that it computes as a mean over replicas, in which integer ids become fractions, and it
+        reads this batch from the data, which changes the order of shuffled data. On one device it
+        leaves metrics that are given by name to be created inside the first step. XLA does not
+        support this, and without XLA the step is traced a second time, which takes a fifth more
+        memory and doubles the time of the first step.
+        """
         if self._distribute_strategy is None and not self._has_metrics_by_name:
             return
         if iterator is not None and data_batch is None:
@@ -183,8 +208,8 @@ class WholeBatchStep(keras.Model):
 
 
 def _zeros(spec):
-    spec = getattr(spec, "_value_specs", (spec,))[0]  # of the first replica
-    # Two, of what is unknown: "accuracy" of one choice would be that of two classes.
+    spec = getattr(spec, "_value_specs", (spec,))[0]  # the spec of the first replica
+    # Unknown sizes become 2. With size 1 Keras would take "accuracy" for binary accuracy.
     return tf.zeros([size or 2 for size in spec.shape], spec.dtype)
 
 
@@ -211,7 +236,7 @@ def _total_weights(terms: list[Term], y, weight) -> list:
 
 
 def _means(terms: list[Term], y, y_pred, weight, total_weights: list) -> list:
-    """Each term's part of its mean over the global batch."""
+    """Returns this part's contribution to each term's mean over the global batch."""
     means = []
     for term, total_weight in zip(terms, total_weights, strict=True):
         total = term.loss.sum(term.of(y), term.of(y_pred), term.of(weight))
@@ -220,14 +245,16 @@ def _means(terms: list[Term], y, y_pred, weight, total_weights: list) -> list:
 
 
 def _sum(terms: list[Term], means: list):
-    """With the weights of `compile`."""
+    """Returns the sum of the means, weighted with the `loss_weights` of `compile`."""
     factors = [term.factor for term in terms] or [1]
     return tf.add_n([m if f == 1 else f * m for f, m in zip(factors, means, strict=True)])
 
 
 def _part(structure, part, num_parts: int):
-    """Rows `part` x size to (`part` + 1) x size of every tensor, size being rows / `num_parts`
-    rounded up; fewer, or none, in the last parts."""
+    """Returns the rows of one part of every tensor.
+
+    A part has rows / `num_parts` rows, rounded up; the last parts may have fewer rows or none.
+    """
     if num_parts == 1:
         return structure
 
@@ -243,15 +270,16 @@ def _part(structure, part, num_parts: int):
 
 
 def _added_up(gradients, num_parts: int, means, first):
-    """The sums over all parts, of which part 0 is there already."""
+    """Adds the results of all other parts to `means` and `first`, which are those of part 0."""
     there = [index for index, each in enumerate(first) if each is not None]
 
     def add(part, means, *sums):
         more, found = gradients(part)
-        # Apart, by operations that Grappler leaves: sums of three it turns, where they are large,
-        # into variables that a loop makes twice (tensorflow/tensorflow, issue 23780).
+        # The identity operations keep the additions separate. Otherwise Grappler combines large
+        # sums of three into temporary variables, which a loop creates twice
+        # (tensorflow/tensorflow, issue 23780).
         apart = {}
-        for index in reversed(there):  # as they come
+        for index in reversed(there):  # in the order in which they are computed
             apart[index], part = tf.identity_n([found[index], part])
         return part + 1, means + more, *(s + apart[i] for s, i in zip(sums, there, strict=True))
 

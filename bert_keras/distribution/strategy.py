@@ -1,4 +1,4 @@
-"""Chooses the distribution strategy and reads TF_CONFIG."""
+"""Selects the distribution strategy and reads TF_CONFIG."""
 
 import json
 import os
@@ -13,14 +13,20 @@ _EXAMPLE = '{"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": "worker
 
 
 def workers() -> list[str]:
-    """Their HOST:PORT; none where there is no TF_CONFIG. Raises InputError where `fit` cannot train
-    with what it says."""
+    """Returns the addresses (HOST:PORT) of all workers; an empty list without TF_CONFIG.
+
+    Raises:
+        InputError: `fit` cannot train with this TF_CONFIG.
+    """
     cluster = _tf_config().get("cluster", {})
     return [*cluster.get("chief", []), *cluster.get("worker", [])]
 
 
 def is_chief() -> bool:
-    """Whether this process is the one that writes what a run leaves: alone, or the first worker."""
+    """Returns whether this process writes the results of a run.
+
+    This is the case for a single process and for the first of several workers.
+    """
     config = _tf_config()
     if not config or config["task"]["type"] == "chief":
         return True
@@ -28,7 +34,11 @@ def is_chief() -> bool:
 
 
 def _tf_config() -> dict:
-    """Raises InputError where it is there and `fit` cannot train with it."""
+    """Returns the contents of TF_CONFIG; an empty dict if it is not set.
+
+    Raises:
+        InputError: `fit` cannot train with this TF_CONFIG.
+    """
     text = os.environ.get("TF_CONFIG", "")
     if not text:
         return {}
@@ -88,7 +98,7 @@ def named_strategy(name: str = "auto") -> tf.distribute.Strategy:
 def _tpu() -> tf.distribute.Strategy:
     name = os.environ.get("TPU_NAME", "local")
     try:
-        if name.startswith("grpc://"):  # TensorFlow would wait for ever
+        if name.startswith("grpc://"):  # TensorFlow would wait forever for an unreachable address
             address = urlsplit(name)
             socket.create_connection((address.hostname, address.port), timeout=10).close()
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)

@@ -1,4 +1,4 @@
-"""Multi-head self-attention, and the biases that hide padding, other sequences and later tokens."""
+"""Multi-head self-attention, and the biases that mask padding, other sequences and later tokens."""
 
 import math
 
@@ -7,28 +7,52 @@ from keras import ops
 
 from bert_keras.layers.primitives import projection
 
-# Added to the scores of padding, as in the original modeling.py: exp(-10000) is 0 in float32.
+# Bias of masked positions, as in the original modeling.py; exp(-10000) is 0 in float32.
 PADDING_SCORE = -10_000.0
 
 
 def attention_bias(input_mask_BT, *, dtype: str):
-    """[B, T], 1 = real and 0 = padding  ->  [B, 1, 1, T] to add to attention scores."""
-    # Not [:, None, None, :], which LiteRT does not have where batch and length are open.
+    """Returns the attention bias that masks padding.
+
+    Args:
+        input_mask_BT: [B, T], 1 for a token and 0 for padding.
+        dtype: The dtype of the result.
+
+    Returns:
+        [B, 1, 1, T], to add to the attention scores.
+    """
+    # LiteRT does not support [:, None, None, :] if batch size and length are dynamic.
     real = ops.expand_dims(ops.cast(input_mask_BT, dtype), (1, 2))
     return (1.0 - real) * PADDING_SCORE
 
 
 def apart_bias(sequence_ids_BT, *, dtype: str):
-    """[B, T], numbers of the sequences that share a row  ->  [B, 1, T, T]: each sees itself alone.
+    """Returns the attention bias for several sequences in one row: each attends only to itself.
 
-    Padding, numbered 0, sees padding, so that every row of probabilities sums to 1.
+    Padding attends to padding, so that every row of attention probabilities sums to 1.
+
+    Args:
+        sequence_ids_BT: [B, T], the number of the sequence of each token, counted from 1; 0 for
+            padding.
+        dtype: The dtype of the result.
+
+    Returns:
+        [B, 1, T, T], to add to the attention scores.
     """
     same = ops.equal(sequence_ids_BT[:, None, :, None], sequence_ids_BT[:, None, None, :])
     return (1.0 - ops.cast(same, dtype)) * PADDING_SCORE
 
 
 def causal_bias(length, *, dtype: str):
-    """[1, 1, T, T], to add to one of the others: each position sees itself and those before it."""
+    """Returns the causal attention bias: each token attends only to itself and to earlier tokens.
+
+    Args:
+        length: The number of tokens T.
+        dtype: The dtype of the result.
+
+    Returns:
+        [1, 1, T, T], to add to one of the other biases.
+    """
     places_T = ops.arange(length)
     later_TT = ops.less(ops.expand_dims(places_T, 1), places_T)
     return ops.expand_dims(ops.cast(later_TT, dtype), (0, 1)) * PADDING_SCORE
@@ -38,10 +62,20 @@ def causal_bias(length, *, dtype: str):
 class SelfAttention(keras.layers.Layer):
     """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2.2).
 
-    Call with hidden states [X, D], X = B x T row after row, and an attention bias [B, 1, 1, T] or
-    [B, 1, T, T]; returns the projected context [X, D] and the attention probabilities
-    [B, N, T, T] (those after dropout are what weighs the values). The sum of scores and bias, the
-    softmax and the probabilities are float32 or wider, whatever the policy.
+    The sum of scores and bias, the softmax and the probabilities are float32 or wider under every
+    dtype policy.
+
+    Args:
+        num_heads: The number of heads N.
+        dropout_rate: The dropout rate of the attention probabilities.
+        initializer_stddev: The standard deviation of the kernel initializer.
+
+    Call arguments:
+        hidden: Hidden states [X, D], with X = B x T in row-major order.
+        bias: The attention bias, [B, 1, 1, T] or [B, 1, T, T].
+
+    Returns:
+        The projected context [X, D] and the attention probabilities [B, N, T, T] before dropout.
     """
 
     def __init__(self, num_heads: int, *, dropout_rate: float, initializer_stddev: float, **kwargs):
@@ -68,7 +102,7 @@ class SelfAttention(keras.layers.Layer):
         query_BNTH = heads(self.query_dense(hidden))
         key_BNTH = heads(self.key_dense(hidden))
         value_BNTH = heads(self.value_dense(hidden))
-        # Scaled before the product: oneDNN then does scale, product and bias in one operation.
+        # With the scale before the product, oneDNN fuses scale, product and bias.
         scores_BNTT = ops.matmul(
             query_BNTH * (1.0 / math.sqrt(head_size)), ops.transpose(key_BNTH, (0, 1, 3, 2))
         )

@@ -1,4 +1,4 @@
-"""Layers over the words of a sentence: a bidirectional LSTM and a learned mix of layers."""
+"""Layers over the words of a sentence: a bidirectional LSTM and a learned mix of encoder layers."""
 
 import keras
 from keras import ops
@@ -6,10 +6,20 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BiLSTM(keras.layers.Layer):
-    """Layers of two LSTMs each, one a direction: [B, W, D] -> [B, W, 2 x units].
+    """A stack of bidirectional LSTM layers with dropout before each layer.
 
-    `word_mask`, bool [B, W], is False where a row is padded on its right: such words are passed
-    over in both directions and come out as 0. Dropout stands before each layer.
+    Args:
+        units: The number of units of each direction.
+        num_layers: The number of bidirectional layers.
+        dropout_rate: The dropout rate of the inputs of each layer.
+
+    Call arguments:
+        vectors: [B, W, D].
+        word_mask: Bool [B, W], False for padding, which must be on the right. Both directions skip
+            padded words, and their output is 0.
+
+    Returns:
+        [B, W, 2 x units].
     """
 
     def __init__(self, units: int, *, num_layers: int, dropout_rate: float, **kwargs):
@@ -35,16 +45,17 @@ class BiLSTM(keras.layers.Layer):
     def call(self, vectors, word_mask, training=False):
         for layer in self.directions:
             vectors = layer(self.dropout(vectors, training=training), mask=word_mask)
-        # Keras' own mask stays behind with what is multiplied: no later layer needs it.
+        # The product drops Keras' own mask, which no later layer needs.
         return vectors * ops.cast(word_mask[..., None], vectors.dtype)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class LayerMix(keras.layers.Layer):
-    """scale x sum_k softmax(layer_logits)_k x layer k: [B, W, K, D] -> [B, W, D].
+    """Learned weighted sum of encoder layers: scale x sum_k softmax(layer_logits)_k x layer k.
 
-    Section 5.3 weighs layers and does not say how; this is how ELMo does (Peters et al. 2018,
-    equation 1). It begins as the mean.
+    Maps features [B, W, K, D] to [B, W, D]. The initial result is the mean of the layers. Section
+    5.3 does not specify how it weights layers; this layer follows ELMo (Peters et al. 2018,
+    equation 1).
     """
 
     def build(self, features_shape):

@@ -1,4 +1,4 @@
-"""One transformer block: self-attention and the feed-forward network, each with LayerNorm."""
+"""A transformer block: self-attention and a feed-forward network, each with LayerNorm."""
 
 import keras
 from keras import ops
@@ -9,9 +9,17 @@ from bert_keras.layers.primitives import LayerNorm, activate, projection
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class FeedForward(keras.layers.Layer):
-    """Dense to F = `intermediate_size`, activation, dense back to D. [X, D] -> [X, D].
+    """The feed-forward network of a block: a dense layer, an activation and a dense layer.
 
-    Two dimensions make each dense layer one matrix product with its bias and activation.
+    Maps [X, D] to [X, D].
+
+    The inputs have two dimensions, so that each dense layer is one matrix product with its bias and
+    activation.
+
+    Args:
+        intermediate_size: The size F between the two dense layers.
+        activation: One of `bert_keras.config.ACTIVATIONS`.
+        initializer_stddev: The standard deviation of the kernel initializer.
     """
 
     def __init__(
@@ -35,9 +43,25 @@ class FeedForward(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class EncoderBlock(keras.layers.Layer):
-    """Post-norm: LayerNorm(x + Dropout(sublayer(x))) around attention, then around feed-forward.
+    """A post-norm transformer block: self-attention, then the feed-forward network.
 
-    Call with hidden states [B, T, D] and an attention bias; returns ([B, T, D], [B, N, T, T]).
+    Each sublayer computes LayerNorm(x + Dropout(sublayer(x))).
+
+    Args:
+        num_heads: The number of attention heads N.
+        intermediate_size: The size of the feed-forward network's intermediate layer.
+        activation: One of `bert_keras.config.ACTIVATIONS`.
+        hidden_dropout_rate: The dropout rate of the outputs of both sublayers.
+        attention_dropout_rate: The dropout rate of the attention probabilities.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance.
+        initializer_stddev: The standard deviation of the kernel initializer.
+
+    Call arguments:
+        hidden: Hidden states [B, T, D].
+        bias: The attention bias, [B, 1, 1, T] or [B, 1, T, T].
+
+    Returns:
+        The new hidden states [B, T, D] and the attention probabilities [B, N, T, T].
     """
 
     def __init__(
@@ -88,7 +112,7 @@ class EncoderBlock(keras.layers.Layer):
         self.built = True
 
     def call(self, hidden, bias, training=False):
-        # X = B x T: in two dimensions a dense layer and the residual behind it are one operation.
+        # X = B x T. With two dimensions a dense layer and the following residual are fused.
         hidden_XD = ops.reshape(hidden, (-1, hidden.shape[-1]))
         context_XD, attention_BNTT = self.attention(hidden_XD, bias, training=training)
         hidden_XD = self.attention_norm(hidden_XD + self.dropout(context_XD, training=training))

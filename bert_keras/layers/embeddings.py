@@ -9,13 +9,32 @@ from bert_keras.layers.primitives import LayerNorm, projection
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertEmbeddings(keras.layers.Layer):
-    """Section 3, "Input/Output Representations": three learned tables, LayerNorm, dropout.
+    """Sum of learned token, position and segment embeddings, with LayerNorm and dropout.
 
-    Call with `input_ids` and `segment_ids`, int [B, T]; returns [B, T, D]. Positions count from 0,
-    and a T that is known to be over `max_positions` raises InputError, unless `position_ids`, int
-    [B, T] below `max_positions`, are given. Position 0 is row `position_offset` of its table.
-    Without `num_segments` there is no table of them. Tables of `embedding_size`, where it is given,
-    are projected to D behind the dropout (Lan et al. 2019, section 3.1).
+    Source: section 3, "Input/Output Representations".
+
+    Args:
+        vocab_size: The number of token embeddings.
+        hidden_size: The size D of the output.
+        max_positions: The maximum number of tokens of a sequence.
+        num_segments: The number of segment embeddings; 0 for none.
+        dropout_rate: The dropout rate of the sum.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance.
+        initializer_stddev: The standard deviation of the initializer of all tables.
+        embedding_size: The size E of the tables if it differs from D. The sum is projected to D
+            after the dropout (Lan et al. 2019, section 3.1). 0 means D.
+        position_offset: The row of the position table for position 0.
+
+    Call arguments:
+        input_ids: Int [B, T].
+        segment_ids: Int [B, T].
+        position_ids: Int [B, T], less than `max_positions`; by default positions count from 0.
+
+    Returns:
+        [B, T, D].
+
+    Raises:
+        InputError: Without `position_ids`, a static T is greater than `max_positions`.
     """
 
     def __init__(  # noqa: PLR0913 - layers take plain values

@@ -1,4 +1,4 @@
-"""The heads over the encoder: classification, token labels, answer spans, masked LM."""
+"""The heads on top of the encoder: classification, token labels, answer spans and masked LM."""
 
 import keras
 from keras import ops
@@ -8,11 +8,18 @@ from bert_keras.layers.primitives import LayerNorm, activate, projection, states
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class ClassificationHead(keras.layers.Layer):
-    """Dropout and one dense layer (section 4.1). [B, D] -> logits [B, num_labels].
+    """Classification head: dropout and one dense layer (section 4.1).
 
-    The next-sentence head of pretraining is this with two labels and no dropout, the head of
-    multiple choice (section 4.4) this with one. Logits have the dtype of the weights: float32
-    under a mixed policy, where so small a layer costs nothing.
+    Maps [B, D] to logits [B, num_labels].
+
+    The next-sentence head of pretraining has two labels and no dropout. The head of multiple choice
+    (section 4.4) has one label. The logits have the dtype of the weights, which is float32 under a
+    mixed policy.
+
+    Args:
+        num_labels: The number of logits.
+        dropout_rate: The dropout rate of the inputs.
+        initializer_stddev: The standard deviation of the kernel initializer.
     """
 
     def __init__(
@@ -35,7 +42,10 @@ class ClassificationHead(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class TokenLabelsHead(ClassificationHead):
-    """ClassificationHead on every token (section 5.3). [B, T, D] -> logits [B, T, num_labels]."""
+    """Applies ClassificationHead to every token (section 5.3).
+
+    Maps [B, T, D] to logits [B, T, num_labels].
+    """
 
     def call(self, hidden, training=False):
         length, size = ops.shape(hidden)[1], hidden.shape[-1]
@@ -45,10 +55,14 @@ class TokenLabelsHead(ClassificationHead):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class SpanHead(keras.layers.Layer):
-    """A start vector S and an end vector E against every token (section 4.2), no dropout.
+    """Start and end logits of each token for question answering (section 4.2), without dropout.
 
-    [B, T, D] -> logits {"start": [B, T], "end": [B, T]} in the dtype of the weights. S and E are
-    the columns of one kernel. Padding is scored like any token.
+    Maps [B, T, D] to {"start": [B, T], "end": [B, T]} in the dtype of the weights. The paper's
+    start vector S and end vector E are the columns of one kernel. Padding gets logits like any
+    other token.
+
+    Args:
+        initializer_stddev: The standard deviation of the kernel initializer.
     """
 
     def __init__(self, *, initializer_stddev: float, **kwargs):
@@ -70,12 +84,24 @@ class SpanHead(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class MaskedLMHead(keras.layers.Layer):
-    """Dense, activation, LayerNorm, then the token table itself as decoder, plus a bias (A.1).
+    """Masked-LM head: dense layer, activation, LayerNorm, product with the token table, bias (A.1).
 
-    Call with hidden states [B, T, D], positions int [B, P] and the token table [V, E], whose E the
-    dense layer gives; returns logits [B, P, V] in the dtype of the weights. Only the P masked
-    positions are projected: the rest of T is gathered away first, which is the largest single
-    saving of a pretraining step.
+    The head first gathers the P masked positions and computes only their logits. This is the
+    largest single saving of a pretraining step.
+
+    Args:
+        vocab_size: The number of tokens V.
+        activation: One of `bert_keras.config.ACTIVATIONS`.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance.
+        initializer_stddev: The standard deviation of the kernel initializer.
+
+    Call arguments:
+        hidden: Hidden states [B, T, D].
+        positions: Int [B, P].
+        token_table: [V, E]; the dense layer maps D to E.
+
+    Returns:
+        Logits [B, P, V] in the dtype of the weights.
     """
 
     def __init__(
@@ -113,8 +139,11 @@ class MaskedLMHead(keras.layers.Layer):
 
 @ops.custom_gradient
 def _scores(masked_XE, table_VE):
-    """Each state by each row of the table; the table's gradient comes in the table's own layout,
-    where that of a transposed table is transposed once more."""
+    """Returns the product of each state with each row of the table.
+
+    The custom gradient has the layout of the table. The default gradient would be that of the
+    transposed table and would need another transposition.
+    """
 
     def gradients(grad_XV):
         return ops.matmul(grad_XV, table_VE), ops.matmul(ops.transpose(grad_XV), masked_XE)

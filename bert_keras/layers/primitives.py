@@ -1,13 +1,21 @@
-"""Shared parts of the layers: dense projection, activation, LayerNorm, states at positions."""
+"""Functions and layers that other layers share: projection, activation, LayerNorm and gathering."""
 
 import keras
 from keras import ops
 
 
 def projection(layer, name: str, *, inputs: int, units: int, dtype=None) -> keras.layers.Dense:
-    """Builds a dense layer as a part of `layer`, whose `initializer_stddev` and precision it takes.
+    """Builds a dense layer with the `initializer_stddev` and the dtype policy of `layer`.
 
-    The kernel is drawn from a normal distribution cut at two deviations; the biases are 0.
+    The kernel is drawn from a normal distribution truncated at two standard deviations. The bias
+    starts at 0.
+
+    Args:
+        layer: The layer to which the dense layer belongs.
+        name: The name of the dense layer.
+        inputs: The size of the last axis of its inputs.
+        units: The size of the last axis of its outputs.
+        dtype: A dtype or policy that replaces that of `layer`.
     """
     dense = keras.layers.Dense(
         units,
@@ -20,7 +28,7 @@ def projection(layer, name: str, *, inputs: int, units: int, dtype=None) -> kera
 
 
 def activate(x, *, activation: str):
-    """One of `bert_keras.config.ACTIVATIONS`, applied to a tensor of any shape."""
+    """Applies one of `bert_keras.config.ACTIVATIONS` to a tensor of any shape."""
     if activation == "gelu":
         return ops.gelu(x, approximate=False)
     if activation == "gelu_tanh":
@@ -30,9 +38,9 @@ def activate(x, *, activation: str):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class LayerNorm(keras.layers.LayerNormalization):
-    """Ba et al. 2016 over the last axis, weights `gamma` and `beta`, in float32 or wider.
+    """LayerNorm over the last axis (Ba et al. 2016), computed in float32 or wider.
 
-    One pass over memory less than Keras' own form.
+    Its weights are `gamma` and `beta`. It needs one pass over memory less than Keras' own layer.
     """
 
     def call(self, inputs):
@@ -44,7 +52,11 @@ class LayerNorm(keras.layers.LayerNormalization):
 
 
 def states_at(hidden_BTD, positions_BP):
-    """[X, D] with X = B x P, row after row; two dimensions suit the dense layer that follows."""
+    """Gathers the hidden states at positions [B, P].
+
+    Returns:
+        [X, D] with X = B x P in row-major order. Two dimensions suit the dense layer that follows.
+    """
     batch, length, _ = ops.shape(hidden_BTD)
     first_row_B1 = ops.expand_dims(ops.arange(batch, dtype="int32") * length, axis=1)
     rows_X = ops.reshape(ops.cast(positions_BP, "int32") + first_row_B1, (-1,))
@@ -52,7 +64,10 @@ def states_at(hidden_BTD, positions_BP):
 
 
 def last_places(input_mask_BT):
-    """int32 [B, 1]: where the last token stands that is not padding; 0 where all is."""
+    """Returns the position of the last token that is not padding, int32 [B, 1].
+
+    The position is 0 for a row that consists of padding.
+    """
     places_T = ops.arange(ops.shape(input_mask_BT)[1], dtype="int32")
     is_real_BT = ops.cast(ops.cast(input_mask_BT, "bool"), "int32")
     return ops.max(is_real_BT * places_T, axis=1, keepdims=True)

@@ -1,21 +1,23 @@
-"""Recomputes a layer for its gradient, with the same dropout both times."""
+"""Recomputes a layer in the backward pass with the same dropout as in the forward pass."""
 
 import keras
 
 
 def seed_states(layer: keras.layers.Layer) -> list[keras.Variable]:
-    """Of all layers in it, in the order of its variables."""
+    """Returns the dropout seed states of a layer, in the order of its variables."""
     return [each for each in layer.variables if each.path.endswith("seed_generator_state")]
 
 
-_MOST_DRAWS = 8  # more than any dropout of a block draws in one call
+_MOST_DRAWS = 8  # more random draws than any dropout of a block makes in one call
 
 
 def recomputed(layer: keras.layers.Layer, *inputs, training: bool):
-    """`layer(*inputs)`, computed a second time when gradients are taken: nothing between its inputs
-    and outputs is kept in memory until then. Dropout draws the same both times.
+    """Calls `layer(*inputs)` and computes it again when gradients are taken.
+
+    Intermediate results between the inputs and the outputs are not kept in memory. Dropout draws
+    the same numbers both times.
     """
-    # As they are now, not when they are looked at.
+    # Copies keep the current values; the variables change before the second computation.
     seeds = [(state, keras.ops.copy(state)) for state in seed_states(layer)]
 
     def call(*inputs):

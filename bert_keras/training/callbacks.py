@@ -1,4 +1,4 @@
-"""Callbacks that show a run: TensorBoard's curves and a progress bar."""
+"""Keras callbacks that write TensorBoard curves and show a progress bar."""
 
 import os
 import time
@@ -15,25 +15,27 @@ from bert_keras.training.tensorboard.performance import peak_flops_per_second
 
 @dataclass(frozen=True, kw_only=True)
 class FitSettings:
-    """How long `fit_resumable` trains, what it saves and what it writes."""
+    """Settings of `fit_resumable`: the length of the training, the saved states and the logs."""
 
-    stage: str  # name of the run on its progress bar
-    output: Path  # gets checkpoints/, logs/ and, from a Guard, faults/
-    num_steps: int  # the optimizer's step at which the run ends
-    steps_per_epoch: int  # of an epoch of Keras; the last one may be shorter
-    epochs_per_checkpoint: int  # the state is saved and held-out data are scored this often
-    keep_checkpoints: int  # how many of the newest states are kept
+    stage: str  # name of the run on the progress bar
+    output: Path  # folder for checkpoints/, logs/ and the faults/ of a Guard
+    num_steps: int  # step of the optimizer at which the run ends
+    steps_per_epoch: int  # steps of a Keras epoch; the last epoch may be shorter
+    epochs_per_checkpoint: int  # epochs between two saved states and two held-out scores
+    keep_checkpoints: int  # number of newest states to keep
     batch_size: int  # rows of the global batch
-    tokens_per_example: float  # mean count of tokens that are not padding, for the curve of speed
-    flops_per_example: int = 0  # of forward and backward, for the utilisation; 0 leaves it out
-    examples_per_epoch: int | None = None  # on the progress bar; None counts whole batches
-    points_per_epoch: int = 1  # points that TensorBoard's curves get in an epoch
-    max_skipped: int | None = None  # of a Guard (see there); None trains without a Guard
+    tokens_per_example: float  # mean number of tokens without padding, for the speed curve
+    flops_per_example: int = 0  # forward and backward, for the utilisation curve; 0 omits the curve
+    examples_per_epoch: int | None = None  # for the progress bar; None counts whole batches
+    points_per_epoch: int = 1  # points on the TensorBoard curves per epoch
+    max_skipped: int | None = None  # see Guard; None trains without a Guard
 
 
 def tag(log_name: str) -> str:
-    """Returns the tag of one of Keras' logs: "masked_lm_accuracy" -> "accuracy/masked_lm". A log
-    with a slash is a tag already: "val_score/f1" -> "score/f1".
+    """Returns the TensorBoard tag of a Keras log.
+
+    For example, "masked_lm_accuracy" becomes "accuracy/masked_lm". A log name with a slash is
+    already a tag; only its prefix "val_" is removed: "val_score/f1" becomes "score/f1".
     """
     name = log_name.removeprefix("val_")
     if "/" in name:
@@ -43,13 +45,13 @@ def tag(log_name: str) -> str:
 
 
 class TensorBoardLog(keras.callbacks.Callback):
-    """Writes `points_per_epoch` points, each the mean over the steps since the point before, at
-    the optimizer's step.
+    """Writes `points_per_epoch` points per epoch to TensorBoard.
 
-    `output`/logs/train gets loss/*, accuracy/*, optimizer/learning_rate, optimizer/gradient_norm
-    (before clipping, of the last step) and speed/*; `output`/logs/held_out gets the same loss/*
-    and accuracy/*, or score/*, where the run has held-out data. Logs that earlier callbacks add to
-    those of an epoch are written, too.
+    The value of a point is the mean over the steps since the preceding point. Its step is that of
+    the optimizer. `output`/logs/train contains loss/*, accuracy/*, optimizer/learning_rate,
+    optimizer/gradient_norm (of the last step, before clipping) and speed/*. If the run has held-out
+    data, `output`/logs/held_out contains loss/* and accuracy/* or score/*. Values that preceding
+    callbacks add to the logs of an epoch are written too.
     """
 
     def __init__(self, settings: FitSettings):
@@ -57,7 +59,7 @@ class TensorBoardLog(keras.callbacks.Callback):
         self.settings = settings
         self.steps_per_point = -(-settings.steps_per_epoch // settings.points_per_epoch)
         self.writers: dict[str, tf.summary.SummaryWriter] = {}
-        self.peak_flops = 0.0  # per second, of all replicas; 0 until it is measured
+        self.peak_flops = 0.0  # per second, sum of all replicas; 0 until measured
 
     def on_train_begin(self, logs=None):
         if self.settings.flops_per_example and not self.peak_flops:
@@ -65,7 +67,7 @@ class TensorBoardLog(keras.callbacks.Callback):
             self.peak_flops = replicas * peak_flops_per_second(self.model.compute_dtype)
 
     def on_epoch_begin(self, epoch, logs=None):
-        self.step_ends: list[float] = []  # seconds; since the last point
+        self.step_ends: list[float] = []  # times in seconds since the last point
 
     def on_train_batch_end(self, batch, logs=None):
         self.step_ends.append(time.perf_counter())
@@ -90,7 +92,7 @@ class TensorBoardLog(keras.callbacks.Callback):
             self._write("held_out", held_out)
 
     def _speed(self) -> dict[str, float]:
-        """Without the first step, which may hold tracing or the end of an evaluation."""
+        """Returns the speed without the first step, which may include tracing or an evaluation."""
         if len(self.step_ends) < 2:
             return {}
         steps_per_second = (len(self.step_ends) - 1) / (self.step_ends[-1] - self.step_ends[0])
@@ -121,8 +123,9 @@ class TensorBoardLog(keras.callbacks.Callback):
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """Shows one bar for the whole run, which counts examples, with the newest means and, of the
-    scores, the one called `metric`.
+    """Shows one progress bar for the whole run, in examples.
+
+    The bar also shows the newest losses and accuracies and the score called `metric`.
     """
 
     def __init__(self, settings: FitSettings, first_step: int, *, metric: str):
@@ -139,7 +142,7 @@ class ProgressBar(keras.callbacks.Callback):
         self.bar.update(self._examples(self.step) - self.bar.n)
 
     def _examples(self, step: int) -> int:
-        """The last batch of an epoch may be smaller than the others."""
+        """Returns the examples up to a step. The last batch of an epoch may be smaller."""
         settings = self.settings
         if settings.examples_per_epoch is None:
             return step * settings.batch_size

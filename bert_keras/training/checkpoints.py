@@ -1,4 +1,4 @@
-"""Saves and restores the state of a run, at intervals, on SIGTERM and at its best score."""
+"""Saves and restores the state of a run: periodically, on SIGTERM and at the best score."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ from bert_keras.layers.recomputation import seed_states
 from bert_keras.models.pretrained import named_weights, stored_weight
 from bert_keras.storage import json_object, tensorflow_writes, write_text
 
-# Of TensorFlow or Python, where the data end with an error.
+# Errors of TensorFlow and Python that reading the data can raise.
 _BROKEN_DATA = (
     *(tf.errors.DataLossError, tf.errors.NotFoundError, tf.errors.InvalidArgumentError),
     UnicodeDecodeError,
@@ -29,12 +29,17 @@ _BROKEN_DATA = (
 
 
 class TrainingCheckpoints(keras.callbacks.Callback):
-    """Keeps the newest states of a run in `folder` and restores the newest: weights, optimizer,
-    step and the random state of dropout.
+    """Saves the state of a run every `epochs_per_save` Keras epochs and restores the newest one.
 
-    Saves every `epochs_per_save` Keras epochs. The model must be compiled with a built optimizer.
-    The position in the data is the optimizer's step: data sets are deterministic for a seed, so a
-    run that continues skips what it has read.
+    A state contains the weights, the optimizer with its step, and the random state of dropout. The
+    position in the data is the optimizer's step: data sets are deterministic for a seed, so a
+    resumed run skips the batches that it has read.
+
+    Args:
+        model: A compiled model with a built optimizer.
+        folder: The folder of the states.
+        epochs_per_save: The number of Keras epochs between two states.
+        keep: The number of newest states to keep.
     """
 
     def __init__(
@@ -47,14 +52,21 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         dropout = {f"dropout/{index}": seed.value for index, seed in enumerate(seed_states(model))}
         self.optimizer = model.optimizer
         self.checkpoint = tf.train.Checkpoint(**weights, **slots, **dropout)
-        _ = self.checkpoint.save_counter  # a variable, which all workers have to make together
+        _ = self.checkpoint.save_counter  # creates a variable, which all workers must do together
         self.manager = tf.train.CheckpointManager(
             self.checkpoint, os.fspath(folder), max_to_keep=keep, checkpoint_name="step"
         )
-        self.is_terminated = False  # whether SIGTERM came
+        self.is_terminated = False  # whether the process has received SIGTERM
 
     def restore(self) -> int:
-        """Loads the newest state, if there is one, and returns the optimizer's step."""
+        """Loads the newest state, if there is one.
+
+        Returns:
+            The step of the optimizer.
+
+        Raises:
+            InputError: The newest state does not belong to this run or is damaged.
+        """
         if newest := self.manager.latest_checkpoint:
             try:
                 self.checkpoint.restore(newest).assert_consumed()
@@ -66,8 +78,12 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         return number(self.optimizer.iterations)
 
     def save(self) -> None:
-        """Saves the state, on the first of several workers. Raises OSError, with the older states
-        as they were, where the disk is full."""
+        """Saves the state; only the first worker writes.
+
+        Raises:
+            OSError: The state cannot be written, for example because the disk is full. Older states
+                are not changed.
+        """
         if not is_chief():
             return
         try:
@@ -79,10 +95,11 @@ class TrainingCheckpoints(keras.callbacks.Callback):
 
     @contextlib.contextmanager
     def saving_on_interruption(self) -> Iterator[None]:
-        """Saves the state where the data end with an error, and on SIGTERM, which a machine sends
-        before it is taken away: the step is finished, and `fit` ends with SystemExit(143).
+        """Saves the state if the data end with an error, and on SIGTERM.
 
-        Only the main thread can handle a signal; elsewhere SIGTERM ends the process at once.
+        Cloud machines send SIGTERM before they are shut down. The current step is finished, the
+        state is saved, and `fit` ends with SystemExit(143). Only the main thread can handle
+        signals; in another thread SIGTERM ends the process immediately.
         """
 
         def note(signal_number, frame):
@@ -92,7 +109,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         before = signal.signal(signal.SIGTERM, note) if is_main else None
         try:
             yield
-        except _BROKEN_DATA:  # a step without data has changed nothing
+        except _BROKEN_DATA:  # the step without data has changed nothing
             self.save()
             raise
         finally:
@@ -100,7 +117,8 @@ class TrainingCheckpoints(keras.callbacks.Callback):
                 signal.signal(signal.SIGTERM, before)
 
     def on_train_batch_end(self, batch, logs=None):
-        if self.is_terminated and batch + 1 < self.params["steps"]:  # else the epoch is ended first
+        # In the last step of an epoch, on_epoch_end handles the signal.
+        if self.is_terminated and batch + 1 < self.params["steps"]:
             self._end()
 
     def on_epoch_end(self, epoch, logs=None):
@@ -115,10 +133,13 @@ class TrainingCheckpoints(keras.callbacks.Callback):
 
 
 def training_state(model: keras.Model) -> TrainingState:
-    """Returns the state that another run can continue from, of a model compiled with BertAdamW.
+    """Returns the training state of a model, from which another run can continue.
 
-    Arrays are read when asked for: write them before the next step. A weight that is not trained,
-    such as the pooler of a masked-LM model, has no averages.
+    The arrays are read lazily, so they must be written before the next step. Weights that are not
+    trained, such as the pooler of a masked-LM model, have no averages.
+
+    Args:
+        model: A model compiled with a BertOptimizer.
     """
     momentums, velocities = _averages(model)
     return TrainingState(
@@ -129,11 +150,16 @@ def training_state(model: keras.Model) -> TrainingState:
 
 
 def load_training_state(model: keras.Model, state: TrainingState) -> None:
-    """Loads averages and step into the model's BertAdamW. Averages of weights that it does not
-    train are ignored.
+    """Loads a training state into the optimizer of a model. Averages of untrained weights are
+    ignored.
+
+    Args:
+        model: A model compiled with a BertOptimizer.
+        state: The state of another run.
 
     Raises:
-        InputError: names every average that is missing or of another shape; nothing has changed.
+        InputError: An average is missing or has another shape. The error names all such averages,
+            and nothing is changed.
     """
     momentums, velocities = _averages(model)
     assignments, faults = [], []
@@ -157,7 +183,7 @@ def load_training_state(model: keras.Model, state: TrainingState) -> None:
 
 
 def _averages(model: keras.Model) -> tuple[dict[str, keras.Variable], dict[str, keras.Variable]]:
-    """Returns momentums and velocities by the public names of their weights."""
+    """Returns the momentums and velocities by the public names of their weights."""
     optimizer, weights = model.optimizer, model.trainable_variables
     optimizer.build(weights)
     public_names = {weight.path: name for name, weight in named_weights(model).items()}
@@ -172,8 +198,12 @@ SCORES = "scores.json"
 
 
 class BestModel(keras.callbacks.Callback):
-    """Calls `save` with a new folder, which becomes `folder`, where `val_loss` is lower than ever;
-    scores.json in it tells the step and the loss."""
+    """Saves the model whenever `val_loss` reaches a new minimum.
+
+    Args:
+        folder: The folder of the best model. Its scores.json contains the step and the loss.
+        save: Saves the model to a new folder, which then replaces `folder`.
+    """
 
     def __init__(self, folder: Path, save: Callable[[Path], object]):
         super().__init__()

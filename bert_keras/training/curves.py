@@ -5,16 +5,16 @@ from pathlib import Path
 
 from bert_keras.errors import InputError
 
-Curve = list[tuple[int, float]]
+Curve = list[tuple[int, float]]  # (step, value) in the order of steps
 
 
 def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:
-    """Reads every scalar of all event files below a folder.
+    """Reads every scalar of all event files in a folder and its subfolders.
 
-    An interrupted run logs the steps after its last state twice; the newer value counts.
+    An interrupted run logs the steps after its last saved state twice; the newer value is kept.
 
     Returns:
-        run ("train", "held_out") -> tag ("loss/masked_lm") -> (step, value) in the order of steps.
+        The curves by run (such as "train" or "held_out") and tag (such as "loss/masked_lm").
 
     Raises:
         InputError: `logs` has no event files with scalars.

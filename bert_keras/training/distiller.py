@@ -1,7 +1,7 @@
-"""A student and its teacher in, what `fit` takes out: the student learns what the teacher answers.
+"""Trains a student model on the predictions of a teacher model.
 
-Hinton et al. 2015, "Distilling the Knowledge in a Neural Network"; Sanh et al. 2019, "DistilBERT",
-section 3.
+Sources: Hinton et al. 2015, "Distilling the Knowledge in a Neural Network"; Sanh et al. 2019,
+"DistilBERT", section 3.
 """
 
 import keras
@@ -29,11 +29,12 @@ class Distiller(WholeBatchStep):
 
         alpha_labels x loss of the labels + alpha_soft x divergence from the teacher
 
-    plus `alpha_cosine` x the mean over real tokens of 1 - the cosine between the last hidden
-    states of both models. The divergence of class logits is the KL divergence at `temperature`,
-    times its square; of independent labels the same for each label; of numbers the loss itself.
-    The logs hold each part: `masked_lm_loss`, `masked_lm_soft_loss`, `cosine_loss`, or
-    `labels_loss` and `soft_loss` for a model with one output.
+    plus `alpha_cosine` x the mean over all tokens except padding of 1 - the cosine between the last
+    hidden states of both models. The divergence of class logits is the KL divergence at
+    `temperature`, multiplied by `temperature` squared. For independent labels it is the mean of
+    this divergence over the labels, and for numbers it is the loss itself. The logs contain each
+    part: `masked_lm_loss`, `masked_lm_soft_loss`, `cosine_loss`, or `labels_loss` and `soft_loss`
+    for a model with one output.
 
     Args:
         student: The model to train.
@@ -64,18 +65,24 @@ class Distiller(WholeBatchStep):
         alpha_labels: float = 0.5,
         alpha_cosine: float = 0.0,
     ):
-        # Weights are named without their model's name: so their names are the same of both.
+        # Public weight names omit the model's name, so the student and the Distiller share them.
         super().__init__(name=student.name, dtype=student.dtype_policy)
         _refuse_other_outputs(student, teacher, shows_states=alpha_cosine > 0)
         self.student, self.config = student, student.config
-        self.__dict__["teacher"] = teacher  # not by Keras: neither trained, nor counted, nor saved
+        self.__dict__["teacher"] = teacher  # Keras must not track, train or save it
         self.temperature = temperature
         self.alpha_soft, self.alpha_labels = alpha_soft, alpha_labels
         self.alpha_cosine = alpha_cosine
         self.built = True
 
     def compile(self, optimizer="rmsprop", loss=None, loss_weights=None, **kwargs):
-        """Configures training like `compile` of the student: `loss` is that of the labels."""
+        """Configures the training.
+
+        The arguments are those of the student's `compile`; `loss` is the loss of the labels.
+
+        Raises:
+            InputError: The loss of an output has no divergence from a teacher.
+        """
         self._has_names = isinstance(loss, dict)
         losses = loss if isinstance(loss, dict) else {LABELS: loss}
         if not isinstance(loss_weights, dict):
@@ -94,7 +101,9 @@ class Distiller(WholeBatchStep):
         return f"{name}_{SOFT}" if self._has_names else SOFT
 
     def _distance(self, loss):
-        """[...] of how far the student is, of the teacher's output and the student's."""
+        """Returns a function of the teacher's and the student's output that computes their
+        divergence.
+        """
         if isinstance(loss, OF_CLASSES):
             return lambda *outputs: soft_divergence(*outputs, temperature=self.temperature)
         if isinstance(loss, keras.losses.BinaryCrossentropy):
@@ -110,8 +119,9 @@ class Distiller(WholeBatchStep):
         )
 
     def call(self, inputs, training=False):
-        """Returns the outputs of the student by name and, by the names of the losses, the
-        divergence of each of their elements from the teacher.
+        """Returns the outputs of the student and their divergence from the teacher.
+
+        The divergence has one value for each element of an output.
         """
         students, states = self._asked(self.student, inputs, training=training)
         teachers, teachers_states = keras.tree.map_structure(
@@ -125,7 +135,7 @@ class Distiller(WholeBatchStep):
         return outputs
 
     def _asked(self, model, inputs, *, training):
-        """What the model puts out, by name, and its last hidden states where they are compared."""
+        """Returns a model's outputs by name, and its last hidden states if they are compared."""
         if not self.alpha_cosine:
             outputs, states = model(inputs, training=training), ()
         else:
@@ -142,7 +152,11 @@ class Distiller(WholeBatchStep):
         return super().compute_metrics(x, self._own(y), self._own(y_pred), self._own(sample_weight))
 
     def _unpacked(self, data):
-        """Every part weighs its elements as the labels do; of the cosine, real tokens count."""
+        """Returns the data with targets and weights for every part of the loss.
+
+        The divergence has the sample weights of the labels. The cosine loss counts all tokens
+        except padding.
+        """
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         y, weight = map(self._named, (y, weight))
         for name in self._distances:
@@ -156,7 +170,7 @@ class Distiller(WholeBatchStep):
         return {name: structure[name] if is_dict else structure for name in self._distances}
 
     def _own(self, structure):
-        """The student's part, as it would have it alone."""
+        """Returns the part of a structure that belongs to the student, in the student's form."""
         if not isinstance(structure, dict):
             return structure
         own = self._named(structure)
@@ -166,7 +180,10 @@ class Distiller(WholeBatchStep):
 
 
 class _Distance(SummedLoss):
-    """The model's output is the loss of each element already; its mean is that of `like`."""
+    """A loss that is already computed by the model: its output is the loss of each element.
+
+    The reduction is that of `like`.
+    """
 
     def __init__(self, like: SummedLoss | None = None):
         super().__init__(reduction="mean_with_sample_weight" if like is None else like.reduction)
@@ -177,7 +194,7 @@ class _Distance(SummedLoss):
 
 
 def _yes_and_no(logits):
-    """[..., L] -> [..., L, 2], whose softmax is the sigmoid."""
+    """Converts logits [..., L] of sigmoids to logits [..., L, 2] of an equal softmax."""
     return ops.stack([logits, ops.zeros_like(logits)], axis=-1)
 
 

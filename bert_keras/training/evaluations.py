@@ -20,11 +20,22 @@ _ANEW = "remove the run's folder, or choose another, to train anew"
 
 
 class Evaluations(keras.callbacks.Callback):
-    """Calls `evaluate` at the end of every Keras epoch and keeps the weights of the best `metric`.
+    """Calls `evaluate` at the end of every Keras epoch and keeps the weights with the best
+    `metric`.
 
-    In `folder`: evaluations.json, one object of `step` and scores an epoch, and best.safetensors.
-    The scores go into the logs as `val_loss` and `val_score/NAME`, for the callbacks behind this
-    one. `patience` ends the training after so many epochs without a better score; 0 never does.
+    Writes evaluations.json, which has one object with `step` and scores for each epoch, and
+    best.safetensors. For the following callbacks, the logs contain the scores as `val_loss` and
+    `val_score/NAME`.
+
+    Args:
+        evaluate: Returns the scores of the current weights, including `loss`.
+        metric: The score that selects the best weights; a higher value must be better.
+        folder: The folder of both files.
+        patience: The number of epochs without a better score after which the training ends; 0
+            disables this.
+
+    Raises:
+        InputError: `folder` has an evaluations.json that this run did not write.
     """
 
     def __init__(
@@ -44,20 +55,20 @@ class Evaluations(keras.callbacks.Callback):
 
     @property
     def best(self) -> dict[str, float]:
-        """The first of the evaluations with the best score; a score that is no number is worst."""
+        """The first evaluation with the best score; NaN ranks below all numbers."""
         return max(self.history, key=lambda scores: rank(scores[self.metric]))
 
     @property
     def exhausted(self) -> bool:
-        """Whether the last `patience` evaluations brought nothing better."""
+        """Whether the last `patience` evaluations have not improved the best score."""
         since = len(self.history) - 1 - self.history.index(self.best) if self.history else 0
         return bool(self.patience) and since >= self.patience
 
     def go_on_from(self, step: int) -> None:
-        """Removes the evaluations after a step, which will be done again."""
+        """Removes the evaluations after a step, because a resumed run repeats them."""
         self.history = [scores for scores in self.history if scores["step"] <= step]
 
-    def on_epoch_end(self, epoch, logs: dict):  # Keras always gives them
+    def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
         scores, step = dict(self.evaluate()), number(self.model.optimizer.iterations)
         faults = [
             f"the {name} loss is {loss} at step {step:,}"
@@ -97,17 +108,21 @@ class Evaluations(keras.callbacks.Callback):
             raise InputError(f"{path} is not what this run wrote ({error!r}); {_ANEW}") from error
 
     def restore_best(self, model: keras.Model) -> None:
-        """Loads the best weights. Raises InputError where they are missing or damaged."""
+        """Loads the best weights into a model.
+
+        Raises:
+            InputError: The weights are missing or damaged.
+        """
         if not self.history:
             raise InputError(f"{self.folder / HISTORY} is missing; {_ANEW}")
         try:
             best = stored_tensors(self.folder / BEST)
-        except InputError as error:  # which says to copy the file again, and there is no original
+        except InputError as error:  # its advice to copy the file again does not apply here
             raise InputError(f"{self.folder / BEST} is missing or damaged; {_ANEW}") from error
         for name, weight in named_weights(model).items():
             weight.assign(tensor(best[name].read()))
 
 
 def rank(score: float) -> float:
-    """Returns a score for comparisons, in which what is no number is worse than all else."""
+    """Returns a score for comparisons; NaN becomes minus infinity."""
     return -math.inf if math.isnan(score) else score

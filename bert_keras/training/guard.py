@@ -1,4 +1,4 @@
-"""Callbacks that stop a run that goes wrong, or warn about it."""
+"""Callbacks that stop a run with invalid gradients or an exploding loss, or warn about its data."""
 
 import functools
 import math
@@ -18,19 +18,28 @@ from bert_keras.errors import InputError
 from bert_keras.storage import whole_folder
 from bert_keras.training.checkpoints import TrainingCheckpoints
 
-EXPLODED = 2.0  # times the lowest loss
+EXPLODED = 2.0  # ratio of the loss to the lowest loss at which the run stops
 
 
 class Guard(keras.callbacks.Callback):
-    """At the end of every Keras epoch: stops `fit` with InputError where since the last one more
-    than `max_skipped` steps had gradients that are not finite, or where its mean loss is over twice
-    the lowest of an epoch before.
+    """Stops `fit` with InputError after non-finite gradients or an exploding loss.
 
-    Such steps have changed no weight (bert_keras/training/optimizer.py): the state is saved, and
-    the same run goes on behind them. What has exploded is not saved. Either way
-    `folder`/step-N/ gets the batch of the step, batch.npz, and weights.tsv: the norm of every
-    weight, and of its gradient on that batch without dropout, as they are at the stop. `dataset` is
-    what is trained on, its first batch that of step `first_step`.
+    At the end of every Keras epoch it checks whether more than `max_skipped` steps of the epoch had
+    gradients that are not finite, and whether the mean loss is over twice the lowest of all earlier
+    epochs.
+
+    A step with non-finite gradients changes no weight (bert_keras/training/optimizer.py), so the
+    state is saved and the same run can continue after it. After an exploding loss the state is not
+    saved. In both cases `folder`/step-N/ contains batch.npz, the batch of the step, and
+    weights.tsv, the norm of every weight and of its gradient on that batch without dropout, at the
+    time of the stop.
+
+    Args:
+        checkpoints: Saves the state.
+        dataset: The training data; its first batch is that of step `first_step`.
+        first_step: The step of the first batch.
+        folder: The folder for the reports.
+        max_skipped: The allowed number of steps with non-finite gradients per epoch.
     """
 
     def __init__(
@@ -75,7 +84,7 @@ class Guard(keras.callbacks.Callback):
         folder = self.folder / f"step-{step}"
         if is_chief() and not folder.exists():
             batch = next(iter(self.dataset.skip(step - self.first_step).take(1)))
-            arrays: dict[str, Any] = {  # such as "x.input_ids"
+            arrays: dict[str, Any] = {  # names such as "x.input_ids"
                 ".".join((("x", "y", "weight")[part], *name)): array.numpy()
                 for (part, *name), array in keras.tree.flatten_with_path(batch)
             }
@@ -99,12 +108,16 @@ class Guard(keras.callbacks.Callback):
 
 
 class Alarms(keras.callbacks.Callback):
-    """Warns, once each, of two faults that the means of a Keras epoch of a pretraining show.
+    """Warns once about each of two faults of a pretraining that the logs of a Keras epoch show.
 
-    Next-sentence accuracy of 0.995 within the first twentieth of `num_steps`: the pairs reveal
-    their label. Masked-LM loss within 1 % of the unigram's, or above it, after a fifth of the steps
-    and twice the warmup: the model does not use the context. `unigram` returns that loss in nats;
-    it is called once, when it is needed.
+    If the next-sentence accuracy reaches 0.995 within the first twentieth of `num_steps`, the pairs
+    reveal their label. If the masked-LM loss is not at least 1 % below the unigram loss after a
+    fifth of the steps and twice the warmup, the model does not use the context.
+
+    Args:
+        num_steps: The number of steps of the schedule.
+        num_warmup_steps: The number of warmup steps.
+        unigram: Returns the unigram loss in nats. It is called at most once.
     """
 
     def __init__(self, *, num_steps: int, num_warmup_steps: int, unigram: Callable[[], float]):
@@ -113,7 +126,7 @@ class Alarms(keras.callbacks.Callback):
         self.patience = max(num_steps / 5, 2 * num_warmup_steps)
         self.warned: set[str] = set()
 
-    def on_epoch_end(self, epoch, logs: dict):  # Keras always gives them
+    def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
         if not is_chief():
             return
         step = number(self.model.optimizer.iterations)

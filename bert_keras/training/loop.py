@@ -1,4 +1,4 @@
-"""`model.fit` of a run that can be interrupted and continued, with its curves and its states."""
+"""Trains with `model.fit` such that an interrupted run can continue, with its logs and states."""
 
 from collections.abc import Sequence
 
@@ -23,23 +23,29 @@ def fit_resumable(
     board: Sequence[keras.callbacks.Callback] = (),
     callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> int:
-    """Trains with `model.fit`, from the newest saved state or else from the optimizer's own step,
-    which is above 0 where another run's state was loaded into it.
+    """Trains with `model.fit` from the newest saved state.
+
+    Without a saved state the training starts at the step of the optimizer, which is greater than 0
+    if the state of another run was loaded into it. If reading the data raises an error, the state
+    is saved first.
 
     Args:
-        model: Compiled, with an optimizer of `bert_keras.training.optimizer`.
-        dataset: Endless, and the same from run to run: what an interrupted run has read is skipped.
-        settings: See FitSettings.
-        held_out: Data that are scored whenever the state is saved; their number of batches must be
+        model: A compiled model with an optimizer of `bert_keras.training.optimizer`.
+        dataset: An endless data set that is the same in every run. A resumed run skips the batches
+            that it has read.
+        settings: The length of the training, the saved states and the logs.
+        held_out: Data that are scored whenever the state is saved. Their number of batches must be
             known.
         evaluations: Scores the model after every epoch, and may end the training.
-        board: Callbacks that add to the logs of an epoch; what they add is written with its point.
-            The first of several workers alone runs them.
-        callbacks: Run after the logs are written and before the state is saved.
+        board: Callbacks that add values to the logs of an epoch, which are written to TensorBoard.
+            Only the first worker runs them.
+        callbacks: Callbacks that run after the logs are written and before the state is saved.
 
     Returns:
-        The step from which the run goes on. Where the data end with an error the state is saved
-        before it is raised.
+        The step from which the training started or continued.
+
+    Raises:
+        InputError: The saved state does not belong to this run, or the training diverges.
     """
     model.optimizer.build(model.trainable_variables)
     run_start = number(model.optimizer.iterations)
@@ -65,10 +71,11 @@ def fit_resumable(
     end = StopAfter(settings.num_steps - first_step)
     num_epochs = -(-(settings.num_steps - run_start) // settings.steps_per_epoch)
     epoch, steps_done = divmod(first_step - run_start, settings.steps_per_epoch)
-    model.stop_training = False  # as an earlier run of the same model may have left it
+    model.stop_training = False  # an earlier call may have set it to True
     with bar.bar, checkpoints.saving_on_interruption():  # an error is printed below the bar
         while epoch < num_epochs and end.steps_left and not model.stop_training:
-            # An interrupted epoch is ended first: epochs are those of an uninterrupted run.
+            # A separate call of `fit` completes an interrupted epoch, so that the epochs have the
+            # same boundaries as in an uninterrupted run.
             last_epoch = epoch + 1 if steps_done else num_epochs
             model.fit(
                 spread(dataset.skip(number(model.optimizer.iterations) - run_start)),
@@ -88,15 +95,17 @@ def fit_resumable(
 
 
 def spread(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Under a strategy of several workers each takes its rows of every batch: all read all data, so
-    that a batch is the one that a single device would see."""
+    """Returns a data set of which each worker takes its rows of every batch.
+
+    All workers read all data, so that a batch is the same as on a single device.
+    """
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     return dataset.with_options(options)
 
 
 class StopAfter(keras.callbacks.Callback):
-    """Ends `fit` after so many steps, in the midst of an epoch too."""
+    """Ends `fit` after `num_steps` steps, also within an epoch."""
 
     def __init__(self, num_steps: int):
         super().__init__()

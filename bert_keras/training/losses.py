@@ -1,4 +1,4 @@
-"""The losses and metrics of pretraining, as the original computes them, and of distillation."""
+"""The losses and metrics of pretraining, as in the original BERT, and of distillation."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,10 @@ class MaskedLMLoss(SummedLoss):
 
 
 def _cross_entropy(logits_XV, answers_X):
-    """Half the time of Keras' sparse_categorical_crossentropy under TensorFlow on a CPU."""
+    """Computes the cross-entropy [X] of logits [X, V].
+
+    Takes half the time of Keras' sparse_categorical_crossentropy under TensorFlow on a CPU.
+    """
 
     @ops.custom_gradient
     def cross_entropy(logits_XV):
@@ -50,14 +53,14 @@ def _cross_entropy(logits_XV, answers_X):
 
 
 def _answered(logits_XV, answers_X):
-    """The logit of each answer [X]; NaN where it is none of V."""
+    """Returns the logit of each target [X]; NaN if the target is not in the range of V."""
     rows_X, pieces_X = _places(logits_XV, answers_X)
     found_X = ops.take(ops.reshape(logits_XV, (-1,)), rows_X * logits_XV.shape[-1] + pieces_X)
     return ops.where(ops.cast(answers_X, "int32") == pieces_X, found_X, float("nan"))
 
 
 def _places(logits_XV, answers_X):
-    """Rows and columns; an answer that is none of V lies in the column next to it."""
+    """Returns the row and column of each target; targets out of range are clipped to 0 or V - 1."""
     pieces_X = ops.clip(ops.cast(answers_X, "int32"), 0, logits_XV.shape[-1] - 1)
     return ops.arange(ops.size(pieces_X)), pieces_X
 
@@ -67,15 +70,26 @@ def is_best(y_true, y_pred):
     """Whether the logit of the target int [...] is the highest of its logits [..., V]."""
     # Not `ops.argmax`, which under TensorFlow takes ten times as long as `ops.max`.
     logits_XV = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
-    highest_X = ops.max(logits_XV, axis=-1, keepdims=True)[:, 0]  # as the loss has it: one pass
+    highest_X = ops.max(logits_XV, axis=-1, keepdims=True)[:, 0]  # as in the loss: one pass
     best_X = _answered(logits_XV, ops.reshape(y_true, (-1,))) >= highest_X
     return ops.reshape(best_X, ops.shape(y_true))
 
 
 def soft_divergence(teacher, student, *, temperature: float):
-    """Returns the KL divergence [...] in float32 between the softmax of the teacher's and the
-    student's logits [..., V], both divided by `temperature`, times its square, which keeps the
-    gradients as large as those of labels (Hinton et al. 2015, section 2).
+    """Returns the KL divergence between the softmax of the teacher's and the student's logits.
+
+    The logits are divided by `temperature`, and the divergence is multiplied by its square, which
+    keeps the gradients as large as those of labels.
+
+    Args:
+        teacher: Logits [..., V].
+        student: Logits [..., V].
+        temperature: Divides both logits.
+
+    Returns:
+        The divergence [...], float32.
+
+    Source: Hinton et al. 2015, section 2.
     """
     teacher, student = (
         ops.log_softmax(ops.cast(logits, "float32") / temperature, axis=-1)
@@ -110,7 +124,7 @@ def pretraining_metrics(
     """Returns the accuracies for `compile(weighted_metrics=...)`, which ignore unused slots. Their
     names in the logs are `masked_lm_accuracy` and `next_sentence_accuracy`.
     """
-    # Keras puts an output's name before its metrics only where there are several outputs.
+    # Keras adds the output's name to the names of metrics only if the model has several outputs.
     prefix = f"{outputs[0]}_" if len(outputs) == 1 else ""
     name = f"{prefix}accuracy"
     metrics = {

@@ -1,4 +1,4 @@
-"""Optimizers: the AdamW that BERT was trained with, and LAMB."""
+"""The optimizers AdamW, as in the original BERT, and LAMB."""
 
 import re
 from collections.abc import Sequence
@@ -16,24 +16,26 @@ _FIRST_SCALE, _STEPS_TO_DOUBLE = 2.0**15, 2000
 
 
 class BertOptimizer(keras.optimizers.Optimizer):
-    """What BERT's optimizers do alike with gradients, whichever number of replicas there is.
+    """Base class of the optimizers. It sums, clips and checks gradients over all replicas.
 
-    1. A replica's gradients are added to those of all others.
-    2. They are scaled down together where their global norm is over `max_gradient_norm`, if that
-       is not 0; what it was before, and each weight's own, are kept for whoever watches:
-       `gradient_norm`, a float32 scalar variable, and `gradient_norms`, float32 [number of
-       weights].
-    3. Where that norm is not finite all replicas leave the weights and the averages as they are.
-       The step counts all the same: `iterations` is the position in the data. `skipped` counts
-       such steps, `last_skipped` is the newest (from 0).
-    4. Every replica updates its own copy of the weights, all alike. Biases, and LayerNorm's gamma
-       and beta, are not decayed. The rate of layer l of L is multiplied by `layer_rate_decay` to
-       the power of L - l, the embeddings being layer 0, that of the heads not at all (Sun et al.
-       2019, "How to fine-tune BERT", section 5.3.4).
+    Each step does the following:
 
-    With `dynamic_loss_scale`, which models in float16 switch on, the loss is multiplied by
-    `loss_scale`: halved where a gradient of any replica is not finite, which `skipped` does not
-    count while it can be; doubled after 2,000 finite steps (Micikevicius et al. 2018).
+    1. It adds the gradients of all replicas.
+    2. It scales all gradients down if their global norm is greater than `max_gradient_norm` (0
+       disables this). For callbacks, variables keep the norms before the scaling: `gradient_norm`,
+       a float32 scalar, and `gradient_norms`, float32 [number of weights].
+    3. If the global norm is not finite, all replicas leave weights and averages unchanged. The step
+       still counts, because `iterations` is the position in the data. `skipped` counts such steps,
+       and `last_skipped` is the newest of them (counted from 0).
+    4. Every replica applies the same update to its own copy of the weights. Biases and LayerNorm's
+       gamma and beta have no weight decay. The learning rate of layer l of L is multiplied by
+       `layer_rate_decay` to the power of L - l, where the embeddings are layer 0. The learning rate
+       of the heads is not changed (Sun et al. 2019, "How to fine-tune BERT", section 5.3.4).
+
+    With `dynamic_loss_scale`, which models in float16 enable, the loss is multiplied by
+    `loss_scale`. The scale is halved if a gradient of any replica is not finite; `skipped` counts
+    such a step only if the scale cannot be halved. The scale is doubled after 2,000 finite steps
+    (Micikevicius et al. 2018).
     """
 
     def __init__(  # noqa: PLR0913 - hyperparameters, as in Keras' optimizers
@@ -88,12 +90,17 @@ class BertOptimizer(keras.optimizers.Optimizer):
         return loss * tf.cast(self.loss_scale.value, loss.dtype)
 
     def apply(self, grads, trainable_variables=None):
-        """In replica context; `None` gradients leave their weights as they are."""
+        """Updates the weights. Must be called in replica context.
+
+        Args:
+            grads: One gradient for each weight; weights with the gradient `None` are not changed.
+            trainable_variables: The weights; by default those with which the optimizer was built.
+        """
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
         self.build(trainable_variables)
         found = [(g, v) for g, v in zip(grads, trainable_variables, strict=True) if g is not None]
-        # A looked-up table's gradient comes as rows, some many times over: here they are added up.
+        # The gradient of a lookup table is sparse and may repeat rows; the conversion adds them.
         grads = sum_over_replicas([tf.convert_to_tensor(g) for g, _ in found])
         if self.dynamic_loss_scale:
             grads = [g / tf.cast(self.loss_scale.value, g.dtype) for g in grads]
@@ -104,7 +111,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
 
         def update():
             rate = self._get_current_learning_rate()
-            # Made once for all weights: tracing takes as long as there are operations.
+            # Computed once for all weights, because tracing time grows with the number of
+            # operations.
             dtypes = dict.fromkeys(variable.dtype for _, variable in found)
             numbers = {dtype: self._numbers(dtype) for dtype in dtypes}
             for grad, (_, variable) in zip(grads, found, strict=True):
@@ -119,11 +127,11 @@ class BertOptimizer(keras.optimizers.Optimizer):
         add_to_own(self._iterations, 1)
 
     def _note_norms(self, grads, variables):
-        """Of all gradients together; each by itself becomes `gradient_norms`."""
+        """Returns the global norm; stores it and the norm of each gradient in variables."""
         squares = 2 * tf.stack([tf.nn.l2_loss(tf.cast(grad, "float32")) for grad in grads])
         places = [[self._get_variable_index(variable)] for variable in variables]
         norms = tf.scatter_nd(places, tf.sqrt(squares), self.gradient_norms.shape)
-        # Not tf.add_n, which begins with the first input that nobody else is still reading.
+        # The order of the sum in tf.add_n depends on which inputs other operations still read.
         norm = tf.sqrt(tf.reduce_sum(squares))
         set_own(self.gradient_norms, norms)
         set_own(self.gradient_norm, norm)
@@ -143,12 +151,12 @@ class BertOptimizer(keras.optimizers.Optimizer):
         set_own(self._finite_steps, tf.where(doubles, 0, steps))
 
     def _of(self, variable):
-        """The variable's momentum, velocity and rate of decay."""
+        """Returns the momentum, velocity and weight decay rate of a variable."""
         index = self._get_variable_index(variable)
         return self._momentums[index], self._velocities[index], self._decay_rates[index]
 
     def _beta_powers(self, dtype):
-        """beta_1^t and beta_2^t at step t; 0 leaves the bias correction out."""
+        """Returns beta_1^t and beta_2^t at step t; 0 disables the bias correction."""
         if not self.bias_correction:
             return tf.zeros((), dtype), tf.zeros((), dtype)
         step = tf.cast(self.iterations.value + 1, dtype)
@@ -197,7 +205,7 @@ class BertAdamW(BertOptimizer):
             "beta2_power": beta_2_power,
             "beta1": tf.cast(self.beta_1, dtype),
             "beta2": tf.cast(self.beta_2, dtype),
-            "epsilon": self.epsilon * tf.sqrt(1 - beta_2_power),  # it stands beside the corrected v
+            "epsilon": self.epsilon * tf.sqrt(1 - beta_2_power),  # for the corrected v
         }
 
     def update_step(self, gradient, variable, rate, **numbers):
@@ -206,8 +214,8 @@ class BertAdamW(BertOptimizer):
             tf.raw_ops.AssignSubVariableOp(
                 resource=own_copy(variable), value=rate * decay * variable.value
             )
-        # One pass over the weights: a third of the time of single ops. In float32 1 - beta_2 makes
-        # a step 6e-6 of itself longer.
+        # One fused pass over the weights takes a third of the time of single operations. Its
+        # float32 value of 1 - beta_2 makes a step longer by a relative 6e-6.
         tf.raw_ops.ResourceApplyAdam(
             var=own_copy(variable),
             m=own_copy(momentum),
@@ -256,12 +264,20 @@ OPTIMIZERS = {"adamw": BertAdamW, "lamb": Lamb}
 
 
 def is_exempt(path: str) -> bool:
-    """Weights that are not decayed: `.../bias`, `.../output_bias`, `.../gamma`, `.../beta`."""
+    """Returns whether a weight has no weight decay.
+
+    These are the weights `.../bias`, `.../output_bias`, `.../gamma` and `.../beta`.
+    """
     return path.rsplit("/", 1)[-1].endswith(("bias", "gamma", "beta"))
 
 
 def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:
-    """What the learning rate of each weight is multiplied by; see BertOptimizer."""
+    """Returns the factor of each weight's learning rate; see `BertOptimizer`.
+
+    Args:
+        paths: The paths of the weights.
+        decay: The `layer_rate_decay`.
+    """
     layers = [re.search(r"encoder/layer_(\d+)/", path) for path in paths]
     top = 1 + max((int(layer[1]) for layer in layers if layer), default=-1)
 

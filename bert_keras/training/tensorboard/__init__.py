@@ -1,1 +1,1 @@
-"""What TensorBoard shows of a run besides its losses: norms, the machine's use, samples, words."""
+"""Data for TensorBoard besides losses: norms, performance, samples and token embeddings."""

@@ -21,8 +21,16 @@ def write_hyperparameters(
     scores: Mapping[str, float],
     step: int,
 ) -> None:
-    """Into a `folder` of its own: TensorBoard takes the scalars there, final/SCORE, for the metrics
-    of the run. What is neither a number nor a text is written as Python shows it."""
+    """Writes the hyperparameters and scores of a run for TensorBoard's HParams plugin.
+
+    Args:
+        folder: A folder that contains no other logs. TensorBoard uses the scalars in it,
+            final/SCORE, as the metrics of the run.
+        hyperparameters: The hyperparameters; values other than numbers and text are written as
+            `str`.
+        scores: The scores; only numbers are written.
+        step: The last step of the run.
+    """
     from tensorboard.plugins.hparams import api
 
     writer = tf.summary.create_file_writer(os.fspath(folder))
@@ -39,14 +47,21 @@ def write_hyperparameters(
     writer.close()
 
 
-MOST_WORDS = 10_000  # more of them a browser turns too slowly
+MOST_WORDS = 10_000  # a browser rotates more points too slowly
 
 
 def write_projector(
     folder: str | os.PathLike, table: np.ndarray, *, vocabulary: Vocabulary
 ) -> None:
-    """The rows of the first 10,000 pieces that are whole words, of [V, D], into `folder`, which
-    TensorBoard finds where there are events in it too."""
+    """Writes the embeddings of the first 10,000 tokens that are whole words for TensorBoard's
+    projector.
+
+    Args:
+        folder: The folder of the run's logs. TensorBoard finds the embeddings only if the folder
+            also has event files.
+        table: The token table [V, D].
+        vocabulary: The vocabulary of the table.
+    """
     from tensorboard.plugins import projector
 
     folder, pieces = Path(folder), legible_pieces(vocabulary)
@@ -65,5 +80,8 @@ def write_projector(
 
 
 def is_word(piece: str) -> bool:
-    """Neither the rest of a word nor one of [PAD], <s>, [unused1], ..."""
+    """Returns whether a token is neither the continuation of a word nor a special token.
+
+    Special tokens are [PAD], <s>, [unused1] and similar tokens.
+    """
     return not piece.startswith("##") and not re.fullmatch(r"\[\S+\]|<\S+>", piece)

@@ -1,4 +1,4 @@
-"""Norms of weights and gradients by layer."""
+"""Computes norms of weights and gradients by layer."""
 
 import math
 import re
@@ -9,8 +9,10 @@ import tensorflow as tf
 
 
 def layer_of(path: str) -> str:
-    """ "pretrainer/encoder/layer_3/attention/query/kernel" -> "layer_03"; else "embeddings",
-    "pooler" or "heads"."""
+    """Returns the layer of a weight: "layer_NN", "embeddings", "pooler" or "heads".
+
+    For example, "pretrainer/encoder/layer_3/attention/query/kernel" belongs to "layer_03".
+    """
     parts = path.split("/")
     if "encoder" not in parts:
         return "heads"
@@ -20,7 +22,12 @@ def layer_of(path: str) -> str:
 
 
 def norms_by_layer(paths: Iterable[str], norms: Iterable[float]) -> dict[str, float]:
-    """The Euclidean norm over all weights of a layer, from that of each weight."""
+    """Returns the Euclidean norm over all weights of each layer.
+
+    Args:
+        paths: The paths of the weights.
+        norms: The norm of each weight.
+    """
     squares: dict[str, float] = {}
     for path, norm in zip(paths, norms, strict=True):
         squares[layer_of(path)] = squares.get(layer_of(path), 0.0) + float(norm) ** 2
@@ -28,12 +35,15 @@ def norms_by_layer(paths: Iterable[str], norms: Iterable[float]) -> dict[str, fl
 
 
 class NormsByLayer(keras.callbacks.Callback):
-    """Puts weight_norm/LAYER and gradient_norm/LAYER, before clipping, of the last step, into the
-    logs of an epoch, for the callbacks behind this one."""
+    """Adds weight_norm/LAYER and gradient_norm/LAYER to the logs of an epoch.
+
+    The gradient norms are those of the last step, before clipping. The following callbacks can read
+    the values.
+    """
 
     _weight_norms = None
 
-    def on_epoch_end(self, epoch, logs: dict):  # Keras always gives them
+    def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
         optimizer = self.model.optimizer
         variables = optimizer._trainable_variables
         if self._weight_norms is None:
@@ -50,6 +60,6 @@ class NormsByLayer(keras.callbacks.Callback):
 
 
 def _norms(weights: Iterable[tf.Tensor]) -> tf.Tensor:
-    """float32, one a weight."""
-    # Not tf.norm: tracing it takes nearly twice as long.
+    """Returns the norm of each weight, float32 [number of weights]."""
+    # Tracing tf.norm takes nearly twice as long.
     return tf.sqrt(tf.stack([tf.reduce_sum(tf.square(tf.cast(w, "float32"))) for w in weights]))

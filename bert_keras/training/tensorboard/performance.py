@@ -1,4 +1,4 @@
-"""Counts operations per example, measures the peak of the hardware, and profiles some steps."""
+"""Counts operations per example, measures the hardware's peak speed, and profiles steps."""
 
 import math
 import os
@@ -14,19 +14,20 @@ from bert_keras.errors import InputError
 
 
 def flops_per_example(config: BertConfig, length: int, num_predictions: int) -> int:
-    """Of forward and backward over one row of `length` positions, padding as all else.
+    """Counts the operations of the forward and backward pass for one row of `length` positions.
 
-    Forward, an addition and a multiplication being 2 operations, of D hidden, F intermediate,
-    E embedding (D in BERT), V pieces, T = `length`, P = `num_predictions`:
+    Padding counts like any other token. An addition and a multiplication are 2 operations. The
+    forward pass, with hidden size D, intermediate size F, embedding size E (D in BERT), vocabulary
+    size V, T = `length` and P = `num_predictions`:
 
         each layer              T (8 D^2 + 4 D F) + 4 T^2 D
-        pooler, next sentence   2 D^2 + 4 D              where the config has a pooler
-        masked LM               P (2 D E + 2 E V)        its gathered positions alone
-        embeddings projected    2 T E D                  where E is the config's own
+        pooler, next sentence   2 D^2 + 4 D              if the config has a pooler
+        masked LM               P (2 D E + 2 E V)        only at the masked positions
+        embedding projection    2 T E D                  if the config has its own E
 
-    Backward is twice that: a product has two gradients. What is computed twice to save memory
-    counts once; look-ups, norms, softmax and the update not at all (Chowdhery et al. 2022, "PaLM",
-    appendix B).
+    The backward pass has twice as many operations, because a product has two gradients. Operations
+    that are repeated to save memory count once. Look-ups, norms, softmax and the update do not
+    count (Chowdhery et al. 2022, "PaLM", appendix B).
     """
     size, intermediate = config.hidden_size, config.intermediate_size
     dense = length * (8 * size**2 + 4 * size * intermediate)
@@ -40,18 +41,21 @@ def flops_per_example(config: BertConfig, length: int, num_predictions: int) -> 
     return 3 * forward
 
 
-_ENOUGH = 0.01  # seconds that one product takes: a larger one would not be faster
+_ENOUGH = 0.01  # seconds; a product that takes longer does not reach a higher speed
 
 
 def peak_flops_per_second(dtype: str) -> float:
-    """Measures what one device of this machine reaches in a large product of square matrices: the
-    best of a fifth of a second."""
+    """Measures the speed of one device of this machine in a large product of square matrices.
+
+    Returns:
+        The best speed within a fifth of a second, in operations per second.
+    """
     for size in (512, 1024, 2048, 4096, 8192):
         square = tf.cast(tf.random.stateless_normal((size, size), seed=(1, 2)), dtype)
-        _seconds(square, products=1)  # the first may choose its algorithm
+        _seconds(square, products=1)  # the first product may include the choice of an algorithm
         if (best := _seconds(square, products=1)) >= _ENOUGH:
             break
-    products = math.ceil(_ENOUGH / best)  # in a row: a GPU gets the next while it computes
+    products = math.ceil(_ENOUGH / best)  # queued, so that a GPU never waits
     end = time.perf_counter() + 0.2
     while time.perf_counter() < end:
         best = min(best, _seconds(square, products=products))
@@ -59,17 +63,20 @@ def peak_flops_per_second(dtype: str) -> float:
 
 
 def _seconds(square: tf.Tensor, *, products: int) -> float:
-    """Of one product."""
+    """Returns the seconds of one product."""
     start = time.perf_counter()
     for _ in range(products):
         product = tf.matmul(square, square)
-    product[0, 0].numpy()  # waits
+    product[0, 0].numpy()  # blocks until the products are computed
     return (time.perf_counter() - start) / products
 
 
 def steps_to_profile(text: str) -> tuple[int, int]:
-    """Reads "10:20" as (10, 20), both included and counted from 1. Raises InputError for all
-    else."""
+    """Parses "10:20" as (10, 20), the first and the last step, counted from 1.
+
+    Raises:
+        InputError: The text does not have this form.
+    """
     found = re.fullmatch(r"(\d+):(\d+)", text)
     if not found or not 1 <= int(found[1]) <= int(found[2]):
         raise InputError(
@@ -80,9 +87,11 @@ def steps_to_profile(text: str) -> tuple[int, int]:
 
 
 class Profile(keras.callbacks.Callback):
-    """Profiles the steps `first` to `last`, as the optimizer counts them from 1, into `folder`.
+    """Profiles the steps `first` to `last` of the optimizer, counted from 1, and writes to
+    `folder`.
 
-    A run that continues after `first` is not profiled; one that ends before `last` is, to its end.
+    A run that resumes after `first` is not profiled. The profile of a run that ends before `last`
+    ends with the run.
     """
 
     def __init__(self, folder: str | os.PathLike, *, first: int, last: int):
@@ -91,7 +100,8 @@ class Profile(keras.callbacks.Callback):
         self.is_running = False
 
     def on_train_begin(self, logs=None):
-        # Counted here from now on: reading the optimizer's step would wait for the device.
+        # The callback counts the steps itself, because reading the optimizer's step would wait for
+        # the device.
         self.step = number(self.model.optimizer.iterations)
 
     def on_train_batch_begin(self, batch, logs=None):

@@ -1,4 +1,4 @@
-"""Shows in TensorBoard what the model predicts for a few masked records."""
+"""Writes the model's predictions for a few masked records to TensorBoard."""
 
 import os
 import re
@@ -14,8 +14,14 @@ from bert_keras.text.vocab import Vocabulary
 
 
 class MaskedSamples(keras.callbacks.Callback):
-    """Writes masked_lm/samples into `folder` every `epochs_per_sample` Keras epochs and at the end:
-    each row of `batch`, (inputs, targets, weights) as `pretraining_dataset` gives them.
+    """Writes the predictions for each row of a batch as the text masked_lm/samples.
+
+    Args:
+        batch: (inputs, targets, weights) as `pretraining_dataset` returns them.
+        vocabulary: The vocabulary of the records.
+        folder: The folder of the logs.
+        epochs_per_sample: The number of Keras epochs between two samples. The last sample is
+            written at the end of the training.
     """
 
     _fill = None
@@ -50,7 +56,8 @@ class MaskedSamples(keras.callbacks.Callback):
         if self._fill is None:
             self._fill = tf.function(partial(_most_probable, self.model), autograph=False)
         predictions, probabilities = (each.numpy() for each in self._fill(self.inputs))
-        # Each time a file of its own, in a folder of its own: TensorBoard reads the newest alone.
+        # Each sample has its own event file, in a folder without other logs, because TensorBoard
+        # reads only the newest file of a folder.
         with tf.summary.create_file_writer(self.folder).as_default(step=step):
             rows = range(len(self.answers))
             texts = [self._row(row, predictions[row], probabilities[row]) for row in rows]
@@ -58,7 +65,7 @@ class MaskedSamples(keras.callbacks.Callback):
 
     def _row(self, row: int, predictions: np.ndarray, probabilities: np.ndarray) -> str:
         ids, mask = self.inputs["input_ids"][row].numpy(), self.inputs["input_mask"][row].numpy()
-        # From left to right the answer is the piece behind the position.
+        # With a causal model the target is the token after the position.
         positions = self.inputs["masked_lm_positions"][row].numpy() + self.model.config.is_causal
         gaps = {
             int(positions[gap]): _gap(
@@ -71,12 +78,17 @@ class MaskedSamples(keras.callbacks.Callback):
         return filled_text([self._piece(each) for each in ids[mask > 0]], gaps)
 
     def _piece(self, number: int) -> str:
-        """A table of tokens may have more rows than the vocabulary has pieces."""
+        """Returns a token; a token table may have more rows than the vocabulary has tokens."""
         return self.pieces[number] if number < len(self.pieces) else f"[{number}]"
 
 
 def filled_text(pieces: list[str], gaps: dict[int, str]) -> str:
-    """The pieces as words, as Markdown, and at the positions of `gaps` these instead."""
+    """Joins tokens to words, as Markdown.
+
+    Args:
+        pieces: The tokens.
+        gaps: Markdown texts that replace the tokens at these positions.
+    """
     told = ""
     for position, piece in enumerate(pieces):
         if position in gaps:
@@ -89,17 +101,17 @@ def filled_text(pieces: list[str], gaps: dict[int, str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """What stands for itself, not for a form of Markdown or HTML."""
+    """Escapes characters that have a meaning in Markdown or HTML."""
     return re.sub(r"[^\w\s.,:;?!'\"()/-]|_", lambda found: f"&#{ord(found[0])};", text)
 
 
 def _gap(answer: str, prediction: str, probability: float) -> str:
-    """Bold where it is right."""
+    """Returns the target and the prediction as Markdown, in bold if the prediction is correct."""
     told = f"&#91;{escaped(answer)} → {escaped(prediction)} {probability:.2f}&#93;"
     return f"**{told}**" if prediction == answer else told
 
 
 def _most_probable(model: keras.Model, inputs: dict):
-    """[B, P] the pieces that the model fills in, and their probabilities."""
+    """Returns the most probable token of each masked position and its probability, both [B, P]."""
     probabilities_BPV = tf.nn.softmax(model(inputs, training=False)["masked_lm"])
     return tf.argmax(probabilities_BPV, axis=-1), tf.reduce_max(probabilities_BPV, axis=-1)
