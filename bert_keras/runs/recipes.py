@@ -75,12 +75,7 @@ class PretrainRecipe:
         return self.last_step or self.num_steps
 
     def masking_policy(self, *, max_length: int) -> MaskingPolicy:
-        """Returns the masking policy for records of plain ids.
-
-        Args:
-            max_length: The maximum number of tokens of a sequence. All masked positions of a
-                sequence of this length fit into the policy's `max_predictions`.
-        """
+        """Returns the masking policy for records of plain ids of at most `max_length` tokens."""
         return MaskingPolicy(
             mask_rate=self.mask_rate,
             max_predictions=max(1, math.ceil(self.mask_rate * max_length)),
@@ -142,8 +137,7 @@ PAPER_BASE = PretrainRecipe(
     steps_per_log=1_000,
 )
 
-# docs/benchmarks/training-2026-11.md: 27 MB of text and 30,522 tokens take less than an hour on
-# 2 cores.
+# docs/benchmarks/training-2026-11.md: 27 MB of text take less than an hour on 2 cores.
 TINY_HOUR = PretrainRecipe(
     size="tiny",
     batch_size=32,
@@ -222,8 +216,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         gradient_accumulation_steps=256,
         steps_per_log=10,
     ),
-    # Needs records of plain ids, built with --objective full-sentences
-    # (docs/how-to/pretrain-relatives.md).
+    # For records of plain ids and --objective full-sentences (docs/how-to/pretrain-relatives.md).
     "roberta-tiny": dataclasses.replace(TINY_HOUR, size="roberta-tiny"),
     # Liu et al. 2019, table 9: records of 512 tokens in batches of 8 thousand.
     # gradient_accumulation_steps is chosen for 8 GPUs.
@@ -238,7 +231,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         gradient_accumulation_steps=32,
         steps_per_log=100,
     ),
-    # Needs records of plain ids, built with --objective sop (docs/how-to/pretrain-relatives.md).
+    # For records of plain ids and --objective sop (docs/how-to/pretrain-relatives.md).
     "albert-tiny": dataclasses.replace(
         TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3
     ),
@@ -262,8 +255,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
 SMALL_MODELS = FinetuneRecipe(
     batch_size=32, num_epochs=4, learning_rate=1e-4, learning_rates=(3e-4, 1e-4, 5e-5, 3e-5)
 )
-# Section 4.1: batch size 32, 3 epochs, and the learning rate of `learning_rates` that is best on
-# dev.
+# Section 4.1: batch size 32, 3 epochs, and the best of the `learning_rates` on dev.
 PAPER = FinetuneRecipe(batch_size=32, num_epochs=3, learning_rate=3e-5)
 
 # Section 5.3 does not describe the training of its BiLSTM. These values suit fresh weights.
