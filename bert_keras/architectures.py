@@ -172,7 +172,7 @@ BERT_TRAITS = {
 _NO_NEXT_SENTENCE = {"cls.seq_relationship.weight": "", "cls.seq_relationship.bias": ""}
 
 BERT = Family(kind="bert", classes="Bert")
-# Sanh et al. 2019. Only the classifier has a pooler: it is called pre_classifier and uses ReLU.
+# Sanh et al. 2019. In the classifier, the pooler is called pre_classifier and uses ReLU.
 DISTILBERT = Family(
     kind="distilbert",
     classes="DistilBert",

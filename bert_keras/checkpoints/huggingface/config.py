@@ -60,7 +60,7 @@ CLASSES = {
     for row in ARCHITECTURES.values()
     if "huggingface" in row.class_names
 }
-# Keys of which only this value is supported, because another value means another computation.
+# The only supported value of each key; another value changes what the model computes.
 FIXED = {
     "position_embedding_type": "absolute",
     "is_decoder": False,

@@ -48,8 +48,8 @@ def read_weights(
 
     Returns:
         The arrays by their current names without the prefix of the family, such as `bert.`; the
-        names that were left out; and one sentence for each thing that the caller should know. The
-        arrays omit duplicates of tied weights, and the buffers of positions and segments.
+        names that were left out; and notes on the file and the dtypes that were read. The arrays
+        omit duplicates of tied weights, and the buffers of positions and segments.
 
     Raises:
         InputError: A file is missing, damaged or unsafe; or a duplicate or a buffer does not have
