@@ -65,7 +65,7 @@ def _add(feature: Any, name: str, value: Any) -> None:
     elif isinstance(value, float):
         kind = "float"
     elif isinstance(value, int):
-        kind, value = "int64", int(value)  # True is 1
+        kind, value = "int64", int(value)  # True becomes 1
     else:
         raise Refused(f"Feature: {name} has element with unexpected JSON type: {type_name(value)}")
     present = (feature.WhichOneof("kind") or kind).removesuffix("_list")

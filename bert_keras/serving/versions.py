@@ -29,8 +29,8 @@ class _Version:
     fault: tuple[str, str] = ("OK", "")  # error code and message of the last attempt to load it
     servable: Servable | None = None  # None unless the version is loaded
     num_users: int = 0  # requests that use the version now
-    files: frozenset | None = None  # `files_of` the folder at the last check; None once loaded
-    failed_files: frozenset | None = None  # `files_of` the folder when loading failed
+    files: frozenset | None = None  # files of the folder at the last check; None once loaded
+    failed_files: frozenset | None = None  # files of the folder when loading failed
 
     def status(self) -> dict[str, object]:
         status = dict(zip(("error_code", "error_message"), self.fault, strict=True))

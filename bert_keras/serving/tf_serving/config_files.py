@@ -88,7 +88,7 @@ def config_files(name: str, *, models: str, found: Measured) -> dict[str, str]:
     )
     values = {
         "name": name,
-        "dns_name": re.sub("[^a-z0-9]+", "-", name.lower()).strip("-"),  # Kubernetes' rule
+        "dns_name": re.sub("[^a-z0-9]+", "-", name.lower()).strip("-"),  # a DNS label
         "models": json.dumps(models.replace("$", "$$")),
         "image": IMAGE,
         "flags": _FLAGS,
