@@ -64,7 +64,9 @@ class LabelKind(abc.ABC, Generic[One]):
         """Returns the prediction of an example from its logits, float32 [num_labels]."""
 
     def classes(self, labels: Sequence[One], *, file: str, column: str) -> tuple[str, ...]:
-        """Returns the classes of the logits, which are the sorted classes of the training file.
+        """Returns the names of the logits: the sorted classes of the training file.
+
+        For a number, the only name is that of the column.
 
         Args:
             labels: The labels of the training file.

@@ -1,1 +1,1 @@
-"""Named entities: CoNLL files to sentences, sentences to labelled pieces, tags to a score."""
+"""Named entity recognition: reads CoNLL files, encodes tagged words, and scores entities."""

@@ -1,4 +1,7 @@
-"""Encodes tagged words: as tokens for a fine-tuned model, as features for a frozen one."""
+"""Encodes tagged words, as tokens for a fine-tuned encoder or as features of a frozen one.
+
+Legend: W words, M words of a batch, B rows, T tokens of a row, K layers, D hidden size.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,11 +16,14 @@ from bert_keras.text.vocab import Vocabulary
 
 @dataclass(frozen=True)
 class TaggedWords(Encoded):
-    """Rows of tokens with the tags of their words."""
+    """Rows of tokens with the tags of their words.
 
-    pieces: WordPieces
-    rows: WordWindows
-    label_ids: np.ndarray  # int32 [W]; -1 for a word without a tag, or with one that is no label
+    The target of a word is at its first token.
+    """
+
+    pieces: WordPieces  # the tokens of all words
+    rows: WordWindows  # the tokens of each row, and the row of each word
+    label_ids: np.ndarray  # int32 [W]; -1 for a word without a tag, or with an unknown tag
     vocabulary: Vocabulary
 
     @cached_property
@@ -25,18 +31,29 @@ class TaggedWords(Encoded):
         return self.rows.lengths + 2  # [CLS] and [SEP]
 
     def columns(self, row: int) -> np.ndarray:
-        """int64: the columns of a row, in targets and outputs, that belong to its words."""
+        """Returns the columns of the words of a row in its targets and outputs, int64."""
         return self.rows.word_places[self._words(row)] + 1  # [CLS] is at 0
 
     def words(self, rows: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        """The words tagged in these rows, int64 [M], and their rows and columns in a batch."""
+        """Returns the words whose tags are predicted in some rows, and their positions in a batch.
+
+        Args:
+            rows: int [B], the indices of the rows.
+
+        Returns:
+            The numbers of the words, int64 [M], and their (batch rows, columns), each int64 [M].
+        """
         words, columns = map(self._words, rows), [*map(self.columns, rows)]
         batch_rows = np.repeat(np.arange(len(rows)), [*map(len, columns)])
         return np.concatenate([*words]), (batch_rows, np.concatenate(columns))
 
     def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-        """Inputs; label ids, int32 [B,T]; float32 [B,T], 1 on the first token of each word that has
-        a label and is tagged in its row, else 0."""
+        """Returns (inputs, targets, weights) of some rows.
+
+        Inputs are int32 [B,T] by name. Targets are label ids, int32 [B,T]. Weights are float32
+        [B,T]: 1 at the first token of each word that has a label and is predicted in this row, else
+        0.
+        """
         inputs = self.inputs(rows)
         return inputs, *self.targets(rows, width=inputs["input_ids"].shape[1])
 
@@ -50,7 +67,7 @@ class TaggedWords(Encoded):
         )
 
     def targets(self, rows: np.ndarray, *, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Label ids and weights [B, width]."""
+        """Returns the label ids, int32, and the weights, float32, of some rows, [B, width]."""
         words, positions = self.words(rows)
         label_ids = np.zeros((len(rows), width), np.int32)
         weights = np.zeros((len(rows), width), np.float32)
@@ -63,8 +80,11 @@ class TaggedWords(Encoded):
 
 
 class PlacedWords(TaggedWords):
-    """As TaggedWords, with `word_positions` int32 [B, W] among the inputs; label ids and weights
-    are [B, W] too, as the logits of a BertFeatureTagger are."""
+    """Same as `TaggedWords`, but targets have one column per word, as a BertFeatureTagger needs.
+
+    The inputs also have `word_positions`, int32 [B,W], the positions of the first tokens of the
+    words. Label ids and weights are [B,W], like the logits of a BertFeatureTagger.
+    """
 
     def columns(self, row: int) -> np.ndarray:
         return np.arange(len(self._words(row)))
@@ -80,16 +100,23 @@ class PlacedWords(TaggedWords):
 
 @dataclass(frozen=True)
 class WordFeatures(PlacedWords):
-    """The same rows as a WordTagger reads them. `lengths` are in words."""
+    """Same as `PlacedWords`, but the inputs are features of words, as a WordTagger reads them.
 
-    vectors: list[np.ndarray]  # one float32 [W, D] a layer
+    `lengths` counts words instead of tokens.
+    """
+
+    vectors: list[np.ndarray]  # for each of the K layers, the features of all words, float32 [W,D]
 
     @cached_property
     def lengths(self) -> np.ndarray:
         return np.bincount(self.rows.word_rows, minlength=len(self.rows.starts))
 
     def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-        """`features` float32 [B, W, K, D] and `word_mask` bool [B, W]; label ids; weights."""
+        """Returns (inputs, targets, weights) of some rows.
+
+        Inputs are `features`, float32 [B,W,K,D], and `word_mask`, bool [B,W]. Targets (label ids)
+        and weights are [B,W].
+        """
         words, positions = self.words(rows)
         word_mask_BW = np.zeros((len(rows), int(positions[1].max()) + 1), bool)
         word_mask_BW[positions] = True

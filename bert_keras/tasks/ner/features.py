@@ -1,4 +1,4 @@
-"""Named entity recognition from frozen features (section 5.3, Table 7): a BiLSTM tags words."""
+"""Named entity recognition with a BiLSTM on frozen features (BERT paper, section 5.3, Table 7)."""
 
 import hashlib
 import os
@@ -28,20 +28,23 @@ from bert_keras.tasks.ner.encoding import PlacedWords, TaggedWords, WordFeatures
 from bert_keras.tasks.ner.task import NerTask
 
 BATCH_SIZE = 32
-BATCHES_PER_MARK = 20  # what a killed run does again at most
-MARK = "batches_done"
+BATCHES_PER_MARK = 20  # a run that was killed repeats at most this many batches
+MARK = "batches_done"  # name of the file with the number of completed batches
 INPUTS = (*SEQUENCE_FEATURES, "word_positions")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NerFeaturesTask(NerTask):
-    """NerTask without fine-tuning: the vectors of first pieces are computed once and kept, and only
-    a two-layer BiLSTM with `lstm_units` a direction is trained, on the `layers` of one of the
-    paper's six choices. Its best, dev F1 96.1 with BERT-base, is the default.
+    """Same as `NerTask`, but without fine-tuning of the encoder.
+
+    The hidden states of the first token of each word are computed once and stored. Only a two-layer
+    BiLSTM on these features is trained.
     """
 
+    # One of the paper's six choices of layers (LAYER_CHOICES). The default is the paper's best: it
+    # has a dev F1 of 96.1 with BERT-base.
     layers: str = "concat-last-four"
-    lstm_units: int = 768
+    lstm_units: int = 768  # units of each direction
 
     model: ClassVar[str] = FEATURE_TAGGER.name
     freezes_encoder: ClassVar[bool] = True
@@ -73,16 +76,23 @@ class NerFeaturesTask(NerTask):
 def stored_features(
     encoder: BertEncoder, words: PlacedWords, *, numbers: Sequence[int], folder: Path
 ) -> list[np.ndarray]:
-    """Compute these hidden states of the first token of each word, or take them from `folder`.
+    """Returns hidden states of the first token of each word, and computes them if necessary.
 
-    They are kept in FINGERPRINT/layers-9-10/layer_9.npy and so on; the fingerprint is that of the
-    encoder's weights and of its inputs. An interrupted computation is continued.
+    The states are stored in files such as FINGERPRINT/layers-9-10/layer_9.npy in `folder`, where
+    the fingerprint depends on the encoder and on its inputs. An interrupted computation continues
+    from its last stored batches.
+
+    Args:
+        encoder: The encoder.
+        words: The words and the rows of tokens that contain them.
+        numbers: The hidden states: 0 for the embeddings, i for the output of block i.
+        folder: The folder of the files.
 
     Returns:
-        A read-only memory map float32 [W, D] of each hidden state.
+        A read-only memory map, float32 [W,D], for each hidden state.
 
     Raises:
-        OSError: where the disk is full.
+        OSError: The disk is full.
     """
     place = folder / fingerprint(encoder, words)
     if missing := [number for number in numbers if not _stored(place, number)]:
@@ -92,8 +102,10 @@ def stored_features(
 
 
 def fingerprint(encoder: BertEncoder, words: PlacedWords) -> str:
-    """16 hexadecimal digits of all that the vectors depend on; the tokenizer and the data file are
-    in the pieces that were made of them."""
+    """Returns a hash of everything that the hidden states depend on, as 16 hexadecimal digits.
+
+    The tokenizer and the data file enter through the token ids.
+    """
     config = encoder.config
     numbers = (config.num_heads, config.activation, config.layer_norm_epsilon)
     digest = hashlib.sha256(repr((*numbers, encoder.compute_dtype)).encode())
@@ -154,7 +166,10 @@ def _compute(
 
 
 def _reserve(path: Path, shape: tuple[int, int]) -> None:
-    """A file of zeros whose place on the disk is taken: a memory map that outgrows a disk kills."""
+    """Creates a .npy file of zeros whose disk space is allocated.
+
+    Without this, writing to a memory map on a full disk would kill the process.
+    """
     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
     try:
         with path.open("wb") as file:

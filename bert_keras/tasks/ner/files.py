@@ -1,4 +1,4 @@
-"""Reads files of words and tags, one word a line, as CoNLL's shared tasks have them."""
+"""Reads files with one word and its tag per line, in the format of CoNLL's shared tasks."""
 
 import re
 from dataclasses import dataclass
@@ -18,25 +18,24 @@ _TAG = re.compile(r"O|[BI]-.+")
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence. `tags` is None where the file has words alone.
-
-    `document` counts the -DOCSTART- lines before the sentence: 0 everywhere in a file without.
-    `line` is that of its first word; the others follow on the next lines.
-    """
+    """One sentence."""
 
     words: tuple[str, ...]
-    tags: tuple[str, ...] | None
-    document: int
-    line: int
+    tags: tuple[str, ...] | None  # one for each word; None if the file has words only
+    document: int  # the number of -DOCSTART- lines before it; 0 in a file without such lines
+    line: int  # of its first word; the other words follow on the next lines
 
 
 def read_conll(path: StrPath) -> list[Sentence]:
-    """The sentences of a file whose lines are a word, maybe other columns, and a tag.
+    """Reads the sentences of a file in CoNLL format.
 
-    Columns are parted by spaces or tabs; a line without any ends the sentence. Tags are O, B-TYPE
-    or I-TYPE, whether they mean IOB1 or BIO2. A file of one column has no tags. -DOCSTART- lines
-    are no words: they begin a document. Raises InputError, naming the line, for another number of
-    columns than on the lines before, another form of tag, and where there is no sentence.
+    A line has a word, optional further columns, and a tag, separated by spaces or tabs. An empty
+    line ends a sentence. Tags are O, B-TYPE or I-TYPE, in the scheme IOB1 or BIO2. A file with a
+    single column has no tags. A -DOCSTART- line begins a document and is not a word.
+
+    Raises:
+        InputError: The number of columns differs between lines, a tag has another form, or the file
+            has no sentence; the message names the file and the line.
     """
     sentences: list[Sentence] = []
     width, first_line, document = 0, 0, 0
@@ -69,9 +68,13 @@ def read_conll(path: StrPath) -> list[Sentence]:
 
 
 def read_tfds(place: str) -> list[Sentence]:
-    """The sentences of a split of a TFDS builder with `tokens` and `ner`, as `conll2003` has.
+    """Reads the sentences of a split of a TFDS builder with the features `tokens` and `ner`.
 
-    It does not tell the documents. `line` counts its rows; rows without words are left out.
+    `conll2003` is such a builder. Its rows do not name their documents, so `document` is always 0.
+    `line` is the number of the row. Rows without words are skipped.
+
+    Raises:
+        InputError: The builder lacks one of the features, or `tfds_rows` cannot read it.
     """
     sentences = []
     for number, row in enumerate(tfds_rows(place), start=1):

@@ -1,20 +1,27 @@
-"""Tags that were given and tags that were predicted in; the scores of the CoNLL scorer out."""
+"""Scores predicted tags as the CoNLL scorer, conlleval.pl, does."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from bert_keras.tasks.ner.files import OUTSIDE
 
-Entity = tuple[int, int, str]  # first word, word after the last, type
+Entity = tuple[int, int, str]  # index of the first word, index after the last word, type
 
 
 def entity_scores(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """Percentages, as conlleval.pl (2004-01-26) computes them: `f1`, `precision` and `recall` of
-    whole entities, `accuracy` of single tags, and the first three for each type, as `person f1`.
+    """Returns the scores of conlleval.pl (2004-01-26), in percent.
 
-    An entity counts where its first word, its last word and its type are those given.
+    A predicted entity is correct if its first word, its last word and its type are correct.
+
+    Args:
+        gold: The true tags of each sentence.
+        predicted: The predicted tags of each sentence.
+
+    Returns:
+        `f1`, `precision` and `recall` of entities, `accuracy` of single tags, and the first three
+        for each type, named as `person f1`.
     """
     num_words = num_equal = 0
     pairs = []
@@ -32,7 +39,14 @@ def entity_scores(
 
 
 def counted(pairs: Iterable[tuple[set[Entity], set[Entity]]]) -> tuple[Counter, Counter, Counter]:
-    """How many entities of each type were given, found, and both, in pairs of these."""
+    """Counts the entities of each type.
+
+    Args:
+        pairs: The (true, predicted) entities of each sentence.
+
+    Returns:
+        The number of true, predicted, and correctly predicted entities of each type.
+    """
     given, found, correct = Counter(), Counter(), Counter()
     for gold, predicted in pairs:
         for counter, those in ((given, gold), (found, predicted), (correct, gold & predicted)):
@@ -41,12 +55,12 @@ def counted(pairs: Iterable[tuple[set[Entity], set[Entity]]]) -> tuple[Counter, 
 
 
 def entities(tags: Sequence[str]) -> Iterator[Entity]:
-    """First word, word after the last, and type of each entity of a sentence.
+    """Yields the entities of a sentence.
 
-    Sequences that break the scheme are read as conlleval.pl reads them: an I- after O, or after
-    another type, begins an entity as a B- does.
+    Tags that break the scheme are read as conlleval.pl reads them: an I- tag after O, or after
+    another type, begins an entity like a B- tag.
     """
-    begin, kind = 0, ""  # "" outside of any
+    begin, kind = 0, ""  # "" outside of an entity
     for place, tag in enumerate([*tags, OUTSIDE]):
         prefix, _, tag_kind = tag.partition("-")
         if prefix == "I" and tag_kind == kind:

@@ -1,4 +1,4 @@
-"""Named entity recognition by fine-tuning: CoNLL files, tags on first pieces, entity F1."""
+"""Defines named entity recognition by fine-tuning (BERT paper, section 5.3)."""
 
 import dataclasses
 import os
@@ -24,6 +24,7 @@ from bert_keras.tasks.task import Outputs, Task, data_files, nothing_to_score
 from bert_keras.tasks.tfds import is_tfds, tfds_splits
 from bert_keras.text.tokenizer import TextTokenizer
 
+# The possible file names of each split.
 FILES = {
     "train": ("train.conll", "train.txt", "eng.train"),
     "dev": ("dev.conll", "valid.txt", "eng.testa"),
@@ -34,19 +35,24 @@ CONTEXTS = ("sentence", "document")
 
 @dataclass(frozen=True, kw_only=True)
 class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
-    """Section 5.3: the tag of a word is predicted at its first piece, without a CRF.
+    """Named entity recognition: the tag of a word is predicted at its first token, without a CRF.
 
-    `context` is what a row holds: "sentence", or "document": the sentence in the middle of what
-    stands around it in its document, as much as `max_length` takes. The loss, and the prediction,
-    are of the sentence's own words in both, so that every word counts once an epoch. That is how
-    the paper's "maximal document context" was repeated with its score (test F1 92.35 to 92.4 with
-    BERT-base; kermitt2/delft issue 21, dsindex/ntagger issue 4). No sentence is cut: a longer one
-    has several rows, and each word the row that gives it most context.
+    The loss and the predictions cover only the words of a row's own sentence, not its context, so
+    each word counts once per epoch. Reproductions of the paper's "maximal document context" reach
+    its score this way (test F1 of 92.35 to 92.4 with BERT-base; kermitt2/delft issue 21,
+    dsindex/ntagger issue 4). No sentence is cut: a sentence of more than `max_length` tokens has
+    several rows, and each word is predicted in the row that gives it the most context.
 
-    `labels` are the tags of the training file, O first. A partner that a type lacks there (an I- of
-    a type of single words) is not added: nothing would train it.
+    `labels` are the tags of the training file, O first. Tags that are absent from it, such as I-X
+    where every entity of the type X is a single word, are not added, because they have no training
+    examples.
+
+    Raises:
+        InputError: A field has an impossible value; the message names it.
     """
 
+    # What a row contains: "sentence" is the sentence alone; "document" also fills `max_length` with
+    # the text around the sentence in its document.
     context: str = "sentence"
 
     model: ClassVar[str] = TOKEN_CLASSIFIER.name
@@ -89,8 +95,11 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         return dataclasses.replace(self, labels=(OUTSIDE, *sorted(tags)))
 
     def encode(self, examples: Sequence[Sentence], tokenizer: TextTokenizer) -> TaggedWords:
-        """Tags that are no label (absent from training) have no part in the loss; they are told on
-        stderr, and a score counts them as missed."""
+        """Encodes the sentences.
+
+        Words with a tag that is absent from the training file have weight 0 in the loss, and a
+        score counts them as missed. Their tags and counts are printed on stderr.
+        """
         pieces = word_pieces(examples, tokenizer)
         documents = None
         if self.context == "document":
@@ -109,7 +118,7 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         return self.rows_type(pieces, rows, label_ids, tokenizer.vocabulary)
 
     def compile_arguments(self) -> dict:
-        """The loss is the mean over words."""
+        """Returns the loss, which is the mean over words, and the metrics."""
         return {
             "loss": keras.losses.SparseCategoricalCrossentropy(
                 from_logits=True, reduction="mean_with_sample_weight"
@@ -120,7 +129,7 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
     def predictions(
         self, examples: Sequence[Sentence], encoded: TaggedWords, outputs: Outputs
     ) -> list[tuple[str, ...]]:
-        """A tag for each word: the likeliest, whether or not it goes with the one before."""
+        """Returns the most probable tag of each word, whether or not it fits the preceding tag."""
         label_ids = np.concatenate(
             [output[encoded.columns(row)].argmax(axis=-1) for row, output in enumerate(outputs)]
         )
@@ -140,8 +149,10 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
     def write_predictions(
         self, path: StrPath, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
     ) -> None:
-        """Lines "word given predicted", or "word predicted" where none is given; an empty line
-        after each sentence. -DOCSTART- lines are left out: conlleval.pl would count them as words.
+        """Writes a line "word gold predicted" for each word, and an empty line after each sentence.
+
+        Lines are "word predicted" if the examples have no tags. -DOCSTART- lines are omitted,
+        because conlleval.pl would count them as words.
         """
         with whole_file(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as file:
             for sentence, tags in zip(examples, predictions, strict=True):
@@ -152,7 +163,11 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
     def read_predictions(
         self, path: StrPath, examples: Sequence[Sentence]
     ) -> list[tuple[str, ...]]:
-        """The last column of a file that has the words of the examples, sentence by sentence."""
+        """Reads the tags in the last column of a file.
+
+        Raises:
+            InputError: The words of the file are not those of the examples, or it has one column.
+        """
         found = read_conll(path)
         for theirs, ours in zip(found, examples, strict=False):
             words = zip_longest(theirs.words, ours.words, fillvalue="the end of a sentence")

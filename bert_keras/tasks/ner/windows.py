@@ -1,4 +1,4 @@
-"""Tokenizes sentences of words and divides their pieces into windows that fit a model."""
+"""Tokenizes sentences of words and divides their tokens into rows that fit a model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,23 +13,21 @@ from bert_keras.text.tokenizer import TextTokenizer
 
 @dataclass(frozen=True)
 class WordPieces:
-    """M pieces of the W words of N sentences.
+    """The M tokens of the W words of N sentences."""
 
-    `ids`, int32 [M]. `firsts`, int64 [W], are the places in `ids` of the first piece of each word;
-    `bounds`, int64 [N+1], those of each sentence's first piece, and M; `word_bounds`, int64 [N+1],
-    count the words before each sentence, and W.
-    """
-
-    ids: np.ndarray
-    firsts: np.ndarray
-    bounds: np.ndarray
-    word_bounds: np.ndarray
+    ids: np.ndarray  # int32 [M], the token ids
+    firsts: np.ndarray  # int64 [W], the index in `ids` of the first token of each word
+    bounds: np.ndarray  # int64 [N+1], the index in `ids` of each sentence's first token, and M
+    word_bounds: np.ndarray  # int64 [N+1], the number of words before each sentence, and W
 
 
 def word_pieces(sentences: Sequence[Sentence], tokenizer: TextTokenizer) -> WordPieces:
-    """Each word is tokenized by itself, behind a blank, which counts in RoBERTa. One that comes to
-    nothing (control characters alone) is read as [UNK], for every word needs a piece that its tag
-    is predicted from."""
+    """Tokenizes each word by itself.
+
+    A space is added before each word, because RoBERTa's tokens depend on it. A word without tokens
+    (of control characters only) becomes [UNK], because the tag of a word is predicted at its first
+    token.
+    """
     words = chain.from_iterable(sentence.words for sentence in sentences)
     ids, counts = tokenizer.flat_ids([f" {word}" for word in words])
     empty = counts == 0
@@ -41,30 +39,34 @@ def word_pieces(sentences: Sequence[Sentence], tokenizer: TextTokenizer) -> Word
 
 
 class WordWindows(NamedTuple):
-    """R rows: `starts`, int64 [R], in the ids of all pieces, and `lengths`, int64 [R], in pieces.
+    """R rows of tokens, without special tokens, and the row in which each word is predicted.
 
-    The tag of a word is predicted at its first piece in row `word_rows`, int64 [W], ascending, at
-    place `word_places`, int64 [W]. Each word has one row; each row has such words.
+    Each word is predicted in exactly one row, and each row predicts at least one word.
     """
 
-    starts: np.ndarray
-    lengths: np.ndarray
-    word_rows: np.ndarray
-    word_places: np.ndarray
+    starts: np.ndarray  # int64 [R], the index of the first token in `WordPieces.ids`
+    lengths: np.ndarray  # int64 [R], in tokens
+    word_rows: np.ndarray  # int64 [W], ascending, the row in which the word is predicted
+    word_places: np.ndarray  # int64 [W], the position of the word's first token in this row
 
 
 def rows_around(
     pieces: WordPieces, *, limit: int, documents: np.ndarray | None = None
 ) -> WordWindows:
-    """Make a row of at most `limit` tokens of each sentence.
+    """Makes one or several rows of each sentence.
 
-    With `documents`, int [N], ascending, the document of each sentence, a row is filled on both
-    sides with what surrounds the sentence in its document. Neither side gets more than the other,
-    but where one ends.
+    With `documents`, a row is filled on both sides with the text around the sentence in its
+    document. Both sides get equally many tokens unless the document ends on one of them.
 
-    A sentence of more than `limit` pieces has several rows, each half its length after the one
-    before, the last at its end. A word goes where it has most context, which is the row whose
-    middle is nearest (google-research/bert run_squad.py, `_check_is_max_context`).
+    A sentence of more than `limit` tokens has several rows. They begin `limit // 2` tokens apart,
+    and the last one ends with the sentence. A word is predicted in the row where it has the most
+    context, which is the row with the nearest middle (google-research/bert run_squad.py,
+    `_check_is_max_context`).
+
+    Args:
+        pieces: The tokens of the sentences.
+        limit: Maximum number of tokens of a row, special tokens not counted.
+        documents: int [N], ascending, the number of the document of each sentence.
     """
     begins, ends = pieces.bounds[:-1], pieces.bounds[1:]
     documents = np.arange(len(begins)) if documents is None else documents
@@ -83,7 +85,8 @@ def rows_around(
     lengths = np.minimum(stops - first_starts, limit)[sentences]
     starts = np.minimum(first_starts[sentences] + nth * stride, stops[sentences] - lengths)
 
-    between = (starts[:-1] + starts[1:] + limit - 1) // 2 + 1  # past the middle of two middles
+    # The first token after the midpoint between the middles of two consecutive rows.
+    between = (starts[:-1] + starts[1:] + limit - 1) // 2 + 1
     owned_from = np.where(nth == 0, begins[sentences], np.concatenate([[0], between]))
     owners = np.searchsorted(owned_from, pieces.firsts, side="right") - 1
     kept, word_rows = np.unique(owners, return_inverse=True)

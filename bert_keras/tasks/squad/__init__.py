@@ -1,1 +1,1 @@
-"""SQuAD 1.1 and 2.0: questions whose answers are spans of a passage, in its files and scores."""
+"""Question answering in the format of SQuAD 1.1 and 2.0: data, encoding, predictions and scores."""

@@ -1,4 +1,4 @@
-"""Finds the best answers in a model's scores of where each begins and ends."""
+"""Finds the best answer spans from the start and end logits of a model."""
 
 import dataclasses
 import unicodedata
@@ -15,10 +15,10 @@ from bert_keras.tasks.task import softmax
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A row of the n-best list; the text of "no answer" is empty."""
+    """An entry of the n-best list of a question."""
 
-    text: str
-    probability: float
+    text: str  # "" for "no answer"
+    probability: float  # softmax of the scores over the n-best list
     start_logit: float
     end_logit: float
 
@@ -29,19 +29,20 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """`null_odds`: the score of "no answer" less that of the best answer, where there may be none;
-    `candidates`, best first, where the model was asked."""
+    """The predicted answer of a question."""
 
-    text: str
+    text: str  # "" for "no answer"
+    # The score of "no answer" minus that of the best answer; None if every question has an answer.
     null_odds: float | None = None
+    # The n-best list, best first; () for a prediction that was read from a file.
     candidates: tuple[Candidate, ...] = ()
 
 
 class Span(NamedTuple):
-    """A span of pieces and its scores."""
+    """A span of tokens of a context and its logits."""
 
-    first: int  # pieces
-    last: int
+    first: int  # index of the first token in `Windows.pieces`
+    last: int  # index of the last token
     start_logit: float
     end_logit: float
 
@@ -55,15 +56,23 @@ def predicted_answers(
     max_answer_length: int,
     null_threshold: float | None = None,
 ) -> list[Prediction]:
-    """The best span of each question: S.T_i + E.T_j with i <= j, of at most `max_answer_length`
-    pieces, that begins where its window shows the context best.
+    """Returns the best answer of each question (BERT paper, sections 4.2 and 4.3).
 
-    With a `null_threshold` the prediction is "" where the null odds exceed it. The score of "no
-    answer", S.C + E.C, is that of the window where it is least.
+    The score of a span from token i to token j >= i is S.T_i + E.T_j. The score of "no answer",
+    S.C + E.C, is the minimum over the windows of the question.
+
+    Args:
+        questions: The questions.
+        windows: Their windows.
+        outputs: The logits "start" and "end", float32 [T], of each window.
+        num_best: Maximum number of candidates of a question, each with a different text.
+        max_answer_length: Maximum number of tokens of an answer.
+        null_threshold: A question whose null odds exceed it gets the prediction "". None if every
+            question has an answer.
     """
     predictions = []
     for number, question in enumerate(questions):
-        candidates: dict[str, Candidate] = {}  # each text once
+        candidates: dict[str, Candidate] = {}  # by text; the best span of a text counts
         for span in spans(windows, number, outputs, max_answer_length):
             characters = windows.offsets[[span.first, span.last]]
             text = cut(question.context, characters[0, 0], characters[1, 1])
@@ -82,7 +91,7 @@ def predicted_answers(
             null_odds = null.score - best.score
             text = "" if null_odds > null_threshold else text
             found = sorted([*found, null], key=lambda each: each.score, reverse=True)
-            if found[-1] is not null:  # which stays in the list, whatever its score
+            if found[-1] is not null:  # "no answer" stays in the list even if it is the worst
                 found = found[:num_best]
         probabilities = softmax(np.array([candidate.score for candidate in found]))
         found = [
@@ -96,7 +105,17 @@ def predicted_answers(
 def spans(
     windows: Windows, number: int, outputs: Sequence[dict[str, np.ndarray]], max_answer_length: int
 ):
-    """The allowed spans of a question, best first."""
+    """Yields the valid spans of a question, best first.
+
+    A valid span has at most `max_answer_length` tokens and begins in the window that has the
+    maximum context of its first token (see `max_context`).
+
+    Args:
+        windows: The windows of all questions.
+        number: The index of the question.
+        outputs: The logits of each window.
+        max_answer_length: Maximum number of tokens of a span.
+    """
     rows = windows.of_question(number)
     passage_starts = windows.starts_N2[rows.start : rows.stop, 1]
     question_lengths, passage_lengths = windows.lengths_N2[rows.start : rows.stop].T
@@ -128,7 +147,10 @@ def spans(
 
 
 def cut(context: str, start: int, end: int) -> str:
-    """Marks that a model without accents does not see belong to the character before them."""
+    """Returns the characters [start, end) of a context, and the combining marks after them.
+
+    An uncased tokenizer drops these marks, so its offsets do not include them at the end.
+    """
     while end < len(context) and unicodedata.category(context[end]) == "Mn":
         end += 1
     return context[start:end]

@@ -11,38 +11,35 @@ from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
 from bert_keras.tasks.tfds import is_tfds, tfds_rows
 
-MOST_LISTED = 20  # questions whose answers are misplaced
+MOST_LISTED = 20  # maximum number of skipped questions that a message lists
 
 _TYPES = {dict: "an object", list: "a list", str: "a text", int: "an integer", bool: "a boolean"}
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`start` counts characters of the context."""
+    """An answer of an annotator."""
 
     text: str
-    start: int
+    start: int  # index of its first character in the context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """`answers` are all that annotators gave; `is_impossible` says that the context has none.
-
-    `place` is where it was read.
-    """
+    """A question about a context."""
 
     id: str
     question: str
-    context: str
-    answers: tuple[Answer, ...] = ()
-    is_impossible: bool = False
-    place: str = ""
+    context: str  # the passage that may contain the answer
+    answers: tuple[Answer, ...] = ()  # of all annotators
+    is_impossible: bool = False  # whether the context contains no answer
+    place: str = ""  # where it was read, for error messages
 
     @property
     def target(self) -> Answer | None:
-        """The first answer that stands in the context where it says that it does.
+        """The first answer whose text is in the context at its `start`; None without one.
 
-        Case may differ: files made from TriviaQA have answers in lower case.
+        The case may differ, because files made from TriviaQA have answers in lower case.
         """
         for answer in self.answers:
             found = self.context[answer.start :][: len(answer.text)]
@@ -53,9 +50,11 @@ class Question:
 
 
 def read_questions(path: str) -> list[Question]:
-    """Read a file in SQuAD's format, or a split such as tfds:squad/v2.0:train.
+    """Reads a file in SQuAD's format, or a TFDS split such as tfds:squad/v2.0:train.
 
-    Raises InputError that names the location, also for an id that came before.
+    Raises:
+        InputError: The file is not in SQuAD's format, it has no questions, or an id occurs twice;
+            the message names the location.
     """
     questions: list[Question] = []
     places: dict[str, str] = {}
@@ -92,7 +91,7 @@ def read_questions(path: str) -> list[Question]:
 
 
 def _json_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
-    """Yield the location, paragraph and question of each object of "qas".
+    """Yields the location, the paragraph object and the question object of each item of "qas".
 
     The file is {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}.
     """
@@ -108,7 +107,10 @@ def _json_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
 
 
 def _builder_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
-    """The same for a TFDS builder with the features of `squad`: its answers are a dict of lists."""
+    """Same as `_json_rows`, but for a split of a TFDS builder with the features of `squad`.
+
+    The answers of such a builder are a dict of lists.
+    """
     for number, row in enumerate(tfds_rows(path), start=1):
         where = f"{path}, row {number}"
         columns = _value(row, "answers", dict, place=where)
@@ -123,7 +125,13 @@ def _builder_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
 
 
 def without_misplaced(questions: Sequence[Question], *, path: str) -> list[Question]:
-    """Leave out the questions none of whose answers is at its position; list them on stderr."""
+    """Returns the questions without those that have no answer at its position.
+
+    Impossible questions are kept. The skipped questions are listed on stderr.
+
+    Raises:
+        InputError: No question is left; `path` is the file that the message names.
+    """
     kept = [each for each in questions if each.is_impossible or each.target is not None]
     faults = [_misplaced(each) for each in questions if not each.is_impossible and not each.target]
     if not kept:
@@ -159,13 +167,13 @@ def _answer(fields, *, place: str) -> Answer:
 
 
 def _items(fields, name: str, *, place: str) -> Iterator[tuple[str, Any]]:
-    """The places and items of a list."""
+    """Yields the location and the value of each item of a list."""
     for number, item in enumerate(_value(fields, name, list, place=place.rstrip("., "))):
         yield f"{place}{name}[{number}]", item
 
 
 def _value(fields, name: str, kind: type, default=None, *, place: str):
-    """The field of an object, checked."""
+    """Returns a field of an object; raises InputError if it is missing or has another type."""
     if not isinstance(fields, dict):
         raise InputError(f"{place} is {_shown(fields)}; expected an object with {name!r}")
     value = fields.get(name, default)

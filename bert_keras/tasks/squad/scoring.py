@@ -1,7 +1,7 @@
-"""Predicted answers and those of annotators in, the scores of SQuAD's official scripts out.
+"""Scores predicted answers as SQuAD's official scripts do.
 
-evaluate-v1.1.py and evaluate-v2.0.py (rajpurkar/SQuAD-explorer) differ in small ways, which are
-kept, down to the order of sums.
+The scripts are evaluate-v1.1.py and evaluate-v2.0.py of rajpurkar/SQuAD-explorer. They differ in
+small details. These are kept, including the order of additions, so the scores are equal.
 """
 
 import re
@@ -17,7 +17,7 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalized(text: str) -> str:
-    """In lower case, without ASCII punctuation, articles and extra white space."""
+    """Returns a text in lower case, without ASCII punctuation, articles and extra white space."""
     bare = text.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", bare).split())
 
@@ -25,7 +25,10 @@ def normalized(text: str) -> str:
 def scores_of_answers(
     questions: Sequence[Question], predictions: Sequence[Prediction | None]
 ) -> dict[str, float]:
-    """SQuAD 1.1: `exact_match` and `f1`, in percent; a question without a prediction scores 0."""
+    """Returns the scores of SQuAD 1.1, `exact_match` and `f1`, in percent.
+
+    A question whose prediction is None scores 0.
+    """
     exact = f1 = 0
     for question, prediction in zip(questions, predictions, strict=True):
         if prediction is not None:
@@ -39,10 +42,15 @@ def scores_of_answers(
 def scores_of_answers_or_none(
     questions: Sequence[Question], predictions: Sequence[Prediction | None]
 ) -> dict[str, float]:
-    """SQuAD 2.0: `exact`, `f1`, of all and of those with (HasAns_) and without (NoAns_) an answer;
-    with null odds also the best that a threshold on them could reach, and this threshold.
+    """Returns the scores of SQuAD 2.0, in percent.
 
-    A question without a prediction scores 0; the official script cannot score such a file.
+    A question whose prediction is None scores 0; the official script cannot score such a file.
+
+    Returns:
+        `exact` and `f1` of all questions, and `total`, their number. The same with the prefixes
+        "HasAns_" and "NoAns_", of the questions with and without an answer. If predictions have
+        null odds, also `best_exact` and `best_f1`, the best scores that a threshold on the null
+        odds can reach, and these thresholds, `best_exact_thresh` and `best_f1_thresh`.
     """
     raw = [_exact_and_f1(*pair) for pair in zip(questions, predictions, strict=True)]
     exact, f1 = [score for score, _ in raw], [score for _, score in raw]
@@ -68,9 +76,16 @@ def scores_of_answers_or_none(
 def best_threshold(
     scores: Sequence[float], has_answer: Sequence[bool], predictions: Sequence[Prediction | None]
 ) -> tuple[float, float]:
-    """The best mean score, in percent, where null odds above a threshold mean "no answer".
+    """Finds the threshold of the null odds above which "no answer" is predicted.
 
-    Of thresholds that are as good, the least; 0.0 where no answer at all is best.
+    Args:
+        scores: The score of each question, from 0 to 1, with the present prediction.
+        has_answer: Whether each question has an answer.
+        predictions: The predictions of the questions.
+
+    Returns:
+        The best mean score, in percent, and the smallest threshold that reaches it. The threshold
+        is 0.0 if "no answer" for every question is best.
     """
     odds = {row: each.null_odds or 0.0 for row, each in enumerate(predictions) if each is not None}
     texts = [each.text if each else "" for each in predictions]

@@ -1,4 +1,4 @@
-"""SQuAD 1.1 and 2.0: finds the span of a context that answers a question."""
+"""Defines the SQuAD tasks: find the span of a context that answers a question."""
 
 import dataclasses
 import json
@@ -31,17 +31,21 @@ from bert_keras.text.tokenizer import TextTokenizer
 
 @dataclass(frozen=True, kw_only=True)
 class SquadTask(Task[Question, Windows, Prediction | None]):
-    """Lengths and `stride` count pieces; the defaults are those of google-research/bert
-    run_squad.py. `version` "2.0" knows questions without an answer: those whose null odds exceed
-    `null_threshold`, which `tuned` chooses on the dev set.
+    """Question answering as in SQuAD 1.1 or 2.0 (BERT paper, sections 4.2 and 4.3).
+
+    The defaults are those of google-research/bert run_squad.py.
+
+    Raises:
+        InputError: A field has an impossible value; the message names it.
     """
 
-    version: str
-    max_length: int = 384
-    stride: int = 128
-    max_question_length: int = 64
-    max_answer_length: int = 30
-    num_best: int = 20
+    version: str  # "1.1", or "2.0", which has questions without an answer
+    max_length: int = 384  # maximum number of tokens of a window, special tokens included
+    stride: int = 128  # tokens between the starts of two windows of a context
+    max_question_length: int = 64  # in tokens; longer questions are cut
+    max_answer_length: int = 30  # in tokens
+    num_best: int = 20  # maximum number of candidates of a question
+    # Version 2.0 predicts "no answer" if the null odds exceed it; `tuned` sets it on the dev set.
     null_threshold: float = 0.0
 
     model: ClassVar[str] = QUESTION_ANSWERING.name
@@ -67,7 +71,10 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
 
     @property
     def metric(self) -> str:
-        """Of questions without answers too, the F1 that the best threshold gives."""
+        """The name of the score that chooses the best checkpoint.
+
+        For version 2.0, it is the F1 with the best threshold.
+        """
         return "best_f1" if self.allows_no_answer else "f1"
 
     def files(self, data: StrPath) -> dict[str, str]:
@@ -80,10 +87,9 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
         return data_files(data, names=names)
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Question]:
-        """Read a file in SQuAD's format, or a split such as tfds:squad/v2.0:train.
+        """Reads a file in SQuAD's format, or a TFDS split such as tfds:squad/v2.0:train.
 
-        Questions of "train" none of whose answers is at its position are left out, and listed on
-        stderr.
+        Questions of "train" that have no answer at its position are skipped and listed on stderr.
         """
         path = os.fspath(path)
         questions = read_questions(path)
@@ -103,7 +109,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
         )
 
     def compile_arguments(self) -> dict:
-        """The loss is the mean of both ends', as in run_squad.py."""
+        """Returns the loss: the mean of the start and the end losses, as in run_squad.py."""
         return {
             "loss": {
                 end: keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -125,10 +131,15 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
         )
 
     def tuned(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> Self:
-        """With the `null_threshold` of the best F1 of these predictions, which this task made.
+        """Returns the task with the `null_threshold` that gives these predictions the best F1.
 
-        They are taken as answers throughout, or thresholds above today's could not be tried. Where
-        no answer at all is best, it lies below all null odds; the official script would say 0.0.
+        The best answer of each question is used even where "no answer" was predicted, because
+        thresholds above the present one could not be tried otherwise. If "no answer" for every
+        question is best, the threshold is below all null odds; the official script gives 0.0.
+
+        Args:
+            examples: The questions of the dev set.
+            predictions: Their predictions by this task, with candidates.
         """
         if not self.allows_no_answer:
             return self
@@ -168,24 +179,31 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
     def write_predictions(
         self, path: StrPath, examples: Sequence[Question], predictions: Sequence[Prediction]
     ) -> None:
-        """Write {id: text}, and files beside it with n-best lists and null odds where predictions
-        have them."""
+        """Writes a JSON object that maps the id of each question to the predicted text.
+
+        If the predictions have candidates or null odds, files for these are written to the same
+        folder.
+        """
         path, pairs = Path(path), list(zip(examples, predictions, strict=True))
         nbest = {question.id: [*map(asdict, each.candidates)] for question, each in pairs}
         odds = {question.id: each.null_odds for question, each in pairs}
         _write_json(path, {question.id: each.text for question, each in pairs})
         if all(nbest.values()):
-            _write_json(path.with_name(f"nbest_{path.name}"), nbest)  # as run_squad.py
+            _write_json(path.with_name(f"nbest_{path.name}"), nbest)  # the name in run_squad.py
         if None not in odds.values():
             _write_json(_null_odds_path(path), odds)
 
     def read_predictions(
         self, path: StrPath, examples: Sequence[Question]
     ) -> list[Prediction | None]:
-        """Read predictions, with the null odds of the file beside them, if there is one; None for a
-        question without a prediction.
+        """Reads predictions, and their null odds if the folder has a file for these.
 
-        Raises InputError where no question has a prediction, or one has no odds where others have.
+        Returns:
+            The prediction of each question, or None if the file has none for it.
+
+        Raises:
+            InputError: No question has a prediction, a prediction is no text, or the file of null
+                odds lacks a question.
         """
         texts, beside = json_object(path), _null_odds_path(Path(path))
         odds = json_object(beside) if beside.is_file() else None
@@ -215,7 +233,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
 
 
 def _null_odds_path(path: Path) -> Path:
-    """null_odds.json beside predictions.json, as run_squad.py names it."""
+    """Returns null_odds.json for predictions.json, which are the names in run_squad.py."""
     part = "predictions"
     name = path.name.replace(part, "null_odds") if part in path.name else f"null_odds_{path.name}"
     return path.with_name(name)

@@ -1,8 +1,10 @@
-"""Questions about contexts in; windows [CLS] question [SEP] passage [SEP] over each context out.
+"""Divides contexts into windows [CLS] question [SEP] passage [SEP], with the answers as targets.
 
-The rules are those of google-research/bert run_squad.py (section 4.2): a document stride, targets
-at [CLS] where a window does not hold the answer, and for each piece the window that shows most of
-what is around it.
+The rules are those of google-research/bert run_squad.py (BERT paper, section 4.2). Windows begin
+`stride` tokens apart. The targets of a window without the whole answer are at [CLS]. Each token of
+a context is predicted in the window where it has the most context.
+
+Legend: Q questions, N windows, P tokens of all contexts, B windows of a batch.
 """
 
 from collections.abc import Sequence
@@ -19,24 +21,22 @@ from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 NUM_SPECIALS = 3  # BERT's: [CLS], [SEP], [SEP]
-_CONTEXTS_AT_ONCE = 1_000  # while their offsets are Python's tuples, 100 bytes each
+# Limits the memory of offsets as Python tuples, which take 100 bytes each.
+_CONTEXTS_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Windows(Encoded):
-    """N windows of all questions, those of a question together and in order.
-
-    `pieces` are the ids of all contexts, then of all questions; `offsets`, int32 [P,2], the
-    characters [start, end) of the contexts' in their context. In `starts_N2` and `lengths_N2` are
-    the question and the passage of each window. `first_windows`, int [Q+1], begins each question.
-    """
+    """N windows of all questions; the windows of a question are adjacent and in order."""
 
     vocabulary: Vocabulary
-    pieces: np.ndarray
-    offsets: np.ndarray
-    starts_N2: np.ndarray
-    lengths_N2: np.ndarray
-    first_windows: np.ndarray
+    pieces: np.ndarray  # int32, the token ids of all contexts, then of all questions
+    offsets: np.ndarray  # int32 [P,2], the characters [start, end) of each token in its context
+    starts_N2: np.ndarray  # the index in `pieces` of the question and of the passage
+    lengths_N2: np.ndarray  # the tokens of the question and of the passage
+    first_windows: np.ndarray  # int [Q+1], the first window of each question, and N
+    # "start" and "end", int32 [N], positions of the answer in the window; 0, the position of [CLS],
+    # for a window without the whole answer.
     targets: dict[str, np.ndarray]
 
     @cached_property
@@ -66,7 +66,18 @@ def windows_over(
     stride: int,
     max_question_length: int,
 ) -> Windows:
-    """Each context is tokenized once, however many questions it has."""
+    """Makes the windows of questions; a context of several questions is tokenized only once.
+
+    Args:
+        questions: The questions.
+        tokenizer: The tokenizer of the model.
+        max_length: Maximum number of tokens of a window, special tokens included.
+        stride: Tokens between the starts of two windows of a context.
+        max_question_length: Maximum number of tokens of a question; longer questions are cut.
+
+    Raises:
+        InputError: A context has no tokens, or a question leaves no room for a passage.
+    """
     num_specials = tokenizer.vocabulary.num_specials(2)
     numbers: dict[str, int] = {}
     context_Q = np.array([numbers.setdefault(q.context, len(numbers)) for q in questions])
@@ -106,7 +117,7 @@ def windows_over(
     )
     first_N, last_N = (answers_Q2[question_N] - start_N[:, None]).T
     is_inside_N = (first_N >= 0) & (first_N <= last_N) & (last_N < length_N)
-    before_passage_N = num_specials - 1 + lengths_N2[:, 0]  # all but the last [SEP]
+    before_passage_N = num_specials - 1 + lengths_N2[:, 0]  # without the last [SEP]
     return Windows(
         vocabulary=tokenizer.vocabulary,
         pieces=np.concatenate([ids, question_ids]),
@@ -122,10 +133,18 @@ def windows_over(
 
 
 def max_context(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
-    """For each window over one context, bool [length]: the pieces that no other window, nor an
-    earlier one as well, shows with more on the side where it shows less.
+    """Finds the window that has the maximum context of each token of a context.
 
-    A hundredth of its length is in a window's favour (run_squad.py).
+    The score of a window for a token is the smaller of the numbers of tokens to its left and to its
+    right in the window, plus 0.01 times the length of the window. The earliest window wins a tie
+    (run_squad.py, `_check_is_max_context`).
+
+    Args:
+        starts: int, the first token of each window, ascending from 0.
+        lengths: int, the tokens of each window.
+
+    Returns:
+        For each window bool [length], whether it has the maximum context of each of its tokens.
     """
     pieces = np.arange(starts[-1] + lengths[-1])
     left = pieces - starts[:, None]
@@ -142,7 +161,12 @@ def max_context(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
 def _tokenized(
     contexts: list[str], tokenizer: TextTokenizer
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Flat ids, int32 [P]; their characters, int32 [P,2]; how many each context has."""
+    """Tokenizes the contexts.
+
+    Returns:
+        The concatenated ids, int32 [P], their characters [start, end), int32 [P,2], and the number
+        of ids of each context, int64.
+    """
     ids, offsets, lengths = [np.empty(0, np.int32)], [np.empty((0, 2), np.int32)], []
     for at in range(0, len(contexts), _CONTEXTS_AT_ONCE):
         for text in tokenizer.encode_batch(contexts[at : at + _CONTEXTS_AT_ONCE]):
@@ -153,8 +177,14 @@ def _tokenized(
 
 
 def _answer_tokens(question: Question, offsets: np.ndarray) -> tuple[int, int]:
-    """The first and last token of the context that share characters with the answer; -1 without
-    one. `offsets`, int32 [P,2], are those of the context's tokens."""
+    """Returns the first and the last token of a context that overlap the answer.
+
+    Both are -1 for a question without a `target`.
+
+    Args:
+        question: The question.
+        offsets: The characters [start, end) of each token of its context, int32 [tokens,2].
+    """
     target = question.target
     if target is None:
         return -1, -1
