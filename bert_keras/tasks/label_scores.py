@@ -1,4 +1,4 @@
-"""Computes scores of predicted labels; all scores are fractions of 1."""
+"""Computes scores of predicted labels; accuracies and F1 scores are fractions of 1."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -119,7 +119,8 @@ def _legible(piece: str, vocabulary: Vocabulary) -> str:
         return piece
     text = piece.removeprefix(specials.word_start)
     if specials == ROBERTA_SPECIALS and (read := letters.decode([text])).isprintable():
-        text = read if "\ufffd" not in read else text  # part of a character
+        # U+FFFD means that the token holds only some bytes of a character.
+        text = read if "\ufffd" not in read else text
     return f"##{text}" if vocabulary.continues(piece) else text
 
 
@@ -133,12 +134,15 @@ class FastTokenizer(TextTokenizer):
         whole |= dict.fromkeys(("truncation", "padding", "post_processor"))
         whole["added_tokens"] = []
         if whole["model"]["type"] == "Unigram":
-            hidden = {piece: f" {piece}" for piece in vocabulary.specials.pieces}  # matches no text
+            # The added space keeps special tokens from matching text: Metaspace has replaced all
+            # spaces of the text.
+            hidden = {piece: f" {piece}" for piece in vocabulary.specials.pieces}
             pieces = whole["model"]["vocab"]
             whole["model"]["vocab"] = [[hidden.get(piece, piece), score] for piece, score in pieces]
         self._tokenizer = Tokenizer.from_str(json.dumps(whole))
         if whole["model"]["type"] == "BPE":
-            splitter = whole["pre_tokenizer"]  # an added leading space must not shift offsets
+            # The splitter may add a leading space, which must not be counted in offsets.
+            splitter = whole["pre_tokenizer"]
             self._tokenizer.post_processor = ByteLevel(
                 add_prefix_space=splitter["add_prefix_space"], trim_offsets=True
             )

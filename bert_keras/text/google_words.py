@@ -65,8 +65,8 @@ def is_alone(character: str) -> bool:
 
 
 def with_small_sigmas(text: str) -> str:
-    """Lower-cases each capital sigma of a text; its small form differs at the end of a word."""
-    cleaned = text.translate(_CONTROLS).replace("İ", "i")  # its lower case has two characters
+    """Lower-cases the capital sigmas of a text: to ς at the end of a word, otherwise to σ."""
+    cleaned = text.translate(_CONTROLS).replace("İ", "i")  # "İ".lower() has two characters
     sigmas = (small for given, small in zip(cleaned, cleaned.lower(), strict=True) if given == "Σ")
     return re.sub("Σ", lambda _: next(sigmas), text)
 

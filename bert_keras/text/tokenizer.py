@@ -85,6 +85,10 @@ def normalizer(*, lowercase: bool) -> BertNormalizer:
 class WordPieceTokenizer(TextTokenizer):
     """The tokenizer of BERT and DistilBERT, with the ids of google-research/bert.
 
+    Args:
+        vocabulary: The tokens of the model.
+        lowercase: Whether to lower-case texts and strip accents.
+
     Example:
 
     ```python

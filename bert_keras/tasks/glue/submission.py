@@ -9,7 +9,7 @@ from bert_keras.tasks.glue.rows import ROWS, GlueRow
 from bert_keras.tasks.table import read_numbered
 
 HEADER = ("index", "prediction")
-# The name of the task of each prediction file.
+# The task of each prediction file.
 FILES: dict[str, str] = {file: name for name, row in ROWS.items() for file in row.num_test_rows}
 
 
