@@ -1,1 +1,1 @@
-"""The paper's tables and figures as experiments, each from a corpus and task files to a report."""
+"""Reproduces tables and figures of the paper, from a corpus and task files to a report."""

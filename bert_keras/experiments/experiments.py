@@ -1,4 +1,4 @@
-"""The paper's tables as data: arms (changes of recipes), columns (tasks), published scores."""
+"""Defines the paper's tables as data: arms (recipe changes), columns (tasks), published scores."""
 
 import os
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ from bert_keras.tasks.catalog import named_task
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """A row of a table; arms with the same `pretraining` share one model."""
+    """A row of a table. Arms with the same `pretraining` share one pretrained model."""
 
     name: str
-    pretraining: tuple[str, ...] = ()  # FIELD=VALUE changes of the recipe
-    share: float = 1.0  # of the steps of pretraining, after which the model is fine-tuned
-    finetuning: tuple[str, ...] = ()  # FIELD=VALUE changes of the recipe of every task
-    published: tuple[float, ...] = ()  # the paper's score in each column; a figure has none
-    perplexity: float | None = None  # the paper's, of masked words
+    pretraining: tuple[str, ...] = ()  # FIELD=VALUE changes of the pretraining recipe
+    share: float = 1.0  # fraction of the pretraining steps after which the model is fine-tuned
+    finetuning: tuple[str, ...] = ()  # FIELD=VALUE changes of every task's fine-tuning recipe
+    published: tuple[float, ...] = ()  # the paper's score in each column; empty for a figure
+    perplexity: float | None = None  # the paper's perplexity of masked words
 
     @property
     def pretraining_name(self) -> str:
-        """The name of the model, from the changed values."""
+        """The name of the pretrained model, derived from the changed values."""
         return slug(" ".join(change.partition("=")[2] for change in self.pretraining)) or "bert"
 
 
@@ -32,16 +32,26 @@ class Column:
 
     name: str
     task: str
-    score: str
-    places: tuple[str, ...]  # folders that may have its files, in the data folder
+    score: str  # the name of the score in the task's scores
+    places: tuple[str, ...]  # candidate folders for its files, relative to the data folder
 
     @property
     def factor(self) -> int:
-        """The factor that makes percent of the score."""
+        """The factor that converts the score to percent."""
         return 1 if named_task(self.task).is_metric_percentage else 100
 
     def files(self, data: Path) -> dict[str, str]:
-        """Of the first place that is there. Raises InputError where none is, or is not whole."""
+        """Returns the files of the first of `places` that exists.
+
+        Args:
+            data: The data folder.
+
+        Returns:
+            The files as `Task.files` returns them.
+
+        Raises:
+            InputError: None of the folders exists, or a file is missing.
+        """
         found = [data / place for place in self.places if (data / place).is_dir()]
         if not found:
             raise InputError(f"{data} has none of {', '.join(self.places)}")
@@ -58,12 +68,12 @@ class Experiment:
     arms: tuple[Arm, ...]
 
     def published(self, arm: Arm, column: Column) -> float | None:
-        """The paper's score of a cell; a figure has none."""
+        """Returns the paper's score of a cell; None for a figure."""
         return arm.published[self.columns.index(column)] if arm.published else None
 
     @property
     def models(self) -> dict[str, Arm]:
-        """The first arm of each model that is pretrained, by the name of the model."""
+        """The models to pretrain: their name and the first arm that uses each."""
         models: dict[str, Arm] = {}
         for arm in self.arms:
             models.setdefault(arm.pretraining_name, arm)
@@ -72,8 +82,18 @@ class Experiment:
     def inputs(
         self, data: str | os.PathLike
     ) -> tuple[list[str], dict[str, dict[str, str]], list[str]]:
-        """Returns the corpus files, the files of each column that has some, by its name, and why
-        the other columns are left out."""
+        """Finds the corpus and the task files in a data folder.
+
+        Args:
+            data: A folder with corpus/*.txt and folders of tasks.
+
+        Returns:
+            The corpus files, the task files by column name, and a sentence for each column without
+            files.
+
+        Raises:
+            InputError: `data` is not a folder, has no corpus, or has no task of this experiment.
+        """
         folder = Path(data)
         if not folder.is_dir():
             raise InputError(
@@ -94,7 +114,7 @@ class Experiment:
 
 
 def slug(text: str) -> str:
-    """A name as folders and files bear it."""
+    """Converts a name to lower case with hyphens, for names of folders and files."""
     return "-".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
 
 
@@ -104,7 +124,7 @@ def _glue(folder: str, name: str = "") -> Column:
 
 
 def _arms(field: str, rows: Sequence[tuple[str, str, Sequence[float]]]) -> tuple[Arm, ...]:
-    """Arms that change one field of the pretraining: name, value and published scores of each."""
+    """Returns arms that change one field of the pretraining, from names, values and scores."""
     return tuple(
         Arm(name=name, pretraining=(f"{field}={value}",) if value else (), published=tuple(scores))
         for name, value, scores in rows
@@ -131,7 +151,7 @@ _TABLE5 = _arms(
 )
 _BERT, _, _LEFT_TO_RIGHT, _BILSTM = _TABLE5
 
-_SIZES = [  # the perplexity of masked words, MNLI-m, MRPC, SST-2
+_SIZES = [  # size, perplexity of masked words, MNLI-m, MRPC, SST-2
     ("L-3_H-768_A-12", 5.84, 77.9, 79.8, 88.4),
     ("L-6_H-768_A-3", 5.24, 80.6, 82.2, 90.7),
     ("L-6_H-768_A-12", 4.68, 81.9, 84.8, 91.3),
@@ -141,7 +161,7 @@ _SIZES = [  # the perplexity of masked words, MNLI-m, MRPC, SST-2
 ]
 _TABLE6 = _arms("size", [(name, name, scores) for name, _, *scores in _SIZES])
 
-_POLICIES = [  # MNLI-m, NER fine-tuned, NER features
+_POLICIES = [  # percent [MASK]-same-random, MNLI-m, NER fine-tuned, NER features
     ("80-10-10", 84.2, 95.4, 94.9),
     ("100-0-0", 84.3, 94.9, 94.0),
     ("80-0-20", 84.1, 95.2, 94.6),

@@ -1,4 +1,4 @@
-"""Writes the report of an experiment: its scores beside the paper's, curves and costs."""
+"""Writes the report of an experiment: its scores next to the paper's, curves and costs."""
 
 import json
 import math
@@ -22,7 +22,13 @@ CURVES = (
 
 
 def write_page(output: Path, results: Results) -> None:
-    """Writes report.html, report.md with its charts, and results.json for programs."""
+    """Writes the report of an experiment.
+
+    Args:
+        output: The folder for report.html, report.md with its charts, and results.json with all
+            numbers.
+        results: The results so far.
+    """
     is_published = any(arm.published for arm in results.experiment.arms)
     notes = [TABLE, BESIDE] if is_published else [TABLE]
     scores = _score_table(results, is_published=is_published)
@@ -105,7 +111,7 @@ def _order_table(results: Results) -> Table:
 
 
 def _pretraining_table(results: Results) -> Table:
-    """Scores of the models, with perplexities where the paper has some."""
+    """Returns the scores of the pretrained models, with perplexities if the paper has them."""
     arms, models = results.experiment.models, results.pretrainings
     names = dict.fromkeys(name for model in models.values() for name in model.scores)
     header = ["model", *(name.replace("_", " ") for name in names)]
@@ -133,8 +139,10 @@ def _cost_table(results: Results) -> Table:
 
 
 def _charts(results: Results) -> dict[str, Markup]:
-    """Draws the losses of pretraining, then for each task the score on dev and, where arms have
-    different numbers of steps, the score by steps."""
+    """Draws the pretraining losses and the dev scores of each task.
+
+    If arms have different numbers of pretraining steps, it also draws the scores by steps.
+    """
     charts: dict[str, tuple[str, list[Line]]] = {}
     for name, title, side in (
         ("pretraining-loss", "training loss", "train"),
@@ -142,7 +150,7 @@ def _charts(results: Results) -> dict[str, Markup]:
     ):
         lines = []
         for model, each in results.pretrainings.items():
-            total = each.curves.get((side, "loss/total"), [])  # alone where there is one output
+            total = each.curves.get((side, "loss/total"), [])  # for models with one output
             points = each.curves.get((side, "loss/masked_lm"), total)
             lines.append(Line(label=model, group=model, points=points))
         charts[name] = (f"{title}, masked or next pieces", lines)

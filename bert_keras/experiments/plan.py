@@ -1,4 +1,4 @@
-"""Estimates how long the runs of an experiment will take on this machine."""
+"""Estimates the duration of an experiment on this machine."""
 
 import dataclasses
 import os
@@ -23,21 +23,34 @@ from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.storage import text_lines
 
-SAMPLE_CHARACTERS = 2_000_000  # of the corpus, to learn a vocabulary from and to time steps on
+SAMPLE_CHARACTERS = 2_000_000  # size of the corpus sample for the vocabulary and the timed steps
 
 
 class Stage(NamedTuple):
-    """A number of steps that take `seconds` each."""
+    """A part of an experiment."""
 
     name: str
     steps: int
-    seconds: float
+    seconds: float  # per step
 
 
 def plan(experiment: Experiment, scale: Scale, *, data: str | os.PathLike) -> str:
-    """Lists what `reproduce` will run, with times from measured steps on a sample of the corpus.
+    """Estimates the duration of each stage of `reproduce` from measured steps on a sample of the
+    corpus.
 
-    Scoring and the tokenization of the whole corpus are not counted. Writes no files.
+    The estimate does not include scoring and the tokenization of the whole corpus. Writes no files
+    except temporary ones.
+
+    Args:
+        experiment: The table or figure.
+        scale: The sizes and recipes of its runs.
+        data: A folder with corpus/*.txt and folders of tasks.
+
+    Returns:
+        A table for the terminal.
+
+    Raises:
+        InputError: See `Experiment.inputs`.
     """
     corpus, files, missing = experiment.inputs(data)
     total, rows = 0.0, []
@@ -78,7 +91,7 @@ def _beginning(corpus: list[str]) -> Iterator[str]:
 
 
 def _pretrainings(experiment: Experiment, scale: Scale, sample: Runs) -> Iterator[Stage]:
-    """Times steps of each model and saves the model, which the fine-tuning runs begin from."""
+    """Times steps of each pretraining and saves the model for the timing of the fine-tuning."""
     for name, arm in experiment.models.items():
         begin = 0
         for phase in scale.pretraining(arm):
@@ -94,8 +107,10 @@ def _pretrainings(experiment: Experiment, scale: Scale, sample: Runs) -> Iterato
 def _tunings(
     experiment: Experiment, scale: Scale, sample: Runs, files: dict[str, dict[str, str]]
 ) -> Iterator[Stage]:
-    """Times steps of each task once, and once more for arms with other recipes or of another
-    size."""
+    """Times steps of the fine-tuning of each task.
+
+    Arms of the same model size and fine-tuning recipe share one measurement.
+    """
     arms = defaultdict(list)
     for arm in experiment.arms:
         arms[scale.pretraining(arm)[-1].recipe.size, arm.finetuning].append(arm)

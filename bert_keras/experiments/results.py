@@ -1,4 +1,4 @@
-"""The results of an experiment and the agreement of its order of arms with the paper's."""
+"""Stores the results of an experiment and compares the order of its arms with the paper's."""
 
 import math
 import statistics
@@ -15,10 +15,10 @@ from bert_keras.training.curves import Curve
 class Score:
     """The score of one arm in one column at its best learning rate."""
 
-    seeds: tuple[float, ...]  # in percent
+    seeds: tuple[float, ...]  # the score of each seed, in percent
     learning_rate: float
-    degenerate: int  # runs
-    curves: tuple[Curve, ...] = ()  # of each seed, on dev
+    degenerate: int  # number of degenerate runs
+    curves: tuple[Curve, ...] = ()  # the dev score of each seed by step
 
     @property
     def mean(self) -> float:
@@ -26,7 +26,7 @@ class Score:
 
     @property
     def standard_deviation(self) -> float:
-        """Not a number for one seed."""
+        """The standard deviation over the seeds; NaN for one seed."""
         return statistics.stdev(self.seeds) if len(self.seeds) > 1 else math.nan
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Pretraining:
-    """What the pretraining of one model came to."""
+    """The scores and curves of one pretrained model."""
 
     scores: dict
     curves: dict[tuple[str, str], Curve]  # by (side, tag), such as ("held_out", "loss/masked_lm")
@@ -44,13 +44,13 @@ class Pretraining:
 
 @dataclass(kw_only=True)
 class Results:
-    """The results of an experiment, which fill up as runs end."""
+    """The results of an experiment, which are added as runs end."""
 
     experiment: Experiment
-    columns: tuple[Column, ...]
-    note: str
-    remarks: tuple[str, ...]
-    steps: dict[str, int] = field(default_factory=dict)  # of pretraining, by arm
+    columns: tuple[Column, ...]  # the columns whose files were found
+    note: str  # what the scale of the experiment can show
+    remarks: tuple[str, ...]  # sentences about missing columns and replaced sizes
+    steps: dict[str, int] = field(default_factory=dict)  # pretraining steps, by arm
     pretrainings: dict[str, Pretraining] = field(default_factory=dict)  # by model
     scores: dict[tuple[str, str], Score] = field(default_factory=dict)  # by arm and column
     costs: dict[str, float] = field(default_factory=dict)  # seconds, by stage
@@ -59,7 +59,10 @@ class Results:
         return self.scores.get((arm.name, column.name))
 
     def compared(self, column: Column) -> list[tuple[Arm, Score, float]]:
-        """Returns every arm with its score and the paper's; none until all have ended."""
+        """Returns every arm of a column with its score and the paper's score.
+
+        The list is empty until all arms have a score.
+        """
         rows = []
         for arm in self.experiment.arms:
             ours, theirs = self.score(arm, column), self.experiment.published(arm, column)
@@ -69,9 +72,11 @@ class Results:
         return rows
 
     def agreement(self, column: Column) -> float | None:
-        """Returns Kendall's tau-b of the arms' order and the paper's: 1 the same, -1 the reverse.
+        """Compares the order of the arms in a column with the paper's order.
 
-        None until all have ended, where all scores are the same, and where the paper has none.
+        Returns:
+            Kendall's tau-b: 1 for the same order, -1 for the reverse order. None until all arms
+            have a score, if all scores are equal, or if the paper has no scores.
         """
         if not (compared := self.compared(column)):
             return None
@@ -80,10 +85,14 @@ class Results:
         return None if math.isnan(tau) else float(tau)
 
     def is_told_apart(self, column: Column) -> bool:
-        """Returns whether best and worst arm lie further apart than the seeds of the arms do."""
+        """Returns whether the differences between the arms are larger than those between seeds.
+
+        This is the case if the means of the best and the worst arm differ by more than two standard
+        deviations, pooled over the arms.
+        """
         scores = [score for _, score, _ in self.compared(column)]
         if not scores:
             return False
         means = [score.mean for score in scores]
         within = math.sqrt(statistics.mean(score.standard_deviation**2 for score in scores))
-        return max(means) - min(means) > 2 * within  # False where a deviation is not a number
+        return max(means) - min(means) > 2 * within  # False if a deviation is NaN

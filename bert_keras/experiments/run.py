@@ -1,4 +1,4 @@
-"""Runs an experiment: vocabulary, records, pretraining, fine-tuning and the report of all."""
+"""Runs an experiment: vocabulary, records, pretraining, fine-tuning and the report."""
 
 import contextlib
 import json
@@ -31,21 +31,25 @@ from tfrecords_tools.vocab.train_vocab import train_vocabulary
 def reproduce(
     experiment: Experiment, scale: Scale, *, data: str | os.PathLike, output: str | os.PathLike
 ) -> Results:
-    """Runs an experiment, or what is left of it where `output` has its beginning.
+    """Runs an experiment. A second call with the same arguments continues an interrupted one.
 
     Args:
         experiment: The table or figure.
         scale: The sizes and recipes of its runs.
         data: A folder with corpus/*.txt and folders of tasks.
-        output: The folder of all runs and of report.html and report.md, rewritten after each task.
+        output: The folder for all runs, report.html and report.md. The report is rewritten after
+            each cell of the table.
+
+    Returns:
+        The results of all cells.
 
     Raises:
-        InputError: `data` has no corpus, no task or files that a task cannot read, or `output`
-            holds another experiment.
+        InputError: `data` has no corpus or no task, or a task cannot read its files, or `output`
+            contains another experiment.
     """
     corpus, files, missing = experiment.inputs(data)
     columns = tuple(column for column in experiment.columns if column.name in files)
-    for column in columns:  # what a task refuses is reported before hours of pretraining
+    for column in columns:  # reports invalid files before hours of pretraining
         task = named_task(column.task)
         task = task.with_labels_of(task.read(files[column.name]["train"], split="train"))
         task.read(files[column.name]["dev"], split="dev")
@@ -79,14 +83,17 @@ def reproduce(
 
 
 class Runs:
-    """The folder of an experiment: vocab.txt, records-LENGTH, pretrain/ARM/LENGTH-STEP,
-    finetune/ARM/TASK and costs.json. Each is made where it is not there."""
+    """The folder of an experiment. Its methods return existing results and compute missing ones.
+
+    The folder contains vocab.txt, records-LENGTH, pretrain/MODEL/LENGTH-STEP, finetune/ARM/COLUMN
+    and costs.json.
+    """
 
     def __init__(self, folder: Path, scale: Scale, corpus: Sequence[str]):
         self.folder, self.scale, self.corpus = folder, scale, corpus
 
     def records(self, phase: Phase) -> Path:
-        """Returns the records that a phase of pretraining reads."""
+        """Returns the folder of the records for a phase of pretraining."""
         folder, vocabulary = self.folder / f"records-{phase.max_length}", self.folder / "vocab.txt"
         if not vocabulary.is_file():
             with self._timed("vocabulary"):
@@ -108,8 +115,16 @@ class Runs:
     def pretrained(
         self, name: str, arm: Arm, *, ends: Sequence[int]
     ) -> tuple[dict[int, Path], Pretraining]:
-        """Returns the models of an arm by their step, those of `ends` among them, and the scores
-        and curves of the last one."""
+        """Pretrains the model of an arm.
+
+        Args:
+            name: The name of the model.
+            arm: An arm that uses the model.
+            ends: Steps at which the model is saved too.
+
+        Returns:
+            The model folders by step, and the scores and curves of the last model.
+        """
         start, scores, models, curves = None, {}, {}, {}
         for phase in self.scale.pretraining(arm, ends=ends):
             end = phase.recipe.end
@@ -125,7 +140,7 @@ class Runs:
         return models, Pretraining(scores=scores, curves=curves)
 
     def tuned(self, arm: Arm, column: Column, *, model: Path, files: dict[str, str]) -> Score:
-        """Returns the score of a cell, a study of fine-tuning runs from this model."""
+        """Fine-tunes a model on the task of a cell, as a study, and returns its score."""
         folder = self.folder / "finetune" / slug(arm.name) / slug(column.name)
         task, recipe = tuned(self.scale, arm, column)
 
@@ -147,7 +162,9 @@ class Runs:
 
     @contextlib.contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        """Adds the time within to the cost of the stage, that of interrupted calls included."""
+        """Adds the duration of the context to the cost of a stage, also if the context raises an
+        error.
+        """
         begin = time.monotonic()
         try:
             yield
@@ -163,7 +180,10 @@ class Runs:
 
 
 def tuned(scale: Scale, arm: Arm, column: Column) -> tuple[Task, FinetuneRecipe]:
-    """Returns task and recipe of a cell; with a frozen encoder they are the same for all arms."""
+    """Returns the task and the recipe of a cell.
+
+    If the task freezes the encoder, the arm's changes of the recipe are not applied.
+    """
     tuning, task = scale.tuning(column.task), named_task(column.task)
     changes = () if task.freezes_encoder else arm.finetuning
     recipe, task = with_changes(tuning.recipe, task, changes=(*tuning.changes, *changes))
@@ -171,7 +191,12 @@ def tuned(scale: Scale, arm: Arm, column: Column) -> tuple[Task, FinetuneRecipe]
 
 
 def score_of(folder: Path, column: Column) -> Score:
-    """Returns the score of a study, of the runs with its best learning rate."""
+    """Returns the score of a study from its runs with the best learning rate.
+
+    Args:
+        folder: The folder of the study.
+        column: The column of the cell.
+    """
     outcome, tag = json_object(folder / "study.json"), f"score/{column.score}"
     best = outcome["best_learning_rate"]
     runs = [run for run in outcome["runs"] if run["learning_rate"] == best]

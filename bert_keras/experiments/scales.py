@@ -1,4 +1,4 @@
-"""How large an experiment is: vocabulary, records, recipes, seeds, and what that can show."""
+"""Defines the scales of experiments: vocabulary size, records, recipes and seeds."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -11,49 +11,55 @@ from bert_keras.runs.recipes import PAPER, PRETRAIN, TAGGER, FinetuneRecipe, Pre
 
 @dataclass(frozen=True, kw_only=True)
 class Phase:
-    """One pretraining, on records of `max_length`; it begins where the one before it ended."""
+    """A pretraining on records of one length. It starts from the model of the preceding phase."""
 
-    max_length: int
+    max_length: int  # tokens of a record
     recipe: PretrainRecipe
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """The fine-tuning of a task: recipe, with as many `learning_rates` as are to be tried, and
-    FIELD=VALUE changes of the task."""
+    """The fine-tuning of a task."""
 
-    recipe: FinetuneRecipe
-    changes: tuple[str, ...] = ()
+    recipe: FinetuneRecipe  # its `learning_rates` are the candidates of the search
+    changes: tuple[str, ...] = ()  # FIELD=VALUE changes of the task's settings
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Sizes and recipes of all runs of an experiment.
+    """The sizes and recipes of all runs of an experiment.
 
-    Records hold pairs of plain ids: every arm reads the same tokens, in the same order.
+    The records contain pairs of plain ids, so every arm reads the same tokens in the same order.
     """
 
-    note: str  # what it can show and what not
+    note: str  # what the scale can and cannot show
     vocab_size: int
     phases: tuple[Phase, ...]
-    tunings: dict[str, Tuning]  # by task; "" for every task that is not named
-    num_seeds: int
-    duplicates: int = 5
-    held_out_rate: float = 0.01
-    seed: int = 1
-    stand_ins: dict[str, str] = field(default_factory=dict)  # changes in place of those of an arm
+    tunings: dict[str, Tuning]  # by task; "" applies to every task that is not listed
+    num_seeds: int  # seeds of each fine-tuning
+    duplicates: int = 5  # see BuildSettings
+    held_out_rate: float = 0.01  # see BuildSettings
+    seed: int = 1  # seed of the records
+    # Changes of recipes that replace those of an arm, such as smaller sizes.
+    stand_ins: dict[str, str] = field(default_factory=dict)
 
     def tuning(self, task: str) -> Tuning:
-        """The fine-tuning of a task."""
+        """Returns the fine-tuning of a task."""
         return self.tunings[task if task in self.tunings else ""]
 
     def step(self, arm: Arm) -> int:
-        """The pretraining step from which this arm is fine-tuned."""
+        """Returns the pretraining step from which an arm is fine-tuned."""
         return round(arm.share * self.phases[-1].recipe.end)
 
     def pretraining(self, arm: Arm, *, ends: Iterable[int] = ()) -> list[Phase]:
-        """The phases as the arm changes them, cut where steps of `ends` are. Each part of a phase
-        has a seed of its own: the records, which it reads from their beginning, come otherwise.
+        """Returns the pretraining phases of an arm, split at additional steps.
+
+        Each part of a phase has its own seed. Every part reads the records from their beginning,
+        and the seed changes their order.
+
+        Args:
+            arm: The arm, whose changes are applied to the recipes.
+            ends: The steps at which phases are split.
         """
         parts, begin = [], 0
         for phase in self.phases:
@@ -68,7 +74,7 @@ class Scale:
         return parts
 
     def needed(self, experiment: Experiment) -> "Scale":
-        """As much of it as the outcome of the experiment hangs on."""
+        """Returns a copy with only those settings that affect the results of an experiment."""
         tasks = {column.task for column in experiment.columns}
         changes = {change for arm in experiment.arms for change in arm.pretraining}
         return dataclasses.replace(
@@ -80,7 +86,11 @@ class Scale:
 
 
 def _in_parts(name: str) -> PretrainRecipe:
-    """From left to right all positions have logits: 2 GB of them in a part of 32 x 512."""
+    """Returns a recipe with 8 gradient accumulation parts.
+
+    A left-to-right model computes logits for all positions, which take 2 GB for a part of 32 x 512
+    tokens.
+    """
     return dataclasses.replace(PRETRAIN[name], gradient_accumulation_steps=8)
 
 
@@ -95,7 +105,7 @@ _TINY = FinetuneRecipe(
 
 
 def _at(learning_rate: float, recipe: FinetuneRecipe, **changes) -> FinetuneRecipe:
-    """That rate alone, none to search."""
+    """Returns a recipe with one learning rate and no search."""
     rates = {"learning_rate": learning_rate, "learning_rates": (learning_rate,)}
     return dataclasses.replace(recipe, **rates, **changes)
 
@@ -103,7 +113,8 @@ def _at(learning_rate: float, recipe: FinetuneRecipe, **changes) -> FinetuneReci
 _TAGGER = _at(TAGGER.learning_rate, TAGGER)
 
 SCALES = {
-    # As in the demo: with initial weights of 0.02 some arms stay at the unigram by chance.
+    # The initializer is that of the demo. With a stddev of 0.02, some arms stay at the unigram loss
+    # by chance.
     "tiny": Scale(
         note="2 layers of 128, 2,000 steps of 16 sequences of 128 pieces: less than a millionth of "
         "the paper's computing. It shows what is learnt first: whether a pretraining task reaches "
@@ -138,7 +149,7 @@ SCALES = {
         },
         num_seeds=2,
         duplicates=2,
-        # A third of the layers, a sixth of the width, heads of half the size.
+        # A third of the layers, a sixth of the hidden size and half the size of the heads.
         stand_ins={
             "size=L-3_H-768_A-12": "size=L-1_H-128_A-4",
             "size=L-6_H-768_A-3": "size=L-2_H-128_A-1",
@@ -148,7 +159,7 @@ SCALES = {
             "size=L-24_H-1024_A-16": "size=L-8_H-160_A-5",
         },
     ),
-    # Appendix A.2 and sections 4 and 5.1, on Wikipedia and books of one's own.
+    # Appendix A.2 and sections 4 and 5.1. The user provides the corpus of Wikipedia and books.
     "paper": Scale(
         note="the paper's own: BERT-base, a million steps of 256 sequences, five seeds and four "
         "learning rates a task.",

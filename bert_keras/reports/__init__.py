@@ -1,1 +1,1 @@
-"""Pages of scores, curves, errors and attention: one file each that needs no network."""
+"""Reports of scores, curves, errors and attention, each in one file that needs no network."""

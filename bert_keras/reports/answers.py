@@ -1,4 +1,4 @@
-"""Compares the answers to questions with the predicted ones, marked in their contexts."""
+"""Compares gold and predicted answers to questions and marks them in their contexts."""
 
 import itertools
 from collections.abc import Sequence
@@ -9,14 +9,17 @@ from bert_keras.tasks.squad.predictions import Prediction
 from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.squad.task import SquadTask
 
-MARGIN = 300  # characters shown around the marked ones
+MARGIN = 300  # characters shown before and after the marked answers
 ANSWER, NONE = "answer", "none"
 
 
 def answer_findings(
     task: SquadTask, examples: Sequence[Question], predictions: Sequence[Prediction | None]
 ) -> Findings:
-    """The questions whose F1 is below 100, and for SQuAD 2.0 a confusion of answer and none."""
+    """Returns the questions whose F1 is below 100.
+
+    For SQuAD 2.0 the findings include a confusion matrix of answerable and unanswerable questions.
+    """
     errors: Errors = []
     for question, prediction in zip(examples, predictions, strict=True):
         f1 = task.score([question], [prediction])["f1"]
@@ -59,7 +62,7 @@ def _probability(prediction: Prediction | None) -> float | None:
 
 
 def _marked(question: Question, predicted: str) -> list[Span | str]:
-    """The context around both answers, both marked."""
+    """Returns the context around the gold and the predicted answer, with both answers marked."""
     context, kinds = question.context, {}
     golds = {(answer.start, answer.start + len(answer.text)) for answer in question.answers}
     for start, end in golds:
@@ -79,7 +82,10 @@ def _marked(question: Question, predicted: str) -> list[Span | str]:
 
 
 def _nearest(context: str, text: str, place: int) -> int | None:
-    """The position of the text in the context that is nearest to a place."""
+    """Returns the occurrence of a text in the context that is nearest to a position.
+
+    Returns None if the text is empty or does not occur.
+    """
     if not text:
         return None
     after, before = context.find(text, place), context.rfind(text, 0, place + len(text))

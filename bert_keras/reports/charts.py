@@ -1,4 +1,4 @@
-"""Draws charts with matplotlib, as SVG for a page or a file or several in one picture."""
+"""Draws charts with matplotlib, as SVG elements for pages or as picture files."""
 
 import io
 import os
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 4.9, 3.0  # inches, of one chart
-# Of like lightness, so that each can be seen on white and on black.
+WIDTH, HEIGHT = 4.9, 3.0  # of one chart, in inches
+# The colours have a similar lightness, so that they are visible on white and on black.
 COLORS = ["#3b82d6", "#e08a2c", "#2f9e6e", "#b457c6", "#d2504a", "#8d8d2b", "#1fa0b3", "#8a7f78"]
 GREY = "#8a8f94"
-CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")  # XML has none of them
-PICTURES = (".png", ".svg", ".pdf", ".jpg")  # endings of files
+CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")  # XML does not allow them
+PICTURES = (".png", ".svg", ".pdf", ".jpg")  # supported file extensions
 SVG = "http://www.w3.org/2000/svg"
 STYLE: dict = {  # rcParams
     "axes.edgecolor": GREY,
@@ -43,27 +43,27 @@ STYLE: dict = {  # rcParams
     "grid.color": GREY,
     "xtick.major.size": 0,
     "ytick.major.size": 0,
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "bert_keras",  # the same chart is the same bytes
-    "text.parse_math": False,  # a $ in a name is a $
+    "svg.fonttype": "none",  # writes text as text, not as paths
+    "svg.hashsalt": "bert_keras",  # makes the output deterministic
+    "text.parse_math": False,  # a $ in a name is not a formula
 }
 
 
 class Line(NamedTuple):
-    """`group` chooses the colour and is in the legend once; `label` is the line's tooltip."""
+    """A line of a chart."""
 
-    label: str
-    group: str
+    label: str  # tooltip
+    group: str  # determines the colour and has one legend entry
     points: Sequence[tuple[float, float]]
     dashed: bool = False
 
 
-# Draws one chart and returns tooltips by the gid of what was drawn.
+# Draws one chart and returns the tooltips of its elements by their gid.
 Draw: TypeAlias = "Callable[[Axes], dict[str, str]]"
 
 
 def line_chart(title: str, lines: Sequence[Line]) -> Draw:
-    """One line for each run over its steps, without values that are not finite."""
+    """Returns a chart with lines over steps. Points with values that are not finite are omitted."""
 
     def draw(axes: "Axes") -> dict[str, str]:
         axes.set_title(title)
@@ -99,7 +99,7 @@ def line_chart(title: str, lines: Sequence[Line]) -> Draw:
 
 
 def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -> Draw:
-    """A dot for each finite point, and the line on which both coordinates are equal."""
+    """Returns a scatter chart of the finite points, with the line x = y."""
 
     def draw(axes: "Axes") -> dict[str, str]:
         axes.set_title(title)
@@ -116,9 +116,14 @@ def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -
 def bar_chart(
     title: str, bars: Sequence[tuple[str, int]], *, of: str, is_range: bool, num_ticks: int = 8
 ) -> Draw:
-    """A bar for each (name, count), in percent of all counts, with at most `num_ticks` names.
+    """Returns a bar chart of counts, in percent of their sum.
 
-    Where `is_range`, a name is such as "10-19" and the bars touch each other.
+    Args:
+        title: The title of the chart.
+        bars: (name, count) of each bar.
+        of: The counted items, for the label of the axis.
+        is_range: Whether the names are ranges such as "10-19"; if so, the bars touch each other.
+        num_ticks: The maximum number of names on the axis.
     """
 
     def draw(axes: "Axes") -> dict[str, str]:
@@ -147,7 +152,7 @@ def svg(draw: Draw) -> Markup:
     import matplotlib
 
     with matplotlib.rc_context(STYLE), warnings.catch_warnings(), io.StringIO() as written:
-        warnings.filterwarnings("ignore", "Glyph")  # the fonts of the reader draw the text
+        warnings.filterwarnings("ignore", "Glyph")  # the browser's fonts draw the text
         figure, (tooltips,) = _figure([draw])
         figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
         root = ElementTree.fromstring(CONTROL_CHARACTERS.sub("\ufffd", written.getvalue()))
@@ -165,7 +170,13 @@ def svg(draw: Draw) -> Markup:
 
 
 def save_picture(draws: Sequence[Draw], path: str | os.PathLike, *, title: str = "") -> None:
-    """Draws charts side by side, three in a row, into a picture of the kind of `path`'s ending."""
+    """Draws charts in rows of three and saves them as one picture.
+
+    Args:
+        draws: The charts.
+        path: The file to write; its extension determines the format.
+        title: The title of the picture.
+    """
     import matplotlib
 
     with matplotlib.rc_context(STYLE), whole_file(path) as part:
@@ -174,7 +185,15 @@ def save_picture(draws: Sequence[Draw], path: str | os.PathLike, *, title: str =
 
 
 def check_picture(path: str | os.PathLike, *, also: Sequence[str] = ()) -> None:
-    """Raises InputError unless `path` ends as a picture does or in one of `also`."""
+    """Checks the extension of a picture file.
+
+    Args:
+        path: The path of the file.
+        also: Other extensions that are allowed.
+
+    Raises:
+        InputError: The extension is missing or not supported.
+    """
     if not Path(path).suffix:
         raise InputError(f"{path} has no ending; expected such as {path}{PICTURES[0]}")
     if Path(path).suffix.lower() not in (*PICTURES, *also):
@@ -183,7 +202,7 @@ def check_picture(path: str | os.PathLike, *, also: Sequence[str] = ()) -> None:
 
 
 def _figure(draws: Sequence[Draw], *, title: str = "") -> "tuple[Figure, list[dict[str, str]]]":
-    """The figure with all charts, and the tooltips of each."""
+    """Returns the figure with all charts, and the tooltips of each chart."""
     from matplotlib.figure import Figure
 
     columns = min(len(draws), 3)
@@ -199,6 +218,6 @@ def _figure(draws: Sequence[Draw], *, title: str = "") -> "tuple[Figure, list[di
 
 
 def _finite(points: Sequence[tuple[float, float]]) -> np.ndarray:
-    """float64 [N, 2]"""
+    """Returns the finite points, float64 [N, 2]."""
     pairs = np.reshape(np.asarray(points, np.float64), (-1, 2))
     return pairs[np.isfinite(pairs).all(axis=1)]

@@ -7,10 +7,14 @@ from bert_keras.training.curves import read_curves
 
 
 def plot_curves(logs: str | os.PathLike, picture: str | os.PathLike) -> None:
-    """Draws the losses and accuracies of all runs in `logs` over steps, one chart for each tag.
+    """Draws the losses and accuracies of all runs over steps, one chart for each tag.
+
+    Args:
+        logs: The folder of the event files.
+        picture: The picture file to write.
 
     Raises:
-        InputError: `logs` has no event files, or `picture` does not end as a picture's name does.
+        InputError: `logs` has no event files, or the extension of `picture` is not supported.
     """
     check_picture(picture)
     runs = dict(sorted(read_curves(logs).items(), reverse=True))

@@ -1,4 +1,4 @@
-"""Compares the entities of tagged sentences with the predicted ones."""
+"""Compares gold and predicted entities of tagged sentences."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,11 @@ NONE = "none"
 def entity_findings(
     task: Task, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
 ) -> Findings:
-    """Ratios of each type, a confusion of types, and the sentences with wrong entities."""
+    """Returns the findings of an entity task.
+
+    These are precision, recall and F1 of each entity type, a confusion matrix of types, and the
+    sentences with wrong entities.
+    """
     sets: list[tuple[set[Entity], set[Entity]]] = []
     pairs: list[tuple[str, str]] = []
     errors: Errors = []
@@ -49,7 +53,7 @@ def entity_findings(
 
 
 def _marked(sentence: Sentence, found: set[Entity], *, right: set[Entity]) -> Cell:
-    """The sentence with its entities marked, each as right or wrong."""
+    """Returns a sentence with its entities marked as correct or wrong."""
     begins = {begin: (end, kind) for begin, end, kind in found}
     line: list[Span | str] = []
     place = 0

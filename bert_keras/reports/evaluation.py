@@ -1,4 +1,4 @@
-"""Writes the page of an evaluation: scores, tables of labels and the most telling errors."""
+"""Writes the page of an evaluation: scores, tables of labels, and errors."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.swag import Situation
 from bert_keras.tasks.task import Task
 
-# By the type of the examples: tasks that read the same kind have the same tables.
+# Type of the examples -> function; tasks with the same type of examples have the same tables.
 FINDINGS: dict[type, Find] = {
     TextExample: text_findings,
     Situation: choice_findings,
     Question: answer_findings,
     Sentence: entity_findings,
 }
-MOST_ERRORS = 200  # listed
+MOST_ERRORS = 200  # maximum number of errors on the page
 
 
 def evaluation_page(
@@ -33,14 +33,14 @@ def evaluation_page(
     scores: Mapping[str, float],
     path: str | os.PathLike,
 ) -> None:
-    """Writes the HTML page of predictions to a file.
+    """Writes the predictions and scores of a task as an HTML page.
 
     Args:
         task: The task, with its labels.
-        examples: All examples, with what is right.
+        examples: All examples, with their labels.
         predictions: A prediction for each example.
-        scores: The scores by name. The scores of one type, such as "person f1", are left to the
-            table of types.
+        scores: The scores by name. Names with a space, such as "person f1", are omitted, because
+            the table of types contains them.
         path: The file to write.
     """
     found = FINDINGS[type(examples[0])](task, examples, predictions)
@@ -61,7 +61,10 @@ def evaluation_page(
 
 
 def _tiles(scores: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Counts as they are; all others with two decimals if one of them is greater than 1."""
+    """Formats the scores.
+
+    Scores have four decimals if all are at most 1, and two decimals otherwise. Counts have none.
+    """
     places = 4 if all(abs(value) <= 1 for value in scores.values()) else 2
     texts = (f"{v:,}" if isinstance(v, int) else f"{v:,.{places}f}" for v in scores.values())
     return [(name.replace("_", " "), text) for name, text in zip(scores, texts, strict=True)]

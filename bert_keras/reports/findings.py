@@ -1,4 +1,4 @@
-"""What the page of an evaluation shows of each kind of task: sections and errors."""
+"""Builds the tables that the evaluation pages of several tasks share."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -6,24 +6,33 @@ from dataclasses import dataclass
 
 from bert_keras.reports.page import Cell, Section, Span, Table, Value
 
-Errors = list[tuple[float, Sequence[Value]]]  # weight in the order, and the values of a row
+Errors = list[tuple[float, Sequence[Value]]]  # (sort weight, values of a row)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """`errors` have a value for each of `columns`; `order` explains which of them come first."""
+    """The sections and errors that an evaluation page shows for a task."""
 
     sections: Sequence[Section]
-    columns: Sequence[str]
-    errors: Errors
-    order: str
+    columns: Sequence[str]  # of the table of errors
+    errors: Errors  # one value for each of `columns`
+    order: str  # describes which errors come first
 
 
-Find = Callable[..., Findings]  # task, examples, predictions
+Find = Callable[..., Findings]  # arguments: task, examples, predictions
 
 
 def confusion(heading: str, pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> Section:
-    """Counts of (gold, predicted): gold labels down, predicted ones across, shares of the row."""
+    """Returns a confusion matrix with gold labels as rows and predicted labels as columns.
+
+    Args:
+        heading: The heading of the section.
+        pairs: (gold, predicted) of each example.
+        labels: The labels in the order of rows and columns.
+
+    Returns:
+        A section whose cells contain counts and their share of the row.
+    """
     counts, gold = Counter(pairs), Counter(label for label, _ in pairs)
     rows = []
     for label in labels:
@@ -41,7 +50,14 @@ def confusion(heading: str, pairs: Sequence[tuple[str, str]], labels: Sequence[s
 def ratios(
     heading: str, given: Iterable[str], found: Iterable[str], correct: Iterable[str]
 ) -> Section:
-    """Precision, recall and F1 of each label, from gold, predicted and correct labels or counts."""
+    """Returns precision, recall and F1 of each label.
+
+    Args:
+        heading: The heading of the section.
+        given: The gold labels, or their counts.
+        found: The predicted labels, or their counts.
+        correct: The correctly predicted labels, or their counts.
+    """
     rows = []
     given, found, correct = Counter(given), Counter(found), Counter(correct)
     for label in sorted({*given, *found}):
@@ -53,12 +69,15 @@ def ratios(
 
 
 def surest_first(errors: Errors) -> str:
-    """The order of errors whose last cell is a probability, if the model told one."""
+    """Describes the order of errors whose last cell is a probability.
+
+    If no prediction has a probability, the order is that of the examples.
+    """
     if any(cells[-1] is not None for _, cells in errors):
         return "those that the model was surest of first"
     return "in the order of the examples"
 
 
 def small(note: str) -> Cell:
-    """A cell in small print."""
+    """Returns a cell in small print."""
     return Cell([[Span("", note=note)]])

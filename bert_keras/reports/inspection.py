@@ -22,8 +22,8 @@ from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer, ids_with_masks
 from bert_keras.text.vocab import Vocabulary
 
-MOST_PIECES = 128  # of a map whose tokens can be read; of BERT-base a page of 6 MB
-STEPS = 65_535  # the page holds probabilities in this many steps, two bytes each
+MOST_PIECES = 128  # more tokens are unreadable; with BERT-base the page has 6 MB
+STEPS = 65_535  # probabilities are quantized to this many steps, two bytes each
 
 
 def inspect_texts(
@@ -39,14 +39,15 @@ def inspect_texts(
 
     Args:
         pretrained: The folder of the checkpoint.
-        texts: A text or a pair, whose attention and, with a masked-LM head, masked words are shown.
+        texts: A text or a pair of texts. The page shows its attention and, if the model has a
+            masked-LM head, predictions of its masked words.
         output: The HTML file to write.
         word: A word whose vectors in the lines of `sentences` are compared by their cosines.
         sentences: A text file with the word in every line.
-        num_pieces: The number of most probable tokens shown for a masked one.
+        num_pieces: The number of most probable tokens shown for a masked token.
 
     Raises:
-        InputError: Nothing is asked for, or a text, word or file cannot be shown.
+        InputError: There is nothing to show, or a text, word or file cannot be shown.
     """
     if not texts and word is None and sentences is None:
         raise InputError("there is nothing to show; give a text, or a word and a file of sentences")
@@ -58,7 +59,7 @@ def inspect_texts(
     checkpoint = open_text_checkpoint(pretrained)
     card, tokenizer = checkpoint.card, checkpoint.tokenizer
     inputs = None
-    if texts:  # refused before the weights are read
+    if texts:  # invalid texts raise an error before the weights are read
         inputs = _inputs(
             texts, tokenizer, max_length=card.max_length, num_segments=card.config.num_segments
         )
@@ -87,10 +88,12 @@ def inspect_texts(
 def _inputs(
     texts: Sequence[str], tokenizer: TextTokenizer, *, max_length: int, num_segments: int
 ) -> dict[str, np.ndarray]:
-    """Packs a text or a pair, in which [MASK] may be written, into int32 arrays [1, T].
+    """Packs a text or a pair, which may contain [MASK], into int32 arrays [1, T]. Nothing is
+    truncated.
 
-    Raises InputError for more than two texts, one without a word, or a pair or length that the
-    model cannot read: nothing is truncated.
+    Raises:
+        InputError: There are more than two texts, a text has no word, or the model cannot read a
+            pair or a text of this length.
     """
     if len(texts) > 2:
         raise InputError(f"{len(texts)} texts came; expected one, or the two of a pair")
@@ -114,8 +117,9 @@ def _attention(encoder: BertEncoder, inputs: dict[str, np.ndarray], vocabulary: 
     """Computes the attention probabilities of every layer and head.
 
     Returns:
-        `pieces`, the T tokens; `texts`, 0 or 1 for each, the text that it is of; `weights`, base64
-        of uint16 [L, N, T, T] in `STEPS`: how much the row's token attends to the column's.
+        `pieces`, the T tokens; `texts`, 0 or 1 for each token, the index of its text; `weights`,
+        base64 of uint16 [L, N, T, T] in `STEPS`: the probability with which the row's token attends
+        to the column's token.
     """
     attentions = encoder.states(inputs).attentions
     weights_LNTT = np.stack([ops.convert_to_numpy(layer)[0] for layer in attentions])
@@ -137,17 +141,17 @@ def _masked_words(
 ) -> dict:
     """Predicts the masked tokens of a text, all at once.
 
-    A text without [MASK] has every token but [CLS] and [SEP] masked by itself.
+    If the text has no [MASK], each of its tokens except [CLS] and [SEP] is masked separately.
 
     Returns:
-        `places`, each with its `position`, the `top` tokens with their probabilities and, where it
-        was not [MASK], its `own` token with probability and rank from 1; for a pair and a
-        next-sentence head also the probability `is_next`. For a model without a masked-LM head
-        only `missing`, the name of the model.
+        `places`, one entry for each masked token with its `position`, the `top` tokens with their
+        probabilities and, if the text had no [MASK], its `own` token with its probability and rank
+        (counted from 1). For a pair and a model with a next-sentence head, also the probability
+        `is_next`. For a model without a masked-LM head only `missing`, the name of the model.
     """
     if "masked_lm" not in model.architecture.heads:
         return {"missing": model.architecture.name}
-    call = cast(Callable[[dict], dict], model)  # `predict` traces for longer than this takes
+    call = cast(Callable[[dict], dict], model)  # faster than `predict`, which traces
     ids_T = inputs["input_ids"][0]
     masked = np.flatnonzero(ids_T == vocabulary.mask_id)
     if len(masked):

@@ -1,4 +1,4 @@
-"""Compares the labels, numbers and choices of examples with the predicted ones."""
+"""Compares gold and predicted labels, numbers and choices of examples."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -17,7 +17,7 @@ from bert_keras.tasks.classification import ClassificationTask, TextExample
 from bert_keras.tasks.label_kinds import LabelPrediction
 from bert_keras.tasks.swag import NUM_ENDINGS, ChosenEnding, Situation, SwagTask
 
-MOST_LABELS = 30  # of a confusion matrix that one can still read
+MOST_LABELS = 30  # a larger confusion matrix is unreadable
 
 
 def text_findings(
@@ -25,7 +25,9 @@ def text_findings(
     examples: Sequence[TextExample],
     predictions: Sequence[LabelPrediction],
 ) -> Findings:
-    """The tables of a task of one label, of several labels or of a number a text."""
+    """Returns the tables of a classification task with one label, several labels or a number per
+    text.
+    """
     return {"one": _classes, "many": _sets, "number": _numbers}[task.kind](
         task, examples, predictions
     )
@@ -87,14 +89,14 @@ def _numbers(task, examples, predictions) -> Findings:
 
 
 def _shown(example: TextExample) -> list[Value]:
-    """Its line, and its texts."""
+    """Returns the line number of an example and its texts."""
     return [small(example.place.rpartition(", ")[2]), *example.texts]
 
 
 def choice_findings(
     task: SwagTask, examples: Sequence[Situation], predictions: Sequence[ChosenEnding]
 ) -> Findings:
-    """A confusion of the endings' numbers, and the situations with a wrong choice."""
+    """Returns a confusion matrix of the ending numbers, and the situations with a wrong choice."""
     pairs = [(str(e.label), str(p.ending)) for e, p in zip(examples, predictions, strict=True)]
     errors: Errors = []
     for example, chosen in zip(examples, predictions, strict=True):

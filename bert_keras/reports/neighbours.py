@@ -15,17 +15,17 @@ from bert_keras.storage import text_lines
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer, TokenizedText
 
-MOST_PLACES = 100  # of a table that can be read
+MOST_PLACES = 100  # a larger table is unreadable
 
 
 class Occurrence(NamedTuple):
-    """The word in a line of the file."""
+    """An occurrence of the word in a line of the file."""
 
-    line: int  # from 1
-    text: str
-    read: TokenizedText
-    first: int  # token of the word
-    end: int  # the token after its last one
+    line: int  # number of the line, from 1
+    text: str  # the line
+    read: TokenizedText  # the tokens of the line
+    first: int  # index of the word's first token
+    end: int  # index after the word's last token
 
     @property
     def parts(self) -> tuple[str, str, str]:
@@ -34,7 +34,12 @@ class Occurrence(NamedTuple):
         return self.text[:start], self.text[start:stop], self.text[stop:]
 
     def is_whole(self, *, by_rules: bool) -> bool:
-        """Returns whether the tokens are not part of a longer word."""
+        """Returns whether the occurrence is a whole word and not part of a longer one.
+
+        Args:
+            by_rules: Whether the vocabulary has the rules of a tokenizer.json. If not, "##" marks
+                the continuation of a word.
+        """
         if not by_rules:
             return not "".join(self.read.pieces[self.end : self.end + 1]).startswith("##")
         before, _, after = self.parts
@@ -49,15 +54,16 @@ def neighbours(
     sentences: str | os.PathLike,
     max_length: int,
 ) -> dict:
-    """Compares the M vectors of a word, means over its tokens, in the lines of a file.
+    """Compares the M vectors of a word in the lines of a file; a vector is the mean over its
+    tokens.
 
     Returns:
         `places`, for each occurrence its `line` and the text `before`, `word` and `after`;
-        `cosines` [L + 1, M, M] in the embeddings and after each block; `orders` [L + 1, M], which
-        put similar vectors side by side.
+        `cosines` [L + 1, M, M] of the embeddings and of each block; `orders` [L + 1, M], which put
+        similar vectors next to each other.
 
     Raises:
-        InputError: A line lacks the word or is too long, or the word occurs once or too often.
+        InputError: A line lacks the word or is too long, or the word occurs only once or too often.
     """
     found = list(_occurrences(sentences, tokenizer, word=word, max_length=max_length))
     if not 2 <= len(found) <= MOST_PLACES:
@@ -68,7 +74,7 @@ def neighbours(
     for each in found:
         ids = each.read.ids
         inputs = pack([ids], vocabulary=tokenizer.vocabulary, max_length=len(ids) + 2)
-        words_LKD = [  # [CLS] stands at 0
+        words_LKD = [  # position 0 is [CLS]
             ops.convert_to_numpy(states)[0, each.first + 1 : each.end + 1]
             for states in encoder.states(inputs).hidden_states
         ]
@@ -89,7 +95,7 @@ def neighbours(
 def _occurrences(
     path: str | os.PathLike, tokenizer: TextTokenizer, *, word: str, max_length: int
 ) -> Iterator[Occurrence]:
-    # Byte-level BPE has other tokens for a word after a blank.
+    # Byte-level BPE has different tokens for a word after a space.
     words = tokenizer.ids_batch([word.strip(), f" {word.strip()}"])
     if not words[0] or tokenizer.vocabulary.unk_id in words[0]:
         raise InputError(f"the model's vocabulary does not know {word!r}; ask for another word")
@@ -117,6 +123,12 @@ def _occurrences(
 
 
 def alike_together(cosines_MM: np.ndarray) -> list[int]:
-    """Returns the order of the leaves of a tree that joins the nearest first."""
+    """Returns an order of M vectors that puts similar ones next to each other.
+
+    The order is that of the leaves of a tree from average-linkage clustering.
+
+    Args:
+        cosines_MM: The cosines of the vectors.
+    """
     distances = squareform(1 - cosines_MM, checks=False)
     return leaves_list(linkage(distances, "average", optimal_ordering=True)).tolist()

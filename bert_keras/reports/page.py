@@ -1,4 +1,4 @@
-"""Renders every HTML and Markdown page of the project from the templates beside this file."""
+"""Renders every HTML and Markdown page of the project from the templates in this folder."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,33 +13,37 @@ from bert_keras.storage import write_text
 
 
 class Span(NamedTuple):
-    """A part of a text: `kind` "good", "bad" or "both" marks it, `note` follows in small print."""
+    """A part of a text in a table cell."""
 
     text: str
-    kind: str = ""
-    note: str = ""
+    kind: str = ""  # "good", "bad" or "both" marks the text
+    note: str = ""  # follows the text in small print
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A table cell that is more than one text or number."""
+    """A table cell with more than one text or number."""
 
     lines: Sequence[Sequence[Span | str]]
     kind: str = ""  # CSS classes; "header" makes a header cell
-    heat: float | None = None  # opacity of its background
+    heat: float | None = None  # opacity of the background, 0 to 1
 
 
 Value: TypeAlias = str | float | Cell | None
 
 
 class Table(NamedTuple):
-    """Column names, and rows with a value for each of them."""
+    """A table."""
 
-    header: Sequence[str]
-    rows: Sequence[Sequence[Value]]
+    header: Sequence[str]  # names of the columns
+    rows: Sequence[Sequence[Value]]  # one value for each column
 
     def aligned(self, first: Callable[[str, int], str] = str.rjust) -> list[str]:
-        """Returns its lines for a terminal, with `first` (str.ljust) for the first column."""
+        """Returns the lines of the table for a terminal.
+
+        Args:
+            first: Aligns the first column: `str.rjust` or `str.ljust`.
+        """
         texts = [[shown(value) for value in row] for row in (self.header, *self.rows)]
         widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
         return [
@@ -53,29 +57,29 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading with notes, a table and charts, SVG by file name."""
+    """A section of a page."""
 
     heading: str
     notes: Sequence[str] = ()
     table: Table | None = None
-    charts: Mapping[str, Markup] = field(default_factory=dict)
+    charts: Mapping[str, Markup] = field(default_factory=dict)  # SVG elements by file name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A page of sections after a list of sentences (`lead`) or of names with values (`tiles`)."""
+    """A page with a title and sections."""
 
     title: str
     sections: Sequence[Section]
-    lead: Sequence[str] = ()
-    tiles: Sequence[tuple[str, str]] = ()
+    lead: Sequence[str] = ()  # sentences before the sections
+    tiles: Sequence[tuple[str, str]] = ()  # (name, value) pairs before the sections
 
     def html(self) -> str:
-        """Returns the page with its charts inside."""
+        """Returns the page with its charts embedded."""
         return render("report.html", title=self.title, report=self)
 
     def write(self, folder: Path) -> None:
-        """Writes `folder`/report.html, report.md and the charts of the latter, curves/*.svg."""
+        """Writes report.html, and report.md with its charts curves/*.svg, to a folder."""
         write_text(folder / "report.html", self.html())
         for section in self.sections:
             for name, chart in section.charts.items():
@@ -84,7 +88,7 @@ class Report:
 
 
 def number(value: float | None) -> str:
-    """Formats counts as they are, shares with four decimals and percentages with two."""
+    """Formats counts without decimals, numbers up to 1 with four decimals and others with two."""
     if value is None:
         return "–"
     if isinstance(value, Integral):
@@ -93,12 +97,12 @@ def number(value: float | None) -> str:
 
 
 def decimals(value: float | None) -> Cell:
-    """Returns a number cell with two decimals, for columns of both small and large numbers."""
+    """Returns a cell with two decimals, for columns with both small and large numbers."""
     return Cell([["–" if value is None else f"{value:,.2f}"]], kind="number")
 
 
 def shown(value: Value) -> str:
-    """Formats a cell as plain text."""
+    """Formats the value of a cell as plain text."""
     if isinstance(value, Cell):
         lines = ("".join(s if isinstance(s, str) else s.text for s in line) for line in value.lines)
         return " ".join(lines)
@@ -106,7 +110,7 @@ def shown(value: Value) -> str:
 
 
 def render(template: str, **values: object) -> str:
-    """Fills in a template of this package; in HTML every value is escaped."""
+    """Fills in a template of this package. In HTML templates every value is escaped."""
     return _environment.get_template(template).render(values)
 
 

@@ -1,4 +1,4 @@
-"""Reports the runs of a study: median, spread and best by learning rate, failures and curves."""
+"""Reports the runs of a study: scores by learning rate, failed runs and curves."""
 
 import dataclasses
 import json
@@ -16,10 +16,10 @@ from bert_keras.storage import write_text
 from bert_keras.training.curves import Curve
 from bert_keras.training.evaluations import rank
 
-Curves = dict[str, dict[str, dict[str, Curve]]]  # folder of a run -> as `read_curves` gives them
+Curves = dict[str, dict[str, dict[str, Curve]]]  # folder of a run -> result of `read_curves`
 
 NOTE = "One line a run, one colour a learning rate, degenerate runs dashed."
-# Chart -> its title with the metric, and the run and tag of its curve.
+# Name of a chart -> title, side of the logs and tag; {} is replaced by the metric.
 CHARTS = {
     "training-loss": ("training loss", "train", "loss/total"),
     "dev-loss": ("loss on dev", "held_out", "loss/total"),
@@ -29,26 +29,26 @@ CHARTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class OneRun:
-    """A run that has ended."""
+    """A finished run of a study."""
 
     folder: str
     learning_rate: float
     seed: int
     scores: dict
-    degenerate: str  # why the run failed, "" where it did not
+    degenerate: str  # the reason why the run failed; "" if it did not
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """The runs of a study that have ended."""
+    """The finished runs of a study."""
 
-    metric: str  # more is better
-    planned: int  # runs of the whole study
+    metric: str  # the name of a score; a higher value is better
+    planned: int  # number of runs of the whole study
     runs: tuple[OneRun, ...]
 
     @property
     def rates(self) -> list[dict]:
-        """The metric of each learning rate, in the order of the runs, as study.json holds it."""
+        """The statistics of the metric for each learning rate, as in study.json."""
         return [self._rate(rate) for rate in dict.fromkeys(run.learning_rate for run in self.runs)]
 
     @property
@@ -58,11 +58,11 @@ class Spread:
 
     @property
     def best_run(self) -> OneRun:
-        """The run with the best score of all learning rates."""
+        """The run with the best score over all learning rates."""
         return max(self.runs, key=self.score)
 
     def score(self, run: OneRun) -> float:
-        """The metric of a run, for comparisons: the lowest where it is not a number."""
+        """Returns the metric of a run for comparisons; NaN becomes minus infinity."""
         return rank(run.scores[self.metric])
 
     def _rate(self, learning_rate: float) -> dict:
@@ -80,17 +80,18 @@ class Spread:
 
 
 def degenerate(scores: Mapping[str, float], *, metric: str, losses: Sequence[float]) -> str:
-    """Returns why a run failed, as a sentence; "" where it did not.
+    """Returns the reason why a run failed, as a sentence, or "" if it did not fail.
 
-    A run fails where its score is no better than that of the majority answer (Mosbach et al. 2021,
-    "On the Stability of Fine-tuning BERT", after Dodge et al. 2020), where its training loss does
-    not fall from the first to the second half, or where either is not a number.
+    A run has failed in one of three cases. Its score is no better than that of the majority class
+    (Mosbach et al. 2021, "On the Stability of Fine-tuning BERT", after Dodge et al. 2020). The mean
+    of its training loss does not fall from the first to the second half. Its score or its loss is
+    not finite.
 
     Args:
-        scores: The scores of the run, with that of the majority answer for `metric` or a part of
-            it, such as "majority_accuracy" for "accuracy_and_f1". Without one it is 0, as in MCC,
-            correlations, and F1 of entities and answers.
-        metric: The score to judge by.
+        scores: The scores of the run, with the score of the majority class for `metric` or a part
+            of it, such as "majority_accuracy" for "accuracy_and_f1". If this is missing it is 0, as
+            for MCC, correlations, and F1 of entities and answers.
+        metric: The name of the score that is compared.
         losses: The logged training losses.
     """
     if not math.isfinite(scores[metric]) or not all(map(math.isfinite, losses)):
@@ -109,7 +110,13 @@ def degenerate(scores: Mapping[str, float], *, metric: str, losses: Sequence[flo
 
 
 def write_report(output: Path, spread: Spread, curves: Curves) -> None:
-    """Writes study.json, report.html and report.md with its charts into `output`."""
+    """Writes study.json, report.html, and report.md with its charts.
+
+    Args:
+        output: The folder of the study.
+        spread: The finished runs.
+        curves: The curves of the finished runs, by folder.
+    """
     outcome = {
         "metric": spread.metric,
         "best_run": spread.best_run.folder,
@@ -133,7 +140,7 @@ def write_report(output: Path, spread: Spread, curves: Curves) -> None:
 
 
 def told(spread: Spread) -> str:
-    """Formats the outcome for a terminal."""
+    """Formats the results of a study for a terminal."""
     return "\n".join([f"{spread.metric} on dev:", *_rate_table(spread).aligned(), *_lead(spread)])
 
 
@@ -150,7 +157,7 @@ def _lead(spread: Spread) -> list[str]:
 
 
 def _charts(spread: Spread, curves: Curves) -> dict[str, Markup]:
-    """Draws the training loss, and the loss and the metric on held-out rows, one chart each."""
+    """Draws one chart each for the training loss, the dev loss and the dev metric."""
     charts = {}
     for name, (title, side, tag) in CHARTS.items():
         lines = [
@@ -172,7 +179,7 @@ def _rate_table(spread: Spread) -> Table:
 
 
 def _run_table(spread: Spread) -> Table:
-    """Every run with all its scores, the metric first."""
+    """Returns every run with all its scores, the metric first."""
     names = dict.fromkeys([spread.metric, *(name for run in spread.runs for name in run.scores)])
     rows = [
         [run.folder, *map(run.scores.get, names), "degenerate" if run.degenerate else ""]

@@ -1,4 +1,4 @@
-// The section of attention: the pieces, one map, the grid of all maps.
+// The attention section: the tokens, one attention map, and a grid of all maps.
 function attention({pieces, texts, cls, sep, steps, weights}) {
   const all = new Uint16Array(Uint8Array.from(atob(weights), each => each.charCodeAt(0)).buffer);
   const size = pieces.length, {num_layers: layers, num_heads: heads} = DATA;
@@ -12,7 +12,7 @@ function attention({pieces, texts, cls, sep, steps, weights}) {
   };
   let layer = layers, head = 0, chosen = Math.min(1, size - 1);
 
-  /** [T x T] of a head from 1, or of head 0, the mean of all. */
+  /** Attention [T x T] of a head, counted from 1; head 0 is the mean of all heads. */
   function matrix(layer, head) {
     const start = number => ((layer - 1) * heads + number - 1) * size * size;
     if (head) return Float64Array.from(all.subarray(start(head), start(head + 1)), w => w / steps);
@@ -31,7 +31,7 @@ function attention({pieces, texts, cls, sep, steps, weights}) {
     return Math.max(1e-9, ...rows.map(r => Math.max(...columns.map(c => values[r * size + c]))));
   }
 
-  /** The chosen piece's weights: where it looks, or what looks at it. */
+  /** Weights of the chosen token: its attention to other tokens, or theirs to it. */
   function row(values) {
     const [, rows, columns] = among();
     const shown = isRow() ? [rows, columns] : [columns, rows];
@@ -55,7 +55,7 @@ function attention({pieces, texts, cls, sep, steps, weights}) {
         element("bdi", {class: "piece"}, pieces[each]), ` ${percent(weight)}`]));
   }
 
-  /** Where the whole head looks, the mean over all pieces. */
+  /** Shows what a head attends to, as the mean over all tokens. */
   function showHabits(values) {
     const to = columns => sum(range(0, size).flatMap(r => columns(r)
       .map(c => c >= 0 && c < size ? values[r * size + c] : 0))) / size;
@@ -68,7 +68,7 @@ function attention({pieces, texts, cls, sep, steps, weights}) {
 
   function showMap(values) {
     const [, rows, columns] = among(), most = greatest(values);
-    const room = Math.min(460, $("attention").clientWidth - 100);  // beside the rows' labels
+    const room = Math.min(460, $("attention").clientWidth - 100);  // width without the row labels
     const longest = Math.max(rows.length, columns.length);
     const cell = Math.min(28, Math.max(9, Math.floor(room / longest)));
     const canvas = $("map"), pen = canvas.getContext("2d"), dense = devicePixelRatio || 1;

@@ -1,5 +1,5 @@
-// The section of masked words.
-/** The most probable pieces of a place, and what stands there. */
+// The section on masked words.
+/** Bars of the most probable tokens of a position, and of its own token. */
 function bars({top, own}) {
   const rows = top.map(([piece, share]) => [piece, share, own && own[0] === piece, percent(share)]);
   if (own && !rows.some(each => each[2]))

@@ -1,4 +1,4 @@
-// The section of a word in several sentences.
+// The section on a word in several sentences.
 function neighbours({word, num_pieces, places, cosines, orders}) {
   let chosen = 0;
   function show() {

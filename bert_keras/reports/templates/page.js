@@ -1,10 +1,10 @@
-// What the sections of the page share.
+// Functions and constants that the sections of the page share.
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const MOST_NAMED = 5;  // pieces in a sentence
-const MOST_FIGURES = 24;  // columns of a table whose cells hold numbers
+const MOST_NAMED = 5;  // maximum number of tokens that a sentence lists
+const MOST_FIGURES = 24;  // maximum columns of a table that shows numbers in its cells
 const $ = id => document.getElementById(id);
 
-/** An element with text or elements inside: whatever comes from outside stays text. */
+/** Creates an element. Strings become text nodes, so content is never parsed as HTML. */
 function element(name, attributes, ...content) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -22,7 +22,7 @@ const option = (value, text) => element("option", {value}, text);
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name);
 const sum = numbers => numbers.reduce((total, each) => total + each, 0);
 
-/** One of a group of buttons is in reach of Tab; arrow keys go from it to the others. */
+/** Selects one button of a group. Only this button is reachable with Tab; see `walk`. */
 function press(group, chosen) {
   for (const each of group.querySelectorAll("button")) {
     each.setAttribute("aria-pressed", each === chosen);
@@ -42,7 +42,7 @@ function walk(group, columns) {
   });
 }
 
-/** What is under the pointer, beside it and within the window. */
+/** Shows a tooltip next to the pointer, inside the window. */
 function showTip(event, text) {
   const tip = $("tip");
   tip.textContent = text;
