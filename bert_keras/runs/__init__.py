@@ -1,1 +1,1 @@
-"""Named recipes and the runs that follow them."""
+"""Defines recipes and the runs that use them."""

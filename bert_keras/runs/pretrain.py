@@ -46,27 +46,33 @@ def pretrain(
     distillation: Distillation | None = None,
     profile: tuple[int, int] | None = None,
 ) -> dict:
-    """Trains on `records`/train*.tfrecord and writes `output`/model, logs, checkpoints,
-    scores.json.
+    """Pretrains a model on `records`/train*.tfrecord.
 
-    The same call continues an interrupted run. Records of plain ids are masked by the recipe, anew
-    in each epoch; records without labels train masked LM alone. Files held-out*.tfrecord are
-    scored at every checkpoint and at the end, and `output`/best is the model of their lowest loss
-    if that is not the last one.
+    Writes `output`/model, logs, checkpoints and scores.json. A second call with the same arguments
+    continues an interrupted run. Records of plain ids are masked as the recipe says, with new masks
+    in each epoch. The objective "bert" trains only the masked LM on records without next-sentence
+    labels. Files held-out*.tfrecord are scored at every checkpoint and at the end. If their lowest
+    loss is not that of the last step, `output`/best is the model with the lowest loss.
 
     Args:
-        recipe: The hyperparameters.
+        recipe: The hyperparameters. If its `last_step` ends the run before the end of the schedule,
+            the model is saved with its training state.
         records: The folder that `bert-tfrecords build` wrote, or another one with record files of
             google-research/bert and their vocabulary.
         output: The folder of the run.
         start: A checkpoint of any format, whose size replaces that of the recipe. Heads that it
             lacks start with random weights. With a training state the run continues at its step,
             which `num_steps` includes, and reads the records from their beginning.
-        distillation: The teacher, which is not saved, and how to learn from it.
+        distillation: The teacher and the settings of the distillation. The teacher is not saved.
         profile: The first and the last step whose profile is logged.
 
     Returns:
-        The scores; {} on all workers but the first, which writes.
+        The scores. Only the first worker writes files and returns scores; the other workers return
+        {}.
+
+    Raises:
+        InputError: The arguments are invalid or do not fit together, `output` belongs to another
+            run, or the training diverges.
     """
     inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
     begin, vocabulary = inputs.begin, inputs.vocabulary

@@ -94,9 +94,9 @@ class PretrainRecipe:
 class FinetuneRecipe:
     """The hyperparameters of a fine-tuning run."""
 
-    batch_size: int
+    batch_size: int  # rows per step, over all devices
     num_epochs: int
-    learning_rate: float
+    learning_rate: float  # peak of the schedule
     warmup_rate: float = 0.1  # fraction of the steps
     weight_decay_rate: float = 0.01
     bias_correction: bool = False  # of AdamW; the original has none

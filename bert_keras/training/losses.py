@@ -12,7 +12,7 @@ OUTPUTS = ("masked_lm", "next_sentence")
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class MaskedLMLoss(SummedLoss):
-    """sum(weight x cross-entropy) / (sum(weight) + 1e-5), over the global batch.
+    """The masked-LM loss: sum(weight x cross-entropy) / (sum(weight) + 1e-5) over the global batch.
 
     `y_true` int [B, P], `y_pred` logits [B, P, V], `sample_weight` [B, P] with 1 for a real
     prediction and 0 for an unused slot. It is computed in float32 for logits of every dtype, and
@@ -67,8 +67,8 @@ def _places(logits_XV, answers_X):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 def is_best(y_true, y_pred):
-    """Whether the logit of the target int [...] is the highest of its logits [..., V]."""
-    # Not `ops.argmax`, which under TensorFlow takes ten times as long as `ops.max`.
+    """Returns whether the logit of the target int [...] is the highest of its logits [..., V]."""
+    # Under TensorFlow, `ops.argmax` takes ten times as long as `ops.max`.
     logits_XV = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
     highest_X = ops.max(logits_XV, axis=-1, keepdims=True)[:, 0]  # as in the loss: one pass
     best_X = _answered(logits_XV, ops.reshape(y_true, (-1,))) >= highest_X

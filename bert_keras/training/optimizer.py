@@ -36,6 +36,14 @@ class BertOptimizer(keras.optimizers.Optimizer):
     `loss_scale`. The scale is halved if a gradient of any replica is not finite; `skipped` counts
     such a step only if the scale cannot be halved. The scale is doubled after 2,000 finite steps
     (Micikevicius et al. 2018).
+
+    Args:
+        learning_rate: A number or a schedule.
+        weight_decay_rate: The factor of the weights in the update.
+        beta_1: The decay rate of the momentum, the average of the gradients.
+        beta_2: The decay rate of the velocity, the average of the squared gradients.
+        epsilon: Is added to the square root of the velocity.
+        bias_correction: Whether to correct both averages for their initial value of 0.
     """
 
     def __init__(  # noqa: PLR0913 - hyperparameters, as in Keras' optimizers
