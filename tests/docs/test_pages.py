@@ -24,6 +24,8 @@ PARSERS = {
     "bert-keras": import_module("bert_keras.cli").command_parser,
     "bert-tfrecords": import_module("tfrecords_tools.cli").command_parser,
 }
+# Private words for which a term of the field exists, such as token, attend to, unused, estimate.
+NOT_PLAIN = r"pieces?|hears?|reckon\w*|stumbl\w*|weighed|knows? of|left over|what a card"
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -71,6 +73,13 @@ def check_changes(command: Command) -> None:
     else:
         return
     with_changes(*settings, changes=command.changes)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "report.md"], ids=str)
+def test_the_words_are_those_of_the_field(page):
+    text = re.sub(r"`[^`]*`", "", without_code(page))
+    found = re.findall(rf"\b(?:{NOT_PLAIN})\b", text, re.I)
+    assert not found, f"{page}: {found}"
 
 
 @every_page
