@@ -29,7 +29,7 @@ from tfrecords_tools.records.splits import TRAIN, ranges_of, split_size, splits_
 from tfrecords_tools.records.write_shard import WriteShard
 from tfrecords_tools.settings import BuildSettings, GoogleSettings, Settings
 from tfrecords_tools.text.store import TokenStore, joined
-from tfrecords_tools.text.tokens import TokenizeUnit, counts_of, store_dtype
+from tfrecords_tools.text.tokens import TokenizeUnit, counts_of
 
 COUNTS = "counts.json"
 UNIT_BYTES = 1 << 20  # at least; a corpus becomes about MOST_UNITS units at most
@@ -132,7 +132,7 @@ def _corrected(
     file = folder / vocabulary_file(vocabulary)[0]
     if not (work / "store").exists():
         _tokenize(work, paths, file, settings, pool)
-    store = TokenStore(work / "store", dtype=store_dtype(settings, file))
+    store = TokenStore(work / "store")
     written = {}
     for split in splits_of(
         store.num_documents, held_out_rate=settings.held_out_rate, seed=settings.seed
@@ -188,17 +188,14 @@ def told_of(unit_counts: Iterable[tuple[Counter, Repairs]]) -> dict:
 
 def _written(layout: Layout, vocabulary: Path, store: TokenStore, pool: Workers) -> dict:
     """Writes the shards of a split beside the vocabulary; returns what the manifest says of it."""
-    folder, name, settings = vocabulary.parent, layout.split.name, layout.settings
+    folder, name = vocabulary.parent, layout.split.name
     work = folder / "work"
     found = [
         FindInstances(
             documents=documents,
-            search=layout.search,
+            layout=layout,
             output=work / f"instances-{name}-{documents.unit:05d}-{documents.part:05d}",
             store=work / "store",
-            dtype=store.dtype,
-            num_buckets=layout.num_buckets,
-            seeds=layout.seeds_of_range(documents),
         )
         for documents in ranges_of(store, json_object(work / COUNTS)["unit_documents"])
     ]
@@ -211,15 +208,11 @@ def _written(layout: Layout, vocabulary: Path, store: TokenStore, pool: Workers)
             output=folder / layout.file(place),
             counts=work / f"{name}-{place:05d}.json",
             instances=instances,
-            num_buckets=layout.num_buckets,
-            buckets=buckets,
+            layout=layout,
+            place=place,
             store=work / "store",
-            dtype=store.dtype,
             vocabulary=vocabulary,
-            schema=settings.schema,
-            policy=settings.policy,
-            seeds=layout.seeds_of_shard(place),
-            size=int(sizes[buckets].sum()) // (2 if settings.schema.has_labels else 1),
+            size=int(sizes[buckets].sum()) // (2 if layout.settings.schema.has_labels else 1),
         )
         for place, buckets in enumerate(layout.shards)
     ]

@@ -224,7 +224,8 @@ class Check(Command):
 
         vocabulary = records_vocabulary(self.places, named=self.vocab)
         import_tensorflow()
-        from tfrecords_tools.inspect.check import check, every_file, report
+        from tfrecords_tools.inspect.check import check, report
+        from tfrecords_tools.inspect.verify import every_file
 
         counts = check(self.places, vocabulary=vocabulary)
         print(report(counts, labels=label_words(every_file(self.places)[0])))

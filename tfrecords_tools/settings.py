@@ -170,11 +170,6 @@ class GoogleSettings:
     def schema(self) -> PretrainingSchema:
         return PretrainingSchema(self.max_length, self.max_predictions)
 
-    def num_predictions(self, num_pieces: int) -> int:
-        """How many of the pieces of A and B are predicted; the rate counts the specials too."""
-        wanted = round((num_pieces + NUM_SPECIALS) * self.mask_rate)
-        return min(self.max_predictions, max(1, wanted))
-
     def for_vocabulary(self, vocabulary: Vocabulary) -> "GoogleSettings":
         """Returns these settings; raises InputError if the vocabulary is not WordPiece."""
         if vocabulary.rules:

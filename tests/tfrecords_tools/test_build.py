@@ -10,7 +10,8 @@ from bert_keras.data.records import common_schema
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import build
-from tfrecords_tools.inspect.check import check, every_file, parsed_batches
+from tfrecords_tools.inspect.check import check
+from tfrecords_tools.inspect.verify import every_file, parsed_batches
 from tfrecords_tools.settings import BuildSettings
 
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=8, shards=2, seed=7)

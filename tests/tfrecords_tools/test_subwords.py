@@ -22,9 +22,10 @@ from bert_keras.text.fast_tokenizer import (
 )
 from tfrecords_tools.build import build
 from tfrecords_tools.cli import main
-from tfrecords_tools.inspect.check import check, every_file, parsed_batches
+from tfrecords_tools.inspect.check import check
 from tfrecords_tools.inspect.show import shown
 from tfrecords_tools.inspect.survey import survey
+from tfrecords_tools.inspect.verify import every_file, parsed_batches
 from tfrecords_tools.settings import BuildSettings, GoogleSettings
 from tfrecords_tools.vocab.subwords import trained_byte_pairs, trained_unigram
 from tfrecords_tools.vocab.train_vocab import train_vocabulary

@@ -27,7 +27,7 @@ from tfrecords_tools.records.layout import Layout, layout_of
 from tfrecords_tools.records.splits import Range, Split, documents_of, ranges_of, splits_of
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.store import TokenStore
-from tfrecords_tools.text.tokens import TokenizeUnit, counts_of, store_dtype
+from tfrecords_tools.text.tokens import TokenizeUnit, counts_of
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def tokens_of(
         path = kept_vocabulary(vocabulary)
         job = TokenizeUnit(unit, Path(work) / "tokens", path, settings)
         job(lambda _: None)
-        store = TokenStore(job.output, dtype=store_dtype(settings, path))
+        store = TokenStore(job.output)
         ranges = []
         for documents in ranges_of(store, [store.num_documents]):
             ranges.append(replace(documents, unit=number))

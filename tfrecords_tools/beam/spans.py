@@ -8,6 +8,7 @@ put in the one that the local path has: by unit, part, instance and span.
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +17,9 @@ from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.beam.output import upload
 from tfrecords_tools.beam.plan import Plan, RangeTokens, kept_vocabulary
+from tfrecords_tools.inputs.parts import grouped
 from tfrecords_tools.records.buckets import write_tables
-from tfrecords_tools.records.examples import text_of
+from tfrecords_tools.records.examples import instances_of, text_of
 from tfrecords_tools.records.layout import Layout
 from tfrecords_tools.records.write_shard import WriteShard
 from tfrecords_tools.text.store import PLACE, TokenWriter
@@ -59,9 +61,8 @@ def found(
     tokens = plan.corpus.placed(tokens)
     for split, layout in enumerate(plan.layouts):
         generator = np.random.default_rng(layout.seeds_of_range(tokens.range))
-        instances = layout.search.instances(
-            tokens, tokens.range, generator=generator, text_of=_Request
-        )
+        random = Random(int(generator.integers(2**62)))
+        instances = instances_of(layout, tokens.range, tokens, random=random, text_of=_Request)
         places, spans, labels = [], [], []
         for number, instance in enumerate(instances):
             for place, span in enumerate(instance.spans):
@@ -88,8 +89,9 @@ def answered(
 ) -> Iterator[tuple[Key, Spans]]:
     """The texts that instances of other ranges take from this one, for their shards."""
     tokens = plan.corpus.placed(tokens)
-    for together in _together(requests):
-        rows = np.frombuffer(together, REQUEST)
+    most = _REQUESTS_TOGETHER * REQUEST.itemsize
+    for together in grouped(requests, size_of=len, most=most):
+        rows = np.frombuffer(b"".join(together), REQUEST)
         asked = zip(
             rows["document"].tolist(), rows["share"].tolist(), rows["room"].tolist(), strict=True
         )
@@ -137,19 +139,6 @@ def _by_shard(
         yield int(shards[together[0]]), (data.tobytes(), pieces)
 
 
-def _together(requests: Iterable[bytes]) -> Iterator[bytes]:
-    """Many small ones as fewer large ones."""
-    gathered, size = [], 0
-    for rows in requests:
-        gathered.append(rows)
-        size += len(rows)
-        if size > _REQUESTS_TOGETHER * REQUEST.itemsize:
-            yield b"".join(gathered)
-            gathered, size = [], 0
-    if gathered:
-        yield b"".join(gathered)
-
-
 _ROW = np.dtype([*_SPAN, ("start", PLACE)])
 
 
@@ -157,28 +146,23 @@ def written(
     place: int, spans: Iterable[Spans], *, layout: Layout, vocabulary: Vocabulary, folder: str
 ) -> dict:
     """Writes a shard of the split into `folder`; returns what the manifest says of it."""
-    buckets, settings = layout.shards[place], layout.settings
     path = kept_vocabulary(vocabulary)
-    dtype = store_dtype(settings, path)
+    dtype = store_dtype(layout.settings, path)
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         store, instances = work / "store", work / "instances"
         store.mkdir()
         _keep(spans, store, work, dtype=dtype)
-        tables = (_table(work / f"bucket-{bucket}") for bucket in buckets)
-        write_tables(instances, tables, num_buckets=len(buckets))
+        tables = (_table(work / f"bucket-{bucket}") for bucket in range(layout.num_buckets))
+        write_tables(instances, tables, num_buckets=layout.num_buckets)
         job = WriteShard(
             output=work / layout.file(place),
             counts=work / "counts.json",
             instances=(instances,),
-            num_buckets=len(buckets),
-            buckets=range(len(buckets)),
+            layout=layout,
+            place=place,
             store=store,
-            dtype=dtype,
             vocabulary=path,
-            schema=settings.schema,
-            policy=settings.policy,
-            seeds=layout.seeds_of_shard(place),
             size=0,
         )
         job(lambda _: None)

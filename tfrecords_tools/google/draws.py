@@ -156,49 +156,34 @@ def _cut(
     return Pair(start_a, length_a, start_b, length_b, is_random)
 
 
-# Which pieces of a pair are predicted, as numbers into A and B laid end to end: (pair, wanted).
-Choice = Callable[[Pair, int], Sequence[int]]
+def chosen_pieces(
+    store: TokenStore, pair: Pair, wanted: int, *, opens_word: np.ndarray | None, draws: Draws
+) -> list[int]:
+    """Chooses the tokens to predict; returns indices into A and B laid end to end.
 
-
-def piece_choice(draws: Draws) -> Choice:
-    """Every piece for itself."""
-
-    def choose(pair: Pair, wanted: int) -> list[int]:
-        pieces = list(range(pair.length_a + pair.length_b))
+    `opens_word`, bool [V], is False for "##" tokens: whole words are chosen, and one that is longer
+    than the rest of `wanted` is skipped. A word continues across the [SEP]: where B was cut inside
+    a word, its rest belongs to the last word of A. None chooses each token by itself.
+    """
+    start_a, length_a, start_b, length_b, _ = pair
+    if opens_word is None:
+        pieces = list(range(length_a + length_b))
         draws.shuffle(pieces)
         return pieces[:wanted]
-
-    return choose
-
-
-def word_choice(draws: Draws, store: TokenStore, *, opens_word: np.ndarray) -> Choice:
-    """Whole words; one that is too long for what is left is passed over.
-
-    `opens_word` bool [V] is false for "##" pieces. Words go on across the [SEP]: where B was cut
-    inside a word, its rest belongs to the last word of A.
-    """
-
-    def choose(pair: Pair, wanted: int) -> list[int]:
-        opens = opens_word[np.frombuffer(_pieces(store, pair), store.dtype)]
-        opens[0] = True
-        starts = [*np.flatnonzero(opens).tolist(), len(opens)]
-        words = list(range(len(starts) - 1))
-        draws.shuffle(words)
-        chosen: list[int] = []
-        for word in words:
-            if len(chosen) >= wanted:
-                break
-            start, end = starts[word], starts[word + 1]
-            if len(chosen) + end - start <= wanted:
-                chosen += range(start, end)
-        return chosen
-
-    return choose
-
-
-def _pieces(store: TokenStore, pair: Pair) -> bytes:
-    start_a, length_a, start_b, length_b, _ = pair
-    return store.pieces(start_a, start_a + length_a) + store.pieces(start_b, start_b + length_b)
+    ids = store.pieces(start_a, start_a + length_a) + store.pieces(start_b, start_b + length_b)
+    opens = opens_word[np.frombuffer(ids, store.dtype)]
+    opens[0] = True
+    starts = [*np.flatnonzero(opens).tolist(), len(opens)]
+    words = list(range(len(starts) - 1))
+    draws.shuffle(words)
+    chosen: list[int] = []
+    for word in words:
+        if len(chosen) >= wanted:
+            break
+        start, end = starts[word], starts[word + 1]
+        if len(chosen) + end - start <= wanted:
+            chosen += range(start, end)
+    return chosen
 
 
 def shown_instead(count: int, draws: Draws, mask_id: int, num_ids: int) -> list[int]:

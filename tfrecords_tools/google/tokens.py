@@ -4,7 +4,7 @@ Only a blank line ends a document, the end of a file does not, and carriage retu
 they stand: so TensorFlow's GFile hands lines to google-research/bert `create_pretraining_data.py`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -16,6 +16,7 @@ from bert_keras.storage import open_file, whole_folder
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.formats import recognised
+from tfrecords_tools.inputs.parts import grouped
 from tfrecords_tools.inputs.places import TFDS, fingerprint
 from tfrecords_tools.text.store import TokenWriter, piece_dtype
 
@@ -52,8 +53,8 @@ class TokenizeFiles:
             TokenWriter(folder, dtype=piece_dtype(len(vocabulary))) as writer,
         ):
             lines = chain.from_iterable(map(_lines, self.files))
-            for texts in _batches(lines):
-                ids, lengths = _flat_ids(texts, tokenizer)
+            for texts in grouped(lines, size_of=lambda text: len(text) + 1, most=TOGETHER):
+                ids, lengths = tokenizer.flat_ids(texts)
                 # A blank line is the empty sentence that a document begins with.
                 writer.add(ids, lengths, np.array([not text for text in texts]))
                 num_pieces += len(ids)
@@ -77,30 +78,3 @@ def _lines(file: str) -> Iterator[str]:
                     f"{file}, line {number} is not UTF-8 (byte {line[error.start]:#04x} at column "
                     f"{error.start + 1}); convert the file to UTF-8 first"
                 ) from error
-
-
-def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Lists of texts, about TOGETHER characters in all; a longer text stands alone."""
-    batch, size = [], 0
-    for text in texts:
-        if batch and size + len(text) > TOGETHER:
-            yield batch
-            batch, size = [], 0
-        batch.append(text)
-        size += len(text) + 1
-    if batch:
-        yield batch
-
-
-def _flat_ids(texts: list[str], tokenizer: WordPieceTokenizer) -> tuple[np.ndarray, np.ndarray]:
-    """Ids int [M] and lengths int [N]; a long text is cut at spaces, over which no token goes."""
-    if len(texts) > 1 or len(texts[0]) <= TOGETHER:
-        return tokenizer.flat_ids(texts)
-    text, parts, start = texts[0], [], 0
-    while start < len(text):
-        end = text.find(" ", start + TOGETHER)
-        end = len(text) if end < 0 else end
-        parts.append(tokenizer.flat_ids([text[start:end]])[0])
-        start = end
-    ids = np.concatenate(parts)
-    return ids, np.array([len(ids)])

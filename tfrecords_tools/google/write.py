@@ -23,20 +23,12 @@ from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.google.instances import (
-    NUMBER,
-    ORDER,
-    ROWS,
-    DrawInstances,
-    filled,
-    opened,
-    row_dtype,
-)
+from tfrecords_tools.google.instances import NUMBER, ORDER, ROWS, DrawInstances, row_dtype
 from tfrecords_tools.google.tokens import TokenizeFiles
 from tfrecords_tools.jobs import Workers
 from tfrecords_tools.manifest import split_summary
 from tfrecords_tools.records.writer import write_record_file
-from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings
+from tfrecords_tools.settings import GoogleSettings
 from tfrecords_tools.text.store import TokenStore
 
 _RECORDS_TOGETHER = 1024  # encoded at once; their arrays fit a processor's cache
@@ -60,19 +52,18 @@ class WriteRecords:
 
     def __call__(self, advance: Callable[[int], object]) -> None:
         vocabulary = Vocabulary.from_file(self.vocabulary)
-        store = opened(self.store, vocabulary)
+        store = TokenStore(self.store)
 
         def counted() -> Iterator[tuple[dict[str, np.ndarray], dict[str, int]]]:
             for rows in self._batches():
-                yield (
-                    self._features(rows, store, vocabulary),
-                    {
-                        "records": len(rows),
-                        "sequences": len(rows),
-                        "tokens": int(rows["lengths"].sum()) + NUM_SPECIALS * len(rows),
-                        "labels_one": int(rows["is_random"].sum()),
-                    },
-                )
+                features = self._features(rows, store, vocabulary)
+                counts = {
+                    "records": len(rows),
+                    "sequences": len(rows),
+                    "tokens": int(features["input_mask"].sum()),
+                    "labels_one": int(rows["is_random"].sum()),
+                }
+                yield features, counts
                 advance(len(rows))
                 store.release()
 
@@ -99,17 +90,17 @@ class WriteRecords:
         self, rows: np.ndarray, store: TokenStore, vocabulary: Vocabulary
     ) -> dict[str, np.ndarray]:
         """The seven features of a batch; see `bert_keras.data.schema`."""
-        lengths = rows["lengths"].astype(np.int64)
-        ends = rows["starts"] + lengths
-        spans = zip(rows["starts"].ravel().tolist(), ends.ravel().tolist(), strict=True)
+        lengths = np.stack([rows["length_a"], rows["length_b"]], axis=1)
+        begins = np.stack([rows["start_a"], rows["start_b"]], axis=1)
+        spans = np.stack([begins, begins + lengths], axis=2).reshape(-1, 2).tolist()
         pieces = np.frombuffer(b"".join([store.pieces(*span) for span in spans]), store.dtype)
         starts = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
         features = packed_texts(
             pieces, starts, lengths, length=self.settings.max_length, vocabulary=vocabulary
         )
-        is_filled = filled(rows)
-        # A piece of A stands behind [CLS], one of B behind [SEP] too; what is empty sorts last.
-        chosen = rows["chosen"].astype(np.int64)
+        # A token of A stands after [CLS], one of B after [SEP] too; empty slots sort last.
+        chosen = rows["chosen"]
+        is_filled = np.arange(chosen.shape[1]) < rows["num_chosen"][:, None]
         positions = 1 + chosen + (chosen >= lengths[:, :1])
         positions[~is_filled] = self.settings.max_length
         by_position = np.argsort(positions, axis=1)
@@ -140,9 +131,9 @@ def write_google(
 ) -> dict:
     """Writes the records in turn to `outputs`; returns what the manifest says of them.
 
-    `work` keeps what is needed on the way: 2 bytes a piece, 32 a record and 6 more a prediction.
-    What stands there or in `outputs` already is taken as made by the same call. The first two
-    stages are one job each, for every draw depends on all before it.
+    `work` holds 2 bytes a token, 52 a record and 16 more a prediction. Files that `work` or
+    `outputs` hold already are taken as written by the same call. The first two stages are one job
+    each, for every draw depends on all before it.
     """
     store, instances = work / "store", work / "instances"
     tokens = TokenizeFiles(store, tuple(files), vocabulary, settings.lowercase)
@@ -168,16 +159,11 @@ def write_google(
         for number, output in enumerate(outputs)
     ]
     workers.run(jobs, stage="write", unit="record")
-    return _summary(jobs)
-
-
-def _summary(jobs: Sequence[WriteRecords]) -> dict:
-    """What the manifest says of the split."""
-    store = opened(jobs[0].store, Vocabulary.from_file(jobs[0].vocabulary))
+    tokenized = TokenStore(store)
     return split_summary(
         [json_object(job.counts) for job in jobs],
         summed=("records", "tokens", "labels_one", "sequences"),
-        documents=store.num_documents,
-        sentences=store.num_sentences,
-        pieces=store.num_pieces,
+        documents=tokenized.num_documents,
+        sentences=tokenized.num_sentences,
+        pieces=tokenized.num_pieces,
     )

@@ -40,7 +40,7 @@ def units(
         for path in named.files(places)
         for part in _parts(path, unit_bytes=unit_bytes, text_field=text_field)
     )
-    return grouped(parts, unit_bytes=unit_bytes)
+    return list(map(tuple, grouped(parts, size_of=lambda part: part.num_bytes, most=unit_bytes)))
 
 
 def lines_of(unit: Unit, *, repairs: Repairs, errors: str = "fail") -> Iterator[str]:

@@ -5,9 +5,9 @@ which it begins. Whoever reads the part before or after finds that beginning aga
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from bert_keras.errors import InputError
 
@@ -49,6 +49,7 @@ class Part:
 
 
 Unit = tuple[Part, ...]  # what one job reads
+Item = TypeVar("Item")
 
 
 def num_bytes_of(unit: Unit) -> int:
@@ -56,16 +57,19 @@ def num_bytes_of(unit: Unit) -> int:
     return sum(part.num_bytes for part in unit)
 
 
-def grouped(parts: Iterable[Part], *, unit_bytes: int) -> list[Unit]:
-    """Parts that stand together, up to `unit_bytes`; a part is never divided here."""
-    units, unit, size = [], [], 0
-    for part in parts:
-        if unit and size + part.num_bytes > unit_bytes:
-            units.append(tuple(unit))
-            unit, size = [], 0
-        unit.append(part)
-        size += part.num_bytes
-    return [*units, tuple(unit)] if unit else units
+def grouped(
+    items: Iterable[Item], *, size_of: Callable[[Item], int], most: int
+) -> Iterator[list[Item]]:
+    """Yields lists of neighbouring items, of at most `most` together; a larger item is alone."""
+    group, size = [], 0
+    for item in items:
+        if group and size + size_of(item) > most:
+            yield group
+            group, size = [], 0
+        group.append(item)
+        size += size_of(item)
+    if group:
+        yield group
 
 
 def snapped(file: BinaryIO, start: int, end: int, *, size: int, cuts: re.Pattern) -> range:

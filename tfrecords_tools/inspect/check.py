@@ -1,59 +1,51 @@
-"""Checks record files against their vocabulary and manifest, and counts what they hold.
-
-TensorFlow's own reader is used on purpose: what passes here, it can read.
-"""
+"""Checks record files against their vocabulary and manifest, and counts what they hold."""
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from bert_keras.data.records import common_schema, readable_records, record_files
-from bert_keras.data.schema import (
-    LABEL_FEATURE,
-    LABEL_WEIGHTS_FEATURE,
-    WEIGHTS_FEATURE,
-    PretrainingSchema,
-)
+from bert_keras.data.records import common_schema
+from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE, PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inspect.repeats import Repeats, text_numbers
 from tfrecords_tools.inspect.shards import Shards
-from tfrecords_tools.inspect.verify import verify
+from tfrecords_tools.inspect.verify import every_file, is_labelled, verified_batches
 from tfrecords_tools.manifest import MANIFEST, NEXT_SENTENCE
+from tfrecords_tools.records.splits import HELD_OUT
 
-BATCH = 1024
 MOST_FAULTS = 20  # that are listed
-HELD_OUT = "held-out"
 
 
 def check(
     records: str | os.PathLike | Sequence[str | os.PathLike], *, vocabulary: Vocabulary
 ) -> dict[str, int]:
-    """Counts over all records; InputError where a file, a record or a manifest is not right.
+    """Counts over all records.
 
-    Every file is read, and of each the first wrong record is named.
+    Raises InputError, which names the first wrong record of each file, where a file, a record or a
+    manifest is wrong.
     """
     places = [records] if isinstance(records, (str, os.PathLike)) else records
     files = every_file(places)
-    with Shards(files, whole_folders=[p for p in places if os.path.isdir(p)]) as shards:
-        faults = {file: fault for file in files if (fault := shards.size_fault(file))}
-        whole = [file for file in files if file not in faults]
-        told = list(faults.values())
-        for file in faults:
-            shards.start(file)  # it may be a copy of another
-        counts: Counter[str] = Counter(files=len(files), manifests=len(shards.manifests))
-        if whole:
-            schema = common_schema(whole)
-            told += shards.faults_of_folders(schema=schema, vocabulary=vocabulary)
-            told += _read(whole, shards, counts, schema=schema, vocabulary=vocabulary)
-        told += shards.faults_of_contents()
-    if told:
-        raise InputError(_listed(told))
+    shards = Shards(files, whole_folders=[p for p in places if os.path.isdir(p)])
+    size_faults = {file: fault for file in files if (fault := shards.size_fault(file))}
+    faults, whole = list(size_faults.values()), [file for file in files if file not in size_faults]
+    counts: Counter[str] = Counter(files=len(files), manifests=len(shards.manifests))
+    if whole:
+        schema = common_schema(whole)
+        faults += shards.faults_of_folders(schema=schema, vocabulary=vocabulary)
+        faults += _read(whole, shards, counts, schema=schema, vocabulary=vocabulary)
+    faults += shards.faults_of_contents()
+    if len(faults) > 1:
+        more = [f"and {len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
+        lines = [f"{len(faults)} faults:", *faults[:MOST_FAULTS], *more]
+        raise InputError("\n  ".join(lines))
+    if faults:
+        raise InputError(faults[0])
     return dict(counts)
 
 
@@ -69,14 +61,12 @@ def _read(
     faults, texts = [], {True: Repeats(), False: Repeats()}  # by whether they are held out
     with progress(stage="check", unit="record", total=shards.num_records(files)) as bar:
         for file in files:
-            shards.start(file)
             is_held_out, num_records = Path(file).name.startswith(HELD_OUT), 0
             try:
-                for features in parsed_batches(file, schema=schema):
-                    verify(features, file=file, first=num_records, vocabulary=vocabulary)
+                for first, features in verified_batches(file, schema=schema, vocabulary=vocabulary):
                     counts.update(counted(features, vocabulary=vocabulary))
                     texts[is_held_out].add(text_numbers(features))
-                    num_records += len(features["input_ids"])
+                    num_records = first + len(features["input_ids"])
                     bar.update(len(features["input_ids"]))
             except InputError as error:
                 faults.append(str(error))
@@ -93,16 +83,6 @@ def _read(
     leaked, compared = texts[True].shared_with(texts[False])
     counts.update(held_out_trained=leaked, held_out_compared=compared)
     return faults
-
-
-def _listed(faults: list[str]) -> str:
-    """One fault as a sentence, several a line each."""
-    if len(faults) == 1:
-        return faults[0]
-    lines = [f"\n  {fault}" for fault in faults[:MOST_FAULTS]]
-    if len(faults) > MOST_FAULTS:
-        lines.append(f"\n  and {len(faults) - MOST_FAULTS} more")
-    return f"{len(faults)} faults:{''.join(lines)}"
 
 
 def report(counts: dict[str, int], *, labels: tuple[str, str] = NEXT_SENTENCE) -> str:
@@ -137,25 +117,6 @@ def report(counts: dict[str, int], *, labels: tuple[str, str] = NEXT_SENTENCE) -
     return "\n".join(lines)
 
 
-def every_file(records: str | os.PathLike | Sequence[str | os.PathLike]) -> list[str]:
-    """The record files that were named; of a folder all splits, held-out records too."""
-    places = [records] if isinstance(records, (str, os.PathLike)) else records
-    return record_files(
-        [os.path.join(each, "*.tfrecord") if os.path.isdir(each) else each for each in places]
-    )
-
-
-def parsed_batches(file: str, *, schema: PretrainingSchema) -> Iterator[dict[str, np.ndarray]]:
-    """The features of one file, arrays [B,n], in the order of the file."""
-    import tensorflow as tf
-
-    spec = schema.parsing_spec()
-    records = tf.data.TFRecordDataset([file]).batch(BATCH)
-    with readable_records(file):
-        parsed: Any = records.map(lambda batch: tf.io.parse_example(batch, spec)).prefetch(2)
-        yield from parsed.as_numpy_iterator()
-
-
 def counted(features: dict[str, np.ndarray], *, vocabulary: Vocabulary) -> dict[str, int]:
     """What a batch adds to the counts; of absent features nothing."""
     ids, is_real = features["input_ids"], features["input_mask"] == 1
@@ -183,9 +144,3 @@ def counted(features: dict[str, np.ndarray], *, vocabulary: Vocabulary) -> dict[
     if "sequence_ids" in features:
         counts["sequences"] = features["sequence_ids"].max(axis=1).sum()
     return {name: int(count) for name, count in counts.items()}
-
-
-def is_labelled(features: dict[str, np.ndarray]) -> np.ndarray:
-    """bool [B,S]: which labels count; without packing every one."""
-    labels = features[LABEL_FEATURE]
-    return features.get(LABEL_WEIGHTS_FEATURE, np.ones_like(labels)) > 0

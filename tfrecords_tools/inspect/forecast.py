@@ -1,27 +1,29 @@
-"""A token store comes in; what an objective makes of it goes out: records, labels, padding, cuts.
+"""Forecasts the records of an objective from a token store: their number, labels and padding.
 
-Nothing is written: the instances are drawn as `build` draws them, and counted.
+The instances are drawn as `build` draws them, and counted; nothing is written.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
 import numpy as np
 
-from tfrecords_tools.google.draws import Draws as GoogleDraws
-from tfrecords_tools.google.draws import pairs_of
-from tfrecords_tools.records.examples import other_text
+from tfrecords_tools.google.draws import Draws, pairs_of
+from tfrecords_tools.records.examples import instances_of, text_of
 from tfrecords_tools.records.instances import filled_rows
-from tfrecords_tools.records.objectives import OBJECTIVES, Draws, Instance
-from tfrecords_tools.records.splits import documents_of, ranges_of, splits_of
-from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.records.layout import layout_of
+from tfrecords_tools.records.objectives import Instance
+from tfrecords_tools.records.splits import Range, splits_of
+from tfrecords_tools.settings import NUM_SPECIALS, BuildSettings
 from tfrecords_tools.text.store import TokenStore
 
 
 class Forecast(NamedTuple):
-    """Of one pass over the documents."""
+    """The records of one pass over the documents."""
 
     sequences: int
     records: int  # as many, unless several sequences share one
@@ -34,56 +36,52 @@ class Forecast(NamedTuple):
 def forecast(
     store: TokenStore, settings: BuildSettings, *, objective: str, num_separators: int = 1
 ) -> Forecast:
-    """Of the records that this objective gives; the store must hold two documents."""
+    """Forecasts the records of an objective; next sentences need a store of two documents."""
+    settings = replace(settings, objective=objective, duplicates=1)
     (split,) = splits_of(store.num_documents, held_out_rate=0, seed=settings.seed)
-    random = Random(settings.seed)
-    draws = Draws(
-        random,
-        settings.max_length,
-        settings.short_sequence_rate,
-        lambda number, room: other_text(store, split, number, room, random),
-        settings.schema.is_packed,
-        num_separators,
+    layout = layout_of(
+        split,
+        store.num_sentences,
+        store.num_pieces,
+        settings=settings,
+        num_separators=num_separators,
     )
-    documents = (
-        each
-        for part in ranges_of(store, [store.num_documents])
-        for each in documents_of(store, part)
+    instances = instances_of(
+        layout,
+        Range(0, 0, 0, store.num_documents, 0, store.num_sentences),
+        store,
+        random=Random(settings.seed),
+        text_of=partial(text_of, store),
     )
-    instances = OBJECTIVES[objective].instances(documents, draws)
-    most = settings.sequences_per_record
-    return _counted(
-        instances, max_length=settings.max_length, most=most, num_separators=num_separators
-    )
+    return _counted(instances, settings, num_separators=num_separators)
 
 
 def original_forecast(store: TokenStore, settings: BuildSettings) -> Forecast:
-    """Of the records that create_pretraining_data.py makes; what it cuts is not known."""
-    instances = _original_instances(store, settings)
-    return _counted(instances, max_length=settings.max_length, most=1)._replace(cut=None, lost=None)
-
-
-def _original_instances(store: TokenStore, settings: BuildSettings) -> Iterator[Instance]:
-    draws = GoogleDraws(settings.seed)
+    """Forecasts the records of create_pretraining_data.py; what it cuts is not known."""
+    draws = Draws(settings.seed)
     order = draws.shuffled(store.num_documents)
-    for place in range(len(order)):
-        for start_a, length_a, start_b, length_b, is_random in pairs_of(
+    instances = (
+        Instance(((0, pair.length_a), (0, pair.length_b)), int(pair.is_random))
+        for place in range(len(order))
+        for pair in pairs_of(
             store,
             order,
             place,
-            limit=settings.max_length - 3,
+            limit=settings.max_length - NUM_SPECIALS,
             short_sequence_rate=settings.short_sequence_rate,
             draws=draws,
             advance=lambda _: None,
-        ):
-            spans = (start_a, start_a + length_a), (start_b, start_b + length_b)
-            yield Instance(spans, int(is_random))
+        )
+    )
+    found = _counted(instances, replace(settings, sequences_per_record=1), num_separators=1)
+    return found._replace(cut=None, lost=None)
 
 
 def _counted(
-    instances: Iterable[Instance], *, max_length: int, most: int, num_separators: int = 1
+    instances: Iterable[Instance], settings: BuildSettings, *, num_separators: int
 ) -> Forecast:
-    """What records of up to `most` sequences come to."""
+    """Counts the records of instances; for the count texts matter by their lengths alone."""
+    max_length, most = settings.max_length, settings.sequences_per_record
     lengths, labels_one = array("i"), 0
     for spans, label in instances:
         specials = 2 + num_separators * (len(spans) - 1)

@@ -1,21 +1,17 @@
-"""Record files and the manifests beside them come in; what became of the files goes out, in words.
-
-Only names, sizes and digests are looked at here; what the records hold is the business of `verify`.
-"""
+"""Compares the names, sizes and digests of record files with the manifests beside them."""
 
 import glob
 import os
-import struct
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-import google_crc32c
-
 from bert_keras.data.schema import PretrainingSchema
+from bert_keras.progress import progress
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.places import digest
 from tfrecords_tools.manifest import MANIFEST, Manifest, Shard
+from tfrecords_tools.records.writer import framed_length
 
 SUFFIX = ".tfrecord"
 
@@ -36,18 +32,11 @@ def holds_records(place: str | os.PathLike) -> bool:
         return False
     with open(files[0], "rb") as file:
         head = file.read(12)
-    if len(head) < 12:
-        return False
-    checksum = google_crc32c.value(head[:8])
-    masked = ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    return struct.unpack("<I", head[8:])[0] == masked
+    return head == framed_length(int.from_bytes(head[:8], "little"))
 
 
 class Shards:
-    """The files that were named, and what the manifests of their folders promise of them.
-
-    Digests are computed beside other work, a file at a time: `start` one, and ask `faults` later.
-    """
+    """The files that were named, and the manifests of their folders."""
 
     def __init__(self, files: Sequence[str], *, whole_folders: Iterable[str | os.PathLike]):
         self.files = list(files)
@@ -58,19 +47,11 @@ class Shards:
         }
         self._whole_folders = {Path(folder) for folder in whole_folders}
         self._sizes = {file: os.path.getsize(file) for file in files}
-        self._digests: dict[str, Future[dict]] = {}
-        self._pool = ThreadPoolExecutor(1)
 
     def promised(self, file: str) -> Shard | None:
         """What a manifest says of this file."""
         manifest = self.manifests.get(Path(file).parent)
         return manifest.shards.get(os.path.basename(file)) if manifest else None
-
-    def start(self, file: str) -> None:
-        """Begins to read the file for its digest, where that is needed."""
-        has_twin = list(self._sizes.values()).count(self._sizes[file]) > 1
-        if self.promised(file) or has_twin:
-            self._digests[file] = self._pool.submit(digest, file)
 
     def faults_of_folders(self, *, schema: PretrainingSchema, vocabulary: Vocabulary) -> list[str]:
         """Shards that are missing or unknown, another vocabulary, another kind of records."""
@@ -112,8 +93,12 @@ class Shards:
     def faults_of_contents(self) -> list[str]:
         """Files that were altered, and files that hold the same bytes as another."""
         faults, first_with = [], {}
-        for file, found in self._digests.items():
-            sha256, shard = found.result()["sha256"], self.promised(file)
+        num_of_size = Counter(self._sizes.values())
+        for file in progress(self.files, stage="digest", unit="file"):
+            shard = self.promised(file)
+            if not shard and num_of_size[self._sizes[file]] == 1:
+                continue
+            sha256 = digest(file)["sha256"]
             twin = first_with.setdefault(sha256, file)
             if twin != file:
                 faults.append(f"{file} holds the same records as {twin}; remove one of them")
@@ -127,9 +112,3 @@ class Shards:
         """How many records these files hold together, where manifests say it of all."""
         shards = [shard for file in files if (shard := self.promised(file))]
         return sum(shard.records for shard in shards) if len(shards) == len(files) else None
-
-    def __enter__(self) -> "Shards":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self._pool.shutdown(cancel_futures=True)

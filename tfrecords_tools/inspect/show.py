@@ -12,8 +12,7 @@ from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import legible_pieces
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inspect.check import every_file, is_labelled, parsed_batches
-from tfrecords_tools.inspect.verify import verify
+from tfrecords_tools.inspect.verify import every_file, is_labelled, verified_batches
 from tfrecords_tools.manifest import NEXT_SENTENCE, label_words
 
 WIDTH = 100
@@ -23,11 +22,11 @@ SPECIAL, UNKNOWN = "2", "1;35"
 
 
 class Part(NamedTuple):
-    """A piece as it is printed, its colour ("" for none), and whether it goes on with a word."""
+    """A token as it is printed."""
 
     text: str
-    colour: str = ""
-    is_continued: bool = False
+    coloured: str  # the text, with escape sequences if they are wanted
+    is_continued: bool  # whether it continues a word
 
 
 def shown(
@@ -53,10 +52,8 @@ def shown(
     def texts() -> Iterator[str]:
         before = 0
         for file in files:
-            first = 0
-            for features in parsed_batches(file, schema=schema):
+            for first, features in verified_batches(file, schema=schema, vocabulary=vocabulary):
                 size = len(features["input_ids"])
-                verify(features, file=file, first=first, vocabulary=vocabulary)
                 for row in range(max(start - 1 - before, 0), size):
                     record = {name: values[row] for name, values in features.items()}
                     text = text_of(
@@ -67,23 +64,19 @@ def shown(
                         width=width,
                     )
                     yield f"{os.path.basename(file)}, record {first + row + 1}: {text}"
-                first += size
                 before += size
         if before < start:
             raise InputError(f"record {start} was asked for; there are {before:,}")
 
-    marks = [_legend(is_coloured=is_coloured)] if schema.max_predictions else []
-    return chain(marks, islice(texts(), count))
-
-
-def _legend(*, is_coloured: bool) -> str:
-    """What the marks of a predicted piece mean."""
-    marks = [
-        Part("{[MASK]=answer} masked", MASKED),
-        Part("{other=answer} replaced", REPLACED),
-        Part("{answer=answer} kept", KEPT),
-    ]
-    return ", ".join(_printed(mark, is_coloured=is_coloured) for mark in marks)
+    marks = {
+        "{[MASK]=answer} masked": MASKED,
+        "{other=answer} replaced": REPLACED,
+        "{answer=answer} kept": KEPT,
+    }
+    legend = ", ".join(
+        _painted(text, colour if is_coloured else "") for text, colour in marks.items()
+    )
+    return chain([legend] if schema.max_predictions else [], islice(texts(), count))
 
 
 def takes_colour(stream: TextIO) -> bool:
@@ -108,11 +101,11 @@ def text_of(
     Packed sequences stand one under the other.
     """
     length = int(record["input_mask"].sum())
-    parts = _parts(record, length, vocabulary)
+    parts = _parts(record, length, vocabulary, is_coloured=is_coloured)
     own_labels = _labels(record, labels)
     if "sequence_ids" not in record:
         head = own_labels[0] if own_labels else f"{length} pieces"
-        return "\n".join([head, *_lines(parts, indent="  ", width=width, is_coloured=is_coloured)])
+        return "\n".join([head, *_lines(parts, indent="  ", width=width)])
     sequence_ids = record["sequence_ids"][:length]
     num_sequences = int(sequence_ids.max(initial=0))
     text = [f"{num_sequences} sequence{'s' * (num_sequences != 1)}"]
@@ -120,9 +113,7 @@ def text_of(
         own = np.nonzero(sequence_ids == number)[0]
         label = f", {own_labels[number - 1]}" if own_labels else ""
         text.append(f"  sequence {number}: {len(own)} pieces{label}")
-        text += _lines(
-            [parts[place] for place in own], indent="    ", width=width, is_coloured=is_coloured
-        )
+        text += _lines([parts[place] for place in own], indent="    ", width=width)
     return "\n".join(text)
 
 
@@ -133,8 +124,9 @@ def _labels(record: dict[str, np.ndarray], words: tuple[str, str]) -> list[str]:
     return [words[label] for label in record[LABEL_FEATURE][is_labelled(record)]]
 
 
-def _parts(record: dict[str, np.ndarray], length: int, vocabulary: Vocabulary) -> list[Part]:
-    """Every piece as it is printed."""
+def _parts(
+    record: dict[str, np.ndarray], length: int, vocabulary: Vocabulary, *, is_coloured: bool
+) -> list[Part]:
     specials = {vocabulary.cls_id: SPECIAL, vocabulary.sep_id: SPECIAL, vocabulary.unk_id: UNKNOWN}
     ids = record["input_ids"][:length].tolist()
     answers = {}
@@ -150,16 +142,17 @@ def _parts(record: dict[str, np.ndarray], length: int, vocabulary: Vocabulary) -
         is_continued = can_continue and answer.startswith("##")
         if position in answers:
             colour = {vocabulary.mask_id: MASKED, answers[position]: KEPT}.get(number, REPLACED)
-            parts.append(Part(f"{{{piece}={answer}}}", colour, is_continued))
+            text = f"{{{piece}={answer}}}"
         else:
+            colour = specials.get(number, "")
             is_joined = is_continued or vocabulary.rules  # whose lines begin without a blank
             text = piece.removeprefix("##") if is_joined else piece
-            parts.append(Part(text, specials.get(number, ""), is_continued))
+        parts.append(Part(text, _painted(text, colour if is_coloured else ""), is_continued))
         can_continue = specials.get(number) != SPECIAL
     return parts
 
 
-def _lines(parts: Sequence[Part], *, indent: str, width: int, is_coloured: bool) -> list[str]:
+def _lines(parts: Sequence[Part], *, indent: str, width: int) -> list[str]:
     """Pieces joined to words and words to lines of at most `width`."""
     words: list[list[Part]] = []
     for part in parts:
@@ -173,10 +166,10 @@ def _lines(parts: Sequence[Part], *, indent: str, width: int, is_coloured: bool)
         if size > room:
             lines.append([])
             room = width - len(indent)
-        lines[-1].append("".join(_printed(part, is_coloured=is_coloured) for part in word))
+        lines[-1].append("".join(part.coloured for part in word))
         room -= size + 1
     return [indent + " ".join(line) for line in lines]
 
 
-def _printed(part: Part, *, is_coloured: bool) -> str:
-    return f"\x1b[{part.colour}m{part.text}\x1b[0m" if is_coloured and part.colour else part.text
+def _painted(text: str, colour: str) -> str:
+    return f"\x1b[{colour}m{text}\x1b[0m" if colour else text

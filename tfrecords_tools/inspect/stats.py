@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -10,8 +11,7 @@ from bert_keras.data.records import common_schema
 from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
 from bert_keras.progress import progress
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inspect.check import every_file, is_labelled, parsed_batches
-from tfrecords_tools.inspect.verify import verify
+from tfrecords_tools.inspect.verify import every_file, is_labelled, verified_batches
 from tfrecords_tools.manifest import label_words
 
 BAR_WIDTH = 40
@@ -47,7 +47,8 @@ class Histogram:
         if not len(used):
             return []
         first, last = int(used[0]), int(used[-1])
-        width = next(w for w in _nice_widths() if last // w - first // w < most)
+        widths = (step * 10**power for power in count() for step in (1, 2, 5))
+        width = next(w for w in widths if last // w - first // w < most)
         bars = []
         for start in range(first - first % width, last + 1, width):
             low, high = max(start, first), min(start + width - 1, last)
@@ -64,42 +65,26 @@ class Histogram:
         return f"{self.title} ({total:,} {self.of}, mean {mean:.1f})"
 
 
-def _nice_widths():
-    factor = 1
-    while True:
-        yield from (factor, 2 * factor, 5 * factor)
-        factor *= 10
-
-
 def record_histograms(
     records: str | os.PathLike | Sequence[str | os.PathLike], *, vocabulary: Vocabulary
 ) -> list[Histogram]:
     """What the records look like, all of them read: lengths, predictions, labels, sequences."""
     files = every_file(records)
     schema = common_schema(files)
+    names = {LABELS: label_words(files[0]), SHOWN: ("[MASK]", "another", "itself")}
     totals: dict[str, np.ndarray] = {}
     with progress(stage="read", unit="record") as bar:
         for file in files:
-            first = 0
-            for features in parsed_batches(file, schema=schema):
-                verify(features, file=file, first=first, vocabulary=vocabulary)
-                for name, values in _values(features, vocabulary).items():
-                    counts = np.bincount(values.ravel())
-                    before = totals.get(name, np.zeros(0, np.int64))
-                    size = max(len(before), len(counts))
-                    totals[name] = np.pad(before, (0, size - len(before))) + np.pad(
-                        counts, (0, size - len(counts))
-                    )
-                first += len(features["input_ids"])
+            for _, features in verified_batches(file, schema=schema, vocabulary=vocabulary):
+                for title, values in _values(features, vocabulary).items():
+                    least = max(len(totals.get(title, ())), len(names.get(title, ())))
+                    counts = np.bincount(values.ravel(), minlength=least)
+                    if title in totals:
+                        counts[: len(totals[title])] += totals[title]
+                    totals[title] = counts
                 bar.update(len(features["input_ids"]))
-    names = {LABELS: label_words(files[0]), SHOWN: ("[MASK]", "another", "itself")}
     return [
-        Histogram(
-            title,
-            _OF.get(title, "records"),
-            np.pad(counts, (0, max(0, len(names.get(title, ())) - len(counts)))),
-            names.get(title, ()),
-        )
+        Histogram(title, _OF.get(title, "records"), counts, names.get(title, ()))
         for title, counts in totals.items()
     ]
 

@@ -4,9 +4,11 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import lines_of, units
 from tfrecords_tools.inputs.decoding import Repairs
-from tfrecords_tools.inputs.parts import Unit, num_bytes_of
+from tfrecords_tools.inputs.parts import Unit, grouped, num_bytes_of
 from tfrecords_tools.inspect.forecast import Forecast, forecast, original_forecast
 from tfrecords_tools.inspect.repeats import Repeats
 from tfrecords_tools.records.objectives import OBJECTIVES
@@ -103,18 +105,23 @@ def survey(
         ),
         is_whole=num_bytes <= sample_bytes,
     )
-    chosen = corpus if found.is_whole else _spread(corpus, PLACES)
+    chosen = corpus
+    if not found.is_whole:
+        numbers = np.linspace(0, len(corpus) - 1, PLACES).round().astype(int)
+        chosen = [corpus[number] for number in np.unique(numbers)]
     with (
         tempfile.TemporaryDirectory(prefix="bert-tfrecords-") as folder,
         progress(stage="look", unit="B", total=min(num_bytes, sample_bytes)) as bar,
         TokenWriter(folder, dtype=piece_dtype(len(vocabulary or ()))) as writer,
     ):
-        reader = _Reader(found, _Pieces(found, vocabulary, writer) if vocabulary else None)
-        for unit in chosen:
-            lines = lines_of(unit, repairs=found.repairs, errors="replace")
-            reader.read(
-                lines, most=None if found.is_whole else sample_bytes // len(chosen), bar=bar
-            )
+        pieces = _Pieces(found, vocabulary, writer) if vocabulary else None
+        most = None if found.is_whole else sample_bytes // len(chosen)
+        lines = chain.from_iterable(_lines(unit, found, most=most) for unit in chosen)
+        for together in grouped(lines, size_of=lambda line: len(line.text), most=TOGETHER):
+            _count(together, found)
+            if pieces:
+                pieces.add(together)
+            bar.update(sum(len(line.text) for line in together))
         if not found.lines:
             found.repairs.expect_text()
         writer.close()
@@ -123,14 +130,9 @@ def survey(
     return found
 
 
-def _spread(corpus: list[Unit], count: int) -> list[Unit]:
-    """At most `count` units, at even distances."""
-    return [corpus[n] for n in sorted({round(n) for n in np.linspace(0, len(corpus) - 1, count)})]
-
-
 def _forecasts(folder: str, settings: BuildSettings, vocabulary: Vocabulary) -> dict[str, Forecast]:
     """By objective; "the original" is its next sentence prediction, of WordPiece alone."""
-    store = TokenStore(folder, dtype=piece_dtype(len(vocabulary)))
+    store = TokenStore(folder)
     forecasts, separators = {}, vocabulary.specials.num_separators
     if store.num_documents > 1 and not vocabulary.rules:
         forecasts["the original"] = original_forecast(store, settings)
@@ -140,70 +142,59 @@ def _forecasts(folder: str, settings: BuildSettings, vocabulary: Vocabulary) -> 
     return forecasts
 
 
-class _Reader:
-    """Counts lines in a survey, and their pieces where there is a vocabulary."""
+class _Line(NamedTuple):
+    text: str
+    before: str  # the line before it, empty at the beginning of a document
+    sentences: list[str]
+    is_first: bool  # of the lines of its document
 
-    def __init__(self, found: Survey, pieces: "_Pieces | None"):
-        self._found = found
-        self._pieces = pieces
-        self._split = sentences_of(found.settings.splitter, found.vocabulary)
-        self._texts: list[str] = []
-        self._opens: list[bool] = []
-        self._line_numbers: list[bytes] = []
-        self._size = 0
 
-    def read(self, lines: Iterable[str], *, most: int | None, bar) -> None:
-        """Whole documents, until `most` characters were read; one longer than that is cut there."""
-        before, characters, num_sentences, last = "", 0, 0, self._found.characters
-        for line in lines:
-            if line:
-                self._note(line, before)
-                texts = self._split(line)
-                self._texts += texts
-                self._opens += [num_sentences == 0, *[False] * (len(texts) - 1)][: len(texts)]
-                num_sentences += len(texts)
-                characters += len(line)
-                self._size += len(line)
-                if self._size > TOGETHER:
-                    bar.update(self._flush())
-            is_enough = most is not None and self._found.characters - last >= most
-            if num_sentences and (is_enough or not line):
-                self._found.document_sentences.append(num_sentences)
-                self._found.documents_cut += bool(line)
-                self._found.longest_document = max(self._found.longest_document, characters)
-                characters = num_sentences = 0
-            if is_enough:
-                break
-            before = line
-        bar.update(self._flush())
+def _lines(unit: Unit, found: Survey, *, most: int | None) -> Iterator[_Line]:
+    """Reads whole documents, until `most` characters were read, and counts documents.
 
-    def _note(self, line: str, before: str) -> None:
-        found = self._found
+    A document that is longer than the rest of `most` is cut there.
+    """
+    split = sentences_of(found.settings.splitter, found.vocabulary)
+    before, characters, num_sentences, in_unit = "", 0, 0, 0
+    for text in lines_of(unit, repairs=found.repairs, errors="replace"):
+        if text:
+            sentences = split(text)
+            yield _Line(text, before, sentences, num_sentences == 0)
+            num_sentences += len(sentences)
+            characters += len(text)
+            in_unit += len(text)
+        is_enough = most is not None and in_unit >= most
+        if num_sentences and (is_enough or not text):
+            found.document_sentences.append(num_sentences)
+            found.documents_cut += bool(text)
+            found.longest_document = max(found.longest_document, characters)
+            characters = num_sentences = 0
+        if is_enough:
+            break
+        before = text
+
+
+def _count(lines: Sequence[_Line], found: Survey) -> None:
+    """Adds the counts of lines to the survey."""
+    numbers = []
+    for text, before, _, _ in lines:
         found.lines += 1
-        found.characters += len(line)
-        found.letters += len(_NOT_LETTERS.sub("", line))
-        found.lines_with_markup += _MARKUP.search(line) is not None
-        found.lines_misread += _MISREAD.search(line) is not None
+        found.characters += len(text)
+        found.letters += len(_NOT_LETTERS.sub("", text))
+        found.lines_with_markup += _MARKUP.search(text) is not None
+        found.lines_misread += _MISREAD.search(text) is not None
         found.lines_wrapped += (
-            50 <= len(before) <= 100 and line[0].islower() and not _ENDS.search(before)
+            50 <= len(before) <= 100 and text[0].islower() and not _ENDS.search(before)
         )
-        encoded = line.encode()
+        encoded = text.encode()
         found.text_bytes += len(encoded) + 1
-        if len(line) >= SHORTEST_REPEAT:
-            self._line_numbers.append(blake2b(encoded, digest_size=8).digest())
-
-    def _flush(self) -> int:
-        """Counts what was read since the last time; returns its characters."""
-        size = self._size
-        self._found.line_repeats.add(np.frombuffer(b"".join(self._line_numbers), np.uint64))
-        if self._pieces:
-            self._pieces.add(self._texts, self._opens)
-        self._texts, self._opens, self._line_numbers, self._size = [], [], [], 0
-        return size
+        if len(text) >= SHORTEST_REPEAT:
+            numbers.append(blake2b(encoded, digest_size=8).digest())
+    found.line_repeats.add(np.frombuffer(b"".join(numbers), np.uint64))
 
 
 class _Pieces:
-    """Tokenizes sentences, counts their pieces in a survey, and writes these to a token store."""
+    """Tokenizes sentences, counts their tokens in a survey, and adds them to a token store."""
 
     def __init__(self, found: Survey, vocabulary: Vocabulary, writer: TokenWriter):
         self._found, self._writer = found, writer
@@ -214,34 +205,30 @@ class _Pieces:
         if not vocabulary.rules:
             self._other_case = tokenizer_of(vocabulary, lowercase=not lowercase)
 
-    def add(self, texts: list[str], opens: list[bool]) -> None:
-        """Counts and stores sentences; `opens` says which are the first of a document."""
-        self._num_batches += 1
+    def add(self, lines: Sequence[_Line]) -> None:
+        texts = [text for line in lines for text in line.sentences]
+        opens = [line.is_first and n == 0 for line in lines for n in range(len(line.sentences))]
         if not texts:
             return
+        found, unk_id = self._found, self._tokenizer.vocabulary.unk_id
         ids, lengths = self._tokenizer.flat_ids(texts)
-        self._note_unknown(texts, ids, lengths)
-        self._found.sentence_pieces.update(lengths.tolist())
-        longest = self._found.longest
-        self._writer.add(ids, *cut_to_fit(lengths, np.array(opens), longest=longest))
-
-    def _note_unknown(self, texts: list[str], ids: np.ndarray, lengths: np.ndarray) -> None:
-        found, unknown = self._found, self._tokenizer.vocabulary.unk_id
-        is_unknown = ids == unknown
+        is_unknown = ids == unk_id
         num_unknown = int(is_unknown.sum())
         found.unknown += num_unknown
-        if self._other_case and (self._num_batches - 1) % OTHER_CASE_EVERY == 0:
+        if self._other_case and self._num_batches % OTHER_CASE_EVERY == 0:
             other = self._other_case.flat_ids(texts)[0]
             found.unknown_in_case.update(
                 pieces=len(ids),
                 unknown=num_unknown,
                 pieces_other=len(other),
-                unknown_other=int((other == unknown).sum()),
+                unknown_other=int((other == unk_id).sum()),
             )
-        sentences = np.repeat(np.arange(len(lengths)), lengths)[is_unknown]
-        for number in np.unique(sentences)[:NUM_EXAMPLES].tolist():
-            text = texts[number]
+        self._num_batches += 1
+        with_unknown = np.unique(np.repeat(np.arange(len(lengths)), lengths)[is_unknown])
+        for text in [texts[number] for number in with_unknown[:NUM_EXAMPLES].tolist()]:
             tokenized = self._tokenizer.encode(text)
-            for (start, end), each in zip(tokenized.offsets, tokenized.ids, strict=True):
-                if each == unknown:
+            for (start, end), number in zip(tokenized.offsets, tokenized.ids, strict=True):
+                if number == unk_id:
                     found.unknown_words[text[start:end]] += 1
+        found.sentence_pieces.update(lengths.tolist())
+        self._writer.add(ids, *cut_to_fit(lengths, np.array(opens), longest=found.longest))

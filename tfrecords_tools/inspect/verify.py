@@ -1,19 +1,63 @@
-"""Verifies batches of parsed records, and names the first one that is wrong, and how."""
+"""Reads record files in batches and verifies them; names the first wrong record and its fault.
 
-from collections.abc import Iterator
+TensorFlow's own reader is used on purpose: it can read every file that passes.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from bert_keras.data.records import readable_records, record_files
 from bert_keras.data.schema import (
     LABEL_FEATURE,
     LABEL_POSITIONS_FEATURE,
     LABEL_WEIGHTS_FEATURE,
     WEIGHTS_FEATURE,
+    PretrainingSchema,
 )
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 
+BATCH = 1024
 Fault = tuple[str, np.ndarray]  # in words; bool [B,n], where it is found
+
+
+def every_file(records: str | os.PathLike | Sequence[str | os.PathLike]) -> list[str]:
+    """The record files that were named; of a folder all splits, held-out records too."""
+    places = [records] if isinstance(records, (str, os.PathLike)) else records
+    return record_files(
+        [os.path.join(each, "*.tfrecord") if os.path.isdir(each) else each for each in places]
+    )
+
+
+def parsed_batches(file: str, *, schema: PretrainingSchema) -> Iterator[dict[str, np.ndarray]]:
+    """The features of one file, arrays [B,n], in the order of the file."""
+    import tensorflow as tf
+
+    spec = schema.parsing_spec()
+    records = tf.data.TFRecordDataset([file]).batch(BATCH)
+    with readable_records(file):
+        parsed: Any = records.map(lambda batch: tf.io.parse_example(batch, spec)).prefetch(2)
+        yield from parsed.as_numpy_iterator()
+
+
+def verified_batches(
+    file: str, *, schema: PretrainingSchema, vocabulary: Vocabulary
+) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+    """Yields `parsed_batches` that `verify`, each with the number of records before it."""
+    first = 0
+    for features in parsed_batches(file, schema=schema):
+        verify(features, file=file, first=first, vocabulary=vocabulary)
+        yield first, features
+        first += len(features["input_ids"])
+
+
+def is_labelled(features: dict[str, np.ndarray]) -> np.ndarray:
+    """bool [B,S]: which labels count; without packing every one."""
+    labels = features[LABEL_FEATURE]
+    return features.get(LABEL_WEIGHTS_FEATURE, np.ones_like(labels)) > 0
 
 
 def verify(

@@ -4,11 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-import numpy as np
-
 from bert_keras.errors import InputError
 from tfrecords_tools.manifest import split_summary
-from tfrecords_tools.records.examples import Search
 from tfrecords_tools.records.splits import TRAIN, Range, Split
 from tfrecords_tools.settings import BuildSettings
 
@@ -18,7 +15,7 @@ RECORDS_PER_SHARD_AT_LEAST = 250  # where the number of shards is not given
 
 @dataclass(frozen=True)
 class Layout:
-    """Records of a split: they are thrown into buckets, and neighbouring buckets fill a shard."""
+    """The buckets and shards of a split; neighbouring buckets fill a shard."""
 
     split: Split
     num_sentences: int
@@ -29,16 +26,8 @@ class Layout:
     shards: tuple[range, ...]  # the buckets of each
 
     @property
-    def search(self) -> Search:
-        return Search(
-            split=self.split,
-            objective=self.settings.objective,
-            passes=_passes(self.split, self.settings),
-            max_length=self.settings.max_length,
-            short_rate=self.settings.short_sequence_rate,
-            fills_records=self.settings.schema.is_packed,
-            num_separators=self.num_separators,
-        )
+    def passes(self) -> int:
+        return _passes(self.split, self.settings)
 
     def file(self, place: int) -> str:
         return shard_file(self.split.name, place, len(self.shards))
@@ -54,7 +43,7 @@ class Layout:
         return self.settings.seed, 0 if self.split.name == TRAIN else 1
 
     def expect_records(self, has_records: Iterable[bool]) -> None:
-        """InputError where not all of the shards have some."""
+        """Raises InputError unless all of the shards have records."""
         if not all(has_records):
             raise InputError(
                 f"the corpus gives too few records ({self.split.name}) for {len(self.shards)} "
@@ -62,7 +51,7 @@ class Layout:
             )
 
     def summary(self, shards: Sequence[dict]) -> dict:
-        """What the manifest says of the split; `shards` are the counts of each."""
+        """Returns the manifest's entry of the split; `shards` are the counts of each shard."""
         labels = ["labels_one"] * self.settings.schema.has_labels
         return split_summary(
             shards,
@@ -74,7 +63,7 @@ class Layout:
 
 
 def shard_file(split: str, place: int, num_shards: int) -> str:
-    """The name of a record file."""
+    """Returns the name of a record file."""
     return f"{split}-{place:05d}-of-{num_shards:05d}.tfrecord"
 
 
@@ -86,29 +75,25 @@ def layout_of(
     settings: BuildSettings,
     num_separators: int,
 ) -> Layout:
-    """InputError where the objective needs more documents."""
+    """Raises InputError where the objective needs more documents."""
     if settings.objective == "nsp" and split.num_documents < 2:
         raise InputError(
             "next sentence prediction needs at least two documents, for a random next text comes "
             "from another one; put blank lines between documents or give more files"
         )
-    # An instance holds a record's pieces at most: there are this many at least.
+    # An instance has at most as many tokens as a record, so there are at least this many instances.
     expected = _passes(split, settings) * num_pieces // settings.max_length + 1
     num_shards = settings.shards if split.name == TRAIN else 1
-    num_buckets = _num_buckets(expected, num_shards)
-    shards = np.array_split(np.arange(num_buckets), num_shards or num_buckets)
-    ranges = tuple(range(int(each[0]), int(each[-1]) + 1) for each in shards)
-    return Layout(split, num_sentences, num_pieces, settings, num_separators, num_buckets, ranges)
+    if num_shards is None:
+        fewest = min(4, max(1, expected // RECORDS_PER_SHARD_AT_LEAST))
+        num_buckets = num_shards = max(fewest, -(-expected // RECORDS_PER_BUCKET))
+    else:
+        num_buckets = num_shards * max(1, -(-expected // (num_shards * RECORDS_PER_BUCKET)))
+    each = num_buckets // num_shards
+    shards = tuple(range(first, first + each) for first in range(0, num_buckets, each))
+    return Layout(split, num_sentences, num_pieces, settings, num_separators, num_buckets, shards)
 
 
 def _passes(split: Split, settings: BuildSettings) -> int:
-    """What is held out is seen once."""
+    """Held-out documents are read once."""
     return cast(int, settings.duplicates) if split.name == TRAIN else 1  # None is resolved
-
-
-def _num_buckets(expected_records: int, num_shards: int | None) -> int:
-    """Buckets small enough for memory, as many in each shard."""
-    if num_shards is None:
-        fewest = min(4, max(1, expected_records // RECORDS_PER_SHARD_AT_LEAST))
-        return max(fewest, -(-expected_records // RECORDS_PER_BUCKET))
-    return num_shards * max(1, -(-expected_records // (num_shards * RECORDS_PER_BUCKET)))

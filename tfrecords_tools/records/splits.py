@@ -13,7 +13,6 @@ from tfrecords_tools.text.store import Tokens, TokenStore
 
 TRAIN, HELD_OUT = "train", "held-out"
 SENTENCES_PER_RANGE = 20_000
-_READ_AT_ONCE = 1 << 16  # documents
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,8 @@ def ranges_of(store: TokenStore, unit_documents: Iterable[int]) -> Iterator[Rang
 def _ranges(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
     """Documents in groups of not many sentences; one of very many by itself and in parts."""
     opened = None
-    for number, start, end in _documents(store, first, last):
+    starts = store.documents(first, last)
+    for number, (start, end) in enumerate(pairwise(starts), first):
         if opened is None:
             first, opened = number, start
         if start - opened >= SENTENCES_PER_RANGE or end - start > SENTENCES_PER_RANGE:
@@ -121,12 +121,3 @@ def documents_of(store: Tokens, documents: Range) -> Iterator[tuple[int, list[in
     places = store.sentences(documents.start, documents.end).tolist()
     for number, (start, end) in enumerate(pairwise(starts), documents.first):
         yield number, places[start - documents.start : end - documents.start + 1]
-
-
-def _documents(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Number, first sentence and end of each, read in blocks."""
-    for begin in range(first, last, _READ_AT_ONCE):
-        end = min(begin + _READ_AT_ONCE, last)
-        starts = store.documents(begin, end)
-        for number in range(begin, end):
-            yield number, starts[number - begin], starts[number - begin + 1]

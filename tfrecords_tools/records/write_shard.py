@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from bert_keras.data.masking import Masker, MaskingPolicy
-from bert_keras.data.schema import PretrainingSchema
+from bert_keras.data.masking import Masker
 from bert_keras.text.fast_tokenizer import vocabulary_from
 from tfrecords_tools.records.buckets import read_bucket
 from tfrecords_tools.records.instances import Sequences, batches, features, sequences_of
+from tfrecords_tools.records.layout import Layout
 from tfrecords_tools.records.writer import write_record_file
 from tfrecords_tools.text.store import TokenStore
 
@@ -21,55 +20,55 @@ _SPANS_TOGETHER = 512  # each leaves some 64 kB of the store in memory
 
 @dataclass(frozen=True)
 class WriteShard:
-    """A job: a record file, and before it a file of JSON with what the manifest says of it."""
+    """A job: a record file, and before it a JSON file with its entry of the manifest."""
 
     output: Path
     counts: Path
     instances: tuple[Path, ...]  # the files of `FindInstances`
-    num_buckets: int
-    buckets: range  # that go into this shard
+    layout: Layout
+    place: int  # of the shard in the layout
     store: Path
-    dtype: np.dtype
     vocabulary: Path
-    schema: PretrainingSchema
-    policy: MaskingPolicy | None  # None: plain ids
-    seeds: tuple[int, ...]
     size: int  # about how many records
 
     def __call__(self, advance: Callable[[int], object]) -> None:
-        store = TokenStore(self.store, dtype=self.dtype)
+        store = TokenStore(self.store)
         vocabulary = vocabulary_from(self.vocabulary)
-        generator = np.random.default_rng(self.seeds)
-        features_of = partial(
-            features,
-            schema=self.schema,
-            vocabulary=vocabulary,
-            masker=self.policy and Masker(self.policy, vocabulary),
-            generator=generator,
-        )
+        settings = self.layout.settings
+        generator = np.random.default_rng(self.layout.seeds_of_shard(self.place))
+        masker = Masker(settings.policy, vocabulary) if settings.policy else None
 
         def counted() -> Iterator[tuple[dict[str, np.ndarray], dict[str, int]]]:
-            for batch in self._batches(generator, vocabulary.specials.num_separators):
-                values = features_of(batch, pieces_of(batch, store))
-                yield (
-                    values,
-                    {
-                        "records": batch.num_rows,
-                        "sequences": len(batch.labels),
-                        "tokens": int(values["input_mask"].sum()),
-                        "labels_one": int(batch.labels.sum()),
-                    },
+            for batch in self._batches(generator):
+                values = features(
+                    batch,
+                    pieces_of(batch, store),
+                    schema=settings.schema,
+                    vocabulary=vocabulary,
+                    masker=masker,
+                    generator=generator,
                 )
+                counts = {
+                    "records": batch.num_rows,
+                    "sequences": len(batch.labels),
+                    "tokens": int(values["input_mask"].sum()),
+                    "labels_one": int(batch.labels.sum()),
+                }
+                yield values, counts
                 advance(batch.num_rows)
 
         write_record_file(self.output, self.counts, counted())
 
-    def _batches(self, generator: np.random.Generator, separators: int) -> Iterator[Sequences]:
-        for bucket in self.buckets:
-            table = read_bucket(self.instances, num_buckets=self.num_buckets, bucket=bucket)
+    def _batches(self, generator: np.random.Generator) -> Iterator[Sequences]:
+        layout = self.layout
+        for bucket in layout.shards[self.place]:
+            table = read_bucket(self.instances, num_buckets=layout.num_buckets, bucket=bucket)
             if len(table.instances):
                 sequences = sequences_of(
-                    table, schema=self.schema, num_separators=separators, generator=generator
+                    table,
+                    schema=layout.settings.schema,
+                    num_separators=layout.num_separators,
+                    generator=generator,
                 )
                 yield from batches(sequences, num_rows=_RECORDS_TOGETHER)
 

@@ -135,12 +135,13 @@ def _varint(number: int) -> bytes:
 
 def framed(records: list[bytes]) -> bytes:
     """Records as they stand in a TFRecord file: length, its checksum, data, its checksum."""
-    frames = zip(map(_framed_length, map(len, records)), records, _checksums(records), strict=True)
+    frames = zip(map(framed_length, map(len, records)), records, _checksums(records), strict=True)
     return b"".join(part for frame in frames for part in frame)
 
 
 @cache
-def _framed_length(length: int) -> bytes:
+def framed_length(length: int) -> bytes:
+    """How a record of this many bytes begins in a file, 12 bytes."""
     message = length.to_bytes(8, "little")
     return message + _checksums([message])[0]
 

@@ -18,7 +18,7 @@ from bert_keras.storage import whole_folder
 
 FILES = ("pieces", "sentences", "documents")
 PLACE = np.dtype("<i8")
-_COPIED_AT_ONCE = 1 << 20  # bytes, or places
+_COPIED_AT_ONCE = 1 << 20  # bytes, or positions
 
 
 def piece_dtype(num_ids: int) -> np.dtype:
@@ -29,9 +29,8 @@ def piece_dtype(num_ids: int) -> np.dtype:
 class TokenWriter:
     """Writes a store as a stream: sentences of documents, and at the end `close`.
 
-    As a context manager it lets go of its files whatever happens; only `close` makes them whole.
-
-    Sentences without pieces are dropped, and documents without sentences.
+    Sentences without tokens are dropped, and documents without sentences. As a context manager it
+    releases its files in any case; only `close` completes them.
     """
 
     def __init__(self, folder: str | os.PathLike, *, dtype: np.dtype):
@@ -85,36 +84,30 @@ class TokenWriter:
 
 
 class Tokens(Protocol):
-    """Documents as ids: a `TokenStore`, or the part of one that a job holds."""
-
-    @property
-    def dtype(self) -> np.dtype: ...
+    """Documents as positions of ids: a `TokenStore`, or the part of one that a Beam step holds."""
 
     def documents(self, first: int, last: int) -> memoryview: ...
 
     def sentences(self, first: int, last: int) -> memoryview: ...
 
-    def pieces(self, start: int, end: int) -> bytes: ...
-
 
 class TokenStore:
-    """Reads a store. Documents, sentences and pieces are numbered from 0 over the whole of it.
+    """Reads a store. Documents, sentences and tokens are numbered from 0 over the whole store.
 
-    Its files are mapped, not read: what was looked at is the system's to keep or drop, and no
-    longer this process's after `release`.
+    The files are memory-mapped; `release` drops the pages that were read from this process.
     """
 
-    def __init__(self, folder: str | os.PathLike, *, dtype: np.dtype):
-        self.dtype = dtype
+    def __init__(self, folder: str | os.PathLike):
         self._maps = {name: _mapped(Path(folder) / name) for name in FILES}
         self._pieces = self._maps["pieces"]
-        self.num_pieces = len(self._pieces) // dtype.itemsize
         self._sentences = memoryview(self._maps["sentences"]).cast("q")
         self._documents = memoryview(self._maps["documents"]).cast("q")
         self.num_sentences = len(self._sentences) - 1
         self.num_documents = len(self._documents) - 1
+        self.num_pieces = self._sentences[-1]
+        self.dtype = np.dtype("<u2" if len(self._pieces) == 2 * self.num_pieces else "<u4")
         if isinstance(self._pieces, mmap):
-            self._pieces.madvise(MADV_RANDOM)  # what stands beside a span is not read too
+            self._pieces.madvise(MADV_RANDOM)  # the system reads nothing beside a span
 
     def documents(self, first: int, last: int) -> memoryview:
         """The sentences at which documents `first` to `last - 1` begin, and where the last ends."""
@@ -130,7 +123,7 @@ class TokenStore:
         return self._pieces[start * size : end * size]
 
     def release(self) -> None:
-        """Lets go of the memory that what was looked at took."""
+        """Releases the memory of the pages that were read."""
         for each in self._maps.values():
             if isinstance(each, mmap):
                 each.madvise(MADV_DONTNEED)
@@ -147,26 +140,18 @@ def joined(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> N
     with whole_folder(output) as whole:
         for name in FILES:
             with open(whole / name, "wb") as out:
-                parts = [Path(folder) / name for folder in folders]
-                if name == "pieces":
-                    for part in parts:
-                        with part.open("rb") as file:
-                            shutil.copyfileobj(file, out, _COPIED_AT_ONCE)
-                else:
-                    end = 0
-                    for part in parts:
-                        end += _append_places(part, out, shift=end)
-                    out.write(np.array([end], PLACE).tobytes())
+                end = 0
+                for folder in folders:
+                    with (Path(folder) / name).open("rb") as part:
+                        if name == "pieces":
+                            shutil.copyfileobj(part, out, _COPIED_AT_ONCE)
+                            continue
+                        # The end of a part is the beginning of the next one.
+                        out.seek(max(0, out.tell() - PLACE.itemsize))
+                        shift = end
+                        while len(places := np.fromfile(part, PLACE, _COPIED_AT_ONCE)):
+                            places += shift
+                            out.write(places.tobytes())
+                            end = places[-1]
                 out.flush()
                 os.fsync(out.fileno())
-
-
-def _append_places(part: Path, out, *, shift: int) -> int:
-    """Copies the places of one part behind the others, all but its end, which it returns."""
-    left = part.stat().st_size // PLACE.itemsize - 1
-    with part.open("rb") as file:
-        while left:
-            places = np.fromfile(file, PLACE, min(left, _COPIED_AT_ONCE))
-            out.write((places + shift).tobytes())
-            left -= len(places)
-        return int(np.fromfile(file, PLACE, 1)[0])

@@ -22,7 +22,7 @@ from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import lines_of
 from tfrecords_tools.inputs.decoding import Repairs
-from tfrecords_tools.inputs.parts import Unit, num_bytes_of
+from tfrecords_tools.inputs.parts import Unit, grouped, num_bytes_of
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.plugins import continues, named_function
 from tfrecords_tools.text.sentences import splitter
@@ -111,23 +111,17 @@ def _batches(
     lines: Iterable[str], sentences: Callable[[str], list[str]]
 ) -> Iterator[tuple[list[str], np.ndarray]]:
     """Sentences of some documents, and which of them are the first of one, bool."""
-    texts: list[str] = []
-    opens: list[bool] = []
-    size, is_first = 0, True
-    for line in lines:
-        if not line:
-            is_first = True
-            continue
-        for text in sentences(line):
-            texts.append(text)
-            opens.append(is_first)
-            is_first = False
-        size += len(line)
-        if size > _TOGETHER:
+    is_first = True
+    for together in grouped(lines, size_of=len, most=_TOGETHER):
+        texts, opens = [], []
+        for line in together:
+            for text in sentences(line) if line else ():
+                texts.append(text)
+                opens.append(is_first)
+                is_first = False
+            is_first = is_first or not line
+        if texts:
             yield texts, np.array(opens)
-            texts, opens, size = [], [], 0
-    if texts:
-        yield texts, np.array(opens)
 
 
 def _encoded(

@@ -18,7 +18,7 @@ def store(tmp_path):
             opens = np.arange(len(lengths)) == 0
             writer.add(np.zeros(sum(lengths), int), np.array(lengths), opens)
         writer.close()
-        return TokenStore(tmp_path, dtype=DTYPE)
+        return TokenStore(tmp_path)
 
     return made
 

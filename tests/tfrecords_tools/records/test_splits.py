@@ -23,7 +23,7 @@ def store(tmp_path):
         lengths = np.array([number] * (number % 7 + 1))
         writer.add(np.full(lengths.sum(), number), lengths, np.arange(len(lengths)) == 0)
     writer.close()
-    opened = TokenStore(tmp_path, dtype=piece_dtype(1000))
+    opened = TokenStore(tmp_path)
     yield opened
 
 
@@ -52,10 +52,8 @@ def test_too_few_documents():
 
 
 @pytest.mark.parametrize("sentences", [1, 3, 10, 1000])
-@pytest.mark.parametrize("block", [1, 5, 100])
-def test_ranges_hold_every_sentence_once_in_order(store, monkeypatch, sentences, block):
+def test_ranges_hold_every_sentence_once_in_order(store, monkeypatch, sentences):
     monkeypatch.setattr(splits, "SENTENCES_PER_RANGE", sentences)
-    monkeypatch.setattr(splits, "_READ_AT_ONCE", block)
     ranges = list(ranges_of(store, [5, 0, 20, 14]))
     assert len({(each.unit, each.part) for each in ranges}) == len(ranges)
     assert {each.unit for each in ranges} == {0, 2, 3}

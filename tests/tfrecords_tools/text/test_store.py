@@ -20,7 +20,7 @@ def written(folder, documents, dtype=DTYPE):
 
 
 def read(folder, dtype=DTYPE):
-    store = TokenStore(folder, dtype=dtype)
+    store = TokenStore(folder)
     documents = []
     for number in range(store.num_documents):
         first, last = store.documents(number, number + 1)

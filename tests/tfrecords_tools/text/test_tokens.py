@@ -5,10 +5,10 @@ from bert_keras.data.records import common_schema
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
 from tfrecords_tools.build import build
 from tfrecords_tools.inputs.corpus import units
-from tfrecords_tools.inspect.check import every_file, parsed_batches
+from tfrecords_tools.inspect.verify import every_file, parsed_batches
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.store import TokenStore
-from tfrecords_tools.text.tokens import TokenizeUnit, counts_of, cut_to_fit, store_dtype
+from tfrecords_tools.text.tokens import TokenizeUnit, counts_of, cut_to_fit
 
 
 def tokenized(place, vocabulary, tmp_path, **changes):
@@ -19,7 +19,7 @@ def tokenized(place, vocabulary, tmp_path, **changes):
     job = TokenizeUnit(unit, tmp_path / "tokens", tmp_path / "vocab.txt", settings)
     job(lambda _: None)
     assert job.size == place.stat().st_size
-    store = TokenStore(job.output, dtype=store_dtype(settings, job.vocabulary))
+    store = TokenStore(job.output)
     documents = []
     for number in range(store.num_documents):
         first, last = store.documents(number, number + 1)
