@@ -224,11 +224,10 @@ class Check(Command):
 
         vocabulary = records_vocabulary(self.places, named=self.vocab)
         import_tensorflow()
-        from tfrecords_tools.inspect.check import check, report
-        from tfrecords_tools.inspect.verify import every_file
+        from tfrecords_tools.inspect import check, verify
 
-        counts = check(self.places, vocabulary=vocabulary)
-        print(report(counts, labels=label_words(every_file(self.places)[0])))
+        counts = check.check(self.places, vocabulary=vocabulary)
+        print(check.report(counts, labels=label_words(verify.every_file(self.places)[0])))
 
     def _check_corpus(self) -> None:
         from tfrecords_tools.inspect.advice import report
