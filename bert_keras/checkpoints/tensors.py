@@ -70,7 +70,7 @@ def tensor(array: np.ndarray):
 def refuse_pointer(path: Path) -> None:
     """Raises InputError if `path` is a Git LFS pointer file.
 
-    A clone without Git LFS has such a small text file in place of each large file.
+    A clone without Git LFS has such a small text file instead of each large file.
     """
     with path.open("rb") as file:
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:

@@ -202,7 +202,7 @@ class Pretrained(ConfiguredModel):
         Args:
             path: The folder, which must not exist yet or be empty.
             format: "bert-keras", "google", "huggingface" or "keras-hub".
-            tokenizer: The tokenizer to save; by default the one of the checkpoint.
+            tokenizer: The tokenizer to save; by default the tokenizer of the checkpoint.
             labels: Names of the labels; by default those of the checkpoint.
 
         Returns:

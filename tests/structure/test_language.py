@@ -1,0 +1,98 @@
+"""The glossary: words that do not occur in docstrings, comments and documentation pages."""
+
+import ast
+import re
+import tokenize
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# What not to write, and what to write instead. Spaces also match line breaks.
+GLOSSARY = {
+    "pieces?": "token, subword",
+    "in place of": "instead of",
+    "(?<!in )places?": "position, index, path, location, field",
+    "hears?|heard|sees": "attends to, has access to",
+    "behind(?! an? (proxy|load balancer))": "after, following",
+    "(?<!model )cards?": "metadata",
+    "left[- ]over|left[- ]overs": "unused, remaining",
+    "told(?! apart)|tells": "reported, states, shows",
+    "reckon(s|ed|ing)?": "estimate, compute",
+    "stumbl(es|ed|ing)": "fail on",
+    "weigh(s|ed|ing)?": "measure, weight",
+    "whose turn": "next, selected",
+    "passed over": "skipped, ignored",
+    "every so many|of all \\w+ every": "every N-th",
+    "comes? in(?=[;:.,])|goes? out": 'a verb: "Reads X and returns Y."',
+    "stands? (in(?! for)|at|before|beside|there|where)": "is in, is at",
+    "the one of|that which|such as have": "the name of the thing",
+    "house": "no metaphors",
+}
+
+# Not prose: fenced code, code spans, templates, quoted values, link targets, names of arguments.
+CODE = re.compile(
+    r"```.*?```|`[^`\n]*(\n[^`\n]+)?`|\{[{%].*?[%}]\}|\"[^\"\n]*\"|\]\([^)\n]*\)|^\w+:(?= )",
+    re.DOTALL | re.MULTILINE,
+)
+
+# Folders and files that are not held to the glossary, and the reason.
+EXCEPTIONS = {
+    "docs/ko": "Korean",
+    "docs/benchmarks/ablations": "reports, as the commands wrote them",
+}
+
+# Not yet rewritten.
+OPEN = (
+    "bert_keras/experiments",
+    "bert_keras/reports",
+    "bert_keras/tasks/glue/rows.py",
+    "bert_keras/training/distiller.py",
+    "tfrecords_tools",
+)
+
+
+def prose_of(path: Path) -> str:
+    """Returns the file with everything but prose removed; the prose keeps its lines."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        lines = [""] * (text.count("\n") + 1)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                for number, line in enumerate(str(node.value.value).split("\n"), node.lineno):
+                    lines[number - 1] = line.strip()
+        with tokenize.open(path) as file:
+            for token in tokenize.generate_tokens(file.readline):
+                if token.type == tokenize.COMMENT:
+                    lines[token.start[0] - 1] = token.string.lstrip("# ")
+        text = "\n".join(lines)
+    return CODE.sub(lambda match: "\n" * match[0].count("\n") or "_", text)
+
+
+def faults_in(prose: str):
+    """Yields the line, the phrase and the words to use instead."""
+    for phrase, instead in GLOSSARY.items():
+        pattern = rf"\b({phrase})\b".replace(" ", r"\s")
+        for match in re.finditer(pattern, prose, re.IGNORECASE):
+            yield prose.count("\n", 0, match.start()) + 1, " ".join(match[0].split()), instead
+
+
+def test_the_glossary_is_found_in_prose_only():
+    assert list(faults_in("a\nof many\nPieces")) == [(3, "Pieces", "token, subword")]
+    assert not list(faults_in(CODE.sub("_", 'the argument `pieces`, "piece", [x](place.md)')))
+
+
+@pytest.mark.parametrize("root", ["bert_keras", "tfrecords_tools", "docs", "README.md"])
+def test_prose_holds_the_glossary(root):
+    root = ROOT / root
+    paths = [root] if root.is_file() else sorted([*root.rglob("*.py"), *root.rglob("*.md")])
+    faults = []
+    for path in paths:
+        name = path.relative_to(ROOT).as_posix()
+        if not any(f"{name}/".startswith(f"{each}/") for each in (*EXCEPTIONS, *OPEN)):
+            faults += [
+                f'{name}:{line}: "{phrase}"; write: {instead}'
+                for line, phrase, instead in sorted(faults_in(prose_of(path)))
+            ]
+    assert not faults, "\n".join(["words outside the glossary", *faults])
