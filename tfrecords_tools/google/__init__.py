@@ -1,1 +1,1 @@
-"""The records of the original writer, google-research/bert, one for one."""
+"""Writes the same records as google-research/bert `create_pretraining_data.py`."""

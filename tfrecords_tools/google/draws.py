@@ -1,8 +1,8 @@
-"""Draws the instances of the original writer from a token store and a seed, draw for draw.
+"""Draws the instances of the original writer from a token store and a seed.
 
-What is kept is the order in which google-research/bert `create_pretraining_data.py` asks Python's
-random.Random for numbers, and what it does with each. Only places in the store are handled here:
-a document may be longer than memory.
+The module draws random numbers from Python's random.Random in the same order as
+google-research/bert `create_pretraining_data.py` and uses each for the same decision. It handles
+only indices of tokens, because a document may be larger than memory.
 """
 
 from array import array
@@ -17,13 +17,13 @@ import numpy as np
 from tfrecords_tools.text.store import TokenStore
 
 MASK_SHARE = 0.8
-KEPT_SHARE = 0.5  # of what is not masked
-TRIES = 10  # to draw another document than A's
-WINDOW = 4096  # sentences whose places are read at once
+KEPT_SHARE = 0.5  # of the tokens that are not masked
+TRIES = 10  # attempts to draw a document other than that of A
+WINDOW = 4096  # sentences whose positions are read at once
 
 
 class Pair(NamedTuple):
-    """Where A and B stand in the store, cut to length."""
+    """The spans of A and B in the store, in tokens, cut to length."""
 
     start_a: int
     length_a: int
@@ -33,10 +33,10 @@ class Pair(NamedTuple):
 
 
 class Draws:
-    """The draws of `Random(seed)`: `random`, and the same as its randint and shuffle, but faster.
+    """Draws the numbers of `Random(seed)`; `below` and `shuffle` are faster than its own methods.
 
-    `randrange(n)` takes as many bits as n has, again until they make a number below n; `shuffle`
-    takes a number below the length, then one below the length less one, and so on down to 2.
+    `Random.randrange(n)` draws as many bits as n has, until they make a number below n. `shuffle`
+    draws a number below the length, then one below the length minus 1, and so on down to 2.
     """
 
     def __init__(self, seed: int):
@@ -60,7 +60,7 @@ class Draws:
                 items[place], items[other] = items[other], items[place]
 
     def shuffled(self, count: int) -> array:
-        """The numbers below `count`, of 4 bytes each."""
+        """Returns the shuffled numbers below `count`, of 4 bytes each."""
         numbers = array("I", range(count))
         self.shuffle(numbers)
         return numbers
@@ -68,7 +68,7 @@ class Draws:
 
 @lru_cache(4096)
 def _sizes(count: int) -> list[tuple[int, range]]:
-    """The places count-1 down to 1, by how many bits a number up to the place takes."""
+    """Groups the indices from count-1 down to 1 by the number of bits that are drawn for each."""
     sizes, place = [], count - 1
     while place > 0:
         size = (place + 1).bit_length()
@@ -88,9 +88,10 @@ def pairs_of(
     draws: Draws,
     advance: Callable[[int], object],
 ) -> Iterator[Pair]:
-    """The pairs of document `order[place]`, each of at most `limit` pieces.
+    """Yields the pairs of document `order[place]`, each of at most `limit` tokens.
 
-    Whoever takes a pair makes its masks before taking the next: both use the same draws.
+    The caller must draw the masks of a pair before it takes the next pair, because both use
+    `draws`.
     """
     target = limit
     if draws.random() < short_sequence_rate:
@@ -99,7 +100,7 @@ def pairs_of(
     while sentence < end:
         starts = store.sentences(sentence, min(end, sentence + WINDOW + target)).tolist()
         first, last = 0, len(starts) - 1
-        # Every sentence has a piece, so no chunk has more sentences than `target`.
+        # Every sentence has a token, so no chunk has more sentences than `target`.
         whole = last if sentence + last == end else last - target
         while first < whole:
             after = min(bisect_left(starts, starts[first] + target, first + 1), last)
@@ -108,7 +109,7 @@ def pairs_of(
                 end_a += draws.below(after - first - 1)
             start_a, length_a = starts[first], starts[end_a] - starts[first]
             if after - first == 1 or draws.random() < 0.5:
-                is_random, after = True, end_a  # sentences that were not used are put back
+                is_random, after = True, end_a  # unused sentences are used again
                 start_b, end_b = _random_next(store, order, place, target - length_a, draws)
             else:
                 is_random, start_b, end_b = False, starts[end_a], starts[after]
@@ -121,7 +122,10 @@ def pairs_of(
 def _random_next(
     store: TokenStore, order: Sequence[int], place: int, room: int, draws: Draws
 ) -> tuple[int, int]:
-    """Whole sentences, at least one, until they fill `room`; after ten tries of any document."""
+    """Returns the span of one or more sentences of another document that fill `room` tokens.
+
+    After `TRIES` draws the document may be that of A.
+    """
     for _ in range(TRIES):
         other = draws.below(len(order))
         if other != place:
@@ -143,7 +147,7 @@ def _cut(
     limit: int,
     draws: Draws,
 ) -> Pair:
-    """The longer text, or B, loses a piece at its front or at its end until both fit."""
+    """Removes tokens from the longer text, or from B, until both fit; draws the end for each."""
     random = draws.random
     while length_a + length_b > limit:
         is_front = random() < 0.5
@@ -187,9 +191,9 @@ def chosen_pieces(
 
 
 def shown_instead(count: int, draws: Draws, mask_id: int, num_ids: int) -> list[int]:
-    """What stands in place of each chosen piece: an id, or -1 for the piece itself.
+    """Draws the id that replaces each chosen token; -1 keeps the token.
 
-    A random id is any of the vocabulary, special or not.
+    A random id is any id of the vocabulary, special tokens included.
     """
     random, shown = draws.random, []
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Draws all instances of a token store, as rows on disk, and the order to write them in."""
+"""Draws all instances of a token store and the order of the records, and stores both on disk."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _ROWS_TOGETHER = 1024  # each leaves some 64 kB of the store in memory
 
 @dataclass(frozen=True)
 class DrawInstances:
-    """A job: a folder with all instances as rows, and the order in which they are written."""
+    """A job that writes a folder with all instances as rows and the order of the records."""
 
     output: Path
     store: Path
@@ -48,7 +48,7 @@ class DrawInstances:
     def _rows(
         self, store: TokenStore, draws: Draws, advance: Callable[[int], object]
     ) -> Iterator[list[int]]:
-        """Every pair as the numbers of a row, see `row_dtype`."""
+        """Yields each pair as the numbers of a row; see `row_dtype`."""
         settings, vocabulary = self.settings, Vocabulary.from_file(self.vocabulary)
         opens_word = None
         if settings.mask_unit == "word":
@@ -75,7 +75,7 @@ class DrawInstances:
 
 
 def row_dtype(settings: GoogleSettings) -> np.dtype:
-    """An instance on disk: a `Pair`, the tokens chosen of it, and the ids shown for them."""
+    """Returns the type of a row: a `Pair`, its chosen tokens, and the ids that replace them."""
     return np.dtype(
         [
             ("start_a", PLACE),

@@ -1,7 +1,7 @@
-"""Tokenizes text files, one sentence a line, as the original reads them.
+"""Tokenizes text files with one sentence a line, as the original writer reads them.
 
-Only a blank line ends a document, the end of a file does not, and carriage returns vanish wherever
-they stand: so TensorFlow's GFile hands lines to google-research/bert `create_pretraining_data.py`.
+Only a blank line ends a document; the end of a file does not. All carriage returns are removed.
+TensorFlow's GFile, which google-research/bert `create_pretraining_data.py` uses, does the same.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,12 +20,12 @@ from tfrecords_tools.inputs.parts import grouped
 from tfrecords_tools.inputs.places import TFDS, fingerprint
 from tfrecords_tools.text.store import TokenWriter, piece_dtype
 
-TOGETHER = 1 << 17  # characters that are tokenised at once
+TOGETHER = 1 << 17  # characters that are tokenized at once
 
 
 @dataclass(frozen=True)
 class TokenizeFiles:
-    """A job: the token store of all files, in their order."""
+    """A job that writes the token store of all files, in their order."""
 
     output: Path
     files: tuple[str, ...]
@@ -55,7 +55,7 @@ class TokenizeFiles:
             lines = chain.from_iterable(map(_lines, self.files))
             for texts in grouped(lines, size_of=lambda text: len(text) + 1, most=TOGETHER):
                 ids, lengths = tokenizer.flat_ids(texts)
-                # A blank line is the empty sentence that a document begins with.
+                # A blank line counts as an empty sentence that begins a document.
                 writer.add(ids, lengths, np.array([not text for text in texts]))
                 num_pieces += len(ids)
                 advance(sum(map(len, texts)))
@@ -70,7 +70,7 @@ def _lines(file: str) -> Iterator[str]:
         for number, line in enumerate(lines, start=1):
             line = line.replace(b"\r", b"")
             if not line:
-                return  # carriage returns at the end of a file are no line
+                return  # carriage returns at the end of a file are not a line
             try:
                 yield line.decode("utf-8").strip()
             except UnicodeDecodeError as error:

@@ -1,15 +1,16 @@
 """Writes the records of the original writer, in its order, from text with one sentence a line.
 
-Feature by feature these are the records of google-research/bert `create_pretraining_data.py` for
-the same files, vocabulary, seed and options, with all its ways: a random next text may be of the
-same document where ten draws find no other, a short length holds for a whole document, and so on.
-They differ where `bert_keras.text.tokenizer` says that the tokens of rare characters do. Refused
-are a corpus with fewer records than shards, of which the original makes empty files, input of
-another format, a vocabulary that holds a piece twice, and what makes the original fail: text that
-is not UTF-8, lengths under 5.
+Each feature equals the output of google-research/bert `create_pretraining_data.py` for the same
+files, vocabulary, seed and options. The known faults of the script are kept: for example, a random
+next text may come from the same document if ten draws find no other, and a short length applies to
+a whole document. The tokens of rare characters differ as described in `bert_keras.text.tokenizer`.
 
-Ids, instances and their order lie on disk. Memory holds 4 bytes a document while the instances are
-drawn, 4 bytes a record while they are shuffled, and the longest line.
+The module refuses: a corpus with fewer records than shards (the original writes empty files), input
+that is not plain text, a vocabulary that contains a token twice, and input on which the original
+fails (text that is not UTF-8, lengths under 5).
+
+Ids, instances and their order are kept on disk. Memory holds 4 bytes a document while the instances
+are drawn, 4 bytes a record while they are shuffled, and the longest line.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,11 +37,11 @@ _RECORDS_TOGETHER = 1024  # encoded at once; their arrays fit a processor's cach
 
 @dataclass(frozen=True)
 class WriteRecords:
-    """A job: a record file, and before it a file of JSON with what the manifest says of it."""
+    """A job that writes a JSON file with the counts for the manifest, and then a record file."""
 
     output: Path
     counts: Path
-    turns: range  # places in the order of all instances
+    turns: range  # positions in the order of all instances
     instances: Path
     store: Path
     vocabulary: Path
@@ -70,7 +71,7 @@ class WriteRecords:
         write_record_file(self.output, self.counts, counted())
 
     def _batches(self) -> Iterator[np.ndarray]:
-        """The rows of the instances whose turn it is."""
+        """Yields batches of the rows of the instances at `turns`."""
         dtype = row_dtype(self.settings)
         with (
             (self.instances / ROWS).open("rb") as rows,
@@ -89,7 +90,7 @@ class WriteRecords:
     def _features(
         self, rows: np.ndarray, store: TokenStore, vocabulary: Vocabulary
     ) -> dict[str, np.ndarray]:
-        """The seven features of a batch; see `bert_keras.data.schema`."""
+        """Returns the seven features of a batch; see `bert_keras.data.schema`."""
         lengths = np.stack([rows["length_a"], rows["length_b"]], axis=1)
         begins = np.stack([rows["start_a"], rows["start_b"]], axis=1)
         spans = np.stack([begins, begins + lengths], axis=2).reshape(-1, 2).tolist()
@@ -98,7 +99,7 @@ class WriteRecords:
         features = packed_texts(
             pieces, starts, lengths, length=self.settings.max_length, vocabulary=vocabulary
         )
-        # A token of A stands after [CLS], one of B after [SEP] too; empty slots sort last.
+        # A token of A follows [CLS]; a token of B follows [CLS] and [SEP]. Empty slots sort last.
         chosen = rows["chosen"]
         is_filled = np.arange(chosen.shape[1]) < rows["num_chosen"][:, None]
         positions = 1 + chosen + (chosen >= lengths[:, :1])
@@ -129,11 +130,21 @@ def write_google(
     work: Path,
     workers: Workers,
 ) -> dict:
-    """Writes the records in turn to `outputs`; returns what the manifest says of them.
+    """Writes the records alternately to `outputs` and returns their summary for the manifest.
 
-    `work` holds 2 bytes a token, 52 a record and 16 more a prediction. Files that `work` or
-    `outputs` hold already are taken as written by the same call. The first two stages are one job
-    each, for every draw depends on all before it.
+    The first two stages are one job each, because every draw depends on all preceding draws.
+
+    Args:
+        files: Text files with one sentence a line.
+        vocabulary: The WordPiece vocabulary file.
+        settings: The options of the original writer.
+        outputs: The record files. Existing files are assumed to be complete.
+        work: A folder for intermediate files: 2 bytes a token, 52 bytes a record and 16 more bytes
+            a prediction. Existing files are assumed to be complete.
+        workers: The processes that run the jobs.
+
+    Raises:
+        InputError: There are fewer records than outputs, or the files contain no text.
     """
     store, instances = work / "store", work / "instances"
     tokens = TokenizeFiles(store, tuple(files), vocabulary, settings.lowercase)

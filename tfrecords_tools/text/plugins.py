@@ -1,7 +1,7 @@
-"""Functions of the user's such as "jieba:lcut": splitters of sentences, segmenters of words.
+"""Imports functions of the user, such as "jieba:lcut", that split text into sentences or words.
 
-Chinese is tokenised character by character; where its words end only a segmenter can tell, and
-masking whole words needs to know. Of other languages without spaces the same holds.
+The tokenizer splits Chinese into single characters, so masking whole words needs a segmenter that
+finds the words. The same holds for other languages without spaces.
 """
 
 import importlib
@@ -16,7 +16,15 @@ TextParts = Callable[[str], list[str]]
 
 
 def named_function(name: str) -> TextParts:
-    """The function "module:function", from one text to a list of texts; checked at every call."""
+    """Imports the function "module:function", which takes a text and returns a list of texts.
+
+    Returns:
+        The function; each call checks the type of the result.
+
+    Raises:
+        InputError: The function cannot be imported. Calls raise it if the function fails or
+            returns anything but a list of str.
+    """
     module_name, _, function_name = name.partition(":")
     if not module_name or not function_name:
         raise InputError(f"{name!r} names no function; expected module:function, as in jieba:lcut")
@@ -61,10 +69,17 @@ def _told(error: Exception) -> str:
 
 
 def continues(text: str, tokenized: TokenizedText, words: list[str]) -> list[bool]:
-    """For every piece of `text` whether it belongs to the same word as the piece before it.
+    """Returns for each token whether it belongs to the same word as the preceding token.
 
-    `words` are all of `text` in order; white space may be left out. A piece over several words
-    belongs to the first of them. Raises InputError where the words are not those of the text.
+    A token that spans several words belongs to the first of them.
+
+    Args:
+        text: The text.
+        tokenized: Its tokens.
+        words: All words of `text` in order; only white space may be missing.
+
+    Raises:
+        InputError: The words differ from the text.
     """
     word_starts = _starts(text, words)
     numbers = [bisect_right(word_starts, start) for start, _ in tokenized.offsets]
@@ -72,7 +87,7 @@ def continues(text: str, tokenized: TokenizedText, words: list[str]) -> list[boo
 
 
 def _starts(text: str, words: list[str]) -> list[int]:
-    """Where each word begins in the text."""
+    """Returns the index of the first character of each word in the text."""
     starts, end = [], 0
     for word in words:
         start = text.find(word, end)

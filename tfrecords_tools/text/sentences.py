@@ -1,10 +1,14 @@
 """Splits lines of text into sentences.
 
-Where a sentence ends is decided by `sentencex`, Wikimedia's rules for abbreviations, initials,
-numbers, quotations and the marks of many scripts. Three things are added. White space reaches it as
-plain spaces: it panics at an initial with a no-break space. Long lines go to it window by window:
-its time grows with the square of a line that has no spaces. And a quotation, which it keeps in one
-piece, is split where that piece would fill most of a training example.
+The library `sentencex` (Wikimedia) decides where a sentence ends. It has rules for abbreviations,
+initials, numbers, quotations and the punctuation of many scripts. This module adds three steps:
+
+- It replaces white space by plain spaces, because `sentencex` panics at an initial that is followed
+  by a no-break space.
+- It divides long lines into windows, because the time of `sentencex` grows with the square of the
+  length of a line without spaces.
+- It splits long quotations, which `sentencex` keeps whole, because one quotation could fill most of
+  a training example.
 """
 
 import re
@@ -16,12 +20,12 @@ from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] - o
 from bert_keras.errors import InputError
 from tfrecords_tools.text.plugins import named_function
 
-LANGUAGES = (  # those that sentencex has its own rules or its own tests for
+LANGUAGES = (  # sentencex has rules or tests for these
     "am ar bg bn ca da de el en es fi fr gu he hi hy it ja kk kn ml mr my nl pa pl pt ru sk ta te "
     "uk ur zh"
 )
-WINDOW = 2000  # characters; hardly a paragraph of prose is longer
-LONG_QUOTATION = 300  # characters, about 70 pieces
+WINDOW = 2000  # characters; few paragraphs of prose are longer
+LONG_QUOTATION = 300  # characters, about 70 tokens
 _ODD_SPACE = re.compile(r"[^\S ]")
 _QUOTATION_MARK = re.compile(r"[\"“”„«»‹›「」《》]|(?<!\w)['‘’`]|['’](?!\w)")
 _OPENING = re.compile(r"(?<=\s)[\"“„«‹'‘’`]+$")
@@ -29,9 +33,14 @@ _LOWER_FIRST = re.compile(r"[\W_]*(?=[^\W\d_])(?P<letter>.)")
 
 
 def splitter(name: str) -> Callable[[str], list[str]]:
-    """What gives the sentences of a line: "lines", a language such as "en", or "module:function".
+    """Returns the function that splits a line into sentences.
 
-    "lines" takes every line for one sentence. A function of one's own gets a line and gives a list.
+    Args:
+        name: "lines" (each line is one sentence), a language of `LANGUAGES` such as "en", or
+            "module:function" for a function that takes a line and returns a list of sentences.
+
+    Raises:
+        InputError: The language is unknown or the function cannot be imported.
     """
     if name == "lines":
         return whole_line
@@ -46,13 +55,13 @@ def splitter(name: str) -> Callable[[str], list[str]]:
 
 
 def whole_line(line: str) -> list[str]:
-    """The line, stripped, as the only sentence; none where it is blank."""
+    """Returns the stripped line as the only sentence, or no sentence if the line is blank."""
     line = line.strip()
     return [line] if line else []
 
 
 def sentences(line: str, *, language: str = "en") -> list[str]:
-    """The sentences of a line, stripped, in order; together they hold all its words."""
+    """Returns the stripped sentences of a line in order; together they contain all its words."""
     text = _ODD_SPACE.sub(" ", line)
     found = []
     for start, piece in _pieces(text, language):
@@ -66,7 +75,10 @@ def sentences(line: str, *, language: str = "en") -> list[str]:
 
 
 def _pieces(text: str, language: str) -> Iterator[tuple[int, str]]:
-    """Sentences with their places. What may go on behind a window begins the next one."""
+    """Yields the start of each sentence and the sentence.
+
+    The last sentence of a window may be incomplete, so the next window begins with it.
+    """
     start = 0
     while start < len(text):
         end = start + WINDOW
@@ -82,14 +94,15 @@ def _pieces(text: str, language: str) -> Iterator[tuple[int, str]]:
 
 
 def _word_end(text: str, start: int, end: int) -> int:
-    """The last place up to `end`, or else the first behind it, that is not inside a word."""
+    """Returns the last word boundary up to `end`, or the next one if there is none."""
     return text.rfind(" ", start, end) + 1 or text.find(" ", end) + 1 or len(text)
 
 
 def _quoted_lengths(piece: str, language: str) -> list[int]:
-    """Lengths of the sentences of a piece when its quotation marks are not seen.
+    """Returns the lengths of the sentences of a text if its quotation marks are ignored.
 
-    None begins in lower case: what follows a quotation is often "he said".
+    No sentence begins in lower case, because a quotation is often followed by words such as
+    "he said".
     """
     lengths, start, end = [], 0, 0
     for part in segment(language, _QUOTATION_MARK.sub(" ", piece)):

@@ -1,8 +1,10 @@
-"""Keeps documents as ids in plain files on disk, and reads spans of them, never the whole.
+"""Writes tokenized documents to plain files on disk and reads spans of them.
 
-A store is a folder: `pieces` (uint16, or uint32 where the ids need it), `sentences` (int64, the
-piece where each begins, and the end) and `documents` (int64, the sentence where each begins, and
-the end).
+A store is a folder with three files:
+
+- `pieces`: the token ids, uint16, or uint32 if the ids need it.
+- `sentences`: int64, the index of the first token of each sentence, and the number of tokens.
+- `documents`: int64, the index of the first sentence of each document, and the number of sentences.
 """
 
 import os
@@ -22,22 +24,26 @@ _COPIED_AT_ONCE = 1 << 20  # bytes, or positions
 
 
 def piece_dtype(num_ids: int) -> np.dtype:
-    """The smallest type that holds ids below `num_ids`."""
+    """Returns the smallest integer type that holds ids below `num_ids`."""
     return np.dtype("<u2" if num_ids <= 1 << 16 else "<u4")
 
 
 class TokenWriter:
-    """Writes a store as a stream: sentences of documents, and at the end `close`.
+    """Writes a store sentence by sentence; `close` completes it.
 
-    Sentences without tokens are dropped, and documents without sentences. As a context manager it
-    releases its files in any case; only `close` completes them.
+    Sentences without tokens and documents without sentences are dropped. Leaving the context
+    closes the files without completing them.
+
+    Args:
+        folder: An existing folder.
+        dtype: The type of the ids; see `piece_dtype`.
     """
 
     def __init__(self, folder: str | os.PathLike, *, dtype: np.dtype):
         self._files = {name: (Path(folder) / name).open("wb") for name in FILES}
         self._dtype = dtype
         self._num_pieces = self._num_sentences = self.num_documents = 0
-        self._document = 0  # counts those without sentences too
+        self._document = 0  # documents without sentences are counted too
         self._last_document = -1  # the last one that has a sentence
 
     def __enter__(self) -> "TokenWriter":
@@ -48,10 +54,13 @@ class TokenWriter:
             file.close()
 
     def add(self, ids: np.ndarray, lengths: np.ndarray, opens: np.ndarray | None = None) -> None:
-        """Ids int [M] of sentences, and how many each has, int [N], sum M.
+        """Adds N sentences with M tokens in all.
 
-        `opens` bool [N] says which are the first of a document; by default none is, all go on with
-        the one that is open.
+        Args:
+            ids: int [M], the token ids of all sentences.
+            lengths: int [N], the number of tokens of each sentence.
+            opens: bool [N], whether a sentence is the first of a document. By default all sentences
+                belong to the current document.
         """
         lengths = np.asarray(lengths)
         documents = np.full(len(lengths), self._document)
@@ -71,7 +80,7 @@ class TokenWriter:
         self.num_documents += len(begins)
 
     def close(self) -> None:
-        """Writes the ends, and everything to the disk."""
+        """Writes the final entries, flushes all files to the disk and closes them."""
         self._places("sentences", np.array([self._num_pieces]))
         self._places("documents", np.array([self._num_sentences]))
         for file in self._files.values():
@@ -84,7 +93,7 @@ class TokenWriter:
 
 
 class Tokens(Protocol):
-    """Documents as positions of ids: a `TokenStore`, or the part of one that a Beam step holds."""
+    """Where documents and sentences begin: a `TokenStore`, or the part that a Beam step holds."""
 
     def documents(self, first: int, last: int) -> memoryview: ...
 
@@ -107,18 +116,18 @@ class TokenStore:
         self.num_pieces = self._sentences[-1]
         self.dtype = np.dtype("<u2" if len(self._pieces) == 2 * self.num_pieces else "<u4")
         if isinstance(self._pieces, mmap):
-            self._pieces.madvise(MADV_RANDOM)  # the system reads nothing beside a span
+            self._pieces.madvise(MADV_RANDOM)  # the system does not read ahead of a span
 
     def documents(self, first: int, last: int) -> memoryview:
-        """The sentences at which documents `first` to `last - 1` begin, and where the last ends."""
+        """Returns the first sentence of each document from `first` to `last`, `last` included."""
         return self._documents[first : last + 1]
 
     def sentences(self, first: int, last: int) -> memoryview:
-        """The pieces at which sentences `first` to `last - 1` begin, and where the last ends."""
+        """Returns the first token of each sentence from `first` to `last`, `last` included."""
         return self._sentences[first : last + 1]
 
     def pieces(self, start: int, end: int) -> bytes:
-        """The ids from `start` to `end - 1`, as bytes of `dtype`."""
+        """Returns the token ids from `start` to `end - 1` as bytes of `dtype`."""
         size = self.dtype.itemsize
         return self._pieces[start * size : end * size]
 
@@ -136,7 +145,7 @@ def _mapped(path: Path) -> mmap | bytes:
 
 
 def joined(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> None:
-    """One store of many, in their order, written whole or not at all."""
+    """Joins stores into one, in their order; the output appears only when it is complete."""
     with whole_folder(output) as whole:
         for name in FILES:
             with open(whole / name, "wb") as out:

@@ -1,9 +1,9 @@
-"""Tokenizes a unit of the corpus: its sentences as ids go to a token store, counted.
+"""Tokenizes a unit of the corpus and writes the ids of its sentences to a token store.
 
-A sentence longer than a record is cut into parts of equal length, for what does not fit into a
-record is lost. A sentence behind another of its line keeps the blank before it, which counts where
-pieces are of bytes. Where whole words are to be masked, the id of a piece that continues a word is
-raised by the size of the vocabulary.
+A sentence that is longer than a record is cut into parts of equal length, because tokens that do
+not fit into a record are lost. Except for the first one, a sentence of a line keeps the blank that
+precedes it, because byte-level tokens include blanks. For whole word masking, the id of a token
+that continues a word is raised by the size of the vocabulary.
 """
 
 import pickle
@@ -29,18 +29,18 @@ from tfrecords_tools.text.sentences import splitter
 from tfrecords_tools.text.store import TokenWriter, piece_dtype
 
 COUNTS = "counts.pickle"
-_TOGETHER = 1 << 17  # characters that are tokenised at once
+_TOGETHER = 1 << 17  # characters that are tokenized at once
 
 
 def store_dtype(settings: BuildSettings, vocabulary: Path) -> np.dtype:
-    """The type of the ids in a token store, raised ones included."""
+    """Returns the type of the ids in a token store, including raised ids."""
     size = len(_vocabulary(vocabulary))
     return piece_dtype(2 * size if settings.masks_written_words else size)
 
 
 @dataclass(frozen=True)
 class TokenizeUnit:
-    """A job: the token store of one unit, with its counts and repairs beside."""
+    """A job that writes the token store of one unit, with a file of its counts and repairs."""
 
     unit: Unit
     output: Path
@@ -74,14 +74,23 @@ class TokenizeUnit:
 
 
 def counts_of(store: Path) -> tuple[Counter, Repairs]:
-    """What `TokenizeUnit` counted."""
+    """Returns the counts and the repairs that `TokenizeUnit` wrote."""
     return pickle.loads((store / COUNTS).read_bytes())
 
 
 def cut_to_fit(
     lengths: np.ndarray, opens: np.ndarray, *, longest: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both anew, where a sentence of more than `longest` pieces becomes parts of like length."""
+    """Cuts each sentence of more than `longest` tokens into parts of nearly equal length.
+
+    Args:
+        lengths: int [N], the number of tokens of each sentence.
+        opens: bool [N], whether a sentence is the first of a document.
+        longest: The largest number of tokens of a part.
+
+    Returns:
+        `lengths` and `opens` of the parts.
+    """
     if lengths.max(initial=0) <= longest:
         return lengths, opens
     num_parts = np.maximum(1, -(-lengths // longest))
@@ -91,7 +100,10 @@ def cut_to_fit(
 
 
 def sentences_of(name: str, vocabulary: Vocabulary | None) -> Callable[[str], list[str]]:
-    """The sentences of a line; where blanks may count, each with the one before it."""
+    """Returns the function that splits a line into sentences.
+
+    If the vocabulary is neither None nor WordPiece, each sentence keeps the preceding blank.
+    """
     split = splitter(name)
     if vocabulary is None or not vocabulary.rules:
         return split
@@ -110,7 +122,7 @@ def sentences_of(name: str, vocabulary: Vocabulary | None) -> Callable[[str], li
 def _batches(
     lines: Iterable[str], sentences: Callable[[str], list[str]]
 ) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Sentences of some documents, and which of them are the first of one, bool."""
+    """Yields batches: sentences, and for each whether it is the first of a document (bool)."""
     is_first = True
     for together in grouped(lines, size_of=len, most=_TOGETHER):
         texts, opens = [], []
@@ -127,7 +139,10 @@ def _batches(
 def _encoded(
     texts: list[str], vocabulary: Path, settings: BuildSettings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ids int [M], those that continue a word raised where asked, and lengths int64 [N]."""
+    """Returns the ids, int [M], and the number of tokens of each text, int64 [N].
+
+    If the settings mask words, the ids of tokens that continue a word are raised.
+    """
     tokenizer = _tokenizer(vocabulary, settings.lowercase)
     if not settings.masks_written_words:
         return tokenizer.flat_ids(texts)
@@ -143,7 +158,7 @@ def _encoded(
     ids = np.fromiter(chain.from_iterable(each.ids for each in tokenized), np.int64)
     raised = np.fromiter(chain.from_iterable(found), bool, len(ids))
     if not tokenizer.vocabulary.rules:
-        raised |= goes_on[ids]  # no segmenter divides what WordPiece has for a word
+        raised |= goes_on[ids]  # a segmenter never divides a word of WordPiece
     return ids + raised * size, lengths
 
 
@@ -159,6 +174,6 @@ def _tokenizer(vocabulary: Path, lowercase: bool) -> TextTokenizer:
 
 @cache
 def _goes_on(vocabulary: Path) -> np.ndarray:
-    """bool [V]: the pieces that continue a word by themselves."""
+    """Returns bool [V]: whether a token continues a word whatever precedes it."""
     found = _vocabulary(vocabulary)
     return np.array(list(map(found.continues, found.pieces)))

@@ -1,9 +1,9 @@
-"""Learns byte-level BPE and Unigram vocabularies from counted words, the same for the same words.
+"""Learns byte-level BPE and Unigram vocabularies from counted words.
 
-Byte-level BPE is learnt by `tokenizers`: its 256 letters are numbered by their code, its merges by
-their order, and ties go to the smaller numbers, so the text alone decides. The library's Unigram
-gives other pieces in every process; SentencePiece, on one thread and of words in a fixed order, the
-same.
+The same words give the same vocabulary. Byte-level BPE is learnt by `tokenizers`: its 256 letters
+are numbered by their code and its merges by their order, and smaller numbers win ties, so the
+result depends on the text alone. The Unigram trainer of `tokenizers` gives different tokens in
+every process, so Unigram is learnt by SentencePiece, on one thread and from words in a fixed order.
 """
 
 import io
@@ -27,24 +27,24 @@ from tfrecords_tools.vocab.word_counts import MIN_COUNT, most_frequent, repeated
 BYTE_SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]  # as RoBERTa numbers the first four
 LETTERS = sorted(ByteLevel.alphabet())
 FEWEST_BYTE_PAIRS = len(BYTE_SPECIALS) + len(LETTERS) + 1
-# Those of ALBERT's spm_train, with its coverage of characters (google-research/albert README).
+# The marks and the coverage of characters of ALBERT's spm_train (google-research/albert README).
 MARKS = ["(", ")", '"', "-", ".", "–", "£", "€"]
 FEWEST_UNIGRAMS = len(ALBERT_SPECIALS.pieces) + len(MARKS) + 2
 COVERAGE = 0.99995
-MOST_CHARACTERS = 1 << 23  # that SentencePiece is given
+MOST_CHARACTERS = 1 << 23  # passed to SentencePiece
 WORDS_A_LINE = 100
-LONGEST_LINE = 1 << 20  # bytes; SentencePiece leaves longer ones out, its own bound is 4,192
+LONGEST_LINE = 1 << 20  # bytes; SentencePiece skips longer lines, its default is 4,192
 
 
 def byte_words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
-    """Words with the blank before them, in the letters that stand for bytes; case is kept."""
+    """Counts words with the preceding blank, written in byte-level letters; case is kept."""
     split = ByteLevel(add_prefix_space=False).pre_tokenize_str
     chunks = Counter(chain.from_iterable(_with_blanks(line) for line in lines))
     return _words(([word for word, _ in split(chunk)], n) for chunk, n in chunks.items())
 
 
 def plain_words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
-    """What stands between blanks, as ALBERT normalises it before SentencePiece."""
+    """Counts the words between blanks after the normalization that ALBERT applies."""
     steps = unigram_steps(lowercase=lowercase, keeps_accents=not lowercase)
     normalize = normalizers.Sequence(steps).normalize_str
     chunks = Counter(chain.from_iterable(map(str.split, lines)))
@@ -52,7 +52,10 @@ def plain_words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
 
 
 def trained_byte_pairs(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
-    """At most `size` pieces: the specials, a letter for each byte, then merges as learnt."""
+    """Learns a byte-level BPE vocabulary of at most `size` tokens.
+
+    Its order: special tokens, a letter for each byte, merges in the order of learning.
+    """
     trainer = BpeTrainer(
         vocab_size=size,
         min_frequency=MIN_COUNT,
@@ -71,7 +74,10 @@ def trained_byte_pairs(words: Mapping[str, int], *, size: int, lowercase: bool) 
 
 
 def trained_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
-    """At most `size` pieces: the specials, marks that stand alone, then by their probability."""
+    """Learns a Unigram vocabulary of at most `size` tokens.
+
+    Its order: special tokens, `MARKS`, which are always single tokens, the others by probability.
+    """
     from sentencepiece import SentencePieceTrainer
     from sentencepiece.sentencepiece_model_pb2 import (
         ModelProto,  # pyright: ignore[reportAttributeAccessIssue] - made at run time
@@ -122,9 +128,12 @@ def _words(found: Iterable[tuple[list[str], int]]) -> Counter[str]:
 
 
 def _lines(words: Mapping[str, int], bar) -> Iterator[str]:
-    """Lines of words in a mixed order (of one word in a row SentencePiece's time is the square),
-    each as often as it was counted; of more text than can be taken in the same share of each, once
-    at least."""
+    """Yields lines of shuffled words; each word occurs as often as it was counted.
+
+    The words are shuffled because SentencePiece needs quadratic time for a repeated word. If the
+    words have more than `MOST_CHARACTERS`, each occurs in the same share of its count, at least
+    once.
+    """
     size = sum((len(word) + 1) * count for word, count in words.items())
     share = min(1.0, MOST_CHARACTERS / max(size, 1))
     mixed = [word for word in sorted(words) for _ in range(max(1, round(words[word] * share)))]

@@ -1,9 +1,10 @@
-"""Learns a vocabulary from a corpus, the same for the same text.
+"""Learns a vocabulary from a corpus; the same text gives the same vocabulary.
 
-Words are counted first. WordPiece is learnt here, the other models in `subwords`. Its trainer of
-the `tokenizers` library numbers characters in the order of a hash map, and breaks ties between
-equally frequent pairs by those numbers, so its results differ from run to run. Here it is given all
-characters in a fixed order: every number, and with it every tie, is decided by the text alone.
+Words are counted first. This module learns WordPiece, `subwords` learns the other models. The
+WordPiece trainer of `tokenizers` numbers characters in the order of a hash map and breaks ties
+between equally frequent pairs by these numbers, so its results differ from run to run. This module
+passes all characters in a fixed order, so that every number and every tie depends on the text
+alone.
 """
 
 import os
@@ -49,10 +50,19 @@ def train_vocabulary(
     reading: Reading = Reading(),  # noqa: B008 - it is frozen
     tell: Callable[[str], object] = lambda remark: None,
 ) -> Vocabulary:
-    """The vocabulary of one of `MODELS` that is learnt from the words of a corpus, once counted.
+    """Counts the words of a corpus and learns a vocabulary from them.
 
-    `lowercase` says nothing of byte-level BPE, which keeps case. Slots that are `unused` are
-    WordPiece's. `tell` gets a sentence for whatever was sampled, forgotten or repaired.
+    Args:
+        places: Files, folders, glob patterns or TFDS builders.
+        size: The largest number of tokens.
+        model: A key of `MODELS`.
+        lowercase: Lower-cases the text. Byte-level BPE ignores it and keeps case.
+        unused: The number of [unusedN] tokens; WordPiece only.
+        reading: How the corpus is read.
+        tell: Receives a sentence about each kind of sampling, dropped words and repairs.
+
+    Raises:
+        InputError: `size` is too small, `unused` does not fit the model, or the corpus has no text.
     """
     words_of, learn, fewest = MODELS[model]
     if model == "wordpiece":
@@ -71,10 +81,13 @@ def train_vocabulary(
 
 
 def reserved(unused: int, *, size: int) -> list[str]:
-    """The specials and the slots [unused0] to [unusedN-1] of a vocabulary of `size`, in order.
+    """Returns the special tokens and [unused0] to [unusedN-1] in the order of their ids.
 
-    Slots stand where Google's BERT has them: up to 99 behind [PAD], the others behind [MASK]. So
-    with 99 or more of them [UNK], [CLS], [SEP] and [MASK] have the ids 100 to 103, as there.
+    As in the vocabularies of Google's BERT, up to 99 unused tokens follow [PAD] and the others
+    follow [MASK]. With 99 or more of them, [UNK], [CLS], [SEP] and [MASK] have the ids 100 to 103.
+
+    Raises:
+        InputError: A vocabulary of `size` is too small for these tokens, or `unused` is negative.
     """
     if unused < 0 or size < len(SPECIAL_PIECES) + unused + 2:
         slots = f" with {unused} unused slots" if unused else ""
@@ -88,9 +101,9 @@ def reserved(unused: int, *, size: int) -> list[str]:
 
 
 def trained(words: Mapping[str, int], *, size: int, unused: int = 0) -> Vocabulary:
-    """What WordPiece training makes of counted words: at most `size` pieces.
+    """Learns a WordPiece vocabulary of at most `size` tokens from counted words.
 
-    They are the `reserved` ones, characters, "##" characters, then merges as they are learnt.
+    Its order: the `reserved` tokens, characters, "##" characters, merges in the order of learning.
     """
     first = reserved(unused, size=size)
     alphabet, continuations = characters(words, room=(size - len(first)) // 2)
@@ -113,7 +126,10 @@ def trained(words: Mapping[str, int], *, size: int, unused: int = 0) -> Vocabula
 
 
 def characters(words: Mapping[str, int], *, room: int) -> tuple[list[str], list[str]]:
-    """The most frequent characters that fit into `room` pieces, and their "##" forms, sorted."""
+    """Returns the most frequent characters that fit into `room` tokens, and their "##" forms.
+
+    Both lists are sorted. A character that occurs inside words takes two of the `room` tokens.
+    """
     counts: Counter[str] = Counter()
     inside: set[str] = set()
     for word, count in words.items():
@@ -129,7 +145,8 @@ def characters(words: Mapping[str, int], *, room: int) -> tuple[list[str], list[
     return sorted(alphabet), sorted(f"##{each}" for each in alphabet if each in inside)
 
 
-# How words are counted and learnt from, and the fewest pieces; those of WordPiece are `reserved`.
+# The function that counts words, the function that learns, and the smallest number of tokens.
+# `reserved` checks the number for WordPiece.
 MODELS = {
     "wordpiece": (words_of, trained, len(SPECIAL_PIECES)),
     "bpe": (byte_words_of, trained_byte_pairs, FEWEST_BYTE_PAIRS),

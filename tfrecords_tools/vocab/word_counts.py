@@ -1,8 +1,8 @@
 """Counts the words of a corpus, or of a sample of it, as BERT's tokenizer divides them.
 
-Memory is bounded. Of a large corpus a sample is read: units spread evenly over it, up to a number
-of bytes. Where too many different words turn up, the rarest are forgotten on the way. Neither
-depends on the number of processes: units are counted one by one and added in a fixed order.
+Memory is bounded. Of a large corpus, only units spread evenly over it are read, up to a number of
+bytes. If there are too many different words, the rarest are dropped while counting. Neither depends
+on the number of processes, because units are counted separately and added in a fixed order.
 """
 
 import os
@@ -24,15 +24,17 @@ from tfrecords_tools.inputs.decoding import Repairs
 from tfrecords_tools.inputs.parts import Unit, num_bytes_of
 from tfrecords_tools.jobs import Workers
 
-_HAN = re.compile("[\u4e00-\u9fff]")  # each a word of its own, which no normalisation changes
-_PARTS = re.compile(r"[!-/:-@\[-`{-~]|[^ !-/:-@\[-`{-~]+")  # ASCII punctuation stands alone
+_HAN = re.compile("[\u4e00-\u9fff]")  # each is one word, which normalization does not change
+_PARTS = re.compile(
+    r"[!-/:-@\[-`{-~]|[^ !-/:-@\[-`{-~]+"
+)  # each ASCII punctuation mark is one word
 
 
 def words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
-    """The words that the tokenizer would see, in few steps over much text.
+    """Counts the words that BERT's tokenizer finds in lines.
 
-    Text is normalised one chunk between spaces for itself, so equal chunks are counted first. Then
-    those that are equally frequent are normalised together.
+    Normalization treats each chunk between spaces separately. To save time, equal chunks are
+    counted first, and chunks of equal frequency are then normalized together.
     """
     words: Counter[str] = Counter()
     groups: dict[tuple[int, bool], list[str]] = {}
@@ -58,7 +60,7 @@ def words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
 
 
 def _without_han(line: str, words: Counter[str]) -> str:
-    """Counts the Chinese characters of a line; what is left has a space for each."""
+    """Counts the Chinese characters of a line in `words` and replaces each by a space."""
     if line.isascii() or not _HAN.search(line):
         return line
     words.update(_HAN.findall(line))
@@ -66,21 +68,22 @@ def _without_han(line: str, words: Counter[str]) -> str:
 
 
 def _batches(chunks: list[str]) -> Iterator[list[str]]:
-    """Few at a time: the normaliser takes 100 bytes for each of text."""
+    """Yields small batches, because the normalizer needs 100 bytes for each byte of text."""
     return (chunks[start : start + 1000] for start in range(0, len(chunks), 1000))
 
 
-WordsOf = Callable[..., Counter[str]]  # of lines, with `lowercase`
-MOST_WORDS = 1_000_000  # about 150 bytes each; then the rarest are forgotten
+WordsOf = Callable[..., Counter[str]]  # called with lines and `lowercase`
+MOST_WORDS = 1_000_000  # about 150 bytes each; with more, the rarest are dropped
 MOST_LEARNT = 400_000  # the most frequent of them; the trainer takes 1.2 kB for each
 UNIT_BYTES = 4 << 20
 
 
 @dataclass
 class WordCounts:
-    """`counts` of the words in `bytes_read` of `bytes_total` bytes of files.
+    """The counts of the words in `bytes_read` of `bytes_total` bytes of files.
 
-    A word may lack up to `forgotten` of its count: what it had when it was among the rarest.
+    The count of a word may be too small by up to `forgotten`, if the word was dropped as one of the
+    rarest and occurred again later.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -90,7 +93,7 @@ class WordCounts:
     repairs: Repairs = field(default_factory=Repairs)
 
     def add(self, counts: Counter[str], *, forgotten: int = 0) -> None:
-        """Adds up, and forgets the rarest words where there are more than `MOST_WORDS`."""
+        """Adds counts, and drops the rarest words if there are more than `MOST_WORDS`."""
         self.counts.update(counts)
         self.forgotten += forgotten
         if len(self.counts) <= MOST_WORDS:
@@ -104,7 +107,7 @@ class WordCounts:
         self.forgotten += rarest
 
     def remarks(self) -> list[str]:
-        """What was left out, in sentences; none where all of the corpus was counted."""
+        """Returns a sentence for each kind of omission; none if the whole corpus was counted."""
         found = []
         if self.bytes_read < self.bytes_total:
             found.append(
@@ -141,7 +144,17 @@ def count_words(
     words_of: WordsOf = words_of,
     reading: Reading = Reading(),
 ) -> WordCounts:
-    """How often each normalised word stands in the corpus, or in the sample that is read of it."""
+    """Counts the normalized words of a corpus, or of a sample of it.
+
+    Args:
+        places: Files, folders, glob patterns or TFDS builders.
+        lowercase: Lower-cases the words.
+        words_of: Counts the words of lines.
+        reading: How the corpus is read.
+
+    Raises:
+        InputError: The corpus contains no text.
+    """
     corpus = units(places, unit_bytes=UNIT_BYTES, text_field=reading.text_field)
     chosen = sample(corpus, sample_bytes=reading.sample_bytes)
     with tempfile.TemporaryDirectory() as folder, Workers(reading.workers) as processes:
@@ -162,9 +175,10 @@ def count_words(
 
 
 def sample(corpus: list[Unit], *, sample_bytes: int) -> list[Unit]:
-    """Units spread evenly over the corpus, at least one, of `sample_bytes` at most; in its order.
+    """Selects units spread evenly over the corpus, at least one and at most `sample_bytes`.
 
-    Multiples of the golden ratio, modulo 1, are spread evenly however many are taken.
+    The units keep the order of the corpus. They are selected by multiples of the golden ratio
+    modulo 1, because any number of these is spread evenly.
     """
     order = sorted(range(len(corpus)), key=lambda number: number * 11400714819323198485 % 2**64)
     chosen, left = [], sample_bytes
@@ -178,7 +192,10 @@ def sample(corpus: list[Unit], *, sample_bytes: int) -> list[Unit]:
 
 @dataclass(frozen=True)
 class CountJob:
-    """Leaves the `WordCounts` of a unit; of one longer than the sample, of that much text."""
+    """A job that writes the `WordCounts` of a unit, or of its beginning.
+
+    A unit that is larger than the sample is read only up to the size of the sample.
+    """
 
     unit: Unit
     words_of: WordsOf
@@ -209,7 +226,7 @@ class CountJob:
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lines in lists of about `UNIT_BYTES` characters."""
+    """Yields lists of lines with about `UNIT_BYTES` characters each."""
     block, size = [], 0
     for line in lines:
         block.append(line)
@@ -220,12 +237,13 @@ def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
     yield block
 
 
-MIN_COUNT = 2  # a character or pair seen once teaches nothing
-REPEATS_PER_TEXT = 1000  # how a word count is handed to the trainer
+MIN_COUNT = 2  # characters and pairs that occur once are not learnt
+REPEATS_PER_TEXT = 1000  # a counted word is passed to the trainer in texts of at most this many
+repeats
 
 
 def most_frequent(words: Mapping[str, int]) -> dict[str, int]:
-    """None that is too long for a word, and `MOST_LEARNT` at most."""
+    """Returns the `MOST_LEARNT` most frequent words, without words that are too long."""
     kept = {word: n for word, n in words.items() if len(word) <= MAX_WORD_CHARACTERS}
     if len(kept) > MOST_LEARNT:
         kept = dict(sorted(kept.items(), key=lambda each: (-each[1], each[0]))[:MOST_LEARNT])
@@ -233,7 +251,7 @@ def most_frequent(words: Mapping[str, int]) -> dict[str, int]:
 
 
 def repeated(words: Mapping[str, int], bar) -> Iterator[str]:
-    """Every word as often as it was counted."""
+    """Yields each word as often as it was counted, in texts of up to `REPEATS_PER_TEXT`."""
     for word in sorted(words):
         count = words[word]
         bar.update(count)
