@@ -238,8 +238,8 @@ def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 MIN_COUNT = 2  # characters and pairs that occur once are not learnt
-REPEATS_PER_TEXT = 1000  # a counted word is passed to the trainer in texts of at most this many
-repeats
+# The trainer receives each word in texts of at most this many repeats.
+REPEATS_PER_TEXT = 1000
 
 
 def most_frequent(words: Mapping[str, int]) -> dict[str, int]:
