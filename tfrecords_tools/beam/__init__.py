@@ -1,1 +1,1 @@
-"""The records of `build`, made by Apache Beam for a corpus beyond one machine."""
+"""Writes the same records as `build` on Apache Beam, for a corpus too large for one machine."""

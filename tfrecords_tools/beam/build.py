@@ -1,7 +1,7 @@
 """Runs an Apache Beam job that writes a folder of records, from a corpus of any size.
 
-The records are those of `tfrecords_tools.build.build`, shard by shard and byte by byte. A runner
-does a failed step again; a job that was stopped as a whole begins anew.
+Each shard has the same bytes as with `tfrecords_tools.build.build`. The runner repeats a failed
+step. A job that was stopped as a whole starts from the beginning.
 """
 
 import os
@@ -24,10 +24,20 @@ def build_on_beam(
     settings: Settings,
     pipeline_options: Sequence[str] = (),
 ) -> dict:
-    """Writes `output` whole, by the runner that `pipeline_options` name; returns the manifest.
+    """Runs the pipeline that writes `output` and returns the manifest.
 
-    The options are those of Beam's command lines, such as "--runner=DataflowRunner". Corpus and
-    output must lie where every worker reaches them.
+    Every worker must have access to the corpus and to the output.
+
+    Args:
+        places: Files, folders, glob patterns or TFDS names of the corpus.
+        vocabulary: The vocabulary.
+        output: The folder, which must not exist yet or be empty.
+        settings: The settings of the records.
+        pipeline_options: Command line options of Beam, such as "--runner=DataflowRunner".
+
+    Raises:
+        InputError: The settings, the options or the corpus are not usable.
+        ChildProcessError: The job ended without a manifest.
     """
     if not isinstance(settings, BuildSettings):
         raise InputError(
@@ -50,7 +60,7 @@ def build_on_beam(
     except (ImportError, ValueError) as error:
         given = " ".join(pipeline_options)
         raise InputError(f"Apache Beam does not run with the options {given} ({error})") from error
-    paths = files(list(places))  # which may be reached by options of the pipeline's
+    paths = files(list(places))  # the pipeline's options may configure the access to them
     units = units_of(paths, text_field=settings.text_field)
     output = os.fspath(output)
     job = Job(

@@ -1,4 +1,4 @@
-"""Writes files to a folder that all workers reach; the folder gets its name at the end."""
+"""Writes files to a folder that all workers share; the folder gets its final name at the end."""
 
 import contextlib
 import json
@@ -12,12 +12,16 @@ from typing import BinaryIO
 from bert_keras.errors import InputError
 from bert_keras.storage import file_system, is_remote, open_file, remote_errors
 
-_RUNNING = "running"  # a file of the folder beside
+_RUNNING = "running"  # a file that marks the partial folder
 _BYTES_AT_ONCE = 1 << 20
 
 
 def begun(output: str) -> str:
-    """The folder beside `output` that a job writes into; InputError where either is there."""
+    """Creates the folder beside `output` that a job writes to, and returns its path.
+
+    Raises:
+        InputError: One of both folders exists already.
+    """
     output = output.rstrip("/")
     partial = f"{output}.beam-partial"
     with remote_errors(output) if is_remote(output) else contextlib.nullcontext():
@@ -35,7 +39,7 @@ def begun(output: str) -> str:
 
 
 def join(folder: str, name: str) -> str:
-    """The path of a file in a folder."""
+    """Returns the path of a file in a folder."""
     return f"{folder.rstrip('/')}/{name}"
 
 
@@ -46,27 +50,27 @@ def upload(path: Path, folder: str) -> None:
 
 
 def write(path: str, data: bytes) -> None:
-    """Writes a file whole or not at all."""
+    """Writes a file, which appears only when it is complete."""
     with _whole(path) as out:
         out.write(data)
 
 
 def exists(path: str) -> bool:
-    """Whether there is a file or folder."""
+    """Returns whether a file or folder exists."""
     system, name = file_system(path)
     return system.exists(name)
 
 
 def read_json(path: str) -> dict:
-    """The object that a JSON file holds."""
+    """Returns the object in a JSON file."""
     with open_file(path) as file:
         return json.loads(file.read())
 
 
 def publish(partial: str, output: str, names: Sequence[str]) -> None:
-    """Moves the files of these names to `output`, the last one last, and removes all others.
+    """Moves the named files to `output` in their order and removes all other files.
 
-    Files that an earlier call moved before it was stopped stay where they are.
+    The call may be repeated after an interruption: files that were moved already are kept.
     """
     output = output.rstrip("/")
     left = _names_in(partial)
@@ -85,7 +89,7 @@ def publish(partial: str, output: str, names: Sequence[str]) -> None:
 
 
 def remove(folder: str) -> None:
-    """Removes a folder and all that is in it, where there is one."""
+    """Removes a folder and its contents, if it exists."""
     system, name = file_system(folder)
     if system.exists(name):
         system.rm(name, recursive=True)
@@ -93,7 +97,7 @@ def remove(folder: str) -> None:
 
 @contextlib.contextmanager
 def _whole(path: str) -> Iterator[BinaryIO]:
-    """A file beside `path` that takes its name when the block ends without an error."""
+    """Opens a file beside `path`, which is renamed to `path` if the block ends without an error."""
     system, name = file_system(path)
     beside = f"{name}.{uuid.uuid4().hex}.part"
     with system.open(beside, "wb") as file:
@@ -107,7 +111,7 @@ def _is_there(path: str) -> bool:
 
 
 def _names_in(folder: str) -> list[str]:
-    """The files of a folder; none where there is no such folder."""
+    """Returns the names of the files of a folder, or none if the folder does not exist."""
     system, name = file_system(folder)
     found = system.ls(name, detail=False) if system.isdir(name) else []
     return sorted(filter(None, (each.removeprefix(f"{name}/") for each in found)))

@@ -1,11 +1,13 @@
-"""The steps of the Beam pipeline, from units of the corpus to a folder of records.
+"""Defines the steps of the Beam pipeline, from units of the corpus to a folder of records.
 
-units -> ranges of documents as ids -> spans of instances, and requests for texts of other ranges
--> the texts that answer them -> shards -> the manifest, and the folder's name. On the way counts
-alone are brought together: how documents are numbered and split, how the records are spread.
+The steps: units -> ranges of documents as ids -> spans of instances, and requests for texts of
+other ranges -> the requested texts -> shards -> the manifest and the final name of the folder. Only
+counts are collected in one process; they decide how documents are numbered and split and how the
+records are distributed.
 
-What a user can cause is no error in a step, which a runner would try again and again, but a value,
-(order, sentence): the job comes to an early end and leaves the first of them as FAILURE.
+A step does not raise an error that the user can cause, because the runner would repeat the step.
+Instead it returns a value (order, sentence). The job then ends early and writes the first of these
+to the file FAILURE.
 """
 
 import json
@@ -41,24 +43,24 @@ _FAILURES, _UNITS, _REQUESTS = "failures", "units", "requests"
 
 @dataclass(frozen=True)
 class Job:
-    """What every step may know. `partial` is the folder beside `output` that it works in."""
+    """The values that every step receives."""
 
     fingerprints: tuple[dict, ...]  # of the inputs
     vocabulary: Vocabulary
     settings: BuildSettings
-    partial: str
+    partial: str  # the folder beside `output` that the job writes to
     output: str
 
 
 def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], job: Job) -> None:
-    """All steps from the units to the folder `job.output`."""
+    """Adds all steps from the units to the folder `job.output`."""
     ranges, told, unreadable = (
         pipeline
         | "units" >> beam.Create(list(enumerate(units)))
         | "spread units" >> beam.Reshuffle()
         | "tokenise" >> beam.FlatMap(_tokenize, job).with_outputs(_UNITS, _FAILURES, main="ranges")
     )
-    ranges |= "keep ranges" >> beam.Reshuffle()  # several steps read them: made once
+    ranges |= "keep ranges" >> beam.Reshuffle()  # several steps read them; they are computed once
     corpus, no_corpus = (
         told
         | "all units" >> beam.combiners.ToList()
@@ -169,9 +171,9 @@ def _finish(
     inputs: Sequence[dict],
     failures: Sequence[tuple[int, str]],
 ) -> None:
-    """Leaves the folder under its name, or the first failure."""
+    """Writes the manifest and publishes the folder, or writes the first failure."""
     if output.exists(output.join(job.output, MANIFEST)):
-        return  # a runner may take the step again after its end
+        return  # a runner may repeat the step after its end
     try:
         if plan is None:
             raise InputError(min(failures)[1])

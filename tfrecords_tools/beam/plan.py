@@ -1,8 +1,8 @@
 """Tokenizes units of the corpus into ranges of documents, and plans the records from their counts.
 
-What `TokenizeUnit` leaves in a folder is cut along the ranges that `FindInstances` reads, so that
-no machine needs another one's folder. The plan, which every worker follows, is small: 40 bytes a
-range of documents, and 8 a document that is held out.
+The output of `TokenizeUnit` is divided into the ranges that `FindInstances` reads, so that no
+machine needs the folder of another one. Every worker receives the plan, which is small: 40 bytes a
+range of documents and 8 bytes a held-out document.
 """
 
 import atexit
@@ -32,22 +32,22 @@ from tfrecords_tools.text.tokens import TokenizeUnit, counts_of
 
 @dataclass(frozen=True)
 class RangeTokens:
-    """What a range needs of a token store, read like one: see `TokenStore`.
+    """The part of a token store that a range needs; it is read like a `TokenStore`.
 
-    Sentences and pieces are numbered within the unit, documents too until they are `placed`. Of a
-    document of several ranges each also holds the sentences behind its own into which a text may
-    reach that begins in it.
+    Sentences and tokens are numbered within the unit, and documents too until they are `placed`. If
+    a document has several ranges, each also contains the following sentences that a text may need
+    that begins in the range.
     """
 
     range: Range
     dtype: np.dtype
-    starts: bytes  # int64, the sentence where each document begins, and where the last ends
-    places: bytes  # int64, the piece where each sentence begins, and the end
+    starts: bytes  # int64, the first sentence of each document, and the end of the last one
+    places: bytes  # int64, the first token of each sentence, and the end of the last one
     ids: bytes
 
     @classmethod
     def of(cls, store: TokenStore, documents: Range, *, longest: int) -> "RangeTokens":
-        """`longest` is how many pieces a text of it may be asked to fill."""
+        """Reads a range from a store; `longest` is the largest number of tokens of a text."""
         starts = store.documents(documents.first, documents.last)
         places = store.sentences(documents.start, min(starts[-1], documents.end + longest))
         return cls(
@@ -59,7 +59,11 @@ class RangeTokens:
         )
 
     def placed(self, first_document: int) -> "RangeTokens":
-        """The same with documents numbered over the corpus, those of the unit from there on."""
+        """Returns the range with documents numbered over the corpus.
+
+        Args:
+            first_document: The number of the first document of the unit.
+        """
         own = self.range
         moved = replace(own, first=own.first + first_document, last=own.last + first_document)
         return replace(self, range=moved)
@@ -68,7 +72,7 @@ class RangeTokens:
         return _places(self.starts, first - self.range.first, last - self.range.first)
 
     def sentences(self, first: int, last: int) -> memoryview:
-        """Fewer where the range holds no more."""
+        """Same as `TokenStore.sentences`, but returns fewer if the range ends before `last`."""
         return _places(self.places, first - self.range.start, last - self.range.start)
 
     def pieces(self, start: int, end: int) -> bytes:
@@ -79,7 +83,7 @@ class RangeTokens:
 
 @dataclass(frozen=True)
 class UnitTold:
-    """What is said of a unit when its ranges are made."""
+    """The counts, repairs and ranges of a tokenized unit."""
 
     unit: int
     counts: Counter
@@ -96,9 +100,10 @@ class UnitTold:
 def tokens_of(
     number: int, unit: Unit, *, vocabulary: Vocabulary, settings: BuildSettings
 ) -> Iterator[RangeTokens | UnitTold]:
-    """The ranges of a unit in their order, and then what there is to say of it.
+    """Yields the ranges of a unit in order, and then its counts.
 
-    Raises InputError as `TokenizeUnit` does.
+    Raises:
+        InputError: A file cannot be read; see `TokenizeUnit`.
     """
     with tempfile.TemporaryDirectory() as work:
         path = kept_vocabulary(vocabulary)
@@ -117,7 +122,10 @@ def tokens_of(
 
 @cache
 def kept_vocabulary(vocabulary: Vocabulary) -> Path:
-    """Where this process keeps the vocabulary: a worker shares no files with where it was given."""
+    """Writes the vocabulary to a temporary folder of this process and returns the path.
+
+    A worker has no access to the original file.
+    """
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return write_vocabulary(vocabulary, Path(folder))
@@ -128,7 +136,7 @@ def _places(data: bytes, first: int, last: int) -> memoryview:
 
 
 class RangeTable(NamedTuple):
-    """All ranges of the corpus in their order, int64 [R] each."""
+    """The R ranges of the corpus in order, int64 [R] each."""
 
     units: np.ndarray
     parts: np.ndarray
@@ -137,7 +145,7 @@ class RangeTable(NamedTuple):
     ends: np.ndarray
 
     def holding(self, documents: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        """Which range, int64 [n], holds the sentence at that share of each document [n]."""
+        """Returns the range, int64 [n], that contains the sentence at `shares` of `documents`."""
         last = np.searchsorted(self.firsts, documents, side="right") - 1
         first = np.searchsorted(self.firsts, self.firsts[last])
         for place in np.flatnonzero(first < last):  # a document in several ranges
@@ -151,7 +159,7 @@ class RangeTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Corpus:
-    """The corpus as a whole, when every unit is tokenised."""
+    """The counts of the whole corpus after all units are tokenized."""
 
     told: dict  # for the manifest
     splits: list[Split]
@@ -166,14 +174,18 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the records of each split are spread over buckets and shards."""
+    """The distribution of the records of each split over buckets and shards."""
 
     corpus: Corpus
     layouts: tuple[Layout, ...]  # of each split
 
 
 def corpus_of(units: Sequence[UnitTold], *, settings: BuildSettings) -> Corpus:
-    """`units` are all of them in any order. InputError where there is too little text."""
+    """Combines the counts of all units, which may be in any order.
+
+    Raises:
+        InputError: The corpus has too little text.
+    """
     units = sorted(units, key=attrgetter("unit"))
     counts = np.array([unit.num_documents for unit in units], np.int64)
     firsts = np.cumsum(counts) - counts
@@ -195,7 +207,7 @@ def corpus_of(units: Sequence[UnitTold], *, settings: BuildSettings) -> Corpus:
 
 
 def held_out_size(tokens: RangeTokens, corpus: Corpus) -> tuple[int, int]:
-    """Sentences and pieces of the documents of a range that are held out."""
+    """Counts the sentences and tokens of the held-out documents of a range."""
     num_sentences = num_pieces = 0
     placed = corpus.placed(tokens)
     for document, bounds in documents_of(placed, placed.range):
@@ -208,7 +220,17 @@ def held_out_size(tokens: RangeTokens, corpus: Corpus) -> tuple[int, int]:
 def plan_of(
     corpus: Corpus, held_out: tuple[int, int], *, settings: BuildSettings, num_separators: int
 ) -> Plan:
-    """`held_out` sums up `held_out_size`. InputError where there are too few documents."""
+    """Plans the records of each split.
+
+    Args:
+        corpus: The counts of the corpus.
+        held_out: The sum of `held_out_size` over all ranges.
+        settings: The settings of the records.
+        num_separators: The number of separators between two texts.
+
+    Raises:
+        InputError: The objective needs more documents.
+    """
     whole = corpus.num_sentences, corpus.num_pieces
     sizes = [tuple(a - b for a, b in zip(whole, held_out, strict=True)), held_out]
     layouts = (

@@ -1,8 +1,8 @@
-"""Finds the spans of instances with their pieces, and writes the shards that they go to.
+"""Finds the spans of instances with their tokens and writes them to shards.
 
-An instance that takes a text of another document requests it: by chance it is drawn which document
-and from which share of it on, and the range that holds it answers. What is found in any order is
-put in the one that the local path has: by unit, part, instance and span.
+An instance that needs a text of another document draws the document and the start of the text (as a
+share of the document), and sends a request to the range that contains it. Spans arrive in any order
+and are sorted as in the local build: by unit, part, instance and span.
 """
 
 import tempfile
@@ -25,10 +25,10 @@ from tfrecords_tools.records.write_shard import WriteShard
 from tfrecords_tools.text.store import PLACE, TokenWriter
 from tfrecords_tools.text.tokens import store_dtype
 
-Key = tuple[int, int]  # of a range: unit and part; of a shard: split and place
-Spans = tuple[bytes, bytes]  # rows of SPAN, and their pieces one after the other
+Key = tuple[int, int]  # of a range: unit and part; of a shard: split and index
+Spans = tuple[bytes, bytes]  # rows of SPAN, and their concatenated tokens
 
-_PLACE = [  # of a span among all of its split
+_PLACE = [  # of a span within its split
     ("bucket", "<i4"),
     ("unit", "<i4"),
     ("part", "<i4"),
@@ -42,12 +42,12 @@ REQUEST = np.dtype(
     [*_PLACE, ("split", "<i4"), ("document", "<i8"), ("share", "<f8"), ("room", "<i4")]
 )
 _PLACE_NAMES = [name for name, _ in _PLACE]
-_PIECES_TOGETHER = 1 << 20  # about; of one element that goes to a shard
+_PIECES_TOGETHER = 1 << 20  # about; of one element that is sent to a shard
 _REQUESTS_TOGETHER = 1 << 16
 
 
 class _Request(NamedTuple):
-    """Stands for a span of another document."""
+    """A request for a span of another document."""
 
     document: int
     share: float
@@ -57,7 +57,7 @@ class _Request(NamedTuple):
 def found(
     tokens: RangeTokens, plan: Plan
 ) -> Iterator[tuple[str, Key, Spans] | tuple[str, Key, bytes]]:
-    """What a range gives: ("spans", shard, Spans) and ("requests", range, rows of REQUEST)."""
+    """Yields ("spans", shard, Spans) and ("requests", range, rows of REQUEST) of a range."""
     tokens = plan.corpus.placed(tokens)
     for split, layout in enumerate(plan.layouts):
         generator = np.random.default_rng(layout.seeds_of_range(tokens.range))
@@ -87,7 +87,7 @@ def found(
 def answered(
     tokens: RangeTokens, requests: Iterable[bytes], plan: Plan
 ) -> Iterator[tuple[Key, Spans]]:
-    """The texts that instances of other ranges take from this one, for their shards."""
+    """Yields the texts of this range that other ranges requested, with their shards."""
     tokens = plan.corpus.placed(tokens)
     most = _REQUESTS_TOGETHER * REQUEST.itemsize
     for together in grouped(requests, size_of=len, most=most):
@@ -105,7 +105,7 @@ def answered(
 def _by_range(
     rows: np.ndarray, spans: Sequence[_Request], plan: Plan
 ) -> Iterator[tuple[Key, bytes]]:
-    """Requests for each range that holds some of what is asked for."""
+    """Groups requests by the range that contains the requested text."""
     if not spans:
         return
     rows["document"], rows["share"], rows["room"] = zip(*spans, strict=True)
@@ -121,7 +121,7 @@ def _by_range(
 def _by_shard(
     rows: np.ndarray, spans: np.ndarray, tokens: RangeTokens, layout: Layout
 ) -> Iterator[tuple[int, Spans]]:
-    """Spans int64 [n,2] of these rows for each shard, not too many pieces at a time."""
+    """Groups spans, int64 [n,2], by shard; each group has about `_PIECES_TOGETHER` tokens."""
     if not len(rows):
         return
     ends = np.array([buckets.stop for buckets in layout.shards])
@@ -145,7 +145,7 @@ _ROW = np.dtype([*_SPAN, ("start", PLACE)])
 def written(
     place: int, spans: Iterable[Spans], *, layout: Layout, vocabulary: Vocabulary, folder: str
 ) -> dict:
-    """Writes a shard of the split into `folder`; returns what the manifest says of it."""
+    """Writes a shard of the split to `folder` and returns its entry of the manifest."""
     path = kept_vocabulary(vocabulary)
     dtype = store_dtype(layout.settings, path)
     with tempfile.TemporaryDirectory() as name:
@@ -171,7 +171,7 @@ def written(
 
 
 def _keep(spans: Iterable[Spans], store: Path, work: Path, *, dtype: np.dtype) -> None:
-    """All pieces go to a store, a span a sentence; the rows of each bucket go to a file."""
+    """Writes the tokens to a store, a sentence for each span, and the rows to a file a bucket."""
     num_pieces = 0
     with TokenWriter(store, dtype=dtype) as writer:
         for data, pieces in spans:
@@ -189,7 +189,7 @@ def _keep(spans: Iterable[Spans], store: Path, work: Path, *, dtype: np.dtype) -
 
 
 def _table(path: Path) -> np.ndarray:
-    """The rows of a bucket in their order, as `buckets` keeps them: int64 [n,4]."""
+    """Returns the sorted rows of a bucket in the format of `records.buckets`: int64 [n,4]."""
     rows = np.fromfile(path, _ROW) if path.exists() else np.empty(0, _ROW)
     rows = rows[np.lexsort([rows[name] for name in ("span", "instance", "part", "unit")])]
     numbers = np.stack([rows[name] for name in ("unit", "part", "instance")])

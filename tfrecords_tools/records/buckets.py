@@ -1,9 +1,11 @@
-"""Throws instances into buckets by chance, in files on disk, and reads the instances of a bucket.
+"""Assigns instances to random buckets in files on disk, and reads the instances of a bucket.
 
-A file holds where each bucket begins, and then its spans, int64 [n,4]: number of the instance in
-the file, its label, start and end in the store; those of an instance together, in their order.
-Thrown into buckets independently and shuffled within each, instances are shuffled over them all
-(Rao 1961; Sandelius 1962), without ever being together in memory.
+A file contains the index at which each bucket begins, and then the spans of all buckets, int64
+[n,4]: number of the instance in the file, label, start and end in the store. The spans of an
+instance are adjacent and in order.
+
+Instances that are assigned to buckets independently and shuffled within each bucket are shuffled as
+a whole (Rao 1961; Sandelius 1962), although they are never in memory together.
 """
 
 import os
@@ -21,7 +23,7 @@ COLUMNS = 4
 
 
 class SpanTable(NamedTuple):
-    """Spans of instances, int64 [n] each; those of an instance stand together."""
+    """Spans of instances, int64 [n] each; the spans of an instance are adjacent."""
 
     instances: np.ndarray  # 0, 1, ... in the order of the table
     labels: np.ndarray
@@ -36,7 +38,10 @@ def write_buckets(
     num_buckets: int,
     generator: np.random.Generator,
 ) -> None:
-    """Writes the file whole or not at all."""
+    """Assigns each instance to a random bucket and writes the file.
+
+    The file appears only when it is complete.
+    """
     flat: list[int] = []
     for number, (spans, label) in enumerate(instances):
         for span in spans:
@@ -52,7 +57,10 @@ def write_buckets(
 def write_tables(
     path: str | os.PathLike, tables: Iterable[np.ndarray], *, num_buckets: int
 ) -> None:
-    """The file, whole or not at all, of the spans of each bucket as they stand in it."""
+    """Writes a file of buckets from one table of spans, int64 [n,4], for each bucket.
+
+    The file appears only when it is complete.
+    """
     begins = np.zeros(num_buckets + 1, PLACE)
     with whole_file(path) as part, part.open("wb") as file:
         file.write(begins.tobytes())
@@ -64,7 +72,7 @@ def write_tables(
 
 
 def read_bucket(paths: Iterable[Path], *, num_buckets: int, bucket: int) -> SpanTable:
-    """The instances of one bucket, of all files in their order."""
+    """Returns the instances of one bucket from all files, in their order."""
     tables, num_before = [np.empty((0, COLUMNS), PLACE)], 0
     for path in paths:
         with path.open("rb") as file:
@@ -81,7 +89,7 @@ def read_bucket(paths: Iterable[Path], *, num_buckets: int, bucket: int) -> Span
 
 
 def bucket_sizes(paths: Iterable[Path], *, num_buckets: int) -> np.ndarray:
-    """How many spans each bucket holds, int64 [num_buckets]."""
+    """Returns the number of spans in each bucket, int64 [num_buckets]."""
     sizes = np.zeros(num_buckets, np.int64)
     for path in paths:
         sizes += np.diff(np.fromfile(path, PLACE, num_buckets + 1))

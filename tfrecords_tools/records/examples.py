@@ -1,4 +1,4 @@
-"""Finds the instances of all passes over a range of documents, and throws them into buckets."""
+"""Draws the instances of all passes over a range of documents and assigns them to buckets."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
@@ -17,12 +17,12 @@ from tfrecords_tools.records.splits import Range, documents_of
 from tfrecords_tools.text.store import Tokens, TokenStore
 
 _INSTANCES_TOGETHER = 1000
-_SENTENCES_AT_ONCE = 32  # looked up together for a text of another document
+_SENTENCES_AT_ONCE = 32  # looked up together for a text from another document
 
 
 @dataclass(frozen=True)
 class FindInstances:
-    """A job: the instances of the documents of a range that are of the split."""
+    """A job that writes the instances of those documents of a range that belong to the split."""
 
     documents: Range
     layout: Layout
@@ -63,7 +63,7 @@ def instances_of(
     """Draws the instances of a range.
 
     `text_of(document, share, room)` returns a text of another document: a `Span`, or an object
-    that stands for one.
+    that represents one.
     """
     split, settings = layout.split, layout.settings
     own = [
@@ -89,7 +89,10 @@ def instances_of(
 
 
 def _releasing(store: TokenStore, instances: Iterable[Instance]) -> Iterator[Instance]:
-    """Releases the memory of the store, some 64 kB for each text of another document."""
+    """Yields the instances and regularly releases the memory of the store.
+
+    Each text of another document leaves about 64 kB of the store in memory.
+    """
     for number, instance in enumerate(instances):
         yield instance
         if number % _INSTANCES_TOGETHER == 0:
@@ -97,7 +100,14 @@ def _releasing(store: TokenStore, instances: Iterable[Instance]) -> Iterator[Ins
 
 
 def text_of(store: Tokens, document: int, share: float, room: int) -> Span:
-    """Returns whole sentences, at least one, that fill `room`, from a share of a document on."""
+    """Returns the span of one or more sentences of a document that fill `room` tokens.
+
+    Args:
+        store: The tokens.
+        document: The index of the document.
+        share: The part of the document's sentences that precedes the text, in [0, 1).
+        room: The number of tokens to reach. The text is shorter if the document ends.
+    """
     start, end = store.documents(document, document + 1)
     first, count = start + int(share * (end - start)), _SENTENCES_AT_ONCE
     while True:

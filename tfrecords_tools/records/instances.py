@@ -1,4 +1,4 @@
-"""Cuts, shuffles and lays the instances of a bucket into records."""
+"""Cuts and shuffles the instances of a bucket and converts them to the features of records."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,14 +13,14 @@ from tfrecords_tools.records.buckets import SpanTable
 
 
 class Sequences(NamedTuple):
-    """Sequences in the order in which they are written; the spans of each stand together."""
+    """N sequences with M spans in the order of the records; the spans of each are adjacent."""
 
-    starts: np.ndarray  # int64 [M], in the store
-    lengths: np.ndarray  # int64 [M]
-    first: np.ndarray  # int64 [N+1]: each sequence's first span, and M
+    starts: np.ndarray  # int64 [M], token indices in the store
+    lengths: np.ndarray  # int64 [M], in tokens
+    first: np.ndarray  # int64 [N+1]: the first span of each sequence, and M
     labels: np.ndarray  # int64 [N]
-    rows: np.ndarray  # int64 [N], ascending: the record of each
-    columns: np.ndarray  # int64 [N]: where in its record it begins
+    rows: np.ndarray  # int64 [N], ascending: the record of each sequence
+    columns: np.ndarray  # int64 [N]: the position in the record at which it begins
 
     @property
     def num_rows(self) -> int:
@@ -28,7 +28,7 @@ class Sequences(NamedTuple):
 
 
 def sizes_of(lengths: np.ndarray, first: np.ndarray, *, num_separators: int) -> np.ndarray:
-    """int64 [N]: the places that each sequence takes, specials counted."""
+    """Returns int64 [N]: the number of positions of each sequence, special tokens included."""
     return 2 - num_separators + np.add.reduceat(lengths + num_separators, first[:-1])
 
 
@@ -39,9 +39,9 @@ def sequences_of(
     generator: np.random.Generator,
     num_separators: int = 1,
 ) -> Sequences:
-    """All instances of a bucket, in an order drawn by chance, each cut until it fits.
+    """Shuffles the instances of a bucket and cuts each until it fits into a record.
 
-    Where several share a record, which ones do is decided by their sizes.
+    If a record takes several sequences, their sizes decide which sequences share a record.
     """
     begins = np.flatnonzero(np.diff(table.instances, prepend=-1))
     first = np.append(begins, len(table.instances))
@@ -78,9 +78,10 @@ def cut(
     generator: np.random.Generator,
     num_separators: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and lengths that fit: of a pair the longer text loses pieces at both ends by chance.
+    """Shortens the pairs that are too long and returns the starts and lengths of all spans.
 
-    Only pairs are ever too long; each text keeps about half of what fits, or all of it.
+    The longer text of a pair loses tokens at both ends, at random. Each text keeps about half of
+    the tokens that fit, or all of its tokens. Only pairs can be too long.
     """
     sizes = sizes_of(lengths, first, num_separators=num_separators)
     long = first[:-1][sizes > max_length]
@@ -94,7 +95,7 @@ def cut(
 
 
 def batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:
-    """The same, `num_rows` records at a time; rows and spans of each count from 0."""
+    """Yields the sequences of `num_rows` records at a time; rows and spans are counted from 0."""
     for row in range(0, sequences.num_rows, num_rows):
         begin, end = np.searchsorted(sequences.rows, [row, row + num_rows])
         spans = slice(sequences.first[begin], sequences.first[end])
@@ -117,10 +118,16 @@ def features(
     masker: Masker | None,
     generator: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """The features of a batch of records as the schema names them.
+    """Returns the features of a batch of records by the names of the schema.
 
-    `pieces` are those of all its spans, one after the other; ids from the size of the vocabulary on
-    are pieces that continue a word (see `tokens`). Without a masker the records hold plain ids.
+    Args:
+        sequences: The sequences of the batch.
+        pieces: The token ids of all spans, concatenated. Ids of at least the size of the vocabulary
+            are tokens that continue a word; see `tfrecords_tools.text.tokens`.
+        schema: The features of a record.
+        vocabulary: The vocabulary.
+        masker: Chooses and replaces the tokens to predict. None writes plain ids.
+        generator: The random numbers of the masker.
     """
     num_rows, size = sequences.num_rows, len(vocabulary)
     num_separators = vocabulary.specials.num_separators
@@ -178,7 +185,7 @@ def _number_in_row(rows: np.ndarray) -> np.ndarray:
 
 
 def _reordered(first: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which spans stand where when the sequences stand in `order`, and their `first` then."""
+    """Returns the indices of the spans in the new order of the sequences, and the new `first`."""
     counts = np.diff(first)[order]
     begins = np.cumsum(counts) - counts
     spans = np.repeat(first[:-1][order] - begins, counts) + np.arange(counts.sum())
@@ -188,10 +195,13 @@ def _reordered(first: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.nda
 def filled_rows(
     sizes: np.ndarray, *, length: int, most: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """An order of the sequences, int [N], and in that order the row and column of each.
+    """Distributes sequences over records so that little padding is needed.
 
-    A row takes the largest sequence that is left, then the largest that still fits, up to `most`.
-    The rows, and the sequences of a row, stand in an order drawn by chance.
+    A row takes the largest remaining sequence, then repeatedly the largest one that fits, up to
+    `most` sequences. The rows, and the sequences of a row, are in random order.
+
+    Returns:
+        The order of the sequences, int [N], and in that order the row and the column of each.
     """
     waiting: list[list[int]] = [[] for _ in range(length + 1)]
     for number, size in enumerate(sizes.tolist()):

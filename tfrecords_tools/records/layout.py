@@ -10,7 +10,7 @@ from tfrecords_tools.records.splits import TRAIN, Range, Split
 from tfrecords_tools.settings import BuildSettings
 
 RECORDS_PER_BUCKET = 100_000
-RECORDS_PER_SHARD_AT_LEAST = 250  # where the number of shards is not given
+RECORDS_PER_SHARD_AT_LEAST = 250  # if the number of shards is not given
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Layout:
     settings: BuildSettings
     num_separators: int  # between two texts
     num_buckets: int
-    shards: tuple[range, ...]  # the buckets of each
+    shards: tuple[range, ...]  # the buckets of each shard
 
     @property
     def passes(self) -> int:
@@ -75,7 +75,18 @@ def layout_of(
     settings: BuildSettings,
     num_separators: int,
 ) -> Layout:
-    """Raises InputError where the objective needs more documents."""
+    """Chooses the number of buckets and shards of a split.
+
+    Args:
+        split: The split.
+        num_sentences: The number of its sentences.
+        num_pieces: The number of its tokens.
+        settings: The settings of the records.
+        num_separators: The number of separators between two texts.
+
+    Raises:
+        InputError: The objective needs more documents.
+    """
     if settings.objective == "nsp" and split.num_documents < 2:
         raise InputError(
             "next sentence prediction needs at least two documents, for a random next text comes "
@@ -95,5 +106,5 @@ def layout_of(
 
 
 def _passes(split: Split, settings: BuildSettings) -> int:
-    """Held-out documents are read once."""
+    """Returns the number of passes over the documents; held-out documents are read once."""
     return cast(int, settings.duplicates) if split.name == TRAIN else 1  # None is resolved

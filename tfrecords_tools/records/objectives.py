@@ -1,18 +1,22 @@
-"""The pretraining objectives: documents become instances, each a few spans and a label.
+"""Defines the pretraining objectives, which turn documents into instances of spans and a label.
 
-A document is (its number, where its sentences begin and the last one ends: places in the store).
-An objective walks once over documents. Every instance fits a record, except that the two spans of
-a pair are cut when it is written (`instances.cut`).
+A document is a tuple (number, bounds). The bounds are token indices in the store: the start of each
+sentence, and the end of the last one. An objective reads the documents once. Every instance fits
+into a record, except for pairs, which `instances.cut` shortens when they are written.
 
-- `next_sentence`: BERT, appendix A.2. B follows A (label 0) or is of another document (label 1).
-- `sentence_order`: ALBERT, section 3.1. B follows A (label 0), or A and B change places (label 1).
-- `full_sentences`, `doc_sentences`: RoBERTa, section 4.2. As many sentences as fit, no label; the
-  first goes on into the next document, whose text is a span of its own, the second never does.
+- `next_sentence`: BERT, appendix A.2. B follows A (label 0) or comes from another document (label
+  1).
+- `sentence_order`: ALBERT, section 3.1. B follows A (label 0), or A and B are swapped (label 1).
+- `full_sentences`, `doc_sentences`: RoBERTa, section 4.2. An instance has as many sentences as fit
+  and no label. `full_sentences` continues into the next document, whose text is another span;
+  `doc_sentences` does not.
 
-The pairing is that of google-research/bert `create_pretraining_data.py`, with these corrections:
-the short length is drawn for each pair and not once for a document; the labels are balanced to the
-pair; the random text is always of another document; a single sentence may be followed by its true
-next one (in the original it never is).
+Texts are paired as in google-research/bert `create_pretraining_data.py`, with these corrections:
+
+- The short length is drawn for each pair, not once for a document.
+- Both labels are equally frequent in each range of documents.
+- The random text always comes from another document.
+- A single sentence may be followed by its true next sentence, which never happens in the original.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,39 +25,41 @@ from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import NamedTuple
 
-_MOST_REPEATED = 4  # pairs of a walk; one that is less balanced has too few sentences for it
-_SHORTEST_PART = 8  # pieces of a sentence that is cut
+# The most pairs that are repeated to balance the labels of a pass. A larger imbalance remains; it
+# only occurs with too few sentences.
+_MOST_REPEATED = 4
+_SHORTEST_PART = 8  # tokens of a part of a sentence that is cut
 Document = tuple[int, list[int]]
 Span = tuple[int, int]
 
 
 class Instance(NamedTuple):
-    """Spans, start and end in the store; the label means something where the objective has one."""
+    """Spans as (start, end) in the store, and a label, which some objectives leave at 0."""
 
     spans: tuple[Span, ...]
     label: int = 0
 
 
 class Draws(NamedTuple):
-    """What an objective may draw: the length of a pair, and a text of another document."""
+    """The random choices of an objective: the length of a pair and a text of another document."""
 
     random: Random
     max_length: int
-    short_rate: float  # share of the pairs that are kept short on purpose
-    other_text: Callable[[int, int], Span]  # (document, room): whole sentences until they fill it
-    fills_records: bool  # records are to be full, with several sequences if need be
+    short_rate: float  # share of the pairs that are kept short
+    other_text: Callable[[int, int], Span]  # (document, room) -> sentences that fill `room` tokens
+    fills_records: bool  # a record may hold several sequences to be full
     num_separators: int = 1  # between two texts
 
     def target(self) -> int:
-        """How many pieces a pair is to have."""
+        """Draws the number of tokens of a pair, without special tokens."""
         room = self.max_length - 2 - self.num_separators
         return self.random.randint(2, room) if self.random.random() < self.short_rate else room
 
 
 def next_sentence(documents: Iterable[Document], draws: Draws) -> Iterator[Instance]:
-    """Two texts, the second true or random, half of each."""
+    """Yields pairs of texts; half of the second texts are the true next one, half are random."""
     random = draws.random
-    balance = 0  # random next texts so far, less the true ones
+    balance = 0  # number of random next texts minus number of true ones
     latest = {True: deque(maxlen=_MOST_REPEATED), False: deque(maxlen=_MOST_REPEATED)}
     for number, bounds in documents:
         first, num_sentences = 0, len(bounds) - 1
@@ -62,7 +68,7 @@ def next_sentence(documents: Iterable[Document], draws: Draws) -> Iterator[Insta
             last = _filled(bounds, first, target)
             is_random = random.random() < 0.5 if balance == 0 else balance < 0
             if last - first == 1 and not is_random:
-                last = min(last + 1, num_sentences)  # the true next sentence comes along
+                last = min(last + 1, num_sentences)  # adds the true next sentence
             if last - first == 1:
                 is_random = True
             balance += 1 if is_random else -1
@@ -70,7 +76,7 @@ def next_sentence(documents: Iterable[Document], draws: Draws) -> Iterator[Insta
             text_a = bounds[first], bounds[end_a]
             if is_random:
                 text_b = draws.other_text(number, target - (text_a[1] - text_a[0]))
-                last = end_a  # sentences that were not used are put back
+                last = end_a  # the next pair begins with the unused sentences
             else:
                 text_b = bounds[end_a], bounds[last]
             pair = Instance((text_a, text_b), int(is_random))
@@ -78,18 +84,21 @@ def next_sentence(documents: Iterable[Document], draws: Draws) -> Iterator[Insta
             yield pair
             first = last
     if abs(balance) <= _MOST_REPEATED:
-        yield from list(latest[balance < 0])[: abs(balance)]  # once more, for the balance
+        yield from list(latest[balance < 0])[: abs(balance)]  # balances the labels
 
 
 def sentence_order(documents: Iterable[Document], draws: Draws) -> Iterator[Instance]:
-    """A document of a single sentence gives nothing."""
-    balance = 0  # changed places so far, less the others
+    """Yields pairs of adjacent texts; half of the pairs are swapped.
+
+    A document of a single sentence yields no pair.
+    """
+    balance = 0  # number of swapped pairs minus number of the others
     for _, bounds in documents:
         first, num_sentences = 0, len(bounds) - 1
         while first < num_sentences - 1:
             last = max(_filled(bounds, first, draws.target()), first + 2)
             if last == num_sentences - 1:
-                last = num_sentences  # a sentence that would be left alone comes along
+                last = num_sentences  # a single sentence cannot form the next pair
             middle = first + 1 + int(draws.random.random() * (last - first - 1))
             changed = draws.random.random() < 0.5 if balance == 0 else balance < 0
             balance += 1 if changed else -1
@@ -97,11 +106,14 @@ def sentence_order(documents: Iterable[Document], draws: Draws) -> Iterator[Inst
             yield Instance(texts[::-1] if changed else texts, int(changed))
             first = last
     if balance:
-        yield Instance(texts if changed else texts[::-1], int(not changed))  # for the balance
+        yield Instance(texts if changed else texts[::-1], int(not changed))  # balances the labels
 
 
 def full_sentences(documents: Iterable[Document], draws: Draws) -> Iterator[Instance]:
-    """Where records are filled, a sentence that does not fit is cut and goes on in the next."""
+    """Yields as many sentences as fit into a record, across documents.
+
+    If `fills_records`, a sentence that does not fit is cut and continues in the next instance.
+    """
     room = left = draws.max_length - 2
     spans: list[Span] = []
     for _, bounds in documents:
@@ -112,7 +124,7 @@ def full_sentences(documents: Iterable[Document], draws: Draws) -> Iterator[Inst
                 stop = bounds[bisect_right(bounds, stop) - 1]
             if stop > start:
                 spans.append((start, stop))
-                left -= stop - start + draws.num_separators  # before the next document
+                left -= stop - start + draws.num_separators  # separate the next document
                 start = stop
             if start < end:  # the next sentence does not fit
                 yield Instance(tuple(spans))
@@ -122,16 +134,16 @@ def full_sentences(documents: Iterable[Document], draws: Draws) -> Iterator[Inst
 
 
 def doc_sentences(documents: Iterable[Document], draws: Draws) -> Iterator[Instance]:
-    """As `full_sentences`, never over the end of a document."""
+    """Same as `full_sentences`, but an instance never continues into the next document."""
     for document in documents:
         yield from full_sentences([document], draws)
 
 
 class Objective(NamedTuple):
-    """What records are made of: how documents become instances, and what their label says."""
+    """A function that turns documents into instances, and the meaning of their label."""
 
     instances: Callable[[Iterable[Document], Draws], Iterator[Instance]]
-    label: str = ""  # what 1 stands for; empty where there is none
+    label: str = ""  # the meaning of label 1; "" if there is no label
 
     @property
     def has_labels(self) -> bool:
@@ -147,5 +159,8 @@ OBJECTIVES = {
 
 
 def _filled(bounds: list[int], first: int, target: int) -> int:
-    """The end of the sentences from `first` on that reach `target` pieces, or of the document."""
+    """Returns the index after the sentences from `first` on that reach `target` tokens.
+
+    If the document is shorter, it is the index after its last sentence.
+    """
     return min(bisect_left(bounds, bounds[first] + target, lo=first + 1), len(bounds) - 1)

@@ -20,16 +20,16 @@ _SPANS_TOGETHER = 512  # each leaves some 64 kB of the store in memory
 
 @dataclass(frozen=True)
 class WriteShard:
-    """A job: a record file, and before it a JSON file with its entry of the manifest."""
+    """A job that writes a JSON file with the entry of the manifest, and then a record file."""
 
     output: Path
     counts: Path
     instances: tuple[Path, ...]  # the files of `FindInstances`
     layout: Layout
-    place: int  # of the shard in the layout
+    place: int  # index of the shard in the layout
     store: Path
     vocabulary: Path
-    size: int  # about how many records
+    size: int  # estimated number of records
 
     def __call__(self, advance: Callable[[int], object]) -> None:
         store = TokenStore(self.store)
@@ -74,7 +74,7 @@ class WriteShard:
 
 
 def pieces_of(sequences: Sequences, store: TokenStore) -> np.ndarray:
-    """The pieces of all spans, one after the other."""
+    """Returns the token ids of all spans, concatenated."""
     spans = list(zip(sequences.starts.tolist(), sequences.lengths.tolist(), strict=True))
     pieces = []
     for begin in range(0, len(spans), _SPANS_TOGETHER):

@@ -1,7 +1,7 @@
-"""Writes batches of features as TFRecord files of `tf.train.Example`s, always the same bytes.
+"""Writes batches of features as TFRecord files of `tf.train.Example`s.
 
-Examples are encoded a batch at a time and framed without TensorFlow, whose import would bring Keras
-along. Features stand in the order of their names. Formats: protobuf wire format;
+The same features give the same bytes: they are sorted by name. Examples are encoded a batch at a
+time and without TensorFlow, whose import would also import Keras. Formats: protobuf wire format;
 tensorflow/core/lib/io/record_writer.h.
 """
 
@@ -17,17 +17,22 @@ import numpy as np
 
 from bert_keras.storage import whole_file
 
-# How a batch is encoded: bytes uint8 [B,n], or [1,n] for all rows; those count that a bool [B,n]
-# says, by default all.
+# An encoded batch: bytes, uint8 [B,n], or [1,n] if they are equal for all rows; and bool [B,n],
+# which of the bytes are used. None uses all bytes.
 Block = tuple[np.ndarray, np.ndarray | None]
 
 
 def write_record_file(
     output: Path, counts: Path, batches: Iterable[tuple[dict[str, np.ndarray], dict[str, int]]]
 ) -> None:
-    """Writes a record file, and before it takes its name a JSON file for the manifest.
+    """Writes a record file and a JSON file with its entry of the manifest.
 
-    `batches` are features, and what these add to the counts in that file.
+    The record file gets its name after the JSON file is complete.
+
+    Args:
+        output: The path of the record file.
+        counts: The path of the JSON file.
+        batches: Pairs of features and of counts, which are summed over the batches.
     """
     total, digest = Counter(), hashlib.sha256()
     with whole_file(output) as part, part.open("wb") as file:
@@ -42,7 +47,11 @@ def write_record_file(
 
 
 def serialized(features: dict[str, np.ndarray]) -> list[bytes]:
-    """One `tf.train.Example` a row of features: int [B,n] from 0 below 2^32, or float32 [B,n]."""
+    """Encodes each row of the features as one `tf.train.Example`.
+
+    Args:
+        features: By name, int [B,n] with 0 <= value < 2^32, or float32 [B,n].
+    """
     blocks: list[Block] = []
     for name in sorted(features):
         kind, (data, used) = _payload(features[name])
@@ -60,13 +69,13 @@ def serialized(features: dict[str, np.ndarray]) -> list[bytes]:
 
 
 def _sizes(block: Block) -> np.ndarray | int:
-    """How many bytes of it count: int [B], or the same in every row."""
+    """Returns the number of used bytes of each row, int [B], or one number for all rows."""
     data, used = block
     return data.shape[1] if used is None else np.count_nonzero(used, axis=1)
 
 
 def _joined(blocks: list[Block], *, num_rows: int) -> np.ndarray:
-    """The bytes that count, row after row."""
+    """Returns the used bytes of all blocks, row by row."""
     width = sum(data.shape[1] for data, _ in blocks)
     all_data, all_used = np.empty((num_rows, width), np.uint8), np.ones((num_rows, width), bool)
     end = 0
@@ -79,14 +88,14 @@ def _joined(blocks: list[Block], *, num_rows: int) -> np.ndarray:
 
 
 def _payload(values: np.ndarray) -> tuple[int, Block]:
-    """The packed values, and the number of their field in `tf.train.Feature`."""
+    """Returns the field number in `tf.train.Feature` and the packed values."""
     if np.issubdtype(values.dtype, np.floating):
         return 2, (np.ascontiguousarray(values, "<f4").view(np.uint8), None)
     return 3, varints(values)
 
 
 def varints(values: np.ndarray) -> Block:
-    """Each row of int [B,n], values from 0 below 2^32, as varints one after the other."""
+    """Encodes each row of int [B,n], with 0 <= value < 2^32, as a sequence of varints."""
     most = int(values.max(initial=0))
     if most < 128:
         return values.astype(np.uint8), None
@@ -105,7 +114,7 @@ def varints(values: np.ndarray) -> Block:
 
 
 def _by_length(encode: Callable[[int], bytes], lengths: np.ndarray) -> Block:
-    """What `encode` makes of each row's length."""
+    """Applies `encode` to the length of each row."""
     distinct, rows = np.unique(lengths, return_inverse=True)
     encoded = [encode(length) for length in distinct.tolist()]
     width = max(map(len, encoded))
@@ -116,7 +125,7 @@ def _by_length(encode: Callable[[int], bytes], lengths: np.ndarray) -> Block:
 
 @cache
 def _head(name: str, kind: int, length: int) -> bytes:
-    """Everything before the packed values: Features.feature {key, Feature{list{value}}}."""
+    """Returns the bytes before packed values: Features.feature {key, Feature{list{value}}}."""
     values = b"\x0a" + _varint(length)
     listed = bytes([kind << 3 | 2]) + _varint(len(values) + length) + values
     key = b"\x0a" + _varint(len(name)) + name.encode()
@@ -134,20 +143,20 @@ def _varint(number: int) -> bytes:
 
 
 def framed(records: list[bytes]) -> bytes:
-    """Records as they stand in a TFRecord file: length, its checksum, data, its checksum."""
+    """Joins records in the format of a TFRecord file: length, its checksum, data, its checksum."""
     frames = zip(map(framed_length, map(len, records)), records, _checksums(records), strict=True)
     return b"".join(part for frame in frames for part in frame)
 
 
 @cache
 def framed_length(length: int) -> bytes:
-    """How a record of this many bytes begins in a file, 12 bytes."""
+    """Returns the 12 bytes that precede a record of `length` bytes in a file."""
     message = length.to_bytes(8, "little")
     return message + _checksums([message])[0]
 
 
 def _checksums(messages: list[bytes]) -> list[bytes]:
-    """TFRecord's masked CRC-32C of each message, four bytes."""
+    """Returns the masked CRC-32C of each message as TFRecord files use it, 4 bytes each."""
     sums = np.fromiter(map(google_crc32c.value, messages), np.uint32, len(messages))
     masked = (((sums >> 15) | (sums << 17)) + np.uint32(0xA282EAD8)).astype("<u4").tobytes()
     return [masked[place : place + 4] for place in range(0, len(masked), 4)]
