@@ -2,12 +2,11 @@
 
 import contextlib
 from collections.abc import Iterator
-from itertools import pairwise
 
 from bert_keras.errors import InputError
 from bert_keras.storage import open_file
 from tfrecords_tools.inputs.decoding import Decoder, Repairs
-from tfrecords_tools.inputs.parts import Part
+from tfrecords_tools.inputs.parts import Part, grouped
 
 _BUFFER = 1 << 20  # bytes; a column is read through it instead of whole
 _BATCH = 1 << 20  # bytes of text decoded at once, about ...
@@ -26,13 +25,10 @@ def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[
             metadata.row_group(number).column(column).total_compressed_size
             for number in range(metadata.num_row_groups)
         ]
-    starts, size = [0], 0
-    for number, more in enumerate(sizes):
-        if number > starts[-1] and size + more > unit_bytes:
-            starts.append(number)
-            size = 0
-        size += more
-    for start, end in pairwise([*starts, len(sizes)]):
+    if not sizes:
+        yield Part(path, "parquet", 0, 0, 0, text_field)
+    for group in grouped(range(len(sizes)), size_of=sizes.__getitem__, most=unit_bytes):
+        start, end = group[0], group[-1] + 1
         yield Part(path, "parquet", start, end, sum(sizes[start:end]), text_field)
 
 

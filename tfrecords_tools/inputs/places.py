@@ -5,7 +5,6 @@ import hashlib
 import os
 import stat
 from collections.abc import Sequence
-from itertools import chain
 from typing import NoReturn
 
 from bert_keras.errors import InputError
@@ -31,13 +30,18 @@ def files(places: Sequence[str | os.PathLike]) -> list[str]:
 
 
 def _files_of(place: str) -> list[str]:
-    matches_of, files_at = _LOCAL if not is_remote(place) else _REMOTE
-    matches = matches_of(place)
+    remote = is_remote(place)
+    matches = _remote_matches(place) if remote else _local_matches(place)
     if not matches:
         kind = "matches no file" if glob.has_magic(place) else "does not exist"
         raise InputError(f"{place} {kind}; expected a file, a folder or a glob of text")
-    found = chain.from_iterable(map(files_at, matches))
-    return list(dict.fromkeys(found))  # ** matches folders and the files in them
+    found: dict[str, None] = {}  # ** matches folders and the files in them
+    for match in matches:
+        inside = _remote_files(match) if remote else _local_files(match)
+        if not inside:
+            raise InputError(f"{match} is a folder without files; expected text files in it")
+        found |= dict.fromkeys(sorted(inside))
+    return list(found)
 
 
 def _local_matches(place: str) -> list[str]:
@@ -58,7 +62,7 @@ def _local_files(path: str) -> list[str]:
         folders[:] = [name for name in folders if not name.startswith(_NOTES)]
         paths = (os.path.join(inside, name) for name in names if not name.startswith(_NOTES))
         found += map(_regular, paths)
-    return _expect_files(path, found)
+    return found
 
 
 def _raise(error: OSError) -> NoReturn:
@@ -97,22 +101,12 @@ def _remote_files(url: str) -> list[str]:
         for each in found
         if not any(name.startswith(_NOTES) for name in each[inside:].split("/"))
     ]
-    return _expect_files(url, [_url_of(each, url, path) for each in found])
+    return [_url_of(each, url, path) for each in found]
 
 
 def _url_of(found: str, url: str, path: str) -> str:
     """The URL of a path found in the file system in which `url` stands at `path`."""
     return url.rstrip("/").removesuffix(path.strip("/")) + found.lstrip("/")
-
-
-def _expect_files(folder: str, found: list[str]) -> list[str]:
-    if not found:
-        raise InputError(f"{folder} is a folder without files; expected text files in it")
-    return sorted(found)
-
-
-_LOCAL = _local_matches, _local_files
-_REMOTE = _remote_matches, _remote_files
 
 
 def fingerprint(path: str) -> dict:
