@@ -51,10 +51,8 @@ class Split:
         if self.name == HELD_OUT:
             return self.held_out[number]
         # held_out[k] - k training documents stand before the k-th that is held out
-        return number + bisect_right(range(len(self.held_out)), number, key=self._trained_before)
-
-    def _trained_before(self, rank: int) -> int:
-        return self.held_out[rank] - rank
+        ranks = range(len(self.held_out))
+        return number + bisect_right(ranks, number, key=lambda rank: self.held_out[rank] - rank)
 
 
 def splits_of(num_documents: int, *, held_out_rate: float, seed: int) -> list[Split]:
