@@ -1,1 +1,1 @@
-"""Text files to TFRecords of masked and next-sentence examples, offline."""
+"""Converts text files to TFRecords of pretraining examples."""

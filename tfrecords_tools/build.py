@@ -1,7 +1,7 @@
 """Builds a folder of pretraining records from text files and a vocabulary, on one machine.
 
-Each stage is a set of jobs that leave files in the folder OUTPUT.partial. What is there is not made
-again: a run that was killed goes on where it stopped, and its records are the same bytes.
+Each stage is a set of jobs that write files to the folder OUTPUT.partial. Existing files are not
+written again, so an interrupted run continues and its records have the same bytes.
 """
 
 import json
@@ -32,7 +32,7 @@ from tfrecords_tools.text.store import TokenStore, joined
 from tfrecords_tools.text.tokens import TokenizeUnit, counts_of
 
 COUNTS = "counts.json"
-UNIT_BYTES = 1 << 20  # at least; a corpus becomes about MOST_UNITS units at most
+UNIT_BYTES = 1 << 20  # the least; larger for a corpus of more than MOST_UNITS units
 MOST_UNITS = 1000
 
 
@@ -44,7 +44,22 @@ def build(
     settings: Settings,
     workers: int = 1,
 ) -> dict:
-    """Writes `output` whole, by `workers` processes; returns the manifest that it leaves there."""
+    """Writes a folder of records and returns its manifest.
+
+    The folder gets its name when it is complete. An interrupted call continues if it is repeated
+    with the same arguments.
+
+    Args:
+        places: Files, folders, glob patterns, URLs or TFDS names of the corpus.
+        vocabulary: The vocabulary.
+        output: The folder, on this machine.
+        settings: The settings of the records.
+        workers: The number of processes, which does not change the records.
+
+    Raises:
+        InputError: The settings, the output or the corpus are not usable, or an interrupted run had
+            other arguments.
+    """
     if is_remote(output):
         raise InputError(
             f"{output} is not on this machine, where build writes; give a local folder and copy it "
@@ -66,7 +81,7 @@ def build(
 
 
 def _expect(manifest: Path, paths: Sequence[str], settings: Settings, vocabulary: Vocabulary):
-    """InputError where a run stopped at its very end had made these records from others."""
+    """Raises InputError if the finished records were made from other inputs or settings."""
     expected = made_from(settings, vocabulary, list(map(digest, paths)))
     told = json_object(manifest)
     if any(told.get(name) != value for name, value in expected.items()):
@@ -83,7 +98,7 @@ def _built(
     vocabulary: Vocabulary,
     pool: Workers,
 ) -> dict:
-    """Everything but the manifest, which it returns."""
+    """Writes all files except the manifest, which it returns."""
     work = folder / "work"
     work.mkdir(exist_ok=True)
     inputs = planned(work, files=paths, settings=settings, vocabulary=vocabulary)
@@ -96,7 +111,7 @@ def _built(
 
 
 def _expect_nothing_else(folder: Path) -> None:
-    """InputError where a folder that no run has begun holds anything."""
+    """Raises InputError if a folder that no run has begun is not empty."""
     others = sorted({path.name for path in folder.iterdir()} - {".lock"})
     if others:
         raise InputError(
@@ -106,7 +121,7 @@ def _expect_nothing_else(folder: Path) -> None:
 
 
 def _google(folder: Path, paths: Sequence[str], settings: GoogleSettings, pool: Workers) -> dict:
-    """The records of the original writer, and what the manifest says of them."""
+    """Writes the records of the original writer and returns their entries of the manifest."""
     written = write_google(
         paths,
         vocabulary=folder / PIECES,
@@ -126,7 +141,7 @@ def _corrected(
     vocabulary: Vocabulary,
     pool: Workers,
 ) -> dict:
-    """The records of this writer's own ways, and what the manifest says of them."""
+    """Writes the records of `BuildSettings` and returns their entries of the manifest."""
     work = folder / "work"
     num_separators = vocabulary.specials.num_separators
     file = folder / vocabulary_file(vocabulary)[0]
@@ -146,7 +161,7 @@ def _corrected(
 def _tokenize(
     work: Path, paths: Sequence[str], vocabulary: Path, settings: BuildSettings, pool: Workers
 ) -> None:
-    """Leaves the token store of the corpus, and what was counted and repaired."""
+    """Writes the token store of the corpus and the counts and repairs."""
     jobs = [
         TokenizeUnit(unit, work / f"tokens-{number:05d}", vocabulary, settings)
         for number, unit in enumerate(units_of(paths, text_field=settings.text_field))
@@ -166,14 +181,18 @@ def _tokenize(
 
 
 def units_of(paths: Sequence[str], *, text_field: str) -> list[Unit]:
-    """The corpus in the pieces that decide the records: their number is part of every seed."""
+    """Divides the corpus into units, which affect the records: their numbers are part of seeds."""
     num_bytes = sum(fingerprint(path)["bytes"] for path in paths)
     unit_bytes = max(UNIT_BYTES, num_bytes // MOST_UNITS)
     return units(paths, unit_bytes=unit_bytes, text_field=text_field)
 
 
 def told_of(unit_counts: Iterable[tuple[Counter, Repairs]]) -> dict:
-    """What the manifest says of the text, of what `TokenizeUnit` counted; InputError for none."""
+    """Combines the counts of `TokenizeUnit` to the entries of the manifest about the text.
+
+    Raises:
+        InputError: The corpus has no text.
+    """
     counts, repairs = Counter(), Repairs()
     for of_unit, repairs_of_unit in unit_counts:
         counts.update(of_unit)
@@ -187,7 +206,7 @@ def told_of(unit_counts: Iterable[tuple[Counter, Repairs]]) -> dict:
 
 
 def _written(layout: Layout, vocabulary: Path, store: TokenStore, pool: Workers) -> dict:
-    """Writes the shards of a split beside the vocabulary; returns what the manifest says of it."""
+    """Writes the shards of a split and returns its entry of the manifest."""
     folder, name = vocabulary.parent, layout.split.name
     work = folder / "work"
     found = [

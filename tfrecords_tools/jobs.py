@@ -1,7 +1,7 @@
-"""Runs jobs, each of which leaves one file or folder, in one process or several.
+"""Runs jobs, each of which writes one file or folder, in one or several processes.
 
-What is there already is not made again, so a run that was killed goes on where it stopped; what a
-job leaves does not depend on the others, so any number of processes leave the same.
+A job whose output exists is skipped, so an interrupted run continues. The output of a job does not
+depend on other jobs of its stage, so the number of processes does not change it.
 """
 
 import os
@@ -17,12 +17,12 @@ from typing import Protocol
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
 
-_LOOK_SECONDS = 0.2  # how often the bar moves
-_report: Callable[[int], object]  # in a worker: tells the progress of its job
+_LOOK_SECONDS = 0.2  # between updates of the progress bar
+_report: Callable[[int], object]  # in a worker: reports the progress of its job
 
 
 class Job(Protocol):
-    """Makes `output`, whole or not at all, and calls `advance(n)` as its `size` units get done."""
+    """Writes `output`, which appears only when complete; reports n of `size` by `advance(n)`."""
 
     @property
     def output(self) -> Path: ...
@@ -34,10 +34,10 @@ class Job(Protocol):
 
 
 class Workers:
-    """`number` processes, or with 1 this process alone; a context manager.
+    """Runs jobs in `number` processes, or in this process if `number` is 1; a context manager.
 
-    Processes are started anew, not forked: a script that calls for more than one needs the usual
-    `if __name__ == "__main__":`. They end when this process does, however it ends.
+    Processes are spawned, not forked, so a script that uses several needs the usual
+    `if __name__ == "__main__":`. They end when this process ends for any reason.
     """
 
     def __init__(self, number: int):
@@ -59,7 +59,16 @@ class Workers:
             self._executor.shutdown(cancel_futures=True)
 
     def run(self, jobs: Iterable[Job], *, stage: str, unit: str) -> None:
-        """Runs the jobs whose output is missing; an error in one is raised and ends them all."""
+        """Runs the jobs whose output is missing; an error of one job ends all of them.
+
+        Args:
+            jobs: The jobs, in any order.
+            stage: The label of the progress bar.
+            unit: The unit of the sizes of the jobs.
+
+        Raises:
+            ChildProcessError: A process was killed.
+        """
         missing, done = [], 0
         for job in jobs:
             if job.output.exists():
@@ -75,7 +84,7 @@ class Workers:
                 self._run_in_processes(self._executor, missing, bar)
 
     def _run_in_processes(self, executor: ProcessPoolExecutor, jobs: list[Job], bar) -> None:
-        # Ctrl-C is for this process alone: new ones begin, and stay, with what is blocked here.
+        # Only this process handles Ctrl-C; new processes inherit the signals that are blocked here.
         before = pthread_sigmask(SIG_BLOCK, {SIGINT})
         try:
             running = {executor.submit(_run, job) for job in jobs}
@@ -96,9 +105,9 @@ class Workers:
 
 
 def _begin(reports) -> None:
-    """In a new worker: it ends when its parent does."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # as many processes as there are, one thread
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # who reads a TFDS corpus needs no GPU
+    """Prepares a new worker, which ends when its parent ends."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes use all cores already
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # reading a TFDS corpus needs no GPU
     threading.Thread(target=_end_with_parent, daemon=True).start()
     global _report
     _report = reports.put
@@ -115,7 +124,7 @@ def _run(job: Job) -> None:
 
 
 def _done(job: Job, report: Callable[[int], object]) -> None:
-    """Runs a job, and reports `job.size` in all whatever it estimated on the way."""
+    """Runs a job and reports exactly `job.size` in all, even if the job reports another sum."""
     left = job.size
 
     def advance(done: int) -> None:

@@ -1,7 +1,8 @@
-"""The manifest of record files, and the plan that they are made by: what they are made from.
+"""Reads and writes the manifest of record files and the plan of a build.
 
-`build` writes the plan first, and a run that goes on must be given the same. It writes the manifest
-last, so a folder that has one is complete; `check` compares the files with it.
+Both state the inputs, the settings and the versions. `build` writes the plan first; a run that
+continues must have the same plan. It writes the manifest last, so a folder with a manifest is
+complete. `check` compares record files with the manifest.
 """
 
 import hashlib
@@ -30,7 +31,7 @@ SHARD_FIELDS = ("file", "records", "bytes", "sha256")  # of a record file
 
 @dataclass(frozen=True)
 class Shard:
-    """What the manifest promises of one record file."""
+    """The entry of one record file in the manifest."""
 
     split: str
     file: str
@@ -41,17 +42,21 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The part of a manifest that record files are held against."""
+    """The part of a manifest that record files are compared with."""
 
     path: Path
-    shards: dict[str, Shard]  # by the name of the file
+    shards: dict[str, Shard]  # by file name
     schema: PretrainingSchema
     vocabulary_sha256: str
     objective: str
 
     @classmethod
     def of_folder(cls, folder: str | os.PathLike) -> "Manifest | None":
-        """None where the folder has none; InputError where it is not what `build` writes."""
+        """Reads the manifest of a folder, or returns None if there is none.
+
+        Raises:
+            InputError: The file was not written by this version of `build`.
+        """
         path = Path(folder) / MANIFEST
         if not path.is_file():
             return None
@@ -72,13 +77,15 @@ class Manifest:
                 shards={shard.file: shard for shard in shards},
                 schema=PretrainingSchema(**values["schema"]),
                 vocabulary_sha256=values["vocabulary"]["sha256"],
-                objective=values["settings"].get("objective", "nsp"),  # the original has no other
+                objective=values["settings"].get(
+                    "objective", "nsp"
+                ),  # the original has no other objective
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is not what bert-tfrecords build wrote") from error
 
     def is_vocabulary(self, vocabulary: Vocabulary) -> bool:
-        """Whether the records were written with this one."""
+        """Returns whether the records were written with this vocabulary."""
         return self.vocabulary_sha256 == vocabulary_sha256(vocabulary)
 
 
@@ -86,7 +93,10 @@ _LABELS = {"nsp": NEXT_SENTENCE, "sop": ("true order", "changed order")}
 
 
 def label_words(file: str | os.PathLike) -> tuple[str, str]:
-    """What the labels 0 and 1 of this record file stand for; without a manifest as in BERT's."""
+    """Returns the meanings of the labels 0 and 1 of a record file.
+
+    Without a manifest they are the labels of next sentence prediction.
+    """
     manifest = Manifest.of_folder(Path(file).parent)
     objective = manifest.objective if manifest else "nsp"
     return _LABELS.get(objective, NEXT_SENTENCE)
@@ -95,7 +105,11 @@ def label_words(file: str | os.PathLike) -> tuple[str, str]:
 def records_vocabulary(
     records: Sequence[str | os.PathLike], *, named: str | None = None
 ) -> Vocabulary:
-    """The vocabulary file that is named, or the one beside the first of the records."""
+    """Reads the vocabulary file `named`, or the file beside the first of the records.
+
+    Raises:
+        InputError: There is no such file.
+    """
     if named:
         return vocabulary_from(named)
     first = Path(records[0])
@@ -111,7 +125,13 @@ def records_vocabulary(
 
 
 def made_from(settings: Settings, vocabulary: Vocabulary, inputs: Sequence[dict]) -> dict:
-    """What the manifest says before the records are made; `inputs` are the digests."""
+    """Returns the entries of the manifest that are known before the records are written.
+
+    Args:
+        settings: The settings of the records.
+        vocabulary: The vocabulary.
+        inputs: The digests of the inputs.
+    """
     return {
         "format": FORMAT,
         "compat": "google" if isinstance(settings, GoogleSettings) else None,
@@ -128,7 +148,13 @@ def made_from(settings: Settings, vocabulary: Vocabulary, inputs: Sequence[dict]
 
 
 def split_summary(shards: Sequence[dict], *, summed: Sequence[str], **totals: int) -> dict:
-    """What the manifest says of a split: totals, counts summed over its shards, and the shards."""
+    """Returns the entry of a split in the manifest.
+
+    Args:
+        shards: The counts of each shard.
+        summed: The names of the counts that are summed over the shards.
+        totals: Other counts of the split.
+    """
     return {
         **totals,
         **{name: sum(each[name] for each in shards) for name in summed},
@@ -137,7 +163,7 @@ def split_summary(shards: Sequence[dict], *, summed: Sequence[str], **totals: in
 
 
 def vocabulary_sha256(vocabulary: Vocabulary) -> str:
-    """The digest of its file."""
+    """Returns the SHA-256 of the file of a vocabulary."""
     return hashlib.sha256(vocabulary_file(vocabulary)[1].encode()).hexdigest()
 
 
@@ -147,9 +173,16 @@ _LIBRARIES = ("bert-keras", "numpy", "tokenizers", "sentencex")
 def planned(
     folder: Path, *, files: Sequence[str], settings: Settings, vocabulary: Vocabulary
 ) -> list[dict]:
-    """The digests of the files; written into the folder, or held against what is there.
+    """Returns the digests of the input files, and writes the plan or compares it with the old one.
 
-    Raises InputError where the folder was begun with other settings, inputs or versions.
+    Args:
+        folder: The work folder; it has a plan if the run was interrupted.
+        files: The input files.
+        settings: The settings of the records.
+        vocabulary: The vocabulary.
+
+    Raises:
+        InputError: The run was begun with other settings, inputs or versions.
     """
     path = folder / "plan.json"
     plan = {
@@ -179,7 +212,7 @@ def planned(
 
 
 def unchanged(folder: Path) -> None:
-    """InputError where an input is no longer what the plan says of it."""
+    """Raises InputError if an input was changed after the plan was written."""
     for then in json_object(folder / "plan.json")["files"]:
         if fingerprint(then["path"]) != then:
             raise InputError(
@@ -188,7 +221,7 @@ def unchanged(folder: Path) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the libraries that decide the bytes of records."""
+    """Returns the versions of Python and of the libraries that affect the bytes of records."""
     return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
 
 

@@ -1,4 +1,4 @@
-"""The options of both writers of records, checked when they are made."""
+"""Defines the settings of both writers of records, which are checked when they are created."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -19,7 +19,7 @@ _USUAL_PASSES = 5
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """What decides the bytes of the records, besides corpus and vocabulary."""
+    """The settings that affect the bytes of the records, except for corpus and vocabulary."""
 
     lowercase: bool = option(
         True,
@@ -82,7 +82,7 @@ class BuildSettings:
             raise InputError(f"errors is {self.errors!r}; expected one of {', '.join(ERRORS)}")
         _expect_at_least(0, self, "max_predictions", "seed")
         _expect_at_least(1, self, "duplicates", "shards", "sequences_per_record")
-        _ = self.schema, self.policy  # they check what is theirs
+        _ = self.schema, self.policy  # both check their values
         for name in ("short_sequence_rate", "held_out_rate"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; expected 0 or more, below 1")
@@ -94,7 +94,7 @@ class BuildSettings:
 
     @property
     def masks_written_words(self) -> bool:
-        """Whether the records hold masks over whole words."""
+        """Returns whether the records contain masks of whole words."""
         return self.max_predictions > 0 and self.mask_unit == "word"
 
     @property
@@ -108,7 +108,7 @@ class BuildSettings:
 
     @property
     def policy(self) -> MaskingPolicy | None:
-        """None where the records hold plain ids."""
+        """The masking policy, or None if the records contain plain ids."""
         if not self.max_predictions:
             return None
         return MaskingPolicy(
@@ -123,7 +123,7 @@ class BuildSettings:
         """Returns these settings with the vocabulary's own letter case, if its rules state one.
 
         Raises:
-            InputError: if the settings do not fit the vocabulary.
+            InputError: The settings do not fit the vocabulary.
         """
         least = vocabulary.num_specials(2) + 2
         if self.max_length < least:
@@ -145,7 +145,7 @@ class BuildSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class GoogleSettings:
-    """The original's options and their defaults, with the names of `BuildSettings`."""
+    """The options of the original writer, with its defaults and the names of `BuildSettings`."""
 
     lowercase: bool = True
     max_length: int = 128
@@ -158,7 +158,7 @@ class GoogleSettings:
     shards: int = 1
 
     def __post_init__(self):
-        _ = self.schema  # it checks what is its own
+        _ = self.schema  # it checks its values
         _expect_at_least(1, self, "max_predictions", "duplicates", "shards")
         for name in ("short_sequence_rate", "mask_rate"):
             if not 0 <= getattr(self, name) <= 1:
@@ -191,7 +191,15 @@ def _expect_at_least(least: int, settings: Settings, *names: str) -> None:
 
 
 def settings_of(given: Mapping[str, Any], *, compat: str | None = None) -> Settings:
-    """The settings of options of `BuildSettings` by field name; InputError for one too many."""
+    """Creates the settings from options.
+
+    Args:
+        given: Values of fields of `BuildSettings` by name.
+        compat: "google" for the settings of the original writer.
+
+    Raises:
+        InputError: The original writer does not have one of the options.
+    """
     if not compat:
         return BuildSettings(**given)
     known = {each.name for each in fields(GoogleSettings)}

@@ -49,7 +49,6 @@ OPEN = (
     "bert_keras/reports",
     "bert_keras/tasks/glue/rows.py",
     "bert_keras/training/distiller.py",
-    "tfrecords_tools",
 )
 
 

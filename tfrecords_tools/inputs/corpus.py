@@ -1,7 +1,7 @@
-"""Cuts a corpus into units of work, and reads the lines of text of a unit.
+"""Divides a corpus into units of work and reads the lines of text of a unit.
 
-A unit is a piece of the corpus that one job reads. What all units give, in their order, is the
-corpus, wherever it was cut: a document is never divided between two of them.
+A unit is the part of the corpus that one job reads. A document is never divided between two units,
+so the lines of all units in order are the lines of the corpus, however it is divided.
 """
 
 import os
@@ -18,7 +18,7 @@ from tfrecords_tools.inputs.parquet_rows import row_group_parts, rows
 from tfrecords_tools.inputs.parts import CUTS, Part, Unit, grouped, num_bytes_of
 from tfrecords_tools.inputs.text_formats import articles, json_lines, plain
 
-_UNIT_BYTES = 1 << 20  # of a corpus that is read by one process: how often its bar moves
+_UNIT_BYTES = 1 << 20  # if one process reads the corpus; the step of its progress bar
 READERS: dict[str, Callable[..., Iterator[list[str]]]] = {
     "text": plain,
     "wikiextractor": articles,
@@ -31,9 +31,15 @@ READERS: dict[str, Callable[..., Iterator[list[str]]]] = {
 def units(
     places: Sequence[str | os.PathLike], *, unit_bytes: int, text_field: str = "text"
 ) -> list[Unit]:
-    """The corpus cut into pieces of about `unit_bytes`, in a fixed order.
+    """Divides a corpus into units of about `unit_bytes`, in a fixed order.
 
-    Raises InputError where a place does not exist or a file is no text.
+    Args:
+        places: Files, folders, glob patterns, URLs or TFDS names.
+        unit_bytes: The size of a unit.
+        text_field: The field of JSON lines, parquet files and TFDS examples that contains the text.
+
+    Raises:
+        InputError: A file does not exist or is not text.
     """
     parts = (
         part
@@ -44,10 +50,17 @@ def units(
 
 
 def lines_of(unit: Unit, *, repairs: Repairs, errors: str = "fail") -> Iterator[str]:
-    """The lines of text, stripped; "" once behind every document, as at the end of every file.
+    """Yields the stripped lines of a unit, with one "" after each document.
 
-    What is dropped or mended is counted in `repairs`. Raises InputError for what cannot be read,
-    and, with `errors` "fail" (not "skip", "replace"), for a line that is not UTF-8.
+    The end of a file ends a document.
+
+    Args:
+        unit: The unit.
+        repairs: Receives the counts of dropped and repaired lines.
+        errors: The treatment of lines that are not UTF-8: "fail", "skip" or "replace".
+
+    Raises:
+        InputError: A file cannot be read, or a line is not UTF-8 and `errors` is "fail".
     """
     if errors not in ERRORS:
         raise InputError(f'errors="{errors}" is unknown; expected one of {", ".join(ERRORS)}')
@@ -71,12 +84,12 @@ def lines_of(unit: Unit, *, repairs: Repairs, errors: str = "fail") -> Iterator[
 
 
 def fingerprint(path: str) -> dict:
-    """What tells without reading that an input was changed: `path`, `bytes`, `modified` (ns)."""
+    """Returns `path`, `bytes` and `modified` (ns), which change if an input is changed."""
     return _home(path).fingerprint(path)
 
 
 def digest(path: str) -> dict:
-    """What the manifest says of an input: `path`, `bytes`, `sha256`."""
+    """Returns the entry of an input in the manifest: `path`, `bytes` and `sha256`."""
     return _home(path).digest(path)
 
 
@@ -85,7 +98,10 @@ def _home(path: str) -> ModuleType:
 
 
 def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Part]:
-    """The parts of one file; an empty one, too, has a part, which says so when it is read."""
+    """Returns the parts of a file.
+
+    An empty file has one part too, so that it is counted when it is read.
+    """
     if path.startswith(named.TFDS):
         return tfds_examples.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
     size = named.fingerprint(path)["bytes"]
@@ -100,7 +116,11 @@ def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Part]:
 
 
 def lines(places: Sequence[str | os.PathLike], *, stage: str) -> Iterator[str]:
-    """The lines of a whole corpus behind a progress bar; InputError where it holds no text."""
+    """Yields the lines of a whole corpus with a progress bar; see `lines_of`.
+
+    Raises:
+        InputError: The corpus has no text.
+    """
     repairs, found = Repairs(), units(places, unit_bytes=_UNIT_BYTES)
     total = sum(map(num_bytes_of, found))
     with progress(stage=stage, unit="B", total=total) as bar:
@@ -111,7 +131,7 @@ def lines(places: Sequence[str | os.PathLike], *, stage: str) -> Iterator[str]:
 
 
 def documents(places: Sequence[str | os.PathLike], *, stage: str) -> Iterator[list[str]]:
-    """The lines of each document."""
+    """Yields the list of lines of each document."""
     document: list[str] = []
     for line in lines(places, stage=stage):
         if line:

@@ -1,4 +1,4 @@
-"""Decodes lines of text; counts by name what was dropped or repaired, with the first places."""
+"""Decodes lines of text and counts dropped and repaired lines by kind, with the first locations."""
 
 import io
 import re
@@ -10,8 +10,8 @@ from bert_keras.errors import InputError
 from bert_keras.storage import open_file
 from tfrecords_tools.inputs.parts import blocks
 
-NUM_PLACES = 5  # remembered of each kind
-REMARKS = {  # name in the manifest: what it says to a person
+NUM_PLACES = 5  # locations that are stored for each kind of repair
+REMARKS = {  # name in the manifest: description
     "empty_files": "empty files",
     "files_without_text": "files without text",
     "lines_not_utf8_dropped": "lines that are not UTF-8, dropped",
@@ -27,7 +27,7 @@ _READ_AT_ONCE = 1 << 20  # bytes
 
 @dataclass(frozen=True)
 class Place:
-    """A line, row or example of a file; `number` counts from 1, lines from byte `start` on."""
+    """A line, row or example of a file; numbers begin with 1, lines are counted from `start`."""
 
     path: str
     number: int
@@ -35,7 +35,10 @@ class Place:
     start: int = 0
 
     def described(self) -> str:
-        """In words, counted from the top of the file: what stands before `start` is read for it."""
+        """Describes the location, with the number counted from the beginning of the file.
+
+        For a line, this reads the part of the file that precedes `start`.
+        """
         return f"{self.path}, {self.noun} {self.number + self._lines_before():,}"
 
     def _lines_before(self) -> int:
@@ -50,11 +53,11 @@ class Place:
 
 @dataclass
 class Repairs:
-    """Adds up: the repairs of all units are those of the corpus, however it was cut."""
+    """Counts repairs; the sum over all units does not depend on how the corpus is divided."""
 
     counts: Counter[str] = field(default_factory=Counter)
     places: dict[str, tuple[Place, ...]] = field(default_factory=dict)
-    text_lines: Counter[str] = field(default_factory=Counter)  # by file; those of no bytes apart
+    text_lines: Counter[str] = field(default_factory=Counter)  # by file, without empty files
 
     def note(self, name: str, place: Place, *, count: int = 1) -> None:
         self.counts[name] += count
@@ -73,19 +76,19 @@ class Repairs:
         return self
 
     def summary(self) -> dict[str, int]:
-        """Counts by name for the manifest; a name that is absent stands for none."""
+        """Returns the counts by name for the manifest, without names whose count is 0."""
         counts = {**self.counts, "files_without_text": len(self._silent_files())}
         return {name: counts[name] for name in REMARKS if counts.get(name)}
 
     def remarks(self) -> list[str]:
-        """One sentence for each name, with the first places."""
+        """Returns a sentence for each kind of repair, with the first locations."""
         return [
             f"{REMARKS[name]}: {count:,} ({self._where(name, count)})"
             for name, count in self.summary().items()
         ]
 
     def expect_text(self) -> None:
-        """InputError where not one line of text was read."""
+        """Raises InputError if no line of text was read."""
         if not any(self.text_lines.values()):
             count = self.counts["empty_files"] + len(self._silent_files())
             paths = [place.path for place in self.places.get("empty_files", ())]
@@ -123,11 +126,12 @@ _LONE_RETURN = re.compile(rb"\r(?!\n)")
 
 @dataclass(frozen=True)
 class Decoder:
-    """For the lines, rows or examples of one file, numbered from 1, lines from byte `start` on.
+    """Decodes the lines, rows or examples of one file.
 
-    Only a line feed ends a line, and a carriage return before it belongs to that end, as in the
-    original. `errors` says what happens to a line that is not UTF-8: "fail" raises an InputError,
-    "skip" drops the line, "replace" puts U+FFFD in place of what cannot be read.
+    Numbers begin with 1; lines are counted from byte `start`. As in the original, only a line feed
+    ends a line, and a carriage return that precedes it belongs to the line ending. `errors` is the
+    treatment of a line that is not UTF-8: "fail" raises an InputError, "skip" drops the line,
+    "replace" inserts U+FFFD instead of invalid bytes.
     """
 
     path: str
@@ -137,7 +141,7 @@ class Decoder:
     start: int = 0
 
     def lines(self, block: bytes, number: int, *, step: int = 1) -> list[str]:
-        """The lines of a block, stripped. The first has `number`, the next `number + step`."""
+        """Returns the stripped lines of a block, numbered from `number` in steps of `step`."""
         self._note_oddities(block, number, step)
         block = block.removesuffix(b"\n")
         try:
@@ -149,7 +153,7 @@ class Decoder:
         return [text.strip() for text in texts]
 
     def text(self, raw: bytes, number: int) -> str | None:
-        """What stands in line `number`, or None where it is dropped."""
+        """Decodes line `number`; returns None if the line is dropped."""
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
@@ -167,7 +171,7 @@ class Decoder:
             return raw.decode(errors="replace")
 
     def document(self, text: bytes, number: int) -> Iterator[list[str]]:
-        """Record `number`'s lines, then its end; a blank line in it is none of its ends."""
+        """Yields the lines of a record, then [""]; blank lines in it do not end a document."""
         is_silent = True
         for block, part in blocks(io.BytesIO(text)):
             if part == 1:
@@ -180,7 +184,7 @@ class Decoder:
         yield [""]
 
     def drop(self, number: int, what: str) -> None:
-        """Record `number` cannot be read, and `what` says why."""
+        """Drops a record, or raises InputError if `errors` is "fail"; `what` is the reason."""
         place = self.place(number)
         if self.errors == "fail":
             raise InputError(

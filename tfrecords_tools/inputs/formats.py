@@ -1,4 +1,4 @@
-"""Recognises the format and the compression of a file by its first bytes, and decompresses it."""
+"""Recognizes the format and the compression of a file by its first bytes, and decompresses it."""
 
 import bz2
 import contextlib
@@ -26,13 +26,17 @@ _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError)
 
 
 def compression_of(head: bytes) -> str:
-    """The name of what the first bytes of a file say, or "" for none."""
+    """Returns the compression that the first bytes of a file indicate, or "" for none."""
     return next((name for name, (magic, _) in OPENERS.items() if head.startswith(magic)), "")
 
 
 @contextlib.contextmanager
 def opened(path: str, compression: str) -> Iterator[BinaryIO]:
-    """The file's own bytes. Raises InputError where the compressed data is damaged or cut short."""
+    """Opens a file and decompresses it.
+
+    Raises:
+        InputError: The compressed data is damaged or truncated.
+    """
     with open_file(path) as file:
         if not compression:
             yield file
@@ -48,13 +52,13 @@ def opened(path: str, compression: str) -> Iterator[BinaryIO]:
             ) from error
 
 
-HEAD = 1 << 16  # bytes that a format is recognised by
+HEAD = 1 << 16  # bytes that are read to recognize a format
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _JSON_NAMES = {".json", ".jsonl", ".ndjson", ".jsonlines"}
 _CONTROLS = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 _TO_UTF8 = "convert it first (iconv -f {} -t UTF-8 FILE > NEW)"
 
-_REFUSED = [  # what a file begins with, what it is then, what to do
+_REFUSED = [  # pattern of the first bytes, format, what to do
     (rb"\xff\xfe\0\0|\0\0\xfe\xff", "UTF-32 text", _TO_UTF8.format("UTF-32")),
     (rb"\xff\xfe|\xfe\xff", "UTF-16 text", _TO_UTF8.format("UTF-16")),
     (rb"%PDF-", "a PDF", "extract its text first (pdftotext)"),
@@ -72,10 +76,13 @@ _REFUSALS = [(re.compile(bytes_, re.I | re.S), what, todo) for bytes_, what, tod
 
 
 def recognised(path: str) -> str:
-    """`parquet`, `text`, `jsonl` or `wikiextractor`; the last three with `.gz`, `.zst` and so on.
+    """Returns the format of a file: `parquet`, `text`, `jsonl` or `wikiextractor`.
 
-    Content decides; the name only where a file of JSON lines is damaged from its first line on.
-    Raises InputError for what is no text.
+    The name of the compression is appended to the last three, as in `text.gz`. The contents decide.
+    The file name is used only to recognize JSON lines whose first line is damaged.
+
+    Raises:
+        InputError: The file is not text.
     """
     with open_file(path) as file:
         head = file.read(HEAD)

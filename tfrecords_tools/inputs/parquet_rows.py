@@ -8,15 +8,16 @@ from bert_keras.storage import open_file
 from tfrecords_tools.inputs.decoding import Decoder, Repairs
 from tfrecords_tools.inputs.parts import Part, grouped
 
-_BUFFER = 1 << 20  # bytes; a column is read through it instead of whole
+_BUFFER = 1 << 20  # bytes; limits the memory for a column
 _BATCH = 1 << 20  # bytes of text decoded at once, about ...
 _MOST_ROWS = 128  # ... of rows like most; where texts repeat, they are stored once and look small
 
 
 def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Part]:
-    """Row groups that stand together, up to `unit_bytes` of text as it is stored.
+    """Yields parts of adjacent row groups, each of up to `unit_bytes` of text in storage.
 
-    Raises InputError where the file is damaged or has no column of text named `text_field`.
+    Raises:
+        InputError: The file is damaged or has no text column `text_field`.
     """
     with _opened(path) as file:
         column = _text_column(path, file, text_field)
@@ -33,7 +34,7 @@ def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[
 
 
 def rows(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
-    """The text of a row is a document; a blank line in it is none of its ends."""
+    """Reads rows: the text of each is a document; blank lines do not end it."""
     import pyarrow as pa
 
     decoder = Decoder(part.path, repairs, errors, noun="row")
@@ -61,7 +62,7 @@ def rows(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator:
-    """The file as pyarrow's; what pyarrow cannot read is an InputError."""
+    """Opens a file with pyarrow; raises InputError if pyarrow cannot read it."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as parquet
@@ -84,7 +85,7 @@ def _opened(path: str) -> Iterator:
 
 
 def _text_column(path: str, file, text_field: str) -> int:
-    """The number of the column among those stored."""
+    """Returns the index of the text column in the file."""
     import pyarrow as pa
 
     schema = file.schema_arrow

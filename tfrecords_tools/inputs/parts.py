@@ -1,7 +1,7 @@
-"""Parts of files that jobs read: grouped into units, and for text cut between documents.
+"""Divides files into parts that jobs read, groups parts into units, and finds their documents.
 
-Parts that meet hold every document once, wherever they meet: a document belongs to the part in
-which it begins. Whoever reads the part before or after finds that beginning again.
+A document belongs to the part in which it begins, so adjacent parts contain every document exactly
+once, wherever the boundary is. The readers of both parts find the same first document after it.
 """
 
 import re
@@ -11,33 +11,32 @@ from typing import BinaryIO, TypeVar
 
 from bert_keras.errors import InputError
 
-LONGEST_LINE = 1 << 22  # bytes; a longer line is handed out in parts
-BLOCK = 1 << 18  # bytes read at once: what fits a processor's cache is read fastest
+LONGEST_LINE = 1 << 22  # bytes; a longer line is returned in parts
+BLOCK = 1 << 18  # bytes read at once; a block that fits a processor's cache is fastest
 
-# A place to cut stands behind each match. Every one is the beginning of a document, though not
-# every document begins at one: a line of more than 64 blanks separates documents all the same.
+# A document begins at the end of each match. Some documents begin elsewhere: a line of more than 64
+# blanks also separates documents, but is not matched.
 CUTS = {
     "text": re.compile(rb"\n(?=([ \t\r]{0,64}\n))"),
     "wikiextractor": re.compile(rb"\n()(?=<doc id=)"),
     "jsonl": re.compile(rb"\n()"),
 }
-_REACH = 80  # bytes, at least, that a match and what it looks at span
+_REACH = 80  # bytes; at least the length of a match with its lookahead
 
 
 @dataclass(frozen=True)
 class Part:
     """Bytes of an uncompressed text file, row groups of a parquet file, examples of a TFDS split.
 
-    A compressed file is one part, whatever its size. `kind` is a format, with ".gz" and the like
-    where it is compressed.
+    A compressed file is one part, whatever its size.
     """
 
     path: str
-    kind: str
-    start: int
+    kind: str  # the format, followed by the compression, as in "text.gz"
+    start: int  # byte, row group or example
     end: int
     num_bytes: int  # its share of the file, for progress bars
-    text_field: str = "text"
+    text_field: str = "text"  # of JSON lines, parquet files and TFDS examples
 
     @property
     def format(self) -> str:
@@ -53,7 +52,7 @@ Item = TypeVar("Item")
 
 
 def num_bytes_of(unit: Unit) -> int:
-    """The share of its files, for progress bars."""
+    """Returns the number of bytes of a unit, for progress bars."""
     return sum(part.num_bytes for part in unit)
 
 
@@ -73,7 +72,15 @@ def grouped(
 
 
 def snapped(file: BinaryIO, start: int, end: int, *, size: int, cuts: re.Pattern) -> range:
-    """The bytes from the first document that begins in [start, end) to the first behind it."""
+    """Returns the bytes of the documents that begin in [start, end).
+
+    Args:
+        file: The file.
+        start: The first byte of the part.
+        end: The end of the part.
+        size: The size of the file.
+        cuts: The pattern of `CUTS` for the format.
+    """
     if size < end:
         raise _shorter(file, end - size)
     begin = first_cut(file, start, end, cuts=cuts) if start else 0
@@ -83,7 +90,7 @@ def snapped(file: BinaryIO, start: int, end: int, *, size: int, cuts: re.Pattern
 
 
 def first_cut(file: BinaryIO, start: int, end: int, *, cuts: re.Pattern) -> int:
-    """The first place to cut in [start, end), or `end` where there is none."""
+    """Returns the first match of `cuts` in [start, end), or `end` if there is none."""
     at = max(0, start - _REACH)
     file.seek(at)
     data = b""
@@ -104,10 +111,15 @@ def first_cut(file: BinaryIO, start: int, end: int, *, cuts: re.Pattern) -> int:
 def blocks(
     file: BinaryIO, *, num_bytes: int | None = None, longest: int = LONGEST_LINE
 ) -> Iterator[tuple[bytes, int]]:
-    """Whole lines, many at once, with 0; or 1, 2 ...: parts of a line of more than `longest` bytes.
+    """Yields blocks of whole lines with the number 0, and parts of long lines with 1, 2 ...
 
-    Parts end before white space where there is any, and never inside a character. Reads
-    `num_bytes`, or to the end of the file; memory is that of `longest` and a block.
+    A line of more than `longest` bytes is returned in parts, which end before white space if
+    possible and never inside a character. Memory holds `longest` bytes and a block.
+
+    Args:
+        file: The file, at the position where to start.
+        num_bytes: The number of bytes to read; None reads to the end of the file.
+        longest: The largest number of bytes of a line that is not divided.
     """
     rest, part = b"", 0
     for data in _reads(file, num_bytes):
@@ -149,7 +161,7 @@ def _end_of_part(line: bytes, longest: int) -> int:
     if end > 0:
         return end
     end = longest
-    while end > longest - 3 and line[end] & 0xC0 == 0x80:  # inside a character
+    while end > longest - 3 and line[end] & 0xC0 == 0x80:  # a continuation byte of UTF-8
         end -= 1
     return end
 

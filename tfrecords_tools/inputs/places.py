@@ -1,4 +1,4 @@
-"""Resolves the files, folders, globs and URLs that a user names as a corpus, and their digests."""
+"""Finds the files, folders, globs and URLs that a user names as a corpus, and their digests."""
 
 import glob
 import hashlib
@@ -10,16 +10,22 @@ from typing import NoReturn
 from bert_keras.errors import InputError
 from bert_keras.storage import file_system, is_remote, open_file, remote_errors
 
-TFDS = "tfds:"  # begins the name of a TensorFlow dataset
-_NOTES = (".", "_")  # begin the names of files that are notes of other programs
+TFDS = "tfds:"  # prefix of the name of a TensorFlow dataset
+_NOTES = (".", "_")  # prefixes of files and folders that other programs write
 
 
 def files(places: Sequence[str | os.PathLike]) -> list[str]:
-    """Every file meant by files, folders, globs and remote paths; tfds: names stay as they are.
+    """Returns all files of a corpus.
 
-    Places keep their order; what a folder or a glob holds is sorted by path. In folders, names
-    that begin with "." or "_" are left out, as the notes of other programs. Raises InputError for
-    what does not exist or holds no files.
+    The order of `places` is kept; the files of a folder or a glob are sorted by path. In folders,
+    names that begin with "." or "_" are skipped, because other programs write such files.
+
+    Args:
+        places: Files, folders, globs and URLs. Names that begin with "tfds:" are returned
+            unchanged.
+
+    Raises:
+        InputError: A file does not exist, or there are no files.
     """
     found: list[str] = []
     for place in [os.fspath(place) for place in places]:
@@ -66,7 +72,7 @@ def _local_files(path: str) -> list[str]:
 
 
 def _raise(error: OSError) -> NoReturn:
-    """A folder that cannot be read is not passed over."""
+    """Raises the error of a folder that cannot be read, which os.walk would ignore."""
     raise error
 
 
@@ -105,12 +111,12 @@ def _remote_files(url: str) -> list[str]:
 
 
 def _url_of(found: str, url: str, path: str) -> str:
-    """The URL of a path found in the file system in which `url` stands at `path`."""
+    """Returns the URL of the path `found`, if `url` has the path `path` in its file system."""
     return url.rstrip("/").removesuffix(path.strip("/")) + found.lstrip("/")
 
 
 def fingerprint(path: str) -> dict:
-    """What tells without reading that a file was changed: its "bytes" and "modified" (ns)."""
+    """Returns "path", "bytes" and "modified" (ns), which change if the file is changed."""
     if is_remote(path):
         with remote_errors(path):
             system, name = file_system(path)
@@ -121,7 +127,7 @@ def fingerprint(path: str) -> dict:
 
 
 def digest(path: str) -> dict:
-    """What the manifest says of a file: its "path", "bytes" and "sha256"."""
+    """Returns the entry of a file in the manifest: "path", "bytes" and "sha256"."""
     with open_file(path) as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         return {"path": path, "bytes": file.tell(), "sha256": sha256}

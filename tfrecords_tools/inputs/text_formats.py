@@ -15,22 +15,22 @@ _TITLE = re.compile(r'title="(.*)"')
 
 
 def plain(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
-    """A line is a paragraph or a sentence, a blank line ends a document."""
+    """Reads plain text: a line is a paragraph or a sentence, a blank line ends a document."""
     held = _bytes(part)
     decoder = Decoder(part.path, repairs, errors, start=held.start)
     for block, line_part, number in _numbered_blocks(part, held, longest=LONGEST_LINE):
         if line_part == 1:
             repairs.note("long_lines_cut", decoder.place(number))
         lines = decoder.lines(block, number)
-        # white space inside a line that was cut is no blank line
+        # white space within a divided line is not a blank line
         yield [line for line in lines if line] if line_part else lines
 
 
 def articles(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
-    """wikiextractor's text: `<doc id= url= title=>`, the title, paragraphs, `</doc>`.
+    """Reads the text of wikiextractor: `<doc id= url= title=>`, the title, paragraphs, `</doc>`.
 
-    An article is a document and a blank line in it is none of its ends. The line that repeats the
-    title is left out: it is no sentence, and wikiextractor's JSON does not have it either.
+    An article is a document; blank lines do not end it. The line with the title is dropped, because
+    it is not a sentence and wikiextractor's JSON does not contain it.
     """
     title = None
     for lines in plain(part, repairs=repairs, errors=errors):
@@ -50,7 +50,7 @@ def articles(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]
 
 
 def json_lines(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
-    """An object on each line, whose text is a document; a blank line in it is none of its ends."""
+    """Reads JSON lines: the text of each object is a document; blank lines do not end it."""
     held = _bytes(part)
     decoder = Decoder(part.path, repairs, errors, start=held.start)
     for block, line_part, number in _numbered_blocks(part, held, longest=LONGEST_RECORD):
@@ -86,7 +86,7 @@ def _record(line: bytes, number: int, decoder: Decoder, text_field: str) -> Iter
 
 
 def _bytes(part: Part) -> range:
-    """What to read of the file: from the part's first document to the next part's."""
+    """Returns the bytes from the first document of the part to the first one of the next part."""
     if part.compression:
         return range(0)
     with open_file(part.path) as file:
@@ -95,7 +95,10 @@ def _bytes(part: Part) -> range:
 
 
 def _numbered_blocks(part: Part, held: range, *, longest: int) -> Iterator[tuple[bytes, int, int]]:
-    """Blocks of lines with the number of their first line, counted from the first of the part."""
+    """Yields blocks, their part numbers (see `blocks`) and the number of their first line.
+
+    Lines are counted from the beginning of the part.
+    """
     if not part.compression and not held:
         return
     num_bytes = None if part.compression else len(held)

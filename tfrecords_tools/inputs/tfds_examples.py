@@ -1,7 +1,8 @@
-"""Reads the texts of a prepared TensorFlow dataset, by its name, in parts of its splits.
+"""Reads the texts of a prepared TensorFlow dataset in parts of its splits.
 
-A name is `tfds:NAME[/CONFIG][:VERSION][?split=SPLIT]`, as in `tfds:wikipedia/20230601.en`; or
-`tfds:FOLDER`, a prepared dataset's own. A split is written as TFDS writes it: `train[:10%]`.
+A dataset is named by `tfds:NAME[/CONFIG][:VERSION][?split=SPLIT]`, as in
+`tfds:wikipedia/20230601.en`, or by `tfds:FOLDER` of a prepared dataset. Splits have the syntax of
+TFDS, such as `train[:10%]`.
 """
 
 import os
@@ -15,12 +16,12 @@ from tfrecords_tools.inputs import places
 from tfrecords_tools.inputs.decoding import Decoder, Repairs
 from tfrecords_tools.inputs.parts import Part
 
-_PARTS_OF_SHARD = 8  # at most: to begin inside a shard, what stands before is read and left
+_PARTS_OF_SHARD = 8  # at most, because a part reads and skips the preceding examples of its shard
 _BATCH = 64  # examples
 
 
 def example_parts(place: str, *, unit_bytes: int, text_field: str) -> Iterator[Part]:
-    """Examples that stand together, up to `unit_bytes` as they are stored."""
+    """Yields parts of adjacent examples, each of up to `unit_bytes` in storage."""
     builder, split = _opened(place)
     _expect_text(place, builder, text_field)
     name = _full_name(place, builder)
@@ -42,7 +43,7 @@ def example_parts(place: str, *, unit_bytes: int, text_field: str) -> Iterator[P
 
 
 def examples(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
-    """The text of an example is a document; a blank line in it is none of its ends."""
+    """Reads examples: the text of each is a document; blank lines do not end it."""
     builder, split = _opened(part.path)
     import tensorflow_datasets as tfds
 
@@ -60,7 +61,7 @@ def examples(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]
 
 
 def fingerprint(place: str) -> dict:
-    """The `bytes` of a split's files, and when the latest of them was `modified` (ns)."""
+    """Returns `path`, the `bytes` of the split's files, and their latest `modified` time (ns)."""
     builder, split = _opened(place)
     found = [places.fingerprint(str(path)) for path in builder.info.splits[split].filepaths]
     return {
@@ -71,9 +72,10 @@ def fingerprint(place: str) -> dict:
 
 
 def digest(place: str) -> dict:
-    """`sha256` is that of TFDS's own description: name, version, shards, their lengths and sizes.
+    """Returns `path`, `bytes`, `sha256` and `examples` of a split.
 
-    Not of the examples: TFDS writes a version once and never changes it.
+    `sha256` is the digest of the description by TFDS: name, version, shards, lengths and sizes. The
+    examples are not read, because TFDS never changes a version.
     """
     builder, split = _opened(place)
     info = builder.info.splits[split]
@@ -87,7 +89,7 @@ def digest(place: str) -> dict:
 
 
 def _opened(place: str) -> tuple[Any, str]:
-    """The builder of a prepared dataset, and the split that the name asks for."""
+    """Returns the builder of a prepared dataset and the named split."""
     try:
         import_tensorflow()
         import tensorflow_datasets as tfds
@@ -126,7 +128,7 @@ def _is_folder(name: str) -> bool:
 
 
 def _full_name(place: str, builder) -> str:
-    """With config and version, so that every job opens the same."""
+    """Returns the name with config and version, so that every job opens the same dataset."""
     name = place.removeprefix(places.TFDS).partition("?")[0]
     if not _is_folder(name):
         name = ":".join(builder.info.full_name.rsplit("/", 1))
@@ -134,7 +136,7 @@ def _full_name(place: str, builder) -> str:
 
 
 def _slices(place: str, builder, split: str) -> list:
-    """What `split` means: splits by name, each from one example to another."""
+    """Resolves `split` to ranges of examples of named splits."""
     import tensorflow_datasets as tfds
 
     try:

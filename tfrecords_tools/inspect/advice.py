@@ -1,4 +1,4 @@
-"""Reports on the survey of a corpus, with warnings that a newcomer understands."""
+"""Formats the report on the survey of a corpus, with warnings about likely mistakes."""
 
 from collections.abc import Iterator
 
@@ -8,25 +8,25 @@ from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inspect.stats import Histogram, text_bars
 from tfrecords_tools.inspect.survey import SHORTEST_REPEAT, Survey
 
-# Shares from which on something is said. Wikipedia and novels stay far below all of them.
+# Thresholds of the warnings. Wikipedia and novels are far below all of them.
 SINGLE_SENTENCES = 0.5  # documents of one sentence
 FEW_DOCUMENTS = 10
 LONG_DOCUMENT = 5_000_000  # characters; a long novel has 3 million
-UNKNOWN = 0.01  # of the pieces
+UNKNOWN = 0.01  # of the tokens
 REPEATED = 0.05  # of the lines
 MARKUP = 0.02  # of the lines
 MISREAD = 0.002  # of the lines
-LETTERS = 0.4  # of the characters; where vowels are marks, as in Hindi, half are letters
+LETTERS = 0.4  # of the characters; in Hindi, whose vowels are marks, half are letters
 WRAPPED = 0.5  # of the lines
 LONG_SENTENCES = 0.05  # of the sentences
 PADDING = 0.25  # of the positions
-CAPITALS = 0.05  # of a vocabulary's pieces; an uncased one has hardly any
-IN_OTHER_CASE = 0.01  # more [UNK] than in the other case
+CAPITALS = 0.05  # of a vocabulary's tokens; an uncased one has very few
+IN_OTHER_CASE = 0.01  # difference of the shares of [UNK] between both cases
 NUM_EXAMPLES = 5
 
 
 def report(survey: Survey) -> str:
-    """What was found, what records to expect, and what looks wrong."""
+    """Returns the counts of the corpus, the expected records, and the warnings as text."""
     warnings = [f"warning: {warning}" for warning in warnings_of(survey)]
     blocks = ["\n".join(_facts(survey)), *_histograms(survey)]
     if survey.forecasts:
@@ -62,7 +62,7 @@ def _facts(survey: Survey) -> Iterator[str]:
 
 
 def _in_all(survey: Survey, count: int) -> str:
-    """An estimate for the whole corpus, where its size tells how much text it holds."""
+    """Returns the estimate for the whole corpus, or "" if its size does not allow one."""
     if survey.is_whole or survey.is_compressed:
         return ""
     estimate = count * survey.num_bytes / survey.text_bytes
@@ -96,7 +96,7 @@ def _expected(survey: Survey) -> Iterator[str]:
 
 
 def warnings_of(survey: Survey) -> Iterator[str]:
-    """One or two sentences each: what was seen, what it does, what to do."""
+    """Yields warnings; each states what was found, its effect, and what to do."""
     yield from _about_documents(survey)
     yield from _about_text(survey)
     if survey.vocabulary and survey.pieces:
@@ -210,15 +210,18 @@ def _about_records(survey: Survey) -> Iterator[str]:
 
 
 def _capitals(vocabulary: Vocabulary) -> float:
-    """Share of the pieces that lower-cased text never has."""
+    """Returns the share of the tokens that do not occur in lower-cased text."""
     pieces = [piece for piece in vocabulary.pieces if not piece.startswith("[")]
     return sum(piece != piece.lower() for piece in pieces) / max(len(pieces), 1)
 
 
 def _unknown_rates(survey: Survey) -> tuple[float, float]:
-    """[UNK] of the pieces as the text is read, and in the other case; of some of the text."""
+    """Returns the share of [UNK] in the case of the settings, and in the other case.
+
+    Both are measured on a sample of the text.
+    """
     found = survey.unknown_in_case
-    if not found:  # rules read in one case alone
+    if not found:  # only WordPiece vocabularies are read in both cases
         rate = survey.unknown / survey.pieces
         return rate, rate
     return found["unknown"] / found["pieces"], found["unknown_other"] / found["pieces_other"]

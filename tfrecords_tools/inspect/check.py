@@ -1,4 +1,4 @@
-"""Checks record files against their vocabulary and manifest, and counts what they hold."""
+"""Checks record files against their vocabulary and manifest, and counts their contents."""
 
 import os
 from collections import Counter
@@ -18,16 +18,21 @@ from tfrecords_tools.inspect.verify import every_file, is_labelled, verified_bat
 from tfrecords_tools.manifest import MANIFEST, NEXT_SENTENCE
 from tfrecords_tools.records.splits import HELD_OUT
 
-MOST_FAULTS = 20  # that are listed
+MOST_FAULTS = 20  # listed in an error
 
 
 def check(
     records: str | os.PathLike | Sequence[str | os.PathLike], *, vocabulary: Vocabulary
 ) -> dict[str, int]:
-    """Counts over all records.
+    """Verifies records and returns counts over all of them.
 
-    Raises InputError, which names the first wrong record of each file, where a file, a record or a
-    manifest is wrong.
+    Args:
+        records: A folder, a glob pattern, a file, or a sequence of these.
+        vocabulary: The vocabulary of the records.
+
+    Raises:
+        InputError: A file, a record or a manifest is wrong. The message names the first wrong
+            record of each file.
     """
     places = [records] if isinstance(records, (str, os.PathLike)) else records
     files = every_file(places)
@@ -57,7 +62,7 @@ def _read(
     schema: PretrainingSchema,
     vocabulary: Vocabulary,
 ) -> list[str]:
-    """Reads all records, adds up `counts`, and returns what is wrong with files."""
+    """Reads all records, adds to `counts`, and returns the faults of the files."""
     faults, texts = [], {True: Repeats(), False: Repeats()}  # by whether they are held out
     with progress(stage="check", unit="record", total=shards.num_records(files)) as bar:
         for file in files:
@@ -86,7 +91,7 @@ def _read(
 
 
 def report(counts: dict[str, int], *, labels: tuple[str, str] = NEXT_SENTENCE) -> str:
-    """The counts as lines; `labels` say what 0 and 1 stand for."""
+    """Returns the counts as lines of text; `labels` are the meanings of the labels 0 and 1."""
     agrees = "agrees" if counts["manifests"] else "none"
     lines = [
         f"{'files':<24}{counts['files']:>12,}",
@@ -118,7 +123,7 @@ def report(counts: dict[str, int], *, labels: tuple[str, str] = NEXT_SENTENCE) -
 
 
 def counted(features: dict[str, np.ndarray], *, vocabulary: Vocabulary) -> dict[str, int]:
-    """What a batch adds to the counts; of absent features nothing."""
+    """Returns the counts of a batch; features that are absent are not counted."""
     ids, is_real = features["input_ids"], features["input_mask"] == 1
     is_text = is_real & (ids != vocabulary.cls_id) & (ids != vocabulary.sep_id)
     counts = {

@@ -1,6 +1,6 @@
-"""Forecasts the records of an objective from a token store: their number, labels and padding.
+"""Estimates the records of an objective from a token store: their number, labels and padding.
 
-The instances are drawn as `build` draws them, and counted; nothing is written.
+The instances are drawn as in `build` and counted; nothing is written.
 """
 
 from array import array
@@ -23,20 +23,27 @@ from tfrecords_tools.text.store import TokenStore
 
 
 class Forecast(NamedTuple):
-    """The records of one pass over the documents."""
+    """Counts of the records of one pass over the documents."""
 
     sequences: int
-    records: int  # as many, unless several sequences share one
-    labels_one: int  # "random next", or "swapped"
+    records: int  # equal to `sequences`, unless several share a record
+    labels_one: int  # sequences with label 1: "random next" or "swapped"
     padding: float  # share of the positions
-    cut: float | None  # share of the sequences whose texts are longer than fits
-    lost: float | None  # share of the pieces that are cut off there
+    cut: float | None  # share of the sequences that are too long for a record
+    lost: float | None  # share of the tokens that are cut off from these
 
 
 def forecast(
     store: TokenStore, settings: BuildSettings, *, objective: str, num_separators: int = 1
 ) -> Forecast:
-    """Forecasts the records of an objective; next sentences need a store of two documents."""
+    """Estimates the records of an objective.
+
+    Args:
+        store: The tokens; "nsp" needs at least two documents.
+        settings: The settings of the records. `objective` and `duplicates` are ignored.
+        objective: A key of `OBJECTIVES`.
+        num_separators: The number of separators between two texts.
+    """
     settings = replace(settings, objective=objective, duplicates=1)
     (split,) = splits_of(store.num_documents, held_out_rate=0, seed=settings.seed)
     layout = layout_of(
@@ -57,7 +64,7 @@ def forecast(
 
 
 def original_forecast(store: TokenStore, settings: BuildSettings) -> Forecast:
-    """Forecasts the records of create_pretraining_data.py; what it cuts is not known."""
+    """Estimates the records of create_pretraining_data.py; `cut` and `lost` are None."""
     draws = Draws(settings.seed)
     order = draws.shuffled(store.num_documents)
     instances = (
@@ -80,7 +87,7 @@ def original_forecast(store: TokenStore, settings: BuildSettings) -> Forecast:
 def _counted(
     instances: Iterable[Instance], settings: BuildSettings, *, num_separators: int
 ) -> Forecast:
-    """Counts the records of instances; for the count texts matter by their lengths alone."""
+    """Counts the records of instances, for which only the lengths of the texts are used."""
     max_length, most = settings.max_length, settings.sequences_per_record
     lengths, labels_one = array("i"), 0
     for spans, label in instances:

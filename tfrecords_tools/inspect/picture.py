@@ -1,4 +1,4 @@
-"""Draws histograms of records as an image or as an HTML page that needs no other file."""
+"""Draws histograms of records as an image or as a self-contained HTML page."""
 
 import os
 from collections.abc import Sequence
@@ -10,17 +10,20 @@ from bert_keras.reports.page import render
 from bert_keras.storage import write_text
 from tfrecords_tools.inspect.stats import Histogram
 
-MOST_BARS = 130  # at 128 positions each has its own
+MOST_BARS = 130  # each of 128 positions has its own bar
 PAGES = (".html", ".htm")
 
 
 def check_picture(path: str | os.PathLike) -> None:
-    """Raises InputError where `path` is no kind of picture, before long work is done for it."""
+    """Raises InputError if the suffix of `path` is not a supported kind of picture.
+
+    It is called before the records are read, which may take long.
+    """
     check_ending(path, also=PAGES)
 
 
 def plot(histograms: Sequence[Histogram], path: str | os.PathLike, *, title: str) -> None:
-    """Writes all histograms, one chart each, into a file of the kind that `path` ends in."""
+    """Writes one chart for each histogram to a file; the suffix of `path` decides its format."""
     check_picture(path)
     if Path(path).suffix.lower() in PAGES:
         write_text(path, _page(histograms, title=title))
@@ -30,7 +33,7 @@ def plot(histograms: Sequence[Histogram], path: str | os.PathLike, *, title: str
 
 
 def _page(histograms: Sequence[Histogram], *, title: str) -> str:
-    """An HTML page whose bars have tooltips with their numbers."""
+    """Returns an HTML page; the bars have tooltips with their values."""
     figures = []
     for histogram in histograms:
         caption, _, note = histogram.summary().partition(" (")

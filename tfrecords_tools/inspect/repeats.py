@@ -1,9 +1,9 @@
-"""Counts records whose text another record holds too, in little memory.
+"""Counts records that have the same text as another record, with bounded memory.
 
-A record's text is its pieces with the answers put back, so other masks over the same words count as
-the same. It is remembered as a number of 64 bits. When more than `MOST_TEXTS` are known, only those
-whose number ends in a zero bit are kept, then two zero bits, and so on: a text is kept with all its
-copies or not at all, so the share stays right, of a sample that is stated.
+The text of a record is its tokens before masking, so records with different masks over the same
+words count as equal. A text is stored as a 64-bit hash. If there are more than `MOST_TEXTS`, only
+hashes that end in a zero bit are kept, then in two zero bits, and so on. A text is kept with all
+its copies or not at all, so the share of repeated texts in this sample is an unbiased estimate.
 """
 
 from dataclasses import dataclass, field
@@ -18,17 +18,17 @@ MOST_TEXTS = 1 << 20  # 16 bytes each
 
 @dataclass
 class Repeats:
-    """Counts texts over batches; the memory holds `MOST_TEXTS`, and as many that wait."""
+    """Counts texts over batches; memory holds up to twice `most_texts` hashes."""
 
     most_texts: int = MOST_TEXTS
-    sampled_bits: int = 0  # one text in 2 to this power is looked at
+    sampled_bits: int = 0  # one of 2**sampled_bits texts is counted
     _texts: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
     _counts: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     _waiting: list[np.ndarray] = field(default_factory=list)
     _num_waiting: int = 0
 
     def add(self, texts: np.ndarray) -> None:
-        """uint64 [B] of `text_numbers`."""
+        """Adds the hashes of a batch, uint64 [B]; see `text_numbers`."""
         texts = texts[_ends_in_zeros(texts, self.sampled_bits)]
         self._waiting.append(texts)
         self._num_waiting += len(texts)
@@ -36,12 +36,17 @@ class Repeats:
             self._merge()
 
     def counts(self) -> tuple[int, int]:
-        """(records whose text came before, records looked at)."""
+        """Returns the number of repeated records and the number of sampled records."""
         self._merge()
         return int((self._counts - 1).sum()), int(self._counts.sum())
 
     def shared_with(self, other: "Repeats") -> tuple[int, int]:
-        """(own records whose text `other` holds too, own looked at) in the common sample."""
+        """Compares the texts with the texts of `other`.
+
+        Returns:
+            The number of own records whose text also occurs in `other`, and the number of own
+            records, both within the common sample.
+        """
         self._merge()
         other._merge()
         bits = max(self.sampled_bits, other.sampled_bits)
@@ -63,7 +68,7 @@ class Repeats:
 
 
 def text_numbers(features: dict[str, np.ndarray]) -> np.ndarray:
-    """uint64 [B]: the same for records of the same text, whatever is masked in it."""
+    """Returns the hashes of the texts of records, uint64 [B], which do not depend on the masks."""
     ids = features["input_ids"]
     if WEIGHTS_FEATURE in features:
         rows, slots = np.nonzero(features[WEIGHTS_FEATURE] > 0)
@@ -72,7 +77,7 @@ def text_numbers(features: dict[str, np.ndarray]) -> np.ndarray:
             rows, slots
         ]
     numbers = ids.astype(np.uint64) @ _factors(ids.shape[1])
-    # Spreads what the sum leaves in the high bits over the low ones, which choose the sample.
+    # Mixes the high bits into the low bits, because the low bits choose the sample.
     numbers ^= numbers >> np.uint64(32)
     numbers *= np.uint64(0xD6E8FEB86659FD93)
     return numbers ^ (numbers >> np.uint64(32))
@@ -80,7 +85,7 @@ def text_numbers(features: dict[str, np.ndarray]) -> np.ndarray:
 
 @cache
 def _factors(length: int) -> np.ndarray:
-    """One odd 64-bit factor a position, always the same."""
+    """Returns a constant odd 64-bit factor for each position."""
     return np.random.default_rng(0).integers(2**64, size=length, dtype=np.uint64) | np.uint64(1)
 
 

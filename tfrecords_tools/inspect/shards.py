@@ -17,7 +17,7 @@ SUFFIX = ".tfrecord"
 
 
 def holds_records(place: str | os.PathLike) -> bool:
-    """Whether a file, folder or pattern is of records and not of text: by name, or by content.
+    """Returns whether a file, folder or glob pattern contains records, by name or by content.
 
     A TFRecord file begins with the length of a record, 8 bytes, and its masked CRC-32C
     (tensorflow/core/lib/io/record_writer.h).
@@ -36,7 +36,12 @@ def holds_records(place: str | os.PathLike) -> bool:
 
 
 class Shards:
-    """The files that were named, and the manifests of their folders."""
+    """The record files that the user named and the manifests of their folders.
+
+    Args:
+        files: The record files.
+        whole_folders: Folders whose files must match their manifest exactly.
+    """
 
     def __init__(self, files: Sequence[str], *, whole_folders: Iterable[str | os.PathLike]):
         self.files = list(files)
@@ -49,12 +54,12 @@ class Shards:
         self._sizes = {file: os.path.getsize(file) for file in files}
 
     def promised(self, file: str) -> Shard | None:
-        """What a manifest says of this file."""
+        """Returns the entry of a file in its manifest, if there is one."""
         manifest = self.manifests.get(Path(file).parent)
         return manifest.shards.get(os.path.basename(file)) if manifest else None
 
     def faults_of_folders(self, *, schema: PretrainingSchema, vocabulary: Vocabulary) -> list[str]:
-        """Shards that are missing or unknown, another vocabulary, another kind of records."""
+        """Returns missing or unknown shards, and differences in vocabulary and schema."""
         faults = []
         for folder, manifest in self.manifests.items():
             if not manifest.is_vocabulary(vocabulary):
@@ -80,7 +85,7 @@ class Shards:
         return sorted(faults)
 
     def size_fault(self, file: str) -> str | None:
-        """Whether the file is shorter or longer than what was written."""
+        """Returns a fault if the file is shorter or longer than its manifest states."""
         shard, size = self.promised(file), self._sizes[file]
         if shard is None or size == shard.bytes:
             return None
@@ -91,7 +96,7 @@ class Shards:
         )
 
     def faults_of_contents(self) -> list[str]:
-        """Files that were altered, and files that hold the same bytes as another."""
+        """Returns faults of files that were altered or are copies of another file."""
         faults, first_with = [], {}
         num_of_size = Counter(self._sizes.values())
         for file in progress(self.files, stage="digest", unit="file"):
@@ -109,6 +114,6 @@ class Shards:
         return faults
 
     def num_records(self, files: Sequence[str]) -> int | None:
-        """How many records these files hold together, where manifests say it of all."""
+        """Returns the number of records of files, or None if one of them has no manifest."""
         shards = [shard for file in files if (shard := self.promised(file))]
         return sum(shard.records for shard in shards) if len(shards) == len(files) else None

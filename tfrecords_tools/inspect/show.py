@@ -1,4 +1,4 @@
-"""Prints records as text, with the answers of their masked positions."""
+"""Formats records as text, with the original tokens of their masked positions."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,8 @@ from tfrecords_tools.inspect.verify import every_file, is_labelled, verified_bat
 from tfrecords_tools.manifest import NEXT_SENTENCE, label_words
 
 WIDTH = 100
-# What a predicted piece shows: SGR codes of bold and a colour that reads on dark and on light.
+# SGR codes by the input at a predicted position: bold and a colour that is legible on dark and on
+# light backgrounds.
 MASKED, REPLACED, KEPT = "1;36", "1;31", "1;32"
 SPECIAL, UNKNOWN = "2", "1;35"
 
@@ -38,9 +39,20 @@ def shown(
     is_coloured: bool = False,
     width: int = WIDTH,
 ) -> Iterator[str]:
-    """`count` records from number `start` on, one text each; a predicted piece is {shown=answer}.
+    """Yields the text of records; a predicted token is printed as {input=original}.
 
-    Records are numbered from 1 through all files. Before masked ones stands what the marks mean.
+    If the records are masked, the first text explains these marks.
+
+    Args:
+        records: A folder, a glob pattern, a file, or a sequence of these.
+        vocabulary: The vocabulary of the records.
+        count: The number of records.
+        start: The first record; records are numbered from 1 over all files.
+        is_coloured: Adds escape sequences for colours.
+        width: The number of characters of a line.
+
+    Raises:
+        InputError: There is no such record, or a record is wrong.
     """
     if start < 1:
         raise InputError(f"record {start} was asked for; expected 1 or more")
@@ -80,7 +92,7 @@ def shown(
 
 
 def takes_colour(stream: TextIO) -> bool:
-    """Whether colours belong on this stream: a terminal that can, and nobody said NO_COLOR."""
+    """Returns whether a stream is a terminal with colours and NO_COLOR is not set."""
     return (
         stream.isatty()
         and not os.environ.get("NO_COLOR")  # no-color.org: any text but the empty one
@@ -96,9 +108,9 @@ def text_of(
     is_coloured: bool = False,
     width: int = WIDTH,
 ) -> str:
-    """One record, features [n], wrapped: its label, then pieces joined to words.
+    """Formats one record, features [n]: its label, then the words, wrapped to `width`.
 
-    Packed sequences stand one under the other.
+    The sequences of a packed record are printed one below the other.
     """
     length = int(record["input_mask"].sum())
     parts = _parts(record, length, vocabulary, is_coloured=is_coloured)
@@ -118,7 +130,7 @@ def text_of(
 
 
 def _labels(record: dict[str, np.ndarray], words: tuple[str, str]) -> list[str]:
-    """The labels that count, in words."""
+    """Returns the names of the labels of a record; unused slots have none."""
     if LABEL_FEATURE not in record:
         return []
     return [words[label] for label in record[LABEL_FEATURE][is_labelled(record)]]
@@ -145,7 +157,7 @@ def _parts(
             text = f"{{{piece}={answer}}}"
         else:
             colour = specials.get(number, "")
-            is_joined = is_continued or vocabulary.rules  # whose lines begin without a blank
+            is_joined = is_continued or vocabulary.rules  # a text without a blank begins with "##"
             text = piece.removeprefix("##") if is_joined else piece
         parts.append(Part(text, _painted(text, colour if is_coloured else ""), is_continued))
         can_continue = specials.get(number) != SPECIAL
@@ -153,7 +165,7 @@ def _parts(
 
 
 def _lines(parts: Sequence[Part], *, indent: str, width: int) -> list[str]:
-    """Pieces joined to words and words to lines of at most `width`."""
+    """Joins tokens to words and words to lines of at most `width` characters."""
     words: list[list[Part]] = []
     for part in parts:
         if part.is_continued:

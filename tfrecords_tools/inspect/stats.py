@@ -1,4 +1,4 @@
-"""Computes histograms over all records of some files, and prints them as bars for a terminal."""
+"""Computes histograms over all records of files and formats them as bars for a terminal."""
 
 import os
 from collections.abc import Sequence
@@ -29,18 +29,15 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 @dataclass(frozen=True)
 class Histogram:
-    """How often each value 0, 1, 2 ... came, `counts` int64 [N]; `names` where they are no numbers.
-
-    A value is what one of `of` has: {counts[n]} {of} have {n} {title}.
-    """
+    """The frequencies of the values 0, 1, 2 ...: {counts[n]} {of} have {n} {title}."""
 
     title: str
-    of: str
-    counts: np.ndarray
-    names: tuple[str, ...] = ()
+    of: str  # the things that have a value, such as "sequences"
+    counts: np.ndarray  # int64 [N]
+    names: tuple[str, ...] = ()  # of the values, if they are not numbers
 
     def bars(self, most: int = MOST_BARS) -> list[tuple[str, int]]:
-        """(name or range, count), at most about `most`: ranges of 1, 2, 5, 10, 20 ... values."""
+        """Returns about `most` pairs (name or range, count); ranges have 1, 2, 5, 10 ... values."""
         if self.names:
             return list(zip(self.names, self.counts.tolist(), strict=True))
         used = np.nonzero(self.counts)[0]
@@ -57,7 +54,7 @@ class Histogram:
         return bars
 
     def summary(self) -> str:
-        """One line: title, how many, and the mean where there are numbers."""
+        """Returns a line with the title, the total count and, for numbers, the mean."""
         total = int(self.counts.sum())
         if self.names or not total:
             return f"{self.title} ({total:,} {self.of})"
@@ -68,7 +65,7 @@ class Histogram:
 def record_histograms(
     records: str | os.PathLike | Sequence[str | os.PathLike], *, vocabulary: Vocabulary
 ) -> list[Histogram]:
-    """What the records look like, all of them read: lengths, predictions, labels, sequences."""
+    """Reads all records and returns histograms of lengths, predictions, labels and sequences."""
     files = every_file(records)
     schema = common_schema(files)
     names = {LABELS: label_words(files[0]), SHOWN: ("[MASK]", "another", "itself")}
@@ -90,7 +87,7 @@ def record_histograms(
 
 
 def _values(features: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict[str, np.ndarray]:
-    """What is counted of a batch, by title."""
+    """Returns the values of a batch by the title of their histogram."""
     ids = features["input_ids"]
     values = {"pieces in a record": features["input_mask"].sum(axis=1)}
     if "sequence_ids" in features:
@@ -113,7 +110,7 @@ def _values(features: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict[str
 
 
 def text_bars(histogram: Histogram) -> str:
-    """The histogram as lines of unicode bars."""
+    """Returns a histogram as lines of Unicode bars."""
     bars = histogram.bars()
     total = max(sum(count for _, count in bars), 1)
     largest = max((count for _, count in bars), default=1)

@@ -1,4 +1,4 @@
-"""Surveys a corpus, or an even sample of it: counts of its text, and of the records to expect."""
+"""Surveys a corpus or an even sample of it: counts of its text and of the expected records."""
 
 import os
 import re
@@ -27,17 +27,17 @@ from tfrecords_tools.text.tokens import cut_to_fit, sentences_of
 
 SAMPLE_BYTES = 32 << 20  # about ten seconds
 UNIT_BYTES = 8 << 20
-PLACES = 32  # of a large corpus that are looked at
-TOGETHER = 1 << 17  # characters that are tokenised at once
-OTHER_CASE_EVERY = 8  # of these, one is tokenised in the other case too
-SHORTEST_REPEAT = 20  # characters; a line such as "Yes." or "* * *" comes again in any text
-NUM_EXAMPLES = 5  # sentences with [UNK], of those that are tokenised together
+PLACES = 32  # units of a large corpus that are read
+TOGETHER = 1 << 17  # characters that are tokenized at once
+OTHER_CASE_EVERY = 8  # every 8th batch is also tokenized in the other case
+SHORTEST_REPEAT = 20  # characters; short lines such as "Yes." or "* * *" repeat in any text
+NUM_EXAMPLES = 5  # sentences with [UNK] of each batch
 
 _MARKUP = re.compile(
     r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?/?>|&(?:[a-z]{2,8}|#\d{2,5});"
     r"|\[\[|\]\]|\{\{|\}\}|^=+ .* =+$"
 )
-# UTF-8 that was once read as Latin-1 or Windows-1252 and written again; bytes not understood.
+# UTF-8 that was decoded as Latin-1 or Windows-1252 and encoded again; and replacement characters.
 _MISREAD = re.compile("[ÂÃ][\x80-\xbf]|â[\x80-\x9f€][\x80-\xbf™œ\x9d“”˜¦]|\ufffd")
 _NOT_LETTERS = re.compile(r"[\W\d_]+")
 _ENDS = re.compile(r"[.!?:;…。！？][\"'”’»)\]]*$")
@@ -45,11 +45,11 @@ _ENDS = re.compile(r"[.!?:;…。！？][\"'”’»)\]]*$")
 
 @dataclass
 class Survey:
-    """Counts are of what was read: the whole corpus, or `PLACES` spread evenly over it."""
+    """The counts of the text that was read: all of it, or `PLACES` units spread evenly over it."""
 
     settings: BuildSettings
     vocabulary: Vocabulary | None
-    num_bytes: int  # of the corpus, as it lies on disk
+    num_bytes: int  # of the corpus on disk
     is_compressed: bool
     is_whole: bool
     repairs: Repairs = field(default_factory=Repairs)
@@ -59,20 +59,20 @@ class Survey:
     letters: int = 0
     lines_with_markup: int = 0
     lines_misread: int = 0
-    lines_wrapped: int = 0  # a sentence goes on in the next line, as in a text of fixed width
+    lines_wrapped: int = 0  # lines that continue a sentence, as in text of fixed width
     line_repeats: Repeats = field(default_factory=Repeats)
     document_sentences: list[int] = field(default_factory=list)
-    documents_cut: int = 0  # because the sample was long enough
+    documents_cut: int = 0  # at the end of the sample
     longest_document: int = 0  # characters
-    sentence_pieces: Counter[int] = field(default_factory=Counter)  # how many have how many
+    sentence_pieces: Counter[int] = field(default_factory=Counter)  # tokens -> sentences
     unknown: int = 0
     unknown_words: Counter[str] = field(default_factory=Counter)
-    unknown_in_case: Counter[str] = field(default_factory=Counter)  # of some, in either case
+    unknown_in_case: Counter[str] = field(default_factory=Counter)  # of a sample, in both cases
     forecasts: dict[str, Forecast] = field(default_factory=dict)
 
     @property
     def longest(self) -> int:
-        """Pieces of a sentence that fits into a record."""
+        """The largest number of tokens of a sentence that fits into a record."""
         specials = self.vocabulary.num_specials(2) if self.vocabulary else 3
         return self.settings.max_length - specials
 
@@ -88,9 +88,16 @@ def survey(
     settings: BuildSettings,
     sample_bytes: int = SAMPLE_BYTES,
 ) -> Survey:
-    """Reads about `sample_bytes`, or all if there is not more; without a vocabulary no pieces.
+    """Reads a corpus or a sample of it and counts its text.
 
-    Raises InputError where there is no text at all, or a file is none.
+    Args:
+        places: Files, folders, glob patterns or TFDS names.
+        vocabulary: The vocabulary. None counts no tokens and estimates no records.
+        settings: The settings of the records.
+        sample_bytes: The size of the sample; a smaller corpus is read as a whole.
+
+    Raises:
+        InputError: The corpus has no text, or a file is not text.
     """
     if vocabulary:
         settings = settings.for_vocabulary(vocabulary)
@@ -131,7 +138,10 @@ def survey(
 
 
 def _forecasts(folder: str, settings: BuildSettings, vocabulary: Vocabulary) -> dict[str, Forecast]:
-    """By objective; "the original" is its next sentence prediction, of WordPiece alone."""
+    """Returns a forecast for each objective.
+
+    "the original" is the next sentence prediction of google-research/bert, for WordPiece only.
+    """
     store = TokenStore(folder)
     forecasts, separators = {}, vocabulary.specials.num_separators
     if store.num_documents > 1 and not vocabulary.rules:
@@ -144,9 +154,9 @@ def _forecasts(folder: str, settings: BuildSettings, vocabulary: Vocabulary) -> 
 
 class _Line(NamedTuple):
     text: str
-    before: str  # the line before it, empty at the beginning of a document
+    before: str  # the preceding line, "" at the beginning of a document
     sentences: list[str]
-    is_first: bool  # of the lines of its document
+    is_first: bool  # whether it is the first line of its document
 
 
 def _lines(unit: Unit, found: Survey, *, most: int | None) -> Iterator[_Line]:

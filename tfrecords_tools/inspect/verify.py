@@ -1,6 +1,6 @@
-"""Reads record files in batches and verifies them; names the first wrong record and its fault.
+"""Reads record files in batches and verifies them; errors name the first wrong record.
 
-TensorFlow's own reader is used on purpose: it can read every file that passes.
+The files are read with TensorFlow's reader, so that TensorFlow can read every file that passes.
 """
 
 import os
@@ -21,11 +21,11 @@ from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 
 BATCH = 1024
-Fault = tuple[str, np.ndarray]  # in words; bool [B,n], where it is found
+Fault = tuple[str, np.ndarray]  # a description; bool [B,n], which elements are wrong
 
 
 def every_file(records: str | os.PathLike | Sequence[str | os.PathLike]) -> list[str]:
-    """The record files that were named; of a folder all splits, held-out records too."""
+    """Returns the named record files; a folder includes all splits, held-out records too."""
     places = [records] if isinstance(records, (str, os.PathLike)) else records
     return record_files(
         [os.path.join(each, "*.tfrecord") if os.path.isdir(each) else each for each in places]
@@ -33,7 +33,7 @@ def every_file(records: str | os.PathLike | Sequence[str | os.PathLike]) -> list
 
 
 def parsed_batches(file: str, *, schema: PretrainingSchema) -> Iterator[dict[str, np.ndarray]]:
-    """The features of one file, arrays [B,n], in the order of the file."""
+    """Yields the features of a file, arrays [B,n], in the order of the file."""
     import tensorflow as tf
 
     spec = schema.parsing_spec()
@@ -46,7 +46,11 @@ def parsed_batches(file: str, *, schema: PretrainingSchema) -> Iterator[dict[str
 def verified_batches(
     file: str, *, schema: PretrainingSchema, vocabulary: Vocabulary
 ) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
-    """Yields `parsed_batches` that `verify`, each with the number of records before it."""
+    """Yields verified batches, each with the number of preceding records of the file.
+
+    Raises:
+        InputError: A record is wrong; see `verify`.
+    """
     first = 0
     for features in parsed_batches(file, schema=schema):
         verify(features, file=file, first=first, vocabulary=vocabulary)
@@ -55,7 +59,7 @@ def verified_batches(
 
 
 def is_labelled(features: dict[str, np.ndarray]) -> np.ndarray:
-    """bool [B,S]: which labels count; without packing every one."""
+    """Returns bool [B,S]: which labels are used; without packing all of them."""
     labels = features[LABEL_FEATURE]
     return features.get(LABEL_WEIGHTS_FEATURE, np.ones_like(labels)) > 0
 
@@ -63,9 +67,13 @@ def is_labelled(features: dict[str, np.ndarray]) -> np.ndarray:
 def verify(
     features: dict[str, np.ndarray], *, file: str, first: int, vocabulary: Vocabulary
 ) -> None:
-    """Raises InputError for the first wrong record; `first` records of `file` stand before these.
+    """Raises InputError for the first wrong record of a batch.
 
-    Any kind of records of `bert_keras.data.schema`: features that are absent are not looked at.
+    Args:
+        features: Any features of `bert_keras.data.schema`; absent ones are not verified.
+        file: The file, for the message.
+        first: The number of preceding records of the file.
+        vocabulary: The vocabulary of the records.
     """
     for fault, places in _faults(features, vocabulary):
         if places.any():

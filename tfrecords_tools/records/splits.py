@@ -17,13 +17,10 @@ SENTENCES_PER_RANGE = 20_000
 
 @dataclass(frozen=True)
 class Range:
-    """Neighbouring documents [first, last) of one unit, or sentences [start, end) of one document.
-
-    `part` numbers the ranges of a unit.
-    """
+    """Adjacent documents [first, last) of one unit, or sentences [start, end) of one document."""
 
     unit: int
-    part: int
+    part: int  # number of the range within the unit
     first: int
     last: int
     start: int
@@ -32,14 +29,14 @@ class Range:
 
 @dataclass(frozen=True)
 class Split:
-    """Documents of a store under numbers of their own, 0 to `num_documents - 1`."""
+    """The documents of a split, numbered from 0 to `num_documents - 1`."""
 
     name: str
     num_documents: int
-    held_out: array  # the numbers, ascending, of all documents that are held out
+    held_out: array  # the indices in the store, ascending, of all held-out documents
 
     def number(self, document: int) -> int | None:
-        """Which one of the split this document of the store is; None where it is of the other."""
+        """Returns the number within the split of a document of the store, or None if not in it."""
         before = bisect_left(self.held_out, document)
         is_held_out = before < len(self.held_out) and self.held_out[before] == document
         if is_held_out != (self.name == HELD_OUT):
@@ -47,16 +44,22 @@ class Split:
         return before if is_held_out else document - before
 
     def document(self, number: int) -> int:
-        """Where `number` of the split stands in the store."""
+        """Returns the index in the store of document `number` of the split."""
         if self.name == HELD_OUT:
             return self.held_out[number]
-        # held_out[k] - k training documents stand before the k-th that is held out
+        # held_out[k] - k training documents precede the k-th held-out document
         ranks = range(len(self.held_out))
         return number + bisect_right(ranks, number, key=lambda rank: self.held_out[rank] - rank)
 
 
 def splits_of(num_documents: int, *, held_out_rate: float, seed: int) -> list[Split]:
-    """`train`, and `held-out` where a rate asks for it: whole documents, chosen by the seed."""
+    """Returns the split `train` and, if the rate is positive, `held-out`.
+
+    The seed chooses the held-out documents.
+
+    Raises:
+        InputError: There are too few documents to hold some out.
+    """
     if held_out_rate == 0:
         return [Split(TRAIN, num_documents, array("q"))]
     count = max(2, round(held_out_rate * num_documents))
@@ -72,7 +75,7 @@ def splits_of(num_documents: int, *, held_out_rate: float, seed: int) -> list[Sp
 
 
 def split_size(split: Split, store: TokenStore) -> tuple[int, int]:
-    """Sentences and pieces of its documents."""
+    """Returns the number of sentences and of tokens of a split."""
     num_sentences = num_pieces = 0
     for document in split.held_out:
         start, end = store.documents(document, document + 1)
@@ -85,7 +88,12 @@ def split_size(split: Split, store: TokenStore) -> tuple[int, int]:
 
 
 def ranges_of(store: TokenStore, unit_documents: Iterable[int]) -> Iterator[Range]:
-    """All documents; `unit_documents` says how many of them each unit of the corpus gave."""
+    """Yields the ranges of all documents.
+
+    Args:
+        store: The tokens.
+        unit_documents: The number of documents of each unit of the corpus.
+    """
     first = 0
     for unit, count in enumerate(unit_documents):
         for part, bounds in enumerate(_ranges(store, first, first + count)):
@@ -113,7 +121,10 @@ def _ranges(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int
 
 
 def documents_of(store: Tokens, documents: Range) -> Iterator[tuple[int, list[int]]]:
-    """Each document's number in the store and where its sentences begin, and the last one ends."""
+    """Yields (number, bounds) of each document of a range.
+
+    The bounds are token indices: the start of each sentence, and the end of the last one.
+    """
     starts = store.documents(documents.first, documents.last).tolist()
     starts[0], starts[-1] = documents.start, documents.end
     places = store.sentences(documents.start, documents.end).tolist()
