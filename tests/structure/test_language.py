@@ -82,7 +82,10 @@ def test_the_glossary_is_found_in_prose_only():
     assert not list(faults_in(CODE.sub("_", 'the argument `pieces`, "piece", [x](place.md)')))
 
 
-@pytest.mark.parametrize("root", ["bert_keras", "tfrecords_tools", "docs", "README.md"])
+@pytest.mark.parametrize(
+    "root",
+    ["bert_keras", "tfrecords_tools", "docs", "README.md", "CONTRIBUTING.md", "SECURITY.md"],
+)
 def test_prose_holds_the_glossary(root):
     root = ROOT / root
     paths = [root] if root.is_file() else sorted([*root.rglob("*.py"), *root.rglob("*.md")])
