@@ -1,7 +1,7 @@
-"""The encoder's forward pass beside KerasHub and PyTorch transformers.
+"""Compares the forward pass of the encoder with KerasHub and transformers (PyTorch).
 
-Also beside the plain matrix products of the encoder's own shapes: what share of the machine's rate
-the whole encoder reaches.
+It is also compared with the plain matrix products of the encoder's shapes, which gives the share of
+the machine's rate that the whole encoder reaches.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SHAPES = ["1x128", "8x128", "1x512", "8x384", "32x128"]
 
 
 def plain_products(config, rows: int):
-    """The dense layers' products alone, with weights as many and as large as the encoder's."""
+    """Returns the products of the dense layers alone, with as many weights of the same shapes."""
     D, F = config.hidden_size, config.intermediate_size
     shapes = [(D, D)] * 4 + [(D, F), (F, D)]
     kernels = [
@@ -41,7 +41,7 @@ def plain_products(config, rows: int):
     def run():
         total = tf.constant(0.0)
         for kernel in kernels:
-            with tf.control_dependencies([total]):  # one by one, as in the encoder
+            with tf.control_dependencies([total]):  # one after the other, as in the encoder
                 total += tf.matmul(hidden[kernel.shape[0]], kernel)[0, 0]
         return total
 
@@ -76,11 +76,11 @@ def runs_of(config, x: dict) -> dict:
 
 
 def measure(runs: dict, *, rounds: int) -> dict:
-    """Milliseconds of each in `rounds` turns, after two to warm up."""
+    """Returns the milliseconds of each run in `rounds` turns, after two turns of warm-up."""
     times = {name: [] for name in runs}
     for turn in range(rounds + 2):
         for name, run in runs.items():
-            time.sleep(0.02)  # threads of the one before, PyTorch's above all, spin for a while
+            time.sleep(0.02)  # threads of the preceding run, mostly PyTorch's, still spin
             start = time.perf_counter()
             run()
             if turn >= 2:
@@ -89,7 +89,7 @@ def measure(runs: dict, *, rounds: int) -> dict:
 
 
 def show(title: str, times: dict) -> None:
-    """Medians; the ratio is the median of the turns' ratios, for machines drift."""
+    """Prints medians; a ratio is the median over the turns, because machines change their speed."""
     for name, values in times.items():
         print(
             f"{title:<14}{name:<26}{np.median(values):>9.1f} ms   "
@@ -100,7 +100,7 @@ def show(title: str, times: dict) -> None:
 
 
 def show_rate(title: str, times: dict, *, products: int, whole: int) -> None:
-    """GFLOP/s of the plain products and of the whole encoder, and their ratio."""
+    """Prints the GFLOP/s of the plain products and of the whole encoder, and their ratio."""
     rates = products / times[PRODUCTS] / 1e6, whole / times[OURS] / 1e6
     print(
         f"{title:<14}GFLOP/s: products {np.median(rates[0]):.0f}, encoder {np.median(rates[1]):.0f}"
@@ -122,7 +122,7 @@ def main() -> None:
         times = measure(runs_of(config, inputs), rounds=arguments.rounds)
         title = f"{arguments.size} {shape}"
         show(title, times)
-        whole = rows * flops_per_example(config, length, 0) // 3  # forward alone
+        whole = rows * flops_per_example(config, length, 0) // 3  # the forward pass only
         show_rate(title, times, products=dense_flops(config, rows * length), whole=whole)
 
 

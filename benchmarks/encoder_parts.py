@@ -1,7 +1,7 @@
-"""What each way of writing the encoder's forward pass gives, each switched on alone.
+"""Measures each technique of the encoder's forward pass, each switched on alone.
 
-The start is the textbook's way: three dimensions throughout, Keras' LayerNormalization. All ways
-share one set of weights, take turns and must agree to 1e-5.
+The reference is the plain implementation: three dimensions throughout and LayerNormalization of
+Keras. All variants share one set of weights, take turns and must agree to 1e-5.
 """
 
 import argparse
@@ -45,14 +45,14 @@ WAYS = {
 
 
 def joined(attention) -> tuple:
-    """Kernel [D, 3D] and bias [3D] of query, key and value side by side."""
+    """Returns the joined kernel [D, 3D] and bias [3D] of query, key and value."""
     layers = (attention.query_dense, attention.key_dense, attention.value_dense)
     kernel = ops.concatenate([layer.kernel for layer in layers], axis=1)
     return kernel, ops.concatenate([layer.bias for layer in layers], axis=0)
 
 
 def forward(encoder: BertEncoder, way: frozenset):
-    """A compiled function of (input_ids, input_mask, segment_ids) that follows `way`."""
+    """Compiles a function of (input_ids, input_mask, segment_ids) with the techniques `way`."""
     config = encoder.config
     D, N = config.hidden_size, config.num_heads
     stored = {}
@@ -130,7 +130,7 @@ def main() -> None:
     keras.utils.set_random_seed(0)
     encoder = BertEncoder(preset(arguments.size))
     encoder.build()
-    for weight in encoder.weights:  # a bias of nothing but zeros may be optimised away
+    for weight in encoder.weights:  # a bias of zeros may be optimized away
         if weight.name in ("bias", "beta"):
             weight.assign(keras.random.normal(weight.shape, stddev=0.02))
     for shape in arguments.shapes:

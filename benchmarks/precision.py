@@ -1,4 +1,4 @@
-"""How far the mixed policies carry every layer of an encoder with trained weights from float32."""
+"""Compares the hidden states of the mixed precision policies with float32, with trained weights."""
 
 import argparse
 from pathlib import Path
@@ -13,7 +13,7 @@ from keras import ops
 from bert_keras.models import BertEncoder
 
 TEXT = Path(__file__).resolve().parents[1] / "LICENSE"
-LENGTHS = (8, 20, 50, 128)  # pieces of each row; the shorter ones are padded
+LENGTHS = (8, 20, 50, 128)  # tokens of each row; shorter rows are padded
 
 
 def batch(encoder: BertEncoder) -> dict[str, np.ndarray]:

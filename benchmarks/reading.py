@@ -1,4 +1,4 @@
-"""Records to batches: parsed together or one by one, and beside what `fit` consumes of them."""
+"""Measures reading records: parsed together or one by one, compared with the rate of `fit`."""
 
 import argparse
 import statistics
@@ -50,14 +50,14 @@ def records_a_second(batches: tf.data.Dataset, *, num_batches: int) -> float:
 
 
 def fitted(model: BertPretrainer, batches: tf.data.Dataset, *, num_steps: int) -> float:
-    """Records a second of `fit`."""
+    """Returns the records a second of `fit`."""
     begin = time.perf_counter()
     model.fit(batches, steps_per_epoch=num_steps, verbose=0)
     return num_steps * BATCH_SIZE / (time.perf_counter() - begin)
 
 
 def compare_readers(files: list[str], *, rounds: int, num_batches: int) -> float:
-    """Prints the median of each; returns that of the pipeline."""
+    """Prints the median rate of each reader and returns the rate of the pipeline."""
     readers: dict[str, Callable] = {
         "parsed one by one": parsed_one_by_one,
         "parsed together": parsed_together,

@@ -1,9 +1,9 @@
-"""Text to record files: ours beside the original writer and TensorFlow Model Garden's.
+"""Compares the time to write record files with google-research/bert and TensorFlow Model Garden.
 
-Every writer runs in a process of its own, bound to as many cores as it is given, on the same text,
-one sentence a line: 128 positions, 20 predictions, five passes. `--original` is a folder with
-google-research/bert, `--tf-models` one that holds `official/`; neither script is changed, only
-what they import: TensorFlow 1 names, and packages that they do not use.
+Every writer runs in its own process, bound to its number of cores, on the same text with one
+sentence a line: 128 positions, 20 predictions, five passes. `--original` is a folder with
+google-research/bert, `--tf-models` a folder that contains `official/`. Both scripts are unchanged;
+only their imports are replaced (names of TensorFlow 1, and packages that they do not use).
 """
 
 import argparse
@@ -84,7 +84,7 @@ def original(
 def tf_models(
     text: str, vocabulary: str, output: str, workers: int, started: Callable, place: str
 ) -> None:
-    import tensorflow  # noqa: F401  its time is told apart
+    import tensorflow  # noqa: F401  its time is listed separately
 
     for name in IMPORTED_IN_VAIN:
         if importlib.util.find_spec(name) is None:
@@ -116,13 +116,13 @@ WRITERS = {"ours": ours, "compatible": compatible, "original": original, "tf_mod
 
 
 def used_so_far() -> tuple[float, float]:
-    """Seconds of the clock, and of the processors that this process and its children used."""
+    """Returns elapsed seconds and processor seconds of this process and its children."""
     used = [resource.getrusage(who) for who in PROCESSES]
     return time.perf_counter(), sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def run_alone(name: str, workers: int, arguments: list[str]) -> None:
-    """In a process of its own: prints its measures as the last line."""
+    """Runs a writer in this process and prints its measurements as the last line."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-workers:])
     text, vocabulary, output, *place = arguments
     begin, started = time.perf_counter(), []
@@ -162,7 +162,7 @@ def count_records(folder: Path) -> int:
 
 
 def one_sentence_a_line(places: list[str], path: Path, *, megabytes: float | None) -> None:
-    """The corpus, up to the end of the document in which it reaches its size."""
+    """Writes the corpus up to the end of the document in which it reaches `megabytes`."""
     from tfrecords_tools.inputs.corpus import documents
     from tfrecords_tools.text.sentences import splitter
 
@@ -176,7 +176,7 @@ def one_sentence_a_line(places: list[str], path: Path, *, megabytes: float | Non
 
 
 def compare(text: str, vocabulary: str, runs: dict, *, rounds: int) -> None:
-    """Takes turns; prints the median of each writer's rounds."""
+    """Runs the writers in turn and prints the median of the rounds of each."""
     measures: dict[str, list[dict]] = {title: [] for title in runs}
     for _ in range(rounds):
         for title, (name, workers, place) in runs.items():

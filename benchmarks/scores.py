@@ -1,9 +1,9 @@
-"""Every task fine-tuned by us and by transformers: same weights, rows, batches, settings, seeds.
+"""Compares the scores of fine-tuning with transformers on every task.
 
-Both begin with the same weights, those of the new head too, see the same batches of the same pieces
-in the same order, train by the recipe (the peer with torch.optim.AdamW: ours is equal to it with
-bias_correction=true), are scored after every epoch by the same scorer and keep the best. Each run
-is a process of its own.
+Both sides start from the same weights, including the new head, and train on the same batches of
+token ids in the same order with the settings of the recipe. transformers uses torch.optim.AdamW,
+which equals our optimizer with bias_correction=true. The same scorer is used after every epoch, and
+the best epoch counts. Each run is a new process.
 
     python benchmarks/scores.py mrpc stsb --data glue --from minilm --rate 1e-4
 """
@@ -25,7 +25,7 @@ SIDES = ("bert_keras", "transformers")
 
 
 def sampled(task, *, train_rows: int, dev_rows: int):
-    """The task with as many of its examples, drawn by a fixed seed."""
+    """Returns the task with a sample of its examples, drawn with a fixed seed."""
     import numpy as np
 
     cls, most = type(task), {"train": train_rows, "dev": dev_rows}
@@ -43,7 +43,7 @@ def sampled(task, *, train_rows: int, dev_rows: int):
 
 
 def settings(arguments, name: str):
-    """The task, its recipe and its files."""
+    """Returns the task, its recipe and its files."""
     from bert_keras.options import with_changes
     from bert_keras.runs.recipes import task_recipes
     from bert_keras.tasks.catalog import named_task

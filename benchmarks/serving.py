@@ -1,9 +1,9 @@
-"""The local server under load: texts a second, times of answers, memory, and its start.
+"""Measures the local server under load: texts a second, latency, memory, and its start.
 
-A BERT with random weights is exported and served by `bert-keras serve` in its own process; clients
-in this one send one text a request, the next as soon as they have their answer. Texts are SST-2's
-sentences and, as long ones, SQuAD's passages. For sentences the same SavedModel stands behind the
-plainest server too (serving_naive.py), and both take turns.
+`bert-keras serve` runs an exported BERT with random weights in its own process. Clients in this
+process send one text a request and send the next after the response. The texts are the sentences of
+SST-2 and, as long texts, the passages of SQuAD. For sentences, serving_naive.py serves the same
+SavedModel in the simplest way, and both servers take turns.
 
     python benchmarks/serving.py DATA               # base: its start, then under load
     python benchmarks/serving.py DATA --minutes 10  # its memory, 16 clients
@@ -35,7 +35,7 @@ OURS, NAIVE = "ours", "naive"
 MEMORY_CLIENTS = 16
 SETTLED = 2  # minutes, after which memory should not grow
 COLUMNS = ("texts/s", "p50 ms", "p95 ms", "p99 ms", "errors", "ratio")
-REST = 0.3  # seconds; threads of the one before spin for a while
+REST = 0.3  # seconds; threads of the preceding run still spin
 SEED = 1
 
 
@@ -92,7 +92,7 @@ def show_starts(model: Path, text: str, *, num_starts: int) -> None:
 
 
 def show_load(servers: dict[str, Server], texts: list[str], arguments: argparse.Namespace) -> None:
-    """A ratio is the median of the turns' own, to the last server's."""
+    """Prints the rates; a ratio is the median over the turns, relative to the last server."""
     print("\n" + f"{'clients':<24}" + "".join(f"{column:>10}" for column in COLUMNS))
     for num_clients in arguments.clients:
         turns: dict[str, list[Answers]] = {name: [] for name in servers}

@@ -1,4 +1,4 @@
-"""A server's command in, its process; a number of clients in, the times of their answers out."""
+"""Starts a server and measures the latency of the requests of several clients."""
 
 import contextlib
 import http.client
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-PATIENCE = 120  # seconds; of one request
+PATIENCE = 120  # seconds; timeout of a request
 
 
 @dataclass
 class Answers:
-    """Seconds of each request that was answered, and how many were not, in `seconds`."""
+    """The latency of each successful request and the number of failed ones, within `seconds`."""
 
     times: list[float] = field(default_factory=list)
     errors: int = 0
@@ -33,7 +33,7 @@ class Answers:
 
 
 class Server:
-    """A process that prints its URL when it answers."""
+    """A process that prints its URL when it is ready."""
 
     def __init__(self, command: Sequence[str]):
         self._begin = time.perf_counter()
@@ -53,11 +53,11 @@ class Server:
 
     @property
     def age(self) -> float:
-        """Seconds since its command was given."""
+        """Returns the seconds since the start of the process."""
         return time.perf_counter() - self._begin
 
     def memory(self) -> float:
-        """MiB that it holds now."""
+        """Returns the resident memory in MiB."""
         lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
@@ -65,7 +65,7 @@ class Server:
         return http.client.HTTPConnection(self._url.netloc, timeout=PATIENCE)
 
     def asked(self, connection: http.client.HTTPConnection, text: str) -> float:
-        """Seconds until the answer to a text; OSError where there was none."""
+        """Sends a text and returns the latency in seconds; raises OSError if the request fails."""
         body = json.dumps({"instances": [text]}).encode()
         begin = time.perf_counter()
         connection.request("POST", self._url.path, body)
@@ -79,7 +79,7 @@ class Server:
 def closed_loop(
     server: Server, texts: Sequence[str], *, num_clients: int, seconds: float
 ) -> Answers:
-    """Each client has a connection of its own and asks again as soon as it was answered."""
+    """Runs clients with one connection each that send a request after each response."""
     answers = Answers()
     numbers = itertools.count()
     begin = time.perf_counter()

@@ -1,6 +1,7 @@
-"""The plainest server, for serving.py: one text at a time, each padded to 128 pieces.
+"""Serves one text at a time, padded to 128 tokens, as the reference of serving.py.
 
-The same SavedModel's signature `tensors`, the same session; the tokenizer runs in Python.
+It runs the signature `tensors` of the same SavedModel in the same kind of session; the tokenizer
+runs in Python.
 """
 
 import json
@@ -48,7 +49,7 @@ def main() -> None:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # head and body in one packet: else each answer takes 40 ms more
+        wbufsize = -1  # header and body in one packet; otherwise each response takes 40 ms more
 
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -1,7 +1,7 @@
-"""Where one worker's time goes between text, one sentence a line, and record files.
+"""Measures the stages of writing records with one worker from text with one sentence a line.
 
-`build` runs as it is, with clocks around what each stage calls; a clock stands still while one
-inside it runs. They are read once a line or once a batch, which costs about a hundredth.
+`build` runs unchanged, with timers around the functions of each stage; a timer pauses while a timer
+inside it runs. Timers are read once a line or once a batch, which costs about 1 % of the time.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from tfrecords_tools.records import examples, instances, write_shard, writer
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text import tokens
 
-CLOCKS = [  # (what is called, its name, stage)
+CLOCKS = [  # (owner of the function, its name, stage)
     (building, "planned", "digest of the input"),
     (tokens, "_batches", "read lines"),
     (tokens, "_encoded", "tokenise"),

@@ -1,7 +1,7 @@
-"""Vocabulary training on all cores, tokenization on one, beside the peers: MB of text a second.
+"""Compares learning a vocabulary on all cores and tokenization on one core: MB of text a second.
 
-Every line that a tokenizer treats otherwise than the original's (google-research/bert, in the
-folder `--original`) is counted; without that folder, otherwise than ours.
+Lines are counted for which a tokenizer differs from google-research/bert (in the folder
+`--original`) or, without that folder, from ours.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 TOGETHER = 1000  # lines
 VOCABULARY_SIZE = 30_522
-Ids = tuple[np.ndarray, np.ndarray]  # of all lines, and how many each has
+Ids = tuple[np.ndarray, np.ndarray]  # of all lines, and the number of each line
 Tokenize = Callable[[Sequence[str]], Ids]
 
 
@@ -52,7 +52,7 @@ def flat(ids: Sequence[Sequence[int]]) -> Ids:
 
 
 def lowered(text: str) -> str:
-    """As the original does it, before it looks at punctuation."""
+    """Normalizes a text as the original does before it splits punctuation."""
     decomposed = unicodedata.normalize("NFD", text.lower())
     return "".join(each for each in decomposed if unicodedata.category(each) != "Mn")
 
@@ -70,7 +70,7 @@ def fast_bert(vocabulary: Vocabulary, *, lowercase: bool) -> Tokenize:
 
 
 def tokenizers_of(vocabulary_file: str, *, lowercase: bool) -> dict[str, Callable[[], Tokenize]]:
-    """What makes each, anew for every round: ours remembers words."""
+    """Returns a factory of each tokenizer; each round uses a new one, because ours caches words."""
     vocabulary = Vocabulary.from_file(vocabulary_file)
 
     rust = WordPieceTokenizer(vocabulary, lowercase=lowercase)
@@ -89,7 +89,7 @@ def tokenizers_of(vocabulary_file: str, *, lowercase: bool) -> dict[str, Callabl
 
 
 def original(folder: str, vocabulary_file: str, *, lowercase: bool) -> Tokenize:
-    sys.modules["tensorflow"] = tf.compat.v1  # it was written for TensorFlow 1
+    sys.modules["tensorflow"] = tf.compat.v1  # the original needs TensorFlow 1
     sys.path.insert(0, folder)
     import tokenization
 
@@ -101,7 +101,7 @@ def original(folder: str, vocabulary_file: str, *, lowercase: bool) -> Tokenize:
 
 
 def tokenized(texts: list[str], tokenize: Tokenize) -> tuple[Ids, float]:
-    """And the processor's seconds, which others on the machine disturb the least."""
+    """Returns the ids and the processor seconds, which depend least on other processes."""
     begin = time.process_time()
     parts = [tokenize(texts[at : at + TOGETHER]) for at in range(0, len(texts), TOGETHER)]
     seconds = time.process_time() - begin

@@ -1,9 +1,9 @@
-"""Whole pretraining steps, ours beside KerasHub and transformers: their time and peak memory.
+"""Compares the time and peak memory of pretraining steps with KerasHub and transformers.
 
-A step is forward, backward, clipping and AdamW, dropout on, on batches as of records; ours and
-KerasHub's are `model.fit`'s. Every side has a process to itself, so the peak of memory is its own.
-The first takes turns of a few steps with each of the others, one after another: two models are in
-memory. A ratio is the median of the turns' own: machines drift.
+A step is forward pass, backward pass, clipping and AdamW, with dropout, on batches like those of
+records. Ours and KerasHub run `model.fit`. Each side runs in its own process, so its peak memory is
+measured separately. The first side takes turns of a few steps with each of the others, so two
+models are in memory. A ratio is the median over the turns, because machines change their speed.
 
     python benchmarks/train.py                      # base, 8 x 128, 20 predictions
     python benchmarks/train.py --size tiny
@@ -50,13 +50,13 @@ COMPARISONS = {
     "memory": (OURS, "blocks recomputed", "batch in 4 parts", "both"),
 }
 STEPS = {"base": 1, "large": 1}  # of a turn
-SMALL_STEPS = 10  # ... of the other sizes
+SMALL_STEPS = 10  # of a turn of the other sizes
 COLUMNS = ("ms a step", "first/this", "processor", "peak GiB", "start s")
-REST = 0.3  # seconds; threads of the one before spin for a while
+REST = 0.3  # seconds; threads of the preceding run still spin
 
 
 def named_side(name: str, work: Work, length: int) -> Callable[[], object]:
-    """What takes a turn of its steps."""
+    """Returns the function that runs a turn of a side."""
     if name.startswith("transformers"):
         import train_torch as sides
 
@@ -86,9 +86,9 @@ def named_side(name: str, work: Work, length: int) -> Callable[[], object]:
 
 
 def serve(arguments: argparse.Namespace) -> None:
-    """One side: two turns to warm up, then one for every line that comes in, told as JSON."""
+    """Runs one side: two turns of warm-up, then a turn for each line of stdin, printed as JSON."""
     told = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print
+    os.dup2(2, 1)  # the output of libraries
     config = preset(arguments.size)
     batches = synthetic_batches(
         config, arguments.batch_size, arguments.length, arguments.predictions
@@ -106,13 +106,13 @@ def serve(arguments: argparse.Namespace) -> None:
 
 
 def peak_memory() -> float:
-    """GiB of this process since its start."""
+    """Returns the peak memory of this process in GiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 2**20
 
 
 class Side:
-    """A process that takes a turn when asked to."""
+    """A process that runs a turn on request."""
 
     def __init__(self, name: str, arguments: argparse.Namespace):
         shape = {
@@ -131,7 +131,7 @@ class Side:
         if self.process.stdout.readline() != "ready\n":
             raise SystemExit(f"{name}: ended before its first turn")
         self.warm_up = time.perf_counter() - start
-        self.turns: list[list[float]] = []  # milliseconds a step: of the clock, of the processor
+        self.turns: list[list[float]] = []  # milliseconds a step: elapsed, processor
         self.peak = 0.0
 
     def take_turn(self) -> None:

@@ -1,4 +1,4 @@
-"""A size in, batches as records give them out: what all sides of train.py and gpu.py take."""
+"""Creates random batches like those of records for all sides of train.py and gpu.py."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ import numpy as np
 from bert_keras.config import BertConfig
 
 LEARNING_RATE, WEIGHT_DECAY, MAX_NORM = 1e-4, 0.01, 1.0
-NUM_STEPS, NUM_WARMUP_STEPS = 10_000, 1_000  # of the schedule: more than are taken
-NUM_BATCHES = 8  # which come again and again
-SHORT_RATE = 0.1  # as of records that a tenth of the time are short
+NUM_STEPS, NUM_WARMUP_STEPS = 10_000, 1_000  # of the schedule; more than are run
+NUM_BATCHES = 8  # which are repeated
+SHORT_RATE = 0.1  # as in records, of which a tenth are short
 SEED = 1
 
-Batch = tuple[dict, dict, dict]  # inputs, answers, their weights
+Batch = tuple[dict, dict, dict]  # inputs, targets, their weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +50,13 @@ def synthetic_batches(config: BertConfig, rows: int, length: int, predictions: i
 
 
 def every_position(batch: Batch) -> Batch:
-    """The same answers where they stood, amid places of no weight: the logits of all positions."""
+    """Returns a batch that predicts all positions; those without a target have weight 0."""
     inputs, answers, weights = batch
     shape = rows, length = inputs["input_ids"].shape
     there = np.arange(rows)[:, None], inputs["masked_lm_positions"]
     ids, weight = np.zeros(shape, "int32"), np.zeros(shape, "float32")
     ids[there], weight[there] = answers["masked_lm"], weights["masked_lm"]
-    ids[:, 0] = weight[:, 0] = 0  # what filled slots wrote
+    ids[:, 0] = weight[:, 0] = 0  # removes the values of unused slots
     positions = np.tile(np.arange(length, dtype="int32"), (rows, 1))
     return (
         {**inputs, "masked_lm_positions": positions},

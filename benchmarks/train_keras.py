@@ -1,4 +1,4 @@
-"""Work in, what takes a turn of its steps out: the sides of train.py that are `model.fit`."""
+"""Builds the sides of train.py that run `model.fit`: ours and KerasHub."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,7 +47,7 @@ def ours(
     jit_compile: bool = False,
     **compiling,
 ) -> Callable[[], object]:
-    """`change` is done to the model before it is compiled; `compiling` goes into that."""
+    """Builds our side; `change` modifies the model, `compiling` are arguments of `compile`."""
     model = BertPretrainer(work.config)
     if change is not None:
         change(model)
@@ -64,7 +64,7 @@ def without_dropout(work: Work) -> Callable[[], object]:
 
 
 def keras_hub(work: Work, *, jit_compile: bool) -> Callable[[], object]:
-    """KerasHub's backbone and masked-LM head, and a next-sentence head on its pooled output."""
+    """Builds KerasHub's backbone and masked-LM head with a next-sentence head on the pooled state."""
     import keras_hub
 
     backbone = hub_backbone(work.config)
@@ -112,7 +112,7 @@ def hub_inputs(inputs: dict) -> dict:
 
 
 def of_keras() -> dict:
-    """Losses and metrics for `compile`: Keras' own."""
+    """Returns the losses and metrics of Keras as arguments of `compile`."""
     names = ("masked_lm", "next_sentence")
     loss = partial(
         keras.losses.SparseCategoricalCrossentropy,
@@ -142,7 +142,7 @@ def recompute(model: BertPretrainer) -> None:
 
 
 def in_three_dimensions(model: BertPretrainer, *, length: int) -> None:
-    """The dense layers of the blocks take [B, T, D], as in the textbook."""
+    """Changes the dense layers of the blocks to inputs of shape [B, T, D]."""
 
     def three(layer) -> None:
         dense = layer.call
@@ -161,7 +161,7 @@ def in_three_dimensions(model: BertPretrainer, *, length: int) -> None:
 
 
 def in_one_product(model: BertPretrainer) -> None:
-    """Query, key and value of a block are one product with their kernels side by side."""
+    """Changes query, key and value of each block to one product with joined kernels."""
 
     def join(attention) -> None:
         layers = (attention.query_dense, attention.key_dense, attention.value_dense)

@@ -1,4 +1,4 @@
-"""A rate in, Keras' AdamW as BERT's out: biases and norms not decayed, gradients clipped."""
+"""Configures AdamW of Keras as in BERT: no decay of biases and norms, clipped gradients."""
 
 import keras
 from train_batches import MAX_NORM, WEIGHT_DECAY

@@ -1,4 +1,4 @@
-"""Work in, what takes a turn of its steps out: the sides of train.py that are transformers'."""
+"""Builds the sides of train.py that run transformers."""
 
 from collections.abc import Callable
 from itertools import cycle
@@ -23,7 +23,7 @@ from bert_keras.config import BertConfig
 
 
 def as_it_comes(work: Work) -> Callable[[], object]:
-    """BertForPreTraining with `labels`: the logits of every position, PyTorch's plain AdamW."""
+    """Builds BertForPreTraining with `labels`: logits of every position, AdamW without fusion."""
     model, update = training(work.config, fused=False)
 
     def tensors(batch: Batch) -> dict:
@@ -45,7 +45,7 @@ def as_it_comes(work: Work) -> Callable[[], object]:
 
 
 def gathered(work: Work) -> Callable[[], object]:
-    """Its encoder and heads, masked positions gathered by hand, PyTorch's fused AdamW."""
+    """Builds its encoder and heads with gathered masked positions and the fused AdamW."""
     model, update = training(work.config, fused=True)
 
     def tensors(batch: Batch) -> tuple:
@@ -75,7 +75,7 @@ def gathered(work: Work) -> Callable[[], object]:
 
 
 def training(config: BertConfig, *, fused: bool):
-    """The model, and what makes an update of a loss."""
+    """Returns the model and the function that makes an update from a loss."""
     torch.manual_seed(SEED)
     model = pretrainer(config).train()
     exempt = ("bias", "LayerNorm.weight")
@@ -100,7 +100,7 @@ def training(config: BertConfig, *, fused: bool):
 
 
 def pretrainer(config: BertConfig) -> transformers.BertForPreTraining:
-    """With its attention as it comes: `sdpa`."""
+    """Returns the model with its default attention, `sdpa`."""
     return transformers.BertForPreTraining(
         transformers.BertConfig(
             vocab_size=config.vocab_size,

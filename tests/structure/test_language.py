@@ -84,7 +84,15 @@ def test_the_glossary_is_found_in_prose_only():
 
 @pytest.mark.parametrize(
     "root",
-    ["bert_keras", "tfrecords_tools", "docs", "README.md", "CONTRIBUTING.md", "SECURITY.md"],
+    [
+        "bert_keras",
+        "tfrecords_tools",
+        "benchmarks",
+        "docs",
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+    ],
 )
 def test_prose_holds_the_glossary(root):
     root = ROOT / root
