@@ -64,7 +64,7 @@ def without_dropout(work: Work) -> Callable[[], object]:
 
 
 def keras_hub(work: Work, *, jit_compile: bool) -> Callable[[], object]:
-    """Builds KerasHub's backbone and masked-LM head with a next-sentence head on the pooled state."""
+    """Builds KerasHub's backbone and masked-LM head, and a next-sentence head."""
     import keras_hub
 
     backbone = hub_backbone(work.config)
