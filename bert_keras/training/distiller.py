@@ -24,7 +24,7 @@ OF_CLASSES = (
 class Distiller(WholeBatchStep):
     """A Keras model that trains a student on labels and on the predictions of a teacher.
 
-    Compile and fit it in place of the student: its weights are those of the student. The teacher
+    Compile and fit it instead of the student, whose weights it shares. The teacher
     runs without dropout and does not change. The loss is the sum over the outputs of
 
         alpha_labels x loss of the labels + alpha_soft x divergence from the teacher

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 # The file of each split in the folder of a task. The split of TFDS has the same name without
-# ".tsv", with "validation" in place of "dev".
+# ".tsv", with "validation" instead of "dev".
 FILES = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
 MNLI_FILES = {
     "train": "train.tsv",
