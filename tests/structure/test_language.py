@@ -17,7 +17,7 @@ GLOSSARY = {
     "hears?|heard|sees": "attends to, has access to",
     "behind(?! an? (proxy|load balancer))": "after, following",
     "(?<!model )cards?": "metadata",
-    "left[- ]over|left[- ]overs": "unused, remaining",
+    "left[- ]?overs?": "unused, remaining",
     "told(?! apart)|tells": "reported, states, shows",
     "reckon(s|ed|ing)?": "estimate, compute",
     "stumbl(es|ed|ing)": "fail on",
