@@ -53,6 +53,7 @@ def save(tmp_path, monkeypatch):
     return save
 
 
+@pytest.mark.slow
 def test_tfbertmodel(save):
     save(BertPretrainer, "bert-base-uncased", format="huggingface")
     names = run("coming-from-tfbertmodel.md")
