@@ -1,23 +1,16 @@
 """The examples for users of other BERTs run on a small model of random weights."""
 
 import re
-import shlex
 from pathlib import Path
 
 import keras
 import pytest
 
-from bert_keras.cli import COMMANDS, main
-from bert_keras.cli.training import Finetune, Pretrain
+from bert_keras.cli import main
 from bert_keras.config import BertConfig
 from bert_keras.models import BertEncoder, BertPretrainer, load_model
-from bert_keras.options import Command, with_changes
-from bert_keras.runs.recipes import PRETRAIN, named_recipe, task_recipes
-from bert_keras.tasks.catalog import named_task
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
-from tfrecords_tools.cli import Build, Check, Show, Vocab
-from tfrecords_tools.cli import main as tfrecords_main
 
 PAGES = Path(__file__).parents[2] / "docs/how-to"
 WORDS = "a is it red house hello good bad film . ?"
@@ -68,40 +61,3 @@ def test_keras_hub(save):
     save(BertEncoder, "bert_preset", format="keras-hub")
     assert run("coming-from-keras-hub.md")["outputs"]["pooled_output"].shape == (1, 16)
     assert load_model("film-critic-preset").card.labels == ("negative", "positive")
-
-
-def parsed(text: str, monkeypatch) -> list[Command]:
-    """The commands of bert_keras in a text, parsed and not run."""
-    given: list = []
-    for command in (*COMMANDS, Build, Check, Show, Vocab):
-        monkeypatch.setattr(command, "run", lambda self: given.append(self))
-    mains = {"bert-keras": main, "bert-tfrecords": tfrecords_main}
-    for line in text.replace("\\\n", " ").splitlines():
-        program, *arguments = shlex.split(line)
-        if program in mains:
-            assert mains[program](arguments) == 0, line
-    return given
-
-
-def assert_changes_fit(commands: list[Command]) -> None:
-    """The changes of each training command fit the recipe and the task that it names."""
-    for each in commands:
-        if isinstance(each, Pretrain):
-            with_changes(named_recipe(PRETRAIN, each.recipe), changes=each.changes)
-        elif isinstance(each, Finetune):
-            recipe = task_recipes(each.task)[each.recipe]
-            with_changes(recipe, named_task(each.task), changes=each.changes)
-
-
-def test_google_bert(monkeypatch):
-    commands = parsed("".join(blocks("coming-from-google-bert.md", "bash")), monkeypatch)
-    names = ("Build", "Pretrain", "Finetune", "Predict", "Finetune", "Predict", "Evaluate")
-    assert [type(each).__name__ for each in commands] == [*names, "Features", "Convert"]
-    assert_changes_fit(commands)
-
-
-def test_the_korean_page(monkeypatch):
-    page = (PAGES.parent / "ko/paper.md").read_text("utf-8")
-    commands = parsed("".join(re.findall("^```bash\n(.*?)^```$", page, re.M | re.S)), monkeypatch)
-    assert len(commands) == 17
-    assert_changes_fit(commands)

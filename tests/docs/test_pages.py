@@ -82,14 +82,32 @@ def test_the_words_are_those_of_the_field(page):
     assert not found, f"{page}: {found}"
 
 
-@every_page
-def test_every_command_parses(page):
-    for code in blocks(page, "", "bash"):
+def commands(page: Path, *languages: str) -> list[Command]:
+    """The commands of bert_keras in the code of a page, parsed."""
+    found = []
+    for code in blocks(page, *languages):
         for line in code.replace("\\\n", " ").splitlines():
             program, _, arguments = line.partition(" ")
             if program in PARSERS:
                 parsed = PARSERS[program]().parse_args(shlex.split(arguments, comments=True))
-                check_changes(options_of(parsed, parsed.command))
+                found.append(options_of(parsed, parsed.command))
+    return found
+
+
+@every_page
+def test_every_command_parses(page):
+    for command in commands(page, "", "bash"):
+        check_changes(command)
+
+
+def test_google_bert_has_a_command_for_each_script():
+    found = commands(ROOT / "docs/how-to/coming-from-google-bert.md", "bash")
+    names = ("Build", "Pretrain", "Finetune", "Predict", "Finetune", "Predict", "Evaluate")
+    assert [type(each).__name__ for each in found] == [*names, "Features", "Convert"]
+
+
+def test_the_korean_page_has_a_command_for_each_idea():
+    assert len(commands(ROOT / "docs/ko/paper.md", "bash")) == 17
 
 
 @every_page

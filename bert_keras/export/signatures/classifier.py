@@ -30,7 +30,7 @@ from bert_keras.export.text_ops.windows import (
 )
 from bert_keras.models.task_models import WINDOW_POOLINGS
 from bert_keras.tasks.texts import windows_of
-from bert_keras.text.packing import pack
+from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import TextTokenizer
 
 # Output names of TF Serving's classification and regression APIs -> output names of this package.
@@ -168,9 +168,9 @@ def _packed(
     columns: Sequence[list[str]], tokenizer: TextTokenizer, *, max_length: int, stride: int | None
 ) -> dict[str, np.ndarray]:
     """Returns the model's inputs, int32 [B,T] by name; with a `stride` int32 [B,W,T]."""
-    ids = [tokenizer.ids_batch(column) for column in columns]
     if stride is None:
-        return pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)
+        return encode(tokenizer, *columns, max_length=max_length)
+    ids = [tokenizer.ids_batch(column) for column in columns]
     rows = np.arange(len(ids[0]))
     encoded = windows_of(
         tuple(ids),

@@ -12,7 +12,7 @@ from bert_keras.export.servable import (
 )
 from bert_keras.export.signatures.exporter import Exporter
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
-from bert_keras.text.packing import pack
+from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import TextTokenizer
 
 
@@ -48,8 +48,7 @@ def served_embeddings(
         return outputs
 
     def inputs_of(texts):
-        ids = tokenizer.ids_batch(texts)
-        return pack(ids, vocabulary=tokenizer.vocabulary, max_length=reader.max_length)
+        return encode(tokenizer, texts, max_length=reader.max_length)
 
     texts = [*SAMPLE_TEXTS, sample_text(tokenizer, num_tokens=2 * reader.max_length)]
     samples = samples_of({"text": texts}, inputs_of, from_tensors)

@@ -18,8 +18,8 @@ from bert_keras.export.servable import (
 )
 from bert_keras.export.signatures.exporter import Exporter
 from bert_keras.export.text_ops.text_to_inputs import MaskedTextToInputs
-from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import MASK, TextTokenizer, ids_with_masks
+from bert_keras.text.encode import encode_masked
+from bert_keras.text.tokenizer import MASK, TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 NUM_PIECES = 5  # tokens returned for each [MASK]
@@ -120,10 +120,7 @@ def _samples(model: keras.Model, *, tokenizer: TextTokenizer, max_length: int) -
     vocabulary = tokenizer.vocabulary
 
     def inputs_of(*columns):
-        ids = [ids_with_masks(column, tokenizer) for column in columns]
-        inputs = pack(*ids, vocabulary=vocabulary, max_length=max_length)
-        positions = _mask_positions(tf.constant(inputs["input_ids"]), vocabulary.mask_id)
-        return {**inputs, "masked_lm_positions": positions.numpy()}
+        return encode_masked(tokenizer, *columns, max_length=max_length)
 
     def filled(**inputs):
         """Returns the expected outputs; omits `pieces` if rounding could change their order."""
