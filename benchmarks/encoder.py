@@ -99,12 +99,12 @@ def show(title: str, times: dict) -> None:
         )
 
 
-def show_rate(title: str, times: dict, *, products: int, whole: int) -> None:
+def show_rate(title: str, times: dict, *, products: int, encoder_flops: int) -> None:
     """Prints the GFLOP/s of the plain products and of the whole encoder, and their ratio."""
-    rates = products / times[PRODUCTS] / 1e6, whole / times[OURS] / 1e6
+    rates = products / times[PRODUCTS] / 1e6, encoder_flops / times[OURS] / 1e6
     print(
         f"{title:<14}GFLOP/s: products {np.median(rates[0]):.0f}, encoder {np.median(rates[1]):.0f}"
-        f", share {np.median(rates[1] / rates[0]):.0%}",
+        f", ratio {np.median(rates[1] / rates[0]):.0%}",
         flush=True,
     )
 
@@ -122,8 +122,9 @@ def main() -> None:
         times = measure(runs_of(config, inputs), rounds=arguments.rounds)
         title = f"{arguments.size} {shape}"
         show(title, times)
-        whole = rows * flops_per_example(config, length, 0) // 3  # the forward pass only
-        show_rate(title, times, products=dense_flops(config, rows * length), whole=whole)
+        products = dense_flops(config, rows * length)
+        encoder_flops = rows * flops_per_example(config, length, 0) // 3  # the forward pass only
+        show_rate(title, times, products=products, encoder_flops=encoder_flops)
 
 
 if __name__ == "__main__":

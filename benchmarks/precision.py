@@ -18,11 +18,11 @@ LENGTHS = (8, 20, 50, 128)  # tokens of each row; shorter rows are padded
 
 def batch(encoder: BertEncoder) -> dict[str, np.ndarray]:
     tokenizer = encoder.tokenizer
-    pieces, vocabulary = tokenizer.encode(TEXT.read_text()).ids, tokenizer.vocabulary
+    tokens, vocabulary = tokenizer.encode(TEXT.read_text()).ids, tokenizer.vocabulary
     mask = (np.arange(max(LENGTHS)) < np.array(LENGTHS)[:, None]).astype("int32")
     ids = np.zeros_like(mask)
     for row, length in enumerate(LENGTHS):
-        inner = pieces[500 * row : 500 * row + length - 2]
+        inner = tokens[500 * row : 500 * row + length - 2]
         ids[row, :length] = [vocabulary.cls_id, *inner, vocabulary.sep_id]
     return {"input_ids": ids, "input_mask": mask, "segment_ids": np.zeros_like(mask)}
 

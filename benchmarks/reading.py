@@ -43,17 +43,17 @@ def records_a_second(batches: tf.data.Dataset, *, num_batches: int) -> float:
     iterator = iter(batches)
     for _ in range(10):
         next(iterator)
-    begin = time.perf_counter()
+    start = time.perf_counter()
     for _ in range(num_batches):
         next(iterator)
-    return num_batches * BATCH_SIZE / (time.perf_counter() - begin)
+    return num_batches * BATCH_SIZE / (time.perf_counter() - start)
 
 
 def fitted(model: BertPretrainer, batches: tf.data.Dataset, *, num_steps: int) -> float:
     """Returns the records a second of `fit`."""
-    begin = time.perf_counter()
+    start = time.perf_counter()
     model.fit(batches, steps_per_epoch=num_steps, verbose=0)
-    return num_steps * BATCH_SIZE / (time.perf_counter() - begin)
+    return num_steps * BATCH_SIZE / (time.perf_counter() - start)
 
 
 def compare_readers(files: list[str], *, rounds: int, num_batches: int) -> float:

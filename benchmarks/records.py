@@ -25,7 +25,7 @@ MAX_LENGTH, MAX_PREDICTIONS, PASSES = 128, 20, 5
 ORIGINAL = Path("create_pretraining_data.py")
 TF_MODELS = Path("official/nlp/data/create_pretraining_data.py")
 PROCESSES = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-IMPORTED_IN_VAIN = ("sentencepiece", "tf_keras")  # by TF_MODELS
+UNUSED_IMPORTS = ("sentencepiece", "tf_keras")  # by TF_MODELS
 
 
 def ours(text: str, vocabulary: str, output: str, workers: int, started: Callable) -> None:
@@ -71,27 +71,27 @@ def compatible(text: str, vocabulary: str, output: str, workers: int, started: C
 
 
 def original(
-    text: str, vocabulary: str, output: str, workers: int, started: Callable, place: str
+    text: str, vocabulary: str, output: str, workers: int, started: Callable, folder: str
 ) -> None:
     import tensorflow
 
     sys.modules["tensorflow"] = tensorflow.compat.v1
-    sys.path.insert(0, place)
+    sys.path.insert(0, folder)
     started()
-    _run_script(Path(place) / ORIGINAL, text, vocabulary, output)
+    _run_script(Path(folder) / ORIGINAL, text, vocabulary, output)
 
 
 def tf_models(
-    text: str, vocabulary: str, output: str, workers: int, started: Callable, place: str
+    text: str, vocabulary: str, output: str, workers: int, started: Callable, folder: str
 ) -> None:
     import tensorflow  # noqa: F401  its time is listed separately
 
-    for name in IMPORTED_IN_VAIN:
+    for name in UNUSED_IMPORTS:
         if importlib.util.find_spec(name) is None:
             sys.modules[name] = types.ModuleType(name)
-    sys.path.insert(0, place)
+    sys.path.insert(0, folder)
     started()
-    _run_script(Path(place) / TF_MODELS, text, vocabulary, output)
+    _run_script(Path(folder) / TF_MODELS, text, vocabulary, output)
 
 
 def _run_script(script: Path, text: str, vocabulary: str, output: str) -> None:
@@ -117,20 +117,20 @@ WRITERS = {"ours": ours, "compatible": compatible, "original": original, "tf_mod
 
 def used_so_far() -> tuple[float, float]:
     """Returns elapsed seconds and processor seconds of this process and its children."""
-    used = [resource.getrusage(who) for who in PROCESSES]
+    used = [resource.getrusage(process) for process in PROCESSES]
     return time.perf_counter(), sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def run_alone(name: str, workers: int, arguments: list[str]) -> None:
     """Runs a writer in this process and prints its measurements as the last line."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-workers:])
-    text, vocabulary, output, *place = arguments
-    begin, started = time.perf_counter(), []
-    WRITERS[name](text, vocabulary, output, workers, lambda: started.extend(used_so_far()), *place)
+    text, vocabulary, output, *folder = arguments
+    start, started = time.perf_counter(), []
+    WRITERS[name](text, vocabulary, output, workers, lambda: started.extend(used_so_far()), *folder)
     end, processor = used_so_far()
-    memory = [resource.getrusage(who).ru_maxrss for who in PROCESSES]
+    memory = [resource.getrusage(process).ru_maxrss for process in PROCESSES]
     measures = {
-        "start": started[0] - begin,
+        "start": started[0] - start,
         "run": end - started[0],
         "processor": processor - started[1],
         "memory": max(memory) * 1024,
@@ -138,11 +138,11 @@ def run_alone(name: str, workers: int, arguments: list[str]) -> None:
     print(json.dumps(measures))
 
 
-def measured(name: str, workers: int, text: str, vocabulary: str, place: str | None) -> dict:
-    with tempfile.TemporaryDirectory() as folder:
-        output = os.path.join(folder, "records")
+def measured(name: str, workers: int, text: str, vocabulary: str, folder: str | None) -> dict:
+    with tempfile.TemporaryDirectory() as scratch:
+        output = os.path.join(scratch, "records")
         command = [sys.executable, __file__, "--alone", name, str(workers), text, vocabulary]
-        command += [output, *([place] if place else [])]
+        command += [output, *([folder] if folder else [])]
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode:
@@ -161,14 +161,14 @@ def count_records(folder: Path) -> int:
     return count
 
 
-def one_sentence_a_line(places: list[str], path: Path, *, megabytes: float | None) -> None:
+def one_sentence_a_line(paths: list[str], path: Path, *, megabytes: float | None) -> None:
     """Writes the corpus up to the end of the document in which it reaches `megabytes`."""
     from tfrecords_tools.inputs.corpus import documents
     from tfrecords_tools.text.sentences import splitter
 
     split, size = splitter("en"), 0
     with path.open("w", encoding="utf-8") as file:
-        for document in documents(places, stage="split sentences"):
+        for document in documents(paths, stage="split sentences"):
             lines = [sentence for line in document for sentence in split(line)]
             size += file.write("\n".join(lines) + "\n\n")
             if megabytes and size >= megabytes * 1e6:
@@ -179,8 +179,8 @@ def compare(text: str, vocabulary: str, runs: dict, *, rounds: int) -> None:
     """Runs the writers in turn and prints the median of the rounds of each."""
     measures: dict[str, list[dict]] = {title: [] for title in runs}
     for _ in range(rounds):
-        for title, (name, workers, place) in runs.items():
-            measures[title].append(measured(name, workers, text, vocabulary, place))
+        for title, (name, workers, folder) in runs.items():
+            measures[title].append(measured(name, workers, text, vocabulary, folder))
     rates = {
         title: [median(each["records"] / each[of] for each in turns) for of in ("run", "processor")]
         for title, turns in measures.items()
@@ -203,11 +203,11 @@ def main() -> None:
         run_alone(name, int(workers), arguments)
         return
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("text", nargs="+", help="files, a blank line between documents")
+    parser.add_argument("text", nargs="+", help="text files with a blank line between documents")
     parser.add_argument("--vocab", required=True)
     parser.add_argument("--original", help="a folder with google-research/bert")
-    parser.add_argument("--tf-models", help="a folder that holds official/")
-    parser.add_argument("--megabytes", type=float, help="of the text; default: all of it")
+    parser.add_argument("--tf-models", help="a folder that contains official/")
+    parser.add_argument("--megabytes", type=float, help="of the text (default: all of it)")
     parser.add_argument("--workers", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
@@ -217,14 +217,14 @@ def main() -> None:
         "tf_models": (arguments.tf_models, TF_MODELS),
         "original": (arguments.original, ORIGINAL),
     }
-    for name, (place, script) in peers.items():
-        if place and (Path(place) / script).is_file():
-            runs[name] = (name, 1, os.path.abspath(place))
+    for name, (folder, script) in peers.items():
+        if folder and (Path(folder) / script).is_file():
+            runs[name] = (name, 1, os.path.abspath(folder))
         else:
-            why = f"{place} holds no {script}" if place else "its folder was not given"
-            print(f"{name} is left out: {why}")
-    with tempfile.TemporaryDirectory() as folder:
-        text = Path(folder) / "text.txt"
+            reason = f"{folder} contains no {script}" if folder else "its folder is not named"
+            print(f"{name} is skipped: {reason}")
+    with tempfile.TemporaryDirectory() as scratch:
+        text = Path(scratch) / "text.txt"
         one_sentence_a_line(arguments.text, text, megabytes=arguments.megabytes)
         size = text.stat().st_size / 1e6
         print(

@@ -55,33 +55,34 @@ def settings(arguments, name: str):
     return task, recipe, task.files(arguments.data)
 
 
-def ours(task, recipe, files, start: str) -> dict:
+def ours(task, recipe, files, pretrained: str) -> dict:
     from bert_keras.runs.finetune import finetune
 
     with tempfile.TemporaryDirectory() as folder:
-        begin = time.perf_counter()
+        start = time.perf_counter()
         scores = finetune(
             task,
             recipe,
-            pretrained=start,
+            pretrained=pretrained,
             files=files,
             output=Path(folder) / "run",
         )
-    return {"score": scores[task.metric], "seconds": time.perf_counter() - begin, "scores": scores}
+    return {"score": scores[task.metric], "seconds": time.perf_counter() - start, "scores": scores}
 
 
-def theirs(task, recipe, files, start: str) -> dict:
+def theirs(task, recipe, files, pretrained: str) -> dict:
     import torch
     import transformers
+    from train_torch import adamw
 
     from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
     from bert_keras.runs.task_run import TaskRun
     from bert_keras.training.schedule import LinearWarmupDecay
 
-    begin = time.perf_counter()
+    start = time.perf_counter()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.manual_seed(recipe.seed)
-    run = TaskRun(task, recipe, pretrained=start, files=files)
+    run = TaskRun(task, recipe, pretrained=pretrained, files=files)
     task, rows, dev, dev_rows = run.task, run.rows, run.dev_examples, run.dev_rows
     head = {
         "BertClassifier": "BertForSequenceClassification",
@@ -93,15 +94,9 @@ def theirs(task, recipe, files, start: str) -> dict:
         run.model.save_pretrained(f"{folder}/model", format="huggingface")
         model = getattr(transformers, head).from_pretrained(f"{folder}/model")
     assert model.config.hidden_dropout_prob == recipe.dropout_rate
-    exempt = ("bias", "LayerNorm.weight")
-    named = list(model.named_parameters())
-    decayed = [weight for name, weight in named if not name.endswith(exempt)]
-    rest = [weight for name, weight in named if name.endswith(exempt)]
-    optimizer = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": recipe.weight_decay_rate},
-         {"params": rest, "weight_decay": 0.0}],
-        lr=recipe.learning_rate, eps=1e-6, fused=True,
-    )  # fmt: skip
+    optimizer = adamw(
+        model, recipe.learning_rate, weight_decay=recipe.weight_decay_rate, fused=True
+    )
     steps_per_epoch = -(-len(rows) // recipe.batch_size)
     num_steps = steps_per_epoch * recipe.num_epochs
     warmup = int(recipe.warmup_rate * num_steps)
@@ -109,14 +104,14 @@ def theirs(task, recipe, files, start: str) -> dict:
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: float(rate(step)))
 
     def forward(inputs):
-        found = model(
+        output = model(
             input_ids=torch.from_numpy(inputs["input_ids"]),
             attention_mask=torch.from_numpy(inputs["input_mask"]),
             token_type_ids=torch.from_numpy(inputs["segment_ids"]),
         )
         if task.model == "BertQuestionAnswering":
-            return {"start": found.start_logits, "end": found.end_logits}
-        return found.logits
+            return {"start": output.start_logits, "end": output.end_logits}
+        return output.logits
 
     def loss_of(logits, targets, weights=None):
         from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
@@ -142,12 +137,12 @@ def theirs(task, recipe, files, start: str) -> dict:
         outputs = [None] * len(dev_rows)
         with torch.inference_mode():
             for batch in longest_first_batches(dev_rows.lengths, batch_size=32):
-                found = forward(dev_rows.batch(batch)[0])
+                logits = forward(dev_rows.batch(batch)[0])
                 for index, row in enumerate(batch):
                     outputs[row] = (
-                        {name: array[index].numpy() for name, array in found.items()}
-                        if isinstance(found, dict)
-                        else found[index].numpy()
+                        {name: array[index].numpy() for name, array in logits.items()}
+                        if isinstance(logits, dict)
+                        else logits[index].numpy()
                     )
         model.train()
         return task.score(dev, task.predictions(dev, dev_rows, outputs))
@@ -166,7 +161,7 @@ def theirs(task, recipe, files, start: str) -> dict:
         if step % steps_per_epoch == 0:
             history.append(score())
     best = max(history, key=lambda scores: scores[task.metric])
-    return {"score": best[task.metric], "seconds": time.perf_counter() - begin, "scores": best}
+    return {"score": best[task.metric], "seconds": time.perf_counter() - start, "scores": best}
 
 
 def main() -> None:
@@ -177,12 +172,12 @@ def main() -> None:
     parser.add_argument("--data", required=True, metavar="DIR")
     parser.add_argument("--from", required=True, dest="start", metavar="DIR")
     parser.add_argument("--recipe", default="paper")
-    parser.add_argument("--rate", type=float, help="learning rate (default: the recipe's)")
+    parser.add_argument("--rate", type=float, help="learning rate (default: that of the recipe)")
     parser.add_argument("--set", nargs="+", default=[], dest="changes", metavar="FIELD=VALUE")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], metavar="SEED")
-    parser.add_argument("--train-rows", type=int, default=0, help="default: all")
-    parser.add_argument("--dev-rows", type=int, default=0, help="default: all")
-    parser.add_argument("--log", metavar="FILE", help="one JSON line a run is added")
+    parser.add_argument("--train-rows", type=int, default=0, help="sample size (default: all)")
+    parser.add_argument("--dev-rows", type=int, default=0, help="sample size (default: all)")
+    parser.add_argument("--log", metavar="FILE", help="appends one JSON line per run")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.side:

@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from serving_load import Answers, Server, closed_loop
+from serving_load import Latencies, Server, closed_loop
 
 from bert_keras.errors import InputError, run_command
 from bert_keras.quiet import import_tensorflow
@@ -79,11 +79,11 @@ def naive(model: Path) -> Server:
 
 
 def show_starts(model: Path, text: str, *, num_starts: int) -> None:
-    print(f"\n{'start':<24}{'first answer s':>16}{'first ms':>12}{'median ms':>12}{'ratio':>8}")
+    print(f"\n{'start':<24}{'first response s':>16}{'first ms':>12}{'median ms':>12}{'ratio':>8}")
     for number in range(num_starts):
         with ours(model) as server, contextlib.closing(server.connection()) as connection:
-            first, age = server.asked(connection, text), server.age
-            median = statistics.median(server.asked(connection, text) for _ in range(21))
+            first, age = server.send(connection, text), server.age
+            median = statistics.median(server.send(connection, text) for _ in range(21))
         print(
             f"{number + 1:<24}{age:>16.1f}{1000 * first:>12.0f}{1000 * median:>12.0f}"
             f"{first / median:>8.2f}",
@@ -95,7 +95,7 @@ def show_load(servers: dict[str, Server], texts: list[str], arguments: argparse.
     """Prints the rates; a ratio is the median over the turns, relative to the last server."""
     print("\n" + f"{'clients':<24}" + "".join(f"{column:>10}" for column in COLUMNS))
     for num_clients in arguments.clients:
-        turns: dict[str, list[Answers]] = {name: [] for name in servers}
+        turns: dict[str, list[Latencies]] = {name: [] for name in servers}
         for _ in range(arguments.turns):
             for name, server in servers.items():
                 time.sleep(REST)
@@ -103,33 +103,33 @@ def show_load(servers: dict[str, Server], texts: list[str], arguments: argparse.
                     closed_loop(server, texts, num_clients=num_clients, seconds=arguments.seconds)
                 )
         last = list(turns.values())[-1]
-        for name, own in turns.items():
-            ratio = statistics.median(a.rate / b.rate for a, b in zip(own, last, strict=True))
-            show(f"{num_clients:>4}  {name}", own, f"{ratio:>10.2f}")
+        for name, results in turns.items():
+            ratio = statistics.median(a.rate / b.rate for a, b in zip(results, last, strict=True))
+            show(f"{num_clients:>4}  {name}", results, f"{ratio:>10.2f}")
 
 
-def show(name: str, turns: list[Answers], more: str) -> None:
-    together = Answers(
+def show(name: str, turns: list[Latencies], last_column: str) -> None:
+    total = Latencies(
         times=[seconds for turn in turns for seconds in turn.times],
         errors=sum(turn.errors for turn in turns),
         seconds=sum(turn.seconds for turn in turns),
     )
-    percentiles = "".join(f"{together.milliseconds(percent):>10.0f}" for percent in (50, 95, 99))
-    print(f"{name:<24}{together.rate:>10.1f}{percentiles}{together.errors:>10}{more}", flush=True)
+    percentiles = "".join(f"{total.milliseconds(percent):>10.0f}" for percent in (50, 95, 99))
+    print(f"{name:<24}{total.rate:>10.1f}{percentiles}{total.errors:>10}{last_column}", flush=True)
 
 
 def show_memory(model: Path, texts: list[str], *, minutes: float) -> None:
     columns = (*COLUMNS[:-1], "MiB")
     print("\n" + f"{'minute':<24}" + "".join(f"{column:>10}" for column in columns))
     with ours(model) as server:
-        begin, held = time.perf_counter(), {0.0: server.memory()}
-        print(f"{0:<24}{held[0.0]:>60.0f}")
-        while (minute := (time.perf_counter() - begin) / 60) < minutes:
-            answers = closed_loop(server, texts, num_clients=MEMORY_CLIENTS, seconds=30)
-            minute = (time.perf_counter() - begin) / 60
-            held[minute] = server.memory()
-            show(f"{minute:.1f}", [answers], f"{held[minute]:>10.0f}")
-    settled = [memory for minute, memory in held.items() if minute >= SETTLED]
+        start, sizes = time.perf_counter(), {0.0: server.memory()}
+        print(f"{0:<24}{sizes[0.0]:>60.0f}")
+        while (minute := (time.perf_counter() - start) / 60) < minutes:
+            latencies = closed_loop(server, texts, num_clients=MEMORY_CLIENTS, seconds=30)
+            minute = (time.perf_counter() - start) / 60
+            sizes[minute] = server.memory()
+            show(f"{minute:.1f}", [latencies], f"{sizes[minute]:>10.0f}")
+    settled = [size for minute, size in sizes.items() if minute >= SETTLED]
     if settled:
         print(f"after minute {SETTLED}: {min(settled):.0f} to {max(settled):.0f} MiB")
 
@@ -138,7 +138,7 @@ def measure(arguments: argparse.Namespace, scratch: Path) -> None:
     wanted = (SENTENCES, PASSAGES, VOCABULARY)
     if missing := [name for name in wanted if not (arguments.data / name).is_file()]:
         raise InputError(
-            f"{arguments.data} lacks {', '.join(missing)}; give a folder with {', '.join(wanted)}"
+            f"{arguments.data} lacks {', '.join(missing)}; expected files {', '.join(wanted)}"
         )
     texts = texts_of(arguments.data)
     vocabulary = Vocabulary.from_file(arguments.data / VOCABULARY)
@@ -149,10 +149,10 @@ def measure(arguments: argparse.Namespace, scratch: Path) -> None:
         write_model(arguments.size, model / "1", vocabulary=vocabulary, max_length=length)
     print(f"{model.name}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     for name, each in texts.items():
-        pieces = [len(ids) + 2 for ids in tokenizer.ids_batch(each)]
+        tokens = [len(ids) + 2 for ids in tokenizer.ids_batch(each)]
         print(
-            f"{name}: {len(each)} texts of {statistics.mean(pieces):.0f} pieces in the mean, "
-            f"{statistics.quantiles(pieces, n=20)[-1]:.0f} at the 95th percentile"
+            f"{name}: {len(each)} texts of {statistics.mean(tokens):.0f} tokens on average, "
+            f"{statistics.quantiles(tokens, n=20)[-1]:.0f} at the 95th percentile"
         )
     if arguments.minutes:
         mixed = [text for pair in zip(*texts.values(), strict=False) for text in pair]
@@ -179,15 +179,15 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", metavar="DATA", type=Path)
-    parser.add_argument("--size", default="base", help="of the model that is exported")
-    parser.add_argument("--max-length", type=int, default=384, help="of its texts, in pieces")
-    parser.add_argument("--model", type=Path, help="saved_models/NAME of a classifier instead")
+    parser.add_argument("--size", default="base", help="size of the exported model")
+    parser.add_argument("--max-length", type=int, default=384, help="maximum tokens of a text")
+    parser.add_argument("--model", type=Path, help="a classifier to use instead, saved_models/NAME")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 64])
-    parser.add_argument("--seconds", type=float, default=8, help="of a turn")
+    parser.add_argument("--seconds", type=float, default=8, help="duration of a turn")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--starts", type=int, default=3)
     parser.add_argument("--max-batch-sizes", type=int, nargs="+", default=[])
-    parser.add_argument("--minutes", type=float, help="look at memory for so long instead")
+    parser.add_argument("--minutes", type=float, help="measure the memory for this time instead")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         return run_command("serving.py", lambda: measure(arguments, Path(scratch)))

@@ -17,7 +17,7 @@ PATIENCE = 120  # seconds; timeout of a request
 
 
 @dataclass
-class Answers:
+class Latencies:
     """The latency of each successful request and the number of failed ones, within `seconds`."""
 
     times: list[float] = field(default_factory=list)
@@ -36,11 +36,11 @@ class Server:
     """A process that prints its URL when it is ready."""
 
     def __init__(self, command: Sequence[str]):
-        self._begin = time.perf_counter()
+        self._start = time.perf_counter()
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"{' '.join(command)}: ended before it answered")
+            raise SystemExit(f"{' '.join(command)}: the process ended before it printed its URL")
         self._url = urlsplit(line.split()[1])
 
     def __enter__(self) -> "Server":
@@ -54,7 +54,7 @@ class Server:
     @property
     def age(self) -> float:
         """Returns the seconds since the start of the process."""
-        return time.perf_counter() - self._begin
+        return time.perf_counter() - self._start
 
     def memory(self) -> float:
         """Returns the resident memory in MiB."""
@@ -64,41 +64,41 @@ class Server:
     def connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(self._url.netloc, timeout=PATIENCE)
 
-    def asked(self, connection: http.client.HTTPConnection, text: str) -> float:
+    def send(self, connection: http.client.HTTPConnection, text: str) -> float:
         """Sends a text and returns the latency in seconds; raises OSError if the request fails."""
         body = json.dumps({"instances": [text]}).encode()
-        begin = time.perf_counter()
+        start = time.perf_counter()
         connection.request("POST", self._url.path, body)
         response = connection.getresponse()
         content = response.read()
         if response.status != 200:
             raise OSError(f"{response.status}: {content[:200]}")
-        return time.perf_counter() - begin
+        return time.perf_counter() - start
 
 
 def closed_loop(
     server: Server, texts: Sequence[str], *, num_clients: int, seconds: float
-) -> Answers:
+) -> Latencies:
     """Runs clients with one connection each that send a request after each response."""
-    answers = Answers()
-    numbers = itertools.count()
-    begin = time.perf_counter()
+    latencies = Latencies()
+    counter = itertools.count()
+    start = time.perf_counter()
 
-    def ask() -> None:
+    def run_client() -> None:
         with contextlib.closing(server.connection()) as connection:
-            while time.perf_counter() < begin + seconds:
+            while time.perf_counter() < start + seconds:
                 try:
-                    text = texts[next(numbers) % len(texts)]
-                    answers.times.append(server.asked(connection, text))
+                    text = texts[next(counter) % len(texts)]
+                    latencies.times.append(server.send(connection, text))
                 except (OSError, http.client.HTTPException) as error:
-                    answers.errors += 1
+                    latencies.errors += 1
                     print(f"{type(error).__name__}: {error}", flush=True)
                     connection.close()  # the next request opens it again
 
-    clients = [threading.Thread(target=ask) for _ in range(num_clients)]
+    clients = [threading.Thread(target=run_client) for _ in range(num_clients)]
     for client in clients:
         client.start()
     for client in clients:
         client.join()
-    answers.seconds = time.perf_counter() - begin
-    return answers
+    latencies.seconds = time.perf_counter() - start
+    return latencies

@@ -18,15 +18,15 @@ from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text import tokens
 
 CLOCKS = [  # (owner of the function, its name, stage)
-    (building, "planned", "digest of the input"),
+    (building, "planned_inputs", "digest of the input"),
     (tokens, "_batches", "read lines"),
     (tokens, "_encoded", "tokenise"),
     (tokens.TokenWriter, "add", "store ids"),
-    (building, "joined", "store ids"),
+    (building, "join_stores", "store ids"),
     (examples.FindInstances, "__call__", "find pairs"),
     (write_shard, "read_bucket", "shuffle, cut"),
     (write_shard, "sequences_of", "shuffle, cut"),
-    (write_shard, "pieces_of", "fetch ids"),
+    (write_shard, "tokens_of", "fetch ids"),
     (write_shard, "features", "pack"),
     (instances.Masker, "mask", "mask"),
     (writer, "serialized", "serialise"),
@@ -47,7 +47,7 @@ class Clocks:
             self.seconds[self._running[-1]] += now - self._since
         self._since = now
 
-    def begin(self, stage: str) -> None:
+    def start(self, stage: str) -> None:
         self._switch()
         self._running.append(stage)
 
@@ -57,7 +57,7 @@ class Clocks:
 
     def around(self, stage: str, function: Callable) -> Callable:
         def timed(*arguments, **keywords):
-            self.begin(stage)
+            self.start(stage)
             try:
                 result = function(*arguments, **keywords)
             finally:
@@ -68,7 +68,7 @@ class Clocks:
 
     def _steps(self, stage: str, steps: Iterator) -> Iterator:
         while True:
-            self.begin(stage)
+            self.start(stage)
             try:
                 step = next(steps, self)
             finally:

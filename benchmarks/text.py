@@ -26,25 +26,25 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.trainers import WordPieceTrainer
 
 from bert_keras.text.tokenizer import WordPieceTokenizer, normalizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.inputs.corpus import lines
-from tfrecords_tools.inputs.places import files
+from tfrecords_tools.inputs.corpus_files import files
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
-TOGETHER = 1000  # lines
+LINES_PER_CALL = 1000
 VOCABULARY_SIZE = 30_522
 Ids = tuple[np.ndarray, np.ndarray]  # of all lines, and the number of each line
 Tokenize = Callable[[Sequence[str]], Ids]
 
 
-def train_with_tokenizers(places: list[str], *, lowercase: bool) -> None:
+def train_with_tokenizers(paths: list[str], *, lowercase: bool) -> None:
     tokenizer = Tokenizer(WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = BertPreTokenizer()
     trainer = WordPieceTrainer(
-        vocab_size=VOCABULARY_SIZE, special_tokens=list(SPECIAL_PIECES), show_progress=False
+        vocab_size=VOCABULARY_SIZE, special_tokens=list(SPECIAL_TOKENS), show_progress=False
     )
-    tokenizer.train(places, trainer)
+    tokenizer.train(paths, trainer)
 
 
 def flat(ids: Sequence[Sequence[int]]) -> Ids:
@@ -59,7 +59,7 @@ def lowered(text: str) -> str:
 
 def fast_bert(vocabulary: Vocabulary, *, lowercase: bool) -> Tokenize:
     tokenizer = tf_text.FastBertTokenizer(
-        list(vocabulary.pieces), token_out_type=tf.int32, lower_case_nfd_strip_accents=lowercase
+        list(vocabulary.tokens), token_out_type=tf.int32, lower_case_nfd_strip_accents=lowercase
     )
 
     def tokenize(texts: Sequence[str]) -> Ids:
@@ -74,18 +74,18 @@ def tokenizers_of(vocabulary_file: str, *, lowercase: bool) -> dict[str, Callabl
     vocabulary = Vocabulary.from_file(vocabulary_file)
 
     rust = WordPieceTokenizer(vocabulary, lowercase=lowercase)
-    own_lowering = fast_bert(vocabulary, lowercase=lowercase)
-    found = {
+    lowering = fast_bert(vocabulary, lowercase=lowercase)
+    factories = {
         "ours": lambda: WordPieceTokenizer(vocabulary, lowercase=lowercase).flat_ids,
         "tokenizers": lambda: lambda texts: flat(rust.ids_batch(texts)),
-        "FastBertTokenizer": lambda: own_lowering,
+        "FastBertTokenizer": lambda: lowering,
     }
     if lowercase:
         no_lowering = fast_bert(vocabulary, lowercase=False)
-        found["FastBertTokenizer, lowered"] = lambda: (
+        factories["FastBertTokenizer, lowered"] = lambda: (
             lambda texts: no_lowering(list(map(lowered, texts)))
         )
-    return found
+    return factories
 
 
 def original(folder: str, vocabulary_file: str, *, lowercase: bool) -> Tokenize:
@@ -102,9 +102,10 @@ def original(folder: str, vocabulary_file: str, *, lowercase: bool) -> Tokenize:
 
 def tokenized(texts: list[str], tokenize: Tokenize) -> tuple[Ids, float]:
     """Returns the ids and the processor seconds, which depend least on other processes."""
-    begin = time.process_time()
-    parts = [tokenize(texts[at : at + TOGETHER]) for at in range(0, len(texts), TOGETHER)]
-    seconds = time.process_time() - begin
+    start = time.process_time()
+    chunks = range(0, len(texts), LINES_PER_CALL)
+    parts = [tokenize(texts[first : first + LINES_PER_CALL]) for first in chunks]
+    seconds = time.process_time() - start
     ids, lengths = zip(*parts, strict=True)
     return (np.concatenate(ids), np.concatenate(lengths)), seconds
 
@@ -116,17 +117,17 @@ def num_different(ours: Ids, theirs: Ids) -> int:
     return sum(not np.array_equal(ids_a[a:b], ids_b[c:d]) for a, b, c, d in bounds)
 
 
-def compare_training(places: list[str], *, megabytes: float, lowercase: bool, rounds: int) -> None:
+def compare_training(paths: list[str], *, megabytes: float, lowercase: bool, rounds: int) -> None:
     runs = {
-        "ours": lambda: train_vocabulary(places, size=VOCABULARY_SIZE, lowercase=lowercase),
-        "tokenizers": lambda: train_with_tokenizers(places, lowercase=lowercase),
+        "ours": lambda: train_vocabulary(paths, size=VOCABULARY_SIZE, lowercase=lowercase),
+        "tokenizers": lambda: train_with_tokenizers(paths, lowercase=lowercase),
     }
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
-            begin = time.perf_counter()
+            start = time.perf_counter()
             run()
-            times[name].append(time.perf_counter() - begin)
+            times[name].append(time.perf_counter() - start)
     print(f"\n{f'vocabulary of {VOCABULARY_SIZE:,}':<30}{'seconds':>9}{'MB/s':>8}")
     for name, seconds in times.items():
         median = statistics.median(seconds)
@@ -134,13 +135,13 @@ def compare_training(places: list[str], *, megabytes: float, lowercase: bool, ro
 
 
 def compare_tokenizers(
-    texts: list[str], makers: dict[str, Callable[[], Tokenize]], reference: Ids, *, rounds: int
+    texts: list[str], factories: dict[str, Callable[[], Tokenize]], reference: Ids, *, rounds: int
 ) -> None:
     megabytes = sum(len(text.encode()) for text in texts) / 1e6
-    times: dict[str, list[float]] = {name: [] for name in makers}
+    times: dict[str, list[float]] = {name: [] for name in factories}
     different = {}
     for _ in range(rounds):
-        for name, make in makers.items():
+        for name, make in factories.items():
             ids, seconds = tokenized(texts, make())
             times[name].append(seconds)
             different[name] = num_different(ids, reference)
@@ -163,21 +164,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     lowercase, rounds = not arguments.cased, arguments.rounds
-    places = files(arguments.text)
-    megabytes = sum(os.path.getsize(place) for place in places) / 1e6
-    compare_training(places, megabytes=megabytes, lowercase=lowercase, rounds=rounds)
+    paths = files(arguments.text)
+    megabytes = sum(os.path.getsize(path) for path in paths) / 1e6
+    compare_training(paths, megabytes=megabytes, lowercase=lowercase, rounds=rounds)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1:])
-    texts = [line for line in lines(places, stage="read") if line]
-    makers = tokenizers_of(arguments.vocab, lowercase=lowercase)
+    texts = [line for line in lines(paths, stage="read") if line]
+    factories = tokenizers_of(arguments.vocab, lowercase=lowercase)
     if arguments.original:
         theirs = original(arguments.original, arguments.vocab, lowercase=lowercase)
         reference, seconds = tokenized(texts, theirs)
         print(f"\nthe original tokenizer: {megabytes / seconds:.1f} MB/s")
     else:
-        reference, _ = tokenized(texts, makers["ours"]())
-        print("\nno --original: lines are held against ours")
-    compare_tokenizers(texts, makers, reference, rounds=rounds)
+        reference, _ = tokenized(texts, factories["ours"]())
+        print("\nno --original: lines are compared with ours")
+    compare_tokenizers(texts, factories, reference, rounds=rounds)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def named_side(name: str, work: Work, length: int) -> Callable[[], object]:
     if name.startswith("transformers"):
         import train_torch as sides
 
-        return (sides.gathered if "gathered" in name else sides.as_it_comes)(work)
+        return (sides.gathered if "gathered" in name else sides.unmodified)(work)
     import train_keras as sides
 
     if name.startswith("keras_hub"):
@@ -71,7 +71,7 @@ def named_side(name: str, work: Work, length: int) -> Callable[[], object]:
         "ours, XLA": changed(jit_compile=True),
         "every position projected": sides.projecting_all,
         "Keras' AdamW": changed(optimizer=sides.keras_adamw),
-        "Keras' losses and accuracies": changed(**sides.of_keras()),
+        "Keras' losses and accuracies": changed(**sides.keras_losses()),
         "dense layers in three dimensions": changed(
             change=partial(sides.in_three_dimensions, length=length)
         ),
@@ -87,7 +87,7 @@ def named_side(name: str, work: Work, length: int) -> Callable[[], object]:
 
 def serve(arguments: argparse.Namespace) -> None:
     """Runs one side: two turns of warm-up, then a turn for each line of stdin, printed as JSON."""
-    told = os.fdopen(os.dup(1), "w", buffering=1)
+    output = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # the output of libraries
     config = preset(arguments.size)
     batches = synthetic_batches(
@@ -97,12 +97,12 @@ def serve(arguments: argparse.Namespace) -> None:
     turn = named_side(arguments.side, work, arguments.length)
     for _ in range(2):
         turn()
-    print("ready", file=told)
+    print("ready", file=output)
     for _ in sys.stdin:
         wall, processor = time.perf_counter(), time.process_time()
         turn()
         seconds = time.perf_counter() - wall, time.process_time() - processor
-        print(json.dumps({"seconds": seconds, "peak": peak_memory()}), file=told)
+        print(json.dumps({"seconds": seconds, "peak": peak_memory()}), file=output)
 
 
 def peak_memory() -> float:
@@ -129,7 +129,7 @@ class Side:
         )
         start = time.perf_counter()
         if self.process.stdout.readline() != "ready\n":
-            raise SystemExit(f"{name}: ended before its first turn")
+            raise SystemExit(f"{name}: the process ended before its first turn")
         self.warm_up = time.perf_counter() - start
         self.turns: list[list[float]] = []  # milliseconds a step: elapsed, processor
         self.peak = 0.0
@@ -137,16 +137,16 @@ class Side:
     def take_turn(self) -> None:
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
-        self.turns.append([1000 * seconds / self.steps for seconds in answer["seconds"]])
-        self.peak = answer["peak"]
+        result = json.loads(self.process.stdout.readline())
+        self.turns.append([1000 * seconds / self.steps for seconds in result["seconds"]])
+        self.peak = result["peak"]
 
     def end(self) -> None:
         self.process.stdin.close()
         self.process.wait()
 
 
-def taken_in_turn(first: Side, other: Side, *, turns: int) -> tuple[list, list]:
+def take_turns(first: Side, other: Side, *, turns: int) -> tuple[list, list]:
     for _ in range(turns):
         for side in (first, other):
             time.sleep(REST)
@@ -170,13 +170,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--compare", default="peers", choices=COMPARISONS)
-    parser.add_argument("--only", nargs="+", help="sides of any comparison, the first being ours")
+    parser.add_argument("--only", nargs="+", help="sides to compare; the first is the reference")
     parser.add_argument("--size", default="base", choices=PRESETS)
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--predictions", type=int, default=20)
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--steps", type=int, help="of a turn")
+    parser.add_argument("--steps", type=int, help="steps of a turn")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.steps = arguments.steps or STEPS.get(arguments.size, SMALL_STEPS)
@@ -194,7 +194,7 @@ def main() -> None:
     first = Side(first_name, arguments)
     for name in names:
         other = Side(name, arguments)
-        show(name, other, *taken_in_turn(first, other, turns=arguments.turns))
+        show(name, other, *take_turns(first, other, turns=arguments.turns))
         other.end()
     show(first_name, first, first.turns, first.turns)
     first.end()

@@ -29,38 +29,38 @@ def synthetic_batches(config: BertConfig, rows: int, length: int, predictions: i
         short = random.random(rows) < SHORT_RATE
         lengths = np.where(short, random.integers(length // 4, length, rows), length)
         mask = np.arange(length) < lengths[:, None]
-        begins = random.integers(2, lengths - 1)  # of B
+        starts_B = random.integers(2, lengths - 1)  # of B
         counts = np.clip(np.round(0.15 * lengths), 1, predictions)
         real = np.arange(predictions) < counts[:, None]
-        places = [1 + random.permutation(count - 1)[:predictions] for count in lengths]
+        chosen = [1 + random.permutation(count - 1)[:predictions] for count in lengths]
         inputs = {
             "input_ids": random.integers(5, config.vocab_size, (rows, length)) * mask,
             "input_mask": mask,
-            "segment_ids": (np.arange(length) >= begins[:, None]) & mask,
-            "masked_lm_positions": np.stack([np.resize(p, predictions) for p in places]) * real,
+            "segment_ids": (np.arange(length) >= starts_B[:, None]) & mask,
+            "masked_lm_positions": np.stack([np.resize(p, predictions) for p in chosen]) * real,
         }
-        answers = {
+        targets = {
             "masked_lm": random.integers(5, config.vocab_size, (rows, predictions)) * real,
             "next_sentence": random.integers(0, 2, rows),
         }
         weights = {"masked_lm": real, "next_sentence": np.ones(rows)}
-        return _as(inputs, "int32"), _as(answers, "int32"), _as(weights, "float32")
+        return _as(inputs, "int32"), _as(targets, "int32"), _as(weights, "float32")
 
     return [batch() for _ in range(NUM_BATCHES)]
 
 
 def every_position(batch: Batch) -> Batch:
     """Returns a batch that predicts all positions; those without a target have weight 0."""
-    inputs, answers, weights = batch
+    inputs, targets, weights = batch
     shape = rows, length = inputs["input_ids"].shape
-    there = np.arange(rows)[:, None], inputs["masked_lm_positions"]
+    indices = np.arange(rows)[:, None], inputs["masked_lm_positions"]
     ids, weight = np.zeros(shape, "int32"), np.zeros(shape, "float32")
-    ids[there], weight[there] = answers["masked_lm"], weights["masked_lm"]
+    ids[indices], weight[indices] = targets["masked_lm"], weights["masked_lm"]
     ids[:, 0] = weight[:, 0] = 0  # removes the values of unused slots
     positions = np.tile(np.arange(length, dtype="int32"), (rows, 1))
     return (
         {**inputs, "masked_lm_positions": positions},
-        {**answers, "masked_lm": ids},
+        {**targets, "masked_lm": ids},
         {**weights, "masked_lm": weight},
     )
 

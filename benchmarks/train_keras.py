@@ -71,21 +71,21 @@ def keras_hub(work: Work, *, jit_compile: bool) -> Callable[[], object]:
     head = keras_hub.layers.MaskedLMHead(
         token_embedding=backbone.token_embedding, intermediate_activation="gelu"
     )
-    places = keras.Input((None,), dtype="int32", name="mask_positions")
+    positions = keras.Input((None,), dtype="int32", name="mask_positions")
     encoded = backbone(backbone.input)
     outputs = {
-        "masked_lm": head(encoded["sequence_output"], places),
+        "masked_lm": head(encoded["sequence_output"], positions),
         "next_sentence": keras.layers.Dense(2)(encoded["pooled_output"]),
     }
-    model = keras.Model({**backbone.input, "mask_positions": places}, outputs)
+    model = keras.Model({**backbone.input, "mask_positions": positions}, outputs)
 
     def theirs(batch: Batch) -> Batch:
-        inputs, answers, weights = batch
-        places = inputs["masked_lm_positions"]
-        return {**hub_inputs(inputs), "mask_positions": places}, answers, weights
+        inputs, targets, weights = batch
+        positions = inputs["masked_lm_positions"]
+        return {**hub_inputs(inputs), "mask_positions": positions}, targets, weights
 
     work = replace(work, batches=[theirs(batch) for batch in work.batches])
-    return turn(model, work, keras_adamw, jit_compile=jit_compile, **of_keras())
+    return turn(model, work, keras_adamw, jit_compile=jit_compile, **keras_losses())
 
 
 def hub_backbone(config: BertConfig) -> keras.Model:
@@ -108,10 +108,10 @@ def hub_inputs(inputs: dict) -> dict:
         "segment_ids": "segment_ids",
         "padding_mask": "input_mask",
     }
-    return {name: inputs[own] for name, own in names.items()}
+    return {name: inputs[source] for name, source in names.items()}
 
 
-def of_keras() -> dict:
+def keras_losses() -> dict:
     """Returns the losses and metrics of Keras as arguments of `compile`."""
     names = ("masked_lm", "next_sentence")
     loss = partial(

@@ -22,17 +22,17 @@ from train_batches import (
 from bert_keras.config import BertConfig
 
 
-def as_it_comes(work: Work) -> Callable[[], object]:
+def unmodified(work: Work) -> Callable[[], object]:
     """Builds BertForPreTraining with `labels`: logits of every position, AdamW without fusion."""
     model, update = training(work.config, fused=False)
 
     def tensors(batch: Batch) -> dict:
-        inputs, answers, weights = every_position(batch)
-        labels = np.where(weights["masked_lm"] > 0, answers["masked_lm"], -100)
+        inputs, targets, weights = every_position(batch)
+        labels = np.where(weights["masked_lm"] > 0, targets["masked_lm"], -100)
         return {
             **model_inputs(inputs),
             "labels": torch.from_numpy(labels).long(),
-            "next_sentence_label": torch.from_numpy(answers["next_sentence"]).long(),
+            "next_sentence_label": torch.from_numpy(targets["next_sentence"]).long(),
         }
 
     stream = cycle([tensors(batch) for batch in work.batches])
@@ -49,27 +49,27 @@ def gathered(work: Work) -> Callable[[], object]:
     model, update = training(work.config, fused=True)
 
     def tensors(batch: Batch) -> tuple:
-        inputs, answers, weights = batch
+        inputs, targets, weights = batch
         weight = torch.from_numpy(weights["masked_lm"]).flatten()
         return (
             model_inputs(inputs),
             torch.from_numpy(inputs["masked_lm_positions"]).long(),
-            torch.from_numpy(answers["masked_lm"]).long().flatten(),
+            torch.from_numpy(targets["masked_lm"]).long().flatten(),
             weight / (weight.sum() + 1e-5),
-            torch.from_numpy(answers["next_sentence"]).long(),
+            torch.from_numpy(targets["next_sentence"]).long(),
         )
 
     stream = cycle([tensors(batch) for batch in work.batches])
 
     def turn() -> None:
         for _ in range(work.steps):
-            inputs, positions, ids, shares, labels = next(stream)
+            inputs, positions, ids, normalized, labels = next(stream)
             encoded = model.bert(**inputs)
             rows = torch.arange(len(positions))[:, None]
             logits = model.cls.predictions(encoded.last_hidden_state[rows, positions])
             losses = cross_entropy(logits.flatten(0, 1), ids, reduction="none")
             pairs = model.cls.seq_relationship(encoded.pooler_output)
-            update((losses * shares).sum() + cross_entropy(pairs, labels))
+            update((losses * normalized).sum() + cross_entropy(pairs, labels))
 
     return turn
 
@@ -78,15 +78,7 @@ def training(config: BertConfig, *, fused: bool):
     """Returns the model and the function that makes an update from a loss."""
     torch.manual_seed(SEED)
     model = pretrainer(config).train()
-    exempt = ("bias", "LayerNorm.weight")
-    named = list(model.named_parameters())
-    groups = [
-        {"params": [weight for name, weight in named if not name.endswith(exempt)]},
-        {"params": [weight for name, weight in named if name.endswith(exempt)], "weight_decay": 0},
-    ]
-    optimizer = torch.optim.AdamW(
-        groups, LEARNING_RATE, eps=1e-6, weight_decay=WEIGHT_DECAY, fused=fused or None
-    )
+    optimizer = adamw(model, LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=fused or None)
     rates = transformers.get_linear_schedule_with_warmup(optimizer, NUM_WARMUP_STEPS, NUM_STEPS)
 
     def update(loss) -> None:
@@ -97,6 +89,17 @@ def training(config: BertConfig, *, fused: bool):
         optimizer.zero_grad()
 
     return model, update
+
+
+def adamw(model, rate: float, *, weight_decay: float, fused: bool | None) -> torch.optim.AdamW:
+    """Returns AdamW as in BERT: biases and LayerNorm have no weight decay."""
+    exempt = ("bias", "LayerNorm.weight")
+    named = list(model.named_parameters())
+    groups = [
+        {"params": [weight for name, weight in named if not name.endswith(exempt)]},
+        {"params": [weight for name, weight in named if name.endswith(exempt)], "weight_decay": 0},
+    ]
+    return torch.optim.AdamW(groups, rate, eps=1e-6, weight_decay=weight_decay, fused=fused)
 
 
 def pretrainer(config: BertConfig) -> transformers.BertForPreTraining:
@@ -120,4 +123,4 @@ def model_inputs(inputs: dict) -> dict:
         "attention_mask": "input_mask",
         "token_type_ids": "segment_ids",
     }
-    return {name: torch.from_numpy(inputs[own]).long() for name, own in names.items()}
+    return {name: torch.from_numpy(inputs[source]).long() for name, source in names.items()}

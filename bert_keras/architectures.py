@@ -105,6 +105,15 @@ ARCHITECTURES: dict[str, Architecture] = {
 }
 
 
+def class_names(format: str) -> dict[str, str]:
+    """Returns the class name in a checkpoint format for each model that the format can store."""
+    return {
+        row.name: row.class_names[format]
+        for row in ARCHITECTURES.values()
+        if format in row.class_names
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """A kind of encoder: the configuration values of its members and its Hugging Face names.
@@ -114,34 +123,34 @@ class Family:
 
     # model_type in config.json; also the prefix of the encoder's weight names in task models.
     kind: str
-    classes: str  # start of the class names, such as "DistilBert"
+    class_prefix: str  # start of the class names, such as "DistilBert"
     # Values of BertConfig fields that all members share and that differ from `BERT_TRAITS`.
     traits: Mapping[str, object] = field(default_factory=dict)
-    # The fields in COUNTS that are above 0 in every member; the other fields in COUNTS are 0.
-    counts: tuple[str, ...] = ("num_segments",)
+    # Fields in OPTIONAL_SIZES that are above 0 in every member; the others there are 0.
+    sizes: tuple[str, ...] = ("num_segments",)
     has_pooler: bool = True  # whether the class of the bare encoder has a pooler
-    # Parts of BERT's weight names and their replacements. `weight` applies them in order, those of
-    # `weights_of` first. A weight that the family does not have gets the name "".
-    weights: Mapping[str, str] = field(default_factory=dict)
+    # Parts of BERT's weight names and their replacements. `weight_name` applies them in order,
+    # those of `model_weight_names` first. A weight that the family does not have gets the name "".
+    weight_names: Mapping[str, str] = field(default_factory=dict)
     # Replacements that apply to one model only, by the name of our model.
-    weights_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    model_weight_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # Keys of BERT's config.json and this family's keys for the same values.
-    keys: Mapping[str, str] = field(default_factory=dict)
+    config_keys: Mapping[str, str] = field(default_factory=dict)
     # Defaults of absent config.json keys, by this family's keys, where they differ from BERT's.
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    dropouts: tuple[str, ...] = ()  # config.json keys of the dropout rates of heads
+    dropout_keys: tuple[str, ...] = ()  # config.json keys of the dropout rates of heads
     # config.json keys of which only one value is supported, and that value.
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    others: tuple[str, ...] = ()  # config.json keys that have no effect here
+    fixed_values: Mapping[str, Any] = field(default_factory=dict)
+    ignored_keys: tuple[str, ...] = ()  # config.json keys that have no effect here
 
-    def has(self, config: "BertConfig") -> bool:
+    def includes(self, config: "BertConfig") -> bool:
         """Returns whether an encoder with this configuration belongs to the family."""
         values = {**BERT_TRAITS, **self.traits}
         return all(getattr(config, name) == value for name, value in values.items()) and all(
-            (getattr(config, name) > 0) == (name in self.counts) for name in COUNTS
+            (getattr(config, name) > 0) == (name in self.sizes) for name in OPTIONAL_SIZES
         )
 
-    def weight(self, name: str, *, model: str) -> str:
+    def weight_name(self, name: str, *, model: str) -> str:
         """Returns this family's name of a weight.
 
         Args:
@@ -151,17 +160,18 @@ class Family:
         Returns:
             The name, or "" if models of this family do not have the weight.
         """
-        for old, new in (*self.weights_of.get(model, {}).items(), *self.weights.items()):
-            name = name.replace(old, new)
+        for names in (self.model_weight_names.get(model, {}), self.weight_names):
+            for old, new in names.items():
+                name = name.replace(old, new)
         return name
 
-    def key(self, name: str) -> str:
+    def config_key(self, name: str) -> str:
         """Returns this family's config.json key for the BERT key `name`."""
-        return self.keys.get(name, name)
+        return self.config_keys.get(name, name)
 
 
 # Fields of BertConfig that distinguish families only by whether their value is 0.
-COUNTS = ("num_segments", "embedding_size")
+OPTIONAL_SIZES = ("num_segments", "embedding_size")
 # BERT's values of the BertConfig fields that distinguish families; `Family.traits` overrides them.
 BERT_TRAITS = {
     "shares_layers": False,
@@ -171,15 +181,15 @@ BERT_TRAITS = {
 }
 _NO_NEXT_SENTENCE = {"cls.seq_relationship.weight": "", "cls.seq_relationship.bias": ""}
 
-BERT = Family(kind="bert", classes="Bert")
+BERT = Family(kind="bert", class_prefix="Bert")
 # Sanh et al. 2019. In the classifier, the pooler is called pre_classifier and uses ReLU.
 DISTILBERT = Family(
     kind="distilbert",
-    classes="DistilBert",
+    class_prefix="DistilBert",
     traits={"pooler_activation": "relu", "layer_norm_epsilon": 1e-12},
-    counts=(),
+    sizes=(),
     has_pooler=False,
-    weights={
+    weight_names={
         "encoder.layer.": "transformer.layer.",
         "attention.self.query": "attention.q_lin",
         "attention.self.key": "attention.k_lin",
@@ -196,7 +206,7 @@ DISTILBERT = Family(
         "cls.predictions.bias": "vocab_projector.bias",
         **_NO_NEXT_SENTENCE,
     },
-    keys={
+    config_keys={
         "attention_probs_dropout_prob": "attention_dropout",
         "hidden_dropout_prob": "dropout",
         "hidden_size": "dim",
@@ -206,16 +216,16 @@ DISTILBERT = Family(
         "hidden_act": "activation",
     },
     defaults={"n_layers": 6},
-    dropouts=("seq_classif_dropout", "qa_dropout"),
-    others=("sinusoidal_pos_embds", "tie_weights_"),
+    dropout_keys=("seq_classif_dropout", "qa_dropout"),
+    ignored_keys=("sinusoidal_pos_embds", "tie_weights_"),
 )
 # Lan et al. 2019. The defaults in transformers are those of ALBERT-xxlarge.
 ALBERT = Family(
     kind="albert",
-    classes="Albert",
+    class_prefix="Albert",
     traits={"shares_layers": True},
-    counts=COUNTS,
-    weights={
+    sizes=OPTIONAL_SIZES,
+    weight_names={
         "encoder.layer.0.": "encoder.albert_layer_groups.0.albert_layers.0.",
         "attention.self.": "attention.",
         "attention.output.": "attention.",
@@ -238,9 +248,9 @@ ALBERT = Family(
         "num_attention_heads": 64,
         "vocab_size": 30_000,
     },
-    dropouts=("classifier_dropout_prob",),
-    fixed={"num_hidden_groups": 1, "inner_group_num": 1},
-    others=(
+    dropout_keys=("classifier_dropout_prob",),
+    fixed_values={"num_hidden_groups": 1, "inner_group_num": 1},
+    ignored_keys=(
         *("down_scale_factor", "gap_size", "layers_to_keep", "net_structure_type"),
         "num_memory_blocks",
     ),
@@ -249,15 +259,15 @@ ALBERT = Family(
 # the classification head.
 ROBERTA = Family(
     kind="roberta",
-    classes="Roberta",
+    class_prefix="Roberta",
     traits={"position_offset": 2},
-    weights={
+    weight_names={
         "cls.predictions.transform.dense": "lm_head.dense",
         "cls.predictions.transform.LayerNorm": "lm_head.layer_norm",
         "cls.predictions.": "lm_head.",
         **_NO_NEXT_SENTENCE,
     },
-    weights_of={
+    model_weight_names={
         CLASSIFIER.name: {
             "classifier.weight": "classifier.out_proj.weight",
             "classifier.bias": "classifier.out_proj.bias",
@@ -265,7 +275,7 @@ ROBERTA = Family(
         }
     },
     defaults={"vocab_size": 50_265},
-    fixed={"pad_token_id": 1},
+    fixed_values={"pad_token_id": 1},
 )
 FAMILIES: dict[str, Family] = {row.kind: row for row in (BERT, DISTILBERT, ALBERT, ROBERTA)}
 
@@ -275,4 +285,4 @@ def family_of(config: "BertConfig") -> Family | None:
 
     Only the native checkpoint format can store an encoder without a family.
     """
-    return next((family for family in FAMILIES.values() if family.has(config)), None)
+    return next((family for family in FAMILIES.values() if family.includes(config)), None)

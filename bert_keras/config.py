@@ -10,14 +10,14 @@ from typing import Any, cast
 from bert_keras.errors import InputError
 from bert_keras.options import check_choice
 from bert_keras.storage import json_object, write_text
-from bert_keras.text.vocab import SPECIAL_PIECES
+from bert_keras.text.vocab import SPECIAL_TOKENS
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
 POOLER_ACTIVATIONS = ("tanh", "relu")
 # Integer fields that may be 0; the other ones must be at least 1.
-MAY_BE_NONE = ("num_segments", "embedding_size", "position_offset", "num_lstm_layers")
+ZERO_ALLOWED = ("num_segments", "embedding_size", "position_offset", "num_lstm_layers")
 # Fields that only relatives of BERT change; `to_dict` omits them at their default value.
-OF_OTHERS = (
+RELATIVE_FIELDS = (
     *("embedding_size", "shares_layers", "position_offset", "pooler_activation", "is_causal"),
     "num_lstm_layers",
 )
@@ -76,26 +76,26 @@ class BertConfig:
             value, kind = getattr(self, field.name), cast(type, field.type)
             if type(value) is not kind and not (kind is float and type(value) is int):
                 raise InputError(f"{field.name} is {value!r}; expected {kind.__name__}")
-            least = 0 if field.name in MAY_BE_NONE else 1
-            if kind is int and value < least:
-                raise InputError(f"{field.name} is {value}; expected at least {least}")
+            minimum = 0 if field.name in ZERO_ALLOWED else 1
+            if kind is int and value < minimum:
+                raise InputError(f"{field.name} is {value}; expected at least {minimum}")
         check_choice(self, "activation", ACTIVATIONS)
         check_choice(self, "pooler_activation", POOLER_ACTIVATIONS)
-        for fault in self._faults():
-            raise InputError(fault)
+        for problem in self._problems():
+            raise InputError(problem)
 
-    def _faults(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[str]:
         """Yields one error message for each value that has the right type but is impossible."""
-        if self.vocab_size < len(SPECIAL_PIECES):
+        if self.vocab_size < len(SPECIAL_TOKENS):
             yield (
-                f"vocab_size is {self.vocab_size}; expected at least {len(SPECIAL_PIECES)}, "
-                f"room for {' '.join(SPECIAL_PIECES)}"
+                f"vocab_size is {self.vocab_size}; expected at least {len(SPECIAL_TOKENS)}, "
+                f"one for each of {' '.join(SPECIAL_TOKENS)}"
             )
         size = self.hidden_size
         if size % self.num_heads:
-            yield f"hidden_size {size} is not a multiple of num_heads {self.num_heads}"
+            yield f"hidden_size is {size}; expected a multiple of num_heads, {self.num_heads}"
         if self.num_lstm_layers and size % 2:
-            yield f"hidden_size {size} is odd; the two directions of a BiLSTM share it"
+            yield f"hidden_size is {size}; expected an even number, for the halves of a BiLSTM"
         for name in ("hidden_dropout_rate", "attention_dropout_rate"):
             if not 0 <= (rate := getattr(self, name)) < 1:
                 yield f"{name} is {rate}; expected a rate in [0, 1)"
@@ -104,11 +104,12 @@ class BertConfig:
                 yield f"{name} is {value}; expected more than 0"
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as JSON values; omits fields of `OF_OTHERS` at their default value."""
+        """Returns the fields as JSON values; omits `RELATIVE_FIELDS` at their default value."""
         return {
             field.name: value
             for field in dataclasses.fields(self)
-            if (value := getattr(self, field.name)) != field.default or field.name not in OF_OTHERS
+            if (value := getattr(self, field.name)) != field.default
+            or field.name not in RELATIVE_FIELDS
         }
 
     @classmethod
@@ -121,13 +122,15 @@ class BertConfig:
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
             raise InputError(
-                f"unknown in a BertConfig: {', '.join(unknown)}; known: {sorted(known)}"
+                f"BertConfig has no field {', '.join(unknown)}; known: {', '.join(sorted(known))}"
             )
         return cls(**values)
 
     def save(self, path: str | os.PathLike) -> None:
+        """Writes the output of `to_dict` as a JSON file."""
         write_text(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "BertConfig":
+        """Reads a file that `save` wrote; raises InputError as `from_dict` does."""
         return cls.from_dict(json_object(path))

@@ -28,8 +28,8 @@ from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 VOCABULARY_SIZE = 4_000
 NUM_LABELS = 4  # one label for each of the longest documents of the corpus
-MIN_WORDS = 6  # shorter sentences tell too little about their document
-DEV_RATE = 0.2  # share of the sentences that are held out
+MIN_WORDS = 6  # shorter sentences say too little about their document
+DEV_RATE = 0.2  # fraction of the sentences that is held out
 
 
 def demo(
@@ -60,13 +60,13 @@ def demo(
     numbered = (Path(output, str(number)) for number in itertools.count(1))
     folder = next(each for each in numbered if not each.exists())  # keeps the folder of older demos
     folder.mkdir(parents=True)
-    print(f"bert-keras demo: everything goes to {folder}\n")
+    print(f"bert-keras demo: all results are written to {folder}\n")
     files = list(corpus) or [_write_language_reference(folder / "corpus.txt")]
     _build_records(files, folder, seed=seed)
     _pretrain(folder, num_steps=num_steps, seed=seed)
     example = _write_rows(files, folder, seed=seed)
     _finetune(folder, seed=seed)
-    _export_and_ask(folder, example)
+    _export_and_predict(folder, example)
     return folder
 
 
@@ -77,7 +77,7 @@ def _build_records(files: Sequence[str | os.PathLike], folder: Path, *, seed: in
     manifest = build(files, vocabulary=vocabulary, output=folder / "records", settings=settings)
     train = manifest["splits"]["train"]
     counts = f"{train['records']:,} records of {train['documents']} documents"
-    print(f"  {len(vocabulary):,} pieces; {counts}\n", flush=True)
+    print(f"  {len(vocabulary):,} tokens; {counts}\n", flush=True)
 
 
 def _pretrain(folder: Path, *, num_steps: int | None, seed: int) -> None:
@@ -109,38 +109,40 @@ def _finetune(folder: Path, *, seed: int) -> None:
         output=folder / "finetune",
     )
     print(
-        f"  {scores['accuracy']:.1%} of {scores['dev_rows']} held-out sentences right; "
-        f"always saying the most frequent label: {scores['majority_accuracy']:.1%}\n",
+        f"  accuracy on {scores['dev_rows']} held-out sentences: {scores['accuracy']:.1%}; always "
+        f"predicting the most frequent label: {scores['majority_accuracy']:.1%}\n",
         flush=True,
     )
 
 
-def _export_and_ask(folder: Path, example: str) -> None:
+def _export_and_predict(folder: Path, example: str) -> None:
     """Export and serve the classifier, print its prediction for `example` and the next steps."""
     saved_model = export_model(
         folder / "finetune" / "model", folder / "saved_models" / "demo" / "1"
     )
     path = "/v1/models/demo:predict"
     with running_server(saved_model.parent) as url:
-        answers = [
+        predictions = [
             predict(f"{url}{path}", [example])
-            for _ in progress(range(50), stage="ask the server", unit="request")
+            for _ in progress(range(50), stage="query the server", unit="request")
         ]
     request = json.dumps({"instances": [example]}, ensure_ascii=False)
-    print(f"POST {path} {request}\n{json.dumps(answers[-1][0], indent=2, ensure_ascii=False)}\n")
+    print(
+        f"POST {path} {request}\n{json.dumps(predictions[-1][0], indent=2, ensure_ascii=False)}\n"
+    )
     payload = request.replace("'", "'\\''")
     print(
-        f"""What it left in {folder}:
-  vocab.txt, records/                look inside: bert-tfrecords show {folder}/records
-  pretrain/model/, finetune/model/   in Python: bert_keras.load_model
-  train.tsv, dev.tsv                 what the classifier learnt from and was scored on
-  saved_models/demo/1/               what TF Serving loads
+        f"""Contents of {folder}:
+  vocab.txt, records/                to print records: bert-tfrecords show {folder}/records
+  pretrain/model/, finetune/model/   to load them in Python: bert_keras.load_model
+  train.tsv, dev.tsv                 training and evaluation data of the classifier
+  saved_models/demo/1/               the SavedModel for TF Serving
 
-Ask it again:
+Serve the model and send it a request:
   bert-keras serve {folder}/saved_models/demo --port 8501
   curl -d '{payload}' http://localhost:8501{path}
 
-See the curves:
+Show the training curves:
   tensorboard --logdir {folder}"""
     )
 
@@ -155,8 +157,8 @@ def _write_language_reference(path: Path) -> Path:
         from pydoc_data.topics import topics
     except ImportError as error:
         raise InputError(
-            "this Python comes without pydoc_data.topics, the default corpus; "
-            "give text files with --corpus"
+            "this Python does not include pydoc_data.topics, the default corpus; name text files "
+            "with --corpus"
         ) from error
     names = progress(sorted(topics), stage="read corpus", unit="topic")
     documents = ("\n".join(_prose(topics[name])) for name in names)
@@ -181,12 +183,13 @@ def _write_rows(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) 
 
     A sentence that occurs more than once is omitted, so the training rows contain no held-out one.
     """
-    named = []
+    labelled = []
     for lines in documents(files, stage="label sentences"):
-        kept = [s for line in lines for s in sentences(line) if len(s.split()) >= MIN_WORDS]
-        named.append((" ".join(lines[0].split()[:5]), [s for s in kept if "\t" not in s]))
-    longest = sorted(named, key=lambda each: -len(each[1]))[:NUM_LABELS]
-    times = Counter(text for _, texts in longest for text in texts)
+        texts = [text for line in lines for text in sentences(line) if "\t" not in text]
+        texts = [text for text in texts if len(text.split()) >= MIN_WORDS]
+        labelled.append((" ".join(lines[0].split()[:5]), texts))
+    longest = sorted(labelled, key=lambda each: -len(each[1]))[:NUM_LABELS]
+    counts = Counter(text for _, texts in longest for text in texts)
     labels = [label for label, _ in longest]
     if len(set(labels)) < len(labels):
         labels = [f"{number}: {label}" for number, label in enumerate(labels, start=1)]
@@ -194,14 +197,14 @@ def _write_rows(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) 
         (text, label)
         for label, (_, texts) in zip(labels, longest, strict=True)
         for text in texts
-        if times[text] == 1
+        if counts[text] == 1
     ]
     random.Random(seed).shuffle(rows)
     num_dev = round(DEV_RATE * len(rows))
     if num_dev == 0:
         raise InputError(
-            f"the corpus has {len(rows)} sentences of {MIN_WORDS} words that stand in one place "
-            "only, too few for a classifier; give a longer one"
+            f"the corpus has {len(rows)} sentences of at least {MIN_WORDS} words that occur only "
+            "once, too few for a classifier; use a larger corpus"
         )
     for name, part in (("dev.tsv", rows[:num_dev]), ("train.tsv", rows[num_dev:])):
         lines = ["sentence\tlabel", *("\t".join(row) for row in part)]

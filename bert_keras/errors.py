@@ -27,10 +27,10 @@ def check_name(name: str, known: Iterable[str], *, what: str) -> None:
         raise InputError(f"no {what} is called {name!r}; known: {', '.join(known)}")
 
 
-def listed(faults: list[str], *, most: int = 50) -> str:
+def listed(problems: list[str], *, most: int = 50) -> str:
     """Join the first `most` faults into one text that ends with the number of the other faults."""
-    named = "; ".join(faults[:most])
-    return named if len(faults) <= most else f"{named}; and {len(faults) - most:,} more"
+    named = "; ".join(problems[:most])
+    return named if len(problems) <= most else f"{named}; and {len(problems) - most:,} more"
 
 
 def run_command(program: str, command: Callable[[], None]) -> int:
@@ -52,12 +52,12 @@ def run_command(program: str, command: Callable[[], None]) -> int:
         print(f"{program}: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        remedy = "; free some and run the same again" if error.errno == errno.ENOSPC else ""
-        print(f"{program}: {place}{error.strerror or error}{remedy}", file=sys.stderr)
+        path = f"{error.filename}: " if error.filename else ""
+        remedy = "; free disk space and run this again" if error.errno == errno.ENOSPC else ""
+        print(f"{program}: {path}{error.strerror or error}{remedy}", file=sys.stderr)
         return 2
     except MemoryError:
-        print(f"{program}: there is not enough memory for this; give it more", file=sys.stderr)
+        print(f"{program}: not enough memory; use a machine with more memory", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interrupt:
         print(f"{program}: {'; '.join(('interrupted', *interrupt.args))}", file=sys.stderr)

@@ -32,7 +32,7 @@ def option(
     *,
     flags: Sequence[str] = (),
     help: str = "",
-    told: str | None = None,
+    default_text: str | None = None,
     either: str | None = None,
     **details: Any,
 ) -> Any:
@@ -47,11 +47,11 @@ def option(
         default: The value if the option is not given.
         flags: The flags; by default two dashes and the field's name.
         help: The help text, one clause; " (default: X)" is appended to it.
-        told: The text X of the default, if the value itself does not explain it; "" shows none.
+        default_text: The text X; by default the default value itself. "" shows none.
         either: A group name. Of the options with the same group name, exactly one must be given.
         details: Other arguments of `ArgumentParser.add_argument`, such as `choices`.
     """
-    details |= {"flags": flags, "help": help, "told": told, "either": either}
+    details |= {"flags": flags, "help": help, "default_text": default_text, "either": either}
     return field(default=default, metadata=details)
 
 
@@ -138,7 +138,7 @@ def add_options(
 
 def options_of(arguments: argparse.Namespace, settings: type) -> Any:
     """Build an instance of the dataclass `settings` from the parsed arguments."""
-    return settings(**_given(arguments, settings))
+    return settings(**_parsed_values(arguments, settings))
 
 
 def with_changes(*settings: Any, changes: Iterable[str]) -> tuple:
@@ -160,20 +160,19 @@ def with_changes(*settings: Any, changes: Iterable[str]) -> tuple:
         {each.name: each for each in fields(one) if "is_fixed" not in each.metadata} if one else {}
         for one in settings
     ]
-    values: list[dict[str, Any]] = [{} for _ in settings]
     known = [name for table in tables for name in table]
-    for change in changes:
-        name, equals, text = change.partition("=")
+    parsed = [change.partition("=") for change in changes]
+    for name, equals, text in parsed:
         if not equals or name not in known:
             raise InputError(
-                f"{change!r} changes nothing; expected FIELD=VALUE with one of {', '.join(known)}"
+                f"{name + equals + text!r} is not a setting; expected FIELD=VALUE, where FIELD is "
+                f"one of {', '.join(known)}"
             )
-        for table, own in zip(tables, values, strict=True):
-            if name in table:
-                own[name] = _read(text, table[name], change)
-    return tuple(
-        replace(one, **own) if own else one for one, own in zip(settings, values, strict=True)
-    )
+    changed = []
+    for one, table in zip(settings, tables, strict=True):
+        new = {name: _read(text, table[name]) for name, _, text in parsed if name in table}
+        changed.append(replace(one, **new) if new else one)
+    return tuple(changed)
 
 
 def check_least(settings: Any, least: float, *names: str) -> None:
@@ -235,15 +234,15 @@ def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:
         raise InputError(f"{name} is {value!r}; expected one of {', '.join(known)}")
 
 
-def _given(arguments: argparse.Namespace, settings: type) -> dict[str, Any]:
-    given: dict[str, Any] = {}
+def _parsed_values(arguments: argparse.Namespace, settings: type) -> dict[str, Any]:
+    values: dict[str, Any] = {}
     for each in fields(settings):
         if inner := each.metadata.get("settings"):
-            given[each.name] = _given(arguments, inner)
+            values[each.name] = _parsed_values(arguments, inner)
         elif each.name in arguments:
             value = getattr(arguments, each.name)
-            given[each.name] = tuple(value) if isinstance(value, list) else value
-    return given
+            values[each.name] = tuple(value) if isinstance(value, list) else value
+    return values
 
 
 def _kind(each: Field) -> tuple[type, bool]:
@@ -256,21 +255,21 @@ def _kind(each: Field) -> tuple[type, bool]:
     return kind, False
 
 
-def _read(text: str, each: Field, change: str) -> Any:
+def _read(text: str, each: Field) -> Any:
     kind, is_several = _kind(each)
     try:
         parts = text.split(",") if is_several else [text]
         values = [_BOOLEANS[part] if kind is bool else kind(part) for part in parts]
     except (ValueError, KeyError) as error:
         expected = f"one of {', '.join(_BOOLEANS)}" if kind is bool else kind.__name__
-        raise InputError(f"{change!r}: expected {expected}") from error
+        raise InputError(f"{f'{each.name}={text}'!r}: expected {expected}") from error
     return tuple(values) if is_several else values[0]
 
 
 def _add_option(target: Any, each: Field) -> None:
     """Add a field to a parser or to a mutually exclusive group."""
     details = {"default": argparse.SUPPRESS, **each.metadata}
-    flags, told = details.pop("flags", ()), details.pop("told", None)
+    flags, default_text = details.pop("flags", ()), details.pop("default_text", None)
     details.pop("either", None)
     kind, is_several = _kind(each)
     if kind is bool:
@@ -282,9 +281,9 @@ def _add_option(target: Any, each: Field) -> None:
         target.add_argument(each.name, **details)
         return
     is_silent = each.default in (MISSING, None, (), "") or kind is bool
-    if told is None and not is_silent:
-        told = str(each.default)
-    if told:
-        details["help"] = f"{details.get('help', '')} (default: {told})".strip()
+    if default_text is None and not is_silent:
+        default_text = str(each.default)
+    if default_text:
+        details["help"] = f"{details.get('help', '')} (default: {default_text})".strip()
     details |= {"dest": each.name, "required": each.default is MISSING}
     target.add_argument(*(flags or [f"--{each.name.replace('_', '-')}"]), **details)

@@ -87,8 +87,8 @@ def preset(name: str, **changes) -> BertConfig:
     config = preset("tiny", vocab_size=4_000)
     ```
     """
-    if numbers := re.fullmatch(r"L-(\d+)_H-(\d+)_A-(\d+)", name):
-        layers, hidden, heads = map(int, numbers.groups())
+    if match := re.fullmatch(r"L-(\d+)_H-(\d+)_A-(\d+)", name):
+        layers, hidden, heads = map(int, match.groups())
         config = BertConfig(num_layers=layers, hidden_size=hidden, num_heads=heads)
     elif name in PRESETS:
         config = PRESETS[name]

@@ -23,10 +23,10 @@ def import_tensorflow(*, without: Collection[str] = ()) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.stderr.flush()
     terminal = os.dup(2)
-    with tempfile.TemporaryFile() as notes:
-        os.dup2(notes.fileno(), 2)
+    with tempfile.TemporaryFile() as messages:
+        os.dup2(messages.fileno(), 2)
         try:
-            with _not_found(without), no_collection():
+            with _hidden(without), no_collection():
                 import tensorflow as tf
 
             # With several workers, the strategy must be created before any op runs.
@@ -34,8 +34,8 @@ def import_tensorflow(*, without: Collection[str] = ()) -> None:
                 tf.config.list_logical_devices()
                 tf.transpose(tf.constant([[True]]))
         except Exception:
-            notes.seek(0)
-            os.write(terminal, notes.read())
+            messages.seek(0)
+            os.write(terminal, messages.read())
             raise
         finally:
             os.dup2(terminal, 2)
@@ -49,17 +49,17 @@ def no_collection() -> Iterator[None]:
     The collector would traverse all objects of TensorFlow. This takes a tenth of the time of
     importing TensorFlow, and longer than loading a model.
     """
-    was_on = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was_on:
+        if was_enabled:
             gc.enable()
 
 
 @contextlib.contextmanager
-def _not_found(names: Collection[str]) -> Iterator[None]:
+def _hidden(names: Collection[str]) -> Iterator[None]:
     """Make imports of these packages fail in the `with` block, unless already imported."""
     hidden: dict[str, Any] = {name: None for name in names if name not in sys.modules}
     sys.modules.update(hidden)

@@ -137,13 +137,13 @@ def json_object(path: str | os.PathLike) -> dict:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not the JSON it was written as ({error})") from error
+        raise InputError(f"{path} is not valid JSON ({error})") from error
     if not isinstance(values, dict):
-        raise InputError(f"{path} holds a JSON {type(values).__name__}; expected an object")
+        raise InputError(f"{path} contains a JSON {type(values).__name__}; expected an object")
     return values
 
 
-def size_told(num_bytes: float) -> str:
+def readable_size(num_bytes: float) -> str:
     """Format a size with a decimal unit, such as "12.3 kB"."""
     units = ["bytes", "kB", "MB", "GB", "TB"]
     power = 0
@@ -152,7 +152,7 @@ def size_told(num_bytes: float) -> str:
     return f"{num_bytes:,.{min(power, 1)}f} {units[power]}"
 
 
-def check_place(path: str | os.PathLike) -> None:
+def check_output(path: str | os.PathLike) -> None:
     """Check before long work that `path` can be written; writes nothing.
 
     Raises:
@@ -162,19 +162,19 @@ def check_place(path: str | os.PathLike) -> None:
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
-    _check_above(path)
+    _check_parent(path)
 
 
-def _check_above(path: Path) -> None:
-    above = next(each for each in path.absolute().parents if os.path.lexists(each))
-    if not above.is_dir():
-        raise InputError(f"{path} cannot be written: {above} is no folder; name another place")
-    if not os.access(above, os.W_OK | os.X_OK):
+def _check_parent(path: Path) -> None:
+    parent = next(each for each in path.absolute().parents if os.path.lexists(each))
+    if not parent.is_dir():
+        raise InputError(f"{path} cannot be written: {parent} is not a folder; choose another path")
+    if not os.access(parent, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
 
 
 @contextlib.contextmanager
-def whole_file(path: str | os.PathLike) -> Iterator[Path]:
+def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     """Write a file atomically.
 
     If the `with` block ends without an exception, the temporary file is renamed to `path`;
@@ -184,34 +184,34 @@ def whole_file(path: str | os.PathLike) -> Iterator[Path]:
         The path of a temporary file in the same folder.
 
     Raises:
-        InputError: As `check_place` does.
+        InputError: As `check_output` does.
         OSError: If the file cannot be written; the error names `path`.
     """
     path = Path(path)
-    check_place(path)
+    check_output(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        yield beside
-        os.replace(beside, path)
+        yield partial
+        os.replace(partial, path)
     except OSError as error:
         # On a full disk, `write` raises an error without a file name.
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and not error.filename
-        if is_full or error.filename == str(beside):
+        if is_full or error.filename == str(partial):
             error.filename = str(path)
         raise
     finally:
-        beside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Write a UTF-8 file atomically, as `whole_file` does."""
-    with whole_file(path) as beside:
-        beside.write_text(text, encoding="utf-8")
+    """Write a UTF-8 file atomically, as `atomic_file` does."""
+    with atomic_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
-def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
+def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     """Write a folder atomically.
 
     If the `with` block ends without an exception, the temporary folder is renamed to `path`;
@@ -227,28 +227,28 @@ def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
     """
     path = Path(path)
     _refuse_existing(path)
-    _check_above(path)
-    made = [above for above in path.parents if not above.exists()]
+    _check_parent(path)
+    created = [parent for parent in path.parents if not parent.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+        partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
     except OSError as error:
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
     try:
-        yield beside
-        beside.chmod(0o755)
-        os.replace(beside, path)
+        yield partial
+        partial.chmod(0o755)
+        os.replace(partial, path)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
         with contextlib.suppress(OSError):  # a parent folder may hold other files by now
-            for above in made:
-                above.rmdir()
+            for parent in created:
+                parent.rmdir()
         raise
 
 
 def _refuse_existing(path: Path) -> None:
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
-        raise InputError(f"{path} is already there; choose another name or remove it first")
+        raise InputError(f"{path} exists already; choose another name or remove it first")
 
 
 @contextlib.contextmanager
@@ -267,34 +267,34 @@ def resumed_folder(path: str | os.PathLike) -> Iterator[Path]:
     """
     path = Path(path)
     _refuse_existing(path)
-    beside = path.with_name(f"{path.name}.partial")
-    was_there = beside.exists()
-    beside.mkdir(parents=True, exist_ok=True)
-    with (beside / ".lock").open("w") as lock:
+    partial = path.with_name(f"{path.name}.partial")
+    existed = partial.exists()
+    partial.mkdir(parents=True, exist_ok=True)
+    with (partial / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise InputError(f"another run is writing {path}; wait for it or end it") from error
-        for part in [*beside.rglob(".*.part")]:  # incomplete files and folders of a killed run
+        for part in [*partial.rglob(".*.part")]:  # incomplete files and folders of a killed run
             shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
         try:
-            yield beside
+            yield partial
         except InputError:
-            if not was_there:
-                shutil.rmtree(beside)
+            if not existed:
+                shutil.rmtree(partial)
             raise
-        (beside / ".lock").unlink()
-        os.replace(beside, path)
+        (partial / ".lock").unlink()
+        os.replace(partial, path)
 
 
 @contextlib.contextmanager
-def tensorflow_writes(place: str | os.PathLike) -> Iterator[None]:
-    """Convert TensorFlow's errors while it writes to the path `place` to `OSError`s."""
+def tensorflow_writes(path: str | os.PathLike) -> Iterator[None]:
+    """Convert TensorFlow's errors while it writes to the path `path` to `OSError`s."""
     import tensorflow as tf
 
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(place)) from error
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path)) from error
     except tf.errors.PermissionDeniedError as error:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(place)) from error
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path)) from error

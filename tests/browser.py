@@ -1,4 +1,4 @@
-"""A page's address in, what a headless Chromium shows of it out: its text, and a picture."""
+"""Opens pages in a headless Chromium and reads their text or takes a picture."""
 
 import base64
 import contextlib
@@ -28,27 +28,27 @@ _TEXT = """(function text(root) {
 
 
 class Page:
-    """One tab, steered by the DevTools protocol over a pair of pipes."""
+    """One tab, controlled with the DevTools protocol over a pair of pipes."""
 
     def __init__(self, to_browser: int, from_browser: int):
         self.write, self.read = os.fdopen(to_browser, "wb"), os.fdopen(from_browser, "rb")
         self.number, self.session = 0, {}
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
-        found = self._call("Target.attachToTarget", targetId=target, flatten=True)
-        self.session = {"sessionId": found["sessionId"]}
+        attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
+        self.session = {"sessionId": attached["sessionId"]}
 
     def open(self, url: str) -> None:
         self._call("Page.navigate", url=url)
 
     def run(self, script: str):
-        told = self._call("Runtime.evaluate", expression=script, returnByValue=True)
-        return told["result"].get("value")
+        reply = self._call("Runtime.evaluate", expression=script, returnByValue=True)
+        return reply["result"].get("value")
 
     def text(self) -> str:
         return " ".join((self.run(_TEXT) or "").split())
 
     def wait_for(self, *words: str, seconds: float = 40) -> str:
-        """The text of the page once it holds all of these."""
+        """Waits until the page contains all of these texts and returns its text."""
         end = time.monotonic() + seconds
         while missing := [word for word in words if word not in (text := self.text())]:
             assert time.monotonic() < end, f"the page lacks {missing}; it shows: {text[:3000]}"
@@ -64,12 +64,12 @@ class Page:
         self.write.write(json.dumps(call).encode() + b"\0")
         self.write.flush()
         while True:
-            told = b""
-            while not told.endswith(b"\0"):
-                byte = self.read.read1(1 << 20) if not told else self.read.read(1)
+            reply = b""
+            while not reply.endswith(b"\0"):
+                byte = self.read.read1(1 << 20) if not reply else self.read.read(1)
                 assert byte, "the browser has ended"
-                told += byte
-            for message in map(json.loads, told[:-1].split(b"\0")):
+                reply += byte
+            for message in map(json.loads, reply[:-1].split(b"\0")):
                 if message.get("id") == self.number:
                     assert "error" not in message, message
                     return message["result"]
@@ -77,7 +77,7 @@ class Page:
 
 @contextlib.contextmanager
 def browser_page(*, width: int = 1400, height: int = 900):
-    """A `Page` of its own browser; skips the test where there is none."""
+    """Yields a `Page` of a new browser; skips the test if no browser is installed."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("needs a Chromium to open the page with")

@@ -1,4 +1,4 @@
-"""What all tests share: quiet TensorFlow, a fixed seed, a small vocabulary, the shared data."""
+"""Fixtures of all tests: quiet TensorFlow, a fixed seed, a small vocabulary, the shared data."""
 
 import gc
 import os
@@ -13,7 +13,7 @@ os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")  # as `bert-keras` has it on 
 
 
 def pytest_configure(config):
-    """Loads TensorFlow with four logical CPUs, except in the process that only deals out tests."""
+    """Loads TensorFlow with four logical CPUs, except in the process that distributes tests."""
     if getattr(config.option, "numprocesses", None):
         return
     tf = pytest.importorskip("tensorflow")
@@ -30,7 +30,7 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 @pytest.fixture
 def shared_data() -> Path:
-    """Real corpora and task files, where they lie beside the checkout."""
+    """Real corpora and task files, if they are next to the checkout."""
     if not SHARED_DATA.is_dir():
         pytest.skip("needs ../shared/data, real corpora and task files beside the checkout")
     return SHARED_DATA

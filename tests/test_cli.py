@@ -1,25 +1,25 @@
-"""`bert-keras` on bad input: one sentence, exit code 2, nothing half-written."""
+"""`bert-keras` reports bad input in one sentence with exit code 2 and writes no partial output."""
 
 import shutil
 
 import keras
 import pytest
 
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
 from bert_keras.models import BertClassifier, BertPretrainer
 from bert_keras.models.pretrained import save_model
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory):
-    """Good inputs, and every bad one, side by side."""
-    place = tmp_path_factory.mktemp("house")
-    vocabulary = Vocabulary((*SPECIAL_PIECES, "good", "bad", "film", "a"))
+def inputs(tmp_path_factory):
+    """A folder with valid inputs and each kind of invalid input."""
+    folder = tmp_path_factory.mktemp("inputs")
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "good", "bad", "film", "a"))
     config = BertConfig(
         vocab_size=len(vocabulary), hidden_size=8, num_layers=1, num_heads=1, max_positions=16
     )
@@ -28,7 +28,7 @@ def house(tmp_path_factory):
         ("pretrainer", BertPretrainer(config), ()),
         ("classifier", BertClassifier(config, num_labels=2), ("neg", "pos")),
     ):
-        card = ModelCard(
+        metadata = ModelMetadata(
             model=type(model).__name__,
             config=config,
             lowercase=True,
@@ -36,9 +36,9 @@ def house(tmp_path_factory):
             text_columns=("text",) if labels else (),
             labels=labels,
         )
-        save_model(model, place / name, card=card, vocabulary=vocabulary)
+        save_model(model, folder / name, metadata=metadata, vocabulary=vocabulary)
 
-    (place / "corpus.txt").write_text("\n\n".join(["good film\nbad film\na film\na bad film"] * 6))
+    (folder / "corpus.txt").write_text("\n\n".join(["good film\nbad film\na film\na bad film"] * 6))
     settings = BuildSettings(max_length=12, max_predictions=2, shards=1)
     for name in (
         "records",
@@ -50,39 +50,41 @@ def house(tmp_path_factory):
         "bad-manifest",
         "other-words",
     ):
-        build([place / "corpus.txt"], vocabulary=vocabulary, output=place / name, settings=settings)
+        build(
+            [folder / "corpus.txt"], vocabulary=vocabulary, output=folder / name, settings=settings
+        )
     shard = "train-00000-of-00001.tfrecord"
-    (place / "truncated" / shard).write_bytes((place / "records" / shard).read_bytes()[:-30])
-    (place / "foreign" / shard).write_bytes(b"no records, a text that someone has renamed")
-    (place / "empty" / shard).write_bytes(b"")
-    (place / "no-mask" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\ngood\n")
-    (place / "no-vocabulary" / "vocab.txt").unlink()
-    (place / "other-words" / "vocab.txt").write_text("\n".join((*SPECIAL_PIECES, "good")))
-    (place / "bad-manifest" / "manifest.json").write_text("{")
+    (folder / "truncated" / shard).write_bytes((folder / "records" / shard).read_bytes()[:-30])
+    (folder / "foreign" / shard).write_bytes(b"no records, a text that someone has renamed")
+    (folder / "empty" / shard).write_bytes(b"")
+    (folder / "no-mask" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\ngood\n")
+    (folder / "no-vocabulary" / "vocab.txt").unlink()
+    (folder / "other-words" / "vocab.txt").write_text("\n".join((*SPECIAL_TOKENS, "good")))
+    (folder / "bad-manifest" / "manifest.json").write_text("{")
 
-    good = "text\tlabel\ngood film\tpos\nbad film\tneg\n"
+    rows = "text\tlabel\ngood film\tpos\nbad film\tneg\n"
     for name, text in {
-        "train.tsv": good,
-        "unknown-label.tsv": good + "a film\tmixed\n",
-        "too-long.tsv": good + "a " * 20 + "film\tpos\n",
+        "train.tsv": rows,
+        "unknown-label.tsv": rows + "a film\tmixed\n",
+        "too-long.tsv": rows + "a " * 20 + "film\tpos\n",
         "one-label.tsv": "text\tlabel\ngood film\tpos\n",
         "single.txt": "One document.\nIt has no other.\n",
         "nothing.txt": "",
         "nothing.tsv": "",
     }.items():
-        (place / name).write_text(text)
-    (place / "latin1.tsv").write_bytes(b"text\tlabel\ncaf\xe9\tpos\n")
-    (place / "latin1.txt").write_bytes(b"caf\xe9\n\nthe\n")
-    (place / "file").touch()
-    (place / "full").mkdir()
+        (folder / name).write_text(text)
+    (folder / "latin1.tsv").write_bytes(b"text\tlabel\ncaf\xe9\tpos\n")
+    (folder / "latin1.txt").write_bytes(b"caf\xe9\n\nthe\n")
+    (folder / "file").touch()
+    (folder / "full").mkdir()
     for name in ("checkpoints", "model"):
-        shutil.copytree(place / "classifier", place / "run" / name)
-    (place / "full" / "mine").touch()
-    (place / "saved" / "NAME" / "1").mkdir(parents=True)
-    (place / "exported" / "assets.extra").mkdir(parents=True)
-    shutil.copy(place / "classifier" / "bert_keras.json", place / "exported" / "assets.extra")
-    (place / "exported" / "saved_model.pb").touch()
-    return place
+        shutil.copytree(folder / "classifier", folder / "run" / name)
+    (folder / "full" / "mine").touch()
+    (folder / "saved" / "NAME" / "1").mkdir(parents=True)
+    (folder / "exported" / "assets.extra").mkdir(parents=True)
+    shutil.copy(folder / "classifier" / "bert_keras.json", folder / "exported" / "assets.extra")
+    (folder / "exported" / "saved_model.pb").touch()
+    return folder
 
 
 PRETRAIN = "pretrain demo --records {}/records --output {}/new"
@@ -102,29 +104,29 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         (PRETRAIN.replace("/records ", "/none "), "none is not a folder; expected one that bert-"),
         (PRETRAIN.replace("/records ", "/truncated "), "is truncated or corrupt"),
-        (PRETRAIN.replace("/records ", "/foreign "), "is not a whole TFRecord file"),
-        (PRETRAIN.replace("/records ", "/empty "), "holds no records"),
+        (PRETRAIN.replace("/records ", "/foreign "), "is not a complete TFRecord file"),
+        (PRETRAIN.replace("/records ", "/empty "), "contains no records"),
         (PRETRAIN.replace("/records ", "/no-mask "), "vocab.txt: the vocabulary lacks [MASK]"),
         (
             PRETRAIN.replace("/records ", "/no-vocabulary "),
-            "holds no vocab.txt and no tokenizer.json;",
+            "contains no vocab.txt and no tokenizer.json;",
         ),
         (
             PRETRAIN.replace("/records ", "/other-words "),
-            "holds the id 8, but the vocabulary besid",
+            "contains the token id 8, but the vocabulary in",
         ),
-        (PRETRAIN.replace("/records ", "/bad-manifest "), "manifest.json is not the JSON it was"),
-        (PRETRAIN.replace("/new", "/full"), "full holds something else; choose a new or empty"),
-        (PRETRAIN.replace("/new", "/file"), "file holds something else"),
-        (PRETRAIN.replace("/new", "/file/new"), "file is no folder"),
+        (PRETRAIN.replace("/records ", "/bad-manifest "), "manifest.json is not valid JSON"),
+        (PRETRAIN.replace("/new", "/full"), "full exists and has no run; choose a new or empty"),
+        (PRETRAIN.replace("/new", "/file"), "file exists and has no run"),
+        (PRETRAIN.replace("/new", "/file/new"), "file is not a folder"),
         (PRETRAIN + " --set num_steps=x", "'num_steps=x': expected int"),
         (PRETRAIN.replace("demo", "dem"), "no recipe is called 'dem'; known: demo"),
         (FINETUNE.replace("{}/pretrainer", "{}/none"), "does not exist"),
-        (FINETUNE.replace("{}/pretrainer", "{}/full"), "full holds no checkpoint that is known"),
+        (FINETUNE.replace("{}/pretrainer", "{}/full"), "full contains no known checkpoint"),
         (FINETUNE.replace("--train {}/train.tsv", "--train {}/no.tsv"), "no.tsv does not exist"),
         (FINETUNE.replace("--train {}/train.tsv", "--train {}/latin1.tsv"), "line 2 is not UTF-8"),
         (
@@ -137,90 +139,99 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         ),
         (
             FINETUNE.replace("--dev {}/train.tsv", "--dev {}/too-long.tsv"),
-            "too-long.tsv, line 4 has 23 pieces, over the limit max_length=12",
+            "too-long.tsv, line 4 has 23 tokens, more than max_length=12",
         ),
-        (FINETUNE + " text_columns=a,b,c", "3 text columns came; expected"),
+        (FINETUNE + " text_columns=a,b,c", "text_columns has 3 names; expected"),
         (FINETUNE.replace("classification", "mood"), "no task is called 'mood'; known: cola, "),
         (FINETUNE.replace("--recipe demo", "--recipe dem"), "no recipe is called 'dem'"),
-        (FINETUNE.replace("--dev {}/train.tsv", ""), "--train came without --dev"),
-        (FINETUNE + " --seeds 0", "0 seeds came"),
-        (FINETUNE + " depth=3", "'depth=3' changes nothing; expected FIELD=VALUE with one of"),
+        (FINETUNE.replace("--dev {}/train.tsv", ""), "--train requires --dev"),
+        (FINETUNE + " --seeds 0", "the number of seeds is 0"),
+        (
+            FINETUNE + " depth=3",
+            "'depth=3' is not a setting; expected FIELD=VALUE, where FIELD",
+        ),
         (FINETUNE + " seed=-1", "seed is -1; expected 0 to 4294967295"),
         (FINETUNE + " --learning-rates 1e-3 nan", "learning_rate is nan; expected a number above"),
-        (FINETUNE.replace("{}/pretrainer", "{}/run"), "holds no checkpoint itself; give"),
+        (FINETUNE.replace("{}/pretrainer", "{}/run"), "itself is not a checkpoint; give"),
         (EVALUATE.replace("{}/run/model", "{}/run"), "run/model"),
-        (EVALUATE + " --set max_length=17", "max_length is 17; expected 3 to 16, the encoder's"),
+        (EVALUATE + " --set max_length=17", "max_length is 17; expected 3 to 16, the number of"),
         pytest.param(
             FINETUNE + " learning_rate=1e38 num_epochs=2",
-            "has diverged; begin anew with a lower",
+            "has diverged; start again in another output folder",
             marks=pytest.mark.slow,
         ),
         (FINETUNE + " label_column=mood", "has no column 'mood'"),
         (FINETUNE.replace("max_length=12", "max_length=17"), "max_length is 17; expected 3 to 16"),
         (
             "export {}/pretrainer x --texts 2 --to {}/saved",
-            "holds a BertPretrainer; the number of texts is a classifier's",
+            "contains a BertPretrainer; only a classifier takes a number of texts",
         ),
         ("export {}/none x --to {}/saved", "does not exist"),
-        (EXPORT.replace("/classifier", "/exported"), "exported is a SavedModel, which answers and"),
-        (EXPORT.replace("/saved", "/file"), "file is no folder; name another place"),
-        (EXPORT.replace("/saved", "/file/deep"), "file is no folder; name another place"),
-        (EXPORT.replace(" x ", " ../x "), "the model's name is '../x'; expected a folder's name"),
+        (EXPORT.replace("/classifier", "/exported"), "exported is a SavedModel, which contains"),
+        (EXPORT.replace("/saved", "/file"), "file is not a folder; choose another path"),
+        (EXPORT.replace("/saved", "/file/deep"), "file is not a folder; choose another path"),
+        (EXPORT.replace(" x ", " ../x "), "the model's name is '../x'; expected a folder name"),
         (EXPORT + f" --version {2**63}", "does not end in a version number, 0 to 9223372036854775"),
-        (EXPORT + " --variant int8", "--variant came without --data; name labelled examples"),
+        (EXPORT + " --variant int8", "--variant requires --data, labelled examples"),
         (VARIANT.replace("int8", "int9"), "no variant is called 'int9'; known: float16, int8"),
         (VARIANT.replace("/train.tsv", "/none.tsv"), "none.tsv does not exist"),
         (VARIANT.replace("/train.tsv", "/unknown-label.tsv"), "has the label 'mixed'; known: neg"),
-        (VARIANT.replace(" --task classification", ""), "does not say which task it was fine-"),
-        (VARIANT + " --accept-loss nan", "--accept-loss is nan; expected points"),
-        (VARIANT.replace("int8", "litert") + " --serving-config {}/new", "does not go with litert"),
+        (VARIANT.replace(" --task classification", ""), "does not state the task that it was f"),
+        (VARIANT + " --accept-loss nan", "--accept-loss is nan; expected a number"),
+        (
+            VARIANT.replace("int8", "litert") + " --serving-config {}/new",
+            "be used with litert",
+        ),
         (PREDICT.replace("/answers.tsv", "/full"), "full is a folder; name a file to write"),
-        (PREDICT.replace("/answers.tsv", "/file/answers.tsv"), "file is no folder; name another"),
+        (PREDICT.replace("/answers.tsv", "/file/answers.tsv"), "file is not a folder; choose"),
         (PREDICT.replace("/train.tsv", "/none.tsv"), "none.tsv does not exist"),
-        (ASK, "http://a..b/v1/models/x is no URL: "),
-        (ASK.replace("a..b", "127.0.0.1:1"), "no server answers at http://127.0.0.1:1/v1/models/x"),
+        (ASK, "http://a..b/v1/models/x is not a URL: "),
+        (
+            ASK.replace("a..b", "127.0.0.1:1"),
+            "no server responds at http://127.0.0.1:1/v1/models/x",
+        ),
         (ASK.replace("/train.tsv", "/nothing.tsv"), "nothing.tsv is empty"),
         (ASK.replace("/train.tsv", "/latin1.txt"), "latin1.txt, line 1 is not UTF-8"),
-        (ASK.replace("classification", "ner"), "a server is asked for classes and numbers of"),
+        (ASK.replace("classification", "ner"), "--server supports only tasks that predict cl"),
         (EVALUATE + " --report {}/full", "full is a folder; name a file to write"),
         ("reproduce table9 --data {}/full", "no table is called 'table9'; known: table5, table6"),
         ("reproduce c2 --scale huge --data {}/full", "no scale is called 'huge'; known: tiny, "),
-        ("reproduce c2 --data {}/full", "--output DIR is missing; name a new folder, or ask for"),
-        ("reproduce c2 --data {}/full --output {}/new", "full holds no task of Table C.2: "),
-        ("reproduce c2 --data {}/full --dry-run", "full holds no task of Table C.2: "),
+        ("reproduce c2 --data {}/full", "--output DIR is missing; name a new folder or use"),
+        ("reproduce c2 --data {}/full --output {}/new", "full contains no task of Table C.2: "),
+        ("reproduce c2 --data {}/full --dry-run", "full contains no task of Table C.2: "),
         ("serve {}/none", "none"),
         ("serve {}/full", "full"),
         ("serve {}/saved/NAME", "NAME"),
-        ("serve {}/exported", "exported holds no version folder (1, 2, ...)"),
-        ("curves {}/none {}/picture", "picture has no ending; expected such as"),
-        ("curves {}/none {}/picture.png", "holds no TensorBoard event files"),
+        ("serve {}/exported", "exported contains no version folder (1, 2, ...)"),
+        ("curves {}/none {}/picture", "picture is not a picture file; expected"),
+        ("curves {}/none {}/picture.png", "has no TensorBoard event files"),
         ("demo --corpus {}/none.txt --output {}/demo", "none.txt does not exist"),
-        ("demo --corpus {}/nothing.txt --output {}/demo", "the corpus holds no text"),
+        ("demo --corpus {}/nothing.txt --output {}/demo", "the corpus contains no text"),
         ("demo --corpus {}/latin1.txt --output {}/demo", "latin1.txt, line 1 is not UTF-8"),
         ("demo --corpus {}/single.txt --output {}/demo", "needs at least two documents"),
         ("demo --output {}/file", "file"),
     ],
 )
-def test_bad_input_is_one_sentence(house, capsys, command, said):
-    before = {path for path in house.rglob("*") if "demo" not in path.parts}
-    assert main(command.replace("{}", str(house)).split()) == 2
+def test_bad_input_is_reported_in_one_sentence(inputs, capsys, command, message):
+    before = {path for path in inputs.rglob("*") if "demo" not in path.parts}
+    assert main(command.replace("{}", str(inputs)).split()) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith(f"bert-keras {command.split()[0]}: ")
-    assert said in error
+    assert message in error
     assert "Traceback" not in error
-    assert not any(path.name.endswith(".part") for path in house.rglob("*"))
-    assert not (house / "new" / "model").exists()
-    after = {path for path in house.rglob("*") if "demo" not in path.parts}
-    assert after - before <= {house / "new", *(house / "new").rglob("*")}
+    assert not any(path.name.endswith(".part") for path in inputs.rglob("*"))
+    assert not (inputs / "new" / "model").exists()
+    after = {path for path in inputs.rglob("*") if "demo" not in path.parts}
+    assert after - before <= {inputs / "new", *(inputs / "new").rglob("*")}
 
 
-def test_a_port_in_use(house, capsys):
+def test_a_port_in_use_is_reported_in_one_sentence(inputs, capsys):
     import socket
 
-    (house / "saved" / "NAME" / "1" / "saved_model.pb").touch()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert main(["serve", str(house / "saved" / "NAME"), "--port", str(port)]) == 2
+    (inputs / "saved" / "NAME" / "1" / "saved_model.pb").touch()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert main(["serve", str(inputs / "saved" / "NAME"), "--port", str(port)]) == 2
     assert str(port) in capsys.readouterr().err.splitlines()[-1]
 
 
@@ -233,27 +244,27 @@ def test_a_port_in_use(house, capsys):
         ),
     ],
 )
-def test_a_full_disk_is_one_sentence(house, capsys, monkeypatch, command):
+def test_a_full_disk_is_reported_in_one_sentence(inputs, capsys, monkeypatch, command):
     def no_space(*arguments, **keywords):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("bert_keras.checkpoints.native.write_tensors", no_space)
-    assert main(command.replace("{}", str(house)).split()) == 2
+    assert main(command.replace("{}", str(inputs)).split()) == 2
     assert (
         capsys.readouterr()
         .err.splitlines()[-1]
-        .endswith("No space left on device; free some and run the same again")
+        .endswith("No space left on device; free disk space and run this again")
     )
-    assert not (house / "crowded" / "model").exists()
-    assert not any(path.name.endswith(".part") for path in house.rglob("*"))
+    assert not (inputs / "crowded" / "model").exists()
+    assert not any(path.name.endswith(".part") for path in inputs.rglob("*"))
 
 
-def test_an_interrupted_run_says_that_it_continues(house, capsys, monkeypatch):
+def test_an_interrupted_run_says_that_it_continues(inputs, capsys, monkeypatch):
     def interrupt(*arguments, **named):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("bert_keras.runs.finetune.fit_resumable", interrupt)
     command = FINETUNE.replace("/new", "/interrupted")
-    assert main(command.replace("{}", str(house)).split()) == 130
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert told == "bert-keras finetune: interrupted; the same command continues"
+    assert main(command.replace("{}", str(inputs)).split()) == 130
+    last_line = capsys.readouterr().err.splitlines()[-1]
+    assert last_line == "bert-keras finetune: interrupted; the same command continues the run"

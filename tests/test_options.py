@@ -1,4 +1,4 @@
-"""Options and FIELD=VALUE settings from the fields of dataclasses."""
+"""Command-line options and FIELD=VALUE settings are derived from dataclass fields."""
 
 import argparse
 from collections.abc import Mapping
@@ -34,14 +34,14 @@ class Options:
     files: tuple[str, ...] = argument("FILE", nargs="+")
     output: str = option(flags=["-o", "--output"])
     data: str | None = option(None, either="source")
-    server: str | None = option(None, either="source", told="none")
+    server: str | None = option(None, either="source", default_text="none")
     labels: tuple[str, ...] = option((), flags=["--label"], action="append")
     dry_run: bool = option(False)
     settings: Mapping = group(Settings, only=("max_length", "rates"))
 
 
 class Go(Options, Command):
-    """Go there."""
+    """Run the program."""
 
     examples = "program go a -o b"
 
@@ -65,7 +65,7 @@ def test_fields_become_options():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("-o out --data x", "the following arguments are required: FILE"),
         ("a --data x", "the following arguments are required: -o/--output"),
@@ -75,26 +75,26 @@ def test_fields_become_options():
         ("a -o out --data x --seed 1", "unrecognized arguments: --seed 1"),
     ],
 )
-def test_a_wrong_command_line(words, said, capsys):
+def test_invalid_command_lines_are_refused(words, message, capsys):
     with pytest.raises(SystemExit) as stop:
         parsed(*words.split())
     assert stop.value.code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_the_help_tells_defaults_and_an_example(capsys):
+def test_the_help_shows_defaults_and_an_example(capsys):
     parser = argparse.ArgumentParser(prog="program")
     add_commands(parser, [Go])
     with pytest.raises(SystemExit):
         parser.parse_args(["go", "--help"])
-    told = capsys.readouterr().out
-    assert "--max-length N        positions a record (default: 128)" in told
-    assert "(default: none)" in told and "program go a -o b" in told and "--name" not in told
+    text = capsys.readouterr().out
+    assert "--max-length N        positions a record (default: 128)" in text
+    assert "(default: none)" in text and "program go a -o b" in text and "--name" not in text
     arguments = parser.parse_args(["go", "a", "-o", "b", "--data", "c"])
     assert options_of(arguments, Go) == Go(files=("a",), output="b", data="c")
 
 
-def test_changes_of_settings():
+def test_settings_are_changed():
     changes = ["max_length=9", "rates=1,2", "is_cased=true", "seed=3"]
     (changed, none) = with_changes(Settings(), None, changes=changes)
     assert changed == Settings(max_length=9, rates=(1.0, 2.0), is_cased=True, seed=3)
@@ -102,16 +102,19 @@ def test_changes_of_settings():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        ("depth=3", "'depth=3' changes nothing; expected FIELD=VALUE with one of max_length, "),
-        ("max_length", "'max_length' changes nothing"),
-        ("name=other", "'name=other' changes nothing"),
+        (
+            "depth=3",
+            "'depth=3' is not a setting; expected FIELD=VALUE, where FIELD is ",
+        ),
+        ("max_length", "'max_length' is not a setting"),
+        ("name=other", "'name=other' is not a setting"),
         ("max_length=x", "'max_length=x': expected int"),
         ("rates=1,x", "'rates=1,x': expected float"),
         ("is_cased=yes", "'is_cased=yes': expected one of true, false"),
     ],
 )
-def test_a_wrong_change(change, said):
-    with pytest.raises(InputError, match=f"^{said}"):
+def test_invalid_changes_are_refused(change, message):
+    with pytest.raises(InputError, match=f"^{message}"):
         with_changes(Settings(), changes=[change])

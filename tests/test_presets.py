@@ -3,8 +3,8 @@ from math import prod
 import pytest
 
 from bert_keras.architectures import ENCODER
-from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.mapping import rows
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.encoder import BertEncoder
@@ -39,18 +39,18 @@ def test_the_grid_has_24_small_sizes_with_heads_of_64():
 
 
 def parameters(config: BertConfig) -> int:
-    """Counted in the table of weights: to allocate 335 million takes seconds."""
-    card = ModelCard(model=ENCODER.name, config=config, lowercase=True, max_length=8)
-    return sum(prod(row.shape) for row in rows(card))
+    """Counted in the table of weights, because allocating 335 million weights takes seconds."""
+    metadata = ModelMetadata(model=ENCODER.name, config=config, lowercase=True, max_length=8)
+    return sum(prod(row.shape) for row in rows(metadata))
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_parameters(name):
+def test_parameter_counts(name):
     assert parameters(preset(name)) == PARAMETERS[name]
 
 
 @pytest.mark.parametrize("name", ["tiny", "distilbert", "albert-tiny", "roberta-tiny"])
-def test_an_encoder_has_the_parameters_of_the_table(name):
+def test_an_encoder_has_the_parameter_count_of_the_table(name):
     config = preset(name, vocab_size=50, num_layers=2)
     encoder = BertEncoder(config)
     encoder.build()
@@ -63,7 +63,7 @@ def test_fields_change_and_unknown_names_are_listed():
         preset("huge")
 
 
-def test_any_size_goes_by_its_numbers():
+def test_a_size_is_selected_by_its_hyperparameters():
     config = preset("L-6_H-768_A-3", vocab_size=9)
     assert (config.num_layers, config.hidden_size, config.num_heads) == (6, 768, 3)
     assert (config.intermediate_size, config.vocab_size) == (3_072, 9)

@@ -1,4 +1,4 @@
-"""TensorFlow is imported: what it prints stays unseen unless there is something amiss."""
+"""Messages during the import of TensorFlow are hidden unless an error occurs."""
 
 import subprocess
 import sys
@@ -37,17 +37,17 @@ def printed(program: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("error", "is_told"), [("KeyboardInterrupt", False), ("OSError", True)])
-def test_notes_are_told_with_an_error_alone(error, is_told):
-    told = printed(FAILS.format(error=error))
-    assert error in told and ("a note of C++" in told) == is_told
+@pytest.mark.parametrize(("error", "is_shown"), [("KeyboardInterrupt", False), ("OSError", True)])
+def test_messages_are_shown_only_with_an_error(error, is_shown):
+    message = printed(FAILS.format(error=error))
+    assert error in message and ("a note of C++" in message) == is_shown
 
 
 @pytest.mark.slow
-def test_a_mask_brings_no_note():
+def test_a_transposed_mask_prints_no_message():
     assert printed(TRANSPOSES) == ""
 
 
 @pytest.mark.slow
-def test_what_tensorflow_does_without_can_be_imported_later():
+def test_hidden_packages_can_be_imported_later():
     assert printed(WITHOUT) == ""

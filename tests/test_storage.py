@@ -6,15 +6,15 @@ import tensorflow as tf
 
 from bert_keras.errors import InputError
 from bert_keras.storage import (
-    check_place,
+    atomic_file,
+    atomic_folder,
+    check_output,
     existing_file,
     open_file,
+    readable_size,
     resumed_folder,
-    size_told,
     tensorflow_writes,
     text_lines,
-    whole_file,
-    whole_folder,
 )
 
 
@@ -23,89 +23,90 @@ def test_text_lines_drop_line_ends_and_the_byte_order_mark(tmp_path):
     assert list(text_lines(tmp_path / "a")) == ["eins", "zwei", "", "drei \ufeff"]
 
 
-def test_bytes_that_are_not_utf8_are_placed(tmp_path):
+def test_the_position_of_invalid_utf8_is_reported(tmp_path):
     (tmp_path / "a").write_bytes(b"good\nb\xe4d\n")
     with pytest.raises(InputError, match=r"a, line 2 is not UTF-8 \(byte 0xe4 at column 2\)"):
         list(text_lines(tmp_path / "a"))
 
 
-def test_missing_files_and_folders_are_told_apart(tmp_path):
+def test_missing_files_and_folders_have_different_messages(tmp_path):
     with pytest.raises(InputError, match="nothing does not exist; expected a file"):
         existing_file(tmp_path / "nothing")
     with pytest.raises(InputError, match="is a folder; expected a file"):
         existing_file(tmp_path)
 
 
-def test_a_file_is_whole_or_what_it_was(tmp_path):
+def test_a_file_is_written_completely_or_not_at_all(tmp_path):
     target = tmp_path / "deep" / "file"
-    with whole_file(target) as beside:
-        beside.write_text("new")
+    with atomic_file(target) as partial:
+        partial.write_text("new")
         assert not target.exists()
-    with pytest.raises(RuntimeError), whole_file(target) as beside:
-        beside.write_text("half")
+    with pytest.raises(RuntimeError), atomic_file(target) as partial:
+        partial.write_text("half")
         raise RuntimeError
     assert target.read_text() == "new"
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_what_is_no_place_for_a_file_is_told_by_the_name_that_was_given(tmp_path):
-    with pytest.raises(InputError, match=r"is a folder; name a file"), whole_file(tmp_path):
+def test_errors_name_the_requested_path(tmp_path):
+    with pytest.raises(InputError, match=r"is a folder; name a file"), atomic_file(tmp_path):
         pass
-    with pytest.raises(FileNotFoundError) as raised, whole_file(tmp_path / "file") as beside:
-        beside.read_bytes()
+    with pytest.raises(FileNotFoundError) as raised, atomic_file(tmp_path / "file") as partial:
+        partial.read_bytes()
     assert raised.value.filename == str(tmp_path / "file")
     (tmp_path / "file").touch()
-    for place in (tmp_path / "file" / "new", tmp_path / "file" / "deep" / "new"):
-        for write in (whole_file, whole_folder):
-            with pytest.raises(InputError, match="file is no folder; name another"), write(place):
+    for path in (tmp_path / "file" / "new", tmp_path / "file" / "deep" / "new"):
+        for write in (atomic_file, atomic_folder):
+            with pytest.raises(InputError, match="file is not a folder; choose"), write(path):
                 pass
-    nameless = tmp_path / ("x" * 300)
-    with pytest.raises(OSError, match="too long") as raised, whole_folder(nameless):
+    long_path = tmp_path / ("x" * 300)
+    with pytest.raises(OSError, match="too long") as raised, atomic_folder(long_path):
         pass
-    assert raised.value.filename == str(nameless)
-    with pytest.raises(RuntimeError), whole_folder(tmp_path / "deep" / "er" / "new") as beside:
-        (beside / "half").touch()
+    assert raised.value.filename == str(long_path)
+    with pytest.raises(RuntimeError), atomic_folder(tmp_path / "deep" / "er" / "new") as partial:
+        (partial / "half").touch()
         raise RuntimeError
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_place_is_looked_at_before_anything_is_written(tmp_path, monkeypatch):
-    check_place(tmp_path / "deep" / "er" / "file")
+def test_an_output_path_is_checked_before_anything_is_written(tmp_path, monkeypatch):
+    check_output(tmp_path / "deep" / "er" / "file")
     with pytest.raises(InputError, match=r"is a folder; name a file"):
-        check_place(tmp_path)
+        check_output(tmp_path)
     monkeypatch.setattr("os.access", lambda path, mode: False)  # as for anyone but root
     with pytest.raises(PermissionError) as raised:
-        check_place(tmp_path / "file")
+        check_output(tmp_path / "file")
     assert raised.value.filename == str(tmp_path / "file")
     assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(
-    ("num_bytes", "told"), [(0, "0 bytes"), (999, "999 bytes"), (4224, "4.2 kB"), (3e9, "3.0 GB")]
+    ("num_bytes", "expected"),
+    [(0, "0 bytes"), (999, "999 bytes"), (4224, "4.2 kB"), (3e9, "3.0 GB")],
 )
-def test_sizes(num_bytes, told):
-    assert size_told(num_bytes) == told
+def test_readable_sizes(num_bytes, expected):
+    assert readable_size(num_bytes) == expected
 
 
-def test_a_folder_is_whole_or_absent(tmp_path):
-    with pytest.raises(RuntimeError), whole_folder(tmp_path / "out") as beside:
-        (beside / "file").write_text("half")
+def test_a_folder_is_written_completely_or_not_at_all(tmp_path):
+    with pytest.raises(RuntimeError), atomic_folder(tmp_path / "out") as partial:
+        (partial / "file").write_text("half")
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
-    with whole_folder(tmp_path / "out") as beside:
-        (beside / "file").write_text("whole")
+    with atomic_folder(tmp_path / "out") as partial:
+        (partial / "file").write_text("whole")
     assert (tmp_path / "out" / "file").read_text() == "whole"
 
 
 def test_a_folder_is_never_overwritten(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
-    with pytest.raises(InputError, match="out is already there"), whole_folder(tmp_path / "out"):
+    with pytest.raises(InputError, match="out exists already"), atomic_folder(tmp_path / "out"):
         pass
     assert (tmp_path / "out" / "mine").exists()
 
 
-def test_what_stops_tensorflow_from_writing_is_an_os_error(tmp_path):
+def test_write_errors_of_tensorflow_become_os_errors(tmp_path):
     for cause, number in (
         (tf.errors.ResourceExhaustedError(None, None, "full"), 28),
         (tf.errors.PermissionDeniedError(None, None, "closed"), 13),
@@ -115,7 +116,7 @@ def test_what_stops_tensorflow_from_writing_is_an_os_error(tmp_path):
         assert raised.value.errno == number and raised.value.filename == str(tmp_path)
 
 
-def test_a_resumed_folder_is_found_again_until_it_is_whole(tmp_path):
+def test_a_resumed_folder_is_continued_until_it_is_complete(tmp_path):
     with pytest.raises(KeyboardInterrupt), resumed_folder(tmp_path / "a") as folder:
         (folder / "done").write_text("1")
         (folder / ".half.1.part").write_text("2")
@@ -129,17 +130,17 @@ def test_a_resumed_folder_is_found_again_until_it_is_whole(tmp_path):
         (folder / "deep").rmdir()
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["done"]
-    with pytest.raises(InputError, match="a is already there"), resumed_folder(tmp_path / "a"):
+    with pytest.raises(InputError, match="a exists already"), resumed_folder(tmp_path / "a"):
         pass
 
 
-def test_what_was_begun_with_wrong_input_goes(tmp_path):
+def test_a_folder_with_invalid_input_is_deleted(tmp_path):
     with pytest.raises(InputError, match="wrong"), resumed_folder(tmp_path / "a"):
         raise InputError("wrong")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_runs_do_not_share_a_folder(tmp_path):
+def test_two_runs_cannot_write_one_folder(tmp_path):
     with resumed_folder(tmp_path / "a"):
         with (
             pytest.raises(InputError, match=r"another run is writing .*a; wait"),
@@ -151,7 +152,7 @@ def test_two_runs_do_not_share_a_folder(tmp_path):
 
 @pytest.fixture
 def remote():
-    """A file in fsspec's memory, which stands for gs:// and the like."""
+    """A file in fsspec's memory file system, which replaces gs:// and s3:// in tests."""
     url = "memory://storage/a"
     with fsspec.open(url, "wb") as file:
         file.write(b"0123456789")
@@ -159,7 +160,7 @@ def remote():
     fsspec.filesystem("memory").rm("/storage", recursive=True)
 
 
-def test_remote_files_open_as_local_ones(remote, tmp_path):
+def test_remote_files_open_like_local_files(remote, tmp_path):
     (tmp_path / "a").write_text("0123456789")
     for path in (remote, tmp_path / "a"):
         with open_file(path) as file:
@@ -180,7 +181,7 @@ def test_errors_of_a_driver_have_a_number_and_the_path(remote, monkeypatch):
     assert raised.value.errno and raised.value.filename == remote
 
 
-def test_a_scheme_without_a_driver_says_what_to_install(monkeypatch):
+def test_a_missing_driver_is_reported_with_the_package_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     for url, reason in {"s9://b/a": "Protocol not known: s9", "gs://b/a": "install gcsfs"}.items():
         with pytest.raises(InputError, match=rf'{url} cannot .*{reason}.* "pip install gcsfs" for'):

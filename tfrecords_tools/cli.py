@@ -14,7 +14,11 @@ from bert_keras.quiet import import_tensorflow
 from bert_keras.storage import write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.records.objectives import OBJECTIVES
+from tfrecords_tools.beam.build import build_on_beam
+from tfrecords_tools.build import build
+from tfrecords_tools.inspect.shards import has_records
+from tfrecords_tools.manifest import label_names, records_vocabulary
+from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
 from tfrecords_tools.settings import BuildSettings, settings_of
 from tfrecords_tools.vocab.train_vocab import MODELS, train_vocabulary
 from tfrecords_tools.vocab.word_counts import Reading
@@ -29,6 +33,7 @@ or not, or tfds:NAME. In text, a blank line or the end of a file ends a document
 """
 _TEXT_FIELDS = ("lowercase", "text_field", "errors")  # of `BuildSettings`, for any reader of text
 _CORPUS_HELP = "files, folders, globs, or tfds:NAME (bert-tfrecords --help)"
+_VOCAB_HELP = "vocabulary of the records (default: the file in their folder)"
 
 
 def command_parser() -> argparse.ArgumentParser:
@@ -53,7 +58,7 @@ class _Parser(argparse.ArgumentParser):
     """Reports a mistake in one line, as every other error is reported."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; {self.prog} --help tells what can be said\n")
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def _sample_bytes(megabytes: str) -> int:
@@ -71,8 +76,8 @@ def _sample(megabytes: int) -> Any:
         megabytes * 10**6,
         type=_sample_bytes,
         metavar="MB",
-        told=str(megabytes),
-        help="most text that is read of a larger corpus, spread evenly over it",
+        default_text=str(megabytes),
+        help="size of the sample that is read of a larger corpus, spread evenly over it",
     )
 
 
@@ -80,7 +85,8 @@ def _workers() -> Any:
     return option(
         len(os.sched_getaffinity(0)),
         metavar="N",
-        help="processes, by default as many as there are cores; the result does not depend on it",
+        default_text="the number of cores",
+        help="number of processes; the result does not depend on it",
     )
 
 
@@ -91,18 +97,18 @@ class Vocab(Command):
     examples = "bert-tfrecords vocab wiki.txt books.txt --output vocab.txt --size 30000"
 
     files: tuple[str, ...] = argument("CORPUS", help=_CORPUS_HELP)
-    output: str = option(metavar="FILE", help="vocab.txt or tokenizer.json")
+    output: str = option(metavar="FILE", help="vocab.txt for wordpiece, otherwise tokenizer.json")
     model: str = option(
         "wordpiece",
         choices=tuple(MODELS),
-        help="BERT's (a vocab.txt), RoBERTa's or ALBERT's (a tokenizer.json)",
+        help="WordPiece (BERT), byte-level BPE (RoBERTa) or Unigram (ALBERT)",
     )
-    size: int = option(30000, metavar="N", help="most pieces")
+    size: int = option(30000, metavar="N", help="largest number of tokens")
     unused: int | None = option(
         None,
         metavar="N",
-        told="100 of wordpiece",
-        help="slots [unused0] and on, for words of one's own later",
+        default_text="100 for wordpiece, else 0",
+        help="number of tokens [unused0], [unused1] ... reserved for words that are added later",
     )
     sample: int = _sample(512)
     workers: int = _workers()
@@ -111,11 +117,11 @@ class Vocab(Command):
     def run(self) -> None:
         if os.path.isdir(self.output):
             raise InputError(f"{self.output} is a folder; expected the name of a file to write")
-        of_rules = self.model != "wordpiece"
-        if of_rules != self.output.endswith(".json"):
-            expected = "tokenizer.json" if of_rules else "vocab.txt"
-            raise InputError(f"{self.output} is to hold {self.model}; name it {expected}")
-        unused = 0 if of_rules else 100
+        is_wordpiece = self.model == "wordpiece"
+        if is_wordpiece == self.output.endswith(".json"):
+            expected = "vocab.txt" if is_wordpiece else "tokenizer.json"
+            raise InputError(f"{self.output} does not fit --model {self.model}; name it {expected}")
+        unused = 100 if is_wordpiece else 0
         text = {"lowercase": True, **self.text}
         vocabulary = train_vocabulary(
             self.files,
@@ -124,55 +130,46 @@ class Vocab(Command):
             unused=unused if self.unused is None else self.unused,
             lowercase=text.pop("lowercase"),
             reading=Reading(sample_bytes=self.sample, workers=self.workers, **text),
-            tell=_note,
+            log=_note,
         )
         write_text(self.output, vocabulary_file(vocabulary)[1])
-        fewer = "" if len(vocabulary) == self.size else ": the corpus gives no more"
-        print(f"{self.output}: {len(vocabulary):,} of {self.size:,} pieces{fewer}")
+        fewer = "" if len(vocabulary) == self.size else "; the corpus provides no more"
+        print(f"{self.output}: {len(vocabulary):,} of {self.size:,} tokens{fewer}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Build(Command):
     """Write a folder of records, with its vocabulary and a manifest."""
 
-    examples = (
-        "bert-tfrecords build wiki.txt books.txt --vocab vocab.txt --output records --held-out 0.02"
-    )
+    examples = "bert-tfrecords build corpus.txt --vocab vocab.txt --output records --held-out 0.02"
 
     files: tuple[str, ...] = argument("CORPUS", help=_CORPUS_HELP)
-    vocab: str = option(
-        metavar="FILE", help="a vocab.txt, or a tokenizer.json of byte-level BPE or Unigram"
-    )
-    output: str = option(
-        metavar="DIR", help="a folder not there yet; after a stop the same command goes on"
-    )
+    vocab: str = option(metavar="FILE", help="a vocab.txt, or a tokenizer.json (BPE or Unigram)")
+    output: str = option(metavar="DIR", help="new folder; repeat the command to continue a build")
     workers: int = _workers()
     compat: str | None = option(
         None,
         choices=("google",),
-        help="the records of google-research/bert, one for one; one sentence a line",
+        help="write exactly the records of google-research/bert, from one sentence per line",
     )
     settings: Mapping[str, Any] = group(BuildSettings)
     beam: tuple[str, ...] | None = option(
         None,
         nargs=argparse.REMAINDER,
         metavar="OPTION",
-        help="as an Apache Beam job; all that follow are Beam's options",
+        help="run as an Apache Beam job; all arguments after it are options of Beam",
     )
 
     def run(self) -> None:
-        from tfrecords_tools.beam.build import build_on_beam
-        from tfrecords_tools.build import build
-
-        given = {
+        arguments = {
             "vocabulary": vocabulary_from(self.vocab),
             "output": self.output,
             "settings": settings_of(self.settings, compat=self.compat),
         }
         if self.beam is None:
-            manifest = build(self.files, **given, workers=self.workers)
+            manifest = build(self.files, **arguments, workers=self.workers)
         else:
-            manifest = build_on_beam(self.files, **given, pipeline_options=self.beam)
+            manifest = build_on_beam(self.files, **arguments, pipeline_options=self.beam)
         for remark in manifest["remarks"]:
             _note(remark)
         for name, counts in manifest["splits"].items():
@@ -180,88 +177,85 @@ class Build(Command):
 
 
 def _report_split(name: str, counts: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
-    told = (
+    summary = (
         f"{name}: {counts['records']:,} records of {counts['documents']:,} documents, "
-        f"{counts['pieces']:,} pieces"
+        f"{counts['pieces']:,} tokens"
     )
     if "labels_one" in counts:
-        label = OBJECTIVES[manifest["settings"].get("objective", "nsp")].label
-        told += f"; {counts['labels_one'] / counts['sequences']:.1%} {label}"
+        label = RECORD_OBJECTIVES[manifest["settings"].get("objective", "nsp")].label
+        summary += f"; {counts['labels_one'] / counts['sequences']:.1%} {label}"
         excess = abs(counts["labels_one"] - counts["sequences"] / 2) - 1
         if not manifest["compat"] and excess > counts["sequences"] / 100:
             _note(
-                f"{name} is not half {label}, for a document of one sentence has no true next one; "
-                "bert-tfrecords check CORPUS tells more"
+                f"{label} is not half of the labels of {name}, because a document of one sentence "
+                "has no true next sentence; run bert-tfrecords check CORPUS for details"
             )
     padding = 1 - counts["tokens"] / (counts["records"] * manifest["schema"]["max_length"])
-    print(f"{told}; {padding:.1%} padding")
+    print(f"{summary}; {padding:.1%} padding")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check(Command):
-    """Verify records against their manifest, or look at a corpus before the long run."""
+    """Verify records against their manifest, or report on a corpus before a long build."""
 
     examples = "bert-tfrecords check records\n  bert-tfrecords check corpus.txt --vocab vocab.txt"
 
-    places: tuple[str, ...] = argument("RECORDS|CORPUS", help="told apart by their content")
-    vocab: str | None = option(None, metavar="FILE", told="that beside the records")
+    paths: tuple[str, ...] = argument(
+        "RECORDS|CORPUS", help="files, folders or globs; their content decides what is checked"
+    )
+    vocab: str | None = option(None, metavar="FILE", help=_VOCAB_HELP)
     sample: int = _sample(32)
     settings: Mapping[str, Any] = group(BuildSettings)
 
     def run(self) -> None:
-        from tfrecords_tools.inspect.shards import holds_records
-
-        kinds = {holds_records(place) for place in self.places}
+        kinds = {has_records(path) for path in self.paths}
         if len(kinds) > 1:
-            raise InputError("records and text were named together; check one kind at a time")
+            raise InputError("the arguments name both records and text; check one kind at a time")
         if kinds == {True}:
             self._check_records()
         else:
             self._check_corpus()
 
     def _check_records(self) -> None:
-        from tfrecords_tools.manifest import label_words, records_vocabulary
-
-        vocabulary = records_vocabulary(self.places, named=self.vocab)
+        vocabulary = records_vocabulary(self.paths, file=self.vocab)
         import_tensorflow()
         from tfrecords_tools.inspect import check, verify
 
-        counts = check.check(self.places, vocabulary=vocabulary)
-        print(check.report(counts, labels=label_words(verify.every_file(self.places)[0])))
+        counts = check.check(self.paths, vocabulary=vocabulary)
+        print(check.report(counts, labels=label_names(verify.every_file(self.paths)[0])))
 
     def _check_corpus(self) -> None:
         from tfrecords_tools.inspect.advice import report
         from tfrecords_tools.inspect.survey import survey
 
-        found = survey(
-            self.places,
+        counts = survey(
+            self.paths,
             vocabulary=vocabulary_from(self.vocab) if self.vocab else None,
             settings=BuildSettings(**self.settings),
             sample_bytes=self.sample,
         )
-        print(report(found))
+        print(report(counts))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Show(Command):
-    """Print a few records as text, or histograms of all."""
+    """Print a few records as text, or histograms of all records."""
 
     examples = "bert-tfrecords show records --count 3"
 
     records: tuple[str, ...] = argument("RECORDS", help="a folder, or record files")
-    vocab: str | None = option(None, metavar="FILE", told="that beside the records")
-    count: int = option(3, metavar="N", help="records to print")
-    start: int = option(1, metavar="N", help="the first of them")
+    vocab: str | None = option(None, metavar="FILE", help=_VOCAB_HELP)
+    count: int = option(3, metavar="N", help="number of records to print")
+    start: int = option(1, metavar="N", help="number of the first record to print")
     stats: bool = option(False, help="print histograms of all records")
-    plot: str | None = option(None, metavar="FILE", help="draw them into FILE.png or FILE.html")
+    plot: str | None = option(None, metavar="FILE", help="histograms as FILE.png or FILE.html")
 
     def run(self) -> None:
         from tfrecords_tools.inspect.picture import check_picture
-        from tfrecords_tools.manifest import records_vocabulary
 
         if self.plot:
             check_picture(self.plot)
-        vocabulary = records_vocabulary(self.records, named=self.vocab)
+        vocabulary = records_vocabulary(self.records, file=self.vocab)
         import_tensorflow()
         if self.stats or self.plot:
             self._show_histograms(vocabulary)
@@ -269,14 +263,14 @@ class Show(Command):
             self._show_records(vocabulary)
 
     def _show_records(self, vocabulary: Vocabulary) -> None:
-        from tfrecords_tools.inspect.show import WIDTH, shown, takes_colour
+        from tfrecords_tools.inspect.show import WIDTH, has_colours, record_texts
 
-        texts = shown(
+        texts = record_texts(
             self.records,
             vocabulary=vocabulary,
             count=self.count,
             start=self.start,
-            is_coloured=takes_colour(sys.stdout),
+            is_coloured=has_colours(sys.stdout),
             width=min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns),
         )
         print("\n\n".join(texts))
@@ -292,8 +286,8 @@ class Show(Command):
             plot(histograms, self.plot, title=" ".join(self.records))
 
 
-def _note(remark: str) -> None:
-    print(f"note: {remark}", file=sys.stderr)
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ depend on other jobs of its stage, so the number of processes does not change it
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, get_context, parent_process
@@ -17,7 +17,7 @@ from typing import Protocol
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
 
-_LOOK_SECONDS = 0.2  # between updates of the progress bar
+_UPDATE_SECONDS = 0.2  # between updates of the progress bar
 _report: Callable[[int], object]  # in a worker: reports the progress of its job
 
 
@@ -25,10 +25,14 @@ class Job(Protocol):
     """Writes `output`, which appears only when complete; reports n of `size` by `advance(n)`."""
 
     @property
-    def output(self) -> Path: ...
+    def output(self) -> Path:
+        """The file or folder that the job writes."""
+        ...
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The amount of work in the unit of the stage."""
+        ...
 
     def __call__(self, advance: Callable[[int], object]) -> None: ...
 
@@ -48,7 +52,7 @@ class Workers:
             context = get_context("spawn")
             self._reports = context.SimpleQueue()
             self._executor = ProcessPoolExecutor(
-                number, mp_context=context, initializer=_begin, initargs=(self._reports,)
+                number, mp_context=context, initializer=_start_worker, initargs=(self._reports,)
             )
 
     def __enter__(self) -> "Workers":
@@ -58,7 +62,7 @@ class Workers:
         if self._executor:
             self._executor.shutdown(cancel_futures=True)
 
-    def run(self, jobs: Iterable[Job], *, stage: str, unit: str) -> None:
+    def run(self, jobs: Sequence[Job], *, stage: str, unit: str) -> None:
         """Runs the jobs whose output is missing; an error of one job ends all of them.
 
         Args:
@@ -69,42 +73,38 @@ class Workers:
         Raises:
             ChildProcessError: A process was killed.
         """
-        missing, done = [], 0
-        for job in jobs:
-            if job.output.exists():
-                done += job.size
-            else:
-                missing.append(job)
-        total = done + sum(job.size for job in missing)
+        missing = [job for job in jobs if not job.output.exists()]
+        total = sum(job.size for job in jobs)
+        done = total - sum(job.size for job in missing)
         with progress(stage=stage, unit=unit, total=total, initial=done) as bar:
             if self._executor is None:
                 for job in missing:
-                    _done(job, bar.update)
+                    _run_job(job, bar.update)
             else:
                 self._run_in_processes(self._executor, missing, bar)
 
     def _run_in_processes(self, executor: ProcessPoolExecutor, jobs: list[Job], bar) -> None:
         # Only this process handles Ctrl-C; new processes inherit the signals that are blocked here.
-        before = pthread_sigmask(SIG_BLOCK, {SIGINT})
+        old_mask = pthread_sigmask(SIG_BLOCK, {SIGINT})
         try:
-            running = {executor.submit(_run, job) for job in jobs}
+            running = {executor.submit(_run_in_worker, job) for job in jobs}
         finally:
-            pthread_sigmask(SIG_SETMASK, before)
+            pthread_sigmask(SIG_SETMASK, old_mask)
         try:
             while running:
-                done, running = wait(running, _LOOK_SECONDS, FIRST_COMPLETED)
+                done, running = wait(running, _UPDATE_SECONDS, FIRST_COMPLETED)
                 while not self._reports.empty():
                     bar.update(self._reports.get())
                 for future in done:
                     future.result()
         except BrokenProcessPool as error:
             raise ChildProcessError(
-                "a worker was ended from outside, perhaps for want of memory; run the same "
-                "command again, it goes on where it stopped (--workers 1 needs the least)"
+                "a worker process was killed, possibly because memory was exhausted; run the same "
+                "command again to continue (--workers 1 needs the least memory)"
             ) from error
 
 
-def _begin(reports) -> None:
+def _start_worker(reports) -> None:
     """Prepares a new worker, which ends when its parent ends."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes use all cores already
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # reading a TFDS corpus needs no GPU
@@ -119,18 +119,18 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _run(job: Job) -> None:
-    _done(job, _report)
+def _run_in_worker(job: Job) -> None:
+    _run_job(job, _report)
 
 
-def _done(job: Job, report: Callable[[int], object]) -> None:
+def _run_job(job: Job, report: Callable[[int], object]) -> None:
     """Runs a job and reports exactly `job.size` in all, even if the job reports another sum."""
-    left = job.size
+    remaining = job.size
 
     def advance(done: int) -> None:
-        nonlocal left
-        report(min(done, left))
-        left -= min(done, left)
+        nonlocal remaining
+        report(min(done, remaining))
+        remaining -= min(done, remaining)
 
     job(advance)
-    report(left)
+    report(remaining)

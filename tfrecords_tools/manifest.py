@@ -17,7 +17,7 @@ from pathlib import Path
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
-from bert_keras.storage import json_object, whole_file
+from bert_keras.storage import atomic_file, json_object
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from, vocabulary_in
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import digest, fingerprint
@@ -33,7 +33,6 @@ SHARD_FIELDS = ("file", "records", "bytes", "sha256")  # of a record file
 class Shard:
     """The entry of one record file in the manifest."""
 
-    split: str
     file: str
     records: int
     bytes: int
@@ -67,32 +66,28 @@ class Manifest:
                 "of bert-tfrecords wrote it"
             )
         try:
-            shards = [
-                Shard(split=split, **{name: shard[name] for name in SHARD_FIELDS})
-                for split, counts in values["splits"].items()
-                for shard in counts["shards"]
-            ]
+            shards = [shard for split in values["splits"].values() for shard in split["shards"]]
             return cls(
                 path=path,
-                shards={shard.file: shard for shard in shards},
+                shards={
+                    shard["file"]: Shard(**{name: shard[name] for name in SHARD_FIELDS})
+                    for shard in shards
+                },
                 schema=PretrainingSchema(**values["schema"]),
                 vocabulary_sha256=values["vocabulary"]["sha256"],
-                objective=values["settings"].get(
-                    "objective", "nsp"
-                ),  # the original has no other objective
+                # The original has no other objective than "nsp".
+                objective=values["settings"].get("objective", "nsp"),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{path} is not what bert-tfrecords build wrote") from error
-
-    def is_vocabulary(self, vocabulary: Vocabulary) -> bool:
-        """Returns whether the records were written with this vocabulary."""
-        return self.vocabulary_sha256 == vocabulary_sha256(vocabulary)
+            raise InputError(
+                f"{path} is not a manifest of bert-tfrecords build; write the records again"
+            ) from error
 
 
 _LABELS = {"nsp": NEXT_SENTENCE, "sop": ("true order", "changed order")}
 
 
-def label_words(file: str | os.PathLike) -> tuple[str, str]:
+def label_names(file: str | os.PathLike) -> tuple[str, str]:
     """Returns the meanings of the labels 0 and 1 of a record file.
 
     Without a manifest they are the labels of next sentence prediction.
@@ -103,28 +98,29 @@ def label_words(file: str | os.PathLike) -> tuple[str, str]:
 
 
 def records_vocabulary(
-    records: Sequence[str | os.PathLike], *, named: str | None = None
+    records: Sequence[str | os.PathLike], *, file: str | None = None
 ) -> Vocabulary:
-    """Reads the vocabulary file `named`, or the file beside the first of the records.
+    """Reads a vocabulary file, or if `file` is None, the file in the folder of the first records.
 
     Raises:
         InputError: There is no such file.
     """
-    if named:
-        return vocabulary_from(named)
+    if file:
+        return vocabulary_from(file)
     first = Path(records[0])
     if not first.exists():
         raise InputError(f"{first} does not exist; expected a folder of records or record files")
-    beside = vocabulary_in(first if first.is_dir() else first.parent)
-    if beside is None:
+    folder = first if first.is_dir() else first.parent
+    vocabulary = vocabulary_in(folder)
+    if vocabulary is None:
         raise InputError(
-            f"there is no vocab.txt or tokenizer.json beside the records at {first}; give one by "
-            "--vocab"
+            f"{folder} contains no vocab.txt or tokenizer.json; name the vocabulary of the records "
+            "with --vocab"
         )
-    return beside
+    return vocabulary
 
 
-def made_from(settings: Settings, vocabulary: Vocabulary, inputs: Sequence[dict]) -> dict:
+def known_entries(settings: Settings, vocabulary: Vocabulary, inputs: Sequence[dict]) -> dict:
     """Returns the entries of the manifest that are known before the records are written.
 
     Args:
@@ -170,7 +166,7 @@ def vocabulary_sha256(vocabulary: Vocabulary) -> str:
 _LIBRARIES = ("bert-keras", "numpy", "tokenizers", "sentencex")
 
 
-def planned(
+def planned_inputs(
     folder: Path, *, files: Sequence[str], settings: Settings, vocabulary: Vocabulary
 ) -> list[dict]:
     """Returns the digests of the input files, and writes the plan or compares it with the old one.
@@ -182,7 +178,7 @@ def planned(
         vocabulary: The vocabulary.
 
     Raises:
-        InputError: The run was begun with other settings, inputs or versions.
+        InputError: The run was started with other settings, inputs or versions.
     """
     path = folder / "plan.json"
     plan = {
@@ -195,28 +191,27 @@ def planned(
         "files": [fingerprint(file) for file in files],
     }
     if path.exists():
-        begun = json_object(path)
-        _compare(begun, plan, folder)
-        plan["inputs"] = begun["inputs"]
-        _write(plan, path)
-        return plan["inputs"]
-    plan["inputs"] = []
-    with progress(
-        stage="read inputs", unit="B", total=sum(file["bytes"] for file in plan["files"])
-    ) as bar:
-        for file in files:
-            plan["inputs"].append(digest(file))
-            bar.update(plan["inputs"][-1]["bytes"])
-    _write(plan, path)
+        old_plan = json_object(path)
+        _compare(old_plan, plan, folder)
+        plan["inputs"] = old_plan["inputs"]
+    else:
+        plan["inputs"] = []
+        num_bytes = sum(file["bytes"] for file in plan["files"])
+        with progress(stage="read inputs", unit="B", total=num_bytes) as bar:
+            for file in files:
+                plan["inputs"].append(digest(file))
+                bar.update(plan["inputs"][-1]["bytes"])
+    with atomic_file(path) as partial:
+        partial.write_text(json.dumps(plan), encoding="utf-8")
     return plan["inputs"]
 
 
-def unchanged(folder: Path) -> None:
+def expect_unchanged(folder: Path) -> None:
     """Raises InputError if an input was changed after the plan was written."""
-    for then in json_object(folder / "plan.json")["files"]:
-        if fingerprint(then["path"]) != then:
+    for file in json_object(folder / "plan.json")["files"]:
+        if fingerprint(file["path"]) != file:
             raise InputError(
-                f"{then['path']} changed while it was read; remove {folder.parent} and run again"
+                f"{file['path']} changed while it was read; remove {folder.parent} and run again"
             )
 
 
@@ -225,29 +220,25 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
 
 
-def _write(plan: dict, path: Path) -> None:
-    with whole_file(path) as part:
-        part.write_text(json.dumps(plan), encoding="utf-8")
-
-
-def _compare(begun: dict, plan: dict, folder: Path) -> None:
-    remedy = f"give what {folder.parent} was begun with, or remove it to begin anew"
+def _compare(old_plan: dict, plan: dict, folder: Path) -> None:
+    remedy = f"repeat the command that began {folder.parent}, or remove that folder to start again"
     for name in ("settings", "versions"):
         for key, value in plan[name].items():
-            then = begun[name].get(key)
-            if then != value:
-                raise InputError(f"{key} is {value}, but was {then} before the stop; {remedy}")
-    if begun["vocabulary"] != plan["vocabulary"]:
-        raise InputError(f"the vocabulary is another than before the stop; {remedy}")
-    before, after = ({file["path"]: file for file in each["files"]} for each in (begun, plan))
-    digests = {then["path"]: then for then in begun["inputs"]}
+            old_value = old_plan[name].get(key)
+            if old_value != value:
+                raise InputError(
+                    f"{key} is {value}, but was {old_value} before the interruption; {remedy}"
+                )
+    if old_plan["vocabulary"] != plan["vocabulary"]:
+        raise InputError(f"the vocabulary was changed after the interruption; {remedy}")
+    before, after = ({file["path"]: file for file in each["files"]} for each in (old_plan, plan))
+    digests = {file["path"]: file for file in old_plan["inputs"]}
     for path in [*before, *after]:
-        was_touched = path in before and path in after and before[path] != after[path]
-        if (
-            path not in before
-            or path not in after
-            or (was_touched and digest(path) != digests[path])
-        ):
-            raise InputError(f"{path} is not as it was before the stop; {remedy}")
+        if before.get(path) == after.get(path):
+            continue
+        if path not in before or path not in after or digest(path) != digests[path]:
+            raise InputError(
+                f"{path} was changed, added or removed after the interruption; {remedy}"
+            )
     if list(before) != list(after):
-        raise InputError(f"the files stand in another order than before the stop; {remedy}")
+        raise InputError(f"the order of the files was changed after the interruption; {remedy}")

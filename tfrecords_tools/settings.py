@@ -7,14 +7,14 @@ from typing import Any
 from bert_keras.data.masking import REPLACEMENTS, UNITS, MaskingPolicy, replacement_shares
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError, check_name
-from bert_keras.options import option
-from bert_keras.text.fast_tokenizer import RULES, lowers
+from bert_keras.options import check_choice, check_least, check_range, option
+from bert_keras.text.fast_tokenizer import RULES_FILE, is_uncased
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.records.objectives import OBJECTIVES
+from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
 
 ERRORS = ("fail", "skip", "replace")
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
-_USUAL_PASSES = 5
+_DEFAULT_DUPLICATES = 5
 
 
 @dataclass(frozen=True)
@@ -29,67 +29,73 @@ class BuildSettings:
         help="keep upper case and accents",
     )
     text_field: str = option(
-        "text", metavar="NAME", help="field of JSON, parquet and TFDS that holds the text"
+        "text", metavar="NAME", help="field of JSON, parquet and TFDS that contains the text"
     )
     splitter: str = option(
-        "en", metavar="NAME", help="sentences: a language, lines, or module:function"
+        "en",
+        metavar="NAME",
+        help="splits lines into sentences: a language, lines (no splitting), or module:function",
     )
     segmenter: str | None = option(
         None,
         metavar="NAME",
-        told="none",
-        help="the words of a text, for whole-word masking: module:function",
+        default_text="none",
+        help="splits text into words for whole-word masking: module:function",
     )
     errors: str = option("fail", choices=ERRORS, help="what to do with lines that are not UTF-8")
-    objective: str = option("nsp", choices=tuple(OBJECTIVES), help="what a record is made of")
-    max_length: int = option(128, metavar="N", help="positions a record")
+    objective: str = option(
+        "nsp", choices=tuple(RECORD_OBJECTIVES), help="pretraining objective of the records"
+    )
+    max_length: int = option(128, metavar="N", help="positions per record")
     max_predictions: int = option(
         20,
         metavar="N",
-        help="most masked positions; 0: plain ids, to be masked while they are read",
+        help="largest number of masked positions; with 0, training draws the masks",
     )
-    mask_rate: float = option(0.15, metavar="RATE", help="share of a record that is masked")
-    mask_unit: str = option("piece", choices=UNITS, help="what is masked together")
-    max_ngram: int = option(1, metavar="N", help="most units in a row that are masked together")
+    mask_rate: float = option(0.15, metavar="RATE", help="fraction of masked tokens")
+    mask_unit: str = option("piece", choices=UNITS, help="masks subwords (piece) or whole words")
+    max_ngram: int = option(1, metavar="N", help="largest number of units masked in a row")
     replacement: str = option(
-        "80-10-10", choices=tuple(REPLACEMENTS), help="percent [MASK]-same-random"
+        "80-10-10", choices=tuple(REPLACEMENTS), help="percentages of [MASK], same, random token"
     )
-    sequences_per_record: int = option(1, metavar="N", help="at most; several fill it")
+    sequences_per_record: int = option(1, metavar="N", help="most sequences that share a record")
     duplicates: int | None = option(
         None,
         metavar="N",
-        told="5; 1 where all were equal; google: 10",
+        default_text="5; 1 if all passes are equal; 10 for google",
         help="passes over the training documents",
     )
-    short_sequence_rate: float = option(0.1, metavar="RATE", help="share of the pairs kept short")
+    short_sequence_rate: float = option(0.1, metavar="RATE", help="fraction of shortened pairs")
     held_out_rate: float = option(
         0.0,
         flags=("--held-out",),
         metavar="RATE",
-        help="share of the documents seen once, in records of their own",
+        help="fraction of the documents that are kept out of training and written once",
     )
     shards: int | None = option(
-        None, metavar="N", told="about 100,000 records each; google: 1", help="training files"
+        None,
+        metavar="N",
+        default_text="one per 100,000 records; 1 for google",
+        help="number of training files",
     )
-    seed: int = option(12345, metavar="N", help="the same seed, the same bytes")
+    seed: int = option(12345, metavar="N", help="the same seed gives the same bytes")
 
     def __post_init__(self):
-        check_name(self.objective, OBJECTIVES, what="objective")
+        check_name(self.objective, RECORD_OBJECTIVES, what="objective")
         if self.duplicates is None:
-            is_new = self.max_predictions or OBJECTIVES[self.objective].has_labels
-            object.__setattr__(self, "duplicates", _USUAL_PASSES if is_new else 1)
-        if self.errors not in ERRORS:
-            raise InputError(f"errors is {self.errors!r}; expected one of {', '.join(ERRORS)}")
-        _expect_at_least(0, self, "max_predictions", "seed")
-        _expect_at_least(1, self, "duplicates", "shards", "sequences_per_record")
+            passes_differ = self.max_predictions or RECORD_OBJECTIVES[self.objective].has_labels
+            object.__setattr__(self, "duplicates", _DEFAULT_DUPLICATES if passes_differ else 1)
+        check_choice(self, "errors", ERRORS)
+        check_least(self, 0, "max_predictions", "seed")
+        check_least(self, 1, "duplicates", "sequences_per_record")
+        if self.shards is not None:
+            check_least(self, 1, "shards")
         _ = self.schema, self.policy  # both check their values
-        for name in ("short_sequence_rate", "held_out_rate"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; expected 0 or more, below 1")
+        check_range(self, "a rate in [0, 1)", "short_sequence_rate", "held_out_rate")
         if self.segmenter and not self.masks_written_words:
             raise InputError(
-                f"segmenter {self.segmenter} finds words to mask whole; it needs mask_unit 'word' "
-                "and masks that are written (max_predictions over 0)"
+                f"segmenter is {self.segmenter}, which only masking of whole words uses; set "
+                "mask_unit to 'word' and max_predictions to at least 1, or leave out segmenter"
             )
 
     @property
@@ -99,10 +105,11 @@ class BuildSettings:
 
     @property
     def schema(self) -> PretrainingSchema:
+        """The schema of the records."""
         return PretrainingSchema(
             self.max_length,
             self.max_predictions,
-            OBJECTIVES[self.objective].has_labels,
+            RECORD_OBJECTIVES[self.objective].has_labels,
             self.sequences_per_record,
         )
 
@@ -125,22 +132,22 @@ class BuildSettings:
         Raises:
             InputError: The settings do not fit the vocabulary.
         """
-        least = vocabulary.num_specials(2) + 2
-        if self.max_length < least:
-            cls, sep = vocabulary.specials.pieces[2:4]
+        min_length = vocabulary.num_specials(2) + 2
+        if self.max_length < min_length:
+            cls, sep = vocabulary.specials.tokens[2:4]
             between = vocabulary.specials.num_separators * sep
             raise InputError(
-                f"max_length is {self.max_length}; expected at least {least} with this vocabulary: "
-                f"{cls} A {between} B {sep}"
+                f"max_length is {self.max_length}; expected at least {min_length} with this "
+                f"vocabulary: {cls} A {between} B {sep}"
             )
         if not vocabulary.rules:
             return self
-        if lowers(vocabulary) and not self.lowercase:
+        if is_uncased(vocabulary) and not self.lowercase:
             raise InputError(
-                f"the {RULES} puts texts into lower case; leave out --cased, or learn one with it: "
-                "bert-tfrecords vocab --model unigram --cased"
+                f"the {RULES_FILE} lower-cases texts; leave out --cased, or learn a cased "
+                "vocabulary: bert-tfrecords vocab --model unigram --cased"
             )
-        return replace(self, lowercase=lowers(vocabulary))
+        return replace(self, lowercase=is_uncased(vocabulary))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,22 +166,23 @@ class GoogleSettings:
 
     def __post_init__(self):
         _ = self.schema  # it checks its values
-        _expect_at_least(1, self, "max_predictions", "duplicates", "shards")
+        check_least(self, 1, "max_predictions", "duplicates", "shards")
         for name in ("short_sequence_rate", "mask_rate"):
             if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} is {getattr(self, name)}; expected a share from 0 to 1")
-        if self.mask_unit not in UNITS:
-            raise InputError(f"mask_unit is {self.mask_unit!r}; expected {' or '.join(UNITS)}")
+                raise InputError(f"{name} is {getattr(self, name)}; expected a rate from 0 to 1")
+        check_choice(self, "mask_unit", UNITS)
 
     @property
     def schema(self) -> PretrainingSchema:
+        """The schema of the records."""
         return PretrainingSchema(self.max_length, self.max_predictions)
 
     def for_vocabulary(self, vocabulary: Vocabulary) -> "GoogleSettings":
         """Returns these settings; raises InputError if the vocabulary is not WordPiece."""
         if vocabulary.rules:
             raise InputError(
-                "the records of --compat google are of WordPiece; give a vocab.txt, or leave it out"
+                f"the vocabulary is a {RULES_FILE}; --compat google expects WordPiece: give a "
+                "vocab.txt"
             )
         return self
 
@@ -182,32 +190,24 @@ class GoogleSettings:
 Settings = BuildSettings | GoogleSettings
 
 
-def _expect_at_least(least: int, settings: Settings, *names: str) -> None:
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and value < least:
-            expected = "at least 1" if least else "0 or more"
-            raise InputError(f"{name} is {value}; expected {expected}")
-
-
-def settings_of(given: Mapping[str, Any], *, compat: str | None = None) -> Settings:
+def settings_of(options: Mapping[str, Any], *, compat: str | None = None) -> Settings:
     """Creates the settings from options.
 
     Args:
-        given: Values of fields of `BuildSettings` by name.
+        options: Values of fields of `BuildSettings` by name.
         compat: "google" for the settings of the original writer.
 
     Raises:
         InputError: The original writer does not have one of the options.
     """
     if not compat:
-        return BuildSettings(**given)
+        return BuildSettings(**options)
     known = {each.name for each in fields(GoogleSettings)}
     for each in fields(BuildSettings):
-        if each.name in given and each.name not in known:
+        if each.name in options and each.name not in known:
             flags = each.metadata["flags"] or [f"--{each.name.replace('_', '-')}"]
             raise InputError(
-                f"{flags[0]} does not go with --compat google, whose records are those of the "
-                "original; leave one out"
+                f"{flags[0]} cannot be combined with --compat google, because the original has no "
+                "such option; leave out one of them"
             )
-    return GoogleSettings(**given)
+    return GoogleSettings(**options)

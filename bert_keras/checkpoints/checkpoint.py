@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import tokenizer_of
@@ -28,30 +28,31 @@ class Checkpoint:
         InputError: The vocabulary and the token table have different sizes.
     """
 
-    card: ModelCard  # metadata of the model
+    metadata: ModelMetadata  # metadata of the model
     tensors: Mapping[str, StoredTensor]  # weights by their public names
     vocabulary: Vocabulary | None  # None if the checkpoint has no vocabulary
     state: TrainingState | None = None  # None if the checkpoint has no training state
-    left_over: tuple[str, ...] = ()  # unused names in the file, which the caller allowed
+    unused: tuple[str, ...] = ()  # unused names in the file, which the caller allowed
     notes: tuple[str, ...] = ()  # one sentence for each difference from the source format
 
     def __post_init__(self) -> None:
-        pieces, rows = len(self.vocabulary or ()), self.card.config.vocab_size
-        if self.vocabulary is None or pieces == rows:
+        tokens, rows = len(self.vocabulary or ()), self.metadata.config.vocab_size
+        if self.vocabulary is None or tokens == rows:
             return
-        fault = f"the vocabulary has {pieces:,} pieces, the token table {rows:,} rows"
-        if pieces > rows:
-            raise InputError(f"{fault}; give the vocabulary that the weights were trained with")
+        remedy = "use the vocabulary that the weights were trained with"
+        if tokens < rows:
+            remedy += f", or append {rows - tokens:,} unused tokens: pad_vocabulary=True, or "
+            remedy += "--pad-vocabulary"
         raise InputError(
-            f"{fault}; where the table was padded, pad the vocabulary by {rows - pieces:,} unused "
-            "pieces: pad_vocabulary=True, or --pad-vocabulary"
+            f"the vocabulary has {tokens:,} tokens, but the token table has {rows:,} rows; {remedy}"
         )
 
     @property
     def tokenizer(self) -> TextTokenizer | None:
+        """The tokenizer of the vocabulary, None if the checkpoint has no vocabulary."""
         if self.vocabulary is None:
             return None
-        return tokenizer_of(self.vocabulary, lowercase=self.card.lowercase)
+        return tokenizer_of(self.vocabulary, lowercase=self.metadata.lowercase)
 
 
 class TextCheckpoint(Checkpoint):
@@ -61,20 +62,21 @@ class TextCheckpoint(Checkpoint):
 
     @property
     def tokenizer(self) -> TextTokenizer:
-        return tokenizer_of(self.vocabulary, lowercase=self.card.lowercase)
+        """The tokenizer of the vocabulary."""
+        return tokenizer_of(self.vocabulary, lowercase=self.metadata.lowercase)
 
 
-def fitting(
-    vocabulary: Vocabulary | None, card: ModelCard, *, pad_vocabulary: bool
+def fitted_vocabulary(
+    vocabulary: Vocabulary | None, metadata: ModelMetadata, *, pad_vocabulary: bool
 ) -> Vocabulary | None:
     """Returns the vocabulary, with `pad_vocabulary` padded to the size of the token table.
 
     Args:
         vocabulary: The vocabulary of a checkpoint, or None.
-        card: The metadata, which states the number of rows of the token table.
+        metadata: The metadata, which states the number of rows of the token table.
         pad_vocabulary: Whether to append unused tokens to a vocabulary that is smaller.
     """
-    rows = card.config.vocab_size
+    rows = metadata.config.vocab_size
     if vocabulary is None or not pad_vocabulary or len(vocabulary) >= rows:
         return vocabulary
     return vocabulary.padded(rows)

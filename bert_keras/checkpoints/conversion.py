@@ -51,7 +51,7 @@ def convert(
     """
     checkpoint = open_checkpoint(source, ignore=ignore, pad_vocabulary=pad_vocabulary)
     if model is not None:
-        checkpoint = _taken(checkpoint, model)
+        checkpoint = _model_part(checkpoint, model)
     if num_layers is not None:
         checkpoint = student_of(checkpoint, num_layers=num_layers)
     notes = write_checkpoint(checkpoint, destination, format=format)
@@ -59,62 +59,64 @@ def convert(
     return "\n".join([f"{source} -> {destination}", *_table(checkpoint, written, notes)])
 
 
-def _taken(checkpoint: Checkpoint, model: str) -> Checkpoint:
+def _model_part(checkpoint: Checkpoint, model: str) -> Checkpoint:
     """Returns the checkpoint of `model`, whose heads must be a part of `checkpoint`.
 
     Raises:
         InputError: `checkpoint` lacks a head of `model`.
     """
-    found, parts = checkpoint.card, set(map(part, checkpoint.tensors))
+    source, parts = checkpoint.metadata, set(map(part, checkpoint.tensors))
     row = ARCHITECTURES.get(model)
     if absent := set(row.heads if row else ()) - parts:
         raise InputError(
-            f"a {found.model} has no weights of {', '.join(sorted(absent))} for a {model}; known "
-            f"of it: {', '.join(sorted(parts))}"
+            f"a {model} needs weights of {', '.join(sorted(absent))}, which the {source.model} "
+            f"does not have; it has {', '.join(sorted(parts))}"
         )
-    columns = found.text_columns
-    card = found.of_model(model, keeps_head=model == found.model, text_columns=columns)
-    wanted = {row.name for row in rows(card)}
+    metadata = source.of_model(
+        model, keeps_head=model == source.model, text_columns=source.text_columns
+    )
+    names = {row.name for row in rows(metadata)}
 
-    def of(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
-        return {name: tensor for name, tensor in tensors.items() if name in wanted}
+    def selected(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+        return {name: tensor for name, tensor in tensors.items() if name in names}
 
     if (state := checkpoint.state) is not None:
-        averages = {"momentums": of(state.momentums), "velocities": of(state.velocities)}
-        state = dataclasses.replace(state, **averages)
-    left_over = (*checkpoint.left_over, *(n for n in checkpoint.tensors if n not in wanted))
-    tensors = of(checkpoint.tensors)
+        state = dataclasses.replace(
+            state, momentums=selected(state.momentums), velocities=selected(state.velocities)
+        )
     return dataclasses.replace(
-        checkpoint, card=card, tensors=tensors, state=state, left_over=left_over
+        checkpoint,
+        metadata=metadata,
+        tensors=selected(checkpoint.tensors),
+        state=state,
+        unused=(*checkpoint.unused, *(n for n in checkpoint.tensors if n not in names)),
     )
 
 
 def _table(checkpoint: Checkpoint, written: Checkpoint, notes: tuple[str, ...]) -> list[str]:
-    card, vocabulary, state = checkpoint.card, checkpoint.vocabulary, checkpoint.state
-    tensors = Counter(part(name) for name in checkpoint.tensors)
-    weights = Counter()
+    metadata, vocabulary, state = checkpoint.metadata, checkpoint.vocabulary, checkpoint.state
+    config, tensors, weights = metadata.config, Counter(), Counter()
     for name, tensor in checkpoint.tensors.items():
+        tensors[part(name)] += 1
         weights[part(name)] += prod(tensor.shape)
-    rows = [
-        ("model", f"{card.model}, {card.config.num_layers} layers of {card.config.hidden_size}")
-    ]
+    rows = [("model", f"{metadata.model}, {config.num_layers} layers of {config.hidden_size}")]
     rows += [(name, f"{tensors[name]:>5} tensors {weights[name]:>14,} weights") for name in tensors]
     if vocabulary is not None:
-        case = "lower case" if card.lowercase else "cased"
-        rows.append(("vocabulary", f"{len(vocabulary):,} pieces, {case}"))
-    if card.labels:
-        rows.append(("labels", ", ".join(card.labels)))
+        case = "lower case" if metadata.lowercase else "cased"
+        rows.append(("vocabulary", f"{len(vocabulary):,} tokens, {case}"))
+    if metadata.labels:
+        rows.append(("labels", ", ".join(metadata.labels)))
     if state is not None:
-        kept = "Adam's averages" if written.state else "which the format has no place for"
-        rows.append(("training", f"step {state.step:,}, {kept}"))
-    rows += [("left over", name) for name in checkpoint.left_over]
+        averages = "with Adam's averages" if written.state else "which the format cannot store"
+        rows.append(("training", f"step {state.step:,}, {averages}"))
+    rows += [("unused", name) for name in checkpoint.unused]
     rows += [("note", note) for note in (*checkpoint.notes, *notes)]
     rows.append(("read back", "every tensor equal, bit for bit"))
     width = 2 + max(len(name) for name, _ in rows)
     return [f"  {name:<{width}}{text}" for name, text in rows]
 
 
-def layers_taken(num_layers: int, *, of: int) -> list[int]:
+def student_layers(num_layers: int, *, of: int) -> list[int]:
     """Chooses the layers of a teacher from which a student starts.
 
     The layers are spaced evenly from the first to the last. For 6 of 12 layers they are 0, 2, 4, 7,
@@ -131,15 +133,17 @@ def layers_taken(num_layers: int, *, of: int) -> list[int]:
         InputError: `num_layers` is not between 1 and `of`.
     """
     if not 1 <= num_layers <= of:
-        raise InputError(f"{num_layers} layers are asked of a model of {of}; expected 1 to {of}")
+        raise InputError(
+            f"the student has {num_layers} layers; expected 1 to {of}, the layers of the teacher"
+        )
     return np.linspace(0, of - 1, num_layers).round().astype(int).tolist()
 
 
 def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
     """Builds a student with fewer layers from the weights of a teacher.
 
-    The student has the layers that `layers_taken` chooses. It has no pooler, no head that reads the
-    pooler, and no training state.
+    The student has the layers that `student_layers` chooses. It has no pooler, no head that reads
+    the pooler, and no training state.
 
     A student of a BERT is a DistilBERT, which has no segment embeddings. The vector of segment 0 is
     therefore added to every position embedding, so that the embeddings of a single text equal the
@@ -153,29 +157,32 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
     Raises:
         InputError: `num_layers` is not between 1 and the number of layers of the teacher.
     """
-    card, config = teacher.card, teacher.card.config
-    taken = layers_taken(num_layers, of=config.num_layers)
-    notes = [f"of the layers 0 to {config.num_layers - 1}: {', '.join(map(str, taken))}"]
+    metadata, config = teacher.metadata, teacher.metadata.config
+    layers = student_layers(num_layers, of=config.num_layers)
+    indices = ", ".join(map(str, layers))
+    notes = [f"the student has layers {indices} of 0 to {config.num_layers - 1}"]
     changes = {"num_layers": num_layers, "has_pooler": False}
     if family_of(config) is BERT:
         changes |= {"num_segments": 0, "pooler_activation": "relu"}
-        notes.append("no segments; the vector of the first is added to every position")
-    model = ARCHITECTURES[card.model].student or card.model
+        notes.append(
+            "the student has no segment embeddings; that of segment 0 is added to every position"
+        )
+    model = ARCHITECTURES[metadata.model].student or metadata.model
     student = dataclasses.replace(config, **changes)
-    card = card.of_model(model, keeps_head=model == card.model, config=student)
+    metadata = metadata.of_model(model, keeps_head=model == metadata.model, config=student)
 
     def of_teacher(name: str) -> StoredTensor:
         if not config.shares_layers:
-            name = re.sub(r"(?<=/layer_)\d+", lambda found: str(taken[int(found[0])]), name)
+            name = re.sub(r"(?<=/layer_)\d+", lambda match: str(layers[int(match[0])]), name)
         return teacher.tensors[name]
 
-    tensors = {row.name: of_teacher(row.name) for row in rows(card)}
-    if config.num_segments and not card.config.num_segments:
+    tensors = {row.name: of_teacher(row.name) for row in rows(metadata)}
+    if config.num_segments and not metadata.config.num_segments:
         positions = tensors["encoder/embeddings/position"]
         segments = teacher.tensors["encoder/embeddings/segment"]
         tensors["encoder/embeddings/position"] = StoredTensor(
             positions.shape, lambda: positions.read() + segments.read()[0]
         )
     return dataclasses.replace(
-        teacher, card=card, tensors=tensors, state=None, notes=(*teacher.notes, *notes)
+        teacher, metadata=metadata, tensors=tensors, state=None, notes=(*teacher.notes, *notes)
     )

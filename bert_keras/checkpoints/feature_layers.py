@@ -19,11 +19,12 @@ LAYER_CHOICES = {
 class FeatureLayers(NamedTuple):
     """The hidden states that a layer choice selects, and how they are combined."""
 
-    numbers: tuple[int, ...]  # indices: 0 is the embeddings, i the output of block i
+    indices: tuple[int, ...]  # indices: 0 is the embeddings, i the output of block i
     is_summed: bool  # whether they are summed with learned weights; otherwise concatenated
 
     def vector_size(self, hidden_size: int) -> int:
-        return hidden_size if self.is_summed else hidden_size * len(self.numbers)
+        """Returns the size of the combined vector of a word."""
+        return hidden_size if self.is_summed else hidden_size * len(self.indices)
 
 
 def feature_layers(name: str, *, num_layers: int) -> FeatureLayers:
@@ -37,7 +38,10 @@ def feature_layers(name: str, *, num_layers: int) -> FeatureLayers:
         InputError: The name is unknown, or the encoder has fewer layers than the choice needs.
     """
     check_name(name, LAYER_CHOICES, what="choice of layers")
-    numbers = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])
-    if 0 in numbers and name != "embeddings":
-        raise InputError(f"layers is {name!r} and the encoder has {num_layers} layers")
-    return FeatureLayers(numbers, is_summed=name.startswith("weighted-sum"))
+    indices = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])
+    if 0 in indices and name != "embeddings":
+        raise InputError(
+            f"layers is {name!r}, but the encoder has only {num_layers} "
+            f"layer{'s' * (num_layers > 1)}"
+        )
+    return FeatureLayers(indices, is_summed=name.startswith("weighted-sum"))

@@ -9,13 +9,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 
-OURS_KEY = "bert_keras"
-# Fields of a ModelCard that may be stored under OURS_KEY, and their JSON types.
-FIELDS = {
+EXTRA_KEY = "bert_keras"
+# Fields of `ModelMetadata` that may be stored under EXTRA_KEY, and their JSON types.
+EXTRA_FIELDS = {
     "lowercase": bool,
     "max_length": int,
     "text_columns": list,
@@ -24,45 +24,45 @@ FIELDS = {
     "task": dict,
 }
 # Fields that are lists of strings.
-TEXTS = ("text_columns", "labels")
+TEXT_LISTS = ("text_columns", "labels")
 
 
-def checked(own: Any, path: Path, *, others: Collection[str]) -> dict[str, Any]:
-    """Checks the value of OURS_KEY in a file, and returns it.
+def checked_extra(extra: Any, path: Path, *, others: Collection[str]) -> dict[str, Any]:
+    """Checks the value of EXTRA_KEY in a file, and returns it.
 
     Args:
-        own: The value.
+        extra: The value.
         path: The file, for the error message.
-        others: Names that are allowed in addition to those in `FIELDS`.
+        others: Names that are allowed in addition to those in `EXTRA_FIELDS`.
 
     Raises:
-        InputError: `own` is not a dict, has other names, or has a value of the wrong type.
+        InputError: `extra` is not a dict, has other names, or has a value of the wrong type.
     """
-    right = (
-        isinstance(own, dict)
-        and set(own) <= {*FIELDS, *others}
-        and all(type(own.get(name, kind())) is kind for name, kind in FIELDS.items())
-        and all(type(text) is str for name in TEXTS for text in own.get(name, ()))
+    is_valid = (
+        isinstance(extra, dict)
+        and set(extra) <= {*EXTRA_FIELDS, *others}
+        and all(type(extra.get(name, kind())) is kind for name, kind in EXTRA_FIELDS.items())
+        and all(type(text) is str for name in TEXT_LISTS for text in extra.get(name, ()))
     )
-    if not right:
-        raise InputError(f"{path}: {OURS_KEY} is not what bert-keras wrote; remove that key")
-    return own
+    if not is_valid:
+        raise InputError(f"{path}: bert-keras did not write this {EXTRA_KEY}; remove that key")
+    return extra
 
 
-def stored_fields(card: ModelCard) -> dict[str, Any]:
-    """Returns the fields of `card` that may be stored under OURS_KEY."""
-    return {name: getattr(card, name) for name in FIELDS}
+def stored_fields(metadata: ModelMetadata) -> dict[str, Any]:
+    """Returns the fields of `metadata` that may be stored under EXTRA_KEY."""
+    return {name: getattr(metadata, name) for name in EXTRA_FIELDS}
 
 
-def training_fields(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a ModelCard that only OURS_KEY can store.
+def training_fields(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of `ModelMetadata` that only EXTRA_KEY can store.
 
-    Fields that `own`, the value of that key, does not contain are empty.
+    Fields that `extra`, the value of that key, does not contain are empty.
     """
     return {
-        "text_columns": tuple(own.get("text_columns", ())),
-        "problem_type": own.get("problem_type", ""),
-        "task": own.get("task", {}),
+        "text_columns": tuple(extra.get("text_columns", ())),
+        "problem_type": extra.get("problem_type", ""),
+        "task": extra.get("task", {}),
     }
 
 
@@ -89,11 +89,11 @@ def check_keys(
         InputError: A required key is missing, or a key is neither known nor in `ignore`.
     """
     if missing := [name for name in required if name not in values]:
-        raise InputError(f"{path} lacks {', '.join(missing)}; complete it")
+        raise InputError(f"{path} lacks {', '.join(missing)}; add what is missing")
     if unknown := [name for name in values if name not in (*required, *optional, *ignore)]:
         raise InputError(
-            f"{path} has {', '.join(unknown)}, unknown to {reader}; where that changes nothing, "
-            f"name it to leave it: ignore=({unknown[0]!r},), or --ignore {unknown[0]}"
+            f"{path} has {', '.join(unknown)}, which {reader} does not know; if that has no "
+            f"effect, ignore it: ignore=({unknown[0]!r},), or --ignore {unknown[0]}"
         )
 
 

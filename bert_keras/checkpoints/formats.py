@@ -12,7 +12,7 @@ import numpy as np
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
 from bert_keras.checkpoints.model_readme import README
 from bert_keras.errors import InputError, check_name
-from bert_keras.storage import is_remote, whole_folder
+from bert_keras.storage import atomic_folder, is_remote
 
 
 class Format(Protocol):
@@ -65,35 +65,37 @@ def open_checkpoint(
             message names every tensor that is missing, unexpected or has the wrong shape.
     """
     if is_remote(path):
-        raise InputError(f"{path} is not on this machine; copy the checkpoint's folder here first")
+        raise InputError(
+            f"{path} is not on this machine; copy the folder of the checkpoint to this machine"
+        )
     path = Path(path)
     if format := _format_of(path):
         try:
             return format.read(path, ignore=ignore, pad_vocabulary=pad_vocabulary)
         except InputError as error:
-            named = str(path) in str(error)
-            raise InputError(str(error) if named else f"{path}: {error}") from error
+            has_path = str(path) in str(error)
+            raise InputError(str(error) if has_path else f"{path}: {error}") from error
     if not path.exists():
         raise InputError(
-            f"{path} does not exist; expected a checkpoint's folder on this machine (nothing is "
-            "downloaded)"
+            f"{path} does not exist; expected the folder of a checkpoint on this machine (nothing "
+            "is downloaded)"
         )
     if path.is_file():
-        raise InputError(f"{path} is a file; give the checkpoint's folder, {path.parent}")
+        raise InputError(f"{path} is a file; give the folder of the checkpoint, {path.parent}")
     if (path / "saved_model.pb").is_file():
         raise InputError(
-            f"{path} is a SavedModel, which answers and no more; give the checkpoint's folder that "
-            "it was exported from"
+            f"{path} is a SavedModel, which contains only the computation; give the folder of the "
+            "checkpoint that it was exported from"
         )
-    near_ones = sorted([*path.glob("*"), *path.glob("snapshots/*")])
-    for near in [path / "model", *near_ones]:  # prefer a run's model to its training checkpoints
-        if near.is_dir() and _format_of(near):
-            raise InputError(f"{path} holds no checkpoint itself; give {near}")
+    folders = sorted([*path.glob("*"), *path.glob("snapshots/*")])
+    for folder in [path / "model", *folders]:  # prefer a run's model to its training checkpoints
+        if folder.is_dir() and _format_of(folder):
+            raise InputError(f"{path} itself is not a checkpoint; give {folder}")
     raise InputError(
-        f"{path} holds no checkpoint that is known; expected a folder with bert_keras.json (ours), "
-        "with config.json beside model.safetensors or pytorch_model.bin (Hugging Face), with "
-        "config.json beside model.weights.h5 (KerasHub), or with bert_config.json and a "
-        ".ckpt.index (Google)"
+        f"{path} contains no known checkpoint; expected a folder with bert_keras.json (bert-keras),"
+        " with config.json and model.safetensors or pytorch_model.bin (Hugging Face), with "
+        "config.json and model.weights.h5 (KerasHub), or with bert_config.json and a .ckpt.index "
+        "(Google)"
     )
 
 
@@ -106,8 +108,8 @@ def open_text_checkpoint(path: str | os.PathLike) -> TextCheckpoint:
     checkpoint = open_checkpoint(path)
     if checkpoint.vocabulary is None:
         raise InputError(
-            f"{path} comes without a vocabulary; put the vocab.txt or tokenizer.json there "
-            "that its weights were trained with"
+            f"{path} has no vocabulary; add the vocab.txt or tokenizer.json that its weights were "
+            "trained with"
         )
     return TextCheckpoint(**vars(checkpoint))
 
@@ -136,33 +138,33 @@ def write_checkpoint(
     """
     check_name(format, FORMATS, what="format")
     if is_remote(folder):
-        raise InputError(f"{folder} is not on this machine; write here and copy it there")
+        raise InputError(f"{folder} is not on this machine; write a local folder and copy it")
     try:
-        with whole_folder(folder) as beside:
-            notes = _module(format).write(checkpoint, beside)
-            _compare(checkpoint, _module(format).read(beside, ignore=(), pad_vocabulary=False))
+        with atomic_folder(folder) as temporary:
+            notes = _module(format).write(checkpoint, temporary)
+            _compare(checkpoint, _module(format).read(temporary, ignore=(), pad_vocabulary=False))
             if readme:
-                (beside / README).write_text(readme, "utf-8")
+                (temporary / README).write_text(readme, "utf-8")
     except OSError as error:
-        told = error.strerror or str(error)
-        raise OSError(error.errno or errno.EIO, told, os.fspath(folder)) from error
+        reason = error.strerror or str(error)
+        raise OSError(error.errno or errno.EIO, reason, os.fspath(folder)) from error
     return notes
 
 
-def _compare(given: Checkpoint, back: Checkpoint) -> None:
-    pairs = [(given.tensors, back.tensors)]
-    if given.state is not None and back.state is not None:
-        pairs.append((given.state.momentums, back.state.momentums))
-        pairs.append((given.state.velocities, back.state.velocities))
+def _compare(expected: Checkpoint, written: Checkpoint) -> None:
+    pairs = [(expected.tensors, written.tensors)]
+    if expected.state is not None and written.state is not None:
+        pairs.append((expected.state.momentums, written.state.momentums))
+        pairs.append((expected.state.velocities, written.state.velocities))
     for tensors, read_back in pairs:
         for name, tensor in tensors.items():
-            found = read_back[name].read() if name in read_back else np.array(())
-            if not np.array_equal(tensor.read(), found, equal_nan=True):
-                raise RuntimeError(f"{name} does not come back from what was written")
+            array = read_back[name].read() if name in read_back else np.array(())
+            if not np.array_equal(tensor.read(), array, equal_nan=True):
+                raise RuntimeError(f"{name} differs in the files that were written")
 
 
 def _format_of(path: Path) -> Format | None:
-    return next((each for each in map(_module, FORMATS) if each.recognises(path)), None)
+    return next((format for format in map(_module, FORMATS) if format.recognises(path)), None)
 
 
 def _module(name: str) -> Format:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bert_keras.architectures import ARCHITECTURES, BERT, ENCODER, family_of
-from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.feature_layers import feature_layers
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, listed
@@ -17,7 +17,7 @@ from bert_keras.errors import InputError, listed
 NUM_OUTPUTS = {"next_sentence": 2, "span": 2}
 
 
-class Row(NamedTuple):
+class WeightRow(NamedTuple):
     """The name and the shape of one weight."""
 
     # Public name, such as "encoder/layer_0/attention/query/kernel". It never changes, because
@@ -27,36 +27,36 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class NameColumn:
     """The names and shapes under which one checkpoint format stores our weights."""
 
     format: str  # name of the format in error messages
     # Maps the public name of a weight of a model to the format's name, or to "" if it has none.
-    name: Callable[[str, ModelCard], str]
+    name: Callable[[str, ModelMetadata], str]
     # Returns whether the format stores the transpose of the weight with this public name.
     is_transposed: Callable[[str], bool] = lambda name: False
     # Returns the shape in which the format stores a weight that it does not transpose.
-    shape: Callable[[Row, ModelCard], tuple[int, ...]] = lambda row, card: row.shape
+    shape: Callable[[WeightRow, ModelMetadata], tuple[int, ...]] = lambda row, metadata: row.shape
     # Kinds of encoders (keys of `architectures.FAMILIES`) that the format can store; None means
     # every encoder.
     kinds: Collection[str] | None = (BERT.kind,)
 
 
-def rows(card: ModelCard) -> list[Row]:
+def rows(metadata: ModelMetadata) -> list[WeightRow]:
     """Returns the names and shapes of all weights of a model, those of the encoder first."""
-    table = [*_encoder(card.config)]
-    for head in ARCHITECTURES[card.model].heads:
+    table = [*_encoder(metadata.config)]
+    for head in ARCHITECTURES[metadata.model].heads:
         if head == "masked_lm":
-            table += _masked_lm(card.config)
+            table += _masked_lm(metadata.config)
         elif head == "tagger":
-            table += _tagger(card)
+            table += _tagger(metadata)
         else:
-            count = NUM_OUTPUTS.get(head, len(card.labels) or 1)
-            table += _dense(f"{head}/dense", card.config.hidden_size, count)
+            count = NUM_OUTPUTS.get(head, len(metadata.labels) or 1)
+            table += _dense(f"{head}/dense", metadata.config.hidden_size, count)
     return table
 
 
-def _encoder(config: BertConfig) -> Iterator[Row]:
+def _encoder(config: BertConfig) -> Iterator[WeightRow]:
     size, inner = config.hidden_size, config.intermediate_size
     table_size = config.embedding_size or size
     for table, count in (
@@ -65,7 +65,7 @@ def _encoder(config: BertConfig) -> Iterator[Row]:
         ("segment", config.num_segments),
     ):
         if count:
-            yield Row(f"encoder/embeddings/{table}", (count, table_size))
+            yield WeightRow(f"encoder/embeddings/{table}", (count, table_size))
     yield from _norm("encoder/embeddings/norm", table_size)
     if config.embedding_size:
         yield from _dense("encoder/embeddings/projection", table_size, size)
@@ -85,81 +85,96 @@ def _encoder(config: BertConfig) -> Iterator[Row]:
         yield from _dense("encoder/pooler", size, size)
 
 
-def _masked_lm(config: BertConfig) -> Iterator[Row]:
+def _masked_lm(config: BertConfig) -> Iterator[WeightRow]:
     table_size = config.embedding_size or config.hidden_size
     yield from _dense("masked_lm/transform", config.hidden_size, table_size)
     yield from _norm("masked_lm/norm", table_size)
-    yield Row("masked_lm/output_bias", (config.vocab_size,))
+    yield WeightRow("masked_lm/output_bias", (config.vocab_size,))
 
 
-def _tagger(card: ModelCard) -> Iterator[Row]:
-    size, units = card.config.hidden_size, card.task.get("lstm_units")
+def _tagger(metadata: ModelMetadata) -> Iterator[WeightRow]:
+    size, units = metadata.config.hidden_size, metadata.task.get("lstm_units")
     if type(units) is not int or units < 1:
-        raise InputError(f"lstm_units of a {card.model} is {units!r}; expected at least 1")
-    choice: Any = card.task.get("layers")
-    layers = feature_layers(choice, num_layers=card.config.num_layers)
+        raise InputError(f"lstm_units of a {metadata.model} is {units!r}; expected at least 1")
+    choice: Any = metadata.task.get("layers")
+    layers = feature_layers(choice, num_layers=metadata.config.num_layers)
     if layers.is_summed:
-        yield Row("tagger/layer_mix/layer_logits", (len(layers.numbers),))
-        yield Row("tagger/layer_mix/scale", ())
+        yield WeightRow("tagger/layer_mix/layer_logits", (len(layers.indices),))
+        yield WeightRow("tagger/layer_mix/scale", ())
     yield from _bilstm("tagger/bilstm", layers.vector_size(size), units=units, num_layers=2)
-    yield from _dense("tagger/token_labels/dense", 2 * units, len(card.labels))
+    yield from _dense("tagger/token_labels/dense", 2 * units, len(metadata.labels))
 
 
-def _bilstm(layer: str, size: int, *, units: int, num_layers: int) -> Iterator[Row]:
+def _bilstm(layer: str, size: int, *, units: int, num_layers: int) -> Iterator[WeightRow]:
     """Yields the weights of a BiLSTM; Keras concatenates the four gates of an LSTM."""
     for index in range(num_layers):
         inputs = 2 * units if index else size
         for direction in ("forward", "backward"):
             cell = f"{layer}/layer_{index}/{direction}_lstm/lstm_cell"
-            yield Row(f"{cell}/kernel", (inputs, 4 * units))
-            yield Row(f"{cell}/recurrent_kernel", (units, 4 * units))
-            yield Row(f"{cell}/bias", (4 * units,))
+            yield WeightRow(f"{cell}/kernel", (inputs, 4 * units))
+            yield WeightRow(f"{cell}/recurrent_kernel", (units, 4 * units))
+            yield WeightRow(f"{cell}/bias", (4 * units,))
 
 
-def _dense(layer: str, size: int, count: int) -> Iterator[Row]:
-    yield Row(f"{layer}/kernel", (size, count))
-    yield Row(f"{layer}/bias", (count,))
+def _dense(layer: str, size: int, count: int) -> Iterator[WeightRow]:
+    yield WeightRow(f"{layer}/kernel", (size, count))
+    yield WeightRow(f"{layer}/bias", (count,))
 
 
-def _norm(layer: str, size: int) -> Iterator[Row]:
-    yield Row(f"{layer}/gamma", (size,))
-    yield Row(f"{layer}/beta", (size,))
+def _norm(layer: str, size: int) -> Iterator[WeightRow]:
+    yield WeightRow(f"{layer}/gamma", (size,))
+    yield WeightRow(f"{layer}/beta", (size,))
 
 
 # For formats that use the same last part of a weight's name as we do.
-SAME_ENDS = {end: f"/{end}" for end in ("kernel", "bias", "gamma", "beta")}
+SAME_SUFFIXES = {end: f"/{end}" for end in ("kernel", "bias", "gamma", "beta")}
 
 
-def renamed(name: str, layers: Mapping[str, str], *, ends: Mapping[str, str] = SAME_ENDS) -> str:
+def renamed(
+    name: str, layers: Mapping[str, str], *, suffixes: Mapping[str, str] = SAME_SUFFIXES
+) -> str:
     """Returns a format's name of a weight, or "" if the format has none.
 
     Args:
         name: The public name of the weight.
         layers: The format's names by our names, for weights or for the layers that contain them.
             `{}` stands for the index of an encoder block in both.
-        ends: The suffixes that the format appends to the name of a layer, by the last part of the
-            public name, such as "kernel".
+        suffixes: The suffixes that the format appends to the name of a layer, by the last part of
+            the public name, such as "kernel".
     """
     number = "".join(re.findall(r"^encoder/layer_(\d+)/", name))
     name = re.sub(r"^(encoder/layer_)\d+/", r"\1{}/", name)
-    layer, _, end = name.rpartition("/")
+    layer, _, last = name.rpartition("/")
     if name in layers:
         return layers[name].format(number)
-    return layers[layer].format(number) + ends[end] if layer in layers else ""
+    return layers[layer].format(number) + suffixes[last] if layer in layers else ""
+
+
+def weight_problems(
+    stored: Mapping[str, StoredTensor], shapes: Mapping[str, tuple[int, ...]]
+) -> list[str]:
+    """Describes each weight in `shapes` that is not in `stored` or has another shape there."""
+    return [
+        f"{name} has the shape {stored[name].shape}, expected {shape}"
+        if name in stored
+        else f"{name} is missing"
+        for name, shape in shapes.items()
+        if name not in stored or stored[name].shape != shape
+    ]
 
 
 def translated(
     foreign: Mapping[str, StoredTensor],
     *,
-    card: ModelCard,
-    column: Column,
+    metadata: ModelMetadata,
+    column: NameColumn,
     ignore: Collection[str] = (),
 ) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
     """Translates the tensors of a foreign checkpoint to our names and shapes.
 
     Args:
         foreign: The tensors by the format's names.
-        card: The metadata of the model that the tensors belong to.
+        metadata: The metadata of the model that the tensors belong to.
         column: The names and shapes of the format.
         ignore: The format's names of tensors that may be unused.
 
@@ -170,50 +185,49 @@ def translated(
         InputError: The format cannot store the encoder, or tensors are missing, unexpected or have
             the wrong shape. The message names all of them.
     """
-    _check_family(card, column)
-    found, faults = {}, []
-    table = {column.name(row.name, card): row for row in rows(card)}
-    for name, row in table.items():
-        if name not in foreign:
-            faults.append(f"{name} is missing")
-            continue
-        tensor, is_transposed = foreign[name], column.is_transposed(row.name)
-        expected = row.shape[::-1] if is_transposed else column.shape(row, card)
-        if tensor.shape != expected:
-            faults.append(f"{name} is {tensor.shape}, expected {expected}")
-        found[row.name] = tensor.transposed() if is_transposed else tensor.reshaped(row.shape)
-    others = [name for name in foreign if name not in table]
-    faults += [f"{name} is unexpected" for name in others if name not in ignore]
-    if faults:
+    _check_family(metadata, column)
+    table = {column.name(row.name, metadata): row for row in rows(metadata)}
+    shapes = {
+        name: row.shape[::-1] if column.is_transposed(row.name) else column.shape(row, metadata)
+        for name, row in table.items()
+    }
+    unused = [name for name in foreign if name not in table]
+    problems = weight_problems(foreign, shapes)
+    problems += [f"{name} is unexpected" for name in unused if name not in ignore]
+    if problems:
         raise InputError(
-            f"the weights are not those of a {card.model} of {card.config.num_layers} layers and "
-            f"hidden size {card.config.hidden_size}: {listed(faults)}"
+            f"the weights are not those of a {metadata.model} of {metadata.config.num_layers} "
+            f"layers and hidden size {metadata.config.hidden_size}: {listed(problems)}"
         )
-    return found, tuple(others)
+    tensors = {}
+    for name, row in table.items():
+        tensor, is_transposed = foreign[name], column.is_transposed(row.name)
+        tensors[row.name] = tensor.transposed() if is_transposed else tensor.reshaped(row.shape)
+    return tensors, tuple(unused)
 
 
 def translated_averages(
-    foreign: Mapping[str, StoredTensor], *, card: ModelCard, column: Column
+    foreign: Mapping[str, StoredTensor], *, metadata: ModelMetadata, column: NameColumn
 ) -> dict[str, StoredTensor]:
     """Translates one of Adam's averages of all weights to our names; see `translated`.
 
     If no head reads the pooler, it is not trained and its averages may be missing.
     """
-    has_pooler = column.name("encoder/pooler/kernel", card) in foreign
-    if not (has_pooler or ARCHITECTURES[card.model].reads_pooled_output):
-        config = dataclasses.replace(card.config, has_pooler=False)
-        card = dataclasses.replace(card, config=config)
-    return translated(foreign, card=card, column=column)[0]
+    has_pooler = column.name("encoder/pooler/kernel", metadata) in foreign
+    if not (has_pooler or ARCHITECTURES[metadata.model].reads_pooled_output):
+        config = dataclasses.replace(metadata.config, has_pooler=False)
+        metadata = dataclasses.replace(metadata, config=config)
+    return translated(foreign, metadata=metadata, column=column)[0]
 
 
 def foreign_tensors(
-    tensors: Mapping[str, StoredTensor], *, card: ModelCard, column: Column
+    tensors: Mapping[str, StoredTensor], *, metadata: ModelMetadata, column: NameColumn
 ) -> dict[str, StoredTensor]:
     """Translates weights to the names and shapes of a checkpoint format.
 
     Args:
         tensors: The weights by their public names.
-        card: The metadata of the model.
+        metadata: The metadata of the model.
         column: The names and shapes of the format.
 
     Returns:
@@ -222,26 +236,26 @@ def foreign_tensors(
     Raises:
         InputError: The format cannot store the model.
     """
-    _check_family(card, column)
-    given = {}
-    for ours, tensor in tensors.items():
-        name = column.name(ours, card)
-        if not name:
+    _check_family(metadata, column)
+    foreign = {}
+    for name, tensor in tensors.items():
+        foreign_name = column.name(name, metadata)
+        if not foreign_name:
             raise InputError(
-                f"{column.format} has no place for {ours} of a {card.model}; write another "
-                f"format, or a part: bert-keras convert --model {ENCODER.name}"
+                f"{column.format} cannot store {name} of a {metadata.model}; choose another "
+                f"format, or write only a part: bert-keras convert --model {ENCODER.name}"
             )
-        shape = column.shape(Row(ours, tensor.shape), card)
-        is_transposed = column.is_transposed(ours)
-        given[name] = tensor.transposed() if is_transposed else tensor.reshaped(shape)
-    return given
+        shape = column.shape(WeightRow(name, tensor.shape), metadata)
+        is_transposed = column.is_transposed(name)
+        foreign[foreign_name] = tensor.transposed() if is_transposed else tensor.reshaped(shape)
+    return foreign
 
 
-def _check_family(card: ModelCard, column: Column) -> None:
-    family, kinds = family_of(card.config), column.kinds
+def _check_family(metadata: ModelMetadata, column: NameColumn) -> None:
+    family, kinds = family_of(metadata.config), column.kinds
     if kinds is not None and (family is None or family.kind not in kinds):
-        named = f"the numbers of {family.kind}" if family else "these numbers"
+        kind = f"the kind {family.kind}" if family else "no known kind"
         raise InputError(
-            f"{column.format} has no place for an encoder of {named}, only for {', '.join(kinds)}: "
-            f"{card.config.to_dict()}"
+            f"{column.format} cannot store an encoder of {kind}, only {', '.join(kinds)}; the "
+            f"configuration is {metadata.config.to_dict()}"
         )

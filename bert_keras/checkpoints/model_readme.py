@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
 from bert_keras.architectures import ARCHITECTURES, BERT, family_of
-from bert_keras.checkpoints.card import ModelCard, numbered_labels
+from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 
 README = "README.md"  # name of the file
 _environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -15,42 +15,32 @@ _environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_b
 Sections = Mapping[str, Mapping[str, Any]]
 
 
-class Loader(NamedTuple):
-    """The call that loads a model in another library."""
-
-    module: str  # module to import the class from
-    class_name: str  # "" if the library has no class for the model
-    method: str  # method of the class that loads a folder
-    format: str  # format that the method reads, a name in FORMATS
-
-
-def model_readme(card: ModelCard, *, name: str, format: str, sections: Sections) -> str:
+def model_readme(metadata: ModelMetadata, *, name: str, format: str, sections: Sections) -> str:
     """Returns the text of a model's README.md.
 
     Args:
-        card: The metadata of the model.
+        metadata: The metadata of the model.
         name: The name of the folder.
         format: The format of the files, a name in `bert_keras.checkpoints.formats.FORMATS`.
         sections: Tables by their headings, such as the recipe and the scores of a run.
     """
-    family, names = family_of(card.config), ARCHITECTURES[card.model].class_names
+    family, names = family_of(metadata.config), ARCHITECTURES[metadata.model].class_names
     huggingface, keras_hub = names.get("huggingface", ""), names.get("keras_hub", "")
-    theirs = family.classes + huggingface if family and huggingface else ""
-    others = {
-        "transformers": Loader("transformers", theirs, "from_pretrained", "huggingface"),
-        "KerasHub": Loader(
-            "keras_hub.models", keras_hub if family is BERT else "", "from_preset", "keras-hub"
-        ),
+    huggingface = family.class_prefix + huggingface if family and huggingface else ""
+    keras_hub = keras_hub if family is BERT else ""
+    loaders = {  # by library: module, class ("" if it has none), method, and format that it reads
+        "transformers": ("transformers", huggingface, "from_pretrained", "huggingface"),
+        "KerasHub": ("keras_hub.models", keras_hub, "from_preset", "keras-hub"),
     }
     template = _environment.from_string(
         Path(__file__).with_name("model_card.md").read_text("utf-8")
     )
     return template.render(
-        card=card,
+        metadata=metadata,
         name=name,
         format=format,
         relative="" if family in (None, BERT) else family.kind,
-        numbered=card.labels == numbered_labels(len(card.labels)),
+        numbered=metadata.labels == numbered_labels(len(metadata.labels)),
         sections=sections,
-        others=others,
+        loaders=loaders,
     )

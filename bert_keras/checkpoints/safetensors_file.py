@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from bert_keras.checkpoints.tensors import STRIP, StoredTensor, empty, refuse_pointer
+from bert_keras.checkpoints.tensors import STRIP_ROWS, StoredTensor, empty, refuse_lfs_pointer
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
 
@@ -24,7 +24,7 @@ DTYPES = {
     "I64": np.dtype(np.int64),
 }
 # Bytes: size of the header's length field at the start of the file, and alignment of the arrays.
-LENGTH, BORDER = 8, 8
+LENGTH, ALIGNMENT = 8, 8
 
 
 def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
@@ -39,15 +39,17 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
         with safe_open(path, framework="numpy"):  # raises for a wrong header or file size
             pass
     except SafetensorError as error:
-        refuse_pointer(path)
-        raise InputError(f"{path} is damaged ({error}); copy or write it anew") from error
+        refuse_lfs_pointer(path)
+        raise InputError(f"{path} is damaged ({error}); copy or write it again") from error
     with path.open("rb") as file:
         start = LENGTH + int.from_bytes(file.read(LENGTH), "little")
         header = json.loads(file.read(start - LENGTH))
     header.pop("__metadata__", None)
     for name, entry in header.items():
         if entry["dtype"] not in DTYPES:
-            raise InputError(f"{path}: {name} is of {entry['dtype']}; expected {', '.join(DTYPES)}")
+            raise InputError(
+                f"{path}: {name} has the dtype {entry['dtype']}; expected {', '.join(DTYPES)}"
+            )
     return {name: _stored(path, start, entry) for name, entry in header.items()}
 
 
@@ -57,17 +59,17 @@ def _stored(path: Path, start: int, entry: dict) -> StoredTensor:
     `read` fills the memory that the TensorFlow variable takes over, so that only one copy exists.
     """
     shape, dtype = tuple(entry["shape"]), DTYPES[entry["dtype"]]
-    begin = start + entry["data_offsets"][0]
+    offset = start + entry["data_offsets"][0]
 
     def filled(array: np.ndarray, file: BufferedReader) -> np.ndarray:
         if file.readinto(array.reshape(-1).view(np.uint8).data) < array.nbytes:
-            raise InputError(f"{path} has become shorter while it was read; copy it anew")
+            raise InputError(f"{path} became shorter while it was read; copy it again")
         return array
 
     def read() -> np.ndarray:
         array = empty(shape)
         with path.open("rb") as file:
-            file.seek(begin)
+            file.seek(offset)
             if dtype == array.dtype:
                 return filled(array, file)
             array[...] = filled(np.empty(shape, dtype), file)
@@ -75,14 +77,14 @@ def _stored(path: Path, start: int, entry: dict) -> StoredTensor:
 
     def strips() -> Iterator[np.ndarray]:
         with path.open("rb") as file:
-            file.seek(begin)
-            for first in range(0, shape[0], STRIP):
-                yield filled(np.empty((min(STRIP, shape[0] - first), *shape[1:]), dtype), file)
+            file.seek(offset)
+            for first in range(0, shape[0], STRIP_ROWS):
+                yield filled(np.empty((min(STRIP_ROWS, shape[0] - first), *shape[1:]), dtype), file)
 
     return StoredTensor(shape, read, dtype.name, strips)
 
 
-def metadata(path: str | os.PathLike) -> dict[str, str]:
+def header_strings(path: str | os.PathLike) -> dict[str, str]:
     """Returns the metadata strings in the header of a file, {} if there are none."""
     with safe_open(path, framework="numpy") as file:
         return file.metadata() or {}
@@ -103,11 +105,11 @@ def write_tensors(
     header: dict[str, dict] = {"__metadata__": metadata} if metadata else {}
     end = 0
     for name in sorted(tensors):
-        begin, end = end, end + 4 * prod(tensors[name].shape)
-        shape = list(tensors[name].shape)
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
+        shape = tensors[name].shape
+        start, end = end, end + 4 * prod(shape)
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % BORDER)
+    text += b" " * (-len(text) % ALIGNMENT)
     with path.open("wb") as file:
         file.write(len(text).to_bytes(LENGTH, "little") + text)
         for name in sorted(tensors):

@@ -13,8 +13,8 @@ from bert_keras.errors import InputError
 # Number of rows that a transpose reads at a time. NumPy's transpose of a whole matrix writes
 # consecutive values to different memory pages. Transposing in strips is faster (BERT-base: 0.10 s
 # instead of 0.24 s) and needs no second matrix.
-STRIP = 64
-_BORDER = 64  # bytes; TensorFlow aborts the process if a buffer does not have this alignment
+STRIP_ROWS = 64
+_ALIGNMENT = 64  # bytes; TensorFlow aborts the process if a buffer does not have this alignment
 _LFS_POINTER = b"version https://git-lfs"  # the first bytes of a Git LFS pointer file
 
 
@@ -30,16 +30,19 @@ class StoredTensor:
     strips: Callable[[], Iterable[np.ndarray]] | None = None
 
     def transposed(self) -> "StoredTensor":
+        """Returns the transpose of this matrix."""
+
         def read() -> np.ndarray:
-            turned, start = empty(self.shape[::-1]), 0
+            transposed_array, start = empty(self.shape[::-1]), 0
             for rows in self.strips() if self.strips else [self.read()]:
-                turned[:, start : start + len(rows)] = rows.T
+                transposed_array[:, start : start + len(rows)] = rows.T
                 start += len(rows)
-            return turned
+            return transposed_array
 
         return StoredTensor(self.shape[::-1], read)
 
     def reshaped(self, shape: tuple[int, ...]) -> "StoredTensor":
+        """Returns this array in another shape."""
         if shape == self.shape:
             return self
         return StoredTensor(shape, lambda: self.read().reshape(shape))
@@ -47,10 +50,10 @@ class StoredTensor:
 
 def empty(shape: tuple[int, ...]) -> np.ndarray:
     """Returns an uninitialized float32 array whose memory a TensorFlow variable can take over."""
-    count = 4 * math.prod(shape)
-    buffer = np.empty(count + _BORDER, np.uint8)
-    start = -buffer.ctypes.data % _BORDER
-    return buffer[start : start + count].view(np.float32).reshape(shape)
+    num_bytes = 4 * math.prod(shape)
+    buffer = np.empty(num_bytes + _ALIGNMENT, np.uint8)
+    start = -buffer.ctypes.data % _ALIGNMENT
+    return buffer[start : start + num_bytes].view(np.float32).reshape(shape)
 
 
 def tensor(array: np.ndarray):
@@ -59,15 +62,15 @@ def tensor(array: np.ndarray):
     Under TensorFlow, an array that `empty` allocated is not copied: it shares its memory with the
     tensor, so the caller must not write to it afterwards.
     """
-    on_border = array.ctypes.data % _BORDER == 0 and array.flags.writeable
-    if keras.config.backend() == "tensorflow" and on_border and array.flags.c_contiguous:
+    is_aligned = array.ctypes.data % _ALIGNMENT == 0 and array.flags.writeable
+    if keras.config.backend() == "tensorflow" and is_aligned and array.flags.c_contiguous:
         import tensorflow as tf
 
         return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
     return keras.ops.convert_to_tensor(array)
 
 
-def refuse_pointer(path: Path) -> None:
+def refuse_lfs_pointer(path: Path) -> None:
     """Raises InputError if `path` is a Git LFS pointer file.
 
     A clone without Git LFS has such a small text file instead of each large file.
@@ -75,5 +78,5 @@ def refuse_pointer(path: Path) -> None:
     with path.open("rb") as file:
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
             raise InputError(
-                f"{path} is a Git LFS pointer, not the file itself: fetch it with git lfs pull"
+                f"{path} is a Git LFS pointer, not the file itself; fetch it with git lfs pull"
             )

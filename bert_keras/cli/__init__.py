@@ -23,7 +23,7 @@ def command_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bert-keras",
         description="Pretrain BERT on records, fine-tune it, export it and serve it.",
-        epilog="bert-tfrecords writes the records. Try `bert-keras demo` first.",
+        epilog="bert-tfrecords writes the records. `bert-keras demo` runs every stage once.",
     )
     add_commands(parser, COMMANDS)
     return parser
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             if not isinstance(command, (Finetune, Pretrain, Reproduce)):
                 raise
-            raise KeyboardInterrupt("the same command continues") from None
+            raise KeyboardInterrupt("the same command continues the run") from None
 
     return run_command(f"{parser.prog} {arguments.command.__name__.lower()}", run)
 

@@ -10,24 +10,24 @@ from bert_keras.options import Command, argument, option
 
 @dataclass(frozen=True, kw_only=True)
 class Demo(Command):
-    """Run every stage once, from text to a served prediction, in minutes on two cores."""
+    """Run every stage once, from text to a served prediction, in minutes on two CPU cores."""
 
     examples: ClassVar[str] = "bert-keras demo --corpus wiki.txt books.txt --output demo"
 
     corpus: tuple[str, ...] = option(
         (),
         metavar="FILE",
-        help="UTF-8 text, one paragraph a line, a blank line between documents",
-        told="CPython's language reference",
+        help="UTF-8 text files with a paragraph on each line and a blank line between documents",
+        default_text="CPython's language reference",
     )
-    output: str = option("demo", metavar="DIR")
+    output: str = option("demo", metavar="DIR", help="the parent folder of all demos")
     steps: int | None = option(
         None,
         metavar="N",
-        help="steps of pretraining; with fewer the demo is shorter and its model is worse",
-        told="those of the recipe demo",
+        help="the number of pretraining steps; fewer steps save time and give a worse model",
+        default_text="that of the recipe demo",
     )
-    seed: int = option(1)
+    seed: int = option(1, help="the seed of all random numbers")
 
     def run(self) -> None:
         from bert_keras.demo import demo
@@ -37,7 +37,7 @@ class Demo(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(DeviceOptions):
-    """Repeat a table or figure of the paper, pretraining included; the same command continues."""
+    """Repeat a table or figure of the paper; the same command continues an interrupted run."""
 
     examples: ClassVar[str] = (
         "bert-keras reproduce table5 --scale tiny --data data --output table5\n"
@@ -52,20 +52,19 @@ class Reproduce(DeviceOptions):
     scale: str = option(
         "tiny",
         metavar="SCALE",
-        help="tiny: about an hour on two cores; paper: for owners of GPUs or TPUs",
+        help="tiny (about an hour on two CPU cores) or paper (needs GPUs or TPUs)",
     )
     data: str = option(
         metavar="DIR",
-        help="corpus/*.txt, and those of glue/MNLI, glue/QNLI, glue/MRPC, glue/SST-2, squad, "
-        "ner/conll2003 that there are",
+        help="a folder with corpus/*.txt and any of glue/MNLI, glue/QNLI, glue/MRPC, glue/SST-2, "
+        "squad and ner/conll2003",
     )
     output: str | None = option(
         None, flags=["-o", "--output"], metavar="DIR", help="the folder of all runs"
     )
     dry_run: bool = option(
         False,
-        help="take a few steps of each kind, print what is run and how long it takes, write "
-        "nothing",
+        help="take a few steps of each kind, print the runs and their duration, write nothing",
     )
 
     def run(self) -> None:
@@ -81,7 +80,7 @@ class Reproduce(DeviceOptions):
             print(plan(experiment, scale, data=self.data))
             return
         if self.output is None:
-            raise InputError("--output DIR is missing; name a new folder, or ask for a --dry-run")
+            raise InputError("--output DIR is missing; name a new folder or use --dry-run")
         from bert_keras.experiments.run import reproduce
 
         reproduce(experiment, scale, data=self.data, output=self.output)

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 from bert_keras.errors import InputError
 from bert_keras.options import Command, argument, option
-from bert_keras.storage import whole_folder
+from bert_keras.storage import atomic_folder
 
 _MODEL = "OUTPUT/model of a run, or a checkpoint of any format (see convert)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Convert(Command):
-    """Write a checkpoint of any format as a folder of another, then read it back and compare."""
+    """Convert a checkpoint from any format to another, then read it back and compare."""
 
     examples: ClassVar[str] = (
         "bert-keras convert uncased_L-12_H-768_A-12 bert-base --to huggingface\n"
@@ -24,8 +24,8 @@ class Convert(Command):
 
     source: str = argument(
         "SRC",
-        help="a folder of Google's, Hugging Face's, KerasHub's or ours, or a TF1 checkpoint's path "
-        "without .index",
+        help="a checkpoint folder of bert-keras, Google, Hugging Face or KerasHub, or the path of "
+        "a TF1 checkpoint without .index",
     )
     destination: str = argument("DST", help="a new folder")
     to: str = option(
@@ -34,23 +34,23 @@ class Convert(Command):
     model: str | None = option(
         None,
         metavar="NAME",
-        help="take this part of SRC, such as the BertEncoder or BertMaskedLM of a BertPretrainer",
-        told="all",
+        help="the part of SRC to convert, such as BertEncoder or BertMaskedLM of a BertPretrainer",
+        default_text="all parts",
     )
     layers: int | None = option(
         None,
         metavar="N",
-        help="take N layers, from the first to the last, and no pooler: a student for --teacher",
+        help="convert N evenly spaced layers and no pooler, as a student for --teacher",
     )
     ignore: tuple[str, ...] = option(
         (),
         action="append",
         metavar="NAME",
-        help="a tensor of SRC to leave out, or a rule that an error names; may be repeated",
+        help="a tensor of SRC to omit, or a rule that an error message names; may be repeated",
     )
     pad_vocabulary: bool = option(
         False,
-        help="add unused pieces where the token table has more rows than the vocabulary has lines",
+        help="add unused tokens if the token table has more rows than the vocabulary",
     )
 
     def run(self) -> None:
@@ -70,7 +70,7 @@ class Convert(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Inspect(Command):
-    """Write a page of a text's attention and masked words, and of a word's vectors."""
+    """Write a page with the attention and masked words of a text, and the vectors of a word."""
 
     examples: ClassVar[str] = (
         'bert-keras inspect runs/tiny/model "The capital of France is [MASK]." -o page.html\n'
@@ -83,13 +83,13 @@ class Inspect(Command):
         "TEXT",
         (),
         nargs="*",
-        help="one, or the two of a pair; without a [MASK] each piece is masked in turn",
+        help="one text or a pair; without a [MASK], each token is masked in turn",
     )
-    output: str = option(flags=["-o", "--output"], metavar="PAGE", help="an .html file")
-    top_k: int = option(10, metavar="N", help="the most probable pieces at each masked position")
-    word: str | None = option(None, metavar="WORD", help="compare its vectors; with --sentences")
+    output: str = option(flags=["-o", "--output"], metavar="PAGE", help="the .html file to write")
+    top_k: int = option(10, metavar="N", help="tokens to show at each masked position")
+    word: str | None = option(None, metavar="WORD", help="compare its vectors in --sentences")
     sentences: str | None = option(
-        None, metavar="FILE", help="UTF-8, one sentence a line, WORD in each"
+        None, metavar="FILE", help="a UTF-8 file with a sentence that contains WORD on each line"
     )
 
     def run(self) -> None:
@@ -101,14 +101,14 @@ class Inspect(Command):
             output=self.output,
             word=self.word,
             sentences=self.sentences,
-            num_pieces=self.top_k,
+            num_tokens=self.top_k,
         )
         print(f"page: {self.output}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Export(Command):
-    """Write a model as saved_models/NAME/VERSION, verified through TF Serving's loader."""
+    """Write a model as saved_models/NAME/VERSION and verify it with TF Serving's loader."""
 
     examples: ClassVar[str] = (
         "bert-keras export runs/sst2/model sst2\n"
@@ -116,37 +116,40 @@ class Export(Command):
     )
 
     model: str = argument("MODEL_DIR", help=_MODEL)
-    name: str = argument("NAME", help="the model's name on the server")
-    version: int | None = option(None, metavar="N", told="one more than the newest")
+    name: str = argument("NAME", help="the name of the model on the server")
+    version: int | None = option(None, metavar="N", default_text="the latest version plus 1")
     texts: int | None = option(
         None,
         choices=(1, 2),
-        help="of a classifier: one text or a pair",
-        told="as the model says; one where it does not",
+        help="number of input texts of a classifier",
+        default_text="as in the model metadata, or else 1",
     )
-    to: str = option("saved_models", metavar="DIR")
+    to: str = option("saved_models", metavar="DIR", help="the folder of all exported models")
     serving_config: str | None = option(
         None,
         metavar="DIR",
-        help="measure the model and write a folder that starts TF Serving with it, in Docker or "
+        help="measure the model and write the files that run TF Serving with it in Docker or "
         "Kubernetes",
     )
     variant: str | None = option(
         None,
         metavar="VARIANT",
-        help="a smaller or faster one: float16, int8 or litert, compared with float32; "
-        "not written where it gains nothing",
+        help="a smaller or faster variant: float16, int8 or litert; written only if it improves "
+        "on float32",
     )
     data: str | None = option(
         None,
         metavar="DIR",
-        help="what a variant is scored on: the task's files, of which dev is taken, or one file",
+        help="the examples to score a variant on: a file, or a folder of the task with a dev split",
     )
     task: str | None = option(
-        None, metavar="TASK", help="of a variant's model", told="the one that it was fine-tuned on"
+        None,
+        metavar="TASK",
+        help="the task of the variant",
+        default_text="the task of its fine-tuning",
     )
     accept_loss: float = option(
-        0.5, metavar="POINTS", help="of the score that a variant may lose, of a hundred"
+        0.5, metavar="POINTS", help="the points, of 100, by which the score may drop"
     )
 
     def run(self) -> None:
@@ -154,24 +157,24 @@ class Export(Command):
         from bert_keras.export.version_folder import check_model_name, next_version
 
         check_model_name(self.name)
-        place = os.path.join(self.to, self.name)
-        version = next_version(place) if self.version is None else self.version
-        folder = os.path.join(place, str(version))
+        model_folder = os.path.join(self.to, self.name)
+        version = next_version(model_folder) if self.version is None else self.version
+        folder = os.path.join(model_folder, str(version))
         export = partial(self._exporter(), self.model, folder, num_texts=self.texts)
         config = self.serving_config
         note = NOT_SERVED.get(self.variant) if self.variant else None
         if config is None:
-            serve = note or f"serve it:  bert-keras serve {place} --port 8501"
+            serve = note or f"serve it:  bert-keras serve {model_folder} --port 8501"
             print(f"{export()}\n{serve}")
             return
         if note:
-            raise InputError(f"--serving-config does not go with {self.variant}: {note}")
+            raise InputError(f"--serving-config cannot be used with {self.variant}: {note}")
         from bert_keras.serving.tf_serving.config_files import check_name, write_config
 
         check_name(self.name)
-        with whole_folder(config) as beside:  # reports an existing folder before the long export
+        with atomic_folder(config) as new_folder:  # fails before the long export
             written = export()
-            write_config(written, beside)
+            write_config(written, new_folder)
         print(f"{written}\n{config}\nserve it:  docker compose -f {config}/compose.yaml up")
 
     def _exporter(self) -> Callable:
@@ -181,41 +184,44 @@ class Export(Command):
         if self.variant is None:
             return export_model
         if self.data is None:
-            raise InputError("--variant came without --data; name labelled examples to score it on")
+            raise InputError("--variant requires --data, labelled examples to score the variant on")
         return partial(
             export_variant,
             variant=self.variant,
             data=self.data,
             task=self.task,
-            most_lost=self.accept_loss,
+            max_score_loss=self.accept_loss,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(Command):
-    """Answer TF Serving's REST API for saved_models/NAME on this machine."""
+    """Serve saved_models/NAME on this machine with TF Serving's REST API."""
 
     examples: ClassVar[str] = (
         "bert-keras serve saved_models/sst2 --port 8501\n"
         "  bert-keras serve saved_models/sst2 --versions 3 4 --label stable=3 --label canary=4"
     )
 
-    model: str = argument("saved_models/NAME")
-    port: int = option(8501)
-    host: str = option("127.0.0.1", told="127.0.0.1, this machine only")
+    model: str = argument("saved_models/NAME", help="a folder with one folder for each version")
+    port: int = option(8501, help="the TCP port")
+    host: str = option("127.0.0.1", help="the address to listen on; 127.0.0.1 is this machine only")
     versions: tuple[int, ...] = option(
-        (), metavar="N", help="serve these", told="always the newest, which replaces the one before"
+        (),
+        metavar="N",
+        help="the versions to serve",
+        default_text="always the latest version",
     )
     label: tuple[str, ...] = option(
         (),
         action="append",
         metavar="NAME=N",
-        help="serve version N at /labels/NAME too; may be repeated",
+        help="also serve version N at /labels/NAME; may be repeated",
     )
     max_batch_size: int = option(
-        32, metavar="N", help="rows of waiting requests in one run; fewer of long texts"
+        32, metavar="N", help="the most rows of a batch; fewer if they are long"
     )
-    timeout: float = option(30, metavar="SECONDS", help="of one request")
+    timeout: float = option(30, metavar="SECONDS", help="the time limit of a request")
 
     def run(self) -> None:
         from bert_keras.serving.limits import Limits
@@ -234,5 +240,5 @@ class Serve(Command):
 def _label(text: str) -> tuple[str, int]:
     name, _, number = text.partition("=")
     if not name or not (number.isascii() and number.isdigit()):
-        raise InputError(f"--label {text} is no NAME=N; give a name and a version's number")
+        raise InputError(f"--label is {text!r}; expected NAME=N, such as stable=3")
     return name, int(number)

@@ -13,13 +13,13 @@ from bert_keras.options import Command, argument, option
 class ExamplesOptions(Command):
     """A task and a file of its examples."""
 
-    task: str = argument("TASK", help="a wrong name lists them all")
+    task: str = argument("TASK", help="a name of a task; an unknown name lists all tasks")
     data: str = option(
         metavar="FILE", help="a file of the task, or a folder or tfds:NAME with a --split"
     )
     split: str = option("dev", help="the split of the folder or of tfds:NAME")
     changes: tuple[str, ...] = option(
-        (), flags=["--set"], metavar="FIELD=VALUE", help="change the task's settings"
+        (), flags=["--set"], metavar="FIELD=VALUE", help="change settings of the task"
     )
 
     def file(self) -> str:
@@ -50,32 +50,28 @@ class Evaluate(ExamplesOptions):
     model: str = option(
         "", metavar="DIR", either="source", help="OUTPUT/model of a fine-tuning run"
     )
-    predictions: str = option("", metavar="FILE", either="source", help="as predict writes them")
+    predictions: str = option("", metavar="FILE", either="source", help="as written by predict")
     json: bool = option(False, help="print the scores as JSON")
     report: str | None = option(
-        None, metavar="PAGE", help="write an HTML page of scores and errors"
+        None, metavar="PAGE", help="write an HTML page with scores and errors"
     )
 
     def run(self) -> None:
         from bert_keras.reports.evaluation import evaluation_page
-        from bert_keras.runs.evaluate import answers_of_file, answers_of_model
-        from bert_keras.storage import check_place
+        from bert_keras.runs.evaluate import file_predictions, model_predictions
+        from bert_keras.storage import check_output
 
         if self.report:
-            check_place(self.report)
-        data, changes = self.file(), self.changes
+            check_output(self.report)
+        source = {"data": self.file(), "changes": self.changes}
         if self.model:
-            answers = answers_of_model(
-                self.task, model=self.model, data=data, split=self.split, changes=changes
-            )
+            result = model_predictions(self.task, model=self.model, split=self.split, **source)
         else:
-            answers = answers_of_file(
-                self.task, predictions=self.predictions, data=data, changes=changes
-            )
-        scores = answers.scores()
+            result = file_predictions(self.task, predictions=self.predictions, **source)
+        scores = result.scores()
         if self.report:
             evaluation_page(
-                answers.task, answers.examples, answers.predictions, scores=scores, path=self.report
+                result.task, result.examples, result.predictions, scores=scores, path=self.report
             )
         if self.json:
             print(json.dumps(scores, indent=2))
@@ -87,7 +83,7 @@ class Evaluate(ExamplesOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Predict(ExamplesOptions):
-    """Write a model's predictions as the official scorer or server of the task reads them."""
+    """Write the predictions of a model in the format of the task's official scorer or server."""
 
     examples: ClassVar[str] = (
         "bert-keras predict mrpc --model runs/mrpc/model --data glue/MRPC --output MRPC.tsv\n"
@@ -108,28 +104,28 @@ class Predict(ExamplesOptions):
     output: str = option(metavar="FILE", help="the file of predictions to write")
 
     def run(self) -> None:
-        from bert_keras.runs.evaluate import answers_of_model
-        from bert_keras.serving.remote_predictions import answers_of_server
-        from bert_keras.storage import check_place
+        from bert_keras.runs.evaluate import model_predictions
+        from bert_keras.serving.remote_predictions import server_predictions
+        from bert_keras.storage import check_output
 
-        check_place(self.output)
-        asked = {"data": self.file(), "split": self.split, "changes": self.changes}
+        check_output(self.output)
+        source = {"data": self.file(), "split": self.split, "changes": self.changes}
         if self.server:
-            answers = answers_of_server(self.task, server=self.server, **asked)
+            result = server_predictions(self.task, server=self.server, **source)
         else:
-            answers = answers_of_model(self.task, model=self.model, **asked)
-        answers.write(self.output)
-        print(f"{len(answers.examples):,} predictions: {self.output}")
+            result = model_predictions(self.task, model=self.model, **source)
+        result.write(self.output)
+        print(f"{len(result.examples):,} predictions: {self.output}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Submission(Command):
-    """Pack the eleven prediction files of GLUE into the zip that its server takes."""
+    """Pack the eleven prediction files of GLUE into a zip file for its server."""
 
     examples: ClassVar[str] = "bert-keras submission predictions --output submission.zip"
 
-    folder: str = argument("DIR", help="with CoLA.tsv, SST-2.tsv, ... AX.tsv")
-    output: str = option(metavar="FILE", help="the .zip to write")
+    folder: str = argument("DIR", help="a folder with CoLA.tsv, SST-2.tsv, ... AX.tsv")
+    output: str = option(metavar="FILE", help="the .zip file to write")
 
     def run(self) -> None:
         from bert_keras.tasks.glue.submission import submission_zip
@@ -140,7 +136,7 @@ class Submission(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Features(Command):
-    """Write the encoder's vectors of every text of a file, one text a line."""
+    """Write the encoder's vectors of each text of a file."""
 
     examples: ClassVar[str] = (
         "bert-keras features --from bert-base-uncased --texts lines.txt --output lines.npz\n"
@@ -151,20 +147,20 @@ class Features(Command):
     pretrained: str = option(
         flags=["--from"], metavar="DIR", help="a checkpoint of any format (see convert)"
     )
-    texts: str = option(metavar="FILE", help="UTF-8, one text a line")
+    texts: str = option(metavar="FILE", help="a UTF-8 file with one text on each line")
     output: str = option(
-        metavar="FILE", help=".npz, or .jsonl as Google's extract_features.py writes it"
+        metavar="FILE", help="an .npz file, or a .jsonl file as of Google's extract_features.py"
     )
     layers: tuple[int, ...] | None = option(
         None,
         metavar="N",
-        help="0 the embeddings, 1 the first; -1 the last",
-        told="-1 -2 -3 -4, or as many as there are",
+        help="layers to write: 0 is the embeddings, 1 the first layer, -1 the last layer",
+        default_text="-1 -2 -3 -4, as far as they exist",
     )
     of: str = option(
         "pieces",
         metavar="UNIT",
-        help="pieces, words: the first piece of each, or texts: the mean of all pieces",
+        help="pieces (each token), words (the first token of each) or texts (mean of the tokens)",
     )
 
     def run(self) -> None:

@@ -11,19 +11,19 @@ from bert_keras.options import Command, argument, option, with_changes
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceOptions(Command):
-    """Where and in which precision a command computes."""
+    """The devices and the precision of a command."""
 
     strategy: str = option(
         "auto",
         metavar="NAME",
         help="auto, one, mirrored, multiworker or tpu",
-        told="auto, all GPUs or the workers of TF_CONFIG",
+        default_text="auto: all GPUs, or the workers of TF_CONFIG",
     )
     precision: str = option(
         "auto",
         metavar="NAME",
         help="auto, float32, bfloat16 or float16",
-        told="auto, bfloat16 on TPUs and on GPUs that have it",
+        default_text="auto: bfloat16 on TPUs and on GPUs that support it",
     )
 
 
@@ -35,19 +35,19 @@ class TrainingOptions(DeviceOptions):
         (),
         flags=["--set"],
         metavar="FIELD=VALUE",
-        help="change the recipe or the task, such as num_epochs=4 max_length=256 seed=2",
+        help="change fields of the recipe or task, such as num_epochs=4 max_length=256 seed=2",
     )
     teacher: str | None = option(
         None,
         metavar="DIR",
-        help="a model of the same kind to learn from too; --set temperature, alpha_soft, "
+        help="a model of the same kind for distillation; see --set temperature, alpha_soft, "
         "alpha_labels, alpha_cosine",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pretrain(TrainingOptions):
-    """Train on records by a named recipe; the same command continues an interrupted run."""
+    """Pretrain on records with a recipe; the same command continues an interrupted run."""
 
     examples: ClassVar[str] = (
         "bert-keras pretrain tiny-hour --records records --output runs/tiny\n"
@@ -56,23 +56,23 @@ class Pretrain(TrainingOptions):
     )
 
     recipe: str = argument(
-        "RECIPE", help="see PRETRAIN in bert_keras/runs/recipes.py; a wrong name lists them"
+        "RECIPE", help="a recipe of bert_keras/runs/recipes.py; an unknown name lists all recipes"
     )
     records: str = option(
-        metavar="DIR", help="record files and their vocabulary, as bert-tfrecords build writes them"
+        metavar="DIR", help="a folder with records and vocabulary, written by bert-tfrecords build"
     )
     start: str | None = option(
         None,
         flags=["--from"],
         metavar="DIR",
-        help="continue from a checkpoint of any format (see convert), at its step where it has a "
+        help="continue from a checkpoint of any format (see convert), at its step if it has a "
         "training state",
     )
     output: str | None = option(None, metavar="DIR", help="the folder of the run")
     profile: str | None = option(
-        None, metavar="FIRST:LAST", help="profile these steps in TensorBoard, such as 20:25"
+        None, metavar="FIRST:LAST", help="the steps to profile in TensorBoard, such as 20:25"
     )
-    dry_run: bool = option(False, help="take ten steps, print what the run takes and write nothing")
+    dry_run: bool = option(False, help="take ten steps, print the cost of the run, write nothing")
 
     def run(self) -> None:
         from bert_keras.runs.distillation import Distillation
@@ -85,20 +85,20 @@ class Pretrain(TrainingOptions):
         recipe = named_recipe(RECIPES, self.recipe)
         teacher = Distillation.of_pretraining(self.teacher) if self.teacher else None
         recipe, teacher = with_changes(recipe, teacher, changes=self.changes)
-        given = {"records": self.records, "start": self.start, "distillation": teacher}
+        arguments = {"records": self.records, "start": self.start, "distillation": teacher}
         if self.dry_run:
-            print(forecast(recipe, **given))
+            print(forecast(recipe, **arguments))
             return
         if self.output is None:
-            raise InputError("--output DIR is missing; name a new folder, or ask for a --dry-run")
+            raise InputError("--output DIR is missing; name a new folder or use --dry-run")
         if self.profile:
-            given["profile"] = steps_to_profile(self.profile)
-        _print_scores(pretrain(recipe, output=self.output, **given), self.output)
+            arguments["profile"] = steps_to_profile(self.profile)
+        _print_scores(pretrain(recipe, output=self.output, **arguments), self.output)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finetune(TrainingOptions):
-    """Fine-tune on a task, keep the best epoch; the same command continues an interrupted run."""
+    """Fine-tune on a task and keep the best epoch; the same command continues a stopped run."""
 
     examples: ClassVar[str] = (
         "bert-keras finetune mrpc --data glue/MRPC --from bert-base-uncased --output runs/mrpc\n"
@@ -112,26 +112,26 @@ class Finetune(TrainingOptions):
         "\\\n    --output runs/distilled"
     )
 
-    task: str = argument("TASK", help="a wrong name lists them all")
+    task: str = argument("TASK", help="a name of a task; an unknown name lists all tasks")
     pretrained: str = option(
         flags=["--from"],
         metavar="DIR",
         help="OUTPUT/model of a run, or a checkpoint of any format (see convert)",
     )
     data: str = option(
-        "", metavar="DIR", either="data", help="the task's official files, or tfds:NAME"
+        "", metavar="DIR", either="data", help="a folder of the task's official files, or tfds:NAME"
     )
-    train: str = option("", metavar="FILE", either="data", help="a file of the task; with --dev")
-    dev: str = option("", metavar="FILE", help="held-out examples to score on")
+    train: str = option("", metavar="FILE", either="data", help="a training file; needs --dev")
+    dev: str = option("", metavar="FILE", help="a file of held-out examples")
     output: str = option(metavar="DIR", help="the folder of the run")
     recipe: str = option(
         "paper", metavar="NAME", help="paper, or small-models for hidden sizes under 768"
     )
     seeds: int = option(
-        1, metavar="N", help="a run with each of the seeds 1 to N, then median, best and spread"
+        1, metavar="N", help="train with each of the seeds 1 to N; report median, best and spread"
     )
     learning_rates: tuple[float, ...] | None = option(
-        None, metavar="RATE", nargs="*", help="a run with each; with those of the recipe if none"
+        None, metavar="RATE", nargs="*", help="train with each RATE, or with those of the recipe"
     )
 
     def run(self) -> None:
@@ -148,10 +148,10 @@ class Finetune(TrainingOptions):
         recipe, task, teacher = with_changes(recipe, task, teacher, changes=self.changes)
         if self.data:
             if self.dev:
-                raise InputError("--dev came with --data; name both files with --train and --dev")
+                raise InputError("--dev cannot be used with --data; use --train and --dev instead")
             files = task.files(self.data)
         elif not self.dev:
-            raise InputError("--train came without --dev; name the file of held-out examples")
+            raise InputError("--train requires --dev, a file of held-out examples")
         else:
             files = {"train": self.train, "dev": self.dev}
 
@@ -186,12 +186,12 @@ class Finetune(TrainingOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Curves(Command):
-    """Draw the losses and accuracies of a run's TensorBoard logs into a picture."""
+    """Plot the losses and accuracies in the TensorBoard logs of a run."""
 
     examples: ClassVar[str] = "bert-keras curves runs/tiny/logs curves.png"
 
     logs: str = argument("LOGS", help="OUTPUT/logs of a run")
-    picture: str = argument("PICTURE", help=".png or .svg")
+    picture: str = argument("PICTURE", help="the .png or .svg file to write")
 
     def run(self) -> None:
         from bert_keras.reports.curves import plot_curves

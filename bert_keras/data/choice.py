@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-def choose_pieces(
+def choose_tokens(
     candidates: np.ndarray, *, quotas: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
     """Chooses tokens at random; every candidate of a row is equally likely.
@@ -32,7 +32,7 @@ def choose_pieces(
     return np.flatnonzero((keys <= np.take_along_axis(smallest, last, axis=1)) & candidates)
 
 
-class Words(NamedTuple):
+class WordIndices(NamedTuple):
     """The W words of a batch, in order, as indices in the flattened batch."""
 
     starts: np.ndarray  # int32 [W]
@@ -41,7 +41,7 @@ class Words(NamedTuple):
     first: np.ndarray  # int64 [B+1]: the number of the first word of each row, and W
 
 
-def words_of(candidates: np.ndarray, *, continues: np.ndarray) -> Words:
+def group_words(candidates: np.ndarray, *, continues: np.ndarray) -> WordIndices:
     """Groups the candidates into words.
 
     Args:
@@ -53,20 +53,20 @@ def words_of(candidates: np.ndarray, *, continues: np.ndarray) -> Words:
     after = np.zeros_like(candidates)
     after[:, 1:] = candidates[:, :-1] & candidates[:, 1:]
     joins = after & continues
-    goes_on = np.zeros_like(joins)
-    goes_on[:, :-1] = joins[:, 1:]
-    starts = _places(candidates & ~joins)
-    ends = _places(candidates & ~goes_on) + np.int32(1)
+    is_continued = np.zeros_like(joins)
+    is_continued[:, :-1] = joins[:, 1:]
+    starts = _true_indices(candidates & ~joins)
+    ends = _true_indices(candidates & ~is_continued) + np.int32(1)
     first = np.searchsorted(starts, np.arange(batch + 1, dtype=np.int32) * np.int32(length))
-    return Words(starts, ends, after.ravel()[starts], first)
+    return WordIndices(starts, ends, after.ravel()[starts], first)
 
 
-def _places(flags: np.ndarray) -> np.ndarray:
+def _true_indices(flags: np.ndarray) -> np.ndarray:
     return np.flatnonzero(flags).astype(np.int32)  # int32 halves the memory to read
 
 
 def choose_words(
-    words: Words, *, quotas: np.ndarray, max_ngram: int, generator: np.random.Generator
+    words: WordIndices, *, quotas: np.ndarray, max_ngram: int, generator: np.random.Generator
 ) -> np.ndarray:
     """Chooses whole words at random, alone or as n-grams.
 
@@ -85,45 +85,45 @@ def choose_words(
         The indices of the chosen tokens in the flattened batch, int64, ascending.
     """
     starts, ends, _, first = words
-    taken = np.zeros(len(starts), bool)
+    is_chosen = np.zeros(len(starts), bool)
     shuffled = np.arange(len(starts), dtype=np.int32)
-    # One entry for each row that is not complete: `shuffled[here:there]` are the words that were
-    # not drawn yet, and `room` is the number of tokens that the row may still choose.
+    # One entry for each row that is not complete: `shuffled[lower:upper]` are the words that were
+    # not drawn yet, and `space` is the number of tokens that the row may still choose.
     is_open = (first[1:] > first[:-1]) & (quotas > 0)
-    here, there, room = first[:-1][is_open], first[1:][is_open], quotas[is_open]
-    while len(here):
-        drawn = here + _below(there - here, generator)
+    lower, upper, space = first[:-1][is_open], first[1:][is_open], quotas[is_open]
+    while len(lower):
+        drawn = lower + _random_below(upper - lower, generator)
         word = shuffled[drawn]
-        shuffled[drawn] = shuffled[here]
-        fits = ~taken[word] & (ends[word] - starts[word] <= room)
+        shuffled[drawn] = shuffled[lower]
+        fits = ~is_chosen[word] & (ends[word] - starts[word] <= space)
         word = word[fits]
         last = word
         if max_ngram > 1:
             last = _last_words(
                 word,
                 words=words,
-                taken=taken,
-                room=room[fits],
+                is_chosen=is_chosen,
+                space=space[fits],
                 max_ngram=max_ngram,
                 generator=generator,
             )
-        for more in range(max_ngram):
-            taken[word[word + more <= last] + more] = True
-        room[fits] -= ends[last] - starts[word]
-        here = here + 1
-        is_open = (room > 0) & (here < there)
+        for offset in range(max_ngram):
+            is_chosen[word[word + offset <= last] + offset] = True
+        space[fits] -= ends[last] - starts[word]
+        lower = lower + 1
+        is_open = (space > 0) & (lower < upper)
         if not is_open.all():
-            here, there, room = here[is_open], there[is_open], room[is_open]
-    starts, sizes = starts[taken], (ends - starts)[taken]
+            lower, upper, space = lower[is_open], upper[is_open], space[is_open]
+    starts, sizes = starts[is_chosen], (ends - starts)[is_chosen]
     return np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
 
 
 def _last_words(
     word: np.ndarray,
     *,
-    words: Words,
-    taken: np.ndarray,
-    room: np.ndarray,
+    words: WordIndices,
+    is_chosen: np.ndarray,
+    space: np.ndarray,
     max_ngram: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
@@ -131,19 +131,19 @@ def _last_words(
 
     Each word of `word` fits alone.
     """
-    num_more = np.zeros(len(word), np.int64)
-    goes_on = np.ones(len(word), bool)
-    for more in range(1, max_ngram):
-        last = np.minimum(word + more, len(taken) - 1)
-        goes_on &= (word + more == last) & words.follows[last] & ~taken[last]
-        goes_on &= words.ends[last] - words.starts[word] <= room
-        num_more += goes_on
+    max_offset = np.zeros(len(word), np.int64)
+    fits = np.ones(len(word), bool)
+    for offset in range(1, max_ngram):
+        last = np.minimum(word + offset, len(is_chosen) - 1)
+        fits &= (word + offset == last) & words.follows[last] & ~is_chosen[last]
+        fits &= words.ends[last] - words.starts[word] <= space
+        max_offset += fits
     weights = np.cumsum(1 / np.arange(1, max_ngram + 1))
-    draw = generator.random(len(word)) * weights[num_more]
+    draw = generator.random(len(word)) * weights[max_offset]
     return word + np.searchsorted(weights, draw, side="right").astype(np.int32)
 
 
-def _below(limits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def _random_below(limits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """Draws an integer from 0 to limit - 1 for each limit, int64.
 
     The integers are scaled from 32 random bits, so their probabilities differ by at most one part

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bert_keras.data.choice import choose_pieces, choose_words, words_of
+from bert_keras.data.choice import choose_tokens, choose_words, group_words
 from bert_keras.errors import InputError, check_name
 from bert_keras.options import check_choice, check_least
 from bert_keras.text.vocab import Vocabulary
@@ -46,7 +46,7 @@ class MaskingPolicy:
 
     def __post_init__(self):
         if not 0 < self.mask_rate <= 1:
-            raise InputError(f"mask_rate is {self.mask_rate}; expected more than 0, at most 1")
+            raise InputError(f"mask_rate is {self.mask_rate}; expected a number above 0, at most 1")
         check_least(self, 1, "max_predictions", "max_ngram")
         if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1:
             raise InputError(
@@ -63,8 +63,8 @@ class MaskingPolicy:
         Args:
             lengths: int [B], the tokens of each sequence, special tokens included.
         """
-        wanted = np.rint(np.asarray(lengths) * self.mask_rate).astype(np.int64)
-        return np.clip(wanted, 1, self.max_predictions)
+        counts = np.rint(np.asarray(lengths) * self.mask_rate).astype(np.int64)
+        return np.clip(counts, 1, self.max_predictions)
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ class Masker:
             and `masked_lm_weights` float32 [B, P], where P is the `max_predictions` of the policy.
             Positions ascend; unused slots are 0.
         """
-        indices = self._chosen(input_ids, continues, generator)
+        indices = self._chosen_indices(input_ids, continues, generator)
         masked_ids = np.array(input_ids, np.int32, order="C")
-        answers = masked_ids.ravel()[indices]
-        masked_ids.ravel()[indices] = self._replaced(answers, generator)
+        target_ids = masked_ids.ravel()[indices]
+        masked_ids.ravel()[indices] = self._replacements(target_ids, generator)
         rows, columns = np.divmod(indices, input_ids.shape[1])
         num_chosen = np.bincount(rows, minlength=len(input_ids))
         before = np.cumsum(num_chosen) - num_chosen
@@ -111,11 +111,11 @@ class Masker:
         return {
             "input_ids": masked_ids,
             "masked_lm_positions": in_slots(columns, np.int32),
-            "masked_lm_ids": in_slots(answers, np.int32),
+            "masked_lm_ids": in_slots(target_ids, np.int32),
             "masked_lm_weights": in_slots(1, np.float32),
         }
 
-    def _chosen(self, input_ids, continues, generator) -> np.ndarray:
+    def _chosen_indices(self, input_ids, continues, generator) -> np.ndarray:
         """Draws the tokens to predict and returns their indices in the flattened batch.
 
         int [N], ascending.
@@ -125,34 +125,35 @@ class Masker:
         quotas, max_ngram = self.policy.num_predictions(lengths), self.policy.max_ngram
         if self.policy.unit == "piece":
             if max_ngram == 1:
-                return choose_pieces(candidates, quotas=quotas, generator=generator)
+                return choose_tokens(candidates, quotas=quotas, generator=generator)
             continues = np.zeros_like(candidates)
         elif continues is None:
             continues = self.continues[input_ids]
-        words = words_of(candidates, continues=continues)
+        words = group_words(candidates, continues=continues)
         return choose_words(words, quotas=quotas, max_ngram=max_ngram, generator=generator)
 
-    def _replaced(self, answers: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    def _replacements(self, target_ids: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Returns the ids that replace the chosen tokens, int [N]."""
         policy = self.policy
-        draw = generator.random(len(answers), np.float32)
+        draw = generator.random(len(target_ids), np.float32)
         is_mask = draw < policy.mask_share
         is_random = ~is_mask & (draw < policy.mask_share + policy.random_share)
-        replaced = np.where(is_mask, self.vocabulary.mask_id, answers)
-        replaced[is_random] = generator.choice(self.replacement_ids, np.count_nonzero(is_random))
-        return replaced
+        replacements = np.where(is_mask, self.vocabulary.mask_id, target_ids)
+        num_random = np.count_nonzero(is_random)
+        replacements[is_random] = generator.choice(self.replacement_ids, num_random)
+        return replacements
 
     @cached_property
     def _is_candidate(self) -> np.ndarray:
-        is_candidate = np.ones(len(self.vocabulary), bool)
         vocabulary = self.vocabulary
+        is_candidate = np.ones(len(vocabulary), bool)
         is_candidate[[vocabulary.pad_id, vocabulary.cls_id, vocabulary.sep_id]] = False
         return is_candidate
 
     @cached_property
     def continues(self) -> np.ndarray:
         """For each token of the vocabulary, whether it continues a word; bool [V]."""
-        return np.array(list(map(self.vocabulary.continues, self.vocabulary.pieces)))
+        return np.array(list(map(self.vocabulary.continues, self.vocabulary.tokens)))
 
     @cached_property
     def replacement_ids(self) -> np.ndarray:
@@ -161,17 +162,15 @@ class Masker:
         Special and [unusedN] tokens are excluded. google-research/bert draws from the whole
         vocabulary.
         """
-        usable = [
-            number
-            for piece, number in self.vocabulary.ids.items()
-            if piece not in self.vocabulary.specials.pieces
-            and not (piece.startswith("[unused") and piece.endswith("]"))
+        token_ids = [
+            token_id
+            for token, token_id in self.vocabulary.ids.items()
+            if token not in self.vocabulary.specials.tokens
+            and not (token.startswith("[unused") and token.endswith("]"))
         ]
-        if not usable:
-            raise InputError(
-                "the vocabulary holds special pieces only; expected words to learn from"
-            )
-        return np.array(usable, np.int32)
+        if not token_ids:
+            raise InputError("the vocabulary has only special tokens; expected words")
+        return np.array(token_ids, np.int32)
 
 
 def replacement_shares(name: str) -> dict[str, float]:

@@ -19,7 +19,7 @@ from bert_keras.data.schema import (
 )
 
 # The features that masking sets, with their dtypes.
-_CHANGED = {
+_MASKED_FEATURES = {
     **dict.fromkeys(("input_ids", *PREDICTION_FEATURES), np.dtype("int32")),
     WEIGHTS_FEATURE: np.dtype("float32"),
 }
@@ -47,21 +47,21 @@ class DynamicMasking:
         def draw(number, input_ids):
             generator = np.random.default_rng((self.seed, int(number)))
             masked = self.masker.mask(input_ids, generator=generator)
-            return [masked[name] for name in _CHANGED]
+            return [masked[name] for name in _MASKED_FEATURES]
 
         ids = features["input_ids"]
-        values = tf.numpy_function(draw, [number, ids], [*_CHANGED.values()])
+        values = tf.numpy_function(draw, [number, ids], [*_MASKED_FEATURES.values()])
         width = self.masker.policy.max_predictions
-        for name, value in zip(_CHANGED, values, strict=True):
+        for name, value in zip(_MASKED_FEATURES, values, strict=True):
             value.set_shape(ids.shape if name == "input_ids" else (ids.shape[0], width))
-        return features | dict(zip(_CHANGED, values, strict=True))
+        return features | dict(zip(_MASKED_FEATURES, values, strict=True))
 
 
 def masked(features: dict) -> tuple[dict, dict, dict]:
     """Returns (inputs, targets, weights) of masked language modelling; labels are ignored."""
-    positions, answers = PREDICTION_FEATURES
+    positions, target_ids = PREDICTION_FEATURES
     inputs = _inputs(features) | {positions: tf.cast(features[positions], tf.int32)}
-    targets = {"masked_lm": tf.cast(features[answers], tf.int32)}
+    targets = {"masked_lm": tf.cast(features[target_ids], tf.int32)}
     return inputs, targets, {"masked_lm": features[WEIGHTS_FEATURE]}
 
 
@@ -89,18 +89,18 @@ def next_tokens(features: dict) -> tuple[dict, dict, dict]:
     """
     inputs = _inputs(features)
     positions, _ = PREDICTION_FEATURES
-    answers = inputs["input_ids"][:, 1:]
-    inputs[positions] = tf.zeros_like(answers) + tf.range(answers.shape[1])
+    target_ids = inputs["input_ids"][:, 1:]
+    inputs[positions] = tf.zeros_like(target_ids) + tf.range(target_ids.shape[1])
     sequence = inputs.get("sequence_ids", inputs["input_mask"])
-    counts = (sequence[:, :-1] > 0) & (sequence[:, :-1] == sequence[:, 1:])
-    return inputs, {"masked_lm": answers}, {"masked_lm": tf.cast(counts, tf.float32)}
+    has_target = (sequence[:, :-1] > 0) & (sequence[:, :-1] == sequence[:, 1:])
+    return inputs, {"masked_lm": target_ids}, {"masked_lm": tf.cast(has_target, tf.float32)}
 
 
 class Examples(NamedTuple):
     """An objective: how it reads a batch of records."""
 
     # Turns a batch of features into (inputs, targets, weights).
-    of: Callable[[dict], tuple[dict, dict, dict]]
+    from_features: Callable[[dict], tuple[dict, dict, dict]]
     reads_masks: bool = True  # whether it needs masked records; otherwise it needs plain ids
 
 

@@ -28,25 +28,23 @@ def record_files(records: str | os.PathLike | Sequence[str | os.PathLike]) -> li
     """
     if isinstance(records, (str, os.PathLike)):
         records = [records]
-    found = {file for each in records for file in _files_of(os.fspath(each))}
-    if not found:
+    files = {file for pattern in records for file in _files_of(os.fspath(pattern))}
+    if not files:
         raise InputError("no record files were named; expected a folder, a pattern or files")
-    return sorted(found)
+    return sorted(files)
 
 
-def _files_of(place: str) -> list[str]:
-    if os.path.isdir(place):
-        folder = glob.escape(place)
-        found = glob.glob(f"{folder}/train*.tfrecord") or glob.glob(f"{folder}/*.tfrecord")
-        if not found:
-            raise InputError(
-                f"{place} holds no *.tfrecord files; write some or name another folder"
-            )
-        return found
-    found = [file for file in (place, *glob.glob(place)) if os.path.isfile(file)]
-    if not found:
-        raise InputError(f"{place} matches no file; expected record files")
-    return found
+def _files_of(pattern: str) -> list[str]:
+    if os.path.isdir(pattern):
+        folder = glob.escape(pattern)
+        files = glob.glob(f"{folder}/train*.tfrecord") or glob.glob(f"{folder}/*.tfrecord")
+        hint = "contains no *.tfrecord files; write records into it or name another folder"
+    else:
+        files = [file for file in (pattern, *glob.glob(pattern)) if os.path.isfile(file)]
+        hint = "matches no file; expected record files"
+    if not files:
+        raise InputError(f"{pattern} {hint}")
+    return files
 
 
 def common_schema(files: Sequence[str]) -> PretrainingSchema:
@@ -60,7 +58,7 @@ def common_schema(files: Sequence[str]) -> PretrainingSchema:
     for file in others:
         if (schema := schema_of(file)) != expected:
             raise InputError(
-                f"{file} holds records of {schema}, but {first} of {expected}; give one kind"
+                f"{file} contains records of {schema}, but {first} of {expected}; expected one kind"
             )
     return expected
 
@@ -115,13 +113,13 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     schema = common_schema(files)
     if not objective.reads_masks:
         if schema.max_predictions or masking:
-            raise InputError(f"{files[0]} holds masked records; left to right needs plain ids")
+            raise InputError(f"{files[0]} contains masked records; left-to-right needs plain ids")
     elif schema.max_predictions and masking:
-        raise InputError(f"{files[0]} holds records that are masked already; leave out `masking`")
+        raise InputError(f"{files[0]} contains masked records; leave out `masking`")
     elif not schema.max_predictions and not masking:
         raise InputError(
-            f"{files[0]} holds records of plain ids; give `masking`, a policy, the vocabulary and "
-            "a seed, with which to mask them"
+            f"{files[0]} contains records of plain ids; pass `masking`, which masks them with a "
+            "policy, a vocabulary and a seed"
         )
     batches = feature_batches(
         files,
@@ -134,7 +132,7 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     )
     if masking:
         batches = batches.enumerate().map(masking.masked)
-    return batches.map(objective.of).prefetch(tf.data.AUTOTUNE)
+    return batches.map(objective.from_features).prefetch(tf.data.AUTOTUNE)
 
 
 def feature_batches(
@@ -150,8 +148,9 @@ def feature_batches(
     """Returns a `tf.data.Dataset` of the features of the records, in batches.
 
     With a seed, files and records are shuffled, differently in each epoch. The same seed gives the
-    same batches, so a run can resume with `.skip(n)`; a seed set by `tf.random.set_seed` also
-    influences the order. Without a seed, the records keep the order of the files.
+    same batches, so a run can resume with `.skip(n)` on a new dataset; a second iterator of one
+    dataset continues its random numbers. A seed set by `tf.random.set_seed` also influences the
+    order. Without a seed, the records keep the order of the files.
 
     Without `repeat` and `most`, the cardinality of the dataset is known; to count the records, all
     files are read once.
@@ -246,12 +245,12 @@ def readable_records(
         raise InputError(f"{file} is truncated or corrupt; write it again") from error
     except tf.errors.NotFoundError as error:
         reason = str(error).strip().splitlines()[0]
-        raise InputError(f"a record file is gone ({reason}); put it back") from error
+        raise InputError(f"a record file is missing ({reason}); restore it") from error
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
         # TensorFlow quotes the bytes that it cannot parse in its message, and Python cannot always
         # decode this message.
         if "ParseExample" not in str(error) and not isinstance(error, UnicodeDecodeError):
             raise  # not about a record
         raise InputError(
-            f"{file} holds a record without the features of the first one; write it again"
+            f"{file} contains a record without the features of the first record; write it again"
         ) from error

@@ -71,6 +71,7 @@ class PretrainingSchema:
 
     @property
     def is_packed(self) -> bool:
+        """Whether several sequences share a record."""
         return self.max_sequences > 1
 
     def __str__(self) -> str:
@@ -104,32 +105,32 @@ def schema_of(path: str | os.PathLike) -> PretrainingSchema:
         first = next(iter(tf.data.TFRecordDataset([path]).take(1).as_numpy_iterator()), None)
     except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
         raise InputError(
-            f"{path} is not a whole TFRecord file (its first record is truncated or corrupt); "
+            f"{path} is not a complete TFRecord file (its first record is truncated or corrupt); "
             "write it again"
         ) from error
     if first is None:
-        raise InputError(f"{path} holds no records; expected a TFRecord file")
+        raise InputError(f"{path} contains no records; expected a TFRecord file")
     try:
         features = tf.train.Example.FromString(first).features.feature
     except Exception as error:  # protobuf's DecodeError has moved between versions
-        raise InputError(f"{path} holds records that are not tf.train.Example") from error
+        raise InputError(f"{path} contains records that are not tf.train.Example") from error
     counts = {name: len(getattr(features[name], _field(name)).value) for name in features}
     schema = _nearest_schema(counts)
     if missing := [name for name in schema.lengths if name not in counts]:
         raise InputError(
-            f"{path} does not hold pretraining records: it lacks {', '.join(missing)} "
-            f"(it has {', '.join(sorted(counts)) or 'no features'})"
+            f"{path} contains no pretraining records: they lack {', '.join(missing)} "
+            f"(they have {', '.join(sorted(counts)) or 'no features'})"
         )
     for name, length in schema.lengths.items():
         if counts[name] != length:
             raise InputError(
-                f"{path}: {name} holds {counts[name]} {_field(name)} values; expected {length}"
+                f"{path}: {name} has {counts[name]} {_field(name)} values; expected {length}"
             )
     return schema
 
 
 def _nearest_schema(counts: Mapping[str, int]) -> PretrainingSchema:
-    """Returns the schema that fits the given numbers of values best; features may be missing."""
+    """Returns the schema that fits these numbers of values best; features may be missing."""
 
     def has_any(*features):
         return any(name in counts for name in features)

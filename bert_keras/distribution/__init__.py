@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import keras
 
 if TYPE_CHECKING or keras.backend.backend() == "tensorflow":
-    from bert_keras.distribution.step import WholeBatchStep
+    from bert_keras.distribution.step import GlobalBatchStep
 else:
 
-    class WholeBatchStep(keras.Model):
+    class GlobalBatchStep(keras.Model):
         """Same as keras.Model: without TensorFlow, training uses Keras' own step on one device."""

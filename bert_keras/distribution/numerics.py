@@ -26,9 +26,9 @@ def named_policy(name: str = "auto") -> str:
     if name == "auto":
         gpus = tf.config.list_physical_devices("GPU")
         details = map(tf.config.experimental.get_device_details, gpus)
-        new = [each.get("compute_capability", (0, 0)) >= (8, 0) for each in details]
+        are_new = [each.get("compute_capability", (0, 0)) >= (8, 0) for each in details]
         has_tpu = bool(tf.config.list_logical_devices("TPU"))
-        name = "bfloat16" if has_tpu or (new and all(new)) else "float32"
+        name = "bfloat16" if has_tpu or (are_new and all(are_new)) else "float32"
     return name if name == "float32" else f"mixed_{name}"
 
 

@@ -1,4 +1,4 @@
-"""Sums tensors over all replicas and assigns to a replica's own copy of a variable."""
+"""Sums tensors over all replicas and assigns to a replica's local copy of a variable."""
 
 import keras
 import tensorflow as tf
@@ -31,7 +31,7 @@ def sum_over_replicas(tensors):
     return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
 
 
-def number(variable: keras.Variable):
+def scalar_value(variable: keras.Variable):
     """Returns the value of a scalar variable as a Python number.
 
     Works for variables with copies on several devices. Call it between steps.
@@ -39,7 +39,7 @@ def number(variable: keras.Variable):
     return variable.numpy().item()
 
 
-def own_copy(variable: keras.Variable):
+def copy_handle(variable: keras.Variable):
     """Returns the resource handle of this replica's copy of `variable`, for raw operations.
 
     The copies stay equal only if every replica performs the same operation on its copy, which is
@@ -49,13 +49,13 @@ def own_copy(variable: keras.Variable):
     return variable.value.handle
 
 
-def set_own(variable: keras.Variable, value) -> None:
+def assign_local(variable: keras.Variable, value) -> None:
     """Assigns `value` to this replica's copy of `variable`."""
     value = tf.cast(value, variable.dtype)
-    tf.raw_ops.AssignVariableOp(resource=own_copy(variable), value=value)
+    tf.raw_ops.AssignVariableOp(resource=copy_handle(variable), value=value)
 
 
-def add_to_own(variable: keras.Variable, value) -> None:
+def add_local(variable: keras.Variable, value) -> None:
     """Adds `value` to this replica's copy of `variable`."""
     value = tf.cast(value, variable.dtype)
-    tf.raw_ops.AssignAddVariableOp(resource=own_copy(variable), value=value)
+    tf.raw_ops.AssignAddVariableOp(resource=copy_handle(variable), value=value)

@@ -18,12 +18,12 @@ class Term(NamedTuple):
     loss: SummedLoss
     factor: float  # factor of the loss in the sum over all outputs
 
-    def of(self, structure):
+    def select(self, structure):
         """Returns the entry of this output in a dict; any other structure is returned unchanged."""
         return structure[self.name] if isinstance(structure, dict) else structure
 
 
-class WholeBatchStep(keras.Model):
+class GlobalBatchStep(keras.Model):
     """A keras.Model whose train and test steps take the mean over the global batch.
 
     Before the gradients of a part are computed, the weights of each loss (see `SummedLoss`) are
@@ -69,7 +69,7 @@ class WholeBatchStep(keras.Model):
             )
         if keras.distribution.distribution() is not None:
             raise InputError(
-                "keras.distribution does nothing under TensorFlow; train in the scope of "
+                "keras.distribution has no effect under TensorFlow; train in the scope of "
                 'bert_keras.distribution.strategy.named_strategy("mirrored")'
             )
         if not isinstance(optimizer, str) and hasattr(optimizer, "dynamic_loss_scale"):
@@ -109,23 +109,23 @@ class WholeBatchStep(keras.Model):
         x, y, weight = self._unpacked(data)
         terms, rows = self._terms(y), _num_rows(x)
         totals = _total_weights(terms, y, weight)
+        num_parts = self.gradient_accumulation_steps
 
-        def gradients(part):
-            x_, y_, weight_ = _part((x, y, weight), part, self.gradient_accumulation_steps)
+        def part_gradients(part):
+            x_, y_, weight_ = _part((x, y, weight), part, num_parts)
             with keras.StatelessScope(self._seeds(part)), tf.GradientTape() as tape:
                 y_pred = self(x_, training=True)
                 means = _means(terms, y_, y_pred, weight_, totals)
                 scaled = self.optimizer.scale_loss(_sum(terms, means))
             self.compute_metrics(x_, y_, y_pred, sample_weight=weight_)
-            found = tape.gradient(scaled, self.trainable_variables)
-            found = [None if each is None else tf.convert_to_tensor(each) for each in found]
-            return tf.stack(means), found
+            gradients = tape.gradient(scaled, self.trainable_variables)
+            return tf.stack(means), [g if g is None else tf.convert_to_tensor(g) for g in gradients]
 
-        means, found = gradients(0)
-        if self.gradient_accumulation_steps > 1:
-            means, found = _added_up(gradients, self.gradient_accumulation_steps, means, found)
+        means, gradients = part_gradients(0)
+        if num_parts > 1:
+            means, gradients = _accumulated(part_gradients, num_parts, means, gradients)
         self._track_losses(terms, means, rows)
-        self.optimizer.apply(found, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
         return self._logs()
 
     def _test_step(self, data):
@@ -161,8 +161,8 @@ class WholeBatchStep(keras.Model):
     def _seeds(self, part):
         """Returns the seed state of every dropout for this step, replica and part."""
         part += tf.cast(self.optimizer.iterations.value, "int32") * self.gradient_accumulation_steps
-        apart = tf.stack([replica_id(), part])
-        return [(state, state.value + tf.cast(apart, state.dtype)) for state in seed_states(self)]
+        offset = tf.stack([replica_id(), part])
+        return [(state, state.value + tf.cast(offset, state.dtype)) for state in seed_states(self)]
 
     def _track_losses(self, terms, means, rows):
         """Updates the loss metrics of every replica with the losses of the global batch.
@@ -222,24 +222,26 @@ def _num_rows(structure):
 
 
 def _refuse_clipping_by_replica(optimizer) -> None:
-    ours = hasattr(optimizer, "dynamic_loss_scale")
-    own = ("clipnorm", "global_clipnorm", "clipvalue", "dynamic_scale")
-    if num_replicas() > 1 and not ours and any(getattr(optimizer, name, None) for name in own):
+    if num_replicas() == 1 or hasattr(optimizer, "dynamic_loss_scale"):
+        return
+    options = ("clipnorm", "global_clipnorm", "clipvalue", "dynamic_scale")
+    if any(getattr(optimizer, name, None) for name in options):
         raise InputError(
-            f"{type(optimizer).__name__} clips and scales the gradients of each replica by itself; "
-            "on several devices take bert_keras.training.optimizer.BertAdamW"
+            f"{type(optimizer).__name__} clips and scales the gradients of each replica "
+            "separately; on several devices use bert_keras.training.optimizer.BertAdamW"
         )
 
 
 def _total_weights(terms: list[Term], y, weight) -> list:
-    return sum_over_replicas([term.loss.weight(term.of(y), term.of(weight)) for term in terms])
+    weights = [term.loss.weight(term.select(y), term.select(weight)) for term in terms]
+    return sum_over_replicas(weights)
 
 
 def _means(terms: list[Term], y, y_pred, weight, total_weights: list) -> list:
     """Returns this part's contribution to each term's mean over the global batch."""
     means = []
     for term, total_weight in zip(terms, total_weights, strict=True):
-        total = term.loss.sum(term.of(y), term.of(y_pred), term.of(weight))
+        total = term.loss.sum(*map(term.select, (y, y_pred, weight)))
         means.append(term.loss.mean(total, total_weight))
     return means or [tf.zeros(())]
 
@@ -269,23 +271,22 @@ def _part(structure, part, num_parts: int):
     return tf.nest.map_structure(rows, structure)
 
 
-def _added_up(gradients, num_parts: int, means, first):
-    """Adds the results of all other parts to `means` and `first`, which are those of part 0."""
-    there = [index for index, each in enumerate(first) if each is not None]
+def _accumulated(part_gradients, num_parts: int, means, gradients):
+    """Adds the results of all other parts to `means` and `gradients`, those of part 0."""
+    indices = [index for index, each in enumerate(gradients) if each is not None]
 
     def add(part, means, *sums):
-        more, found = gradients(part)
+        part_means, addends = part_gradients(part)
         # The identity operations keep the additions separate. Otherwise Grappler combines large
         # sums of three into temporary variables, which a loop creates twice
         # (tensorflow/tensorflow, issue 23780).
-        apart = {}
-        for index in reversed(there):  # in the order in which they are computed
-            apart[index], part = tf.identity_n([found[index], part])
-        return part + 1, means + more, *(s + apart[i] for s, i in zip(sums, there, strict=True))
+        for index in reversed(indices):  # in the order in which they are computed
+            addends[index], part = tf.identity_n([addends[index], part])
+        sums = [s + addends[index] for s, index in zip(sums, indices, strict=True)]
+        return part + 1, means + part_means, *sums
 
-    start = (tf.constant(1), means, *(first[index] for index in there))
+    start = (tf.constant(1), means, *(gradients[index] for index in indices))
     _, means, *sums = tf.while_loop(lambda part, *_: part < num_parts, add, start)
-    found = list(first)
-    for index, each in zip(there, sums, strict=True):
-        found[index] = each
-    return means, found
+    for index, each in zip(indices, sums, strict=True):
+        gradients[index] = each
+    return means, gradients

@@ -45,13 +45,13 @@ def _tf_config() -> dict:
     try:
         config = json.loads(text)
         cluster, task = config["cluster"], config["task"]
-        place = cluster[task["type"]][task["index"]]
+        worker = cluster[task["type"]][task["index"]]
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(f"TF_CONFIG is {text!r}; expected {_EXAMPLE}") from error
     if "ps" in cluster or task["type"] not in ("chief", "worker"):
         raise InputError(
-            f"TF_CONFIG makes this process the {task['type']} {place} of a cluster with a "
-            "parameter server or evaluator, which `fit` cannot use; name workers alone, and train "
+            f"TF_CONFIG makes this process the {task['type']} {worker} of a cluster with a "
+            "parameter server or evaluator, which `fit` cannot use; list only workers and train "
             "with --strategy multiworker"
         )
     return config
@@ -74,8 +74,8 @@ def named_strategy(name: str = "auto") -> tf.distribute.Strategy:
     """
     if name not in STRATEGIES:
         raise InputError(
-            f"no strategy is called {name!r}; known: {', '.join(STRATEGIES)}. What is trained with "
-            "`fit` cannot use a parameter server: take multiworker"
+            f"no strategy is called {name!r}; known: {', '.join(STRATEGIES)}. `fit` cannot use a "
+            "parameter server: use multiworker instead"
         )
     gpus = tf.config.list_physical_devices("GPU")
     if name == "auto":
@@ -83,8 +83,8 @@ def named_strategy(name: str = "auto") -> tf.distribute.Strategy:
     if name == "multiworker":
         if not workers():
             raise InputError(
-                "multiworker needs TF_CONFIG, which is not set; expected on every worker, with its "
-                f"own index: {_EXAMPLE}"
+                "multiworker needs TF_CONFIG, which is not set; set it on every worker, with the "
+                f"index of the worker, as in {_EXAMPLE}"
             )
         return tf.distribute.MultiWorkerMirroredStrategy()
     if name == "mirrored":
@@ -106,7 +106,7 @@ def _tpu() -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, OSError, tf.errors.OpError) as error:
         raise InputError(
-            f"no TPU answers ({str(error).splitlines()[0]}); on a TPU virtual machine leave "
-            "TPU_NAME unset, elsewhere set it to the TPU's name or grpc:// address"
+            f"no TPU can be reached ({str(error).splitlines()[0]}); on a TPU virtual machine "
+            "leave TPU_NAME unset; elsewhere set it to the name or grpc:// address of the TPU"
         ) from error
     return tf.distribute.TPUStrategy(resolver)

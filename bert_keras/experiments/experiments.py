@@ -15,7 +15,7 @@ class Arm:
 
     name: str
     pretraining: tuple[str, ...] = ()  # FIELD=VALUE changes of the pretraining recipe
-    share: float = 1.0  # fraction of the pretraining steps after which the model is fine-tuned
+    step_fraction: float = 1.0  # fraction of the pretraining steps before the fine-tuning
     finetuning: tuple[str, ...] = ()  # FIELD=VALUE changes of every task's fine-tuning recipe
     published: tuple[float, ...] = ()  # the paper's score in each column; empty for a figure
     perplexity: float | None = None  # the paper's perplexity of masked words
@@ -27,13 +27,13 @@ class Arm:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class ScoreColumn:
     """A column of a table: one score of a task."""
 
     name: str
     task: str
     score: str  # the name of the score in the task's scores
-    places: tuple[str, ...]  # candidate folders for its files, relative to the data folder
+    folders: tuple[str, ...]  # candidate folders for its files, relative to the data folder
 
     @property
     def factor(self) -> int:
@@ -41,7 +41,7 @@ class Column:
         return 1 if named_task(self.task).is_metric_percentage else 100
 
     def files(self, data: Path) -> dict[str, str]:
-        """Returns the files of the first of `places` that exists.
+        """Returns the files of the first of `folders` that exists.
 
         Args:
             data: The data folder.
@@ -52,10 +52,10 @@ class Column:
         Raises:
             InputError: None of the folders exists, or a file is missing.
         """
-        found = [data / place for place in self.places if (data / place).is_dir()]
-        if not found:
-            raise InputError(f"{data} has none of {', '.join(self.places)}")
-        return named_task(self.task).files(found[0])
+        for folder in self.folders:
+            if (data / folder).is_dir():
+                return named_task(self.task).files(data / folder)
+        raise InputError(f"{data} has no folder {' or '.join(self.folders)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +64,10 @@ class Experiment:
 
     name: str
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[ScoreColumn, ...]
     arms: tuple[Arm, ...]
 
-    def published(self, arm: Arm, column: Column) -> float | None:
+    def published(self, arm: Arm, column: ScoreColumn) -> float | None:
         """Returns the paper's score of a cell; None for a figure."""
         return arm.published[self.columns.index(column)] if arm.published else None
 
@@ -98,19 +98,19 @@ class Experiment:
         if not folder.is_dir():
             raise InputError(
                 f"{data} is not a folder; expected one with corpus/*.txt and folders such as "
-                f"{', '.join(column.places[0] for column in self.columns)}"
+                f"{', '.join(column.folders[0] for column in self.columns)}"
             )
-        found, missing = {}, []
+        files, missing = {}, []
         for column in self.columns:
             try:
-                found[column.name] = column.files(folder)
+                files[column.name] = column.files(folder)
             except InputError as error:
-                missing.append(f"{column.name} is left out: {error}")
-        if not found:
-            raise InputError(f"{data} holds no task of {self.title}: {'; '.join(missing)}")
+                missing.append(f"{column.name} is omitted: {error}")
+        if not files:
+            raise InputError(f"{data} contains no task of {self.title}: {'; '.join(missing)}")
         if not (corpus := sorted(map(str, folder.glob("corpus/*.txt")))):
-            raise InputError(f"{data} has no corpus/*.txt to pretrain on; put UTF-8 text there")
-        return corpus, found, missing
+            raise InputError(f"{data} has no corpus/*.txt; put UTF-8 text for pretraining there")
+        return corpus, files, missing
 
 
 def slug(text: str) -> str:
@@ -118,9 +118,9 @@ def slug(text: str) -> str:
     return "-".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
 
 
-def _glue(folder: str, name: str = "") -> Column:
-    task, places = folder.lower().replace("-", ""), (f"glue/{folder}", folder)
-    return Column(name=name or folder, task=task, score="accuracy", places=places)
+def _glue(folder: str, name: str = "") -> ScoreColumn:
+    task, folders = folder.lower().replace("-", ""), (f"glue/{folder}", folder)
+    return ScoreColumn(name=name or folder, task=task, score="accuracy", folders=folders)
 
 
 def _arms(field: str, rows: Sequence[tuple[str, str, Sequence[float]]]) -> tuple[Arm, ...]:
@@ -132,12 +132,12 @@ def _arms(field: str, rows: Sequence[tuple[str, str, Sequence[float]]]) -> tuple
 
 
 _MNLI, _MRPC, _SST_2 = _glue("MNLI", "MNLI-m"), _glue("MRPC"), _glue("SST-2")
-_SQUAD = Column(name="SQuAD", task="squad1", score="f1", places=("squad",))
-_NER = Column(
+_SQUAD = ScoreColumn(name="SQuAD", task="squad1", score="f1", folders=("squad",))
+_NER = ScoreColumn(
     name="NER fine-tuned",
     task="ner",
     score="f1",
-    places=("ner/conll2003", "ner/wnut17", "conll2003", "wnut17"),
+    folders=("ner/conll2003", "ner/wnut17", "conll2003", "wnut17"),
 )
 
 _TABLE5 = _arms(
@@ -173,13 +173,13 @@ _POLICIES = [  # percent [MASK]-same-random, MNLI-m, NER fine-tuned, NER feature
 EXPERIMENTS = {
     "table5": Experiment(
         name="table5",
-        title="Table 5: what the pretraining tasks give",
+        title="Table 5: effect of the pretraining tasks",
         columns=(_MNLI, _glue("QNLI"), _MRPC, _SST_2, _SQUAD),
         arms=(*_TABLE5[:3], replace(_BILSTM, finetuning=("num_lstm_layers=1",))),
     ),
     "table6": Experiment(
         name="table6",
-        title="Table 6: what the size of the model gives",
+        title="Table 6: effect of the model size",
         columns=(_MNLI, _MRPC, _SST_2),
         arms=tuple(
             replace(arm, perplexity=perplexity)
@@ -188,17 +188,17 @@ EXPERIMENTS = {
     ),
     "c1": Experiment(
         name="c1",
-        title="Figure 5 (C.1): what more steps of pretraining give",
+        title="Figure 5 (C.1): effect of the number of pretraining steps",
         columns=(_MNLI,),
         arms=tuple(
-            replace(arm, name=f"{arm.name}, {share:.0%} of the steps", share=share, published=())
+            replace(arm, name=f"{arm.name}, {x:.0%} of the steps", step_fraction=x, published=())
             for arm in (_BERT, _LEFT_TO_RIGHT)
-            for share in (0.2, 0.4, 0.6, 0.8, 1.0)
+            for x in (0.2, 0.4, 0.6, 0.8, 1.0)
         ),
     ),
     "c2": Experiment(
         name="c2",
-        title="Table C.2: what stands in place of a piece to predict, [MASK]/same/random",
+        title="Table C.2: effect of the masking procedure, percent [MASK]/same/random",
         columns=(_MNLI, _NER, replace(_NER, name="NER features", task="ner-features")),
         arms=_arms(
             "replacement", [(rate.replace("-", "/"), rate, scores) for rate, *scores in _POLICIES]

@@ -13,11 +13,12 @@ from bert_keras.reports.charts import Line, line_chart, svg
 from bert_keras.reports.page import Report, Section, Table
 from bert_keras.storage import write_text
 
-TABLE = "On dev, in percent: the mean over seeds ± standard deviation."
-BESIDE = "The paper's beside it are of other, larger files."
+SCORES = "Scores on the dev sets in percent: the mean over the seeds ± standard deviation."
+PUBLISHED = "The paper's scores are for other, larger files."
 CURVES = (
-    "One line a model or a seed, one colour an arm. Losses of models that read from left to right "
-    "are of every next piece, those of the others of masked ones: they do not compare."
+    "Each model or seed has a line, and each arm has a colour. Left-to-right models have the loss "
+    "of every next token, and other models have the loss of masked tokens. These losses are not "
+    "comparable."
 )
 
 
@@ -30,7 +31,7 @@ def write_page(output: Path, results: Results) -> None:
         results: The results so far.
     """
     is_published = any(arm.published for arm in results.experiment.arms)
-    notes = [TABLE, BESIDE] if is_published else [TABLE]
+    notes = [SCORES, PUBLISHED] if is_published else [SCORES]
     scores = _score_table(results, is_published=is_published)
     sections = [
         Section(heading="Scores", notes=notes, table=scores),
@@ -46,7 +47,7 @@ def write_page(output: Path, results: Results) -> None:
         sections=[each for each in sections if each.table is None or each.table.rows],
     )
     report.write(output)
-    numbers = {
+    values = {
         "table": results.experiment.name,
         "cells": [
             {
@@ -65,27 +66,27 @@ def write_page(output: Path, results: Results) -> None:
         "pretraining": {name: model.scores for name, model in results.pretrainings.items()},
         "seconds": results.costs,
     }
-    write_text(output / "results.json", json.dumps(numbers, indent=2) + "\n")
+    write_text(output / "results.json", json.dumps(values, indent=2) + "\n")
 
 
 def _lead(results: Results) -> list[str]:
-    planned = len(results.experiment.arms) * len(results.columns)
-    lines = [f"What this scale shows: {results.note}", *results.remarks]
-    if len(results.scores) < planned:
-        lines.append(f"{len(results.scores)} of {planned} cells have been filled so far.")
+    num_cells = len(results.experiment.arms) * len(results.columns)
+    lines = [f"Scale: {results.note}", *results.remarks]
+    if len(results.scores) < num_cells:
+        lines.append(f"{len(results.scores)} of {num_cells} cells have a score so far.")
     failed = [
         f"{arm} on {column} ({score.degenerate} of {len(score.seeds)} seeds)"
         for (arm, column), score in results.scores.items()
         if score.degenerate
     ]
     if failed:
-        what = "Degenerate, no better than an answer that reads nothing or not learning"
-        lines.append(f"{what}: {', '.join(failed)}.")
+        meaning = "the model learns nothing or is not better than a constant prediction"
+        lines.append(f"Degenerate runs ({meaning}): {', '.join(failed)}.")
     return lines
 
 
 def _score_table(results: Results, *, is_published: bool) -> Table:
-    whose = ("", ", paper") if is_published else ("",)
+    suffixes = ("", ", paper") if is_published else ("",)
     rows = []
     for arm in results.experiment.arms:
         row = [arm.name]
@@ -94,20 +95,21 @@ def _score_table(results: Results, *, is_published: bool) -> Table:
             if arm.published:
                 row.append(f"{results.experiment.published(arm, column):.1f}")
         rows.append(row)
-    return Table(["", *(f"{column.name}{w}" for column in results.columns for w in whose)], rows)
+    return Table(["", *(f"{column.name}{s}" for column in results.columns for s in suffixes)], rows)
 
 
 def _order_table(results: Results) -> Table:
     rows = []
     for column in results.columns:
         if (tau := results.agreement(column)) is not None:
-            compared = results.compared(column)
-            ours = sorted(compared, key=lambda row: row[1].mean, reverse=True)
-            theirs = sorted(compared, key=lambda row: row[2], reverse=True)
-            orders = (" > ".join(arm.name for arm, *_ in order) for order in (ours, theirs))
-            apart = "yes" if results.is_told_apart(column) else "no: within what seeds do"
-            rows.append([column.name, *orders, f"{tau:+.2f}", apart])
-    return Table(["", "ours, best first", "the paper's", "Kendall's tau", "arms told apart"], rows)
+            arms = results.comparison(column)
+            measured = sorted(arms, key=lambda row: row[1].mean, reverse=True)
+            published = sorted(arms, key=lambda row: row[2], reverse=True)
+            orders = (" > ".join(arm.name for arm, *_ in order) for order in (measured, published))
+            is_significant = "yes" if results.is_order_significant(column) else "no"
+            rows.append([column.name, *orders, f"{tau:+.2f}", is_significant])
+    header = ["", "measured, best first", "paper", "Kendall's tau", "arms differ more than seeds"]
+    return Table(header, rows)
 
 
 def _pretraining_table(results: Results) -> Table:
@@ -117,7 +119,7 @@ def _pretraining_table(results: Results) -> Table:
     header = ["model", *(name.replace("_", " ") for name in names)]
     rows = [[model, *map(each.scores.get, names)] for model, each in models.items()]
     if all(arm.perplexity for arm in arms.values()):
-        header += ["perplexity of masked pieces", "the paper's"]
+        header += ["perplexity of masked tokens", "perplexity, paper"]
         for row, (model, each) in zip(rows, models.items(), strict=True):
             loss = each.scores.get("held_out_masked_lm_loss", math.nan)
             row += [math.exp(loss), arms[model].perplexity]
@@ -129,7 +131,7 @@ def _seed_table(results: Results) -> Table:
         [arm, column, f"{score.learning_rate:g}", ", ".join(f"{each:.1f}" for each in score.seeds)]
         for (arm, column), score in results.scores.items()
     ]
-    return Table(["arm", "task", "learning rate", "of each seed"], rows)
+    return Table(["arm", "task", "learning rate", "score of each seed"], rows)
 
 
 def _cost_table(results: Results) -> Table:
@@ -153,7 +155,7 @@ def _charts(results: Results) -> dict[str, Markup]:
             total = each.curves.get((side, "loss/total"), [])  # for models with one output
             points = each.curves.get((side, "loss/masked_lm"), total)
             lines.append(Line(label=model, group=model, points=points))
-        charts[name] = (f"{title}, masked or next pieces", lines)
+        charts[name] = (f"{title}, masked or next tokens", lines)
     for column in results.columns:
         seeds: list[Line] = []
         by_steps: dict[str, list[tuple[float, float]]] = {}
@@ -167,5 +169,5 @@ def _charts(results: Results) -> dict[str, Markup]:
         charts[name] = (f"{column.name}: {column.score} on dev", seeds)
         if len(set(results.steps.values())) > 1:
             lines = [Line(model, model, points) for model, points in by_steps.items()]
-            charts[f"{name}-by-steps"] = (f"{column.name} by steps of pretraining", lines)
+            charts[f"{name}-by-steps"] = (f"{column.name} by pretraining steps", lines)
     return {name: svg(line_chart(*chart)) for name, chart in charts.items()}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bert_keras.experiments.experiments import Experiment
-from bert_keras.experiments.run import Runs, tuned
+from bert_keras.experiments.run import Runs, cell_task
 from bert_keras.experiments.scales import Scale
 from bert_keras.models.pretrained import save_model
 from bert_keras.reports.page import Table
@@ -56,77 +56,79 @@ def plan(experiment: Experiment, scale: Scale, *, data: str | os.PathLike) -> st
     total, rows = 0.0, []
     with tempfile.TemporaryDirectory(prefix="bert-keras-plan-") as folder:
         text = Path(folder, "text.txt")
-        text.write_text("\n".join(_beginning(corpus)) + "\n", encoding="utf-8")
-        once = dataclasses.replace(scale, duplicates=1, held_out_rate=0.0)
-        sample = Runs(Path(folder), once, [str(text)])
-        pretrainings = _pretrainings(experiment, scale, sample)
-        for stage in chain(pretrainings, _tunings(experiment, scale, sample, files)):
+        text.write_text("\n".join(_sample_lines(corpus)) + "\n", encoding="utf-8")
+        sample_scale = dataclasses.replace(scale, duplicates=1, held_out_rate=0.0)
+        sample = Runs(Path(folder), sample_scale, [str(text)])
+        pretrainings = _pretraining_stages(experiment, scale, sample)
+        for stage in chain(pretrainings, _finetuning_stages(experiment, scale, sample, files)):
             seconds = stage.steps * stage.seconds
             total += seconds
             time = str(timedelta(seconds=round(seconds)))
             rows.append([stage.name, f"{stage.steps:,}", f"{1000 * stage.seconds:,.0f} ms", time])
-            print(f"timed: {', '.join(rows[-1])}", file=sys.stderr, flush=True)
-    table = Table(["stage", "steps", "a step", "time"], rows)
+            print(f"measured: {', '.join(rows[-1])}", file=sys.stderr, flush=True)
+    table = Table(["stage", "steps", "time per step", "time"], rows)
     arms = ", ".join(arm.name for arm in experiment.arms)
     return "\n".join(
         [
             f"{experiment.title}; {len(experiment.arms)} arms: {arms}",
             *missing,
             *table.aligned(first=str.ljust),
-            f"about {timedelta(seconds=round(total))} (hours:minutes:seconds) in all, scoring and "
-            "saving not counted",
+            f"about {timedelta(seconds=round(total))} (hours:minutes:seconds) in total, without "
+            "scoring and saving",
         ]
     )
 
 
-def _beginning(corpus: list[str]) -> Iterator[str]:
-    left = SAMPLE_CHARACTERS
+def _sample_lines(corpus: list[str]) -> Iterator[str]:
+    num_characters = 0
     for file in corpus:
         for line in text_lines(file):
             yield line
-            left -= len(line)
-            if left <= 0:
+            num_characters += len(line)
+            if num_characters >= SAMPLE_CHARACTERS:
                 return
         yield ""
 
 
-def _pretrainings(experiment: Experiment, scale: Scale, sample: Runs) -> Iterator[Stage]:
+def _pretraining_stages(experiment: Experiment, scale: Scale, sample: Runs) -> Iterator[Stage]:
     """Times steps of each pretraining and saves the model for the timing of the fine-tuning."""
     for name, arm in experiment.models.items():
-        begin = 0
+        start = 0
         for phase in scale.pretraining(arm):
             inputs = PretrainInputs(phase.recipe, records=sample.records(phase))
             model = compiled_pretrainer(inputs, resumes=False)
             seconds = statistics.median(step_seconds(model, inputs.training_batches()))
-            told = f"pretrain {name}, length {phase.max_length}"
-            yield Stage(told, phase.recipe.end - begin, seconds)
-            begin = phase.recipe.end
-        save_model(model, sample.folder / name, card=inputs.card, vocabulary=inputs.vocabulary)
+            stage = f"pretrain {name}, length {phase.max_length}"
+            yield Stage(stage, phase.recipe.end - start, seconds)
+            start = phase.recipe.end
+        save_model(
+            model, sample.folder / name, metadata=inputs.metadata, vocabulary=inputs.vocabulary
+        )
 
 
-def _tunings(
+def _finetuning_stages(
     experiment: Experiment, scale: Scale, sample: Runs, files: dict[str, dict[str, str]]
 ) -> Iterator[Stage]:
     """Times steps of the fine-tuning of each task.
 
     Arms of the same model size and fine-tuning recipe share one measurement.
     """
-    arms = defaultdict(list)
+    groups = defaultdict(list)
     for arm in experiment.arms:
-        arms[scale.pretraining(arm)[-1].recipe.size, arm.finetuning].append(arm)
-    for (size, changes), alike in arms.items():
+        groups[scale.pretraining(arm)[-1].recipe.size, arm.finetuning].append(arm)
+    for (size, changes), arms in groups.items():
         for column in experiment.columns:
             if column.name not in files:
                 continue
-            task, recipe = tuned(scale, alike[0], column)
+            task, recipe = cell_task(scale, arms[0], column)
             run = TaskRun(
                 task,
                 recipe,
-                pretrained=sample.folder / alike[0].pretraining_name,
+                pretrained=sample.folder / arms[0].pretraining_name,
                 files=files[column.name],
                 features=sample.folder / "features",
             )
             seconds = statistics.median(step_seconds(run.trained, run.train))
-            runs = len(alike) * scale.num_seeds * len(recipe.learning_rates)
-            told = ", ".join((f"fine-tune {column.name}", size, *changes, f"runs: {runs}"))
-            yield Stage(told, runs * run.num_steps, seconds)
+            runs = len(arms) * scale.num_seeds * len(recipe.learning_rates)
+            stage = ", ".join((f"fine-tune {column.name}", size, *changes, f"runs: {runs}"))
+            yield Stage(stage, runs * run.num_steps, seconds)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from scipy.stats import kendalltau
 
-from bert_keras.experiments.experiments import Arm, Column, Experiment
+from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn
 from bert_keras.training.curves import Curve
 
 
@@ -22,6 +22,7 @@ class Score:
 
     @property
     def mean(self) -> float:
+        """The mean over the seeds."""
         return statistics.mean(self.seeds)
 
     @property
@@ -47,7 +48,7 @@ class Results:
     """The results of an experiment, which are added as runs end."""
 
     experiment: Experiment
-    columns: tuple[Column, ...]  # the columns whose files were found
+    columns: tuple[ScoreColumn, ...]  # the columns whose files exist
     note: str  # what the scale of the experiment can show
     remarks: tuple[str, ...]  # sentences about missing columns and replaced sizes
     steps: dict[str, int] = field(default_factory=dict)  # pretraining steps, by arm
@@ -55,44 +56,45 @@ class Results:
     scores: dict[tuple[str, str], Score] = field(default_factory=dict)  # by arm and column
     costs: dict[str, float] = field(default_factory=dict)  # seconds, by stage
 
-    def score(self, arm: Arm, column: Column) -> Score | None:
+    def score(self, arm: Arm, column: ScoreColumn) -> Score | None:
+        """Returns the score of a cell; None until its runs have ended."""
         return self.scores.get((arm.name, column.name))
 
-    def compared(self, column: Column) -> list[tuple[Arm, Score, float]]:
+    def comparison(self, column: ScoreColumn) -> list[tuple[Arm, Score, float]]:
         """Returns every arm of a column with its score and the paper's score.
 
         The list is empty until all arms have a score.
         """
         rows = []
         for arm in self.experiment.arms:
-            ours, theirs = self.score(arm, column), self.experiment.published(arm, column)
-            if ours is None or theirs is None:
+            score, published = self.score(arm, column), self.experiment.published(arm, column)
+            if score is None or published is None:
                 return []
-            rows.append((arm, ours, theirs))
+            rows.append((arm, score, published))
         return rows
 
-    def agreement(self, column: Column) -> float | None:
+    def agreement(self, column: ScoreColumn) -> float | None:
         """Compares the order of the arms in a column with the paper's order.
 
         Returns:
             Kendall's tau-b: 1 for the same order, -1 for the reverse order. None until all arms
             have a score, if all scores are equal, or if the paper has no scores.
         """
-        if not (compared := self.compared(column)):
+        if not (arms := self.comparison(column)):
             return None
-        ours, theirs = [row[1].mean for row in compared], [row[2] for row in compared]
-        tau = cast(Any, kendalltau(ours, theirs)).statistic
+        means, published = [row[1].mean for row in arms], [row[2] for row in arms]
+        tau = cast(Any, kendalltau(means, published)).statistic
         return None if math.isnan(tau) else float(tau)
 
-    def is_told_apart(self, column: Column) -> bool:
+    def is_order_significant(self, column: ScoreColumn) -> bool:
         """Returns whether the differences between the arms are larger than those between seeds.
 
         This is the case if the means of the best and the worst arm differ by more than two standard
         deviations, pooled over the arms.
         """
-        scores = [score for _, score, _ in self.compared(column)]
+        scores = [score for _, score, _ in self.comparison(column)]
         if not scores:
             return False
         means = [score.mean for score in scores]
-        within = math.sqrt(statistics.mean(score.standard_deviation**2 for score in scores))
-        return max(means) - min(means) > 2 * within  # False if a deviation is NaN
+        pooled = math.sqrt(statistics.mean(score.standard_deviation**2 for score in scores))
+        return max(means) - min(means) > 2 * pooled  # False if a deviation is NaN

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bert_keras.experiments.experiments import Arm, Column, Experiment, slug
+from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn, slug
 from bert_keras.experiments.page import write_page
 from bert_keras.experiments.results import Pretraining, Results, Score
 from bert_keras.experiments.scales import Phase, Scale
@@ -54,6 +54,7 @@ def reproduce(
         task = task.with_labels_of(task.read(files[column.name]["train"], split="train"))
         task.read(files[column.name]["dev"], split="dev")
     needed = scale.needed(experiment)
+    replaced = [f"{new} replaces {old}." for old, new in needed.stand_ins.items()]
     source = {"table": experiment.name, "data": os.path.realpath(data)}
     runs = Runs(claim_output(output, recipe=needed, **source), scale, corpus)
     for line in missing:
@@ -62,7 +63,7 @@ def reproduce(
         experiment=experiment,
         columns=columns,
         note=scale.note,
-        remarks=(*missing, *(f"{old} is {new} here." for old, new in needed.stand_ins.items())),
+        remarks=(*missing, *replaced),
         steps={arm.name: scale.step(arm) for arm in experiment.arms},
     )
     models = {}
@@ -75,7 +76,7 @@ def reproduce(
             cell = f"{arm.name} on {column.name}"
             print(f"{experiment.name}: fine-tune {cell}", file=sys.stderr, flush=True)
             model = models[arm.pretraining_name][scale.step(arm)]
-            score = runs.tuned(arm, column, model=model, files=files[column.name])
+            score = runs.score(arm, column, model=model, files=files[column.name])
             results.scores[arm.name, column.name] = score
             results.costs = runs.costs()
             write_page(runs.folder, results)
@@ -139,10 +140,10 @@ class Runs:
                     curves.setdefault((side, tag), []).extend(points)
         return models, Pretraining(scores=scores, curves=curves)
 
-    def tuned(self, arm: Arm, column: Column, *, model: Path, files: dict[str, str]) -> Score:
+    def score(self, arm: Arm, column: ScoreColumn, *, model: Path, files: dict[str, str]) -> Score:
         """Fine-tunes a model on the task of a cell, as a study, and returns its score."""
         folder = self.folder / "finetune" / slug(arm.name) / slug(column.name)
-        task, recipe = tuned(self.scale, arm, column)
+        task, recipe = cell_task(self.scale, arm, column)
 
         def run(recipe: FinetuneRecipe, output: Path) -> dict:
             if (scores := read_scores(output)) is not None:
@@ -165,12 +166,12 @@ class Runs:
         """Adds the duration of the context to the cost of a stage, also if the context raises an
         error.
         """
-        begin = time.monotonic()
+        start = time.monotonic()
         try:
             yield
         finally:
             costs = self.costs()
-            costs[stage] = costs.get(stage, 0.0) + time.monotonic() - begin
+            costs[stage] = costs.get(stage, 0.0) + time.monotonic() - start
             write_text(self.folder / "costs.json", json.dumps(costs, indent=2) + "\n")
 
     def costs(self) -> dict[str, float]:
@@ -179,7 +180,7 @@ class Runs:
         return json_object(path) if path.is_file() else {}
 
 
-def tuned(scale: Scale, arm: Arm, column: Column) -> tuple[Task, FinetuneRecipe]:
+def cell_task(scale: Scale, arm: Arm, column: ScoreColumn) -> tuple[Task, FinetuneRecipe]:
     """Returns the task and the recipe of a cell.
 
     If the task freezes the encoder, the arm's changes of the recipe are not applied.
@@ -190,7 +191,7 @@ def tuned(scale: Scale, arm: Arm, column: Column) -> tuple[Task, FinetuneRecipe]
     return task, recipe
 
 
-def score_of(folder: Path, column: Column) -> Score:
+def score_of(folder: Path, column: ScoreColumn) -> Score:
     """Returns the score of a study from its runs with the best learning rate.
 
     Args:

@@ -49,28 +49,28 @@ class Scale:
 
     def step(self, arm: Arm) -> int:
         """Returns the pretraining step from which an arm is fine-tuned."""
-        return round(arm.share * self.phases[-1].recipe.end)
+        return round(arm.step_fraction * self.phases[-1].recipe.end)
 
     def pretraining(self, arm: Arm, *, ends: Iterable[int] = ()) -> list[Phase]:
         """Returns the pretraining phases of an arm, split at additional steps.
 
-        Each part of a phase has its own seed. Every part reads the records from their beginning,
+        Each part of a phase has a different seed. Every part reads the records from their start,
         and the seed changes their order.
 
         Args:
             arm: The arm, whose changes are applied to the recipes.
             ends: The steps at which phases are split.
         """
-        parts, begin = [], 0
+        parts, start = [], 0
         for phase in self.phases:
             changes = [self.stand_ins.get(change, change) for change in arm.pretraining]
             (recipe,) = with_changes(phase.recipe, changes=changes)
-            within = {end for end in ends if begin < end < recipe.end}
-            for number, end in enumerate(sorted({*within, recipe.end})):
+            part_ends = {end for end in ends if start < end < recipe.end} | {recipe.end}
+            for index, end in enumerate(sorted(part_ends)):
                 last_step = end if end < recipe.num_steps else 0
-                part = dataclasses.replace(recipe, last_step=last_step, seed=recipe.seed + number)
+                part = dataclasses.replace(recipe, last_step=last_step, seed=recipe.seed + index)
                 parts.append(dataclasses.replace(phase, recipe=part))
-            begin = recipe.end
+            start = recipe.end
         return parts
 
     def needed(self, experiment: Experiment) -> "Scale":
@@ -85,7 +85,7 @@ class Scale:
         )
 
 
-def _in_parts(name: str) -> PretrainRecipe:
+def _accumulating(name: str) -> PretrainRecipe:
     """Returns a recipe with 8 gradient accumulation parts.
 
     A left-to-right model computes logits for all positions, which take 2 GB for a part of 32 x 512
@@ -104,23 +104,24 @@ _TINY = FinetuneRecipe(
 )
 
 
-def _at(learning_rate: float, recipe: FinetuneRecipe, **changes) -> FinetuneRecipe:
+def _at_rate(learning_rate: float, recipe: FinetuneRecipe, **changes) -> FinetuneRecipe:
     """Returns a recipe with one learning rate and no search."""
     rates = {"learning_rate": learning_rate, "learning_rates": (learning_rate,)}
     return dataclasses.replace(recipe, **rates, **changes)
 
 
-_TAGGER = _at(TAGGER.learning_rate, TAGGER)
+_TAGGER = _at_rate(TAGGER.learning_rate, TAGGER)
 
 SCALES = {
     # The initializer is that of the demo. With a stddev of 0.02, some arms stay at the unigram loss
     # by chance.
     "tiny": Scale(
-        note="2 layers of 128, 2,000 steps of 16 sequences of 128 pieces: less than a millionth of "
-        "the paper's computing. It shows what is learnt first: whether a pretraining task reaches "
-        "the tasks at all, and what attention in one direction costs. It is too short for what the "
-        "paper compares, models trained to the end: scores of small dev sets move by points with "
-        "the seed, and arms that lie closer than that are not ordered by it.",
+        note="2 layers of size 128, 2,000 steps of 16 sequences of 128 tokens, less than a "
+        "millionth of the paper's computation. It shows what a model learns first: whether a "
+        "pretraining task helps the fine-tuning tasks at all, and what attention in one direction "
+        "costs. It is too short for the paper's comparison of fully trained models: scores on "
+        "small dev sets vary by several points with the seed, so smaller differences between arms "
+        "have no meaning.",
         vocab_size=8_000,
         phases=(
             Phase(
@@ -136,12 +137,12 @@ SCALES = {
         ),
         tunings={
             "": Tuning(recipe=_TINY, changes=("max_length=96",)),
-            "mrpc": Tuning(recipe=_at(5e-4, _TINY, num_epochs=4), changes=("max_length=96",)),
+            "mrpc": Tuning(recipe=_at_rate(5e-4, _TINY, num_epochs=4), changes=("max_length=96",)),
             "squad1": Tuning(
-                recipe=_at(5e-4, _TINY, num_epochs=1, max_train_examples=5_000),
+                recipe=_at_rate(5e-4, _TINY, num_epochs=1, max_train_examples=5_000),
                 changes=("max_length=128", "stride=96", "max_question_length=32"),
             ),
-            "ner": Tuning(recipe=_at(1e-3, _TINY, num_epochs=6)),
+            "ner": Tuning(recipe=_at_rate(1e-3, _TINY, num_epochs=6)),
             "ner-features": Tuning(
                 recipe=dataclasses.replace(_TAGGER, num_epochs=6),
                 changes=("layers=last", "lstm_units=64"),
@@ -161,16 +162,16 @@ SCALES = {
     ),
     # Appendix A.2 and sections 4 and 5.1. The user provides the corpus of Wikipedia and books.
     "paper": Scale(
-        note="the paper's own: BERT-base, a million steps of 256 sequences, five seeds and four "
-        "learning rates a task.",
+        note="as in the paper: BERT-base, a million steps of 256 sequences, five seeds and four "
+        "learning rates for each task.",
         vocab_size=30_522,
         phases=(
-            Phase(max_length=128, recipe=_in_parts("paper-128")),
-            Phase(max_length=512, recipe=_in_parts("paper-512")),
+            Phase(max_length=128, recipe=_accumulating("paper-128")),
+            Phase(max_length=512, recipe=_accumulating("paper-512")),
         ),
         tunings={
             "": Tuning(recipe=PAPER),
-            "squad1": Tuning(recipe=_at(5e-5, PAPER)),
+            "squad1": Tuning(recipe=_at_rate(5e-5, PAPER)),
             "ner-features": Tuning(recipe=_TAGGER),
         },
         num_seeds=5,

@@ -11,7 +11,7 @@ import keras
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError
-from bert_keras.export.saved_model import metadata_of, write_saved_model
+from bert_keras.export.saved_model import export_metadata, write_saved_model
 from bert_keras.export.signatures.classifier import served_classifier
 from bert_keras.export.signatures.exporter import Exporter
 from bert_keras.export.variants.variant import Variant
@@ -46,13 +46,20 @@ def export_model(
         InputError: The model in `model_folder` has no exporter, or its signatures refuse a setting.
     """
     checkpoint = open_text_checkpoint(model_folder)
-    card = checkpoint.card
-    exporter = _exporter(card.model, source=str(model_folder))
-    settings = exporter.settings(card, str(model_folder))
+    metadata = checkpoint.metadata
+    module = ARCHITECTURES[metadata.model].exporter
+    if not module:
+        known = sorted(name for name, row in ARCHITECTURES.items() if row.exporter)
+        raise InputError(
+            f"{model_folder} contains a {metadata.model}; expected one of {', '.join(known)}"
+        )
+    exporter: Exporter = import_module(module).EXPORTER
+    settings = exporter.settings(metadata, str(model_folder))
     if num_texts is not None:
         if "num_texts" not in settings:
             raise InputError(
-                f"{model_folder} holds a {card.model}; the number of texts is a classifier's"
+                f"{model_folder} contains a {metadata.model}; only a classifier takes a "
+                "number of texts"
             )
         settings["num_texts"] = num_texts
     model = load_model(model_folder)
@@ -62,8 +69,8 @@ def export_model(
         make=partial(exporter.make, **settings),
         reader=exporter.reader,
         tokenizer=cast(TextTokenizer, checkpoint.tokenizer),  # a text checkpoint has a tokenizer
-        max_length=card.max_length,
-        metadata=metadata_of(card, model_folder=model_folder),
+        max_length=metadata.max_length,
+        metadata=export_metadata(metadata, model_folder=model_folder),
     )
 
 
@@ -114,11 +121,3 @@ def export_classifier(
         tokenizer=tokenizer_of(vocabulary, lowercase=lowercase),
         max_length=max_length,
     )
-
-
-def _exporter(model: str, *, source: str) -> Exporter:
-    module = ARCHITECTURES[model].exporter
-    if not module:
-        known = sorted(name for name, row in ARCHITECTURES.items() if row.exporter)
-        raise InputError(f"{source} holds a {model}; expected one of {', '.join(known)}")
-    return import_module(module).EXPORTER

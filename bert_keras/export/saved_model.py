@@ -11,19 +11,19 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.errors import InputError
-from bert_keras.export.servable import Servable, check_answer
+from bert_keras.export.servable import ServableModel, check_outputs
 from bert_keras.export.serving_ops import check_ops
 from bert_keras.export.signatures.derived import on_examples, with_checked_tensors
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
 from bert_keras.export.variants.variant import Variant
-from bert_keras.export.verify import answers_in_fresh_process
+from bert_keras.export.verify import run_in_fresh_process
 from bert_keras.export.version_folder import LARGEST_VERSION, is_version
 from bert_keras.export.warmup import warmup_requests_for, write_warmup
 from bert_keras.progress import progress
 from bert_keras.runs.outcome import MODEL, RECIPE, SCORES
-from bert_keras.storage import json_object, tensorflow_writes, whole_folder, write_text
+from bert_keras.storage import atomic_folder, json_object, tensorflow_writes, write_text
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -40,8 +40,8 @@ class ServedModule(tf.Module):
 
     def __init__(self, model: keras.Model | Variant, *, text_to_inputs: TextToInputs):
         super().__init__()
-        stored = [weight.value for weight in model.weights]
-        self.weights = model.stored if isinstance(model, Variant) else stored
+        is_variant = isinstance(model, Variant)
+        self.weights = model.stored if is_variant else [each.value for each in model.weights]
         self.text_to_inputs = text_to_inputs
 
 
@@ -49,7 +49,7 @@ def write_saved_model(
     model: keras.Model | Variant,
     folder: str | os.PathLike,
     *,
-    make: Callable[..., Servable],
+    make: Callable[..., ServableModel],
     tokenizer: TextTokenizer,
     max_length: int,
     reader: type[TextToInputs] = TextToInputs,
@@ -74,7 +74,7 @@ def write_saved_model(
         tokenizer: The tokenizer of the model.
         max_length: Largest number of tokens of a text or pair, special tokens included.
         reader: The class that converts text to the model's inputs inside the graph.
-        metadata: The metadata to store, as returned by `metadata_of`.
+        metadata: The metadata to store, as returned by `export_metadata`.
 
     Returns:
         The path of `folder`.
@@ -85,36 +85,38 @@ def write_saved_model(
         RuntimeError: The written SavedModel does not give the expected outputs.
     """
     folder = Path(folder)
-    _check_parts(model, folder, num_tokens=len(tokenizer.vocabulary))
+    _check_arguments(model, folder, num_tokens=len(tokenizer.vocabulary))
     with (
-        whole_folder(folder) as beside,
+        atomic_folder(folder) as partial_folder,
         tempfile.TemporaryDirectory() as scratch,
         progress(stage="export", unit="steps", total=3) as bar,
     ):
         vocabulary_file = write_vocabulary(tokenizer.vocabulary, Path(scratch))
-        read = reader(vocabulary_file, lowercase=tokenizer.lowercase, max_length=max_length)
+        text_to_inputs = reader(
+            vocabulary_file, lowercase=tokenizer.lowercase, max_length=max_length
+        )
         servable = with_checked_tensors(
-            make(model, read, tokenizer),
+            make(model, text_to_inputs, tokenizer),
             max_positions=model.config.max_positions,
             cls_id=tokenizer.vocabulary.cls_id,
         )
         signatures, samples = on_examples(servable, signature="examples", input_name="examples")
         with tensorflow_writes(folder):
-            module = ServedModule(model, text_to_inputs=read)
-            tf.saved_model.save(module, os.fspath(beside), signatures=signatures)
-            _name_methods(beside, signatures)
+            module = ServedModule(model, text_to_inputs=text_to_inputs)
+            tf.saved_model.save(module, os.fspath(partial_folder), signatures=signatures)
+            _name_methods(partial_folder, signatures)
         bar.update()
-        check_ops(beside)
+        check_ops(partial_folder)
         if metadata is not None:
-            write_metadata(beside, metadata)
-        warmup = warmup_requests_for(beside, tokenizer=tokenizer, max_length=max_length)
-        write_warmup(beside, warmup, name=folder.resolve().parent.name)
+            write_metadata(partial_folder, metadata)
+        warmup = warmup_requests_for(partial_folder, tokenizer=tokenizer, max_length=max_length)
+        write_warmup(partial_folder, warmup, name=folder.resolve().parent.name)
         bar.update()
         requests = [*(sample.request for sample in samples), *warmup]
-        answers = answers_in_fresh_process(beside, requests)
+        outputs = run_in_fresh_process(partial_folder, requests)
         if not isinstance(model, Variant):
-            for served, sample in zip(answers, samples, strict=False):
-                check_answer(served, sample)
+            for served, sample in zip(outputs, samples, strict=False):
+                check_outputs(served, sample)
         bar.update()
     return folder
 
@@ -130,30 +132,32 @@ def _name_methods(folder: Path, signatures: Collection[str]) -> None:
     updater.save()
 
 
-def _check_parts(model: keras.Model | Variant, folder: Path, *, num_tokens: int) -> None:
+def _check_arguments(model: keras.Model | Variant, folder: Path, *, num_tokens: int) -> None:
     if not is_version(folder.name):
         raise InputError(
-            f"{folder} does not end in a version number, 0 to {LARGEST_VERSION}; expected such as "
-            "saved_models/NAME/1"
+            f"{folder} does not end in a version number, 0 to {LARGEST_VERSION}; expected a path "
+            "such as saved_models/NAME/1"
         )
     if keras.config.backend() != "tensorflow":
-        raise InputError(f"Keras runs on {keras.config.backend()}; export needs its TensorFlow")
+        raise InputError(
+            f"the backend of Keras is {keras.config.backend()}; an export needs tensorflow"
+        )
     if model.compute_dtype != "float32":
         raise InputError(
             f"the model computes in {model.compute_dtype}; load its weights into a float32 model"
         )
     if num_tokens > model.config.vocab_size:
         raise InputError(
-            f"the vocabulary has {num_tokens} pieces, the model {model.config.vocab_size}; "
-            "give the vocabulary that it was trained with"
+            f"the vocabulary has {num_tokens} tokens and the model has {model.config.vocab_size}; "
+            "use the vocabulary that the model was trained with"
         )
 
 
-def metadata_of(card: ModelCard, *, model_folder: str | os.PathLike) -> dict:
+def export_metadata(metadata: ModelMetadata, *, model_folder: str | os.PathLike) -> dict:
     """Collects the metadata that is stored with a SavedModel.
 
     Args:
-        card: The metadata of the model.
+        metadata: The metadata of the model.
         model_folder: The folder that the model was loaded from.
 
     Returns:
@@ -163,7 +167,7 @@ def metadata_of(card: ModelCard, *, model_folder: str | os.PathLike) -> dict:
     run = Path(model_folder).parent
     files = (run / RECIPE, run / SCORES) if Path(model_folder).name == MODEL else ()
     return {
-        "card": dataclasses.asdict(card),
+        "card": dataclasses.asdict(metadata),
         "training": {path.stem: json_object(path) for path in files if path.is_file()},
         "versions": {name: version(name) for name in _LIBRARIES},
     }

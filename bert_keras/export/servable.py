@@ -1,4 +1,4 @@
-"""Defines `Servable`: traced signatures of a model, and sample requests with expected outputs."""
+"""Defines `ServableModel`: traced signatures of a model and samples with expected outputs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.export.verify import plain
+from bert_keras.export.verify import to_arrays
 from bert_keras.text.tokenizer import TextTokenizer
 
 TEXT_SIGNATURE = "serving_default"
@@ -51,7 +51,7 @@ class Sample(NamedTuple):
     outputs: dict[str, np.ndarray]
 
 
-class Servable(NamedTuple):
+class ServableModel(NamedTuple):
     """A model in the form that can be exported."""
 
     signatures: dict[str, Signature]  # by name
@@ -96,9 +96,9 @@ def sample_text(tokenizer: TextTokenizer, *, num_tokens: int) -> str:
     """Returns a text of at most `num_tokens` tokens, but at least one word."""
     words = _TEXT.split()
     totals = np.cumsum([len(ids) for ids in tokenizer.ids_batch(words)])
-    rounds, rest = divmod(num_tokens, totals[-1])
-    num_words = rounds * len(words) + np.searchsorted(totals, rest, side="right")
-    return " ".join((words * (rounds + 1))[: max(num_words, 1)])
+    num_repeats, num_others = divmod(num_tokens, totals[-1])
+    num_words = num_repeats * len(words) + np.searchsorted(totals, num_others, side="right")
+    return " ".join((words * (num_repeats + 1))[: max(num_words, 1)])
 
 
 def samples_of(
@@ -125,13 +125,13 @@ def samples_of(
         chosen = {name: column[:size] for name, column in texts.items()}
         inputs = inputs_of(*chosen.values())
         with tf.device("CPU:0"):
-            outputs = plain(outputs_of(**inputs))
+            outputs = to_arrays(outputs_of(**inputs))
         samples.append(Sample({"signature": signature, "inputs": chosen}, outputs))
         samples.append(Sample({"signature": "tensors", "inputs": inputs}, outputs))
     return samples
 
 
-def check_answer(served: dict, sample: Sample) -> None:
+def check_outputs(served: dict, sample: Sample) -> None:
     """Compares the outputs of a SavedModel with the expected outputs of a sample.
 
     Args:
@@ -141,23 +141,20 @@ def check_answer(served: dict, sample: Sample) -> None:
     Raises:
         RuntimeError: A float differs by more than `TOLERANCE`, or another value or a shape differs.
     """
-    signature = sample.request["signature"]
     for name, expected in sample.outputs.items():
-        found = np.array(served[name], expected.dtype)
-        if found.shape != expected.shape:
-            raise RuntimeError(
-                f"{signature} answers with {name} of the shape {found.shape}; expected "
-                f"{expected.shape}"
-            )
+        array = np.array(served[name], expected.dtype)
+        output = f"the output {name} of the signature {sample.request['signature']}"
+        if array.shape != expected.shape:
+            raise RuntimeError(f"{output} has the shape {array.shape}; expected {expected.shape}")
         if expected.dtype.kind == "f":
-            difference = np.abs(found - expected) / np.maximum(np.abs(expected), 1)
+            difference = np.abs(array - expected) / np.maximum(np.abs(expected), 1)
             if not difference.max(initial=0) <= TOLERANCE:
                 raise RuntimeError(
-                    f"{signature} answers with {name} {difference.max():.1e} off the Keras "
-                    f"model's; expected at most {TOLERANCE:.0e}"
+                    f"{output} differs by {difference.max():.1e} from the Keras model's; expected "
+                    f"at most {TOLERANCE:.0e}"
                 )
-        elif (found != expected).any():
-            raise RuntimeError(f"{signature} answers with {name} other than the Keras model's")
+        elif (array != expected).any():
+            raise RuntimeError(f"{output} differs from the Keras model's")
 
 
 def eager_outputs(model: Callable, inputs: Mapping[str, np.ndarray]) -> Any:

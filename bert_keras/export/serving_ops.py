@@ -42,6 +42,6 @@ def check_ops(folder: str | os.PathLike) -> None:
             used.update(node.op for node in function.node_def)
     if refused := sorted(used - defined - served_ops()):
         raise InputError(
-            f"the graph holds {', '.join(refused)}, which TF Serving 2.20 does not have; "
-            "build the model without"
+            f"the graph contains {', '.join(refused)}, which TF Serving 2.20 does not have; "
+            "build the model without these ops"
         )

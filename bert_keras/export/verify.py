@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 
-def answers_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
+def run_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
     """Runs requests on a SavedModel in a fresh process, on the CPU.
 
     Args:
@@ -35,26 +35,26 @@ def answers_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]
         RuntimeError: The process cannot load the model or run a request. The message contains the
             end of the process's error output.
     """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-P", __file__, os.fspath(folder)],
-        input=json.dumps(list(requests), default=_coded),
+        input=json.dumps(list(requests), default=_encoded),
         capture_output=True,
         text=True,
         encoding="utf-8",
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONUTF8": "1"},
     )
-    if done.returncode:
+    if process.returncode:
         raise RuntimeError(
-            f"the SavedModel does not answer in a fresh process: {done.stderr.strip()[-1000:]}"
+            f"the SavedModel fails in a fresh process: {process.stderr.strip()[-1000:]}"
         )
-    return json.loads(done.stdout)
+    return json.loads(process.stdout)
 
 
-def answer(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
-    """Same as `answers_in_fresh_process`, but runs in this process."""
-    with loaded(folder) as ask:
+def run_requests(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
+    """Same as `run_in_fresh_process`, but runs in this process."""
+    with loaded(folder) as run:
         return [
-            {name: array.tolist() for name, array in plain(ask(request)).items()}
+            {name: array.tolist() for name, array in to_arrays(run(request)).items()}
             for request in requests
         ]
 
@@ -76,11 +76,10 @@ def loaded(folder: str | os.PathLike) -> Iterator[Callable[[dict], dict]]:
     v1 = tf.compat.v1
     with contextlib.closing(v1.Session(graph=v1.Graph())) as session:
         with without_deprecation_notes():
-            loaded = v1.saved_model.loader.load(session, ["serve"], os.fspath(folder))
-        signatures = loaded.signature_def
+            meta_graph = v1.saved_model.loader.load(session, ["serve"], os.fspath(folder))
 
-        def ask(request: dict) -> dict:
-            signature = signatures[request["signature"]]
+        def run(request: dict) -> dict:
+            signature = meta_graph.signature_def[request["signature"]]
             feeds = {
                 signature.inputs[name].name: np.array(
                     values, tf.dtypes.as_dtype(signature.inputs[name].dtype).as_numpy_dtype
@@ -90,10 +89,10 @@ def loaded(folder: str | os.PathLike) -> Iterator[Callable[[dict], dict]]:
             fetches = {name: info.name for name, info in signature.outputs.items()}
             return session.run(fetches, feeds)
 
-        yield ask
+        yield run
 
 
-def plain(outputs: Mapping[str, Any]) -> dict:
+def to_arrays(outputs: Mapping[str, Any]) -> dict:
     """Converts outputs to arrays; bytes become str."""
     import numpy as np
 
@@ -127,7 +126,7 @@ def without_deprecation_notes() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _coded(value):
+def _encoded(value):
     """Converts bytes and arrays to values that JSON can represent."""
     is_bytes = isinstance(value, bytes)
     return {"b64": base64.b64encode(value).decode()} if is_bytes else value.tolist()
@@ -140,4 +139,6 @@ def _decoded(value: dict) -> dict | bytes:
 if __name__ == "__main__":
     # TensorFlow imports these packages if they are installed, which doubles the start-up time.
     cast(dict[str, Any], sys.modules).update(keras=None, jax=None)
-    sys.stdout.write(json.dumps(answer(sys.argv[1], json.load(sys.stdin, object_hook=_decoded))))
+    sys.stdout.write(
+        json.dumps(run_requests(sys.argv[1], json.load(sys.stdin, object_hook=_decoded)))
+    )

@@ -15,8 +15,8 @@ def check_model_name(name: str) -> None:
     """Raises InputError if `name` cannot be a folder name or part of a URL of the server."""
     if name in ("", ".", "..") or "/" in name or ":" in name:
         raise InputError(
-            f"the model's name is {name!r}; expected a folder's name without '/' and ':', such as "
-            "sst2 (the folder above it is named with --to)"
+            f"the model's name is {name!r}; expected a folder name without '/' and ':', such as "
+            "sst2 (--to sets the parent folder)"
         )
 
 

@@ -25,7 +25,7 @@ from bert_keras.text.tokenizer import TextTokenizer
 WARMUP = "assets.extra/tf_serving_warmup_requests"
 # Must not exceed the server's maximum batch size, or the server does not load the model.
 BATCH_SIZES = (1, 2)
-SHORT = 8  # tokens
+SHORT_LENGTH = 8  # tokens
 _EXAMPLES = ("examples", "inputs")  # names of inputs that take serialized tf.Examples
 _POSITIONS = PREDICTION_FEATURES[0]
 
@@ -51,8 +51,8 @@ def warmup_requests_for(
     Raises:
         RuntimeError: A signature has an input of an unknown name.
     """
-    middle = max(max_length // 4, SHORT)
-    short, *longer = sorted({min(length, max_length) for length in (SHORT, middle, max_length)})
+    lengths = (SHORT_LENGTH, max(max_length // 4, SHORT_LENGTH), max_length)
+    short, *longer = sorted({min(length, max_length) for length in lengths})
     saved_model = SavedModel.FromString((Path(folder) / "saved_model.pb").read_bytes())
     signatures = {
         name: signature
@@ -74,20 +74,23 @@ def warmup_requests_for(
             sizes += [(length, 1) for length in longer[:1]]
         num_texts = max(len(text_names & {*signature.inputs}), 1)
         for length, batch_size in sizes:
-            known = _known_inputs(tokenizer, text_names, length=length, num_texts=num_texts)
-            request = {}
+            rows = _input_rows(tokenizer, text_names, length=length, num_texts=num_texts)
+            inputs = {}
             for name, info in signature.inputs.items():
-                if name not in known:
-                    raise RuntimeError(f"no warm-up is known for {name} of {signature_name}")
+                if name not in rows:
+                    raise RuntimeError(
+                        f"the signature {signature_name} has the input {name}; expected inputs "
+                        f"among {', '.join(sorted(rows))}"
+                    )
                 # Dimensions of choices or windows, between the batch and the tokens.
-                others = len(info.tensor_shape.dim) - 1 - known[name].ndim
-                shape = (batch_size, *[2] * others, *known[name].shape)
-                request[name] = np.broadcast_to(known[name], shape)
-            requests.append({"signature": signature_name, "inputs": request})
+                others = len(info.tensor_shape.dim) - 1 - rows[name].ndim
+                shape = (batch_size, *[2] * others, *rows[name].shape)
+                inputs[name] = np.broadcast_to(rows[name], shape)
+            requests.append({"signature": signature_name, "inputs": inputs})
     return requests
 
 
-def _known_inputs(
+def _input_rows(
     tokenizer: TextTokenizer, text_names: set[str], *, length: int, num_texts: int
 ) -> dict[str, np.ndarray]:
     """Returns one row for each known input name.
@@ -118,12 +121,12 @@ def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: s
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(os.fspath(path)) as writer:
         for request in requests:
-            asked = PredictRequest()
-            asked.model_spec.name = name
-            asked.model_spec.signature_name = request["signature"]
-            for name_of_input, values in request["inputs"].items():
-                asked.inputs[name_of_input].CopyFrom(tf.make_tensor_proto(values))
-            log = PredictionLog(predict_log=PredictLog(request=asked))
+            message = PredictRequest()
+            message.model_spec.name = name
+            message.model_spec.signature_name = request["signature"]
+            for input_name, values in request["inputs"].items():
+                message.inputs[input_name].CopyFrom(tf.make_tensor_proto(values))
+            log = PredictionLog(predict_log=PredictLog(request=message))
             writer.write(log.SerializeToString(deterministic=True))
 
 
@@ -141,15 +144,15 @@ def warmup_requests(folder: str | os.PathLike) -> list[dict]:
         return []
     try:
         records = [*tf.data.TFRecordDataset(os.fspath(path)).as_numpy_iterator()]
-        asked = [PredictionLog.FromString(record).predict_log.request for record in records]
+        messages = [PredictionLog.FromString(record).predict_log.request for record in records]
         return [
             {
                 "signature": each.model_spec.signature_name,
                 "inputs": {name: tf.make_ndarray(each.inputs[name]) for name in each.inputs},
             }
-            for each in asked
+            for each in messages
         ]
     except (tf.errors.DataLossError, DecodeError, TypeError) as error:
-        raise InputError(f"{path} does not hold whole PredictionLogs; export the model anew") from (
-            error
-        )
+        raise InputError(
+            f"{path} does not contain complete PredictionLogs; export the model again"
+        ) from error

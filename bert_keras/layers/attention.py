@@ -22,11 +22,11 @@ def attention_bias(input_mask_BT, *, dtype: str):
         [B, 1, 1, T], to add to the attention scores.
     """
     # LiteRT does not support [:, None, None, :] if batch size and length are dynamic.
-    real = ops.expand_dims(ops.cast(input_mask_BT, dtype), (1, 2))
-    return (1.0 - real) * PADDING_SCORE
+    is_real_B11T = ops.expand_dims(ops.cast(input_mask_BT, dtype), (1, 2))
+    return (1.0 - is_real_B11T) * PADDING_SCORE
 
 
-def apart_bias(sequence_ids_BT, *, dtype: str):
+def packed_bias(sequence_ids_BT, *, dtype: str):
     """Returns the attention bias for several sequences in one row: each attends only to itself.
 
     Padding attends to padding, so that every row of attention probabilities sums to 1.
@@ -53,9 +53,9 @@ def causal_bias(length, *, dtype: str):
     Returns:
         [1, 1, T, T], to add to one of the other biases.
     """
-    places_T = ops.arange(length)
-    later_TT = ops.less(ops.expand_dims(places_T, 1), places_T)
-    return ops.expand_dims(ops.cast(later_TT, dtype), (0, 1)) * PADDING_SCORE
+    positions_T = ops.arange(length)
+    is_later_TT = ops.less(ops.expand_dims(positions_T, 1), positions_T)
+    return ops.expand_dims(ops.cast(is_later_TT, dtype), (0, 1)) * PADDING_SCORE
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

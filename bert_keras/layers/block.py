@@ -31,9 +31,9 @@ class FeedForward(keras.layers.Layer):
         self.initializer_stddev = initializer_stddev
 
     def build(self, hidden_shape):
-        size, wide = hidden_shape[-1], self.intermediate_size
-        self.intermediate_dense = projection(self, "intermediate", inputs=size, units=wide)
-        self.output_dense = projection(self, "output", inputs=wide, units=size)
+        size, inner = hidden_shape[-1], self.intermediate_size
+        self.intermediate_dense = projection(self, "intermediate", inputs=size, units=inner)
+        self.output_dense = projection(self, "output", inputs=inner, units=size)
         self.built = True
 
     def call(self, hidden):
@@ -116,6 +116,6 @@ class EncoderBlock(keras.layers.Layer):
         hidden_XD = ops.reshape(hidden, (-1, hidden.shape[-1]))
         context_XD, attention_BNTT = self.attention(hidden_XD, bias, training=training)
         hidden_XD = self.attention_norm(hidden_XD + self.dropout(context_XD, training=training))
-        thought_XD = self.dropout(self.feed_forward(hidden_XD), training=training)
-        hidden_XD = self.feed_forward_norm(hidden_XD + thought_XD)
+        output_XD = self.dropout(self.feed_forward(hidden_XD), training=training)
+        hidden_XD = self.feed_forward_norm(hidden_XD + output_XD)
         return ops.reshape(hidden_XD, ops.shape(hidden)), attention_BNTT

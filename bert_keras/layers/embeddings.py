@@ -96,7 +96,7 @@ class BertEmbeddings(keras.layers.Layer):
         length = ops.shape(input_ids)[1]
         if isinstance(length, int) and length > self.max_positions:
             raise InputError(
-                f"a sequence has {length} pieces; the encoder has {self.max_positions} positions: "
-                "shorten the text (max_length) or build it with more"
+                f"a sequence has {length} tokens, but the encoder has {self.max_positions} "
+                "positions; reduce max_length, or use an encoder with more positions"
             )
         return self.position_table[first : first + length]

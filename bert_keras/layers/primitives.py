@@ -29,10 +29,8 @@ def projection(layer, name: str, *, inputs: int, units: int, dtype=None) -> kera
 
 def activate(x, *, activation: str):
     """Applies one of `bert_keras.config.ACTIVATIONS` to a tensor of any shape."""
-    if activation == "gelu":
-        return ops.gelu(x, approximate=False)
-    if activation == "gelu_tanh":
-        return ops.gelu(x, approximate=True)
+    if activation in ("gelu", "gelu_tanh"):
+        return ops.gelu(x, approximate=activation == "gelu_tanh")
     return keras.activations.get(activation)(x)
 
 
@@ -63,11 +61,11 @@ def states_at(hidden_BTD, positions_BP):
     return ops.take(ops.reshape(hidden_BTD, (-1, hidden_BTD.shape[-1])), rows_X, axis=0)
 
 
-def last_places(input_mask_BT):
+def last_positions(input_mask_BT):
     """Returns the position of the last token that is not padding, int32 [B, 1].
 
     The position is 0 for a row that consists of padding.
     """
-    places_T = ops.arange(ops.shape(input_mask_BT)[1], dtype="int32")
+    positions_T = ops.arange(ops.shape(input_mask_BT)[1], dtype="int32")
     is_real_BT = ops.cast(ops.cast(input_mask_BT, "bool"), "int32")
-    return ops.max(is_real_BT * places_T, axis=1, keepdims=True)
+    return ops.max(is_real_BT * positions_T, axis=1, keepdims=True)

@@ -27,7 +27,7 @@ def load_model(path: str | os.PathLike) -> Pretrained:
         path: A folder of any checkpoint format.
 
     Returns:
-        The model of the class that the checkpoint contains, with its `card` (model metadata) and
+        The model of the class that the checkpoint contains, with `metadata` (model metadata) and
         its `tokenizer`.
 
     Raises:
@@ -38,10 +38,10 @@ def load_model(path: str | os.PathLike) -> Pretrained:
 
     ```python
     model = load_model("film-critic")
-    print(model.card.labels)
+    print(model.metadata.labels)
     ```
     """
     checkpoint = open_checkpoint(path)
-    return MODELS[checkpoint.card.model].from_checkpoint(
-        checkpoint, card=checkpoint.card, source=path
+    return MODELS[checkpoint.metadata.model].from_checkpoint(
+        checkpoint, metadata=checkpoint.metadata, source=path
     )

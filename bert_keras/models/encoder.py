@@ -13,11 +13,11 @@ from keras import ops
 
 from bert_keras.architectures import ENCODER
 from bert_keras.config import BertConfig
-from bert_keras.layers.attention import apart_bias, attention_bias, causal_bias
+from bert_keras.layers.attention import attention_bias, causal_bias, packed_bias
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock
 from bert_keras.layers.embeddings import BertEmbeddings
-from bert_keras.layers.primitives import last_places, states_at
+from bert_keras.layers.primitives import last_positions, states_at
 from bert_keras.layers.recomputation import recomputed
 from bert_keras.models.pretrained import Pretrained
 
@@ -108,11 +108,11 @@ class BertEncoder(Pretrained):
             )
         self.pooler: Any = None
         if config.has_pooler:
-            stddev = config.initializer_stddev
+            initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_stddev)
             self.pooler = keras.layers.Dense(
                 config.hidden_size,
                 activation=config.pooler_activation,
-                kernel_initializer=keras.initializers.TruncatedNormal(stddev=stddev),
+                kernel_initializer=initializer,
                 dtype=self.dtype_policy,
                 name="pooler",
             )
@@ -135,7 +135,7 @@ class BertEncoder(Pretrained):
             training: Whether dropout is applied.
         """
         if "sequence_ids" in inputs:
-            bias = apart_bias(inputs["sequence_ids"], dtype=self.compute_dtype)
+            bias = packed_bias(inputs["sequence_ids"], dtype=self.compute_dtype)
         else:
             bias = attention_bias(inputs["input_mask"], dtype=self.compute_dtype)
         if self.config.is_causal:
@@ -162,7 +162,7 @@ class BertEncoder(Pretrained):
         if self.pooler is not None:
             state_BD = hidden_BTD[:, 0]
             if self.config.is_causal:  # only the last token attends to the whole row
-                state_BD = states_at(hidden_BTD, last_places(inputs["input_mask"]))
+                state_BD = states_at(hidden_BTD, last_positions(inputs["input_mask"]))
             pooled_BD = self.pooler(state_BD)
         return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
 

@@ -7,10 +7,10 @@ import keras
 from keras import ops
 
 from bert_keras.architectures import FEATURE_TAGGER
-from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.feature_layers import feature_layers
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
-from bert_keras.distribution import WholeBatchStep
+from bert_keras.distribution import GlobalBatchStep
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.heads import TokenLabelsHead
 from bert_keras.layers.primitives import states_at
@@ -21,7 +21,7 @@ NUM_LSTM_LAYERS = 2  # "a two-layer 768-dimensional BiLSTM" (section 5.3)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class WordTagger(WholeBatchStep, ConfiguredModel):
+class WordTagger(GlobalBatchStep, ConfiguredModel):
     """The trained part of a `BertFeatureTagger`: combines layers, then a BiLSTM and a dense layer.
 
     Args:
@@ -60,10 +60,10 @@ class WordTagger(WholeBatchStep, ConfiguredModel):
         self.layer_choice = layers
         self.lstm_units = lstm_units
         self.dropout_rate = dropout_rate
-        self.read = feature_layers(layers, num_layers=config.num_layers)
-        self.vector_size = self.read.vector_size(config.hidden_size)
+        self.feature_layers = feature_layers(layers, num_layers=config.num_layers)
+        self.vector_size = self.feature_layers.vector_size(config.hidden_size)
         self.layer_mix = None
-        if self.read.is_summed:
+        if self.feature_layers.is_summed:
             self.layer_mix = LayerMix(dtype=self.dtype_policy, name="layer_mix")
         self.bilstm = BiLSTM(
             lstm_units,
@@ -82,7 +82,8 @@ class WordTagger(WholeBatchStep, ConfiguredModel):
 
     def build(self, input_shape=None):
         if self.layer_mix is not None:
-            self.layer_mix.build((None, None, len(self.read.numbers), self.config.hidden_size))
+            num_layers = len(self.feature_layers.indices)
+            self.layer_mix.build((None, None, num_layers, self.config.hidden_size))
         self.bilstm.build((None, None, self.vector_size))
         self.token_labels.build((None, None, 2 * self.lstm_units))
         self.built = True
@@ -166,25 +167,26 @@ class BertFeatureTagger(TaskModel):
         They are the hidden states of the first subword of each word in the K chosen layers.
         """
         hidden_states = self.encoder.states(inputs, training=False).hidden_states
-        return features_at(hidden_states, inputs["word_positions"], self.tagger.read.numbers)
+        indices = self.tagger.feature_layers.indices
+        return features_at(hidden_states, inputs["word_positions"], indices)
 
     def call(self, inputs, training=False):
         word_mask_BW = ops.greater(inputs["word_positions"], 0)
-        given = {"features": self.features(inputs), "word_mask": word_mask_BW}
-        return self.tagger(given, training=training)
+        features = {"features": self.features(inputs), "word_mask": word_mask_BW}
+        return self.tagger(features, training=training)
 
     @classmethod
-    def from_card(cls, card: ModelCard):
+    def from_metadata(cls, metadata: ModelMetadata):
         return cls(
-            card.config,
-            num_labels=len(card.labels),
-            layers=card.task["layers"],
-            lstm_units=card.task["lstm_units"],
+            metadata.config,
+            num_labels=len(metadata.labels),
+            layers=metadata.task["layers"],
+            lstm_units=metadata.task["lstm_units"],
         )
 
-    def new_card(self):
+    def new_metadata(self):
         """Returns the metadata of a model that was not loaded from a checkpoint."""
-        return dataclasses.replace(super().new_card(), task=self._settings())
+        return dataclasses.replace(super().new_metadata(), task=self._settings())
 
     def get_config(self):
         return {**super().get_config(), **self._settings()}
@@ -193,18 +195,18 @@ class BertFeatureTagger(TaskModel):
         return {"layers": self.tagger.layer_choice, "lstm_units": self.tagger.lstm_units}
 
 
-def features_at(hidden_states, positions_BW, numbers):
+def features_at(hidden_states, positions_BW, indices):
     """Returns hidden states of several layers at given positions.
 
     Args:
         hidden_states: The hidden states [B, T, D] of every layer.
         positions_BW: int [B, W], positions in the sequence.
-        numbers: The indices of the K layers to take.
+        indices: The indices of the K layers.
 
     Returns:
         The hidden states [B, W, K, D].
     """
     batch, words = ops.shape(positions_BW)
-    layers_BTX = ops.concatenate([hidden_states[number] for number in numbers], axis=-1)
-    shape = (batch, words, len(numbers), hidden_states[0].shape[-1])
+    layers_BTX = ops.concatenate([hidden_states[index] for index in indices], axis=-1)
+    shape = (batch, words, len(indices), hidden_states[0].shape[-1])
     return ops.reshape(states_at(layers_BTX, positions_BW), shape)

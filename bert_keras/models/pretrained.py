@@ -2,49 +2,27 @@
 
 import dataclasses
 import os
-from collections import Counter
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 import keras
+from typing_extensions import deprecated
 
 from bert_keras.architectures import ENCODER, Architecture
-from bert_keras.checkpoints.card import ModelCard, numbered_labels
-from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
+from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.mapping import rows
+from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.checkpoints.model_readme import Sections, model_readme
 from bert_keras.checkpoints.tensors import StoredTensor, tensor
 from bert_keras.config import BertConfig
-from bert_keras.errors import InputError, listed
+from bert_keras.errors import InputError
+from bert_keras.models.load_report import LoadReport, load_report
 from bert_keras.quiet import no_collection
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
-
-
-@dataclass(frozen=True)
-class LoadReport:
-    """Reports which weights of a model come from a checkpoint."""
-
-    source: str  # path of the checkpoint
-    loaded: tuple[str, ...]  # names of the weights that the checkpoint provides
-    new: tuple[str, ...]  # names of the weights with random initial values
-    left_over: tuple[str, ...]  # names of the weights in the checkpoint that the model does not use
-    notes: tuple[str, ...] = ()  # other differences, one sentence each
-
-    def __str__(self) -> str:
-        rows = {"loaded": self.loaded, "new": self.new, "left over": self.left_over}
-        table = [f"{name:<12}{_parts(names)}" for name, names in rows.items()]
-        return "\n".join([self.source, *table, *(f"{'note':<12}{note}" for note in self.notes)])
-
-
-def _parts(names: Sequence[str]) -> str:
-    counts = Counter(part(name) for name in names)
-    return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "none"
 
 
 class ConfiguredModel(keras.Model):
@@ -69,11 +47,11 @@ class ConfiguredModel(keras.Model):
 class Pretrained(ConfiguredModel):
     """The base class of all models, which loads them from checkpoints and saves them.
 
-    The attributes `card`, `tokenizer` and `load_report` are None if the model was not loaded.
+    The attributes `metadata`, `tokenizer` and `load_report` are None if the model was not loaded.
     """
 
     architecture: Architecture  # the entry of the class in ARCHITECTURES
-    card: ModelCard | None = None  # metadata of the checkpoint
+    metadata: ModelMetadata | None = None  # metadata of the checkpoint
     tokenizer: TextTokenizer | None = None  # None also if the checkpoint has no vocabulary
     load_report: LoadReport | None = None
 
@@ -113,41 +91,43 @@ class Pretrained(ConfiguredModel):
         )
         ```
         """
-        new, labels = _several("new", new), _several("labels", labels)
+        new, labels = _names("new", new), _names("labels", labels)
         checkpoint = open_checkpoint(
-            path, ignore=_several("ignore", ignore), pad_vocabulary=pad_vocabulary
+            path, ignore=_names("ignore", ignore), pad_vocabulary=pad_vocabulary
         )
-        found = checkpoint.card
-        config = BertConfig.from_dict({**found.config.to_dict(), **config_changes})
+        source = checkpoint.metadata
+        config = BertConfig.from_dict({**source.config.to_dict(), **config_changes})
         if cls.architecture.reads_pooled_output:
             config = dataclasses.replace(config, has_pooler=True)
         name, heads = cls.architecture.name, cls.architecture.heads
-        same_head = name == found.model and set(heads).isdisjoint(new)
-        kept = found.labels if same_head else ()
-        if cls.architecture.is_labelled and not labels and not kept:
+        has_same_head = name == source.model and set(heads).isdisjoint(new)
+        old_labels = source.labels if has_same_head else ()
+        if cls.architecture.is_labelled and not labels and not old_labels:
             raise InputError(f"a new head of {name} needs labels, such as ('no', 'yes')")
-        if labels and kept and kept not in (labels, numbered_labels(len(labels))):
+        if labels and old_labels and old_labels not in (labels, numbered_labels(len(labels))):
             raise InputError(
-                f"the head of {os.fspath(path)} has the labels {', '.join(kept)}; leave labels "
-                f"out, or begin with a new head: new={heads}"
+                f"the head of {os.fspath(path)} has the labels {', '.join(old_labels)}; omit "
+                f"labels, or start with a new head: new={heads}"
             )
-        card = found.of_model(name, keeps_head=bool(kept), config=config, labels=labels or kept)
-        model = cls.from_checkpoint(checkpoint, card=card, source=path, new=new)
+        metadata = source.of_model(
+            name, keeps_head=bool(old_labels), config=config, labels=labels or old_labels
+        )
+        model = cls.from_checkpoint(checkpoint, metadata=metadata, source=path, new=new)
         print(model.load_report)
         return model
 
     @classmethod
-    def from_card(cls, card: ModelCard) -> Self:
-        """Builds the model that `card` describes; random weights depend on Keras' global seed."""
-        heads = {"num_labels": len(card.labels)} if card.labels else {}
-        return cls(card.config, **heads)
+    def from_metadata(cls, metadata: ModelMetadata) -> Self:
+        """Builds the model that `metadata` describes; random weights use Keras' global seed."""
+        heads = {"num_labels": len(metadata.labels)} if metadata.labels else {}
+        return cls(metadata.config, **heads)
 
     @classmethod
     def from_checkpoint(
         cls,
         checkpoint: Checkpoint,
         *,
-        card: ModelCard,
+        metadata: ModelMetadata,
         source: str | os.PathLike,
         new: Collection[str] = (),
     ) -> Self:
@@ -155,33 +135,39 @@ class Pretrained(ConfiguredModel):
 
         Args:
             checkpoint: The checkpoint.
-            card: The metadata of the model, which may differ from that of the checkpoint.
+            metadata: The metadata of the model, which may differ from that of the checkpoint.
             source: The path of the checkpoint, for messages.
-            new: Parts (encoder, pooler, heads) that start with random weights; see `from_card`.
+            new: Parts (encoder, pooler, heads) that start with random weights; see `from_metadata`.
 
         Raises:
             InputError: A part is neither in the checkpoint nor in `new`, or weights are missing,
                 unexpected or of another shape; the message names all of them.
         """
-        report = load_report(checkpoint, card=card, source=os.fspath(source), new=new)
+        report = load_report(checkpoint, metadata=metadata, source=os.fspath(source), new=new)
         with ThreadPoolExecutor() as pool, no_collection():
             values = {name: pool.submit(checkpoint.tensors[name].read) for name in report.loaded}
-            # Variables get their values when this scope ends, so `_take` replaces the random
-            # initializers before they run.
+            # Variables get their values when this scope ends, so `_loaded_array` replaces the
+            # random initializers before they run.
             with keras.StatelessScope():
-                model = cls.from_card(card)
+                model = cls.from_metadata(metadata)
                 if not model.built:
                     model.build()
                 for name, weight in named_weights(model).items():
                     if name in values:
-                        weight._initializer = partial(_take, values, name)
-        model.card, model.tokenizer, model.load_report = card, checkpoint.tokenizer, report
+                        weight._initializer = partial(_loaded_array, values, name)
+        model.metadata, model.tokenizer, model.load_report = metadata, checkpoint.tokenizer, report
         return model
 
-    def new_card(self) -> ModelCard:
+    @property
+    @deprecated("model.card is now model.metadata")
+    def card(self) -> ModelMetadata | None:
+        """Same as `metadata`; goes with version 0.3."""
+        return self.metadata
+
+    def new_metadata(self) -> ModelMetadata:
         """Returns the metadata of a model that was not loaded from a checkpoint."""
         is_labelled = self.architecture.is_labelled
-        return ModelCard(
+        return ModelMetadata(
             model=self.architecture.name,
             config=self.config,
             lowercase=True,
@@ -210,15 +196,18 @@ class Pretrained(ConfiguredModel):
         """
         if not self.built:
             self.build()
-        card, tokenizer = self.card or self.new_card(), tokenizer or self.tokenizer
-        if labels := _several("labels", labels):
-            if len(labels) != len(card.labels):
-                raise InputError(f"{len(labels)} labels came for a head of {len(card.labels)}")
-            card = dataclasses.replace(card, labels=labels)
+        metadata, tokenizer = self.metadata or self.new_metadata(), tokenizer or self.tokenizer
+        if labels := _names("labels", labels):
+            if len(labels) != len(metadata.labels):
+                raise InputError(
+                    f"labels has {len(labels)} names; expected {len(metadata.labels)}, the number "
+                    "of labels of the head"
+                )
+            metadata = dataclasses.replace(metadata, labels=labels)
         if tokenizer is not None:
-            card = dataclasses.replace(card, lowercase=tokenizer.lowercase)
+            metadata = dataclasses.replace(metadata, lowercase=tokenizer.lowercase)
         vocabulary = None if tokenizer is None else tokenizer.vocabulary
-        for note in save_model(self, path, card=card, vocabulary=vocabulary, format=format):
+        for note in save_model(self, path, metadata=metadata, vocabulary=vocabulary, format=format):
             print(f"{'note':<12}{note}")
         return Path(path)
 
@@ -228,15 +217,15 @@ def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
 
     The names do not change between releases, because checkpoints store them.
     """
-    own = "" if getattr(model, "architecture", None) is ENCODER else f"{model.name}/"
-    return {weight.path.removeprefix(own): weight for weight in model.weights}
+    prefix = "" if getattr(model, "architecture", None) is ENCODER else f"{model.name}/"
+    return {weight.path.removeprefix(prefix): weight for weight in model.weights}
 
 
 def save_model(
     model: keras.Model,
     folder: str | os.PathLike,
     *,
-    card: ModelCard,
+    metadata: ModelMetadata,
     vocabulary: Vocabulary | None,
     format: str = "bert-keras",
     state: TrainingState | None = None,
@@ -247,10 +236,10 @@ def save_model(
     `sections` are the tables of the README.md; see `model_readme`.
     """
     tensors = {name: stored_weight(weight) for name, weight in named_weights(model).items()}
-    checkpoint = Checkpoint(card=card, tensors=tensors, vocabulary=vocabulary, state=state)
+    checkpoint = Checkpoint(metadata=metadata, tensors=tensors, vocabulary=vocabulary, state=state)
     path = Path(folder)
     name = path.parent.name if path.name == "model" else path.name  # "tiny" for runs/tiny/model
-    readme = model_readme(card, name=name, format=format, sections=sections or {})
+    readme = model_readme(metadata, name=name, format=format, sections=sections or {})
     return write_checkpoint(checkpoint, folder, format=format, readme=readme)
 
 
@@ -259,41 +248,12 @@ def stored_weight(weight: keras.Variable) -> StoredTensor:
     return StoredTensor(tuple(weight.shape), lambda: keras.ops.convert_to_numpy(weight))
 
 
-def load_report(
-    checkpoint: Checkpoint, *, card: ModelCard, source: str, new: Collection[str]
-) -> LoadReport:
-    """Checks the weights and returns the report of `from_checkpoint`, with the same errors."""
-    wanted, stored = {row.name: row.shape for row in rows(card)}, checkpoint.tensors
-    parts, found = set(map(part, wanted)), set(map(part, stored))
-    if unknown := sorted(set(new) - parts):
-        raise InputError(f"new names {', '.join(unknown)}; known: {', '.join(sorted(parts))}")
-    if absent := sorted(parts - found - set(new)):
-        raise InputError(
-            f"{source} holds a {checkpoint.card.model} and no weights of {', '.join(absent)}; to "
-            f"begin with fresh ones name them: new={tuple(sorted({*absent, *new}))}"
-        )
-    loaded = [name for name in wanted if part(name) not in new]
-    left_over = [name for name in stored if name not in loaded]
-    faults = [f"{name} is missing" for name in loaded if name not in stored]
-    faults += [
-        f"{name} is {stored[name].shape}, expected {wanted[name]}"
-        for name in loaded
-        if name in stored and stored[name].shape != wanted[name]
-    ]
-    faults += [f"{n} is unexpected" for n in left_over if part(n) in parts - set(new)]
-    if faults:
-        raise InputError(f"{source} does not fit the model: {listed(faults)}")
-    fresh = tuple(name for name in wanted if part(name) in new)
-    names = (*left_over, *checkpoint.left_over)
-    return LoadReport(source, tuple(loaded), fresh, names, checkpoint.notes)
+def _names(argument: str, names: Collection[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise InputError(f"{argument} is {names!r}; expected a sequence, such as ({names!r},)")
+    return tuple(names)
 
 
-def _several(name: str, given: Collection[str]) -> tuple[str, ...]:
-    if isinstance(given, str):
-        raise InputError(f"{name} is {given!r}; expected several, such as ({given!r},)")
-    return tuple(given)
-
-
-def _take(values: dict[str, Future], name: str, shape, dtype=None):
+def _loaded_array(values: dict[str, Future], name: str, shape, dtype=None):
     """Keras initializer that returns a loaded array, whose memory the variable takes over."""
     return keras.ops.cast(tensor(values.pop(name).result()), dtype)

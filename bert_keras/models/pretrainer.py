@@ -87,7 +87,7 @@ class BertPretrainer(TaskModel):
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
         if config.is_causal:
             raise InputError(
-                "the [CLS] of a causal encoder hears no sentence; pretrain it as a BertMaskedLM"
+                "the [CLS] of a causal encoder attends only to itself; pretrain a BertMaskedLM"
             )
         super().__init__(config, name=name, **kwargs)
         self.masked_lm = _masked_lm_head(self)

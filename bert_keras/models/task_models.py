@@ -12,9 +12,9 @@ from bert_keras.architectures import (
     QUESTION_ANSWERING,
     TOKEN_CLASSIFIER,
 )
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
-from bert_keras.distribution import WholeBatchStep
+from bert_keras.distribution import GlobalBatchStep
 from bert_keras.errors import InputError, check_name
 from bert_keras.layers.heads import ClassificationHead, SpanHead, TokenLabelsHead
 from bert_keras.models.encoder import BertEncoder
@@ -23,7 +23,7 @@ from bert_keras.models.pretrained import Pretrained
 Head = TypeVar("Head", bound=keras.layers.Layer)
 
 
-class TaskModel(WholeBatchStep, Pretrained):
+class TaskModel(GlobalBatchStep, Pretrained):
     """The base class of models that consist of an encoder and heads.
 
     A subclass defines `architecture`, `call`, and one attribute for each name in
@@ -39,7 +39,8 @@ class TaskModel(WholeBatchStep, Pretrained):
         super().__init__(**kwargs)
         if self.architecture.reads_pooled_output and not config.has_pooler:
             raise InputError(
-                f"{self.architecture.name} reads the pooled vector; has_pooler is False"
+                f"has_pooler is False; expected True, because {self.architecture.name} reads the "
+                "pooled output"
             )
         self.config = config
         self.encoder = BertEncoder(config, dtype=self.dtype_policy)
@@ -61,8 +62,8 @@ class TaskModel(WholeBatchStep, Pretrained):
         self.encoder.build()
         for name in self.architecture.heads:
             # The masked-LM head uses the token embedding table as its decoder.
-            others = (None, self.encoder.token_table.shape) if name == "masked_lm" else ()
-            getattr(self, name).build((None, None, self.config.hidden_size), *others)
+            table = (None, self.encoder.token_table.shape) if name == "masked_lm" else ()
+            getattr(self, name).build((None, None, self.config.hidden_size), *table)
         self.built = True
 
 
@@ -143,12 +144,12 @@ class BertClassifier(TaskModel):
         return ops.sum(logits_BWL * real_BW1, axis=1) / ops.sum(real_BW1, axis=1)
 
     @classmethod
-    def from_card(cls, card: ModelCard):
+    def from_metadata(cls, metadata: ModelMetadata):
         """Builds the model; `long_texts` in the settings of its task states the window pooling."""
-        pooling = card.task.get("long_texts")
+        pooling = metadata.task.get("long_texts")
         if pooling not in WINDOW_POOLINGS:
-            return super().from_card(card)
-        return cls(card.config, num_labels=len(card.labels), window_pooling=pooling)
+            return super().from_metadata(metadata)
+        return cls(metadata.config, num_labels=len(metadata.labels), window_pooling=pooling)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

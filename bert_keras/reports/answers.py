@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 
 from bert_keras.reports.findings import Errors, Findings, confusion
-from bert_keras.reports.page import Cell, Span, decimals
+from bert_keras.reports.page import Cell, MarkedText, decimals
 from bert_keras.tasks.squad.predictions import Prediction
 from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.squad.task import SquadTask
@@ -26,18 +26,18 @@ def answer_findings(
         if f1 == 100.0:
             continue
         text = prediction.text if prediction else ""
-        sure = _probability(prediction)
+        probability = _probability(prediction)
         golds = list(dict.fromkeys(answer.text for answer in question.answers))
         cells = [
             Cell([[question.question], _marked(question, text)]),
             " / ".join(golds) or NONE,
             text or NONE,
-            sure,
+            probability,
             decimals(f1),
         ]
-        errors.append(((100.0 - f1) * (1.0 if sure is None else sure), cells))
+        errors.append(((100.0 - f1) * (1.0 if probability is None else probability), cells))
     has_probabilities = any(prediction and prediction.candidates for prediction in predictions)
-    surest = " and that the model was surest of" if has_probabilities else ""
+    order = "largest and most probable errors" if has_probabilities else "largest errors"
     sections = []
     if task.allows_no_answer:
         pairs = [
@@ -49,8 +49,8 @@ def answer_findings(
         sections=sections,
         columns=["question and context", "gold", "predicted", "probability", "F1"],
         errors=errors,
-        order=f"those that are furthest off{surest} first; gold answers are green, predicted ones "
-        "red, what is in both violet",
+        order=f"{order} first; gold answers are green, predicted answers are red, and text in "
+        "both is violet",
     )
 
 
@@ -61,34 +61,33 @@ def _probability(prediction: Prediction | None) -> float | None:
     return next((each.probability for each in candidates), None)
 
 
-def _marked(question: Question, predicted: str) -> list[Span | str]:
+def _marked(question: Question, predicted: str) -> list[MarkedText | str]:
     """Returns the context around the gold and the predicted answer, with both answers marked."""
     context, kinds = question.context, {}
     golds = {(answer.start, answer.start + len(answer.text)) for answer in question.answers}
     for start, end in golds:
         kinds |= dict.fromkeys(range(max(0, start), min(end, len(context))), "good")
-    begin = _nearest(context, predicted, min(golds, default=(0, 0))[0])
-    if begin is not None:
-        for place in range(begin, begin + len(predicted)):
-            kinds[place] = "both" if place in kinds else "bad"
+    start = _nearest(context, predicted, min(golds, default=(0, 0))[0])
+    if start is not None:
+        for position in range(start, start + len(predicted)):
+            kinds[position] = "both" if position in kinds else "bad"
     first = max(0, min(kinds, default=0) - MARGIN)
     last = min(len(context), max(kinds, default=0) + MARGIN)
-    edges = [at for at in range(first + 1, last) if kinds.get(at) != kinds.get(at - 1)]
+    edges = [i for i in range(first + 1, last) if kinds.get(i) != kinds.get(i - 1)]
     parts = [
-        Span(context[start:end], kinds.get(start, ""))
+        MarkedText(context[start:end], kinds.get(start, ""))
         for start, end in itertools.pairwise([first, *edges, last])
     ]
     return ["… " if first else "", *parts, " …" if last < len(context) else ""]
 
 
-def _nearest(context: str, text: str, place: int) -> int | None:
+def _nearest(context: str, text: str, position: int) -> int | None:
     """Returns the occurrence of a text in the context that is nearest to a position.
 
     Returns None if the text is empty or does not occur.
     """
     if not text:
         return None
-    after, before = context.find(text, place), context.rfind(text, 0, place + len(text))
-    return min(
-        (at for at in (after, before) if at >= 0), key=lambda at: abs(at - place), default=None
-    )
+    after, before = context.find(text, position), context.rfind(text, 0, position + len(text))
+    starts = (start for start in (after, before) if start >= 0)
+    return min(starts, key=lambda start: abs(start - position), default=None)

@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup
 
 from bert_keras.errors import InputError
-from bert_keras.storage import whole_file
+from bert_keras.storage import atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,10 +59,10 @@ class Line(NamedTuple):
 
 
 # Draws one chart and returns the tooltips of its elements by their gid.
-Draw: TypeAlias = "Callable[[Axes], dict[str, str]]"
+DrawChart: TypeAlias = "Callable[[Axes], dict[str, str]]"
 
 
-def line_chart(title: str, lines: Sequence[Line]) -> Draw:
+def line_chart(title: str, lines: Sequence[Line]) -> DrawChart:
     """Returns a chart with lines over steps. Points with values that are not finite are omitted."""
 
     def draw(axes: "Axes") -> dict[str, str]:
@@ -98,7 +98,7 @@ def line_chart(title: str, lines: Sequence[Line]) -> Draw:
     return draw
 
 
-def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -> Draw:
+def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -> DrawChart:
     """Returns a scatter chart of the finite points, with the line x = y."""
 
     def draw(axes: "Axes") -> dict[str, str]:
@@ -115,7 +115,7 @@ def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -
 
 def bar_chart(
     title: str, bars: Sequence[tuple[str, int]], *, of: str, is_range: bool, num_ticks: int = 8
-) -> Draw:
+) -> DrawChart:
     """Returns a bar chart of counts, in percent of their sum.
 
     Args:
@@ -128,11 +128,11 @@ def bar_chart(
 
     def draw(axes: "Axes") -> dict[str, str]:
         total = max(sum(count for _, count in bars), 1)
-        shares = [count / total for _, count in bars]
+        fractions = [count / total for _, count in bars]
         axes.set_title(title)
         axes.set_ylabel(f"% of {of}")
         axes.grid(visible=False, axis="x")
-        heights, width = [100 * share for share in shares], 1 if is_range else 0.9
+        heights, width = [100 * fraction for fraction in fractions], 1 if is_range else 0.9
         drawn = axes.bar(range(len(bars)), heights, width=width, color=COLORS[0])
         labelled = range(0, len(bars), -(-len(bars) // num_ticks) or 1)
         names = [bars[index][0] for index in labelled]
@@ -140,22 +140,22 @@ def bar_chart(
         for index, bar in enumerate(drawn):
             bar.set_gid(f"bar-{index}")
         return {
-            f"bar-{index}": f"{name}: {count:,} ({share:.2%})"
-            for index, ((name, count), share) in enumerate(zip(bars, shares, strict=True))
+            f"bar-{index}": f"{name}: {count:,} ({fraction:.2%})"
+            for index, ((name, count), fraction) in enumerate(zip(bars, fractions, strict=True))
         }
 
     return draw
 
 
-def svg(draw: Draw) -> Markup:
+def svg(draw: DrawChart) -> Markup:
     """Returns a chart as one <svg> element without an XML header."""
     import matplotlib
 
-    with matplotlib.rc_context(STYLE), warnings.catch_warnings(), io.StringIO() as written:
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings(), io.StringIO() as buffer:
         warnings.filterwarnings("ignore", "Glyph")  # the browser's fonts draw the text
         figure, (tooltips,) = _figure([draw])
-        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-        root = ElementTree.fromstring(CONTROL_CHARACTERS.sub("\ufffd", written.getvalue()))
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        root = ElementTree.fromstring(CONTROL_CHARACTERS.sub("\ufffd", buffer.getvalue()))
     root.attrib |= {"role": "img", "aria-label": figure.axes[0].get_title("left")}
     for metadata in root.findall(f"{{{SVG}}}metadata"):
         root.remove(metadata)
@@ -169,7 +169,7 @@ def svg(draw: Draw) -> Markup:
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
-def save_picture(draws: Sequence[Draw], path: str | os.PathLike, *, title: str = "") -> None:
+def save_picture(draws: Sequence[DrawChart], path: str | os.PathLike, *, title: str = "") -> None:
     """Draws charts in rows of three and saves them as one picture.
 
     Args:
@@ -179,9 +179,9 @@ def save_picture(draws: Sequence[Draw], path: str | os.PathLike, *, title: str =
     """
     import matplotlib
 
-    with matplotlib.rc_context(STYLE), whole_file(path) as part:
+    with matplotlib.rc_context(STYLE), atomic_file(path) as partial_path:
         figure, _ = _figure(draws, title=title)
-        figure.savefig(part, dpi=120, format=Path(path).suffix[1:].lower())
+        figure.savefig(partial_path, dpi=120, format=Path(path).suffix[1:].lower())
 
 
 def check_picture(path: str | os.PathLike, *, also: Sequence[str] = ()) -> None:
@@ -194,14 +194,14 @@ def check_picture(path: str | os.PathLike, *, also: Sequence[str] = ()) -> None:
     Raises:
         InputError: The extension is missing or not supported.
     """
-    if not Path(path).suffix:
-        raise InputError(f"{path} has no ending; expected such as {path}{PICTURES[0]}")
     if Path(path).suffix.lower() not in (*PICTURES, *also):
         expected = " or ".join((*PICTURES[:1], *also))
-        raise InputError(f"{path} is no picture; expected a name that ends in {expected}")
+        raise InputError(f"{path} is not a picture file; expected a name that ends in {expected}")
 
 
-def _figure(draws: Sequence[Draw], *, title: str = "") -> "tuple[Figure, list[dict[str, str]]]":
+def _figure(
+    draws: Sequence[DrawChart], *, title: str = ""
+) -> "tuple[Figure, list[dict[str, str]]]":
     """Returns the figure with all charts, and the tooltips of each chart."""
     from matplotlib.figure import Figure
 

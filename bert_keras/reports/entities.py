@@ -1,11 +1,12 @@
 """Compares gold and predicted entities of tagged sentences."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 
-from bert_keras.reports.findings import Errors, Findings, confusion, ratios, small
-from bert_keras.reports.page import Cell, Span
+from bert_keras.reports.findings import Errors, Findings, confusion, label_table, small
+from bert_keras.reports.page import Cell, MarkedText
 from bert_keras.tasks.ner.files import Sentence
-from bert_keras.tasks.ner.scoring import Entity, counted, entities
+from bert_keras.tasks.ner.scoring import Entity, entities
 from bert_keras.tasks.task import Task
 
 NONE = "none"
@@ -26,7 +27,7 @@ def entity_findings(
         gold, predicted = set(entities(sentence.tags or ())), set(entities(tags))
         sets.append((gold, predicted))
         gold_kinds, predicted_kinds = (
-            {(begin, end): kind for begin, end, kind in those} for those in (gold, predicted)
+            {(start, end): kind for start, end, kind in items} for items in (gold, predicted)
         )
         pairs += [
             (gold_kinds.get(span, NONE), predicted_kinds.get(span, NONE))
@@ -35,35 +36,34 @@ def entity_findings(
         if gold != predicted:
             cells = [
                 small(f"line {sentence.line}"),
-                _marked(sentence, gold, right=predicted),
-                _marked(sentence, predicted, right=gold),
+                _marked(sentence, gold, correct=predicted),
+                _marked(sentence, predicted, correct=gold),
             ]
             errors.append((len(gold ^ predicted), cells))
-    given, found, correct = counted(sets)
-    kinds = sorted({*given, *found})
+    kinds = sorted({kind for pair in pairs for kind in pair} - {NONE})
     return Findings(
         sections=[
-            ratios("Types", given, found, correct),
-            confusion("Entities by their words", pairs, [*kinds, NONE]),
+            label_table("Types", sets, label=itemgetter(2)),
+            confusion("Types of entities with the same words", pairs, [*kinds, NONE]),
         ],
         columns=["sentence", "gold", "predicted"],
         errors=errors,
-        order="sentences with the most wrong entities first; what is in both is green",
+        order="sentences with the most wrong entities first; correct entities are green",
     )
 
 
-def _marked(sentence: Sentence, found: set[Entity], *, right: set[Entity]) -> Cell:
+def _marked(sentence: Sentence, shown: set[Entity], *, correct: set[Entity]) -> Cell:
     """Returns a sentence with its entities marked as correct or wrong."""
-    begins = {begin: (end, kind) for begin, end, kind in found}
-    line: list[Span | str] = []
-    place = 0
-    while place < len(sentence.words):
-        end, kind = begins.get(place, (place + 1, ""))
-        text = " ".join(sentence.words[place:end])
+    starts = {start: (end, kind) for start, end, kind in shown}
+    line: list[MarkedText | str] = []
+    position = 0
+    while position < len(sentence.words):
+        end, kind = starts.get(position, (position + 1, ""))
+        text = " ".join(sentence.words[position:end])
         if kind:
-            colour = "good" if (place, end, kind) in right else "bad"
-            line += [Span(f"{text} ", colour, note=kind), " "]
+            mark = "good" if (position, end, kind) in correct else "bad"
+            line += [MarkedText(f"{text} ", mark, note=kind), " "]
         else:
             line.append(f"{text} ")
-        place = end
+        position = end
     return Cell([line])

@@ -5,24 +5,24 @@ from collections.abc import Mapping, Sequence
 
 from bert_keras.reports.answers import answer_findings
 from bert_keras.reports.entities import entity_findings
-from bert_keras.reports.findings import Find
+from bert_keras.reports.findings import FindErrors
 from bert_keras.reports.labels import choice_findings, text_findings
 from bert_keras.reports.page import Report, Section, Table
 from bert_keras.storage import write_text
 from bert_keras.tasks.classification import TextExample
 from bert_keras.tasks.ner.files import Sentence
 from bert_keras.tasks.squad.questions import Question
-from bert_keras.tasks.swag import Situation
+from bert_keras.tasks.swag import SwagExample
 from bert_keras.tasks.task import Task
 
 # Type of the examples -> function; tasks with the same type of examples have the same tables.
-FINDINGS: dict[type, Find] = {
+FINDINGS: dict[type, FindErrors] = {
     TextExample: text_findings,
-    Situation: choice_findings,
+    SwagExample: choice_findings,
     Question: answer_findings,
     Sentence: entity_findings,
 }
-MOST_ERRORS = 200  # maximum number of errors on the page
+MAX_ERRORS = 200  # maximum number of errors on the page
 
 
 def evaluation_page(
@@ -43,19 +43,19 @@ def evaluation_page(
             the table of types contains them.
         path: The file to write.
     """
-    found = FINDINGS[type(examples[0])](task, examples, predictions)
-    errors = sorted(found.errors, key=lambda error: -error[0])[:MOST_ERRORS]
-    counts = f"{len(found.errors):,} of {len(examples):,} differ from what was given"
-    listed = f", {len(errors)} of these are listed" if len(errors) < len(found.errors) else ""
+    findings = FINDINGS[type(examples[0])](task, examples, predictions)
+    errors = sorted(findings.errors, key=lambda error: -error[0])[:MAX_ERRORS]
+    counts = f"{len(findings.errors):,} of {len(examples):,} predictions are wrong"
+    listed = f", {len(errors)} of them are listed" if len(errors) < len(findings.errors) else ""
     rows = [cells for _, cells in errors]
-    columns = range(len(found.columns))
-    kept = [at for at in columns if not rows or any(row[at] is not None for row in rows)]
-    table = Table([found.columns[at] for at in kept], [[row[at] for at in kept] for row in rows])
-    notes = [f"{counts}{listed}: {found.order}."]
+    columns = range(len(findings.columns))
+    used = [i for i in columns if not rows or any(row[i] is not None for row in rows)]
+    table = Table([findings.columns[i] for i in used], [[row[i] for i in used] for row in rows])
+    notes = [f"{counts}{listed}: {findings.order}."]
     report = Report(
         title=f"{task.name}: {len(examples):,} examples",
         tiles=_tiles({name: value for name, value in scores.items() if " " not in name}),
-        sections=[*found.sections, Section(heading="Errors", notes=notes, table=table)],
+        sections=[*findings.sections, Section(heading="Errors", notes=notes, table=table)],
     )
     write_text(path, report.html())
 
@@ -65,6 +65,6 @@ def _tiles(scores: Mapping[str, float]) -> list[tuple[str, str]]:
 
     Scores have four decimals if all are at most 1, and two decimals otherwise. Counts have none.
     """
-    places = 4 if all(abs(value) <= 1 for value in scores.values()) else 2
-    texts = (f"{v:,}" if isinstance(v, int) else f"{v:,.{places}f}" for v in scores.values())
+    num_decimals = 4 if all(abs(value) <= 1 for value in scores.values()) else 2
+    texts = (f"{v:,}" if isinstance(v, int) else f"{v:,.{num_decimals}f}" for v in scores.values())
     return [(name.replace("_", " "), text) for name, text in zip(scores, texts, strict=True)]

@@ -1,10 +1,11 @@
 """Builds the tables that the evaluation pages of several tasks share."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from bert_keras.reports.page import Cell, Section, Span, Table, Value
+from bert_keras.reports.page import Cell, MarkedText, Section, Table, Value
 
 Errors = list[tuple[float, Sequence[Value]]]  # (sort weight, values of a row)
 
@@ -19,7 +20,7 @@ class Findings:
     order: str  # describes which errors come first
 
 
-Find = Callable[..., Findings]  # arguments: task, examples, predictions
+FindErrors = Callable[..., Findings]  # arguments: task, examples, predictions
 
 
 def confusion(heading: str, pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> Section:
@@ -31,7 +32,7 @@ def confusion(heading: str, pairs: Sequence[tuple[str, str]], labels: Sequence[s
         labels: The labels in the order of rows and columns.
 
     Returns:
-        A section whose cells contain counts and their share of the row.
+        A section whose cells contain counts and their fraction of the row.
     """
     counts, gold = Counter(pairs), Counter(label for label, _ in pairs)
     rows = []
@@ -39,45 +40,48 @@ def confusion(heading: str, pairs: Sequence[tuple[str, str]], labels: Sequence[s
         row: list[Value] = [Cell([[label]], kind="header")]
         for other in labels:
             count = counts[label, other]
-            share = count / gold[label] if count else 0.0
-            text = Span(f"{count:,} ", note=f"{share:.1%}" if count else "")
+            fraction = count / gold[label] if count else 0.0
+            text = MarkedText(f"{count:,} ", note=f"{fraction:.1%}" if count else "")
             kind = "number right" if label == other else "number"
-            row.append(Cell([[text]], kind=kind, heat=0.45 * share))
+            row.append(Cell([[text]], kind=kind, heat=0.45 * fraction))
         rows.append([*row, gold[label]])
     return Section(heading=heading, table=Table(["gold ↓ predicted →", *labels, "all"], rows))
 
 
-def ratios(
-    heading: str, given: Iterable[str], found: Iterable[str], correct: Iterable[str]
+def label_table(
+    heading: str, pairs: Sequence[tuple[set, set]], *, label: Callable[[Any], str] = str
 ) -> Section:
     """Returns precision, recall and F1 of each label.
 
     Args:
         heading: The heading of the section.
-        given: The gold labels, or their counts.
-        found: The predicted labels, or their counts.
-        correct: The correctly predicted labels, or their counts.
+        pairs: (gold items, predicted items) of each example.
+        label: Returns the label of an item.
     """
+    gold, predicted, correct = Counter(), Counter(), Counter()
+    for gold_items, predicted_items in pairs:
+        gold.update(map(label, gold_items))
+        predicted.update(map(label, predicted_items))
+        correct.update(map(label, gold_items & predicted_items))
     rows = []
-    given, found, correct = Counter(given), Counter(found), Counter(correct)
-    for label in sorted({*given, *found}):
-        counts = found[label], given[label]
-        shares = [correct[label] / count if count else None for count in counts]
-        rows.append([label, *shares, 2 * correct[label] / sum(counts), given[label], found[label]])
+    for name in sorted({*gold, *predicted}):
+        counts = predicted[name], gold[name]
+        rates = [correct[name] / count if count else None for count in counts]
+        rows.append([name, *rates, 2 * correct[name] / sum(counts), gold[name], predicted[name]])
     header = ["label", "precision", "recall", "F1", "gold", "predicted"]
     return Section(heading=heading, table=Table(header, rows))
 
 
-def surest_first(errors: Errors) -> str:
+def error_order(errors: Errors) -> str:
     """Describes the order of errors whose last cell is a probability.
 
     If no prediction has a probability, the order is that of the examples.
     """
     if any(cells[-1] is not None for _, cells in errors):
-        return "those that the model was surest of first"
+        return "the most probable predictions first"
     return "in the order of the examples"
 
 
 def small(note: str) -> Cell:
     """Returns a cell in small print."""
-    return Cell([[Span("", note=note)]])
+    return Cell([[MarkedText("", note=note)]])

@@ -10,19 +10,20 @@ import numpy as np
 from keras import ops
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.models import load_model
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.reports.neighbours import neighbours
 from bert_keras.reports.page import render
-from bert_keras.storage import check_place, write_text
+from bert_keras.storage import check_output, write_text
 from bert_keras.tasks.task import softmax
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer, ids_with_masks
 from bert_keras.text.vocab import Vocabulary
 
-MOST_PIECES = 128  # more tokens are unreadable; with BERT-base the page has 6 MB
+MAX_TOKENS = 128  # more tokens are unreadable; with BERT-base the page has 6 MB
 STEPS = 65_535  # probabilities are quantized to this many steps, two bytes each
 
 
@@ -33,7 +34,7 @@ def inspect_texts(
     output: str | os.PathLike,
     word: str | None = None,
     sentences: str | os.PathLike | None = None,
-    num_pieces: int = 10,
+    num_tokens: int = 10,
 ) -> None:
     """Writes the page of a checkpoint of any format.
 
@@ -44,7 +45,7 @@ def inspect_texts(
         output: The HTML file to write.
         word: A word whose vectors in the lines of `sentences` are compared by their cosines.
         sentences: A text file with the word in every line.
-        num_pieces: The number of most probable tokens shown for a masked token.
+        num_tokens: The number of most probable tokens shown for a masked token.
 
     Raises:
         InputError: There is nothing to show, or a text, word or file cannot be shown.
@@ -52,41 +53,36 @@ def inspect_texts(
     if not texts and word is None and sentences is None:
         raise InputError("there is nothing to show; give a text, or a word and a file of sentences")
     if (word is None) != (sentences is None):
-        raise InputError("a word and a file of sentences go together; give both or neither")
-    if num_pieces < 1:
-        raise InputError(f"{num_pieces} pieces were asked for; expected at least 1")
-    check_place(output)
+        raise InputError("a word needs a file of sentences, and a file a word; give both or none")
+    if num_tokens < 1:
+        raise InputError(f"the number of tokens to show is {num_tokens}; expected at least 1")
+    check_output(output)
     checkpoint = open_text_checkpoint(pretrained)
-    card, tokenizer = checkpoint.card, checkpoint.tokenizer
-    inputs = None
-    if texts:  # invalid texts raise an error before the weights are read
-        inputs = _inputs(
-            texts, tokenizer, max_length=card.max_length, num_segments=card.config.num_segments
-        )
-    model = load_model(pretrained)
+    metadata, tokenizer = checkpoint.metadata, checkpoint.tokenizer
+    # Invalid texts raise an error before the weights are read.
+    inputs = _inputs(texts, tokenizer, metadata=metadata) if texts else None
+    model, vocabulary = load_model(pretrained), tokenizer.vocabulary
     encoder = cast(BertEncoder, getattr(model, "encoder", model))
+    sizes = ("num_layers", "num_heads", "hidden_size")
     data: dict = {
-        "model": card.model,
-        "num_layers": card.config.num_layers,
-        "num_heads": card.config.num_heads,
-        "hidden_size": card.config.hidden_size,
-        "num_pieces": len(tokenizer.vocabulary),
+        "model": metadata.model,
+        "num_tokens": len(vocabulary),
         "lowercase": tokenizer.lowercase,
+        **{name: getattr(metadata.config, name) for name in sizes},
     }
     if inputs is not None:
-        vocabulary = tokenizer.vocabulary
         data["attention"] = _attention(encoder, inputs, vocabulary)
-        data["masked"] = _masked_words(model, inputs, vocabulary, num_pieces=num_pieces)
+        data["masked"] = _masked_words(model, inputs, vocabulary, num_tokens=num_tokens)
     if word is not None and sentences is not None:
         data["neighbours"] = neighbours(
-            encoder, tokenizer, word=word, sentences=sentences, max_length=card.max_length
+            encoder, tokenizer, word=word, sentences=sentences, max_length=metadata.max_length
         )
-    title = f"Inside {os.fspath(pretrained)}"
+    title = f"Inspection of {os.fspath(pretrained)}"
     write_text(output, render("inspection.html", title=title, data=data))
 
 
 def _inputs(
-    texts: Sequence[str], tokenizer: TextTokenizer, *, max_length: int, num_segments: int
+    texts: Sequence[str], tokenizer: TextTokenizer, *, metadata: ModelMetadata
 ) -> dict[str, np.ndarray]:
     """Packs a text or a pair, which may contain [MASK], into int32 arrays [1, T]. Nothing is
     truncated.
@@ -96,20 +92,20 @@ def _inputs(
             pair or a text of this length.
     """
     if len(texts) > 2:
-        raise InputError(f"{len(texts)} texts came; expected one, or the two of a pair")
+        raise InputError(f"received {len(texts)} texts; expected one text or a pair")
     vocabulary, ids = tokenizer.vocabulary, ids_with_masks(texts, tokenizer)
-    for text, pieces in zip(texts, ids, strict=True):
-        if not pieces:
-            raise InputError(f"the text {text!r} holds no word; expected at least one")
-    limit = min(MOST_PIECES, max_length)
+    for text, tokens in zip(texts, ids, strict=True):
+        if not tokens:
+            raise InputError(f"the text {text!r} contains no word; expected at least one")
+    limit = min(MAX_TOKENS, metadata.max_length)
     length = sum(map(len, ids)) + vocabulary.num_specials(len(texts))
     if length > limit:
         raise InputError(
-            f"the text has {length} pieces, specials counted; expected at most {limit}: shorten it"
+            f"the text has {length} tokens, with [CLS] and [SEP]; shorten it to at most {limit}"
         )
     inputs = pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
-    if inputs["segment_ids"].max() >= (num_segments or math.inf):
-        raise InputError("a pair came for a model of one segment; give one text")
+    if inputs["segment_ids"].max() >= (metadata.config.num_segments or math.inf):
+        raise InputError("received a pair, but the model has one segment; give one text")
     return inputs
 
 
@@ -117,7 +113,7 @@ def _attention(encoder: BertEncoder, inputs: dict[str, np.ndarray], vocabulary: 
     """Computes the attention probabilities of every layer and head.
 
     Returns:
-        `pieces`, the T tokens; `texts`, 0 or 1 for each token, the index of its text; `weights`,
+        `tokens`, the T tokens; `texts`, 0 or 1 for each token, the index of its text; `weights`,
         base64 of uint16 [L, N, T, T] in `STEPS`: the probability with which the row's token attends
         to the column's token.
     """
@@ -127,27 +123,28 @@ def _attention(encoder: BertEncoder, inputs: dict[str, np.ndarray], vocabulary: 
     ids_T = inputs["input_ids"][0]
     is_second_T = np.cumsum(ids_T == vocabulary.sep_id) - (ids_T == vocabulary.sep_id) > 0
     return {
-        "pieces": [vocabulary.pieces[number] for number in ids_T],
+        "tokens": [vocabulary.tokens[number] for number in ids_T],
         "texts": is_second_T.astype(int).tolist(),
-        "cls": vocabulary.pieces[vocabulary.cls_id],
-        "sep": vocabulary.pieces[vocabulary.sep_id],
+        "cls": vocabulary.tokens[vocabulary.cls_id],
+        "sep": vocabulary.tokens[vocabulary.sep_id],
         "steps": STEPS,
         "weights": base64.b64encode(steps.tobytes()).decode(),
     }
 
 
 def _masked_words(
-    model: Pretrained, inputs: dict[str, np.ndarray], vocabulary: Vocabulary, *, num_pieces: int
+    model: Pretrained, inputs: dict[str, np.ndarray], vocabulary: Vocabulary, *, num_tokens: int
 ) -> dict:
     """Predicts the masked tokens of a text, all at once.
 
     If the text has no [MASK], each of its tokens except [CLS] and [SEP] is masked separately.
 
     Returns:
-        `places`, one entry for each masked token with its `position`, the `top` tokens with their
-        probabilities and, if the text had no [MASK], its `own` token with its probability and rank
-        (counted from 1). For a pair and a model with a next-sentence head, also the probability
-        `is_next`. For a model without a masked-LM head only `missing`, the name of the model.
+        `predictions`, one entry for each masked token with its `position`, the `top` tokens with
+        their probabilities and, if the text had no [MASK], its `original` token with its
+        probability and rank (counted from 1). For a pair and a model with a next-sentence head,
+        also the probability `is_next`. For a model without a masked-LM head only `missing`, the
+        name of the model.
     """
     if "masked_lm" not in model.architecture.heads:
         return {"missing": model.architecture.name}
@@ -155,23 +152,24 @@ def _masked_words(
     ids_T = inputs["input_ids"][0]
     masked = np.flatnonzero(ids_T == vocabulary.mask_id)
     if len(masked):
-        places, rows = masked, {**inputs, "masked_lm_positions": masked[None].astype(np.int32)}
+        positions, rows = masked, {**inputs, "masked_lm_positions": masked[None].astype(np.int32)}
     else:
-        places = np.flatnonzero(~np.isin(ids_T, (vocabulary.cls_id, vocabulary.sep_id)))
-        rows = {name: np.repeat(array, len(places), axis=0) for name, array in inputs.items()}
-        rows["input_ids"][np.arange(len(places)), places] = vocabulary.mask_id
-        rows["masked_lm_positions"] = places[:, None].astype(np.int32)
+        positions = np.flatnonzero(~np.isin(ids_T, (vocabulary.cls_id, vocabulary.sep_id)))
+        rows = {name: np.repeat(array, len(positions), axis=0) for name, array in inputs.items()}
+        rows["input_ids"][np.arange(len(positions)), positions] = vocabulary.mask_id
+        rows["masked_lm_positions"] = positions[:, None].astype(np.int32)
     logits_RPV = ops.convert_to_numpy(call(rows)["masked_lm"])
-    shares_PV = softmax(logits_RPV.reshape(len(places), -1))
-    words: dict = {"places": []}
-    for place, shares_V in zip(places, shares_PV, strict=True):
-        order = np.argsort(-shares_V, kind="stable")
-        top = [[vocabulary.pieces[each], float(shares_V[each])] for each in order[:num_pieces]]
-        words["places"].append({"position": int(place), "top": top})
+    probabilities_PV = softmax(logits_RPV.reshape(len(positions), -1))
+    predictions = []
+    for position, probabilities_V in zip(positions, probabilities_PV, strict=True):
+        order = np.argsort(-probabilities_V, kind="stable")
+        shown = [*order[:num_tokens], ids_T[position]]
+        *top, original = ([vocabulary.tokens[i], float(probabilities_V[i])] for i in shown)
+        predictions.append({"position": int(position), "top": top})
         if not len(masked):
-            own = ids_T[place]
-            rank = int(np.flatnonzero(order == own)[0]) + 1
-            words["places"][-1]["own"] = [vocabulary.pieces[own], float(shares_V[own]), rank]
+            rank = int(np.flatnonzero(order == ids_T[position])[0]) + 1
+            predictions[-1]["original"] = [*original, rank]
+    words: dict = {"predictions": predictions}
     if "next_sentence" in model.architecture.heads and (ids_T == vocabulary.sep_id).sum() > 1:
         pair = {**inputs, "masked_lm_positions": np.zeros((1, 1), np.int32)}
         logits = ops.convert_to_numpy(call(pair)["next_sentence"])

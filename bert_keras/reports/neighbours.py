@@ -15,7 +15,7 @@ from bert_keras.storage import text_lines
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer, TokenizedText
 
-MOST_PLACES = 100  # a larger table is unreadable
+MAX_OCCURRENCES = 100  # a larger table is unreadable
 
 
 class Occurrence(NamedTuple):
@@ -23,25 +23,28 @@ class Occurrence(NamedTuple):
 
     line: int  # number of the line, from 1
     text: str  # the line
-    read: TokenizedText  # the tokens of the line
+    tokenized: TokenizedText  # the tokens of the line
     first: int  # index of the word's first token
     end: int  # index after the word's last token
 
     @property
     def parts(self) -> tuple[str, str, str]:
         """The text before the word, the word, and the text after it."""
-        (start, _), (_, stop) = self.read.offsets[self.first], self.read.offsets[self.end - 1]
+        (start, _), (_, stop) = (
+            self.tokenized.offsets[self.first],
+            self.tokenized.offsets[self.end - 1],
+        )
         return self.text[:start], self.text[start:stop], self.text[stop:]
 
-    def is_whole(self, *, by_rules: bool) -> bool:
+    def is_whole_word(self, *, has_rules: bool) -> bool:
         """Returns whether the occurrence is a whole word and not part of a longer one.
 
         Args:
             by_rules: Whether the vocabulary has the rules of a tokenizer.json. If not, "##" marks
                 the continuation of a word.
         """
-        if not by_rules:
-            return not "".join(self.read.pieces[self.end : self.end + 1]).startswith("##")
+        if not has_rules:
+            return not "".join(self.tokenized.tokens[self.end : self.end + 1]).startswith("##")
         before, _, after = self.parts
         return not (before[-1:].isalnum() or after[:1].isalnum())
 
@@ -58,21 +61,22 @@ def neighbours(
     tokens.
 
     Returns:
-        `places`, for each occurrence its `line` and the text `before`, `word` and `after`;
+        `occurrences`, the `line` of each occurrence and the text `before`, `word` and `after`;
         `cosines` [L + 1, M, M] of the embeddings and of each block; `orders` [L + 1, M], which put
         similar vectors next to each other.
 
     Raises:
         InputError: A line lacks the word or is too long, or the word occurs only once or too often.
     """
-    found = list(_occurrences(sentences, tokenizer, word=word, max_length=max_length))
-    if not 2 <= len(found) <= MOST_PLACES:
+    occurrences = list(_occurrences(sentences, tokenizer, word=word, max_length=max_length))
+    if not 2 <= len(occurrences) <= MAX_OCCURRENCES:
         raise InputError(
-            f"{word!r} stands in {sentences} {len(found)} times; expected 2 to {MOST_PLACES}"
+            f"{word!r} occurs in {sentences} {len(occurrences)} times; expected 2 to "
+            f"{MAX_OCCURRENCES}"
         )
     vectors_MLD = []
-    for each in found:
-        ids = each.read.ids
+    for each in occurrences:
+        ids = each.tokenized.ids
         inputs = pack([ids], vocabulary=tokenizer.vocabulary, max_length=len(ids) + 2)
         words_LKD = [  # position 0 is [CLS]
             ops.convert_to_numpy(states)[0, each.first + 1 : each.end + 1]
@@ -85,10 +89,12 @@ def neighbours(
     names = ("before", "word", "after")
     return {
         "word": word,
-        "num_pieces": max(each.end - each.first for each in found),
-        "places": [{"line": o.line} | dict(zip(names, o.parts, strict=True)) for o in found],
+        "num_tokens": max(each.end - each.first for each in occurrences),
+        "occurrences": [
+            {"line": each.line} | dict(zip(names, each.parts, strict=True)) for each in occurrences
+        ],
         "cosines": np.round(cosines_LMM.astype(float), 4).tolist(),
-        "orders": [alike_together(each) for each in cosines_LMM],
+        "orders": [similarity_order(each) for each in cosines_LMM],
     }
 
 
@@ -98,31 +104,31 @@ def _occurrences(
     # Byte-level BPE has different tokens for a word after a space.
     words = tokenizer.ids_batch([word.strip(), f" {word.strip()}"])
     if not words[0] or tokenizer.vocabulary.unk_id in words[0]:
-        raise InputError(f"the model's vocabulary does not know {word!r}; ask for another word")
+        raise InputError(f"the vocabulary has no tokens for {word!r}; choose another word")
     words = words[:1] if words[0] == words[1] else words
     for line, text in enumerate(text_lines(path), start=1):
-        read = tokenizer.encode(text)
-        if len(read.ids) > max_length - 2:
+        tokenized = tokenizer.encode(text)
+        if len(tokenized.ids) > max_length - 2:
             raise InputError(
-                f"{path}, line {line} has {len(read.ids)} pieces; expected at most "
-                f"{max_length - 2}, the model's"
+                f"{path}, line {line} has {len(tokenized.ids)} tokens; expected at most "
+                f"{max_length - 2}, the limit of the model"
             )
-        found = [
-            Occurrence(line, text, read, first, first + len(ids))
-            for first in range(len(read.ids))
+        occurrences = [
+            Occurrence(line, text, tokenized, first, first + len(ids))
+            for first in range(len(tokenized.ids))
             for ids in words
-            if read.ids[first : first + len(ids)] == ids
+            if tokenized.ids[first : first + len(ids)] == ids
         ]
-        by_rules = bool(tokenizer.vocabulary.rules)
-        found = [each for each in found if each.is_whole(by_rules=by_rules)]
-        if not found:
+        has_rules = bool(tokenizer.vocabulary.rules)
+        occurrences = [each for each in occurrences if each.is_whole_word(has_rules=has_rules)]
+        if not occurrences:
             raise InputError(
-                f"{path}, line {line} does not hold {word!r}; expected it in every line"
+                f"{path}, line {line} does not contain {word!r}; expected it in every line"
             )
-        yield from found
+        yield from occurrences
 
 
-def alike_together(cosines_MM: np.ndarray) -> list[int]:
+def similarity_order(cosines_MM: np.ndarray) -> list[int]:
     """Returns an order of M vectors that puts similar ones next to each other.
 
     The order is that of the leaves of a tree from average-linkage clustering.

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from bert_keras.storage import write_text
 
 
-class Span(NamedTuple):
+class MarkedText(NamedTuple):
     """A part of a text in a table cell."""
 
     text: str
@@ -24,7 +24,7 @@ class Span(NamedTuple):
 class Cell:
     """A table cell with more than one text or number."""
 
-    lines: Sequence[Sequence[Span | str]]
+    lines: Sequence[Sequence[MarkedText | str]]
     kind: str = ""  # CSS classes; "header" makes a header cell
     heat: float | None = None  # opacity of the background, 0 to 1
 
@@ -44,7 +44,7 @@ class Table(NamedTuple):
         Args:
             first: Aligns the first column: `str.rjust` or `str.ljust`.
         """
-        texts = [[shown(value) for value in row] for row in (self.header, *self.rows)]
+        texts = [[cell_text(value) for value in row] for row in (self.header, *self.rows)]
         widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
         return [
             "  ".join(
@@ -87,7 +87,7 @@ class Report:
         write_text(folder / "report.md", render("report.md", report=self))
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """Formats counts without decimals, numbers up to 1 with four decimals and others with two."""
     if value is None:
         return "–"
@@ -101,21 +101,17 @@ def decimals(value: float | None) -> Cell:
     return Cell([["–" if value is None else f"{value:,.2f}"]], kind="number")
 
 
-def shown(value: Value) -> str:
+def cell_text(value: Value) -> str:
     """Formats the value of a cell as plain text."""
     if isinstance(value, Cell):
         lines = ("".join(s if isinstance(s, str) else s.text for s in line) for line in value.lines)
         return " ".join(lines)
-    return value if isinstance(value, str) else number(value)
+    return value if isinstance(value, str) else format_number(value)
 
 
 def render(template: str, **values: object) -> str:
     """Fills in a template of this package. In HTML templates every value is escaped."""
     return _environment.get_template(template).render(values)
-
-
-def _is_number(value: object) -> bool:
-    return value is None or isinstance(value, Real)
 
 
 _environment = Environment(
@@ -126,6 +122,6 @@ _environment = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_environment.filters |= {"shown": shown}
-_environment.tests |= {"numeric": _is_number}
+_environment.filters |= {"shown": cell_text}
+_environment.tests |= {"numeric": lambda value: value is None or isinstance(value, Real)}
 _environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}

@@ -11,14 +11,14 @@ from pathlib import Path
 from markupsafe import Markup
 
 from bert_keras.reports.charts import Line, line_chart, svg
-from bert_keras.reports.page import Report, Section, Table, number
+from bert_keras.reports.page import Report, Section, Table, format_number
 from bert_keras.storage import write_text
 from bert_keras.training.curves import Curve
 from bert_keras.training.evaluations import rank
 
 Curves = dict[str, dict[str, dict[str, Curve]]]  # folder of a run -> result of `read_curves`
 
-NOTE = "One line a run, one colour a learning rate, degenerate runs dashed."
+NOTE = "Each line is a run, each colour a learning rate; the lines of degenerate runs are dashed."
 # Name of a chart -> title, side of the logs and tag; {} is replaced by the metric.
 CHARTS = {
     "training-loss": ("training loss", "train", "loss/total"),
@@ -28,7 +28,7 @@ CHARTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneRun:
+class StudyRun:
     """A finished run of a study."""
 
     folder: str
@@ -39,12 +39,12 @@ class OneRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spread:
+class StudyResults:
     """The finished runs of a study."""
 
     metric: str  # the name of a score; a higher value is better
     planned: int  # number of runs of the whole study
-    runs: tuple[OneRun, ...]
+    runs: tuple[StudyRun, ...]
 
     @property
     def rates(self) -> list[dict]:
@@ -57,11 +57,11 @@ class Spread:
         return max(self.rates, key=lambda rate: rate["median"])["learning_rate"]
 
     @property
-    def best_run(self) -> OneRun:
+    def best_run(self) -> StudyRun:
         """The run with the best score over all learning rates."""
         return max(self.runs, key=self.score)
 
-    def score(self, run: OneRun) -> float:
+    def score(self, run: StudyRun) -> float:
         """Returns the metric of a run for comparisons; NaN becomes minus infinity."""
         return rank(run.scores[self.metric])
 
@@ -100,16 +100,16 @@ def degenerate(scores: Mapping[str, float], *, metric: str, losses: Sequence[flo
     for name in parts or [metric]:
         score, majority = scores[name], scores.get(f"majority_{name}", 0.0)
         if score <= majority:
-            return f"{name} {score:.4g} is no better than the {majority:.4g} of the majority answer"
+            return f"{name} {score:.4g} is no better than the {majority:.4g} of the majority class"
     if len(losses) > 1:
         half = len(losses) // 2
         first, second = statistics.mean(losses[:half]), statistics.mean(losses[half:])
         if second >= first:
-            return f"its training loss did not fall, from {first:.4g} to {second:.4g} by halves"
+            return f"its training loss did not fall: {first:.4g}, in the second half {second:.4g}"
     return ""
 
 
-def write_report(output: Path, spread: Spread, curves: Curves) -> None:
+def write_report(output: Path, results: StudyResults, curves: Curves) -> None:
     """Writes study.json, report.html, and report.md with its charts.
 
     Args:
@@ -118,45 +118,46 @@ def write_report(output: Path, spread: Spread, curves: Curves) -> None:
         curves: The curves of the finished runs, by folder.
     """
     outcome = {
-        "metric": spread.metric,
-        "best_run": spread.best_run.folder,
-        "best_learning_rate": spread.best_rate,
-        "learning_rates": spread.rates,
-        "runs": [dataclasses.asdict(run) for run in spread.runs],
-        "runs_planned": spread.planned,
+        "metric": results.metric,
+        "best_run": results.best_run.folder,
+        "best_learning_rate": results.best_rate,
+        "learning_rates": results.rates,
+        "runs": [dataclasses.asdict(run) for run in results.runs],
+        "runs_planned": results.planned,
     }
     write_text(output / "study.json", json.dumps(outcome, indent=2) + "\n")
-    by_rate = f"{spread.metric} by learning rate"
+    by_rate = f"{results.metric} by learning rate"
     report = Report(
         title=str(output),
-        lead=_lead(spread),
+        lead=_lead(results),
         sections=[
-            Section(heading=by_rate, table=_rate_table(spread)),
-            Section(heading="Curves", notes=[NOTE], charts=_charts(spread, curves)),
-            Section(heading="Runs", table=_run_table(spread)),
+            Section(heading=by_rate, table=_rate_table(results)),
+            Section(heading="Curves", notes=[NOTE], charts=_charts(results, curves)),
+            Section(heading="Runs", table=_run_table(results)),
         ],
     )
     report.write(output)
 
 
-def told(spread: Spread) -> str:
+def summary(results: StudyResults) -> str:
     """Formats the results of a study for a terminal."""
-    return "\n".join([f"{spread.metric} on dev:", *_rate_table(spread).aligned(), *_lead(spread)])
+    heading = f"{results.metric} on dev:"
+    return "\n".join([heading, *_rate_table(results).aligned(), *_lead(results)])
 
 
-def _lead(spread: Spread) -> list[str]:
-    best, runs = spread.best_run, spread.runs
+def _lead(results: StudyResults) -> list[str]:
+    best, runs = results.best_run, results.runs
+    score = format_number(results.score(best))
     lines = [
-        f"Best run: {best.folder}, {spread.metric} {number(spread.score(best))}; its model is "
-        "best/model.",
-        f"Best median: learning rate {spread.best_rate:g}.",
+        f"Best run: {best.folder}, {results.metric} {score}; its model is best/model.",
+        f"Best median: learning rate {results.best_rate:g}.",
     ]
-    if len(runs) < spread.planned:
-        lines.append(f"{len(runs)} of {spread.planned} runs have ended so far.")
+    if len(runs) < results.planned:
+        lines.append(f"{len(runs)} of {results.planned} runs have ended so far.")
     return lines + [f"Degenerate: {r.folder}, {r.degenerate}." for r in runs if r.degenerate]
 
 
-def _charts(spread: Spread, curves: Curves) -> dict[str, Markup]:
+def _charts(results: StudyResults, curves: Curves) -> dict[str, Markup]:
     """Draws one chart each for the training loss, the dev loss and the dev metric."""
     charts = {}
     for name, (title, side, tag) in CHARTS.items():
@@ -164,25 +165,25 @@ def _charts(spread: Spread, curves: Curves) -> dict[str, Markup]:
             Line(
                 label=f"learning rate {run.learning_rate:g}, seed {run.seed}",
                 group=f"{run.learning_rate:g}",
-                points=curves[run.folder].get(side, {}).get(tag.format(spread.metric), []),
+                points=curves[run.folder].get(side, {}).get(tag.format(results.metric), []),
                 dashed=bool(run.degenerate),
             )
-            for run in spread.runs
+            for run in results.runs
         ]
-        charts[name] = svg(line_chart(title.format(spread.metric), lines))
+        charts[name] = svg(line_chart(title.format(results.metric), lines))
     return charts
 
 
-def _rate_table(spread: Spread) -> Table:
-    rows = [[f"{rate:g}", *others] for rate, *others in map(dict.values, spread.rates)]
-    return Table([name.replace("_", " ") for name in spread.rates[0]], rows)
+def _rate_table(results: StudyResults) -> Table:
+    rows = [[f"{rate:g}", *others] for rate, *others in map(dict.values, results.rates)]
+    return Table([name.replace("_", " ") for name in results.rates[0]], rows)
 
 
-def _run_table(spread: Spread) -> Table:
+def _run_table(results: StudyResults) -> Table:
     """Returns every run with all its scores, the metric first."""
-    names = dict.fromkeys([spread.metric, *(name for run in spread.runs for name in run.scores)])
+    names = dict.fromkeys([results.metric, *(name for run in results.runs for name in run.scores)])
     rows = [
         [run.folder, *map(run.scores.get, names), "degenerate" if run.degenerate else ""]
-        for run in spread.runs
+        for run in results.runs
     ]
     return Table(["run", *(name.replace("_", " ") for name in names), ""], rows)

@@ -5,12 +5,12 @@ import os
 from dataclasses import dataclass
 
 from bert_keras.architectures import ARCHITECTURES
-from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import TaskModel
 from bert_keras.options import check_range, fixed
-from bert_keras.runs.starting_point import difference, open_start
+from bert_keras.runs.starting_point import open_start, vocabulary_difference
 from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.distiller import Distiller
 
@@ -63,26 +63,26 @@ class Teacher:
     checkpoint: Checkpoint
     distillation: Distillation
 
-    def teach(self, student: TaskModel, *, card: ModelCard) -> Distiller:
+    def teach(self, student: TaskModel, *, metadata: ModelMetadata) -> Distiller:
         """Loads the teacher and combines it with the student into a Distiller.
 
         Args:
             student: The model to train.
-            card: The metadata of the student.
+            metadata: The metadata of the student.
 
         Returns:
             The Distiller, not yet compiled.
         """
         settings = dataclasses.asdict(self.distillation)
         path = settings.pop("teacher")
-        card = dataclasses.replace(card, config=self.checkpoint.card.config)
-        model = type(student).from_checkpoint(self.checkpoint, card=card, source=path)
+        metadata = dataclasses.replace(metadata, config=self.checkpoint.metadata.config)
+        model = type(student).from_checkpoint(self.checkpoint, metadata=metadata, source=path)
         print(f"{'teacher':<12}{path}: {model.count_params():,} parameters")
         return Distiller(student, model, **settings)
 
 
 def open_teacher(
-    distillation: Distillation, *, student: ModelCard, vocabulary: Vocabulary
+    distillation: Distillation, *, student: ModelMetadata, vocabulary: Vocabulary
 ) -> Teacher:
     """Opens the checkpoint of a teacher and checks that it fits the student.
 
@@ -99,36 +99,38 @@ def open_teacher(
     """
     path = distillation.teacher
     checkpoint = open_start(path)
-    found, config = checkpoint.card, checkpoint.card.config
+    metadata, config = checkpoint.metadata, checkpoint.metadata.config
     missing = {*ARCHITECTURES[student.model].heads} - {*map(part, checkpoint.tensors)}
     if missing:
         raise InputError(
-            f"the teacher {path} is a {found.model} without {', '.join(sorted(missing))}, which a "
-            f"{student.model} learns from it; take one that was trained on the same task"
+            f"the teacher {path} is a {metadata.model} without {', '.join(sorted(missing))}, which "
+            f"the student, a {student.model}, needs; choose a teacher of the same task"
         )
     if checkpoint.vocabulary != vocabulary:
         raise InputError(
             f"the teacher {path} has another vocabulary than the student "
-            f"{difference(checkpoint.vocabulary, vocabulary)}; take a teacher of the same"
+            f"{vocabulary_difference(checkpoint.vocabulary, vocabulary)}; choose a teacher with "
+            "the same vocabulary"
         )
-    for name, theirs, ours in (
-        ("lowercase", found.lowercase, student.lowercase),
+    for name, teacher_value, student_value in (
+        ("lowercase", metadata.lowercase, student.lowercase),
         ("is_causal", config.is_causal, student.config.is_causal),
-        ("labels", ", ".join(found.labels), ", ".join(student.labels)),
+        ("labels", ", ".join(metadata.labels), ", ".join(student.labels)),
     ):
-        if theirs != ours:
+        if teacher_value != student_value:
             raise InputError(
-                f"{name} of the teacher {path}: {theirs}; of the student: {ours}; expected the same"
+                f"the teacher {path} has {name}={teacher_value}, but the student has "
+                f"{name}={student_value}; choose a teacher with the same {name}"
             )
     if distillation.alpha_cosine and config.hidden_size != student.config.hidden_size:
         raise InputError(
             f"the teacher {path} has a hidden size of {config.hidden_size}, the student of "
-            f"{student.config.hidden_size}; take another, or alpha_cosine=0, which compares no "
-            "hidden states"
+            f"{student.config.hidden_size}; choose another teacher, or set alpha_cosine=0 to "
+            "compare no hidden states"
         )
     if config.max_positions < student.max_length:
         raise InputError(
-            f"the teacher {path} has {config.max_positions} positions, and texts are of up to "
-            f"{student.max_length} pieces; take another, or shorter texts"
+            f"the teacher {path} has {config.max_positions} positions, but texts have up to "
+            f"{student.max_length} tokens; choose another teacher or use shorter texts"
         )
     return Teacher(checkpoint, distillation)

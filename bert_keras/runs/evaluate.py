@@ -15,7 +15,7 @@ from bert_keras.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Answers:
+class TaskPredictions:
     """A task, examples of it and their predictions, which are computed on first access."""
 
     task: Task
@@ -24,17 +24,20 @@ class Answers:
 
     @cached_property
     def predictions(self) -> Sequence:
+        """One prediction for each example."""
         return self.predict()
 
     def scores(self) -> dict[str, float]:
+        """Returns the scores of the predictions; raises InputError for an unknown label."""
         self.task.check_labels(self.examples)
         return self.task.score(self.examples, self.predictions)
 
     def write(self, path: str | os.PathLike) -> None:
+        """Writes the prediction file of the task."""
         self.task.write_predictions(path, self.examples, self.predictions)
 
 
-def answers_of_model(
+def model_predictions(
     name: str,
     *,
     model: str | os.PathLike,
@@ -42,7 +45,7 @@ def answers_of_model(
     split: str = "dev",
     changes: Iterable[str] = (),
     batch_size: int = 32,
-) -> Answers:
+) -> TaskPredictions:
     """Prepares the predictions of a fine-tuned model for the examples of a data folder.
 
     Args:
@@ -60,12 +63,14 @@ def answers_of_model(
         InputError: The model folder has no vocabulary, or a setting or example is invalid.
     """
     loaded = load_model(model)
-    card, tokenizer = loaded.card, loaded.tokenizer
-    if card is None or tokenizer is None:
-        raise InputError(f"{model} holds no vocabulary; put its vocab.txt or tokenizer.json there")
-    task = task_of(card, name=name, source=model)
+    metadata, tokenizer = loaded.metadata, loaded.tokenizer
+    if metadata is None or tokenizer is None:
+        raise InputError(
+            f"{model} contains no vocabulary; copy its vocab.txt or tokenizer.json there"
+        )
+    task = task_of(metadata, name=name, source=model)
     (task,) = with_changes(task, changes=changes)
-    dataclasses.replace(card, max_length=task.max_length)  # raises InputError if it is too long
+    dataclasses.replace(metadata, max_length=task.max_length)  # raises InputError if it is too long
     examples = task.read(data, split=split)
 
     def predict() -> Sequence:
@@ -73,12 +78,12 @@ def answers_of_model(
         outputs, _ = Predictor(loaded)(encoded, batch_size=batch_size)
         return task.predictions(examples, encoded, outputs)
 
-    return Answers(task, examples, predict)
+    return TaskPredictions(task, examples, predict)
 
 
-def answers_of_file(
+def file_predictions(
     name: str, *, predictions: str | os.PathLike, data: str, changes: Iterable[str] = ()
-) -> Answers:
+) -> TaskPredictions:
     """Reads the predictions for labelled examples from a file that `bert-keras predict` wrote.
 
     If the task does not fix its labels, they are taken from the examples.
@@ -95,4 +100,4 @@ def answers_of_file(
     (task,) = with_changes(named_task(name), changes=changes)
     examples = task.read(data, split="dev")
     task = task.with_labels_of(examples)
-    return Answers(task, examples, partial(task.read_predictions, predictions, examples))
+    return TaskPredictions(task, examples, partial(task.read_predictions, predictions, examples))

@@ -19,10 +19,10 @@ from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.errors import InputError
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.progress import progress
-from bert_keras.storage import size_told, text_lines, whole_file
+from bert_keras.storage import atomic_file, readable_size, text_lines
 from bert_keras.tasks.ner.encoding import TaggedWords
 from bert_keras.tasks.ner.files import Sentence
-from bert_keras.tasks.ner.windows import WordPieces, rows_around, word_pieces
+from bert_keras.tasks.ner.windows import WordTokens, sentence_rows, word_tokens
 from bert_keras.text.tokenizer import TextTokenizer
 
 Features = Iterable[tuple[Sequence[str], np.ndarray]]  # for each text: M tokens, float32 [M, K, D]
@@ -91,33 +91,33 @@ def write_features(
         InputError: An argument is invalid, or a line of `texts` has no word.
     """
     if of not in UNITS:
-        raise InputError(f"vectors of {of!r} were asked for; expected one of {', '.join(UNITS)}")
-    if (ending := Path(output).suffix) not in FORMATS:
+        raise InputError(f"the unit of the vectors is {of!r}; expected one of {', '.join(UNITS)}")
+    if (suffix := Path(output).suffix) not in FORMATS:
         raise InputError(
-            f"{output} ends in {ending!r}; expected .npz (NumPy's) or .jsonl (as "
+            f"{output} ends in {suffix!r}; expected .npz (NumPy) or .jsonl (the format of "
             "extract_features.py)"
         )
-    write, number_size = FORMATS[ending]
+    write, value_size = FORMATS[suffix]
     checkpoint = open_text_checkpoint(pretrained)
-    tokenizer, config = checkpoint.tokenizer, checkpoint.card.config
+    tokenizer, config = checkpoint.tokenizer, checkpoint.metadata.config
     layers = LAYERS[: config.num_layers] if layers is None else layers
-    numbers = _state_numbers(layers, num_layers=config.num_layers)
-    num_texts, num_vectors = _counts(texts, tokenizer, of=of)
-    size = size_told(number_size * num_vectors * len(layers) * config.hidden_size)
+    indices = _state_indices(layers, num_layers=config.num_layers)
+    num_texts, num_vectors = _count_texts(texts, tokenizer, of=of)
+    size = readable_size(value_size * num_vectors * len(layers) * config.hidden_size)
     counts = {"text": num_texts, "vector": num_vectors, "layer": len(layers)}
     text, vector, layer = (f"{n:,} {unit}{'s' * (n != 1)}" for unit, n in counts.items())
     print(
         f"{text}, {vector} x {layer} x {config.hidden_size} numbers: about {size} in {output}",
         file=sys.stderr,
     )
-    card = dataclasses.replace(
-        checkpoint.card,
+    metadata = dataclasses.replace(
+        checkpoint.metadata,
         model=ENCODER.name,
         config=dataclasses.replace(config, has_pooler=False),
         labels=(),
         task={},
     )
-    encoder = BertEncoder.from_checkpoint(checkpoint, card=card, source=pretrained)
+    encoder = BertEncoder.from_checkpoint(checkpoint, metadata=metadata, source=pretrained)
 
     @tf.function(
         input_signature=[dict.fromkeys(SEQUENCE_FEATURES, tf.TensorSpec((None, None), tf.int32))],
@@ -125,49 +125,49 @@ def write_features(
     )
     def forward(inputs):
         states = encoder.states(inputs).hidden_states
-        return tf.cast(tf.stack([states[number] for number in numbers], axis=2), tf.float32)
+        return tf.cast(tf.stack([states[index] for index in indices], axis=2), tf.float32)
 
     def features() -> Iterator[tuple[list[str], np.ndarray]]:
         for chunk in _chunks(texts):
-            pieces = _pieces(chunk, tokenizer, of=of)
-            tokens = _tokens(chunk, pieces, tokenizer, of=of)
-            rows = rows_around(pieces, limit=card.max_length - 2)
-            no_labels = np.full(len(pieces.firsts), -1, np.int32)
-            words = TaggedWords(pieces, rows, no_labels, tokenizer.vocabulary)
-            vectors = _vectors(forward, words, pieces.bounds, with_ends=of != "words")
+            word_tokens = _word_tokens(chunk, tokenizer, of=of)
+            tokens = _tokens(chunk, word_tokens, tokenizer, of=of)
+            rows = sentence_rows(word_tokens, limit=metadata.max_length - 2)
+            no_labels = np.full(len(word_tokens.starts), -1, np.int32)
+            words = TaggedWords(word_tokens, rows, no_labels, tokenizer.vocabulary)
+            vectors = _vectors(forward, words, word_tokens.bounds, has_specials=of != "words")
             for names, vectors_MKD in zip(tokens, vectors, strict=True):
                 if of == "texts":
                     vectors_MKD = vectors_MKD.mean(axis=0, keepdims=True)
                 yield names, vectors_MKD
 
-    with whole_file(output) as beside:
-        write(beside, progress(features(), stage="features", unit="texts", total=num_texts), layers)
+    with atomic_file(output) as path:
+        write(path, progress(features(), stage="features", unit="texts", total=num_texts), layers)
 
 
-def _state_numbers(layers: Sequence[int], *, num_layers: int) -> list[int]:
+def _state_indices(layers: Sequence[int], *, num_layers: int) -> list[int]:
     for layer in layers:
         if not -num_layers - 1 <= layer <= num_layers:
             raise InputError(
-                f"layer {layer} was asked for; expected 0 (the embeddings) to {num_layers} (the "
-                f"last), or from the end -1 to {-num_layers - 1}"
+                f"the encoder has no layer {layer}; expected 0 (the embeddings) to {num_layers} "
+                f"(the last), or from the end -1 to {-num_layers - 1}"
             )
-    numbers = [layer % (num_layers + 1) for layer in layers]
-    if len(set(numbers)) < len(numbers):
+    indices = [layer % (num_layers + 1) for layer in layers]
+    if len(set(indices)) < len(indices):
         raise InputError(
-            f"layers {' '.join(map(str, layers))} were asked for; expected each layer once"
+            f"layers {' '.join(map(str, layers))} name a layer twice; expected each layer once"
         )
-    return numbers
+    return indices
 
 
-def _counts(texts: str | os.PathLike, tokenizer: TextTokenizer, *, of: str) -> tuple[int, int]:
+def _count_texts(texts: str | os.PathLike, tokenizer: TextTokenizer, *, of: str) -> tuple[int, int]:
     """Counts texts and vectors, and checks the whole file before any vector is computed."""
     num_texts = num_vectors = 0
     for chunk in _chunks(texts):
-        bounds = _pieces(chunk, tokenizer, of=of).word_bounds
+        bounds = _word_tokens(chunk, tokenizer, of=of).word_bounds
         if len(empty := np.flatnonzero(np.diff(bounds) == 0)):
             raise InputError(
-                f"{texts}, line {num_texts + empty[0] + 1} holds no word; expected a text on every "
-                "line"
+                f"{texts}, line {num_texts + empty[0] + 1} contains no word; expected a text on "
+                "every line"
             )
         num_texts += len(chunk)
         ends = 0 if of == "words" else 2 * len(chunk)
@@ -190,47 +190,47 @@ def _chunks(file: str | os.PathLike) -> Iterator[list[str]]:
         yield chunk
 
 
-def _pieces(texts: Sequence[str], tokenizer: TextTokenizer, *, of: str) -> WordPieces:
+def _word_tokens(texts: Sequence[str], tokenizer: TextTokenizer, *, of: str) -> WordTokens:
     """Tokenizes texts; the "words" of the result are the units with a vector: words or tokens."""
     if of == "words":
         sentences = [Sentence(tuple(text.split()), None, 0, 0) for text in texts]
-        return word_pieces(sentences, tokenizer)
+        return word_tokens(sentences, tokenizer)
     ids, lengths = tokenizer.flat_ids(texts)
     bounds = np.cumsum([0, *lengths])
-    return WordPieces(ids, np.arange(len(ids)), bounds, bounds)
+    return WordTokens(ids, np.arange(len(ids)), bounds, bounds)
 
 
 def _tokens(
-    texts: Sequence[str], pieces: WordPieces, tokenizer: TextTokenizer, *, of: str
+    texts: Sequence[str], word_tokens: WordTokens, tokenizer: TextTokenizer, *, of: str
 ) -> list[list[str]]:
     """Returns the token, word or text of each vector, as one list for each text."""
     if of == "texts":
         return [[text] for text in texts]
     if of == "words":
         return [text.split() for text in texts]
-    names = tokenizer.vocabulary.pieces
+    names = tokenizer.vocabulary.tokens
     return [
-        ["[CLS]", *(names[number] for number in pieces.ids[a:b]), "[SEP]"]
-        for a, b in pairwise(pieces.bounds)
+        ["[CLS]", *(names[number] for number in word_tokens.ids[a:b]), "[SEP]"]
+        for a, b in pairwise(word_tokens.bounds)
     ]
 
 
 def _vectors(
-    forward: Callable, words: TaggedWords, bounds: np.ndarray, *, with_ends: bool
+    forward: Callable, words: TaggedWords, bounds: np.ndarray, *, has_specials: bool
 ) -> Iterator[np.ndarray]:
     """Yields the vectors of each text, float32 [M, K, D].
 
-    `with_ends` includes the [CLS] of a text's first row and the [SEP] of its last row.
+    `has_specials` includes the [CLS] of a text's first row and the [SEP] of its last row.
     """
     row_bounds = np.searchsorted(words.rows.starts, bounds)
-    found: list[np.ndarray] = [np.empty(0)] * len(words)
+    row_vectors: list[np.ndarray] = [np.empty(0)] * len(words)
     for rows in longest_first_batches(words.lengths, batch_size=BATCH_SIZE):
         inputs, *_ = words.batch(rows)
         for row, states_TKD in zip(rows, forward(inputs).numpy(), strict=True):
             columns = words.columns(row)
-            if with_ends and row in row_bounds:
+            if has_specials and row in row_bounds:
                 columns = np.insert(columns, 0, 0)
-            if with_ends and row + 1 in row_bounds:
+            if has_specials and row + 1 in row_bounds:
                 columns = np.append(columns, words.lengths[row] - 1)
-            found[row] = states_TKD[columns]
-    return (np.concatenate(found[a:b]) for a, b in pairwise(row_bounds))
+            row_vectors[row] = states_TKD[columns]
+    return (np.concatenate(row_vectors[a:b]) for a, b in pairwise(row_bounds))

@@ -8,13 +8,7 @@ from pathlib import Path
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.outcome import (
-    claim_output,
-    has_state,
-    model_folder,
-    read_scores,
-    write_scores,
-)
+from bert_keras.runs.outcome import claim_output, has_state, model_folder, read_scores, write_scores
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.tasks.task import Task
@@ -62,14 +56,14 @@ def finetune(
         features=Path(output) / "features" if features is None else features,
         distillation=distillation,
     )
-    learnt = {} if distillation is None else {"distillation": dataclasses.asdict(distillation)}
+    teaching = {"distillation": dataclasses.asdict(distillation)} if distillation else {}
     output = claim_output(
         output,
         recipe=recipe,
         task=run.task.settings(),
         pretrained=os.path.abspath(pretrained),
         **{split: _absolute(files[split]) for split in ("train", "dev")},
-        **learnt,
+        **teaching,
     )
     if (scores := read_scores(output)) is not None:
         return scores
@@ -90,7 +84,9 @@ def finetune(
         tokens_per_example=float(run.rows.lengths.mean()),
         points_per_epoch=recipe.logs_per_epoch,
     )
-    fit_resumable(run.trained, run.train, settings, evaluations=evaluations, board=[NormsByLayer()])
+    fit_resumable(
+        run.trained, lambda: run.train, settings, evaluations=evaluations, board=[NormsByLayer()]
+    )
     if not is_chief():
         return {}
     evaluations.restore_best(run.trained)
@@ -113,7 +109,7 @@ def finetune(
     save_model(
         run.model,
         model_folder(output),
-        card=run.card,
+        metadata=run.metadata,
         vocabulary=run.checkpoint.vocabulary,
         sections={
             "Data": {split: Path(files[split]).name for split in ("train", "dev")},
@@ -122,10 +118,10 @@ def finetune(
             "Scores on dev": scores,
         },
     )
-    fields = {"task": task.name, **dataclasses.asdict(recipe), **learnt}
-    write_hyperparameters(output / "logs" / "final", fields, scores=scores, step=run.num_steps)
+    settings = {"task": task.name, **dataclasses.asdict(recipe), **teaching}
+    write_hyperparameters(output / "logs" / "final", settings, scores=scores, step=run.num_steps)
     return write_scores(output, scores)
 
 
-def _absolute(place: str) -> str:
-    return place if is_tfds(place) else os.path.abspath(place)
+def _absolute(path: str) -> str:
+    return path if is_tfds(path) else os.path.abspath(path)

@@ -11,13 +11,13 @@ import keras
 import tensorflow as tf
 
 from bert_keras.data.records import readable_records
-from bert_keras.distribution.replicas import number
+from bert_keras.distribution.replicas import scalar_value
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
-from bert_keras.storage import size_told
-from bert_keras.training.loop import spread
+from bert_keras.storage import readable_size
+from bert_keras.training.loop import shard_rows
 
 WARMUP_STEPS, MEASURED_STEPS = 2, 10
 
@@ -39,7 +39,7 @@ def forecast(
     inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
     model = compiled_pretrainer(inputs, resumes=False)
     optimizer = model.optimizer
-    steps = recipe.end - (number(optimizer.iterations) if optimizer.built else 0)
+    steps = recipe.end - (scalar_value(optimizer.iterations) if optimizer.built else 0)
     with readable_records():
         first, *measured = step_seconds(model, inputs.training_batches())
     seconds, sequences = statistics.median(measured), steps * recipe.batch_size
@@ -47,18 +47,17 @@ def forecast(
     state = sum(value.dtype.size * value.shape.num_elements() for value in values)
     replicas = model.distribute_strategy.num_replicas_in_sync
     rows = {
-        "model": f"{model.count_params():,} parameters, {inputs.card.model}",
+        "model": f"{model.count_params():,} parameters, {inputs.metadata.model}",
         "records": f"{len(inputs.files):,} files of {inputs.schema}",
         "steps": f"{steps:,} of {recipe.batch_size:,} sequences on {replicas} replicas",
         "tokens": f"{sequences * inputs.tokens_per_example / 1e6:,.1f} million in {sequences:,} "
-        "sequences, padding not counted",
-        "a step": f"{seconds:.3g} s, the median of {MEASURED_STEPS} (from "
-        f"{min(measured):.3g} to {max(measured):.3g}); "
-        f"the first, with tracing, {first:.3g} s",
+        "sequences, without padding",
+        "step time": f"{seconds:.3g} s, the median of {MEASURED_STEPS} steps (from "
+        f"{min(measured):.3g} to {max(measured):.3g}); first step, with tracing: {first:.3g} s",
         "time": f"{timedelta(seconds=round(steps * seconds))} (hours:minutes:seconds), "
-        f"{recipe.batch_size / seconds:,.0f} sequences a second",
+        f"{recipe.batch_size / seconds:,.0f} sequences per second",
         "memory": _memory(),
-        "disk": f"{size_told(state)} a state, of which {recipe.keep_checkpoints} are kept",
+        "disk": f"{readable_size(state)} for each of {recipe.keep_checkpoints} saved states",
     }
     return "\n".join(f"{name:<12}{value}" for name, value in rows.items())
 
@@ -77,7 +76,7 @@ def step_seconds(model: keras.Model, batches: tf.data.Dataset) -> list[float]:
     times = []
 
     def measure(batch, logs):
-        number(model.optimizer.gradient_norm)  # blocks until the step has ended
+        scalar_value(model.optimizer.gradient_norm)  # blocks until the step has ended
         times.append(time.perf_counter())
 
     clock = keras.callbacks.LambdaCallback(
@@ -85,13 +84,13 @@ def step_seconds(model: keras.Model, batches: tf.data.Dataset) -> list[float]:
         on_train_batch_end=measure,
     )
     model.fit(
-        spread(batches),
+        shard_rows(batches),
         steps_per_epoch=WARMUP_STEPS + MEASURED_STEPS,
         shuffle=False,
         verbose=0,
         callbacks=[clock],
     )
-    seconds = [end - begin for begin, end in zip(times[::2], times[1::2], strict=True)]
+    seconds = [end - start for start, end in zip(times[::2], times[1::2], strict=True)]
     return [seconds[0], *seconds[WARMUP_STEPS:]]
 
 
@@ -99,7 +98,7 @@ def _memory() -> str:
     gpus = tf.config.list_logical_devices("GPU")
     if gpus:
         peak = tf.config.experimental.get_memory_info(gpus[0].name.removeprefix("/device:"))["peak"]
-        return f"{size_told(peak)} at most on each GPU"
+        return f"at most {readable_size(peak)} on each GPU"
     unit = 1 if sys.platform == "darwin" else 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return f"{size_told(peak)} at most in this process"
+    return f"at most {readable_size(peak)} in this process"

@@ -34,24 +34,23 @@ def baselines(training, held_out, *, vocab_size: int) -> dict[str, float]:
     Returns:
         The losses of both models in nats and the accuracy of the unigram model.
     """
-    answers, shown, same = _counts(training, vocab_size, stage="count training answers")
-    share = (answers + 1) / (answers + 1).sum()
-    is_same = (same + share) / (shown + 1)
-    answers_there, shown_there, same_there = _counts(
-        held_out, vocab_size, stage="count held-out answers"
-    )
-    total = answers_there.sum()
-    copying = same_there * np.log(is_same)
-    copying += (shown_there - same_there) * np.log((1 - is_same) / (1 - share))
-    copying += (answers_there - same_there) * np.log(share)
+    targets, inputs, equal = _token_counts(training, vocab_size, stage="count training tokens")
+    unigram = (targets + 1) / (targets + 1).sum()
+    copied = (equal + unigram) / (inputs + 1)
+    most_frequent = targets.argmax()
+    targets, inputs, equal = _token_counts(held_out, vocab_size, stage="count held-out tokens")
+    total = targets.sum()
+    copying = equal * np.log(copied)
+    copying += (inputs - equal) * np.log((1 - copied) / (1 - unigram))
+    copying += (targets - equal) * np.log(unigram)
     return {
-        "unigram_masked_lm_loss": float(-(answers_there * np.log(share)).sum() / total),
-        "unigram_masked_lm_accuracy": float(answers_there[answers.argmax()] / total),
+        "unigram_masked_lm_loss": float(-(targets * np.log(unigram)).sum() / total),
+        "unigram_masked_lm_accuracy": float(targets[most_frequent] / total),
         "copying_masked_lm_loss": float(-copying.sum() / total),
     }
 
 
-def _counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
+def _token_counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
     """Counts the masked tokens, the input tokens at their positions, and the tokens that are both.
 
     Returns:
@@ -59,17 +58,18 @@ def _counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
     """
     counts = np.zeros((3, vocab_size))
     for inputs, targets, weights in progress(batches, stage=stage, unit="batch"):
-        real = weights["masked_lm"].numpy() > 0
+        is_used = weights["masked_lm"].numpy() > 0
         positions = inputs["masked_lm_positions"]
-        shown = tf.gather(inputs["input_ids"], positions, batch_dims=1).numpy()[real]
-        answers = targets["masked_lm"].numpy()[real]
-        for row, ids in zip(counts, (answers, shown, shown[shown == answers]), strict=True):
+        input_ids = tf.gather(inputs["input_ids"], positions, batch_dims=1).numpy()[is_used]
+        target_ids = targets["masked_lm"].numpy()[is_used]
+        equal_ids = input_ids[input_ids == target_ids]
+        for row, ids in zip(counts, (target_ids, input_ids, equal_ids), strict=True):
             row += np.bincount(ids, minlength=vocab_size)
     return counts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Objective:
+class PretrainingObjective:
     """A pretraining objective: its training examples, model, losses and scores."""
 
     examples: Examples  # converts records to inputs, targets and weights
@@ -84,7 +84,7 @@ class Objective:
     without_labels: str = ""  # objective that replaces this one for records without labels
 
 
-_MASKED_LM = Objective(
+_MASKED_LM = PretrainingObjective(
     examples=MASKED,
     model=BertMaskedLM,
     losses=partial(pretraining_losses, ["masked_lm"]),
@@ -92,8 +92,8 @@ _MASKED_LM = Objective(
     baselines=baselines,
 )
 # Name in recipes -> objective, or "module:attribute", which is imported on first use.
-OBJECTIVES: dict[str, str | Objective] = {
-    "bert": Objective(
+PRETRAINING_OBJECTIVES: dict[str, str | PretrainingObjective] = {
+    "bert": PretrainingObjective(
         examples=MASKED_AND_LABELLED,
         model=BertPretrainer,
         losses=pretraining_losses,
@@ -106,15 +106,15 @@ OBJECTIVES: dict[str, str | Objective] = {
 }
 
 
-def named_objective(name: str, *, has_labels: bool = True) -> Objective:
+def named_objective(name: str, *, has_labels: bool = True) -> PretrainingObjective:
     """Returns the objective that a recipe names.
 
     Args:
-        name: A key of `OBJECTIVES`.
+        name: A key of `PRETRAINING_OBJECTIVES`.
         has_labels: Whether the records have next-sentence labels. Without them an objective that
             needs labels is replaced by its `without_labels`.
     """
-    row = OBJECTIVES[name]
+    row = PRETRAINING_OBJECTIVES[name]
     if isinstance(row, str):
         module, _, attribute = row.partition(":")
         row = getattr(import_module(module), attribute)
@@ -124,7 +124,7 @@ def named_objective(name: str, *, has_labels: bool = True) -> Objective:
 
 
 def evaluate_pretrainer(
-    model: TaskModel, held_out: tf.data.Dataset, *, objective: Objective
+    model: TaskModel, held_out: tf.data.Dataset, *, objective: PretrainingObjective
 ) -> dict[str, float]:
     """Scores a pretrained model on a whole data set with the losses and metrics of training.
 

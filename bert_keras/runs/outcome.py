@@ -7,11 +7,10 @@ import shutil
 import sys
 from pathlib import Path
 
-import tensorflow as tf
-
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError, listed
 from bert_keras.storage import json_object, write_text
+from bert_keras.training.saved_states import saved_steps
 
 RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
 
@@ -36,21 +35,26 @@ def claim_output(output: str | os.PathLike, *, recipe, **inputs) -> Path:
     output = Path(output)
     if not is_chief():
         return output
-    mine = json.loads(json.dumps({**inputs, **dataclasses.asdict(recipe)}))  # tuples become lists
+    settings = {**inputs, **dataclasses.asdict(recipe)}
+    settings = json.loads(json.dumps(settings))  # tuples become lists
     path = output / RECIPE
     if path.is_file():
-        theirs, now = _flat(json_object(path)), _flat(mine)
-        other = [name for name in now | theirs if now.get(name) != theirs.get(name)]
-        if not other:
+        old, new = _flat(json_object(path)), _flat(settings)
+        changes = [
+            f"{name} {old.get(name)!r}, now {new.get(name)!r}"
+            for name in new | old
+            if new.get(name) != old.get(name)
+        ]
+        if not changes:
             return output
         if [*output.iterdir()] != [path]:
-            told = [f"{name} {theirs.get(name)!r}, now {now.get(name)!r}" for name in other]
             raise InputError(
-                f"{output} holds a run with {listed(told, most=4)}: choose another output folder"
+                f"{output} contains a run with other settings ({listed(changes, most=4)}); choose "
+                "another output folder"
             )
     elif output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise InputError(f"{output} holds something else; choose a new or empty output folder")
-    write_text(path, json.dumps(mine, indent=2) + "\n")
+        raise InputError(f"{output} exists and has no run; choose a new or empty output folder")
+    write_text(path, json.dumps(settings, indent=2) + "\n")
     return output
 
 
@@ -69,7 +73,7 @@ def read_scores(output: Path) -> dict | None:
     if not path.is_file():
         return None
     if not (output / MODEL).is_dir():
-        print(f"{output} has ended but its {MODEL}/ is gone: it is made again", file=sys.stderr)
+        print(f"{output} is a finished run without {MODEL}/; it is written again", file=sys.stderr)
         return None
     return json_object(path)
 
@@ -84,7 +88,7 @@ def model_folder(output: Path) -> Path:
 
 def has_state(output: Path) -> bool:
     """Returns whether the folder has the saved state of an interrupted run."""
-    return tf.train.latest_checkpoint(output / "checkpoints") is not None
+    return bool(saved_steps(output / "checkpoints"))
 
 
 def _flat(values: dict, prefix: str = "") -> dict:

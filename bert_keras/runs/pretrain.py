@@ -15,19 +15,13 @@ from bert_keras.models.pretrained import save_model
 from bert_keras.models.task_models import TaskModel
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.objectives import evaluate_pretrainer
-from bert_keras.runs.outcome import (
-    claim_output,
-    has_state,
-    model_folder,
-    read_scores,
-    write_scores,
-)
+from bert_keras.runs.outcome import claim_output, has_state, model_folder, read_scores, write_scores
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.checkpoints import BestModel, load_training_state, training_state
 from bert_keras.training.distiller import Distiller
-from bert_keras.training.guard import Alarms
+from bert_keras.training.guard import PretrainingWarnings
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.schedule import LinearWarmupDecay
@@ -75,17 +69,18 @@ def pretrain(
             run, or the training diverges.
     """
     inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
-    begin, vocabulary = inputs.begin, inputs.vocabulary
-    started = {} if begin is None else {"start": begin.path, "start_step": str(begin.step)}
-    where = {"records": os.path.realpath(records)}
-    learnt = {} if distillation is None else {"distillation": dataclasses.asdict(distillation)}
-    output = claim_output(output, recipe=recipe, **where, **started, **learnt)
+    claimed = {"records": os.path.realpath(records)}
+    if (starting_point := inputs.starting_point) is not None:
+        claimed |= {"start": starting_point.path, "start_step": str(starting_point.step)}
+    teaching = {"distillation": dataclasses.asdict(distillation)} if distillation else {}
+    output = claim_output(output, recipe=recipe, **claimed, **teaching)
     if (scores := read_scores(output)) is not None:
         return scores
     if recipe.skip_broken:
         for file, count in broken_files([*inputs.files, *inputs.held_out_files]).items():
             print(
-                f"WARNING: {file} breaks off after {count:,} records; what follows is left out",
+                f"WARNING: {file} is truncated or corrupt after {count:,} records; the rest is "
+                "skipped",
                 file=sys.stderr,
             )
     trained = compiled_pretrainer(inputs, resumes=has_state(output))
@@ -93,16 +88,13 @@ def pretrain(
     held_out = inputs.held_out_batches()
 
     def save(folder, **state):
-        save_model(model, folder, card=inputs.card, vocabulary=vocabulary, **state)
+        save_model(model, folder, metadata=inputs.metadata, vocabulary=inputs.vocabulary, **state)
 
     logs, sample = output / "logs", inputs.sample_batch()
-    board = [NormsByLayer(), *_samples(inputs, sample, logs)]
-    if profile:
-        board.append(Profile(logs / "train", first=profile[0], last=profile[1]))
     alarms = []
     if inputs.objective.baselines is not None:  # otherwise there is no unigram loss to compare with
         alarms.append(
-            Alarms(
+            PretrainingWarnings(
                 num_steps=recipe.num_steps,
                 num_warmup_steps=recipe.num_warmup_steps,
                 unigram=lambda: inputs.baselines(most=102_400)["unigram_masked_lm_loss"],
@@ -124,10 +116,10 @@ def pretrain(
     with readable_records():
         fit_resumable(
             trained,
-            inputs.training_batches(),
+            inputs.training_batches,
             settings,
             held_out=held_out,
-            board=board,
+            board=_board(inputs, sample, logs, profile),
             callbacks=[*alarms, best],
         )
         if not is_chief():
@@ -147,18 +139,24 @@ def pretrain(
     )
     if best.scores["step"] == recipe.end:
         shutil.rmtree(output / "best")
-    fields = dataclasses.asdict(recipe) | learnt
-    write_hyperparameters(logs / "final", fields, scores=scores, step=recipe.end)
-    write_projector(logs / "final", model.encoder.token_table.numpy(), vocabulary=vocabulary)
+    hyperparameters = dataclasses.asdict(recipe) | teaching
+    write_hyperparameters(logs / "final", hyperparameters, scores=scores, step=recipe.end)
+    write_projector(logs / "final", model.encoder.token_table.numpy(), vocabulary=inputs.vocabulary)
     return write_scores(output, scores)
 
 
-def _samples(inputs: PretrainInputs, batch: tuple, logs: Path) -> list[keras.callbacks.Callback]:
-    """Returns the callback that logs predicted tokens, if the objective predicts tokens."""
-    if "masked_lm" not in batch[1]:
-        return []
-    period = inputs.recipe.logs_per_checkpoint
-    return [MaskedSamples(batch, inputs.vocabulary, logs / "samples", epochs_per_sample=period)]
+def _board(
+    inputs: PretrainInputs, sample: tuple, logs: Path, profile: tuple[int, int] | None
+) -> list[keras.callbacks.Callback]:
+    """Returns the callbacks that log to TensorBoard."""
+    board: list[keras.callbacks.Callback] = [NormsByLayer()]
+    if "masked_lm" in sample[1]:
+        period = inputs.recipe.logs_per_checkpoint
+        folder = logs / "samples"
+        board.append(MaskedSamples(sample, inputs.vocabulary, folder, epochs_per_sample=period))
+    if profile:
+        board.append(Profile(logs / "train", first=profile[0], last=profile[1]))
+    return board
 
 
 def _flops_per_example(inputs: PretrainInputs, features: Mapping, targets: Mapping) -> int:
@@ -169,9 +167,9 @@ def _flops_per_example(inputs: PretrainInputs, features: Mapping, targets: Mappi
     if "masked_lm" not in targets:
         return 0
     sizes = features["input_ids"].shape[1], targets["masked_lm"].shape[1]
-    flops = flops_per_example(inputs.card.config, *sizes)
+    flops = flops_per_example(inputs.metadata.config, *sizes)
     if inputs.teacher is not None:
-        flops += flops_per_example(inputs.teacher.checkpoint.card.config, *sizes) // 3
+        flops += flops_per_example(inputs.teacher.checkpoint.metadata.config, *sizes) // 3
     return flops
 
 
@@ -186,19 +184,19 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel |
     Returns:
         The model, or a Distiller of it if there is a teacher.
     """
-    recipe, card, begin = inputs.recipe, inputs.card, inputs.begin
+    recipe, metadata, start = inputs.recipe, inputs.metadata, inputs.starting_point
     keras.utils.set_random_seed(recipe.seed)
-    if begin is None or resumes:
-        model = inputs.objective.model(card.config)
+    if start is None or resumes:
+        model = inputs.objective.model(metadata.config)
     else:
         model = inputs.objective.model.from_checkpoint(
-            begin.checkpoint, card=card, source=begin.path, new=begin.new
+            start.checkpoint, metadata=metadata, source=start.path, new=start.new
         )
-        print(model.load_report, begin, sep="\n")
+        print(model.load_report, start, sep="\n")
     model.encoder.recomputes = recipe.recomputes
     trained: TaskModel | Distiller = model
     if inputs.teacher is not None:
-        trained = inputs.teacher.teach(model, card=card)
+        trained = inputs.teacher.teach(model, metadata=metadata)
     trained.compile(
         optimizer=OPTIMIZERS[recipe.optimizer](
             LinearWarmupDecay(
@@ -214,8 +212,8 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel |
         weighted_metrics=inputs.objective.metrics(),
         gradient_accumulation_steps=recipe.gradient_accumulation_steps,
     )
-    if begin is not None and resumes:
-        trained.optimizer.iterations.assign(begin.step)  # the first step of this run
-    elif begin is not None and begin.state is not None:
-        load_training_state(trained, begin.state)
+    if start is not None and resumes:
+        trained.optimizer.iterations.assign(start.step)  # the first step of this run
+    elif start is not None and start.state is not None:
+        load_training_state(trained, start.state)
     return trained

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from bert_keras.checkpoints.card import ModelCard, seems_lowercase
+from bert_keras.checkpoints.metadata import ModelMetadata, seems_lowercase
 from bert_keras.data.masking import Masker
 from bert_keras.data.objectives import DynamicMasking
 from bert_keras.data.records import (
@@ -17,7 +17,7 @@ from bert_keras.presets import preset
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.objectives import named_objective
 from bert_keras.runs.recipes import PretrainRecipe
-from bert_keras.runs.starting_point import check_segments, starting_point
+from bert_keras.runs.starting_point import check_segments, open_starting_point
 from bert_keras.storage import json_object
 from bert_keras.text.fast_tokenizer import ROBERTA_SPECIALS, vocabulary_in
 
@@ -32,10 +32,10 @@ class PretrainInputs:
         distillation: The settings of the distillation, if any.
 
     Attributes:
-        card: The metadata of the model.
+        metadata: The metadata of the model.
         masking: Masks records of plain ids. None if the records are masked already or the objective
             needs no masks.
-        begin: The starting point, or None for fresh weights.
+        starting_point: The starting point, or None for fresh weights.
         teacher: The teacher, or None.
         tokens_per_example: The mean number of tokens without padding in the first thousand records.
 
@@ -59,8 +59,8 @@ class PretrainInputs:
         vocabulary = vocabulary_in(records)
         if vocabulary is None:
             raise InputError(
-                f"{records} holds no vocab.txt and no tokenizer.json; put the vocabulary there "
-                "that the records were written with"
+                f"{records} contains no vocab.txt and no tokenizer.json; copy the vocabulary of "
+                "the records there"
             )
         self.recipe, self.vocabulary = recipe, vocabulary
         self.files = record_files(records)
@@ -69,9 +69,9 @@ class PretrainInputs:
         self.objective = named_objective(recipe.objective, has_labels=self.schema.has_labels)
         self.masking = self._masking()
         architecture = self.objective.model.architecture
-        lowercase, self.begin = _lowercase(records), None
+        lowercase, self.starting_point = _lowercase(records), None
         if start is not None:
-            self.begin = starting_point(
+            self.starting_point = open_starting_point(
                 start,
                 recipe=recipe,
                 objective=self.objective,
@@ -79,7 +79,8 @@ class PretrainInputs:
                 max_length=self.schema.max_length,
                 lowercase=lowercase,
             )
-            lowercase, config = self.begin.checkpoint.card.lowercase, self.begin.config
+            lowercase = self.starting_point.checkpoint.metadata.lowercase
+            config = self.starting_point.config
         else:
             lowercase = seems_lowercase(vocabulary) if lowercase is None else lowercase
             config = preset(
@@ -91,16 +92,16 @@ class PretrainInputs:
                 has_pooler=architecture.reads_pooled_output,
                 is_causal=self.objective.is_causal,
             )
-        self.card = ModelCard(
+        self.metadata = ModelMetadata(
             model=architecture.name,
             config=config,
             lowercase=lowercase,
             max_length=self.schema.max_length,
         )
-        encoders, self.teacher = {"the encoder to begin from": config}, None
+        encoders, self.teacher = {f"{start or 'the size of the recipe'}": config}, None
         if distillation is not None:
-            self.teacher = open_teacher(distillation, student=self.card, vocabulary=vocabulary)
-            encoders["the teacher"] = self.teacher.checkpoint.card.config
+            self.teacher = open_teacher(distillation, student=self.metadata, vocabulary=vocabulary)
+            encoders["the teacher"] = self.teacher.checkpoint.metadata.config
         # A finite data set reads all files first to count their records, so a truncated file is
         # found before the training.
         batches = feature_batches(
@@ -110,9 +111,8 @@ class PretrainInputs:
         self.tokens_per_example = float(sample["input_mask"].sum(axis=1).mean())
         if (largest := int(sample["input_ids"].max())) >= len(vocabulary):
             raise InputError(
-                f"{self.files[0]} holds the id {largest}, but the vocabulary beside it has "
-                f"{len(vocabulary)} pieces; put the vocabulary there that the records were written "
-                "with"
+                f"{self.files[0]} contains the token id {largest}, but the vocabulary in its "
+                f"folder has {len(vocabulary)} tokens; copy the vocabulary of the records there"
             )
         otherwise = "write records without pairs: bert-tfrecords build --objective full-sentences"
         check_segments(sample["segment_ids"], encoders, file=self.files[0], otherwise=otherwise)
@@ -170,16 +170,16 @@ class PretrainInputs:
         recipe, is_masked = self.recipe, bool(self.schema.max_predictions)
         reads_masks = self.objective.examples.reads_masks
         if (is_masked or not reads_masks) and (changes := recipe.masking_changes()):
-            reason = "the records are masked already; leave them out, or write records of plain ids"
+            reason = "the records are masked already; remove it, or use records of plain ids"
             if not reads_masks:
-                reason = "left to right nothing is masked; leave them out"
+                reason = f"the objective {recipe.objective} masks no tokens; remove it"
             raise InputError(f"the recipe changes {', '.join(changes)}, but {reason}")
         if is_masked or not reads_masks:
             return None
         if recipe.mask_unit == "word" and self.vocabulary.specials == ROBERTA_SPECIALS:
             raise InputError(
-                "records of byte-level BPE do not tell which word a line begins with; mask whole "
-                "words while they are written (bert-tfrecords build --mask-unit word), or pieces"
+                "mask_unit is word, but records of byte-level BPE do not mark the first word of a "
+                "line; use bert-tfrecords build --mask-unit word, or mask_unit=piece"
             )
         policy = recipe.masking_policy(max_length=self.schema.max_length)
         return DynamicMasking(Masker(policy, self.vocabulary), seed=recipe.seed)
@@ -193,4 +193,4 @@ def _lowercase(records: Path) -> bool | None:
     try:
         return json_object(manifest)["settings"]["lowercase"]
     except (KeyError, TypeError) as error:
-        raise InputError(f"{manifest} is not what bert-tfrecords build wrote") from error
+        raise InputError(f"{manifest} is no manifest of bert-tfrecords; restore it") from error

@@ -9,7 +9,7 @@ from bert_keras.data.masking import MaskingPolicy, replacement_shares
 from bert_keras.errors import InputError, check_name
 from bert_keras.options import check_choice, check_least, check_range, with_changes
 from bert_keras.presets import preset
-from bert_keras.runs.objectives import OBJECTIVES
+from bert_keras.runs.objectives import PRETRAINING_OBJECTIVES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +57,11 @@ class PretrainRecipe:
         check_range(self, "a number above 0", "learning_rate", "initializer_stddev")
         check_range(self, "0 or a number above it", "weight_decay_rate", "max_gradient_norm")
         check_choice(self, "optimizer", ("adamw", "lamb"))
-        check_choice(self, "objective", OBJECTIVES)
+        check_choice(self, "objective", PRETRAINING_OBJECTIVES)
         if self.num_warmup_steps >= self.num_steps:
             raise InputError(
-                f"num_warmup_steps is {self.num_warmup_steps} of num_steps {self.num_steps}; "
-                "expected fewer"
+                f"num_warmup_steps is {self.num_warmup_steps}; expected less than num_steps, "
+                f"{self.num_steps}"
             )
         if not 0 <= self.last_step < self.num_steps:
             raise InputError(

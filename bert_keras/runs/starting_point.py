@@ -12,7 +12,7 @@ from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint, Traini
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.runs.objectives import Objective
+from bert_keras.runs.objectives import PretrainingObjective
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.text.vocab import Vocabulary
 
@@ -29,19 +29,20 @@ class StartingPoint:
 
     @property
     def step(self) -> int:
+        """The step of the training state, 0 without one."""
         return self.state.step if self.state else 0
 
     def __str__(self) -> str:
         """Returns the rows that are appended to the table of a load report."""
-        found, config = self.checkpoint.state, self.config
+        stored, config = self.checkpoint.state, self.config
         training = "step 0: the checkpoint has no training state"
         if self.state:
-            training = f"step {self.step:,}, with Adam's averages"
-        elif found:
+            training = f"step {self.step:,}, with the state of the optimizer"
+        elif stored:
             lacking = ", ".join(self.new)
-            training = f"step 0: that of the checkpoint, {found.step:,}, knows no {lacking}"
+            training = f"step 0: the training state of step {stored.step:,} lacks {lacking}"
         size = f"{config.num_layers} layers, hidden size {config.hidden_size}"
-        return f"{'size':<12}the checkpoint's, not the recipe's: {size}\n{'training':<12}{training}"
+        return f"{'size':<12}that of the checkpoint: {size}\n{'training':<12}{training}"
 
 
 def open_start(path: str | os.PathLike) -> TextCheckpoint:
@@ -56,16 +57,16 @@ def open_start(path: str | os.PathLike) -> TextCheckpoint:
         if not any(option in str(error) for option in ("--ignore", "--pad-vocabulary")):
             raise
         raise InputError(
-            f"{error}; first run bert-keras convert {path} NEW_FOLDER with that option, then begin "
+            f"{error}; first run bert-keras convert {path} NEW_FOLDER with that option, then start "
             "from NEW_FOLDER"
         ) from error
 
 
-def starting_point(
+def open_starting_point(
     path: str | os.PathLike,
     *,
     recipe: PretrainRecipe,
-    objective: Objective,
+    objective: PretrainingObjective,
     vocabulary: Vocabulary,
     max_length: int,
     lowercase: bool | None,
@@ -86,35 +87,35 @@ def starting_point(
             is not that of the objective; or it has already trained as many steps as the recipe has.
     """
     checkpoint = open_start(path)
-    card, config = checkpoint.card, checkpoint.card.config
+    metadata, config = checkpoint.metadata, checkpoint.metadata.config
     if checkpoint.vocabulary != vocabulary:
         raise InputError(
-            f"{path} was trained with another vocabulary than the records "
-            f"{difference(checkpoint.vocabulary, vocabulary)}; write the records with the "
-            "checkpoint's"
+            f"{path} has another vocabulary than the records "
+            f"{vocabulary_difference(checkpoint.vocabulary, vocabulary)}; write the records with "
+            "the vocabulary of the checkpoint"
         )
-    if lowercase not in (None, card.lowercase):
+    if lowercase not in (None, metadata.lowercase):
         case = {True: "lower case", False: "cased"}
         raise InputError(
-            f"the records are {case[bool(lowercase)]} and {path} is {case[card.lowercase]}; write "
-            f"the records {'with' if lowercase else 'without'} --cased"
+            f"the records are {case[bool(lowercase)]}, but {path} is {case[metadata.lowercase]}; "
+            f"write the records {'with' if lowercase else 'without'} --cased"
         )
     if max_length > config.max_positions:
         raise InputError(
-            f"the records are of {max_length} tokens and {path} has {config.max_positions} "
-            "positions; write shorter records"
+            f"the records have {max_length} positions, but {path} has {config.max_positions}; "
+            "write shorter records"
         )
     if config.num_lstm_layers:
         raise InputError(
-            f"{path} has a BiLSTM, which is for fine-tuning alone: it reads what is to be told; "
-            "begin from the model that it was fine-tuned from"
+            f"{path} has a BiLSTM, which would read the tokens that pretraining predicts; start "
+            "from the checkpoint that was fine-tuned to it"
         )
     if config.is_causal != objective.is_causal:
-        directions = {False: "both ways", True: "from left to right"}
+        kinds = {False: "bidirectional", True: "causal"}
         raise InputError(
-            f"{path} reads {directions[config.is_causal]} and the recipe, whose objective is "
-            f"{recipe.objective}, {directions[objective.is_causal]}; give the objective that it "
-            "was trained with, or another checkpoint"
+            f"{path} has {kinds[config.is_causal]} attention, but the objective "
+            f"{recipe.objective} needs {kinds[objective.is_causal]} attention; use the objective "
+            "with which the checkpoint was trained, or another checkpoint"
         )
     architecture = objective.model.architecture
     config = dataclasses.replace(
@@ -133,9 +134,8 @@ def starting_point(
     )
     if start.step >= recipe.end:
         raise InputError(
-            f"{path} has trained {start.step:,} steps and the recipe, which counts them too, ends "
-            f"with {recipe.end:,}; raise num_steps, or begin at step 0 from a checkpoint without "
-            "training state"
+            f"{path} has a training state of step {start.step:,}, but the run ends at step "
+            f"{recipe.end:,}; raise num_steps, or start from a checkpoint without training state"
         )
     return start
 
@@ -143,9 +143,9 @@ def starting_point(
 def missing_parts(checkpoint: Checkpoint, *, heads: Iterable[str], config: BertConfig) -> list[str]:
     """Returns the parts that a checkpoint lacks for a model with these heads and this config."""
     optional = {"pooler": config.has_pooler, "bilstm": config.num_lstm_layers}
-    found = {*map(part, checkpoint.tensors)}
-    wanted = [*heads, *(name for name, is_wanted in optional.items() if is_wanted)]
-    return [name for name in wanted if name not in found]
+    stored = {*map(part, checkpoint.tensors)}
+    needed = [*heads, *(name for name, is_needed in optional.items() if is_needed)]
+    return [name for name in needed if name not in stored]
 
 
 def check_segments(
@@ -165,16 +165,16 @@ def check_segments(
     for name, config in encoders.items():
         if segment_ids.max() >= (config.num_segments or math.inf):
             raise InputError(
-                f"{file} holds pairs, which need 2 segments, and {name} has {config.num_segments}; "
-                f"take another, or {otherwise}"
+                f"{file} contains text pairs, which need 2 segments, but {name} has "
+                f"{config.num_segments}; use another model, or {otherwise}"
             )
 
 
-def difference(found: Vocabulary, expected: Vocabulary) -> str:
+def vocabulary_difference(actual: Vocabulary, expected: Vocabulary) -> str:
     """Describes the difference between two vocabularies in parentheses, for an error message."""
-    if found.pieces == expected.pieces:
-        return "(the same pieces and another tokenizer.json, which splits texts by other rules)"
-    pairs = zip(found.pieces, expected.pieces, strict=False)
+    if actual.tokens == expected.tokens:
+        return "(the same tokens, but other rules in tokenizer.json)"
+    pairs = zip(actual.tokens, expected.tokens, strict=False)
     differing = (line for line, (left, right) in enumerate(pairs, start=1) if left != right)
-    line = next(differing, min(len(found), len(expected)) + 1)
-    return f"(of {len(found):,} and {len(expected):,} pieces; line {line} is the first to differ)"
+    line = next(differing, min(len(actual), len(expected)) + 1)
+    return f"({len(actual):,} and {len(expected):,} tokens, which first differ in line {line})"

@@ -10,7 +10,14 @@ from datetime import timedelta
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.reports.study import Curves, OneRun, Spread, degenerate, told, write_report
+from bert_keras.reports.study import (
+    Curves,
+    StudyResults,
+    StudyRun,
+    degenerate,
+    summary,
+    write_report,
+)
 from bert_keras.runs.outcome import RECIPE, read_scores
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.training.curves import read_curves
@@ -49,50 +56,46 @@ def study(
     """
     output = Path(output)
     if seeds < 1:
-        raise InputError(f"{seeds} seeds came; expected at least one")
+        raise InputError(f"the number of seeds is {seeds}; expected at least 1")
     if not learning_rates:
-        raise InputError("no learning rates came; expected one or more")
+        raise InputError("the list of learning rates is empty; expected one or more")
     if (output / RECIPE).exists():
-        raise InputError(f"{output} holds a single run; choose another folder for several")
+        raise InputError(f"{output} contains a single run; choose another folder for a study")
     planned = [
         dataclasses.replace(recipe, learning_rate=rate, seed=seed)
         for rate in dict.fromkeys(learning_rates)
         for seed in range(1, seeds + 1)
     ]
-    spread = Spread(metric=metric, planned=len(planned), runs=())
+    results = StudyResults(metric=metric, planned=len(planned), runs=())
     curves: Curves = {}
     seconds: list[float] = []
-    for number, each in enumerate(planned, start=1):
-        folder = f"lr-{each.learning_rate:g}/seed-{each.seed}"
-        ended = read_scores(output / folder) is not None
+    for number, run_recipe in enumerate(planned, start=1):
+        folder = f"lr-{run_recipe.learning_rate:g}/seed-{run_recipe.seed}"
+        is_finished = read_scores(output / folder) is not None
         line = f"run {number} of {len(planned)}, {folder}"
-        if ended:
-            line += ", has ended before"
+        if is_finished:
+            line += ", is finished already"
         elif seconds:
-            left = statistics.mean(seconds) * (len(planned) - number + 1)
-            line += f", about {timedelta(seconds=round(left))} left"
+            seconds_left = round(statistics.mean(seconds) * (len(planned) - number + 1))
+            line += f", about {timedelta(seconds=seconds_left)} left"
         print(line, file=sys.stderr, flush=True)
         start = time.monotonic()
-        scores = run(each, output / folder)
-        if not ended:
+        scores = run(run_recipe, output / folder)
+        if not is_finished:
             seconds.append(time.monotonic() - start)
         curves[folder] = read_curves(output / folder / "logs")
         losses = [loss for _, loss in curves[folder]["train"]["loss/total"]]
-        one = OneRun(
+        finished = StudyRun(
             folder=folder,
-            learning_rate=each.learning_rate,
-            seed=each.seed,
+            learning_rate=run_recipe.learning_rate,
+            seed=run_recipe.seed,
             scores=scores,
             degenerate=degenerate(scores, metric=metric, losses=losses),
         )
-        spread = Spread(metric=metric, planned=len(planned), runs=(*spread.runs, one))
-        _link(output / "best", spread.best_run.folder)
-        write_report(output, spread, curves)
-    return told(spread)
-
-
-def _link(path: Path, target: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    beside.unlink(missing_ok=True)
-    beside.symlink_to(target)
-    os.replace(beside, path)
+        results = dataclasses.replace(results, runs=(*results.runs, finished))
+        link = output / f".best.{os.getpid()}.part"
+        link.unlink(missing_ok=True)
+        link.symlink_to(results.best_run.folder)
+        os.replace(link, output / "best")
+        write_report(output, results, curves)
+    return summary(results)

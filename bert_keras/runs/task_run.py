@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from bert_keras.architectures import ARCHITECTURES
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.models import MODELS
 from bert_keras.runs.distillation import Distillation, open_teacher
@@ -49,37 +49,39 @@ class TaskRun:
     ):
         self.recipe, self.pretrained, self.features = recipe, pretrained, Path(features)
         self.checkpoint = open_start(pretrained)
-        task.check_encoder(self.checkpoint.card.config)
+        task.check_encoder(self.checkpoint.metadata.config)
         if recipe.num_lstm_layers and task.freezes_encoder:
             raise InputError(
-                f"num_lstm_layers is {recipe.num_lstm_layers}, but {task.name} trains nothing of "
-                "the encoder and has a BiLSTM of its own; leave it out"
+                f"num_lstm_layers is {recipe.num_lstm_layers}, but {task.name} does not train the "
+                "encoder and has its own BiLSTM; leave num_lstm_layers out"
             )
         examples = task.read(files["train"], split="train")
         self.task = task.with_labels_of(examples)
-        count = min(recipe.max_train_examples or len(examples), len(examples))
-        self.examples = [examples[number * len(examples) // count] for number in range(count)]
+        num_used = min(recipe.max_train_examples or len(examples), len(examples))
+        self.examples = [examples[i * len(examples) // num_used] for i in range(num_used)]
         self.dev_examples = self.task.read(files["dev"], split="dev")
         self.resumed = False
         self._rows = self.task.encode(self.examples, self.checkpoint.tokenizer)
         self._dev_rows = self.task.encode(self.dev_examples, self.checkpoint.tokenizer)
-        encoders, self.teacher = {os.fspath(pretrained): self.card.config}, None
+        encoders, self.teacher = {os.fspath(pretrained): self.metadata.config}, None
         if distillation is not None:
             if task.freezes_encoder:
                 raise InputError(
-                    f"{task.name} trains no encoder and takes no teacher; leave --teacher out"
+                    f"{task.name} does not train the encoder, so it has no use for a teacher; "
+                    "leave --teacher out"
                 )
             vocabulary = self.checkpoint.vocabulary
-            self.teacher = open_teacher(distillation, student=self.card, vocabulary=vocabulary)
-            encoders[distillation.teacher] = self.teacher.checkpoint.card.config
+            self.teacher = open_teacher(distillation, student=self.metadata, vocabulary=vocabulary)
+            encoders[distillation.teacher] = self.teacher.checkpoint.metadata.config
         inputs, *_ = self._rows.batch(self._rows.lengths.argmax()[None])
-        segment_ids, otherwise = inputs["segment_ids"], "a task of one text"
+        segment_ids, otherwise = inputs["segment_ids"], "a task with one text per example"
         check_segments(segment_ids, encoders, file=files["train"], otherwise=otherwise)
 
     @property
-    def card(self) -> ModelCard:
-        task, source = self.task, self.checkpoint.card
-        return ModelCard(
+    def metadata(self) -> ModelMetadata:
+        """The metadata of the model."""
+        task, source = self.task, self.checkpoint.metadata
+        return ModelMetadata(
             model=task.model,
             config=dataclasses.replace(
                 source.config,
@@ -99,21 +101,23 @@ class TaskRun:
 
     @property
     def steps_per_epoch(self) -> int:
+        """The number of steps that read every training row once."""
         return -(-len(self._rows) // self.recipe.batch_size)
 
     @property
     def num_steps(self) -> int:
+        """The number of steps of the whole run."""
         return self.recipe.num_epochs * self.steps_per_epoch
 
     @cached_property
     def model(self) -> keras.Model:
         """The complete model of the task."""
         keras.utils.set_random_seed(self.recipe.seed)
-        state_holds_all = self.resumed and not self.task.freezes_encoder
-        if self.recipe.initial_weights == "random" or state_holds_all:
-            return MODELS[self.task.model].from_card(self.card)
+        is_restored = self.resumed and not self.task.freezes_encoder
+        if self.recipe.initial_weights == "random" or is_restored:
+            return MODELS[self.task.model].from_metadata(self.metadata)
         model = MODELS[self.task.model].from_checkpoint(
-            self.checkpoint, card=self.card, source=self.pretrained, new=self._new_parts()
+            self.checkpoint, metadata=self.metadata, source=self.pretrained, new=self._new_parts()
         )
         print(model.load_report)
         return model
@@ -129,7 +133,7 @@ class TaskRun:
         arguments, trained = self.task.compile_arguments(), self.student
         if self.teacher is not None:
             self.student.compile(**arguments)  # the dev loss includes only the labels
-            trained = self.teacher.teach(self.student, card=self.card)
+            trained = self.teacher.teach(self.student, metadata=self.metadata)
             arguments = self.task.compile_arguments()
         schedule = LinearWarmupDecay(
             self.recipe.learning_rate,
@@ -156,6 +160,7 @@ class TaskRun:
 
     @cached_property
     def dev_rows(self) -> Encoded:
+        """The encoded dev examples in the form that `trained` reads."""
         return self.task.prepared(self._dev_rows, self.model, folder=self.features / "dev")
 
     @property
@@ -173,6 +178,7 @@ class TaskRun:
         return self._predictor(self.dev_rows, stage="predict dev")
 
     def dev_predictions(self, outputs: Outputs) -> Sequence:
+        """Returns the predictions for the dev examples from the outputs of the model."""
         return self.task.predictions(self.dev_examples, self.dev_rows, outputs)
 
     def scores(self) -> dict[str, float]:
@@ -187,13 +193,11 @@ class TaskRun:
         These are the parts that the checkpoint lacks, and the heads if it was trained on another
         task or other labels.
         """
-        card, source = self.card, self.checkpoint.card
-        heads = ARCHITECTURES[card.model].heads
-        new = {*missing_parts(self.checkpoint, heads=heads, config=card.config)}
+        metadata, source = self.metadata, self.checkpoint.metadata
+        heads = ARCHITECTURES[metadata.model].heads
+        new = {*missing_parts(self.checkpoint, heads=heads, config=metadata.config)}
         names = ("name", "text_columns")
-        is_same = (source.model, source.labels, *map(source.task.get, names)) == (
-            card.model,
-            card.labels,
-            *map(card.task.get, names),
+        old_task, new_task = (
+            (each.model, each.labels, *map(each.task.get, names)) for each in (source, metadata)
         )
-        return new if is_same else {*new, *heads}
+        return new if old_task == new_task else {*new, *heads}

@@ -20,11 +20,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from bert_keras.serving.calls import Call, Refused, read_call
-from bert_keras.serving.examples import check_signature, classes_of, read_examples, values_of
+from bert_keras.serving.calls import Call, Refusal, read_call
+from bert_keras.serving.examples import (
+    check_signature,
+    labels_and_scores,
+    read_examples,
+    regression_values,
+)
 from bert_keras.serving.json_text import read_document
-from bert_keras.serving.limits import Intake, Limits
-from bert_keras.serving.monitoring import PAGE_PATH, Monitoring
+from bert_keras.serving.limits import BodyReader, Limits
+from bert_keras.serving.monitoring import METRICS_PATH, Monitoring
 from bert_keras.serving.page import page_response
 from bert_keras.serving.requests import read_predict, read_signature_name
 from bert_keras.serving.responses import (
@@ -35,7 +40,7 @@ from bert_keras.serving.responses import (
     results_body,
     rows_body,
 )
-from bert_keras.serving.servable import Servable
+from bert_keras.serving.servable import LoadedVersion
 from bert_keras.serving.versions import Versions
 
 # A step that would block the event loop for more than about a millisecond runs in a thread.
@@ -74,11 +79,11 @@ def create_app(
     """
     limits = limits or Limits()
     monitoring = Monitoring(Path(model_folder).resolve().name)
-    load = partial(Servable, limits=limits, monitoring=monitoring)
+    load = partial(LoadedVersion, limits=limits, monitoring=monitoring)
     served = Versions(model_folder, numbers=versions, labels=labels, load=load)
     api = _RestApi(served, limits, monitoring)
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
         with contextlib.suppress(ClientDisconnect):
             response = await api.respond(Request(scope, receive))
             await response(scope, receive, send)
@@ -90,7 +95,7 @@ def create_app(
         api.close()
 
     app = Starlette(lifespan=lifespan)
-    app.router.default = answer  # the pattern of a route does not match a path with a newline
+    app.router.default = respond  # the pattern of a route does not match a path with a newline
     return app
 
 
@@ -100,7 +105,7 @@ class _RestApi:
     def __init__(self, versions: Versions, limits: Limits, monitoring: Monitoring):
         self._versions = versions
         self._seconds = limits.seconds
-        self._intake = Intake(limits)
+        self._body_reader = BodyReader(limits)
         self._monitoring = monitoring
         # The threads share Python's global interpreter lock: more than two would not be faster and
         # would keep more documents in memory.
@@ -118,24 +123,24 @@ class _RestApi:
             path = f"{path}?{query}"
         if (request.method, path) == ("GET", "/") and "html" in request.headers.get("accept", ""):
             return page_response(self._versions.name)
-        if path == PAGE_PATH:
-            return Response(self._monitoring.page(), media_type="text/plain")
+        if path == METRICS_PATH:
+            return Response(self._monitoring.metrics_text(), media_type="text/plain")
         if not path.lower().startswith("/v1/"):
             return HTMLResponse(_NOT_FOUND_PAGE, status_code=404)
         if request.method == "OPTIONS":
             is_preflight = request.headers.get("origin", "").startswith(("http://", "https://"))
             return HTMLResponse("", status_code=200 if is_preflight else 400)
-        return await self._call(request, path)
+        return await self._rest_response(request, path)
 
-    async def _call(self, request: Request, path: str) -> Response:
+    async def _rest_response(self, request: Request, path: str) -> Response:
         start, call, is_post = time.perf_counter(), Call("", None, None, ""), False
         try:
             call, is_post = read_call(request.method, path), request.method == "POST"
-            content = await self._in_time(call, request) if is_post else self._describe(call)
+            content = await self._body_in_time(call, request) if is_post else self._describe(call)
             status = 200
-        except Refused as refusal:
-            status, content = refusal.status, error_body(refusal.sentence)
-        self._monitoring.answered(
+        except Refusal as error:
+            status, content = error.status, error_body(str(error))
+        self._monitoring.count_request(
             call.model,
             api=call.verb if is_post else "",
             status=status,
@@ -150,31 +155,33 @@ class _RestApi:
             signatures = servable.model.signatures
             return metadata_body(call.model, version=number, signatures=signatures)
 
-    async def _in_time(self, call: Call, request: Request) -> bytes:
+    async def _body_in_time(self, call: Call, request: Request) -> bytes:
         """Return the response body.
 
         Raises:
             ClientDisconnect: If the client disconnects before the response is ready.
             Refused: If the request is faulty, or takes longer than the time limit (504).
         """
-        async with self._intake.body(request) as body:
-            answer = asyncio.ensure_future(self._answer(call, body))
+        async with self._body_reader.body(request) as body:
+            response = asyncio.ensure_future(self._response_body(call, body))
             # The body is read, so the next message says that the client has disconnected.
-            gone = asyncio.ensure_future(request.receive())
+            disconnection = asyncio.ensure_future(request.receive())
             try:
                 done, _ = await asyncio.wait(
-                    {answer, gone}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED
+                    {response, disconnection},
+                    timeout=self._seconds,
+                    return_when=asyncio.FIRST_COMPLETED,
                 )
-                if answer in done:
-                    return answer.result()
-                if gone in done:
+                if response in done:
+                    return response.result()
+                if disconnection in done:
                     raise ClientDisconnect
-                raise Refused(f"The request took more than {self._seconds:g} s", status=504)
+                raise Refusal(f"The request took more than {self._seconds:g} s", status=504)
             finally:
-                answer.cancel()
-                gone.cancel()
+                response.cancel()
+                disconnection.cancel()
 
-    async def _answer(self, call: Call, body: bytes) -> bytes:
+    async def _response_body(self, call: Call, body: bytes) -> bytes:
         is_short = len(body) <= _MAX_BYTES_INLINE
         document = await self._run(is_short, read_document, body)
         name = read_signature_name(document)
@@ -192,7 +199,7 @@ class _RestApi:
             write = rows_body if "instances" in document else columns_body
             is_short = sum(array.size for array in outputs.values()) <= _MAX_NUMBERS_INLINE
             return await self._run(is_short, write, outputs)
-        results = {"classify": classes_of, "regress": values_of}[call.verb]
+        results = {"classify": labels_and_scores, "regress": regression_values}[call.verb]
         return results_body(results(outputs, num_examples=len(tensors["inputs"])))
 
     async def _run(self, is_short: bool, step: Callable[..., T], *values: object) -> T:

@@ -16,17 +16,16 @@ _GET = re.compile(
 )
 
 
-class Refused(Exception):
+class Refusal(Exception):
     """A request that TF Serving rejects with an error.
 
     Args:
-        sentence: The error message of the response.
+        message: The error message of the response.
         status: The HTTP status of the response.
     """
 
-    def __init__(self, sentence: str, *, status: int = 400):
-        super().__init__(sentence)
-        self.sentence = sentence
+    def __init__(self, message: str, *, status: int = 400):
+        super().__init__(message)
         self.status = status
 
 
@@ -57,15 +56,15 @@ def read_call(method: str, path: str) -> Call:
     grammar = {"GET": _GET, "POST": _POST}.get(method)
     match = grammar and grammar.fullmatch(path)
     if not match:
-        raise Refused(f"Malformed request: {method} {path}")
+        raise Refusal(f"Malformed request: {method} {path}")
     version = int(match["version"][:32]) if match["version"] else None
     if version and version > LARGEST_VERSION:
-        raise Refused("")
+        raise Refusal("")
     verb = match["verb"] or "status"
     if method == "POST" and verb != verb.lower():
-        raise Refused(f"Malformed request: {method} {path}")
+        raise Refusal(f"Malformed request: {method} {path}")
     if not match["model"]:
-        raise Refused("Missing model name in request.")
+        raise Refusal("Missing model name in request.")
     label = match["label"] and unquote(match["label"])
     # TF Serving ignores case when it matches a path, but then compares "metadata" exactly.
     return Call(unquote(match["model"]), version, label, verb if verb == verb.lower() else "status")

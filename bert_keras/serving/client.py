@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from bert_keras.errors import InputError
-from bert_keras.serving.rest_client import RestConnection, Unavailable
+from bert_keras.serving.rest_client import RestConnection, UnavailableError
 
 if TYPE_CHECKING:
     import tenacity
@@ -32,8 +32,8 @@ def _connection_to(
     match = _REST.fullmatch(url)
     if not match:
         raise InputError(
-            f"{url} is no URL of a model; expected http://HOST:PORT/v1/models/NAME, or "
-            "grpc://HOST:PORT/NAME, and behind it /versions/N where one version is meant"
+            f"{url} is not the URL of a model; expected http://HOST:PORT/v1/models/NAME or "
+            "grpc://HOST:PORT/NAME, followed by /versions/N or /labels/LABEL to select one version"
         )
     return RestConnection(match[1], timeout=timeout, is_async=is_async)
 
@@ -84,7 +84,7 @@ class Client:
 
         for body, count in _bodies(instances, signature_name, self._batch_size):
             retrying = tenacity.Retrying(**_retry_policy(self._num_attempts))
-            yield _counted(retrying(self._connection.ask, body), count)
+            yield _check_count(retrying(self._connection.predict, body), count)
 
     def close(self) -> None:
         """Close the connections."""
@@ -122,7 +122,7 @@ class AsyncClient:
 
         for body, count in _bodies(instances, signature_name, self._batch_size):
             retrying = tenacity.AsyncRetrying(**_retry_policy(self._num_attempts))
-            yield _counted(await retrying(self._connection.ask_async, body), count)
+            yield _check_count(await retrying(self._connection.predict_async, body), count)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -161,23 +161,23 @@ def _bodies(
 ) -> Iterator[tuple[bytes, int]]:
     """Yield the JSON bodies of predict requests, each with its number of instances."""
     if isinstance(instances, (str, bytes, dict)):
-        raise InputError(f"instances came as {type(instances).__name__}; expected a list of them")
-    named = "" if signature_name is None else f'"signature_name": {json.dumps(signature_name)}, '
+        raise InputError(f"instances is a {type(instances).__name__}; expected a list of instances")
+    prefix = "" if signature_name is None else f'"signature_name": {json.dumps(signature_name)}, '
     texts: list[str] = []
     num_bytes = 0
     for instance in instances:
         text = json.dumps(instance, default=_json_value)
         if texts and (len(texts) == batch_size or num_bytes + len(text) > _MAX_BYTES):
-            yield _body(named, texts), len(texts)
+            yield _body(prefix, texts), len(texts)
             texts, num_bytes = [], 0
         texts.append(text)
         num_bytes += len(text)
     if texts:
-        yield _body(named, texts), len(texts)
+        yield _body(prefix, texts), len(texts)
 
 
-def _body(named: str, texts: list[str]) -> bytes:
-    return f'{{{named}"instances": [{", ".join(texts)}]}}'.encode()
+def _body(prefix: str, texts: list[str]) -> bytes:
+    return f'{{{prefix}"instances": [{", ".join(texts)}]}}'.encode()
 
 
 def _json_value(value: Any) -> object:
@@ -185,14 +185,16 @@ def _json_value(value: Any) -> object:
         return {"b64": base64.b64encode(value).decode()}
     if hasattr(value, "tolist"):  # arrays and scalars of NumPy
         return value.tolist()
-    raise InputError(f"an instance holds a {type(value).__name__}; expected what JSON can hold")
+    raise InputError(
+        f"an instance contains a {type(value).__name__}; expected a type that JSON can represent"
+    )
 
 
-def _counted(predictions: list, count: int) -> list:
+def _check_count(predictions: list, count: int) -> list:
     if len(predictions) != count:
         raise InputError(
-            f"{len(predictions)} predictions came for {count} instances; ask a signature that "
-            "answers each instance"
+            f"the server returned {len(predictions)} predictions for {count} instances; select a "
+            "signature with one prediction for each instance"
         )
     return predictions
 
@@ -204,12 +206,12 @@ def _retry_policy(num_attempts: int) -> dict[str, Any]:
 
     def wait(state: "tenacity.RetryCallState") -> float:
         error = state.outcome and state.outcome.exception()
-        if isinstance(error, Unavailable) and error.seconds is not None:
+        if isinstance(error, UnavailableError) and error.seconds is not None:
             return error.seconds
         return backoff(state)
 
     return {
-        "retry": tenacity.retry_if_exception_type(Unavailable),
+        "retry": tenacity.retry_if_exception_type(UnavailableError),
         "stop": tenacity.stop_after_attempt(num_attempts),
         "wait": wait,
         "reraise": True,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_keras.serving.calls import Refused
+from bert_keras.serving.calls import Refusal
 from bert_keras.serving.json_text import is_base64, show_json, string_bytes, type_name
 from bert_keras.serving.requests import shape_text
 from bert_keras.serving.responses import json_values
@@ -36,7 +36,7 @@ def read_examples(document: dict[str, Any]) -> np.ndarray:
     context = _example(document["context"]) if "context" in document else b""
     examples = document.get("examples")
     if not isinstance(examples, list) or not examples:
-        raise Refused(
+        raise Refusal(
             f"JSON Value: {show_json(document)} Expecting key 'examples' with a list of objects "
             "that is not empty"
         )
@@ -47,13 +47,13 @@ def _example(features: object) -> bytes:
     from tensorflow.train import Example
 
     if not isinstance(features, dict):
-        raise Refused(f"Example must be JSON object but got JSON {type_name(features)}")
+        raise Refusal(f"Example must be JSON object but got JSON {type_name(features)}")
     example = Example()
     for name, content in features.items():
         try:
             feature = example.features.feature[name]
         except UnicodeEncodeError:
-            raise Refused(f"Feature: {show_json(name)} has a name that is not UTF-8") from None
+            raise Refusal(f"Feature: {show_json(name)} has a name that is not UTF-8") from None
         for value in content if isinstance(content, list) else [content]:
             _add(feature, name, value)
     return example.SerializeToString()
@@ -67,12 +67,12 @@ def _add(feature: Any, name: str, value: Any) -> None:
     elif isinstance(value, int):
         kind, value = "int64", int(value)  # True becomes 1
     else:
-        raise Refused(f"Feature: {name} has element with unexpected JSON type: {type_name(value)}")
+        raise Refusal(f"Feature: {name} has element with unexpected JSON type: {type_name(value)}")
     present = (feature.WhichOneof("kind") or kind).removesuffix("_list")
     if present != kind:
-        raise Refused(f"Unexpected element type in feature: {name} expecting type: {present}")
+        raise Refusal(f"Unexpected element type in feature: {name} expecting type: {present}")
     if kind == "int64" and value >= 2**63:
-        raise Refused(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
+        raise Refusal(f"Feature: {name} has uint64_t element. Only int64_t is supported.")
     getattr(feature, f"{kind}_list").value.append(value)
 
 
@@ -88,24 +88,24 @@ def check_signature(verb: str, signatures: Mapping[str, Any], name: str) -> None
         Refused: If there is no such signature, or if its method, inputs or outputs do not fit.
     """
     if name not in signatures:
-        raise Refused(f"No signature was found with the name: {name}")
+        raise Refusal(f"No signature was found with the name: {name}")
     signature = signatures[name]
     expected = f"tensorflow/serving/{verb}"
     if signature.method_name != expected:
-        raise Refused(
+        raise Refusal(
             f"Expected {_KINDS[verb]} signature method_name to be {expected}. "
             f"Was: {signature.method_name}"
         )
     found = signature.outputs.keys()
-    fits = found == {"outputs"} if verb == "regress" else found & {"classes", "scores"}
-    if signature.inputs.keys() != {"inputs"} or not fits:
-        raise Refused(
+    has_valid_outputs = found == {"outputs"} if verb == "regress" else found & {"classes", "scores"}
+    if signature.inputs.keys() != {"inputs"} or not has_valid_outputs:
+        raise Refusal(
             "Expected one input Tensor, inputs, and the output Tensor outputs of a regression or "
             f"classes and scores of a classification. Signature was: {signature}"
         )
 
 
-def classes_of(outputs: Mapping[str, np.ndarray], *, num_examples: int) -> list:
+def labels_and_scores(outputs: Mapping[str, np.ndarray], *, num_examples: int) -> list:
     """Convert the outputs of a classification to pairs of label and score.
 
     Args:
@@ -120,21 +120,21 @@ def classes_of(outputs: Mapping[str, np.ndarray], *, num_examples: int) -> list:
     Raises:
         Refused: If an array has another dtype or shape.
     """
-    given = {name: outputs[name] for name in ("classes", "scores") if name in outputs}
+    arrays = {name: outputs[name] for name in ("classes", "scores") if name in outputs}
     for name, kind, dtype in (("classes", "O", "DT_STRING"), ("scores", "f", "DT_FLOAT")):
-        if name in given and given[name].dtype.kind != kind:
-            raise Refused(f"Expected {name} Tensor of {dtype}. Got: {given[name].dtype.name}")
-    shapes = {array.shape for array in given.values()}
+        if name in arrays and arrays[name].dtype.kind != kind:
+            raise Refusal(f"Expected {name} Tensor of {dtype}. Got: {arrays[name].dtype.name}")
+    shapes = {array.shape for array in arrays.values()}
     shape = shapes.pop()
     if shapes or len(shape) != 2 or shape[0] != num_examples:
-        found = " and ".join(f"{name} {shape_text(array.shape)}" for name, array in given.items())
-        raise Refused(f"Expected Tensor shape: [{num_examples} num_classes] but got {found}")
-    labels = json_values("classes", given.get("classes", np.full(shape, b"", object)))
-    scores = json_values("scores", given.get("scores", np.zeros(shape, np.float32)))
+        found = " and ".join(f"{name} {shape_text(array.shape)}" for name, array in arrays.items())
+        raise Refusal(f"Expected Tensor shape: [{num_examples} num_classes] but got {found}")
+    labels = json_values("classes", arrays.get("classes", np.full(shape, b"", object)))
+    scores = json_values("scores", arrays.get("scores", np.zeros(shape, np.float32)))
     return [list(zip(*example, strict=True)) for example in zip(labels, scores, strict=True)]
 
 
-def values_of(outputs: Mapping[str, np.ndarray], *, num_examples: int) -> list:
+def regression_values(outputs: Mapping[str, np.ndarray], *, num_examples: int) -> list:
     """Convert the output of a regression to one number for each example.
 
     Args:
@@ -146,7 +146,7 @@ def values_of(outputs: Mapping[str, np.ndarray], *, num_examples: int) -> list:
     """
     array = outputs["outputs"]
     if array.shape not in ((num_examples,), (num_examples, 1)) or array.dtype != np.float32:
-        raise Refused(
+        raise Refusal(
             f"Expected output Tensor of DT_FLOAT and of shape [{num_examples}] or "
             f"[{num_examples},1]. Got: {array.dtype.name} {shape_text(array.shape)}"
         )

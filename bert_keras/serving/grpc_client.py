@@ -14,11 +14,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from bert_keras.errors import InputError
-from bert_keras.serving.calls import Refused
+from bert_keras.serving.calls import Refusal
 from bert_keras.serving.json_text import read_document
 from bert_keras.serving.requests import read_predict, read_signature_name
 from bert_keras.serving.responses import rows_body
-from bert_keras.serving.rest_client import Unavailable, too_slow
+from bert_keras.serving.rest_client import UnavailableError, timeout_error
 
 _URL = re.compile(
     r"grpc://(?P<target>[^/?#]+)/(?P<model>[^/:?#]+)"
@@ -34,8 +34,8 @@ class GrpcConnection:
     Args:
         url: grpc://HOST:PORT/NAME, followed by /versions/N or /labels/LABEL to select one version.
         timeout: The most seconds that a request may take.
-        is_async: If True, only `ask_async` and `close_async` may be called; otherwise only `ask`
-            and `close`.
+        is_async: Whether the connection is for `predict_async` and `close_async` instead of
+            `predict` and `close`.
 
     Raises:
         InputError: If `url` has another form.
@@ -47,8 +47,8 @@ class GrpcConnection:
 
         if not (match := _URL.fullmatch(url)):
             raise InputError(
-                f"{url} is no URL of a model; expected grpc://HOST:PORT/NAME, and behind it "
-                "/versions/N where one version is meant"
+                f"{url} is not the URL of a model; expected grpc://HOST:PORT/NAME, followed by "
+                "/versions/N or /labels/LABEL to select one version"
             )
         self._url, self._timeout = url, timeout
         self._model = _apis("model_pb2").ModelSpec(name=unquote(match["model"]))
@@ -69,7 +69,7 @@ class GrpcConnection:
         )
         self._predict = partial(service.Predict, timeout=timeout)
 
-    def ask(self, body: bytes) -> list:
+    def predict(self, body: bytes) -> list:
         """Send a predict request.
 
         Args:
@@ -87,8 +87,8 @@ class GrpcConnection:
             self._signatures = self._signatures or _signatures(self._get_metadata())
             return _predictions(self._predict(self._request(body)))
 
-    async def ask_async(self, body: bytes) -> list:
-        """Same as `ask`, but asynchronous."""
+    async def predict_async(self, body: bytes) -> list:
+        """Same as `predict`, but asynchronous."""
         with self._errors():
             self._signatures = self._signatures or _signatures(await self._get_metadata())
             return _predictions(await self._predict(self._request(body)))
@@ -119,15 +119,15 @@ class GrpcConnection:
 
         try:
             yield
-        except Refused as refusal:
-            raise InputError(f"{self._url} cannot be asked this: {refusal.sentence}") from refusal
+        except Refusal as error:
+            raise InputError(f"the request to {self._url} is not valid: {error}") from error
         except grpc.RpcError as error:
             status: Any = error  # every RpcError of a call is a grpc.Call
             if status.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise too_slow(self._url, self._timeout) from error
-            message = f"{self._url} answered {status.code().name}: {status.details()}"
+                raise timeout_error(self._url, self._timeout) from error
+            message = f"{self._url} returned {status.code().name}: {status.details()}"
             busy = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
-            raise (Unavailable if status.code() in busy else InputError)(message) from error
+            raise (UnavailableError if status.code() in busy else InputError)(message) from error
 
 
 def _apis(module: str) -> Any:
@@ -140,9 +140,9 @@ def _apis(module: str) -> Any:
 
 def _signatures(metadata: Any) -> Mapping[str, Any]:
     """Return the SignatureDefs of a GetModelMetadataResponse, by name."""
-    found = _apis("get_model_metadata_pb2").SignatureDefMap()
-    metadata.metadata["signature_def"].Unpack(found)
-    return found.signature_def
+    definitions = _apis("get_model_metadata_pb2").SignatureDefMap()
+    metadata.metadata["signature_def"].Unpack(definitions)
+    return definitions.signature_def
 
 
 def _predictions(response: Any) -> list:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from bert_keras.serving.calls import Refused
+from bert_keras.serving.calls import Refusal
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
@@ -34,21 +34,21 @@ def read_document(body: bytes) -> dict[str, Any]:
     """
     text = body.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").lstrip(" \t\n\r")
     if not text:
-        raise Refused("JSON Parse error: The document is empty")
+        raise Refusal("JSON Parse error: The document is empty")
     try:
         document, end = _DECODER.raw_decode(text)
         if _has_lone_surrogate(text[:end]):
             raise ValueError("The surrogate pair in string is invalid.")
     except ValueError as error:
-        raise Refused(f"JSON Parse error: {error}") from None
+        raise Refusal(f"JSON Parse error: {error}") from None
     except RecursionError:
-        raise Refused("JSON Parse error: the values are nested too deeply") from None
+        raise Refusal("JSON Parse error: the values are nested too deeply") from None
     if not isinstance(document, dict):
-        raise Refused(f"JSON Value: {show_json(document)} Is not object")
+        raise Refusal(f"JSON Value: {show_json(document)} Is not object")
     return document
 
 
-def _first_wins(pairs: list[tuple[str, object]]) -> dict[str, Any]:
+def _keep_first(pairs: list[tuple[str, object]]) -> dict[str, Any]:
     values = dict(pairs)
     return values if len(values) == len(pairs) else dict(reversed(pairs))
 
@@ -65,7 +65,7 @@ def _decimal(text: str) -> float:
     return number
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_first_wins, parse_int=_integer, parse_float=_decimal)
+_DECODER = json.JSONDecoder(object_pairs_hook=_keep_first, parse_int=_integer, parse_float=_decimal)
 
 
 def _has_lone_surrogate(text: str) -> bool:
@@ -97,12 +97,12 @@ def string_bytes(value: str | dict[str, Any]) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
     if not is_base64(value):
-        raise Refused(f"JSON Value: {show_json(value)} not formatted correctly for base64 data")
+        raise Refusal(f"JSON Value: {show_json(value)} not formatted correctly for base64 data")
     text = re.sub(r"\s", "", value["b64"])
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except ValueError:  # binascii.Error is one
-        raise Refused("Unable to base64 decode") from None
+        raise Refusal("Unable to base64 decode") from None
 
 
 def show_json(value: object) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from bert_keras.errors import InputError
-from bert_keras.serving.calls import Refused
+from bert_keras.serving.calls import Refusal
 
 # The error message of TF Serving.
 _FULL = "The batch scheduling queue to which this task was submitted is full"
@@ -32,14 +32,14 @@ class Limits:
 
     def __post_init__(self):
         if self.max_batch_size < 1:
-            raise InputError(f"a batch of {self.max_batch_size} rows holds none; give 1 or more")
+            raise InputError(f"max_batch_size is {self.max_batch_size}; expected 1 row or more")
         if not 0 < self.seconds <= 86400:
             raise InputError(
-                f"{self.seconds} seconds are no time limit for a request; give up to a day (86400)"
+                f"the time limit is {self.seconds} s; expected more than 0, at most 86400 (a day)"
             )
 
 
-class Intake:
+class BodyReader:
     """Reads request bodies and counts the requests in progress and their bytes."""
 
     def __init__(self, limits: Limits):
@@ -61,48 +61,48 @@ class Intake:
                 has too many requests or too many bytes of them in memory (503).
         """
         if self._num_requests >= self._limits.max_requests:
-            raise Refused(_FULL, status=503)
-        held = 0
+            raise Refusal(_FULL, status=503)
+        num_read = 0
         self._num_requests += 1
         try:
             chunks = []
             try:
                 async with asyncio.timeout(self._limits.seconds):
                     async for chunk in request.stream():
-                        held += len(chunk)
+                        num_read += len(chunk)
                         self._num_bytes += len(chunk)
-                        self._check(held)
+                        self._check(num_read)
                         chunks.append(chunk)
             except TimeoutError:
-                sentence = f"The request's body did not come within {self._limits.seconds:g} s"
-                raise Refused(sentence, status=408) from None
+                message = f"The request body did not arrive within {self._limits.seconds:g} s"
+                raise Refusal(message, status=408) from None
             body = b"".join(chunks)
             if "gzip" in request.headers.get("content-encoding", ""):
-                body = await asyncio.to_thread(_unzipped, body, self._limits.max_body_bytes)
+                body = await asyncio.to_thread(_decompressed, body, self._limits.max_body_bytes)
                 self._num_bytes += len(body)
-                held += len(body)
+                num_read += len(body)
                 self._check(len(body))
             yield body
         finally:
             self._num_requests -= 1
-            self._num_bytes -= held
+            self._num_bytes -= num_read
 
     def _check(self, num_bytes: int) -> None:
         if num_bytes > self._limits.max_body_bytes:
-            raise Refused(
-                f"The request's body has more than {self._limits.max_body_bytes} bytes; send its "
+            raise Refusal(
+                f"The request body has more than {self._limits.max_body_bytes} bytes; send the "
                 "instances in several requests",
                 status=413,
             )
         if self._num_bytes > self._limits.max_total_bytes:
-            raise Refused(_FULL, status=503)
+            raise Refusal(_FULL, status=503)
 
 
-def _unzipped(body: bytes, max_bytes: int) -> bytes:
+def _decompressed(body: bytes, max_bytes: int) -> bytes:
     """Decompress a gzip body, but stop one byte after `max_bytes` to bound the memory use."""
     reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
-        unzipped = reader.decompress(body, max_bytes + 1)
+        decompressed = reader.decompress(body, max_bytes + 1)
     except zlib.error:
         return b""  # as in TF Serving: the JSON parser then reports an empty document
-    return unzipped if reader.eof or len(unzipped) > max_bytes else b""
+    return decompressed if reader.eof or len(decompressed) > max_bytes else b""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bert_keras.export.verify import register_text_ops, without_deprecation_notes
-from bert_keras.serving.calls import Refused
+from bert_keras.serving.calls import Refusal
 
 Tensors = dict[str, np.ndarray]
 
@@ -26,13 +26,12 @@ class LoadError(Exception):
 
     Args:
         code: Name of TensorFlow's error code, such as "OUT_OF_RANGE".
-        reason: The error message.
+        message: The error message.
     """
 
-    def __init__(self, code: str, reason: str):
-        super().__init__(reason)
+    def __init__(self, code: str, message: str):
+        super().__init__(message)
         self.code = code
-        self.reason = reason
 
 
 class ServedModel:
@@ -108,7 +107,7 @@ class ServedModel:
         )
         return self._session._make_callable_from_options(options)
 
-    def declares_rows(self, signature_name: str, tensors: Tensors) -> bool:
+    def is_row_wise(self, signature_name: str, tensors: Tensors) -> bool:
         """Whether the signature declares one output row of fixed shape for each row of `tensors`.
 
         If another dimension of an output is open too, it has the length of the longest row in the
@@ -150,9 +149,9 @@ class ServedModel:
             arrays = self._runs[signature_name](*[tensors[name] for name in signature.inputs])
         except UnicodeDecodeError as error:
             # The message of an op quotes bytes that are not UTF-8; TensorFlow loses the error code.
-            raise Refused(error.object.decode("utf-8", "surrogateescape")) from error
+            raise Refusal(error.object.decode("utf-8", "surrogateescape")) from error
         except errors.OpError as error:
-            raise Refused(error.message, status=_HTTP_STATUS.get(error.error_code, 500)) from error
+            raise Refusal(error.message, status=_HTTP_STATUS.get(error.error_code, 500)) from error
         finally:
             if self.on_run:
                 self.on_run(seconds=time.perf_counter() - start)
@@ -196,5 +195,5 @@ def _load_error(error: Any) -> LoadError:
     else:
         code, message = "NOT_FOUND" if "does not exist" in str(error) else "DATA_LOSS", str(error)
     # The message of an op ends at the name of its node; Session.run adds text around both.
-    sentence, node, _ = message.strip().partition("\n\t [[")
-    return LoadError(code, sentence.splitlines()[-1 if node else 0] if sentence else code)
+    text, node, _ = message.strip().partition("\n\t [[")
+    return LoadError(code, text.splitlines()[-1 if node else 0] if text else code)

@@ -7,7 +7,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 
-PAGE_PATH = "/monitoring/prometheus/metrics"
+METRICS_PATH = "/monitoring/prometheus/metrics"
 
 # Bucket bounds in microseconds, up to about 20 minutes, from
 # tensorflow_serving/servables/tensorflow/util.cc.
@@ -63,7 +63,7 @@ class Monitoring:
             buckets=_BATCH_SIZES,
         )
 
-    def answered(self, model_name: str, *, api: str, status: int, seconds: float) -> None:
+    def count_request(self, model_name: str, *, api: str, status: int, seconds: float) -> None:
         """Count a request.
 
         Args:
@@ -77,11 +77,11 @@ class Monitoring:
         if status == 200:
             self._latency.labels(name, api, "REST").observe(seconds * 1e6)
 
-    def ran(self, *, seconds: float) -> None:
+    def count_run(self, *, seconds: float) -> None:
         """Count a session run that took `seconds`."""
         self._runtime.labels(self._model_name, "Predict", "TF1").observe(seconds * 1e6)
 
-    def shared(self, num_requests: int) -> None:
+    def count_batch(self, num_requests: int) -> None:
         """Count a batch with `num_requests` requests in it."""
         self._batch_size.labels(self._model_name).observe(num_requests)
 
@@ -95,6 +95,6 @@ class Monitoring:
             counts.add_sample(counts.name, {"model_name": name, "status": code}, count)
         yield counts
 
-    def page(self) -> bytes:
+    def metrics_text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)

@@ -7,7 +7,7 @@ from importlib.resources import files
 from jinja2 import Template
 from starlette.responses import HTMLResponse
 
-_BEGIN, _END = "<script>", "</script>"
+_SCRIPT_START, _SCRIPT_END = "<script>", "</script>"
 
 
 def page_response(model: str) -> HTMLResponse:
@@ -20,7 +20,7 @@ def page_response(model: str) -> HTMLResponse:
         model: Name of the served model.
     """
     text = files("bert_keras.serving").joinpath("page.html").read_text(encoding="utf-8")
-    script = text.partition(_BEGIN)[2].partition(_END)[0]
+    script = text.partition(_SCRIPT_START)[2].partition(_SCRIPT_END)[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "

@@ -8,7 +8,7 @@ import numpy as np
 from bert_keras.errors import InputError
 from bert_keras.options import with_changes
 from bert_keras.progress import progress
-from bert_keras.runs.evaluate import Answers
+from bert_keras.runs.evaluate import TaskPredictions
 from bert_keras.serving.client import Client
 from bert_keras.storage import text_lines
 from bert_keras.tasks.catalog import named_task, with_model_labels
@@ -18,10 +18,10 @@ _INPUTS = ("text", "text_pair")  # input names in the serving_default of every t
 _TOLERANCE = 1e-3  # largest difference from 1 of the sum of float32 probabilities
 
 
-def answers_of_server(
+def server_predictions(
     name: str, *, server: str, data: str, split: str = "test", changes: Iterable[str] = ()
-) -> Answers:
-    """Same as `bert_keras.runs.evaluate.answers_of_model`, but with a served model.
+) -> TaskPredictions:
+    """Same as `bert_keras.runs.evaluate.model_predictions`, but with a served model.
 
     Args:
         name: Name of the task.
@@ -41,14 +41,14 @@ def answers_of_server(
     (task,) = with_changes(named_task(name), changes=changes)
     if not isinstance(task, ClassificationTask):
         raise InputError(
-            f"a server is asked for classes and numbers of texts alone, not for {name}; give its "
-            "model folder with --model"
+            f"the task is {name}; --server supports only tasks that predict classes or numbers for "
+            "texts; use --model with the model folder instead"
         )
     examples = _examples(task, data, split=split)
-    rows = _asked(server, [example.texts for example in examples])
+    rows = _server_rows(server, [example.texts for example in examples])
     task, logits = _logits(task, rows, server=server)
     predictions = [task.label_kind.prediction(each, task.labels) for each in logits]
-    return Answers(task, examples, lambda: predictions)
+    return TaskPredictions(task, examples, lambda: predictions)
 
 
 def _examples(task: ClassificationTask, data: str, *, split: str) -> Sequence[TextExample]:
@@ -56,23 +56,24 @@ def _examples(task: ClassificationTask, data: str, *, split: str) -> Sequence[Te
         return task.read(data, split=split)
     if len(task.text_columns) > 1:
         raise InputError(
-            f"{data} holds one text a line; {task.name} reads pairs, from .tsv, .csv or .jsonl"
+            f"{data} contains one text on each line; {task.name} expects pairs of texts; use a "
+            ".tsv, .csv or .jsonl file"
         )
     examples = [
-        task.example([line], None, place=f"{data}, line {number}", split=split)
+        task.example([line], None, location=f"{data}, line {number}", split=split)
         for number, line in enumerate(text_lines(data), start=1)
     ]
     if not examples:
-        raise InputError(f"{data} has no lines; expected one text in each")
+        raise InputError(f"{data} is empty; expected one text on each line")
     return examples
 
 
-def _asked(server: str, texts: Sequence[tuple[str, ...]]) -> list:
+def _server_rows(server: str, texts: Sequence[tuple[str, ...]]) -> list:
     instances = [dict(zip(_INPUTS, each, strict=False)) for each in texts]
     rows = []
     with (
         Client(server) as client,
-        progress(stage="ask the server", unit="texts", total=len(texts), leave=False) as bar,
+        progress(stage="query the server", unit="texts", total=len(texts), leave=False) as bar,
     ):
         for batch in client.batches(instances):
             rows += batch
@@ -89,30 +90,30 @@ def _logits(
     to a constant, which are computed from the predicted probabilities.
     """
     if task.kind == "number":
-        numbers = [row.get("score") if isinstance(row, dict) else row for row in rows]
-        if not all(isinstance(number, int | float) for number in numbers):
-            raise _other_kind(task, server, "a number")
-        return task, [np.array([number]) for number in numbers]
+        scores = [row.get("score") if isinstance(row, dict) else row for row in rows]
+        if not all(isinstance(score, int | float) for score in scores):
+            raise _mismatch_error(task, server, "a number")
+        return task, [np.array([score]) for score in scores]
     try:
         labels = tuple(rows[0]["labels"])
         probabilities = np.array([row["probabilities"] for row in rows], np.float64)
-        answered = [row["label"] for row in rows]
+        predicted_labels = [row["label"] for row in rows]
     except (TypeError, KeyError, ValueError) as error:
-        raise _other_kind(task, server, "label, labels and probabilities") from error
+        raise _mismatch_error(task, server, "label, labels and probabilities") from error
     with np.errstate(divide="ignore"):
         logits = np.log(probabilities)
         if task.kind == "many":
             logits -= np.log1p(-probabilities)
         elif abs(probabilities.sum(axis=1) - 1).max() > _TOLERANCE:
-            raise _other_kind(task, server, "probabilities that sum to 1")
-    for label, row in zip(answered, logits, strict=True):
-        expected = task.label_kind.written(task.label_kind.prediction(row, labels).label)
+            raise _mismatch_error(task, server, "probabilities that sum to 1")
+    for label, row in zip(predicted_labels, logits, strict=True):
+        expected = task.label_kind.to_text(task.label_kind.prediction(row, labels).label)
         if label != expected:
-            raise _other_kind(task, server, f"the label {expected!r}, not {label!r}")
+            raise _mismatch_error(task, server, f"the label {expected!r} instead of {label!r}")
     return with_model_labels(task, labels, source=server), list(logits)
 
 
-def _other_kind(task: ClassificationTask, server: str, expected: str) -> InputError:
+def _mismatch_error(task: ClassificationTask, server: str, expected: str) -> InputError:
     return InputError(
-        f"{server} does not answer as a model of {task.name} does; expected {expected}"
+        f"the predictions of {server} are not those of a {task.name} model; expected {expected}"
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_keras.serving.calls import Refused
+from bert_keras.serving.calls import Refusal
 from bert_keras.serving.json_text import is_base64, show_json, string_bytes, type_name
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -38,7 +38,7 @@ def read_signature_name(document: dict[str, Any]) -> str:
     """
     name = document.get("signature_name", "")
     if not isinstance(name, str):
-        raise Refused(
+        raise Refusal(
             f"JSON Value: {show_json(document)} not formatted correctly. 'signature_name' key must "
             "be a string value."
         )
@@ -64,9 +64,9 @@ def read_predict(
     """
     inputs = input_dtypes(signatures, signature_name)
     if not inputs:
-        raise Refused(f"Failed to get input map for signature: {signature_name}")
+        raise Refusal(f"Failed to get input map for signature: {signature_name}")
     if "instances" in document and "inputs" in document:
-        raise Refused(
+        raise Refusal(
             f"JSON Value: {show_json(document)} Not formatted correctly expecting only one of "
             "'inputs' or 'instances' keys to exist "
         )
@@ -74,7 +74,7 @@ def read_predict(
         return _read_rows(document, inputs)
     if "inputs" in document:
         return _read_columns(document["inputs"], inputs)
-    raise Refused("Missing 'inputs' or 'instances' key")
+    raise Refusal("Missing 'inputs' or 'instances' key")
 
 
 def input_dtypes(signatures: Mapping[str, Any], name: str) -> dict[str, str]:
@@ -93,7 +93,7 @@ def input_dtypes(signatures: Mapping[str, Any], name: str) -> dict[str, str]:
     from tensorflow.core.framework.types_pb2 import DataType
 
     if name not in signatures:
-        raise Refused(f'Serving signature name: "{name}" not found in signature def')
+        raise Refusal(f'Serving signature name: "{name}" not found in signature def')
     return {
         key: DataType.Name(info.dtype).removeprefix("DT_").lower()
         for key, info in sorted(signatures[name].inputs.items())
@@ -103,16 +103,16 @@ def input_dtypes(signatures: Mapping[str, Any], name: str) -> dict[str, str]:
 def _read_rows(document: dict[str, Any], inputs: dict[str, str]) -> dict[str, np.ndarray]:
     instances = document["instances"]
     if not isinstance(instances, list):
-        raise Refused(
+        raise Refusal(
             f"JSON Value: {show_json(document)} Expecting 'instances' to be an list/array"
         )
     if not instances:
-        raise Refused(f"JSON Value: {show_json(document)} No values in 'instances' array")
+        raise Refusal(f"JSON Value: {show_json(document)} No values in 'instances' array")
     has_names = _has_names(instances[0])
     for number, instance in enumerate(instances):
         if _has_names(instance) != has_names:
             expected = "object but got list" if has_names else "value/list but got object"
-            raise Refused(f"Expecting {expected} at item {number} of input list")
+            raise Refusal(f"Expecting {expected} at item {number} of input list")
         if has_names:
             _check_names(instance, inputs, number)
     if has_names:
@@ -121,28 +121,28 @@ def _read_rows(document: dict[str, Any], inputs: dict[str, str]) -> dict[str, np
             for name, dtype in inputs.items()
         }
     if len(inputs) > 1:
-        raise Refused(
+        raise Refusal(
             "instances is a plain list, but expecting list of objects as multiple input tensors "
             "required as per tensorinfo_map"
         )
     return {name: _stacked(instances, dtype) for name, dtype in inputs.items()}
 
 
-def _read_columns(given: object, inputs: dict[str, str]) -> dict[str, np.ndarray]:
-    if not isinstance(given, dict) or is_base64(given):
+def _read_columns(columns: object, inputs: dict[str, str]) -> dict[str, np.ndarray]:
+    if not isinstance(columns, dict) or is_base64(columns):
         if len(inputs) > 1:
-            raise Refused(
+            raise Refusal(
                 "inputs is a plain value/list, but expecting an object as multiple input tensors "
                 "required as per tensorinfo_map"
             )
-        given = dict.fromkeys(inputs, given)
+        columns = dict.fromkeys(inputs, columns)
     for name in inputs:
-        if name not in given:
-            raise Refused(f"Missing named input: {name} in 'inputs' object.")
+        if name not in columns:
+            raise Refusal(f"Missing named input: {name} in 'inputs' object.")
     tensors = {}
     for name, dtype in inputs.items():
-        shape = _dense_shape(given[name])
-        tensors[name] = _array(_leaves(given[name], shape, dtype), shape, dtype)
+        shape = _dense_shape(columns[name])
+        tensors[name] = _array(_leaves(columns[name], shape, dtype), shape, dtype)
     return tensors
 
 
@@ -154,20 +154,20 @@ def _has_names(value: object) -> bool:
 def _check_names(instance: dict[str, Any], inputs: dict[str, str], number: int) -> None:
     for name in instance:
         if name not in inputs:
-            raise _row_refusal(
+            raise _row_error(
                 number, f" key: {name}", f"JSON object: does not have named input: {name}"
             )
     if instance.keys() != inputs.keys():
-        raise Refused(
+        raise Refusal(
             f"Failed to process element: {number} of 'instances' list. JSON object: "
             f"{show_json(instance)} keys must be equal to: {','.join(inputs)}"
         )
 
 
-def _row_refusal(number: int, key: str, sentence: str) -> Refused:
-    return Refused(
+def _row_error(number: int, key: str, message: str) -> Refusal:
+    return Refusal(
         f"Failed to process element: {number}{key} of 'instances' list. Error: INVALID_ARGUMENT: "
-        f"{sentence}"
+        f"{message}"
     )
 
 
@@ -178,8 +178,8 @@ def _stacked(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
     for number, item in enumerate(items):
         try:
             values += _leaves(item, shape, dtype)
-        except Refused as refusal:
-            raise _row_refusal(number, key, refusal.sentence) from None
+        except Refusal as error:
+            raise _row_error(number, key, str(error)) from None
     return _array(values, [len(items), *shape], dtype)
 
 
@@ -190,7 +190,7 @@ def _dense_shape(value: object) -> list[int]:
         shape.append(len(value))
         value = value[0] if value else None
     if len(shape) > _MAX_DIMENSIONS:
-        raise Refused(f"Tensor has {len(shape)} dimensions; at most {_MAX_DIMENSIONS} are taken")
+        raise Refusal(f"Tensor has {len(shape)} dimensions; expected at most {_MAX_DIMENSIONS}")
     return shape
 
 
@@ -205,25 +205,25 @@ def _leaves(value: object, shape: list[int], dtype: str) -> list[Any]:
         return [_leaf(value, dtype)]
     if shape and isinstance(value, list) and len(value) == shape[0]:
         return [leaf for item in value for leaf in _leaves(item, shape[1:], dtype)]
-    found = _dense_shape(value)
-    if math.prod(found) != math.prod(shape):
-        raise Refused(f"Expecting tensor size: {math.prod(shape)} but got: {math.prod(found)}")
-    raise Refused(f"Expecting shape {shape_text(shape)} but got: {shape_text(found)}")
+    actual = _dense_shape(value)
+    if math.prod(actual) != math.prod(shape):
+        raise Refusal(f"Expecting tensor size: {math.prod(shape)} but got: {math.prod(actual)}")
+    raise Refusal(f"Expecting shape {shape_text(shape)} but got: {shape_text(actual)}")
 
 
 def _leaf(value: Any, dtype: str) -> object:
     if dtype not in _NUMPY_DTYPES:
-        raise Refused(f"Conversion of JSON Value: {show_json(value)} to type: {dtype}", status=501)
+        raise Refusal(f"Conversion of JSON Value: {show_json(value)} to type: {dtype}", status=501)
     if dtype == "string" and isinstance(value, str | dict):
         return string_bytes(value)
     if dtype in _INTEGERS:
-        fits = type(value) is int and value in _INTEGERS[dtype]
+        is_valid = type(value) is int and value in _INTEGERS[dtype]
     elif dtype == "bool":
-        fits = isinstance(value, bool)
+        is_valid = isinstance(value, bool)
     else:
-        fits = dtype != "string" and type(value) in (int, float)
-    if not fits:
-        raise Refused(
+        is_valid = dtype != "string" and type(value) in (int, float)
+    if not is_valid:
+        raise Refusal(
             f"JSON Value: {show_json(value)} Type: {type_name(value)} is not of expected type: "
             f"{dtype}"
         )

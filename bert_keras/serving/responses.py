@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_keras.serving.calls import Refused
+from bert_keras.serving.calls import Refusal
 
 
 def json_body(document: object) -> bytes:
@@ -19,9 +19,9 @@ def json_body(document: object) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def error_body(sentence: str) -> bytes:
-    """Return {"error": sentence} as JSON, or an empty body for an empty sentence."""
-    return json_body({"error": sentence}) if sentence else b""
+def error_body(message: str) -> bytes:
+    """Return {"error": message} as JSON, or an empty body for an empty message."""
+    return json_body({"error": message}) if message else b""
 
 
 def metadata_body(model: str, *, version: int, signatures: Mapping[str, Any]) -> bytes:
@@ -59,9 +59,9 @@ def rows_body(outputs: Mapping[str, np.ndarray]) -> bytes:
     num_rows = None
     for name, array in outputs.items():
         if array.ndim == 0:
-            raise Refused(f"Tensor name: {name} has no shape information ")
+            raise Refusal(f"Tensor name: {name} has no shape information ")
         if num_rows not in (None, len(array)):
-            raise Refused(
+            raise Refusal(
                 f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: "
                 f"{num_rows}"
             )
@@ -124,7 +124,7 @@ def json_values(name: str, array: np.ndarray) -> Any:
         short, full = ([float(f"{value:{form}}") for value in flat] for form in (".6g", ".9g"))
         values = np.where(np.array(short, np.float32) == array.ravel(), short, full)
     elif array.dtype.kind != "O":
-        raise Refused(f"Failed to write JSON value for tensor type: {array.dtype.name}")
+        raise Refusal(f"Failed to write JSON value for tensor type: {array.dtype.name}")
     elif name.endswith("_bytes"):
         values = np.array([{"b64": base64.b64encode(value).decode()} for value in flat], object)
     else:

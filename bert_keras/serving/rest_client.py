@@ -14,24 +14,23 @@ _BUSY = (429, 503)
 _MAX_WAIT_SECONDS = 60  # upper bound for the Retry-After header of a server
 
 
-class Unavailable(InputError):
+class UnavailableError(InputError):
     """No server responds or it is busy, so another attempt may succeed.
 
     Args:
-        sentence: The error message.
+        message: The error message.
         seconds: How long to wait before the next attempt, if the server says so.
     """
 
-    def __init__(self, sentence: str, *, seconds: float | None = None):
-        super().__init__(sentence)
+    def __init__(self, message: str, *, seconds: float | None = None):
+        super().__init__(message)
         self.seconds = seconds
 
 
-def too_slow(url: str, timeout: float) -> InputError:
+def timeout_error(url: str, timeout: float) -> InputError:
     """Return the error for a request that took longer than `timeout` seconds."""
     return InputError(
-        f"{url} took more than {timeout:g} seconds; give it more with timeout, or smaller requests "
-        "with batch_size"
+        f"{url} took more than {timeout:g} seconds; increase timeout or reduce batch_size"
     )
 
 
@@ -42,8 +41,8 @@ class RestConnection:
         url: http://HOST:PORT/v1/models/NAME, followed by /versions/N or /labels/LABEL to select one
             version.
         timeout: The most seconds that a request may take.
-        is_async: If True, only `ask_async` and `close_async` may be called; otherwise only `ask`
-            and `close`.
+        is_async: Whether the connection is for `predict_async` and `close_async` instead of
+            `predict` and `close`.
     """
 
     def __init__(self, url: str, *, timeout: float, is_async: bool):
@@ -55,7 +54,7 @@ class RestConnection:
         client = httpx.AsyncClient if is_async else httpx.Client
         self._client: Any = client(headers={"Content-Type": "application/json"}, **settings)
 
-    def ask(self, body: bytes) -> list:
+    def predict(self, body: bytes) -> list:
         """Send a predict request.
 
         Args:
@@ -73,8 +72,8 @@ class RestConnection:
             response = self._client.post(f"{self._url}:predict", content=body)
         return self._predictions(response)
 
-    async def ask_async(self, body: bytes) -> list:
-        """Same as `ask`, but asynchronous."""
+    async def predict_async(self, body: bytes) -> list:
+        """Same as `predict`, but asynchronous."""
         with self._errors():
             response = await self._client.post(f"{self._url}:predict", content=body)
         return self._predictions(response)
@@ -95,13 +94,13 @@ class RestConnection:
             document = None
         document = document if isinstance(document, dict) else {}
         if response.status_code != 200:
-            sentence = document.get("error") or response.reason_phrase
-            message = f"{self._url} answered {response.status_code}: {sentence}"
+            reason = document.get("error") or response.reason_phrase
+            message = f"{self._url} returned {response.status_code}: {reason}"
             if response.status_code in _BUSY:
-                raise Unavailable(message, seconds=_retry_seconds(response))
+                raise UnavailableError(message, seconds=_retry_seconds(response))
             raise InputError(message)
         if not isinstance(document.get("predictions"), list):
-            raise InputError(f"{self._url} answered no predictions but {text[:80]!r}")
+            raise InputError(f"{self._url} returned no predictions but {text[:80]!r}")
         return document["predictions"]
 
     @contextlib.contextmanager
@@ -112,12 +111,12 @@ class RestConnection:
         try:
             yield
         except (httpx.InvalidURL, UnicodeError) as error:
-            raise InputError(f"{self._url} is no URL: {error}") from error
+            raise InputError(f"{self._url} is not a URL: {error}") from error
         except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
-            raise too_slow(self._url, self._timeout) from error
+            raise timeout_error(self._url, self._timeout) from error
         except httpx.TransportError as error:
-            raise Unavailable(
-                f"no server answers at {self._url} ({error or type(error).__name__}); start one "
+            raise UnavailableError(
+                f"no server responds at {self._url} ({error or type(error).__name__}); start one "
                 "with bert-keras serve"
             ) from error
 

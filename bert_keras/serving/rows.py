@@ -12,7 +12,7 @@ _BYTES_PER_POSITION = 4  # average bytes of text for one subword
 _TOLERANCE = 1e-2  # another padding changes the outputs of a quantized model by up to about 1e-3
 
 
-class Rows:
+class RowModel:
     """Runs a model and tracks which of its signatures compute each row independently.
 
     An output with one row for each instance may still depend on the other rows, for example if the
@@ -25,7 +25,7 @@ class Rows:
 
     def __init__(self, model: ServedModel):
         self._model = model
-        self._apart: set[str] = set()
+        self._not_joinable: set[str] = set()
         self._checks: Counter[str] = Counter()
 
     def can_join(self, signature_name: str, tensors: Tensors) -> bool:
@@ -35,11 +35,10 @@ class Rows:
             signature_name: Name of the signature.
             tensors: Input arrays by name.
         """
-        return signature_name not in self._apart and self._model.declares_rows(
-            signature_name, tensors
-        )
+        is_joinable = signature_name not in self._not_joinable
+        return is_joinable and self._model.is_row_wise(signature_name, tensors)
 
-    def run_whole(self, signature_name: str, tensors: Tensors) -> Tensors:
+    def run_request(self, signature_name: str, tensors: Tensors) -> Tensors:
         """Run all rows of one request without other rows.
 
         Args:
@@ -54,10 +53,10 @@ class Rows:
         """
         outputs = self._model.predict(signature_name, tensors)
         if self.can_join(signature_name, tensors) and num_rows(outputs) != num_rows(tensors):
-            self._keep_apart(signature_name)
+            self._stop_joining(signature_name)
         return outputs
 
-    def run_rows(self, signature_name: str, tensors: Tensors) -> Tensors | None:
+    def run_batch(self, signature_name: str, tensors: Tensors) -> Tensors | None:
         """Run rows of several requests, or some rows of one request.
 
         Args:
@@ -70,11 +69,11 @@ class Rows:
         Raises:
             Refused: As `ServedModel.predict` does.
         """
-        if signature_name in self._apart:
+        if signature_name in self._not_joinable:
             return None
         outputs, count = self._model.predict(signature_name, tensors), num_rows(tensors)
         if num_rows(outputs) != count:
-            return self._keep_apart(signature_name)
+            return self._stop_joining(signature_name)
         if count and count > 1 and self._checks[signature_name] < _MAX_CHECKS:
             middle = count // 2
             halves = [
@@ -84,14 +83,15 @@ class Rows:
                 for part in (slice(middle), slice(middle, None))
             ]
             if None in map(num_rows, halves) or not are_close(outputs, joined(halves)):
-                return self._keep_apart(signature_name)
+                return self._stop_joining(signature_name)
             self._checks[signature_name] += 1 if are_close(*halves) else _MAX_CHECKS
         return outputs
 
-    def _keep_apart(self, signature_name: str) -> None:
-        self._apart.add(signature_name)
+    def _stop_joining(self, signature_name: str) -> None:
+        self._not_joinable.add(signature_name)
         logging.getLogger(__name__).warning(
-            "signature %s does not answer row by row: its requests run one by one", signature_name
+            "the rows of signature %s depend on each other: its requests run one by one",
+            signature_name,
         )
 
 
@@ -115,7 +115,7 @@ def row_length(tensors: Tensors) -> int:
     return max(1, *lengths)
 
 
-def same_shape_key(tensors: Tensors) -> tuple:
+def batch_key(tensors: Tensors) -> tuple:
     """Return a key that is equal for tensors that may share a batch.
 
     Such tensors have the same names, dtypes and row shapes, and texts of similar length. A batch
@@ -143,7 +143,7 @@ def _length_class(array: np.ndarray) -> int:
     return max(_longest_text(array).bit_length(), 6) if array.dtype == object else 0
 
 
-def are_close(some: Tensors, others: Tensors, *, tolerance: float = _TOLERANCE) -> bool:
+def are_close(outputs: Tensors, others: Tensors, *, tolerance: float = _TOLERANCE) -> bool:
     """Whether two sets of outputs are equal.
 
     Args:
@@ -155,5 +155,5 @@ def are_close(some: Tensors, others: Tensors, *, tolerance: float = _TOLERANCE) 
         np.allclose(array, others[name], rtol=tolerance, atol=tolerance, equal_nan=True)
         if array.shape == others[name].shape and array.dtype.kind == "f"
         else np.array_equal(array, others[name])
-        for name, array in some.items()
+        for name, array in outputs.items()
     )

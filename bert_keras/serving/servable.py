@@ -4,19 +4,19 @@ from pathlib import Path
 
 from bert_keras.errors import InputError
 from bert_keras.serving.batching import Batcher
-from bert_keras.serving.calls import Refused
+from bert_keras.serving.calls import Refusal
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel
 from bert_keras.serving.monitoring import CODES, Monitoring
 from bert_keras.serving.requests import input_dtypes
-from bert_keras.serving.rows import Rows
+from bert_keras.serving.rows import RowModel
 
 _NUM_THREADS = 2  # while one thread runs a long request, the other runs the remaining requests
 _CLOSE_SECONDS = 5.0  # for requests that still run when the server stops
-_TIME_IS_UP = 504  # HTTP status of a run that exceeded the time limit
+_TIMEOUT_STATUS = 504  # HTTP status of a run that exceeded the time limit
 
 
-class Servable:
+class LoadedVersion:
     """A loaded version that has run its warm-up requests, with its request queue.
 
     Args:
@@ -39,12 +39,12 @@ class Servable:
         except LoadError:
             self.model.close()
             raise
-        self.model.on_run = monitoring.ran
+        self.model.on_run = monitoring.count_run
         self.batcher = Batcher(
-            Rows(self.model),
+            RowModel(self.model),
             max_batch_size=limits.max_batch_size,
             num_threads=_NUM_THREADS,
-            on_batch=monitoring.shared,
+            on_batch=monitoring.count_batch,
             on_end=self.model.close,
         )
 
@@ -79,10 +79,9 @@ def warm_up(model: ServedModel, folder: Path) -> None:
             continue  # a logged request of another verb than predict, which bert-keras never writes
         try:
             if inputs.keys() != input_dtypes(model.signatures, name).keys():
-                raise Refused(f"its inputs are {', '.join(sorted(inputs))}")
+                raise Refusal(f"its inputs are {', '.join(sorted(inputs))}")
             model.predict(name, inputs)
-        except Refused as refusal:
-            if refusal.status != _TIME_IS_UP:
-                code = CODES.get(refusal.status, "UNKNOWN")
-                reason = f"a warm-up request of {name} fails: {refusal.sentence}"
-                raise LoadError(code, reason) from refusal
+        except Refusal as error:
+            if error.status != _TIMEOUT_STATUS:
+                code = CODES.get(error.status, "UNKNOWN")
+                raise LoadError(code, f"a warm-up request of {name} fails: {error}") from error

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 
 from bert_keras.errors import InputError
 from bert_keras.serving.app import create_app
-from bert_keras.serving.http_timeouts import PunctualProtocol, tune
+from bert_keras.serving.http_timeouts import TimeoutProtocol, set_socket_options
 from bert_keras.serving.limits import Limits
 
 _GRACE_SECONDS = 20  # for running requests; Kubernetes waits 30 from SIGTERM to SIGKILL
@@ -44,10 +44,10 @@ def serve(
         InputError: If the folder holds no version that TensorFlow can load, if a label names a
             version that is not served, or if the server cannot listen on the port.
     """
-    with _listening(host, port) as listener:
+    with _listener(host, port) as listener:
         server = _server(create_app(model_folder, versions=versions, labels=labels, limits=limits))
         model_url = f"{_url(listener)}/v1/models/{Path(model_folder).resolve().name}"
-        with _ending_quietly(server):
+        with _quiet_exit(server):
             print(f"serving {model_url}:predict (Ctrl-C stops)", flush=True)
             server.run(sockets=[listener])
 
@@ -76,7 +76,7 @@ def running_server(
     Raises:
         InputError: As `serve` does.
     """
-    with _listening("127.0.0.1", port) as listener:
+    with _listener("127.0.0.1", port) as listener:
         server = _server(create_app(model_folder, versions=versions, labels=labels, limits=limits))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
@@ -91,7 +91,7 @@ def _server(app: Starlette) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http=PunctualProtocol,
+            http=TimeoutProtocol,
             log_config=None,
             access_log=False,
             ws="none",
@@ -102,7 +102,7 @@ def _server(app: Starlette) -> uvicorn.Server:
 
 
 @contextlib.contextmanager
-def _ending_quietly(server: uvicorn.Server) -> Iterator[None]:
+def _quiet_exit(server: uvicorn.Server) -> Iterator[None]:
     """Let Ctrl-C and SIGTERM end the server without a traceback.
 
     This covers the time before the server runs and the end of its run: uvicorn catches the signal,
@@ -112,28 +112,28 @@ def _ending_quietly(server: uvicorn.Server) -> Iterator[None]:
     def end(*_) -> None:
         server.should_exit = True
 
-    before = signal.signal(signal.SIGTERM, end)
+    previous_handler = signal.signal(signal.SIGTERM, end)
     try:
         with contextlib.suppress(KeyboardInterrupt):
             yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listener(host: str, port: int) -> socket.socket:
     """Return a listening socket, so that no other program takes the port while the model loads."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
-        tune(listener)
+        set_socket_options(listener)
         return listener
     except OverflowError:
-        raise InputError(f"port {port} does not exist; choose one from 1024 to 65535") from None
+        raise InputError(f"the port is {port}; expected one from 1024 to 65535") from None
     except (OSError, TypeError) as error:  # TypeError: an invalid host name
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(
             f"cannot listen on {host}, port {port}: {reason}; choose another --host, or a --port "
-            "from 1024 to 65535 that no other program holds"
+            "from 1024 to 65535 that no other program uses"
         ) from None
 
 

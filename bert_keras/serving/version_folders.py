@@ -28,19 +28,20 @@ def chosen_versions(
     folder = Path(model_folder)
     if not folder.is_dir():
         raise InputError(
-            f"{folder} is not a folder; expected saved_models/NAME with versions in it"
+            f"{folder} is not a folder; expected saved_models/NAME with version folders"
         )
-    found = version_folders(folder)
-    if not found:
+    folders = version_folders(folder)
+    if not folders:
         hint = "give its parent folder" if _is_saved_model(folder) else "export a model first"
         raise InputError(
-            f"{folder} holds no version folder (1, 2, ...), which TF Serving asks for; {hint}"
+            f"{folder} contains no version folder (1, 2, ...), which TF Serving requires; {hint}"
         )
-    chosen = wanted_versions(found, numbers)
+    chosen = select_versions(folders, numbers)
     for number in numbers:
         if number not in chosen:
             raise InputError(
-                f"{folder} holds no version {number}; it holds {', '.join(map(str, sorted(found)))}"
+                f"{folder} does not contain version {number}; it contains "
+                f"{', '.join(map(str, sorted(folders)))}"
             )
     for version in chosen.values():
         if not _is_saved_model(version):
@@ -50,14 +51,15 @@ def chosen_versions(
     return chosen
 
 
-def wanted_versions(found: dict[int, Path], numbers: Sequence[int]) -> dict[int, Path]:
-    """Select the versions of `numbers` from `found`, or the latest if `numbers` is empty.
+def select_versions(folders: dict[int, Path], numbers: Sequence[int]) -> dict[int, Path]:
+    """Select the versions of `numbers` from `folders`, or the latest if `numbers` is empty.
 
     Args:
-        found: Version folders by number.
-        numbers: Numbers to select; those that were not found are skipped.
+        folders: Version folders by number.
+        numbers: Numbers to select; missing ones are skipped.
     """
-    return {number: found[number] for number in numbers or sorted(found)[-1:] if number in found}
+    numbers = numbers or sorted(folders)[-1:]
+    return {number: folders[number] for number in numbers if number in folders}
 
 
 def version_folders(model_folder: str | os.PathLike) -> dict[int, Path]:
@@ -69,19 +71,19 @@ def version_folders(model_folder: str | os.PathLike) -> dict[int, Path]:
     }
 
 
-def files_of(folder: Path) -> frozenset[tuple[str, int, int]]:
+def file_states(folder: Path) -> frozenset[tuple[str, int, int]]:
     """Return the path, size in bytes and modification time in ns of every file in `folder`.
 
     Two calls return different sets while the folder is still being copied. A folder that no longer
     exists gives an empty set.
     """
-    found = set()
+    states = set()
     for parent, _, names in os.walk(folder):
         for path in (os.path.join(parent, name) for name in names):
             with contextlib.suppress(OSError):
                 status = os.stat(path)
-                found.add((path, status.st_size, status.st_mtime_ns))
-    return frozenset(found)
+                states.add((path, status.st_size, status.st_mtime_ns))
+    return frozenset(states)
 
 
 def _is_saved_model(folder: Path) -> bool:

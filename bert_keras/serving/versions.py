@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.serving.calls import Call, Refused
+from bert_keras.serving.calls import Call, Refusal
 from bert_keras.serving.model import LoadError
-from bert_keras.serving.servable import Servable
+from bert_keras.serving.servable import LoadedVersion
 from bert_keras.serving.version_folders import (
     chosen_versions,
-    files_of,
+    file_states,
+    select_versions,
     version_folders,
-    wanted_versions,
 )
 
 _POLL_SECONDS = 1.0  # default of TF Serving's --file_system_poll_wait_seconds
@@ -26,14 +26,14 @@ _STOP_SECONDS = 5.0  # for a version that is still loading when the server stops
 class _Version:
     number: int
     state: str = "START"  # START, LOADING, AVAILABLE, UNLOADING or END, as in TF Serving
-    fault: tuple[str, str] = ("OK", "")  # error code and message of the last attempt to load it
-    servable: Servable | None = None  # None unless the version is loaded
+    error: tuple[str, str] = ("OK", "")  # error code and message of the last attempt to load it
+    servable: LoadedVersion | None = None  # None unless the version is loaded
     num_users: int = 0  # requests that use the version now
     files: frozenset | None = None  # files of the folder at the last check; None once loaded
     failed_files: frozenset | None = None  # files of the folder when loading failed
 
     def status(self) -> dict[str, object]:
-        status = dict(zip(("error_code", "error_message"), self.fault, strict=True))
+        status = dict(zip(("error_code", "error_message"), self.error, strict=True))
         return {"version": str(self.number), "state": self.state, "status": status}
 
 
@@ -63,7 +63,7 @@ class Versions:
         *,
         numbers: Sequence[int] = (),
         labels: Mapping[str, int] | None = None,
-        load: Callable[[Path], Servable],
+        load: Callable[[Path], LoadedVersion],
     ):
         self._folder = Path(model_folder).resolve()
         self.name = self._folder.name
@@ -78,12 +78,12 @@ class Versions:
         for label, number in self._labels.items():
             if number not in chosen:
                 raise InputError(
-                    f"label {label} names version {number}, which is not served; served are "
-                    f"{', '.join(map(str, sorted(chosen)))} (see --versions)"
+                    f"the label {label} is for version {number}, which is not served; served "
+                    f"versions: {', '.join(map(str, sorted(chosen)))} (see --versions)"
                 )
         for number, folder in sorted(chosen.items()):
             self._load(number, folder)
-            if message := self._versions[number].fault[1]:
+            if message := self._versions[number].error[1]:
                 self.close()
                 raise InputError(
                     f"{folder} cannot be loaded as a SavedModel ({message}); export it again"
@@ -96,42 +96,42 @@ class Versions:
     def _watch(self) -> None:
         while not self._stopped.wait(_POLL_SECONDS):
             with contextlib.suppress(OSError):  # the folder may be unreachable for a moment
-                self.look()
+                self.check_folder()
 
-    def look(self) -> None:
+    def check_folder(self) -> None:
         """Check the folder once: load new versions that are complete, unload the replaced ones."""
-        wanted = wanted_versions(version_folders(self._folder), self._numbers)
-        for number, folder in wanted.items():
-            if self._is_settled(number, folder):
+        selected = select_versions(version_folders(self._folder), self._numbers)
+        for number, folder in selected.items():
+            if self._is_ready_to_load(number, folder):
                 self._load(number, folder)
-        for number in self._versions.keys() - wanted.keys():
+        for number in self._versions.keys() - selected.keys():
             if self._versions[number].state == "START":
                 del self._versions[number]  # removed before its copy was complete
         available = {version.number: version for version in self._available()}
-        if available.keys() & wanted or not wanted:
-            for number in available.keys() - wanted:
-                self._retire(available[number])
+        if available.keys() & selected or not selected:
+            for number in available.keys() - selected:
+                self._unload(available[number])
 
-    def _is_settled(self, number: int, folder: Path) -> bool:
+    def _is_ready_to_load(self, number: int, folder: Path) -> bool:
         """Whether to load the version now: it is not loaded and its files have stopped changing."""
         version = self._versions.setdefault(number, _Version(number))
         if version.servable:
             return False
-        files, before = files_of(folder), version.files
+        files, before = file_states(folder), version.files
         version.files = files
         return files == before and files != version.failed_files and bool(files)
 
     def _load(self, number: int, folder: Path) -> None:
         version = self._versions.setdefault(number, _Version(number))
-        version.state, version.fault = "LOADING", ("OK", "")
-        files = files_of(folder)
+        version.state, version.error = "LOADING", ("OK", "")
+        files = file_states(folder)
         try:
             servable = self._load_folder(folder)
         except LoadError as error:
             version.failed_files = files
-            version.state, version.fault = "END", (error.code, error.reason)
+            version.state, version.error = "END", (error.code, str(error))
             return
-        if files_of(folder) != files:  # it was still being written and may be incomplete
+        if file_states(folder) != files:  # it was still being written and may be incomplete
             servable.close()
             version.state = "START"
             return
@@ -139,7 +139,7 @@ class Versions:
             version.servable, version.state = servable, "AVAILABLE"
             version.files = version.failed_files = None
 
-    def _retire(self, version: _Version) -> None:
+    def _unload(self, version: _Version) -> None:
         with self._changed:
             version.state = "UNLOADING"
             self._changed.wait_for(lambda: not version.num_users)
@@ -148,17 +148,17 @@ class Versions:
         version.servable, version.state = None, "END"
 
     @contextlib.contextmanager
-    def serving(self, call: Call) -> Iterator[tuple[int, Servable]]:
+    def serving(self, call: Call) -> Iterator[tuple[int, LoadedVersion]]:
         """Keep the requested version open until the `with` block ends.
 
         Yields:
-            The number and the `Servable` of the version that `call` requests.
+            The number and the `LoadedVersion` of the version that `call` requests.
 
         Raises:
             Refused: If no such version is served.
         """
         with self._changed:
-            version = self._asked(call)
+            version = self._requested_version(call)
             version.num_users += 1
         try:
             assert version.servable
@@ -172,17 +172,18 @@ class Versions:
         versions = list(self._versions.values())  # a copy, as another thread may change the dict
         return [version for version in versions if version.state == "AVAILABLE"]
 
-    def _asked(self, call: Call) -> _Version:
+    def _requested_version(self, call: Call) -> _Version:
         number = call.version
         if call.label is not None:
             number = self._labels.get(call.label)
             if call.model != self.name or number is None:
-                raise Refused(f"Unrecognized servable version label: {call.label}")
-        fitting = [each for each in self._available() if number in (None, each.number)]
-        if call.model == self.name and fitting:
-            return max(fitting, key=lambda each: each.number)
-        asked = f"Latest({call.model})" if number is None else f"Specific({call.model}, {number})"
-        raise Refused(f"Servable not found for request: {asked}", status=404)
+                raise Refusal(f"Unrecognized servable version label: {call.label}")
+        candidates = [each for each in self._available() if number in (None, each.number)]
+        if call.model == self.name and candidates:
+            return max(candidates, key=lambda each: each.number)
+        name = call.model
+        requested = f"Latest({name})" if number is None else f"Specific({name}, {number})"
+        raise Refusal(f"Servable not found for request: {requested}", status=404)
 
     def statuses(self, call: Call) -> list[dict[str, object]]:
         """Return the states of the requested versions, newest first.
@@ -193,12 +194,11 @@ class Versions:
             Refused: If the model has no such version (404).
         """
         versions = sorted(self._versions.items(), reverse=True) if call.model == self.name else ()
-        found = [each.status() for number, each in versions if call.version in (None, number)]
-        if found:
-            return found
-        if call.version is None:
-            raise Refused(f"Could not find any versions of model {call.model}", status=404)
-        raise Refused(f"Could not find version {call.version} of model {call.model}", status=404)
+        states = [each.status() for number, each in versions if call.version in (None, number)]
+        if not states:
+            which = "any versions" if call.version is None else f"version {call.version}"
+            raise Refusal(f"Could not find {which} of model {call.model}", status=404)
+        return states
 
     def close(self) -> None:
         """Stop the thread of `watch` and close every version."""

@@ -56,16 +56,16 @@ class Predictor:
         """
         batches = longest_first_batches(encoded.lengths, batch_size=batch_size)
         outputs: list = [None] * len(encoded)
-        total = 0.0
+        total_loss = 0.0
         with progress(stage=stage, unit="rows", total=len(encoded), leave=False) as bar:
             for rows, batch in zip(batches, _dataset(encoded, lambda: batches), strict=True):
                 output, loss = self.forward(*batch)
                 output = tf.nest.map_structure(lambda array: array.numpy(), output)
                 for index, row in enumerate(rows):
-                    outputs[row] = tf.nest.map_structure(lambda array, at=index: array[at], output)
-                total += float(loss) * len(rows)
+                    outputs[row] = tf.nest.map_structure(lambda array, i=index: array[i], output)
+                total_loss += float(loss) * len(rows)
                 bar.update(len(rows))
-        return outputs, total / len(encoded) if self.model.compiled else math.nan
+        return outputs, total_loss / len(encoded) if self.model.compiled else math.nan
 
 
 def _forward(model: keras.Model, inputs, targets, weights=None):

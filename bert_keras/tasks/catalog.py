@@ -3,10 +3,10 @@
 import dataclasses
 from typing import TypeVar
 
-from bert_keras.checkpoints.card import ModelCard, numbered_labels
+from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check_name
 from bert_keras.storage import StrPath
-from bert_keras.tasks.classification import OWN_TABLE_TASKS
+from bert_keras.tasks.classification import TABLE_TASKS
 from bert_keras.tasks.glue.task import GLUE_TASKS
 from bert_keras.tasks.label_kinds import listed_labels
 from bert_keras.tasks.ner.features import NER_FEATURES_TASK
@@ -25,7 +25,7 @@ TASKS: dict[str, Task] = {
         SWAG_TASK,
         NER_TASK,
         NER_FEATURES_TASK,
-        *OWN_TABLE_TASKS.values(),
+        *TABLE_TASKS.values(),
     )
 }
 
@@ -40,11 +40,11 @@ def named_task(name: str) -> Task:
     return TASKS[name]
 
 
-def task_of(card: ModelCard, *, name: str, source: StrPath) -> Task:
+def task_of(metadata: ModelMetadata, *, name: str, source: StrPath) -> Task:
     """Returns the task of a name with the settings on which a model was fine-tuned.
 
     Args:
-        card: The metadata of the model. If it names no task, the default settings are used.
+        metadata: The metadata of the model. If it names no task, the default settings are used.
         name: The name of the task.
         source: The path of the model, for error messages.
 
@@ -52,28 +52,27 @@ def task_of(card: ModelCard, *, name: str, source: StrPath) -> Task:
         InputError: The name is unknown, or the model belongs to another task.
     """
     task = named_task(name)
-    if card.model != task.model:
-        raise InputError(f"{source} holds a {card.model}; the task {name} needs a {task.model}")
-    if card.task:
-        if card.task.get("name") != name:
-            raise InputError(
-                f"{source} was fine-tuned on {card.task.get('name')!r}; ask it as that, not as "
-                f"{name!r}"
-            )
-        known = {field.name for field in dataclasses.fields(task)}
-        settings = {
-            field: tuple(value) if isinstance(value, list) else value
-            for field, value in card.task.items()
-            if field in known
-        }
-        return dataclasses.replace(task, **settings, labels=card.labels)
-    return with_model_labels(task, card.labels, source=source)
+    if metadata.model != task.model:
+        raise InputError(f"{source} is a {metadata.model}; the task {name} needs a {task.model}")
+    if not metadata.task:
+        return with_model_labels(task, metadata.labels, source=source)
+    if (tuned_on := metadata.task.get("name")) != name:
+        raise InputError(
+            f"{source} was fine-tuned on the task {tuned_on!r}; use this task instead of {name!r}"
+        )
+    known = {field.name for field in dataclasses.fields(task)}
+    settings = {
+        field: tuple(value) if isinstance(value, list) else value
+        for field, value in metadata.task.items()
+        if field in known
+    }
+    return dataclasses.replace(task, **settings, labels=metadata.labels)
 
 
 def with_model_labels(task: AnyTask, labels: tuple[str, ...], *, source: StrPath) -> AnyTask:
     """Returns the task with the labels of a model, in the order of its logits.
 
-    If the model has only numbered labels, as many as the task, the task keeps its own.
+    If the model has only numbered labels, as many as the task, the task is returned unchanged.
 
     Args:
         task: The task.

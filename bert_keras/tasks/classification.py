@@ -15,12 +15,24 @@ from bert_keras.storage import StrPath
 from bert_keras.tasks.label_kinds import LABEL_KINDS, Label, LabelKind, LabelPrediction
 from bert_keras.tasks.label_scores import SCORES, majority_accuracy
 from bert_keras.tasks.table import read_numbered, table_rows, write_numbered
-from bert_keras.tasks.task import Encoded, Outputs, Task, data_files, needs_labels, nothing_to_score
+from bert_keras.tasks.task import (
+    Encoded,
+    Outputs,
+    Task,
+    data_files,
+    needs_labels,
+    no_labels_error,
+)
 from bert_keras.tasks.texts import EncodedTexts, num_tokens, windows_of
 from bert_keras.tasks.tfds import is_tfds, tfds_splits
 from bert_keras.text.tokenizer import TextTokenizer
 
 LONG_TEXTS = ("error", "truncate", "mean", "max")
+# The possible file names of each split.
+FILES = {
+    split: [f"{split}{suffix}" for suffix in (".tsv", ".csv", ".jsonl")]
+    for split in ("train", "dev", "test")
+}
 
 
 class TextExample(NamedTuple):
@@ -28,7 +40,7 @@ class TextExample(NamedTuple):
 
     texts: tuple[str, ...]  # one or two
     label: Label | None  # None if the row has no label
-    place: str  # where the row was read, as "FILE, line N"
+    location: str  # where the row was read, as "FILE, line N"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +65,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
 
     def __post_init__(self):
         if len(self.text_columns) not in (1, 2):
-            raise InputError(f"{len(self.text_columns)} text columns came; expected one or two")
+            raise InputError(f"text_columns has {len(self.text_columns)} names; expected 1 or 2")
         check_choice(self, "kind", LABEL_KINDS)
         check_choice(self, "long_texts", LONG_TEXTS)
         check_least(self, 2 + len(self.text_columns), "max_length")
@@ -61,6 +73,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
 
     @property
     def label_kind(self) -> LabelKind:
+        """The rules for reading, predicting and scoring the labels."""
         return LABEL_KINDS[self.kind]
 
     @property
@@ -86,11 +99,9 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         """
         if is_tfds(data):
             splits = {"train": "train", "dev": "validation", "test": "test"}
-            found = tfds_splits(os.fspath(data))
-            return {name: f"{data}:{split}" for name, split in splits.items() if split in found}
-        endings = (".tsv", ".csv", ".jsonl")
-        splits = ("train", "dev", "test")
-        return data_files(data, names={s: [f"{s}{ending}" for ending in endings] for s in splits})
+            existing = tfds_splits(os.fspath(data))
+            return {name: f"{data}:{split}" for name, split in splits.items() if split in existing}
+        return data_files(data, names=FILES)
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads the rows of a file; in "train" and "dev" each row must have a label.
@@ -106,21 +117,21 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
             self.example(
                 [values[column] for column in self.text_columns],
                 values.get(self.label_column),
-                place=place,
+                location=location,
                 split=split,
             )
-            for place, values in rows
+            for location, values in rows
         ]
 
     def example(
-        self, texts: Iterable[str], label: str | None, *, place: str, split: str
+        self, texts: Iterable[str], label: str | None, *, location: str, split: str
     ) -> TextExample:
         """Checks the texts and the label of a row, and returns them as an example.
 
         Args:
             texts: The texts of the row.
             label: The label as the file has it; None if it has none.
-            place: Where the row was read, for error messages.
+            location: Where the row was read, for error messages.
             split: The split of the row. Only "train" and "dev" require a label.
 
         Raises:
@@ -128,20 +139,21 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         """
         texts = tuple(texts)
         if not any(text.strip() for text in texts):
-            raise InputError(f"{place} has no text in {', '.join(self.text_columns)}")
+            columns = " or ".join(self.text_columns)
+            raise InputError(f"{location} has no text; expected one in the column {columns}")
         is_blank = not (label or "").strip() and self.kind != "many"
         if label is None or (is_blank and not needs_labels(split)):
-            return TextExample(texts, None, place)
-        found = self.label_kind.read(label, place=place)
+            return TextExample(texts, None, location)
+        value = self.label_kind.read(label, location=location)
         if self.labels and needs_labels(split):
-            self.label_kind.check(found, self.labels, place=place)
-        return TextExample(texts, found, place)
+            self.label_kind.check(value, self.labels, location=location)
+        return TextExample(texts, value, location)
 
     def with_labels_of(self, examples: Sequence[TextExample]) -> Self:
         if self.labels:
             return self
         labels = [example.label for example in examples]
-        file = examples[0].place.rpartition(", ")[0]
+        file = examples[0].location.rpartition(", ")[0]
         classes = self.label_kind.classes(labels, file=file, column=self.label_column)
         return dataclasses.replace(self, labels=classes)
 
@@ -163,23 +175,18 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
                 max_length=self.max_length,
                 stride=self.stride,
                 vocabulary=tokenizer.vocabulary,
-                places=[example.place for example in examples],
+                locations=[example.location for example in examples],
             )
         lengths = num_tokens(texts, tokenizer.vocabulary)
         longest = int(lengths.argmax())
         if self.long_texts == "error" and lengths[longest] > self.max_length:
             raise InputError(
-                f"{examples[longest].place} has {lengths[longest]} pieces, over the limit "
-                f"max_length={self.max_length}; raise it, cut with long_texts=truncate or read "
-                "windows with long_texts=mean"
+                f"{examples[longest].location} has {lengths[longest]} tokens, more than "
+                f"max_length={self.max_length}; raise max_length, cut long texts with "
+                "long_texts=truncate, or read them in windows with long_texts=mean"
             )
-        return EncodedTexts(
-            texts,
-            targets,
-            self.max_length,
-            tokenizer.vocabulary,
-            np.minimum(lengths, self.max_length),
-        )
+        lengths = np.minimum(lengths, self.max_length)
+        return EncodedTexts(texts, targets, self.max_length, tokenizer.vocabulary, lengths)
 
     def compile_arguments(self) -> dict:
         return self.label_kind.compile_arguments()
@@ -192,8 +199,8 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
     def check_labels(self, examples: Sequence[TextExample]) -> None:
         for example in examples:
             if example.label is None:
-                raise nothing_to_score(example.place)
-            self.label_kind.check(example.label, self.labels, place=example.place)
+                raise no_labels_error(example.location)
+            self.label_kind.check(example.label, self.labels, location=example.location)
 
     def score(
         self, examples: Sequence[TextExample], predictions: Sequence[LabelPrediction]
@@ -214,7 +221,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         """Writes a TSV with the columns index (from 0), prediction, and a probability per label."""
         header = ("index", "prediction", *self.labels)
         rows = [
-            [self.label_kind.written(label), *(f"{p:.6f}" for p in probabilities)]
+            [self.label_kind.to_text(label), *(f"{p:.6f}" for p in probabilities)]
             for label, probabilities in predictions
         ]
         write_numbered(path, rows, header=header[: 1 + len(rows[0])])
@@ -225,12 +232,12 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         """Reads the predictions of a file, in the order of the examples, without probabilities."""
         rows = read_numbered(path, header=("index", "prediction"), num_rows=len(examples))
         return [
-            LabelPrediction(self.label_kind.read(columns[0], place=place))
-            for place, columns in rows
+            LabelPrediction(self.label_kind.read(columns[0], location=location))
+            for location, columns in rows
         ]
 
 
-OWN_TABLE_TASKS: dict[str, ClassificationTask] = {
+TABLE_TASKS: dict[str, ClassificationTask] = {
     name: ClassificationTask(name=name, kind=kind)
     for name, kind in (("classification", "one"), ("multi-label", "many"), ("regression", "number"))
 }

@@ -12,9 +12,9 @@ from bert_keras.errors import InputError
 from bert_keras.tasks.task import softmax
 
 Label = str | tuple[str, ...] | float
-One = TypeVar("One", str, tuple[str, ...], float)
+AnyLabel = TypeVar("AnyLabel", str, tuple[str, ...], float)
 
-MOST_LISTED = 20  # maximum number of labels that a message lists
+MAX_LISTED = 20  # maximum number of labels that a message lists
 
 
 class LabelPrediction(NamedTuple):
@@ -25,31 +25,31 @@ class LabelPrediction(NamedTuple):
     probabilities: Sequence[float] | np.ndarray = ()
 
 
-class LabelKind(abc.ABC, Generic[One]):
+class LabelKind(abc.ABC, Generic[AnyLabel]):
     """How labels of one kind are read from a file, learned, predicted and scored."""
 
     problem_type: str = ""  # as in the model metadata; "" for one class
     scores: tuple[str, ...]  # names in label_scores.SCORES; the first chooses the best checkpoint
-    fewest_classes: int = 1  # minimum number of classes in a training file
+    min_classes: int = 1  # minimum number of classes in a training file
 
     @abc.abstractmethod
-    def read(self, text: str, *, place: str) -> One:
-        """Returns the label that a file has at `place`, without surrounding white space.
+    def read(self, text: str, *, location: str) -> AnyLabel:
+        """Returns the label that a file has at `location`, without surrounding white space.
 
         Raises:
-            InputError: The text is no label of this kind; the message names `place`.
+            InputError: The text is no label of this kind; the message names `location`.
         """
 
-    def written(self, label: One) -> str:
+    def to_text(self, label: AnyLabel) -> str:
         """Returns the text of a label, which `read` can read."""
         return str(label)
 
-    def names(self, label: One) -> tuple[str, ...]:
+    def names(self, label: AnyLabel) -> tuple[str, ...]:
         """Returns the classes that a label consists of."""
         return ()
 
     @abc.abstractmethod
-    def targets(self, labels: Sequence[One | None], classes: Sequence[str]) -> np.ndarray:
+    def targets(self, labels: Sequence[AnyLabel | None], classes: Sequence[str]) -> np.ndarray:
         """Returns the targets of the loss; a missing or unknown label gives zeros.
 
         The array is int32 [N] for one class, else float32 [N, num_labels].
@@ -63,7 +63,7 @@ class LabelKind(abc.ABC, Generic[One]):
     def prediction(self, logits: np.ndarray, classes: Sequence[str]) -> LabelPrediction:
         """Returns the prediction of an example from its logits, float32 [num_labels]."""
 
-    def classes(self, labels: Sequence[One], *, file: str, column: str) -> tuple[str, ...]:
+    def classes(self, labels: Sequence[AnyLabel], *, file: str, column: str) -> tuple[str, ...]:
         """Returns the names of the logits: the sorted classes of the training file.
 
         For a number, the only name is that of the column.
@@ -74,23 +74,23 @@ class LabelKind(abc.ABC, Generic[One]):
             column: The column of the labels.
 
         Raises:
-            InputError: There are fewer than `fewest_classes` classes.
+            InputError: There are fewer than `min_classes` classes.
         """
         classes = sorted({name for label in labels for name in self.names(label)})
-        if len(classes) < self.fewest_classes:
+        if len(classes) < self.min_classes:
             raise InputError(
                 f"{file} has {len(classes)} different labels in the column {column!r}; expected at "
-                f"least {self.fewest_classes}"
+                f"least {self.min_classes}"
             )
         return tuple(classes)
 
-    def check(self, label: One, classes: Sequence[str], *, place: str) -> None:
+    def check(self, label: AnyLabel, classes: Sequence[str], *, location: str) -> None:
         """Raises InputError for a label with a class that is not in `classes`."""
         for name in self.names(label):
             if name not in classes:
                 raise InputError(
-                    f"{place} has the label {name!r}; known: {listed_labels(classes)}; add rows of "
-                    "it to the training file, or leave these out"
+                    f"{location} has the label {name!r}; known: {listed_labels(classes)}; add rows "
+                    "with this label to the training file, or remove this row"
                 )
 
 
@@ -98,13 +98,13 @@ class OneLabel(LabelKind[str]):
     """Exactly one of several classes."""
 
     scores = ("accuracy", "macro_f1")
-    fewest_classes = 2
+    min_classes = 2
 
-    def read(self, text, *, place):
+    def read(self, text, *, location):
         label = text.strip()
         if not label:
-            raise InputError(f"{place} has an empty label; expected one of the classes")
-        return _writable(label, place)
+            raise InputError(f"{location} has an empty label; expected one of the classes")
+        return _writable(label, location)
 
     def names(self, label):
         return (label,)
@@ -130,13 +130,13 @@ class ManyLabels(LabelKind[tuple[str, ...]]):
     problem_type = "multi_label_classification"
     scores = ("micro_f1_of_labels", "macro_f1_of_labels", "subset_accuracy")
 
-    def read(self, text, *, place):
+    def read(self, text, *, location):
         labels = tuple(label.strip() for label in text.split(",")) if text.strip() else ()
         if "" in labels or len(set(labels)) < len(labels):
-            raise InputError(f"{place} has the labels {text!r}; expected each once, none empty")
-        return tuple(_writable(label, place) for label in labels)
+            raise InputError(f"{location} has the labels {text!r}; expected each once, none empty")
+        return tuple(_writable(label, location) for label in labels)
 
-    def written(self, label):
+    def to_text(self, label):
         return ",".join(label)
 
     def names(self, label):
@@ -155,8 +155,8 @@ class ManyLabels(LabelKind[tuple[str, ...]]):
 
     def prediction(self, logits, classes):
         probabilities = 0.5 * (1.0 + np.tanh(0.5 * logits))
-        chosen = zip(classes, logits, strict=True)
-        return LabelPrediction(tuple(label for label, logit in chosen if logit >= 0), probabilities)
+        pairs = zip(classes, logits, strict=True)
+        return LabelPrediction(tuple(label for label, logit in pairs if logit >= 0), probabilities)
 
 
 class Number(LabelKind[float]):
@@ -165,13 +165,13 @@ class Number(LabelKind[float]):
     problem_type = "regression"
     scores = ("pearson_and_spearman", "pearson", "spearman", "mean_squared_error")
 
-    def read(self, text, *, place):
+    def read(self, text, *, location):
         try:
             value = float(text)
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise InputError(f"{place} has {text!r} for a number; expected such as 2.5")
+            raise InputError(f"{location} has the label {text!r}; expected a number such as 2.5")
         return value
 
     def classes(self, labels, *, file, column):
@@ -190,7 +190,7 @@ class Number(LabelKind[float]):
 class Similarity(Number):
     """A similarity score of STS-B, from 0 to 5 with three decimals, as GLUE's server expects."""
 
-    def written(self, label):
+    def to_text(self, label):
         return f"{label:.3f}"
 
     def prediction(self, logits, classes):
@@ -202,13 +202,13 @@ LABEL_KINDS: dict[str, LabelKind] = {"one": OneLabel(), "many": ManyLabels(), "n
 
 def listed_labels(labels: Sequence[str]) -> str:
     """Returns the first labels and the number of further ones, for a message."""
-    more = len(labels) - MOST_LISTED
-    return ", ".join(labels[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+    more = len(labels) - MAX_LISTED
+    return ", ".join(labels[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _writable(label: str, place: str) -> str:
+def _writable(label: str, location: str) -> str:
     if "\t" in label or len(label.splitlines()) > 1:
         raise InputError(
-            f"{place} has the label {label!r}, which holds a tab or line end; give it another name"
+            f"{location} has the label {label!r}, which contains a tab or a line end; rename it"
         )
     return label

@@ -13,24 +13,37 @@ from bert_keras.options import check_least, fixed
 from bert_keras.storage import StrPath
 from bert_keras.tasks.label_scores import majority_accuracy
 from bert_keras.tasks.table import read_numbered, table_rows, write_numbered
-from bert_keras.tasks.task import Outputs, Task, data_files, needs_labels, nothing_to_score, softmax
+from bert_keras.tasks.task import (
+    Outputs,
+    Task,
+    data_files,
+    needs_labels,
+    no_labels_error,
+    softmax,
+)
 from bert_keras.tasks.texts import EncodedGroups, num_tokens
 from bert_keras.text.tokenizer import TextTokenizer
 
 NUM_ENDINGS = 4
 ENDINGS = tuple(f"ending{number}" for number in range(NUM_ENDINGS))
 PREDICTIONS_HEADER = ("", "pred")
+# The possible file names of each split.
+FILES = {
+    "train": ("train.csv", "train.jsonl"),
+    "dev": ("val.csv", "val.jsonl", "dev.csv", "dev.jsonl"),
+    "test": ("test.csv", "test.jsonl"),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class SwagExample:
     """One example of SWAG."""
 
     context: str  # the first sentence
     start: str  # the start of the second sentence; it may be empty
     endings: tuple[str, ...]  # the possible ends of the second sentence
     label: int | None  # the index of the right ending; None if unknown
-    place: str = field(default="", compare=False)  # where it was read, as "FILE, line N"
+    location: str = field(default="", compare=False)  # where it was read, as "FILE, line N"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +56,7 @@ class ChosenEnding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwagTask(Task[Situation, EncodedGroups, ChosenEnding]):
+class SwagTask(Task[SwagExample, EncodedGroups, ChosenEnding]):
     """The SWAG task (BERT paper, section 4.4).
 
     Each ending gives a sequence `[CLS] sent1 [SEP] sent2 ending [SEP]`, and one vector scores the
@@ -71,16 +84,9 @@ class SwagTask(Task[Situation, EncodedGroups, ChosenEnding]):
 
         The file of "dev" may be named "val" or "dev".
         """
-        stems = {"train": ("train",), "dev": ("val", "dev"), "test": ("test",)}
-        return data_files(
-            data,
-            names={
-                split: [f"{stem}{suffix}" for stem in names for suffix in (".csv", ".jsonl")]
-                for split, names in stems.items()
-            },
-        )
+        return data_files(data, names=FILES)
 
-    def read(self, path: StrPath, *, split: str = "train") -> list[Situation]:
+    def read(self, path: StrPath, *, split: str = "train") -> list[SwagExample]:
         """Reads the columns sent1, sent2, ending0 to ending3 and label; test files have no label.
 
         Raises:
@@ -88,24 +94,18 @@ class SwagTask(Task[Situation, EncodedGroups, ChosenEnding]):
         """
         is_labelled = needs_labels(split)
         columns = (*self.input_names, "label") if is_labelled else self.input_names
-        situations = []
-        for place, row in table_rows(path, columns=columns):
+        examples = []
+        for location, row in table_rows(path, columns=columns):
             for column in ("sent1", *ENDINGS):
                 if not row[column].strip():
-                    raise InputError(f"{place} has an empty {column}; expected a text")
-            label = row.get("label", "")
-            situations.append(
-                Situation(
-                    row["sent1"],
-                    row["sent2"],
-                    tuple(row[column] for column in ENDINGS),
-                    _label(label, place) if is_labelled or label else None,
-                    place,
-                )
-            )
-        return situations
+                    raise InputError(f"{location} has an empty {column}; expected a text")
+            text = row.get("label", "")
+            label = _label(text, location) if is_labelled or text else None
+            endings = tuple(row[column] for column in ENDINGS)
+            examples.append(SwagExample(row["sent1"], row["sent2"], endings, label, location))
+        return examples
 
-    def encode(self, examples: Sequence[Situation], tokenizer: TextTokenizer) -> EncodedGroups:
+    def encode(self, examples: Sequence[SwagExample], tokenizer: TextTokenizer) -> EncodedGroups:
         """Encodes the examples; a batch has inputs of shape [B, 4, T]."""
         contexts = tokenizer.ids_batch([each.context for each in examples])
         texts = (
@@ -131,43 +131,46 @@ class SwagTask(Task[Situation, EncodedGroups, ChosenEnding]):
         }
 
     def predictions(
-        self, examples: Sequence[Situation], encoded: EncodedGroups, outputs: Outputs
+        self, examples: Sequence[SwagExample], encoded: EncodedGroups, outputs: Outputs
     ) -> list[ChosenEnding]:
-        shares_NC = softmax(np.asarray(outputs, np.float64))
-        return [ChosenEnding(int(shares.argmax()), tuple(shares.tolist())) for shares in shares_NC]
+        probabilities_NC = softmax(np.asarray(outputs, np.float64))
+        return [ChosenEnding(int(row.argmax()), tuple(row.tolist())) for row in probabilities_NC]
 
-    def check_labels(self, examples: Sequence[Situation]) -> None:
+    def check_labels(self, examples: Sequence[SwagExample]) -> None:
         for each in examples:
             if each.label is None:
-                raise nothing_to_score(each.place)
+                raise no_labels_error(each.location)
 
     def score(
-        self, examples: Sequence[Situation], predictions: Sequence[ChosenEnding]
+        self, examples: Sequence[SwagExample], predictions: Sequence[ChosenEnding]
     ) -> dict[str, float]:
         self.check_labels(examples)
         pairs = zip(examples, predictions, strict=True)
         return {"accuracy": float(np.mean([each.label == chosen.ending for each, chosen in pairs]))}
 
-    def baseline(self, train: Sequence[Situation], dev: Sequence[Situation]) -> dict[str, float]:
+    def baseline(
+        self, train: Sequence[SwagExample], dev: Sequence[SwagExample]
+    ) -> dict[str, float]:
         return {"majority_accuracy": majority_accuracy(train, dev)}
 
     def write_predictions(
-        self, path: StrPath, examples: Sequence[Situation], predictions: Sequence[ChosenEnding]
+        self, path: StrPath, examples: Sequence[SwagExample], predictions: Sequence[ChosenEnding]
     ) -> None:
         """Writes the row number and the ending, like csv_predict.py of rowanz/swagaf."""
         rows = [[str(chosen.ending)] for chosen in predictions]
         write_numbered(path, rows, header=PREDICTIONS_HEADER, separator=",")
 
-    def read_predictions(self, path: StrPath, examples: Sequence[Situation]) -> list[ChosenEnding]:
+    def read_predictions(
+        self, path: StrPath, examples: Sequence[SwagExample]
+    ) -> list[ChosenEnding]:
         rows = read_numbered(path, header=PREDICTIONS_HEADER, num_rows=len(examples), separator=",")
-        return [ChosenEnding(_label(columns[0], place)) for place, columns in rows]
+        return [ChosenEnding(_label(columns[0], location)) for location, columns in rows]
 
 
-def _label(text: str, place: str) -> int:
-    if text not in (known := [str(number) for number in range(NUM_ENDINGS)]):
-        raise InputError(
-            f"{place} has the label {text!r}; expected the number of an ending, 0 to {known[-1]}"
-        )
+def _label(text: str, location: str) -> int:
+    if text not in map(str, range(NUM_ENDINGS)):
+        expected = f"the index of an ending, 0 to {NUM_ENDINGS - 1}"
+        raise InputError(f"{location} has the label {text!r}; expected {expected}")
     return int(text)
 
 

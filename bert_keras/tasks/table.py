@@ -53,13 +53,13 @@ def table_rows(
     else:
         raise InputError(f"{path} ends in {suffix!r}; expected one of .tsv, .csv, .jsonl")
     is_empty = True
-    for place, values in rows:
+    for location, values in rows:
         for column in columns:
             if column not in values:
                 names = ", ".join(map(repr, values))
-                raise InputError(f"{place} has no column {column!r}; it has {names}")
+                raise InputError(f"{location} has no column {column!r}; it has {names}")
         is_empty = False
-        yield place, values
+        yield location, values
     if is_empty:
         raise InputError(f"{path} has no rows; expected at least one below the header")
 
@@ -90,7 +90,7 @@ def read_numbered(
 
     Args:
         path: The file.
-        header: The names with which the header line must begin.
+        header: The names with which the header line must start.
         num_rows: The expected number of rows.
         separator: The text between two columns.
 
@@ -101,40 +101,40 @@ def read_numbered(
         InputError: The header differs, a row number is wrong, or the number of rows differs; the
             message names the line.
     """
-    found = []
+    rows = []
     for line_number, line in enumerate(text_lines(path), start=1):
-        place, fields = f"{path}, line {line_number}", line.split(separator)
+        location, fields = f"{path}, line {line_number}", line.split(separator)
         expected = list(header) if line_number == 1 else [str(line_number - 2)]
         if fields[: len(expected)] != expected or len(fields) < 2:
             text = separator.join([*expected, header[1]][:2])
-            raise InputError(f"{place} is {line[:60]!r}; expected {text!r}")
-        found.append((place, fields[1:]))
-    if len(found) != num_rows + 1:
+            raise InputError(f"{location} is {line[:60]!r}; expected {text!r}")
+        rows.append((location, fields[1:]))
+    if len(rows) != num_rows + 1:
         raise InputError(
-            f"{path} has {max(len(found) - 1, 0)} predictions; expected {num_rows}, one for each "
+            f"{path} has {max(len(rows) - 1, 0)} predictions; expected {num_rows}, one for each "
             "example in the same order"
         )
-    return found[1:]
+    return rows[1:]
 
 
 def _csv_lines(path: StrPath) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader((f"{line}\n" for line in text_lines(path)), strict=True)
-    begin = 1
+    start = 1
     try:
         for fields in reader:
             yield reader.line_num, fields
-            begin = reader.line_num + 1
+            start = reader.line_num + 1
     except csv.Error as error:
         raise InputError(
-            f"{path}, line {reader.line_num} is not CSV: {error}; its row begins on line {begin}, "
-            "maybe with a quote that is not closed"
+            f"{path}, line {reader.line_num} is not CSV: {error}; the row starts on line {start} "
+            "and may have a quote that is not closed"
         ) from error
 
 
 def _rows(path: StrPath, lines, columns, headerless, broken) -> Iterator[Row]:
     header = None
     for number, fields in lines:
-        place = f"{path}, line {number}"
+        location = f"{path}, line {number}"
         if header is None:
             is_row = headerless and not set(columns) <= set(fields)
             header = tuple(headerless if is_row else fields)
@@ -143,12 +143,12 @@ def _rows(path: StrPath, lines, columns, headerless, broken) -> Iterator[Row]:
             if not is_row:
                 continue
         if len(fields) == len(header):
-            yield place, dict(zip(header, fields, strict=True))
+            yield location, dict(zip(header, fields, strict=True))
         elif any(fields) and broken is not None:
-            broken.append(place)
+            broken.append(location)
         elif any(fields):  # empty lines are skipped
             raise InputError(
-                f"{place} has {len(fields)} columns; expected {len(header)}, "
+                f"{location} has {len(fields)} columns; expected {len(header)}, "
                 f"{', '.join(header[:12])}"
             )
     if header is None:
@@ -169,24 +169,24 @@ def _json_rows(path: StrPath) -> Iterator[tuple[str, dict]]:
 
 
 def _as_text(rows: Iterable[tuple[str, dict]], columns, lists) -> Iterator[Row]:
-    for place, row in rows:
+    for location, row in rows:
         values = {}
         for name, value in row.items():
             if name in lists and isinstance(value, list):
-                values[name] = ",".join(_text_without_comma(each, place) for each in value)
+                values[name] = ",".join(_text_without_comma(each, location) for each in value)
             elif name in columns and isinstance(value, dict | list):
                 what = "an object" if isinstance(value, dict) else "a list"
-                raise InputError(f"{place} has {what} in the column {name!r}; expected a text")
+                raise InputError(f"{location} has {what} in the column {name!r}; expected a text")
             elif value is not None:
                 values[name] = _text(value)
-        yield place, values
+        yield location, values
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _text_without_comma(value: object, place: str) -> str:
+def _text_without_comma(value: object, location: str) -> str:
     if not isinstance(value, str | int | float) or "," in _text(value):
-        raise InputError(f"{place} has {value!r} in a list; expected texts without a comma")
+        raise InputError(f"{location} has {value!r} in a list; expected texts without a comma")
     return _text(value)

@@ -18,7 +18,7 @@ from bert_keras.text.tokenizer import TextTokenizer
 
 Outputs = Sequence  # the outputs of a model: an array, or a dict of arrays, for each row
 Example = TypeVar("Example")
-Rows = TypeVar("Rows", bound="Encoded")
+EncodedExamples = TypeVar("EncodedExamples", bound="Encoded")
 Prediction = TypeVar("Prediction")
 
 
@@ -46,7 +46,7 @@ class Encoded(abc.ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(abc.ABC, Generic[Example, Rows, Prediction]):
+class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     """A task: it reads examples, encodes them, names the model, scores and writes predictions.
 
     The fields are the settings of the task.
@@ -86,7 +86,7 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
         """
 
     @abc.abstractmethod
-    def encode(self, examples: Sequence[Example], tokenizer: TextTokenizer) -> Rows:
+    def encode(self, examples: Sequence[Example], tokenizer: TextTokenizer) -> EncodedExamples:
         """Returns the rows for the model."""
 
     @abc.abstractmethod
@@ -95,7 +95,7 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
 
     @abc.abstractmethod
     def predictions(
-        self, examples: Sequence[Example], encoded: Rows, outputs: Outputs
+        self, examples: Sequence[Example], encoded: EncodedExamples, outputs: Outputs
     ) -> Sequence[Prediction]:
         """Returns one prediction for each example.
 
@@ -135,7 +135,7 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
         """
 
     def with_labels_of(self, examples: Sequence[Example]) -> Self:
-        """Returns the task with the labels of the training examples, if it has none of its own."""
+        """Returns the task with the labels of the training examples, if it has no labels yet."""
         return self
 
     def check_encoder(self, config: BertConfig) -> None:
@@ -153,7 +153,9 @@ class Task(abc.ABC, Generic[Example, Rows, Prediction]):
         """Returns the part of the task's model that is trained."""
         return model
 
-    def prepared(self, encoded: Rows, model: keras.Model, *, folder: Path) -> Rows:
+    def prepared(
+        self, encoded: EncodedExamples, model: keras.Model, *, folder: Path
+    ) -> EncodedExamples:
         """Returns the rows that the trained part reads, and stores them in `folder`."""
         return encoded
 
@@ -172,9 +174,9 @@ def needs_labels(split: str) -> bool:
     return split.startswith(("train", "dev"))
 
 
-def nothing_to_score(place: str) -> InputError:
-    """Returns the error for scoring examples without labels, which were read at `place`."""
-    return InputError(f"{place} has no labels, so there is nothing to score; use predict")
+def no_labels_error(location: str) -> InputError:
+    """Returns the error for scoring examples without labels, which were read at `location`."""
+    return InputError(f"{location} has no labels, so there is nothing to score; use predict")
 
 
 def data_files(data: StrPath, *, names: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -182,7 +184,7 @@ def data_files(data: StrPath, *, names: Mapping[str, Sequence[str]]) -> dict[str
 
     Args:
         data: The folder.
-        names: The possible file names of each split; the first that exists is taken.
+        names: The possible file names of each split; the first that exists is used.
 
     Raises:
         InputError: The folder does not exist, or `names` has "train" or "dev" and the folder has
@@ -192,22 +194,22 @@ def data_files(data: StrPath, *, names: Mapping[str, Sequence[str]]) -> dict[str
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
         raise InputError(f"{folder} {what}; expected a folder with {names['train'][0]}")
-    found = {
+    paths = {
         split: str(folder / name)
-        for split, several in names.items()
-        for name in reversed(several)
+        for split, candidates in names.items()
+        for name in reversed(candidates)
         if (folder / name).is_file()
     }
     for split in ("train", "dev"):
-        if split in names and split not in found:
+        if split in names and split not in paths:
             raise InputError(
-                f"{folder} has no {' or '.join(names[split])}; it holds "
-                f"{', '.join(sorted(p.name for p in folder.iterdir())[:10]) or 'nothing'}"
+                f"{folder} has no {' or '.join(names[split])}; it contains "
+                f"{', '.join(sorted(p.name for p in folder.iterdir())[:10]) or 'no files'}"
             )
-    return found
+    return paths
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Returns the softmax over the last axis, in the dtype of the logits."""
-    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return odds / odds.sum(axis=-1, keepdims=True)
+    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)

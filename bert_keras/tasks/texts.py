@@ -51,8 +51,8 @@ class EncodedGroups(EncodedTexts):
         is_real_BW = sequences_BW < ends[:, None]
         inputs = {}
         for name, array_XT in self.inputs(sequences_BW[is_real_BW]).items():
-            filler = self.vocabulary.pad_id if name == "input_ids" else 0
-            inputs[name] = np.full((*is_real_BW.shape, array_XT.shape[1]), filler, np.int32)
+            padding = self.vocabulary.pad_id if name == "input_ids" else 0
+            inputs[name] = np.full((*is_real_BW.shape, array_XT.shape[1]), padding, np.int32)
             inputs[name][is_real_BW] = array_XT
         return inputs, self.targets[rows]
 
@@ -70,12 +70,12 @@ def windows_of(
     max_length: int,
     stride: int,
     vocabulary: Vocabulary,
-    places: Sequence[str],
+    locations: Sequence[str],
 ) -> EncodedGroups:
     """Divides the only text, or the second of a pair, into windows.
 
-    Each window of a pair has the whole first text. A window begins `stride` tokens after the
-    preceding one, or where that one ends if this is sooner.
+    Each window of a pair has the complete first text. A window starts `stride` tokens after the
+    preceding one, or at the end of the preceding one if this is sooner.
 
     Args:
         texts: The token ids of the first, and of the second text of each example.
@@ -83,27 +83,27 @@ def windows_of(
         max_length: Maximum number of tokens of a window, special tokens included.
         stride: Tokens between the starts of two windows.
         vocabulary: Gives the special tokens.
-        places: The location of each example, for error messages.
+        locations: The location of each example, for error messages.
 
     Returns:
         The windows of each example. `lengths` counts the tokens of all windows of an example.
 
     Raises:
-        InputError: The first text of a pair leaves no room for the second.
+        InputError: The first text of a pair leaves no tokens for the second.
     """
-    firsts, lasts, bounds = [], [], [0]
-    for place, (*first, last) in zip(places, zip(*texts, strict=True), strict=True):
+    first_texts, parts, bounds = [], [], [0]
+    for location, (*first, divided) in zip(locations, zip(*texts, strict=True), strict=True):
         size = max_length - vocabulary.num_specials(len(texts)) - sum(map(len, first))
         if size < 1:
             raise InputError(
-                f"{place} has a first text of {len(first[0])} pieces, which leaves the second no "
-                f"room; raise max_length={max_length}, or exchange the text columns"
+                f"{location} has a first text of {len(first[0])} tokens, which leaves none for the "
+                f"second; raise max_length={max_length}, or exchange the text columns"
             )
         step = min(stride, size)
-        for start in range(0, max(1, len(last) - size + step), step):
-            firsts += first
-            lasts.append(last[start : start + size])
-        bounds.append(len(lasts))
-    windows = (firsts, lasts) if firsts else (lasts,)
+        for start in range(0, max(1, len(divided) - size + step), step):
+            first_texts += first
+            parts.append(divided[start : start + size])
+        bounds.append(len(parts))
+    windows = (first_texts, parts) if first_texts else (parts,)
     lengths = np.add.reduceat(num_tokens(windows, vocabulary), bounds[:-1])
     return EncodedGroups(windows, targets, max_length, vocabulary, lengths, np.array(bounds))

@@ -14,12 +14,12 @@ from bert_keras.storage import StrPath
 PREFIX = "tfds:"
 
 
-def is_tfds(place: StrPath) -> bool:
+def is_tfds(path: StrPath) -> bool:
     """Returns whether a data path names a TFDS builder instead of a file."""
-    return os.fspath(place).startswith(PREFIX)
+    return os.fspath(path).startswith(PREFIX)
 
 
-def tfds_rows(place: str) -> Iterator[dict[str, object]]:
+def tfds_rows(path: str) -> Iterator[dict[str, object]]:
     """Yields the columns of each row as Python values.
 
     The rows have the order of the builder's files, which may differ from that of the official
@@ -27,16 +27,16 @@ def tfds_rows(place: str) -> Iterator[dict[str, object]]:
     the folder of TFDS yet is downloaded.
 
     Args:
-        place: `tfds:NAME:SPLIT`, where NAME is for example `glue/mrpc` or `glue/mrpc:2.0.0`.
+        path: `tfds:NAME:SPLIT`, where NAME is for example `glue/mrpc` or `glue/mrpc:2.0.0`.
 
     Raises:
         InputError: The builder or split does not exist, the data cannot be downloaded, or TFDS is
             not installed.
     """
-    name, _, split = place.removeprefix(PREFIX).rpartition(":")
+    name, _, split = path.removeprefix(PREFIX).rpartition(":")
     builder = _builder(name)
     if split not in builder.info.splits:
-        raise InputError(f"{place}: {name!r} has the splits {', '.join(builder.info.splits)}")
+        raise InputError(f"{path}: {name!r} has the splits {', '.join(builder.info.splits)}")
     import tensorflow_datasets as tfds
 
     features = builder.info.features
@@ -44,9 +44,9 @@ def tfds_rows(place: str) -> Iterator[dict[str, object]]:
         yield {column: _python(value, features[column]) for column, value in row.items()}
 
 
-def tfds_splits(place: str) -> tuple[str, ...]:
+def tfds_splits(path: str) -> tuple[str, ...]:
     """Returns the names of the splits of `tfds:NAME`; raises the errors of `tfds_rows`."""
-    return tuple(_builder(place.removeprefix(PREFIX)).info.splits)
+    return tuple(_builder(path.removeprefix(PREFIX)).info.splits)
 
 
 def _builder(name: str) -> Any:
@@ -63,11 +63,11 @@ def _builder(name: str) -> Any:
         builder.download_and_prepare()
     except requests.RequestException as error:
         host = urlsplit(error.request.url).hostname if error.request else "its server"
-        status = "" if error.response is None else f" (it answered {error.response.status_code})"
+        status = "" if error.response is None else f" (HTTP status {error.response.status_code})"
         raise InputError(
-            f"tfds:{name} is not in TFDS' folder ({builder.data_dir}) and could not be downloaded "
-            f"from {host}{status}; run it once where there is a network and copy that folder, or "
-            "name the task's files instead"
+            f"tfds:{name} is not in the TFDS folder ({builder.data_dir}) and could not be "
+            f"downloaded from {host}{status}; run the command once on a machine with network "
+            "access and copy that folder, or pass the task's files instead"
         ) from error
     except (tfds.core.DatasetNotFoundError, ValueError) as error:
         reason = str(error).splitlines()[0]

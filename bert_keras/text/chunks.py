@@ -13,13 +13,13 @@ from itertools import chain, count, islice
 
 import numpy as np
 
-MOST_CHUNKS = 400_000  # a cache with more chunks is cleared; about 150 bytes each
+MAX_CHUNKS = 400_000  # a larger cache is cleared; about 150 bytes each
 # Marks the end of a text or chunk.
-_END, _END_NUMBER = "\n", 0
+_END, _END_INDEX = "\n", 0
 _PARTS = re.compile(r"[!-/:-@\[-`{-~\n]|[^!-/:-@\[-`{-~\n]+")
 
 
-class ChunkMemory:
+class ChunkCache:
     """Caches the ids of chunks and of their parts.
 
     Args:
@@ -28,7 +28,7 @@ class ChunkMemory:
 
     def __init__(self, tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]):
         self._tokenize = tokenize
-        self._forget()
+        self._clear()
 
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Tokenizes texts.
@@ -37,58 +37,58 @@ class ChunkMemory:
             The ids of all texts, concatenated, int32 [M], and the number of ids of each text,
             int64 [N].
         """
-        if len(self._chunks) > MOST_CHUNKS:
-            self._forget()
+        if len(self._chunks) > MAX_CHUNKS:
+            self._clear()
         # One split of the joined texts is faster than one split of each text. `_END` separates the
         # texts.
         joined = f" {_END} ".join(texts)
         if joined.count(_END) >= max(len(texts), 1):
             return self.flat_ids([text.replace(_END, " ") for text in texts])
-        numbers, new = self._chunks.numbers(joined.split(" "))
+        indices, new = self._chunks.indices(joined.split(" "))
         if new:
-            self._learn(new)
-        ids, lengths = self._chunks.flat_ids(numbers)
-        ends = np.append(np.cumsum(lengths)[numbers == _END_NUMBER], len(ids))
+            self._add_chunks(new)
+        ids, lengths = self._chunks.flat_ids(indices)
+        ends = np.append(np.cumsum(lengths)[indices == _END_INDEX], len(ids))
         return ids, np.diff(ends[: len(texts)], prepend=0)
 
-    def _forget(self) -> None:
-        self._chunks, self._parts = _Ids(), _Ids()
+    def _clear(self) -> None:
+        self._chunks, self._parts = _IdTable(), _IdTable()
 
-    def _learn(self, chunks: list[str]) -> None:
+    def _add_chunks(self, chunks: list[str]) -> None:
         """Tokenizes new chunks and adds their ids to the cache."""
         parts = _PARTS.findall(_END.join([*chunks, ""]))
-        numbers, new = self._parts.numbers(parts)
+        indices, new = self._parts.indices(parts)
         ids = self._tokenize(new)
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         self._parts.add(np.fromiter(chain.from_iterable(ids), np.int32, lengths.sum()), lengths)
-        flat, lengths = self._parts.flat_ids(numbers)
-        ends = np.cumsum(lengths)[numbers == _END_NUMBER]
+        flat, lengths = self._parts.flat_ids(indices)
+        ends = np.cumsum(lengths)[indices == _END_INDEX]
         self._chunks.add(flat, np.diff(ends, prepend=0))
 
 
-class _Ids:
-    """The ids of distinct texts. Texts are numbered from 1 as they arrive.
+class _IdTable:
+    """The ids of distinct texts. The index of a text counts from 1 in the order of arrival.
 
-    Number 0 is `_END`, which has no ids.
+    Index 0 is `_END`, which has no ids.
     """
 
     def __init__(self):
-        self._numbers = defaultdict(count(1).__next__, {_END: _END_NUMBER})
+        self._indices = defaultdict(count(1).__next__, {_END: _END_INDEX})
         self._ids = np.empty(0, np.int32)
         self._starts = self._lengths = np.zeros(1, np.int64)
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._indices)
 
-    def numbers(self, texts: Sequence[str]) -> tuple[np.ndarray, list[str]]:
-        """Returns the number of each text, int64 [N], and the new texts.
+    def indices(self, texts: Sequence[str]) -> tuple[np.ndarray, list[str]]:
+        """Returns the index of each text, int64 [N], and the new texts.
 
         The caller then passes the ids of the new texts to `add`.
         """
         num_known = len(self)
-        numbers = np.fromiter(map(self._numbers.__getitem__, texts), np.int64, len(texts))
-        new = islice(reversed(self._numbers), len(self) - num_known)
-        return numbers, list(new)[::-1]
+        indices = np.fromiter(map(self._indices.__getitem__, texts), np.int64, len(texts))
+        new = islice(reversed(self._indices), len(self) - num_known)
+        return indices, list(new)[::-1]
 
     def add(self, ids: np.ndarray, lengths: np.ndarray) -> None:
         """Adds the ids of new texts.
@@ -102,9 +102,9 @@ class _Ids:
         self._starts = np.concatenate([self._starts, starts])
         self._lengths = np.concatenate([self._lengths, lengths])
 
-    def flat_ids(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the concatenated ids of the numbered texts, and how many each has."""
-        lengths = self._lengths[numbers]
-        places = np.repeat(self._starts[numbers] - (np.cumsum(lengths) - lengths), lengths)
-        places += np.arange(len(places))
-        return self._ids[places], lengths
+    def flat_ids(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the concatenated ids of the texts at `indices`, and the number of ids of each."""
+        lengths = self._lengths[indices]
+        positions = np.repeat(self._starts[indices] - (np.cumsum(lengths) - lengths), lengths)
+        positions += np.arange(len(positions))
+        return self._ids[positions], lengths

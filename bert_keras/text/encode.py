@@ -31,7 +31,7 @@ def encode(
 
     Raises:
         InputError: `texts` and `text_pairs` differ in number, one of them is a single string, or
-            `max_length` leaves no room for a token.
+            `max_length` leaves no space for a token.
 
     Example:
 

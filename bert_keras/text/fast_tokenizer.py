@@ -26,19 +26,19 @@ ALBERT_SPECIALS = Specials(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"), word_
 # The keys are the values of `model.type` in a tokenizer.json.
 SPECIALS = {"BPE": ROBERTA_SPECIALS, "Unigram": ALBERT_SPECIALS}
 SPLITTERS = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
-KNOWN = "known are WordPiece, byte-level BPE and SentencePiece's Unigram"
-PIECES, RULES = "vocab.txt", "tokenizer.json"
+SUPPORTED = "known are WordPiece, byte-level BPE and SentencePiece's Unigram"
+VOCABULARY_FILE, RULES_FILE = "vocab.txt", "tokenizer.json"
 
 
 def vocabulary_in(folder: Path) -> Vocabulary | None:
     """Returns the vocabulary that `write_vocabulary` wrote to `folder`, or None without one."""
-    files = [folder / name for name in (PIECES, RULES) if (folder / name).is_file()]
+    files = [folder / name for name in (VOCABULARY_FILE, RULES_FILE) if (folder / name).is_file()]
     return vocabulary_from(files[0]) if files else None
 
 
 def vocabulary_from(path: str | os.PathLike) -> Vocabulary:
     """Reads the vocabulary of a tokenizer.json (any name that ends in .json) or a vocab.txt."""
-    if Path(path).suffix == Path(RULES).suffix:
+    if Path(path).suffix == Path(RULES_FILE).suffix:
         return rules_vocabulary("\n".join(text_lines(path)))
     return Vocabulary.from_file(path)
 
@@ -53,8 +53,8 @@ def write_vocabulary(vocabulary: Vocabulary, folder: Path) -> Path:
 def vocabulary_file(vocabulary: Vocabulary) -> tuple[str, str]:
     """Returns the name and the content of the file that `write_vocabulary` writes."""
     if vocabulary.rules:
-        return RULES, vocabulary.rules
-    return PIECES, vocabulary.lines
+        return RULES_FILE, vocabulary.rules
+    return VOCABULARY_FILE, vocabulary.lines
 
 
 def rules_vocabulary(rules: str) -> Vocabulary:
@@ -70,19 +70,21 @@ def rules_vocabulary(rules: str) -> Vocabulary:
         InputError: The text is damaged, or it is not of a tokenizer like RoBERTa's or ALBERT's.
     """
     try:
-        given, today = json.loads(rules), Tokenizer.from_str(rules).to_str()
+        source, current = json.loads(rules), Tokenizer.from_str(rules).to_str()
     except Exception as error:  # the only class that `tokenizers` raises
-        raise InputError(f"{RULES} is damaged ({error}); copy it anew") from error
-    whole = json.loads(today)
-    kind, split = whole["model"]["type"], json.dumps(whole["pre_tokenizer"])
+        raise InputError(f"{RULES_FILE} is damaged ({error}); copy it again") from error
+    settings = json.loads(current)
+    kind, split = settings["model"]["type"], json.dumps(settings["pre_tokenizer"])
     if kind not in SPECIALS or SPLITTERS[kind] not in split:
-        raise InputError(f"{RULES} is of a {kind} tokenizer split by {split}; {KNOWN}")
-    if kind == "BPE" and not whole["model"]["merges"]:
-        raise InputError("the tokenizer has no merges; copy its files anew")
-    pieces = given["model"]["vocab"]
-    ids = pieces if kind == "BPE" else {piece: i for i, (piece, _) in enumerate(pieces)}
-    ids = ids | {token["content"]: token["id"] for token in given.get("added_tokens") or ()}
-    return Vocabulary(in_order_of_ids(ids, file=RULES), SPECIALS[kind], today)
+        raise InputError(
+            f"{RULES_FILE} is of a {kind} tokenizer that splits texts by {split}; {SUPPORTED}"
+        )
+    if kind == "BPE" and not settings["model"]["merges"]:
+        raise InputError("the tokenizer has no merges; copy its files again")
+    tokens = source["model"]["vocab"]
+    ids = tokens if kind == "BPE" else {token: i for i, (token, _) in enumerate(tokens)}
+    ids = ids | {token["content"]: token["id"] for token in source.get("added_tokens") or ()}
+    return Vocabulary(in_order_of_ids(ids, file=RULES_FILE), SPECIALS[kind], current)
 
 
 def tokenizer_of(vocabulary: Vocabulary, *, lowercase: bool) -> TextTokenizer:
@@ -97,31 +99,31 @@ def tokenizer_of(vocabulary: Vocabulary, *, lowercase: bool) -> TextTokenizer:
     return WordPieceTokenizer(vocabulary, lowercase=lowercase)
 
 
-def lowers(vocabulary: Vocabulary) -> bool:
+def is_uncased(vocabulary: Vocabulary) -> bool:
     """Returns whether the rules of a vocabulary lower-case text."""
     return '"Lowercase"' in json.dumps(json.loads(vocabulary.rules)["normalizer"])
 
 
 @cache
-def legible_pieces(vocabulary: Vocabulary) -> tuple[str, ...]:
+def readable_tokens(vocabulary: Vocabulary) -> tuple[str, ...]:
     """Returns the tokens as WordPiece writes them, for display.
 
     A token that continues a word begins with "##".
     """
     if not vocabulary.rules:
-        return vocabulary.pieces
-    return tuple(_legible(piece, vocabulary) for piece in vocabulary.pieces)
+        return vocabulary.tokens
+    return tuple(_readable_token(token, vocabulary) for token in vocabulary.tokens)
 
 
-def _legible(piece: str, vocabulary: Vocabulary) -> str:
-    specials, letters = vocabulary.specials, decoders.ByteLevel()
-    if piece in (*specials.pieces, specials.word_start):
-        return piece
-    text = piece.removeprefix(specials.word_start)
-    if specials == ROBERTA_SPECIALS and (read := letters.decode([text])).isprintable():
+def _readable_token(token: str, vocabulary: Vocabulary) -> str:
+    specials, byte_decoder = vocabulary.specials, decoders.ByteLevel()
+    if token in (*specials.tokens, specials.word_start):
+        return token
+    text = token.removeprefix(specials.word_start)
+    if specials == ROBERTA_SPECIALS and (decoded := byte_decoder.decode([text])).isprintable():
         # U+FFFD means that the token holds only some bytes of a character.
-        text = read if "\ufffd" not in read else text
-    return f"##{text}" if vocabulary.continues(piece) else text
+        text = decoded if "\ufffd" not in decoded else text
+    return f"##{text}" if vocabulary.continues(token) else text
 
 
 class FastTokenizer(TextTokenizer):
@@ -129,37 +131,38 @@ class FastTokenizer(TextTokenizer):
 
     def __init__(self, vocabulary: Vocabulary):
         self.vocabulary = vocabulary
-        whole = json.loads(vocabulary.rules)
-        self.lowercase = lowers(vocabulary)
-        whole |= dict.fromkeys(("truncation", "padding", "post_processor"))
-        whole["added_tokens"] = []
-        if whole["model"]["type"] == "Unigram":
+        settings = json.loads(vocabulary.rules)
+        self.lowercase = is_uncased(vocabulary)
+        settings |= dict.fromkeys(("truncation", "padding", "post_processor"))
+        settings["added_tokens"] = []
+        if settings["model"]["type"] == "Unigram":
             # The added space keeps special tokens from matching text: Metaspace has replaced all
             # spaces of the text.
-            hidden = {piece: f" {piece}" for piece in vocabulary.specials.pieces}
-            pieces = whole["model"]["vocab"]
-            whole["model"]["vocab"] = [[hidden.get(piece, piece), score] for piece, score in pieces]
-        self._tokenizer = Tokenizer.from_str(json.dumps(whole))
-        if whole["model"]["type"] == "BPE":
+            settings["model"]["vocab"] = [
+                [f" {token}" if token in vocabulary.specials.tokens else token, score]
+                for token, score in settings["model"]["vocab"]
+            ]
+        self._tokenizer = Tokenizer.from_str(json.dumps(settings))
+        if settings["model"]["type"] == "BPE":
             # The splitter may add a leading space, which must not be counted in offsets.
-            splitter = whole["pre_tokenizer"]
+            splitter = settings["pre_tokenizer"]
             self._tokenizer.post_processor = ByteLevel(
                 add_prefix_space=splitter["add_prefix_space"], trim_offsets=True
             )
 
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
-        leads = list(map(self._lead, texts))
-        texts = [text[lead:] for text, lead in zip(texts, leads, strict=True)]
-        return list(map(self._tokenized, self._tokenizer.encode_batch(texts), leads))
+        num_removed = list(map(self._num_removed, texts))
+        texts = [text[num:] for text, num in zip(texts, num_removed, strict=True)]
+        return list(map(self._tokenized, self._tokenizer.encode_batch(texts), num_removed))
 
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        pieces = [self.vocabulary.pieces[int(number)] for number in ids]
-        return self._tokenizer.decoder.decode(pieces).strip()
+        tokens = [self.vocabulary.tokens[int(token_id)] for token_id in ids]
+        return self._tokenizer.decoder.decode(tokens).strip()
 
-    def _lead(self, text: str) -> int:
+    def _num_removed(self, text: str) -> int:
         """Returns the number of leading characters that normalization removes.
 
         `tokenizers` does not count these characters in its offsets.
@@ -167,10 +170,10 @@ class FastTokenizer(TextTokenizer):
         normalizer = self._tokenizer.normalizer
         if normalizer is None:
             return 0
-        is_something = (bool(normalizer.normalize_str(character)) for character in text)
-        return next((n for n, found in enumerate(is_something) if found), len(text))
+        kept = (index for index, char in enumerate(text) if normalizer.normalize_str(char))
+        return next(kept, len(text))
 
-    def _tokenized(self, encoding: Encoding, lead: int) -> TokenizedText:
-        pieces = [self.vocabulary.pieces[number] for number in encoding.ids]
-        offsets = [(start + lead, end + lead) for start, end in encoding.offsets]
-        return TokenizedText(encoding.ids, pieces, offsets)
+    def _tokenized(self, encoding: Encoding, num_removed: int) -> TokenizedText:
+        tokens = [self.vocabulary.tokens[token_id] for token_id in encoding.ids]
+        offsets = [(start + num_removed, end + num_removed) for start, end in encoding.offsets]
+        return TokenizedText(encoding.ids, tokens, offsets)

@@ -19,14 +19,15 @@ _CJK = re.compile(
     "[\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
     "\U0002b820-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f]"
 )
-_Placed = tuple[str, int]  # a character, and the index of its source character in the text
+# A character, and the index of its source character in the text.
+_IndexedCharacter = tuple[str, int]
 
 
 class Word(NamedTuple):
     """One word of a text."""
 
     text: str
-    places: tuple[int, ...]  # for each character, the index of its source in the given text
+    indices: tuple[int, ...]  # for each character, the index of its source in the text
 
 
 def google_words(text: str, *, lowercase: bool) -> list[Word]:
@@ -36,17 +37,17 @@ def google_words(text: str, *, lowercase: bool) -> list[Word]:
         text: Any text; control characters are dropped.
         lowercase: Whether to lower-case the text and strip accents.
     """
-    words: list[list[_Placed]] = [[]]
-    for character, place in _lowered(text) if lowercase else _cleaned(text):
+    words: list[list[_IndexedCharacter]] = [[]]
+    for character, index in _lowered(text) if lowercase else _cleaned(text):
         if character.isspace():
             words.append([])
         elif is_alone(character):
-            words += [[(character, place)], []]
+            words += [[(character, index)], []]
         else:
-            words[-1].append((character, place))
+            words[-1].append((character, index))
     return [
-        Word("".join(letters), places)
-        for letters, places in (zip(*word, strict=True) for word in words if word)
+        Word("".join(characters), indices)
+        for characters, indices in (zip(*word, strict=True) for word in words if word)
     ]
 
 
@@ -67,27 +68,27 @@ def is_alone(character: str) -> bool:
 def with_small_sigmas(text: str) -> str:
     """Lower-cases the capital sigmas of a text: to ς at the end of a word, otherwise to σ."""
     cleaned = text.translate(_CONTROLS).replace("İ", "i")  # "İ".lower() has two characters
-    sigmas = (small for given, small in zip(cleaned, cleaned.lower(), strict=True) if given == "Σ")
+    sigmas = (small for large, small in zip(cleaned, cleaned.lower(), strict=True) if large == "Σ")
     return re.sub("Σ", lambda _: next(sigmas), text)
 
 
-def _cleaned(text: str) -> list[_Placed]:
-    return [(character, place) for place, character in enumerate(text) if not is_dropped(character)]
+def _cleaned(text: str) -> list[_IndexedCharacter]:
+    return [(character, index) for index, character in enumerate(text) if not is_dropped(character)]
 
 
-def _lowered(text: str) -> list[_Placed]:
+def _lowered(text: str) -> list[_IndexedCharacter]:
     """Returns the characters in lower case and without accents.
 
     Characters are decomposed (NFD) and marks are put in canonical order before nonspacing marks are
     dropped.
     """
     decomposed = [
-        (part, place)
-        for character, place in _cleaned(with_small_sigmas(text))
+        (part, index)
+        for character, index in _cleaned(with_small_sigmas(text))
         for part in unicodedata.normalize("NFD", character.lower())
     ]
-    ordered: list[_Placed] = []
-    for is_mark, run in groupby(decomposed, lambda placed: unicodedata.combining(placed[0]) > 0):
-        placed = list(run)
-        ordered += sorted(placed, key=lambda p: unicodedata.combining(p[0])) if is_mark else placed
-    return [placed for placed in ordered if unicodedata.category(placed[0]) != "Mn"]
+    ordered: list[_IndexedCharacter] = []
+    for is_mark, run in groupby(decomposed, lambda pair: unicodedata.combining(pair[0]) > 0):
+        pairs = list(run)
+        ordered += sorted(pairs, key=lambda p: unicodedata.combining(p[0])) if is_mark else pairs
+    return [pair for pair in ordered if unicodedata.category(pair[0]) != "Mn"]

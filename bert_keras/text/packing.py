@@ -14,11 +14,11 @@ from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 
 
-class Spans(NamedTuple):
+class TextSpans(NamedTuple):
     """M texts and their positions in the packed rows; each field is int [M].
 
     The texts are ordered by row and column. The tokens of a text are
-    `pieces[start : start + length]`, where `pieces` is one flat array of ids.
+    `tokens[start : start + length]`, where `tokens` is one flat array of ids.
     """
 
     rows: np.ndarray  # the row of each text
@@ -42,8 +42,8 @@ def truncated_lengths(length_a, length_b, *, limit: int):
         length_b: Tokens of B, an integer or an int array.
         limit: Maximum number of tokens of both texts, special tokens not counted.
     """
-    kept_a = np.minimum(length_a, np.maximum(limit - length_b, (limit + 1) // 2))
-    return kept_a, np.minimum(length_b, limit - kept_a)
+    truncated_a = np.minimum(length_a, np.maximum(limit - length_b, (limit + 1) // 2))
+    return truncated_a, np.minimum(length_b, limit - truncated_a)
 
 
 def pack(
@@ -67,20 +67,23 @@ def pack(
         mask 0 and segment id 0.
 
     Raises:
-        InputError: `max_length` leaves no room for a token, or the texts differ in number.
+        InputError: `max_length` leaves no space for a token, or the texts differ in number.
     """
     num_texts = 1 if seconds is None else 2
     num_specials = vocabulary.num_specials(num_texts)
     if max_length <= num_specials:
         raise InputError(
-            f"max_length is {max_length}; expected more than the {num_specials} special pieces"
+            f"max_length is {max_length}; expected more than the {num_specials} special tokens"
         )
     if seconds is not None and len(firsts) != len(seconds):
-        raise InputError(f"{len(firsts)} first texts came with {len(seconds)} second texts")
+        raise InputError(
+            f"there are {len(firsts)} first texts and {len(seconds)} second texts; "
+            "expected the same number"
+        )
     texts = [*firsts, *(seconds or ())]
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     starts = np.cumsum(lengths) - lengths
-    pieces = np.fromiter(chain.from_iterable(texts), np.int32, int(lengths.sum()))
+    tokens = np.fromiter(chain.from_iterable(texts), np.int32, int(lengths.sum()))
     starts_NK = starts.reshape(num_texts, -1).T
     lengths_NK = lengths.reshape(num_texts, -1).T
     limit = max_length - num_specials
@@ -89,11 +92,11 @@ def pack(
     else:
         lengths_NK = np.stack(truncated_lengths(*lengths_NK.T, limit=limit), axis=1)
     length = int((lengths_NK.sum(axis=1) + num_specials).max(initial=0))
-    return packed_texts(pieces, starts_NK, lengths_NK, length=length, vocabulary=vocabulary)
+    return packed_texts(tokens, starts_NK, lengths_NK, length=length, vocabulary=vocabulary)
 
 
 def packed_texts(
-    pieces: np.ndarray,
+    tokens: np.ndarray,
     starts_NK: np.ndarray,
     lengths_NK: np.ndarray,
     *,
@@ -103,8 +106,8 @@ def packed_texts(
     """Packs N sequences of K texts, each sequence in its own row; the texts must fit.
 
     Args:
-        pieces: The ids of all texts in one flat array, of any integer type.
-        starts_NK: int [N,K], the index of the first token of each text in `pieces`.
+        tokens: The ids of all texts in one flat array, of any integer type.
+        starts_NK: int [N,K], the index of the first token of each text in `tokens`.
         lengths_NK: int [N,K], the tokens of each text.
         length: Columns of a row (T).
         vocabulary: Gives the special tokens.
@@ -117,7 +120,7 @@ def packed_texts(
     num_separators = vocabulary.specials.num_separators
     # Special tokens before each text: [CLS] before the first, separators before the others.
     before_K = np.where(np.arange(num_texts) == 0, 1, num_separators)
-    spans = Spans(
+    spans = TextSpans(
         rows=np.repeat(np.arange(num_rows), num_texts),
         columns=(np.cumsum(lengths_NK + before_K, axis=1) - lengths_NK).ravel(),
         starts=starts_NK.ravel(),
@@ -125,16 +128,16 @@ def packed_texts(
         segments=np.tile(np.arange(num_texts), num_rows),
         sequences=np.ones(starts_NK.size, np.int64),
     )
-    return packed(pieces, spans, num_rows=num_rows, length=length, vocabulary=vocabulary)
+    return packed(tokens, spans, num_rows=num_rows, length=length, vocabulary=vocabulary)
 
 
 def packed(
-    pieces: np.ndarray, spans: Spans, *, num_rows: int, length: int, vocabulary: Vocabulary
+    tokens: np.ndarray, spans: TextSpans, *, num_rows: int, length: int, vocabulary: Vocabulary
 ) -> dict[str, np.ndarray]:
     """Packs texts into rows at the given positions; the texts must fit.
 
     Args:
-        pieces: The ids of all texts in one flat array, of any integer type.
+        tokens: The ids of all texts in one flat array, of any integer type.
         spans: The texts and their positions.
         num_rows: Number of rows.
         length: Columns of a row.
@@ -146,28 +149,28 @@ def packed(
     specials = vocabulary.specials
     num_separators = specials.num_separators
     runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
-    places = runs.spread(spans.starts - runs.text_begins, np.int64)
-    places += np.arange(num_rows * length)
-    is_text = runs.spread(np.ones(len(spans.rows)), np.int32)
+    indices = runs.repeated(spans.starts - runs.text_starts, np.int64)
+    indices += np.arange(num_rows * length)
+    is_text = runs.repeated(np.ones(len(spans.rows)), np.int32)
     # At special tokens this reads some neighbouring id, which the lines below overwrite; "clip"
-    # keeps these indices inside `pieces`.
-    input_ids = np.take(pieces, places, mode="clip") if len(pieces) else np.zeros_like(places)
+    # keeps these indices inside `tokens`.
+    input_ids = np.take(tokens, indices, mode="clip") if len(tokens) else np.zeros_like(indices)
     input_ids = input_ids.astype(np.int32)
     np.copyto(input_ids, vocabulary.pad_id, where=is_text == 0)
-    input_ids[runs.begins[runs.begins < runs.text_begins]] = vocabulary.sep_id
-    input_ids[runs.text_begins[runs.opens] - 1] = vocabulary.cls_id
+    input_ids[runs.starts[runs.starts < runs.text_starts]] = vocabulary.sep_id
+    input_ids[runs.text_starts[runs.is_first] - 1] = vocabulary.cls_id
     input_ids[runs.ends - 1] = vocabulary.sep_id
     segments = np.asarray(spans.segments) * specials.second_segment
     shape = (num_rows, length)
     return {
         "input_ids": input_ids.reshape(shape),
         "input_mask": is_text.reshape(shape),
-        "segment_ids": runs.spread(segments, np.int32).reshape(shape),
+        "segment_ids": runs.repeated(segments, np.int32).reshape(shape),
     }
 
 
-def kept_apart(
-    spans: Spans, *, num_rows: int, length: int, num_separators: int = 1
+def packing_features(
+    spans: TextSpans, *, num_rows: int, length: int, num_separators: int = 1
 ) -> dict[str, np.ndarray]:
     """Returns the features that separate the sequences of a row.
 
@@ -179,10 +182,10 @@ def kept_apart(
         sequence of each token, from 1. Both are int32 [num_rows,length] and 0 for padding.
     """
     runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
-    first_text = np.maximum.accumulate(np.where(runs.opens, np.arange(len(runs.opens)), 0))
-    begins = runs.begins[first_text]
-    sequence_ids = runs.spread(spans.sequences, np.int32)
-    position_ids = np.arange(num_rows * length, dtype=np.int32) - runs.spread(begins, np.int32)
+    first_text = np.maximum.accumulate(np.where(runs.is_first, np.arange(len(runs.is_first)), 0))
+    starts = runs.starts[first_text]
+    sequence_ids = runs.repeated(spans.sequences, np.int32)
+    position_ids = np.arange(num_rows * length, dtype=np.int32) - runs.repeated(starts, np.int32)
     position_ids[sequence_ids == 0] = 0
     shape = (num_rows, length)
     return {
@@ -198,27 +201,29 @@ class _Runs(NamedTuple):
     of a sequence, or the second of two [SEP]s before any other text. Runs of padding may be empty.
     """
 
-    opens: np.ndarray  # bool [M], whether the text is the first of its sequence
-    text_begins: np.ndarray  # int [M], index of the first token of each text
-    begins: np.ndarray  # int [M], index of the first token of each run of a text
+    is_first: np.ndarray  # bool [M], whether the text is the first of its sequence
+    text_starts: np.ndarray  # int [M], index of the first token of each text
+    starts: np.ndarray  # int [M], index of the first token of each run of a text
     ends: np.ndarray  # int [M], index after the last token of each run of a text
     lengths: np.ndarray  # int [2M+1], lengths of all runs: padding, text, ..., text, padding
 
     @classmethod
-    def of(cls, spans: Spans, *, num_rows: int, length: int, num_separators: int = 1) -> "_Runs":
-        opens = np.ones(len(spans.rows), bool)
-        opens[1:] = np.diff(spans.rows).astype(bool) | np.diff(spans.sequences).astype(bool)
-        text_begins = np.asarray(spans.rows, np.int64) * length + spans.columns
-        begins = text_begins - np.where(opens, 1, num_separators - 1)
-        ends = text_begins + spans.lengths + 1
-        bounds = np.stack([begins, ends], axis=1).ravel()
+    def of(
+        cls, spans: TextSpans, *, num_rows: int, length: int, num_separators: int = 1
+    ) -> "_Runs":
+        is_first = np.ones(len(spans.rows), bool)
+        is_first[1:] = np.diff(spans.rows).astype(bool) | np.diff(spans.sequences).astype(bool)
+        text_starts = np.asarray(spans.rows, np.int64) * length + spans.columns
+        starts = text_starts - np.where(is_first, 1, num_separators - 1)
+        ends = text_starts + spans.lengths + 1
+        bounds = np.stack([starts, ends], axis=1).ravel()
         lengths = np.diff(bounds, prepend=0, append=num_rows * length)
         if lengths.min() < 0:
             raise AssertionError("texts overlap, or are not in the order of rows and columns")
-        return cls(opens, text_begins, begins, ends, lengths)
+        return cls(is_first, text_starts, starts, ends, lengths)
 
-    def spread(self, values: np.ndarray, dtype) -> np.ndarray:
+    def repeated(self, values: np.ndarray, dtype) -> np.ndarray:
         """Repeats the value of each text at all positions of its run; padding gets 0."""
-        of_runs = np.zeros(len(self.lengths), dtype)
-        of_runs[1::2] = values
-        return np.repeat(of_runs, self.lengths)
+        run_values = np.zeros(len(self.lengths), dtype)
+        run_values[1::2] = values
+        return np.repeat(run_values, self.lengths)

@@ -7,7 +7,7 @@ from tokenizers.processors import RobertaProcessing, TemplateProcessing
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import SPECIALS
 
-OTHER_SCORE = -100.0  # added to the score of a token that must never be chosen
+EXCLUDED_SCORE = -100.0  # added to the score of a token that must never be chosen
 
 
 def byte_pair_rules(model: BPE, *, prefixed: bool = False, file: str = "the vocabulary") -> str:
@@ -25,10 +25,10 @@ def byte_pair_rules(model: BPE, *, prefixed: bool = False, file: str = "the voca
         InputError: `model` lacks a special token of RoBERTa.
     """
     tokenizer = Tokenizer(model)
-    _, _, cls, sep, _ = pieces = SPECIALS["BPE"].pieces
+    _, _, cls, sep, _ = tokens = SPECIALS["BPE"].tokens
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
     tokenizer.decoder = decoders.ByteLevel()
-    ids = _add_specials(tokenizer, pieces, file=file)
+    ids = _add_specials(tokenizer, tokens, file=file)
     tokenizer.post_processor = RobertaProcessing(
         (sep, ids[sep]), (cls, ids[cls]), add_prefix_space=prefixed
     )
@@ -56,8 +56,8 @@ def unigram_rules(
     Raises:
         InputError: `model` lacks a special token of ALBERT.
     """
-    pieces = [(each.piece, each.score + _comma(each.piece)) for each in model.pieces]
-    tokenizer = Tokenizer(Unigram(pieces, unk_id=model.trainer_spec.unk_id, byte_fallback=False))
+    tokens = [(each.piece, each.score + _comma_score(each.piece)) for each in model.pieces]
+    tokenizer = Tokenizer(Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False))
     steps = unigram_steps(lowercase=lowercase, keeps_accents=keeps_accents)
     if charsmap := model.normalizer_spec.precompiled_charsmap:
         steps.append(normalizers.Precompiled(charsmap))
@@ -66,11 +66,11 @@ def unigram_rules(
     space = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space])
     tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
-    ids = _add_specials(tokenizer, SPECIALS["Unigram"].pieces, file=file)
+    ids = _add_specials(tokenizer, SPECIALS["Unigram"].tokens, file=file)
     tokenizer.post_processor = TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[(piece, ids[piece]) for piece in ("[CLS]", "[SEP]")],
+        special_tokens=[(token, ids[token]) for token in ("[CLS]", "[SEP]")],
     )
     return tokenizer.to_str()
 
@@ -86,20 +86,23 @@ def unigram_steps(*, lowercase: bool, keeps_accents: bool) -> list[normalizers.N
     return [*steps, normalizers.Lowercase()] if lowercase else steps
 
 
-def _comma(piece: str) -> float:
-    return OTHER_SCORE if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit() else 0.0
+def _comma_score(token: str) -> float:
+    return EXCLUDED_SCORE if len(token) > 1 and token[-1] == "," and token[-2].isdigit() else 0.0
 
 
-def _add_specials(tokenizer: Tokenizer, pieces: tuple[str, ...], *, file: str) -> dict[str, int]:
+def _add_specials(tokenizer: Tokenizer, tokens: tuple[str, ...], *, file: str) -> dict[str, int]:
     """Registers the special tokens and returns their ids.
 
     Raises InputError if the vocabulary lacks one of them.
     """
-    found = {piece: tokenizer.token_to_id(piece) for piece in pieces}
-    ids = {piece: number for piece, number in found.items() if number is not None}
-    if missing := [piece for piece in pieces if piece not in ids]:
-        raise InputError(f"{file} lacks {', '.join(missing)}; expected {' '.join(pieces)}")
-    *others, mask = pieces
-    tokens = [AddedToken(piece, special=True, normalized=False) for piece in others]
-    tokenizer.add_special_tokens([*tokens, AddedToken(mask, special=True, lstrip=True)])
+    ids = {
+        token: token_id
+        for token in tokens
+        if (token_id := tokenizer.token_to_id(token)) is not None
+    }
+    if missing := [token for token in tokens if token not in ids]:
+        raise InputError(f"{file} lacks {', '.join(missing)}; expected {' '.join(tokens)}")
+    *others, mask = tokens
+    added = [AddedToken(token, special=True, normalized=False) for token in others]
+    tokenizer.add_special_tokens([*added, AddedToken(mask, special=True, lstrip=True)])
     return ids

@@ -17,26 +17,33 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
+from typing_extensions import deprecated
 
-from bert_keras.text.chunks import ChunkMemory
+from bert_keras.text.chunks import ChunkCache
 from bert_keras.text.google_words import google_words, with_small_sigmas
 from bert_keras.text.vocab import Vocabulary
 
 MAX_WORD_CHARACTERS = 200  # longer words are [UNK] (google-research/bert WordpieceTokenizer)
 MASK = "[MASK]"
 # Includes the white space before "[MASK]", which RoBERTa would turn into tokens.
-GAP = r"[\t-\r ]*\[MASK\]"
-_Read = TypeVar("_Read")
+MASK_PATTERN = r"[\t-\r ]*\[MASK\]"
+_Result = TypeVar("_Result")
 
 
 class TokenizedText(NamedTuple):
     """The tokens of one text."""
 
     ids: list[int]
-    pieces: list[str]  # the tokens as strings
+    tokens: list[str]  # the tokens as strings
     # The [start, end) of each token in characters of the given text. The range includes dropped
     # marks and control characters inside the token. [UNK] spans its whole word.
     offsets: list[tuple[int, int]]
+
+    @property
+    @deprecated("TokenizedText.pieces is now TokenizedText.tokens")
+    def pieces(self) -> list[str]:
+        """Same as `tokens`; goes with version 0.3."""
+        return self.tokens
 
 
 class TextTokenizer(abc.ABC):
@@ -49,10 +56,12 @@ class TextTokenizer(abc.ABC):
     lowercase: bool
 
     def encode(self, text: str) -> TokenizedText:
+        """Returns the ids, tokens and offsets of a text."""
         return self.encode_batch([text])[0]
 
     @abc.abstractmethod
-    def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]: ...
+    def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
+        """Returns the ids, tokens and offsets of each text."""
 
     @abc.abstractmethod
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -108,53 +117,43 @@ class WordPieceTokenizer(TextTokenizer):
         )
         self._tokenizer.normalizer = normalizer(lowercase=lowercase)
         self._tokenizer.pre_tokenizer = BertPreTokenizer()
-        self._odd = _OddCharacters(lowercase=lowercase)
-        self._memory = ChunkMemory(self._ids_of_parts)
+        self._exceptions = _ExceptionalCharacters(lowercase=lowercase)
+        self._cache = ChunkCache(self._ids_of_parts)
 
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
         def fast(texts):
-            encodings = self._tokenizer.encode_batch(texts)
+            encodings = self._tokenizer.encode_batch(list(map(self._with_sigmas, texts)))
             return [TokenizedText(each.ids, each.tokens, each.offsets) for each in encodings]
 
-        return self._read(texts, fast, self._exact)
+        return _split_map(texts, self._exceptions.are_in, self._exact, fast)
 
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Same as `TextTokenizer.flat_ids`, but several times as fast on a large corpus.
 
         It caches the ids of words. The cache is not thread-safe; use one instance for each thread.
         """
-        return self._memory.flat_ids(list(map(self._with_sigmas, texts)))
+        return self._cache.flat_ids(list(map(self._with_sigmas, texts)))
 
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
         def fast(texts):
+            texts = list(map(self._with_sigmas, texts))
             return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
 
-        return self._read(texts, fast, lambda text: self._exact(text).ids)
-
-    def _read(
-        self,
-        texts: Sequence[str],
-        fast: Callable[[Sequence[str]], list[_Read]],
-        exact: Callable[[str], _Read],
-    ) -> list[_Read]:
-        odd = list(map(self._odd.any_in, texts))
-        plain = [self._with_sigmas(t) for t, is_odd in zip(texts, odd, strict=True) if not is_odd]
-        others = iter(fast(plain))
-        return [exact(t) if is_odd else next(others) for t, is_odd in zip(texts, odd, strict=True)]
+        return _split_map(texts, self._exceptions.are_in, lambda text: self._exact(text).ids, fast)
 
     def _exact(self, text: str) -> TokenizedText:
-        found = TokenizedText([], [], [])
+        result = TokenizedText([], [], [])
         for word in google_words(text, lowercase=self.lowercase):
             end = 0
             for token in self._tokenizer.model.tokenize(word.text):
                 start = end
                 end += len(token.value) - (2 if start else 0)  # later tokens begin with "##"
                 is_unknown = token.id == self.vocabulary.unk_id
-                places = word.places if is_unknown else word.places[start:end]
-                found.ids.append(token.id)
-                found.pieces.append(token.value)
-                found.offsets.append((min(places), max(places) + 1))
-        return found
+                indices = word.indices if is_unknown else word.indices[start:end]
+                result.ids.append(token.id)
+                result.tokens.append(token.value)
+                result.offsets.append((min(indices), max(indices) + 1))
+        return result
 
     def _with_sigmas(self, text: str) -> str:
         """Lower-cases capital sigmas, whose small form depends on the word around them.
@@ -163,41 +162,49 @@ class WordPieceTokenizer(TextTokenizer):
         """
         return with_small_sigmas(text) if self.lowercase and "Σ" in text else text
 
-    def _ids_of_parts(self, parts: Sequence[str]) -> list[Sequence[int]]:
+    def _ids_of_parts(self, parts: Sequence[str]) -> list[list[int]]:
         """Same as `ids_batch`, but faster for words of ASCII letters and digits.
 
         These words need no normalization except lower-casing.
         """
-        ids, words = self.vocabulary.ids, self._tokenizer.model
-        found: list[Sequence[int] | None] = []
-        for part in parts:
-            if part.isascii() and part.isalnum():
-                word = part.lower() if self.lowercase else part
-                number = ids.get(word) if len(word) <= MAX_WORD_CHARACTERS else None
-                found.append(
-                    [token.id for token in words.tokenize(word)] if number is None else [number]
-                )
-            else:
-                found.append(None)
-        others = iter(
-            self.ids_batch([p for p, each in zip(parts, found, strict=True) if each is None])
+        ids, model = self.vocabulary.ids, self._tokenizer.model
+
+        def word_ids(part: str) -> list[int]:
+            word = part.lower() if self.lowercase else part
+            if len(word) <= MAX_WORD_CHARACTERS and word in ids:
+                return [ids[word]]
+            return [token.id for token in model.tokenize(word)]
+
+        return _split_map(
+            parts, lambda part: part.isascii() and part.isalnum(), word_ids, self.ids_batch
         )
-        return [next(others) if each is None else each for each in found]
 
     def decode(self, ids: Sequence[int]) -> str:
-        pieces = self.vocabulary.pieces
-        return " ".join(pieces[int(number)] for number in ids).replace(" ##", "")
+        tokens = self.vocabulary.tokens
+        return " ".join(tokens[int(token_id)] for token_id in ids).replace(" ##", "")
+
+
+def _split_map(
+    texts: Sequence[str],
+    condition: Callable[[str], bool],
+    one: Callable[[str], _Result],
+    many: Callable[[list[str]], list[_Result]],
+) -> list[_Result]:
+    """Applies `one` to each text that meets the condition, and `many` to all other texts."""
+    flags = list(map(condition, texts))
+    others = iter(many([text for text, flag in zip(texts, flags, strict=True) if not flag]))
+    return [one(text) if flag else next(others) for text, flag in zip(texts, flags, strict=True)]
 
 
 def ids_with_masks(texts: Sequence[str], tokenizer: TextTokenizer) -> list[list[int]]:
     """Same as `tokenizer.ids_batch`, but each "[MASK]" in a text becomes the mask token."""
-    parts = [re.split(GAP, text) for text in texts]
+    parts = [re.split(MASK_PATTERN, text) for text in texts]
     ids = iter(tokenizer.ids_batch(list(chain.from_iterable(parts))))
     mask_id = tokenizer.vocabulary.mask_id
     return [list(chain.from_iterable((mask_id, *next(ids)) for _ in each))[1:] for each in parts]
 
 
-class _OddCharacters:
+class _ExceptionalCharacters:
     """Finds characters that `tokenizers` treats differently from Google's tokenizer.
 
     Each new character is given to both tokenizers once, and the result is cached. The differing
@@ -208,20 +215,22 @@ class _OddCharacters:
     def __init__(self, *, lowercase: bool):
         self._lowercase = lowercase
         self._normalizer, self._splitter = normalizer(lowercase=lowercase), BertPreTokenizer()
-        self._even: set[str] = set()
-        self._odd: set[str] = set()
+        self._regular: set[str] = set()
+        self._exceptional: set[str] = set()
 
-    def any_in(self, text: str) -> bool:
+    def are_in(self, text: str) -> bool:
+        """Returns whether a text contains one of the characters."""
         if text.isascii():
             return False
-        rest = set(text) - self._even
-        for character in rest - self._odd:
-            (self._odd if self._is_odd(character) else self._even).add(character)
-        return not self._odd.isdisjoint(rest)
+        others = set(text) - self._regular
+        for character in others - self._exceptional:
+            is_exceptional = self._is_exceptional(character)
+            (self._exceptional if is_exceptional else self._regular).add(character)
+        return not self._exceptional.isdisjoint(others)
 
-    def _is_odd(self, character: str) -> bool:
+    def _is_exceptional(self, character: str) -> bool:
         if unicodedata.combining(character) and unicodedata.category(character) != "Mn":
-            return True  # it is kept, and reordering the marks also reorders their offsets
+            return True  # it remains, and reordering the marks also reorders their offsets
         text = f"a{character}B"
         fast = self._splitter.pre_tokenize_str(self._normalizer.normalize_str(text))
         exact = google_words(text, lowercase=self._lowercase)

@@ -7,17 +7,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, islice
 
+from typing_extensions import deprecated
+
 from bert_keras.errors import InputError
 from bert_keras.storage import text_lines, write_text
 
-SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 @dataclass(frozen=True)
 class Specials:
     """The special tokens, and how two texts are packed with them."""
 
-    pieces: tuple[str, ...] = SPECIAL_PIECES  # the special tokens, in the order of SPECIAL_PIECES
+    tokens: tuple[str, ...] = SPECIAL_TOKENS  # the special tokens, in the order of SPECIAL_TOKENS
     num_separators: int = 1  # separator tokens between two texts
     second_segment: int = 1  # segment id of the second text
     # First character of a token that begins a word after a space. It is "" for WordPiece, where
@@ -46,37 +48,37 @@ class Vocabulary:
     ```
     """
 
-    pieces: tuple[str, ...]  # the tokens; the index of a token is its id
+    tokens: tuple[str, ...]  # the tokens; the index of a token is its id
     specials: Specials = BERT_SPECIALS  # the special tokens
     rules: str = ""  # the text of the tokenizer.json that splits texts; "" for WordPiece
 
     def __post_init__(self):
-        object.__setattr__(self, "pieces", tuple(self.pieces))
-        if not self.pieces:
-            raise InputError("the vocabulary is empty; expected one piece a line")
-        self._refuse_unusable_pieces()
-        missing = [piece for piece in self.specials.pieces if piece not in self.ids]
+        object.__setattr__(self, "tokens", tuple(self.tokens))
+        if not self.tokens:
+            raise InputError("the vocabulary is empty; expected one token on each line")
+        self._refuse_unusable_tokens()
+        missing = [token for token in self.specials.tokens if token not in self.ids]
         if missing:
             raise InputError(
                 f"the vocabulary lacks {', '.join(missing)}; BERT needs "
-                f"{' '.join(self.specials.pieces)}"
+                f"{' '.join(self.specials.tokens)}"
             )
 
-    def _refuse_unusable_pieces(self) -> None:
+    def _refuse_unusable_tokens(self) -> None:
         """Raises InputError for a blank or repeated token: it would shift or hide other ids."""
         first_lines: dict[str, int] = {}
-        for line, piece in enumerate(self.pieces, start=1):
-            first = first_lines.setdefault(piece, line)
-            if not piece or not _ASCII_SPACES.isdisjoint(piece):
+        for line, token in enumerate(self.tokens, start=1):
+            first = first_lines.setdefault(token, line)
+            if not token or not _ASCII_SPACES.isdisjoint(token):
                 raise InputError(
-                    f"line {line} of the vocabulary, {piece[:40]!r}, is blank or holds white "
-                    "space; a piece's id is its line number, so put the piece there and nothing "
-                    "else, or [unusedN]"
+                    f"line {line} of the vocabulary, {token[:40]!r}, is blank or contains white "
+                    "space; the line number of a token is its id, so write only the token on this "
+                    "line, or [unusedN]"
                 )
             if first != line:
                 raise InputError(
-                    f"lines {first} and {line} of the vocabulary are both {piece!r}; expected each "
-                    "piece once: name the second [unusedN] to keep the ids of the others"
+                    f"lines {first} and {line} of the vocabulary are both {token!r}; expected each "
+                    "token once: rename the second to [unusedN], which keeps the ids of the others"
                 )
 
     @classmethod
@@ -86,19 +88,20 @@ class Vocabulary:
         Raises:
             InputError: The file is missing, or it holds no valid vocabulary.
         """
-        pieces = tuple(text_lines(path))
+        tokens = tuple(text_lines(path))
         try:
-            return cls(pieces)
+            return cls(tokens)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
 
     def save(self, path: str | os.PathLike) -> None:
+        """Writes a `vocab.txt` that `from_file` reads."""
         write_text(path, self.lines)
 
     @property
     def lines(self) -> str:
         """The content of the file that `from_file` reads."""
-        return "".join(f"{piece}\n" for piece in self.pieces)
+        return "".join(f"{token}\n" for token in self.tokens)
 
     def padded(self, size: int) -> "Vocabulary":
         """Appends unused tokens named [unusedN], also to the rules, up to `size` tokens.
@@ -110,10 +113,10 @@ class Vocabulary:
         """
         if len(self) > size:
             raise InputError(
-                f"the vocabulary has {len(self):,} pieces; expected at most {size:,}, the rows of "
-                "the table of tokens: it is another checkpoint's"
+                f"the vocabulary has {len(self):,} tokens; expected at most {size:,}, the rows of "
+                "the token table: the vocabulary belongs to another checkpoint"
             )
-        fillers = (piece for n in count() if (piece := f"[unused{n}]") not in self.ids)
+        fillers = (token for n in count() if (token := f"[unused{n}]") not in self.ids)
         added, rules = list(islice(fillers, size - len(self))), self.rules
         if rules:
             from tokenizers import Tokenizer  # slow to import
@@ -121,43 +124,55 @@ class Vocabulary:
             tokenizer = Tokenizer.from_str(rules)
             tokenizer.add_tokens(added)
             rules = tokenizer.to_str()
-        return replace(self, pieces=(*self.pieces, *added), rules=rules)
+        return replace(self, tokens=(*self.tokens, *added), rules=rules)
 
-    def continues(self, piece: str) -> bool:
+    def continues(self, token: str) -> bool:
         """Returns whether a token continues the word of the preceding token."""
         start = self.specials.word_start
-        return not piece.startswith(start) if start else piece.startswith("##")
+        return not token.startswith(start) if start else token.startswith("##")
 
     def num_specials(self, num_texts: int) -> int:
         """Returns the number of special tokens around and between the texts of a sequence."""
         return 2 + self.specials.num_separators * (num_texts - 1)
 
     def __len__(self) -> int:
-        return len(self.pieces)
+        return len(self.tokens)
+
+    @property
+    @deprecated("Vocabulary.pieces is now Vocabulary.tokens")
+    def pieces(self) -> tuple[str, ...]:
+        """Same as `tokens`; goes with version 0.3."""
+        return self.tokens
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        return {piece: number for number, piece in enumerate(self.pieces)}
+        """The id of each token."""
+        return {token: token_id for token_id, token in enumerate(self.tokens)}
 
     @property
     def pad_id(self) -> int:
-        return self.ids[self.specials.pieces[0]]
+        """The id of the padding token."""
+        return self.ids[self.specials.tokens[0]]
 
     @property
     def unk_id(self) -> int:
-        return self.ids[self.specials.pieces[1]]
+        """The id of the token for unknown words."""
+        return self.ids[self.specials.tokens[1]]
 
     @property
     def cls_id(self) -> int:
-        return self.ids[self.specials.pieces[2]]
+        """The id of the token at the start of a sequence."""
+        return self.ids[self.specials.tokens[2]]
 
     @property
     def sep_id(self) -> int:
-        return self.ids[self.specials.pieces[3]]
+        """The id of the separator token."""
+        return self.ids[self.specials.tokens[3]]
 
     @property
     def mask_id(self) -> int:
-        return self.ids[self.specials.pieces[4]]
+        """The id of the mask token."""
+        return self.ids[self.specials.tokens[4]]
 
 
 def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
@@ -171,5 +186,7 @@ def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
         InputError: The ids are not 0 to N-1, each once.
     """
     if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
-        raise InputError(f"{file}: the ids of its pieces are not each number from 0 once")
+        raise InputError(
+            f"{file}: the ids of the tokens are not the numbers from 0 to {len(ids) - 1}, each once"
+        )
     return tuple(sorted(ids, key=ids.__getitem__))

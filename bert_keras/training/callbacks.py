@@ -8,7 +8,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from bert_keras.distribution.replicas import number
+from bert_keras.distribution.replicas import scalar_value
 from bert_keras.progress import progress
 from bert_keras.training.tensorboard.performance import peak_flops_per_second
 
@@ -71,8 +71,8 @@ class TensorBoardLog(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self.step_ends.append(time.perf_counter())
-        done = batch + 1
-        if done % self.steps_per_point == 0 and done < self.params["steps"]:
+        num_steps = batch + 1
+        if num_steps % self.steps_per_point == 0 and num_steps < self.params["steps"]:
             self._write_point(logs or {})
             self.model.reset_metrics()
             self.step_ends = []
@@ -85,7 +85,7 @@ class TensorBoardLog(keras.callbacks.Callback):
         learning_rate = keras.ops.convert_to_numpy(optimizer.learning_rate)
         train = {tag(name): value for name, value in logs.items() if not name.startswith("val_")}
         train["optimizer/learning_rate"] = float(learning_rate)
-        train["optimizer/gradient_norm"] = number(optimizer.gradient_norm)
+        train["optimizer/gradient_norm"] = scalar_value(optimizer.gradient_norm)
         self._write("train", train | self._speed())
         held_out = {tag(name): value for name, value in logs.items() if name.startswith("val_")}
         if held_out:
@@ -112,12 +112,12 @@ class TensorBoardLog(keras.callbacks.Callback):
             writer.close()
         self.writers.clear()
 
-    def _write(self, run: str, numbers: dict[str, float]) -> None:
+    def _write(self, run: str, values: dict[str, float]) -> None:
         if run not in self.writers:
             folder = self.settings.output / "logs" / run
             self.writers[run] = tf.summary.create_file_writer(os.fspath(folder))
-        with self.writers[run].as_default(step=number(self.model.optimizer.iterations)):
-            for name, value in sorted(numbers.items()):
+        with self.writers[run].as_default(step=scalar_value(self.model.optimizer.iterations)):
+            for name, value in sorted(values.items()):
                 tf.summary.scalar(name, value)
         self.writers[run].flush()
 
@@ -131,7 +131,7 @@ class ProgressBar(keras.callbacks.Callback):
     def __init__(self, settings: FitSettings, first_step: int, *, metric: str):
         super().__init__()
         self.settings, self.step = settings, first_step
-        self.shown = ("loss", "val_loss", f"val_score/{metric}")
+        self.log_names = ("loss", "val_loss", f"val_score/{metric}")
         total = self._examples(settings.num_steps)
         self.bar = progress(stage=settings.stage, unit="examples", total=total)
         self.bar.update(self._examples(first_step))
@@ -150,9 +150,9 @@ class ProgressBar(keras.callbacks.Callback):
         return epochs * settings.examples_per_epoch + steps * settings.batch_size
 
     def on_epoch_end(self, epoch, logs=None):
-        shown = {
+        values = {
             name.replace("masked_lm", "mlm").replace("next_sentence", "nsp"): f"{value:.3f}"
             for name, value in (logs or {}).items()
-            if name in self.shown or ("/" not in name and name.endswith("accuracy"))
+            if name in self.log_names or ("/" not in name and name.endswith("accuracy"))
         }
-        self.bar.set_postfix(shown, refresh=False)
+        self.bar.set_postfix(values, refresh=False)

@@ -14,12 +14,13 @@ import keras
 import tensorflow as tf
 
 from bert_keras.checkpoints.checkpoint import TrainingState
-from bert_keras.distribution.replicas import number
+from bert_keras.distribution.replicas import scalar_value
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError
 from bert_keras.layers.recomputation import seed_states
 from bert_keras.models.pretrained import named_weights, stored_weight
-from bert_keras.storage import json_object, tensorflow_writes, write_text
+from bert_keras.storage import json_object, write_text
+from bert_keras.training.saved_states import SavedStates
 
 # Errors of TensorFlow and Python that reading the data can raise.
 _BROKEN_DATA = (
@@ -51,11 +52,8 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         slots = {f"optimizer/{slot.path}": slot.value for slot in model.optimizer.variables}
         dropout = {f"dropout/{index}": seed.value for index, seed in enumerate(seed_states(model))}
         self.optimizer = model.optimizer
-        self.checkpoint = tf.train.Checkpoint(**weights, **slots, **dropout)
-        _ = self.checkpoint.save_counter  # creates a variable, which all workers must do together
-        self.manager = tf.train.CheckpointManager(
-            self.checkpoint, os.fspath(folder), max_to_keep=keep, checkpoint_name="step"
-        )
+        checkpoint = tf.train.Checkpoint(**weights, **slots, **dropout)
+        self.states = SavedStates(checkpoint, Path(folder), keep=keep)
         self.is_terminated = False  # whether the process has received SIGTERM
 
     def restore(self) -> int:
@@ -65,17 +63,10 @@ class TrainingCheckpoints(keras.callbacks.Callback):
             The step of the optimizer.
 
         Raises:
-            InputError: The newest state does not belong to this run or is damaged.
+            InputError: As `SavedStates.restore` does.
         """
-        if newest := self.manager.latest_checkpoint:
-            try:
-                self.checkpoint.restore(newest).assert_consumed()
-            except (tf.errors.OpError, AssertionError, ValueError, IndexError) as error:
-                raise InputError(
-                    f"{newest} does not hold the state of this run ({str(error).splitlines()[0]}); "
-                    "remove it to continue from an older one, or choose another output folder"
-                ) from error
-        return number(self.optimizer.iterations)
+        self.states.restore(is_chief=is_chief())
+        return scalar_value(self.optimizer.iterations)
 
     def save(self) -> None:
         """Saves the state; only the first worker writes.
@@ -84,14 +75,8 @@ class TrainingCheckpoints(keras.callbacks.Callback):
             OSError: The state cannot be written, for example because the disk is full. Older states
                 are not changed.
         """
-        if not is_chief():
-            return
-        try:
-            with tensorflow_writes(self.manager.directory):
-                self.manager.save(checkpoint_number=number(self.optimizer.iterations))
-        finally:
-            for half_written in Path(self.manager.directory).glob("*_temp"):
-                shutil.rmtree(half_written)
+        if is_chief():
+            self.states.save(scalar_value(self.optimizer.iterations))
 
     @contextlib.contextmanager
     def saving_on_interruption(self) -> Iterator[None]:
@@ -102,11 +87,11 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         signals; in another thread SIGTERM ends the process immediately.
         """
 
-        def note(signal_number, frame):
+        def on_signal(signal_number, frame):
             self.is_terminated = True
 
         is_main = threading.current_thread() is threading.main_thread()
-        before = signal.signal(signal.SIGTERM, note) if is_main else None
+        previous = signal.signal(signal.SIGTERM, on_signal) if is_main else None
         try:
             yield
         except _BROKEN_DATA:  # the step without data has changed nothing
@@ -114,7 +99,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
             raise
         finally:
             if is_main:
-                signal.signal(signal.SIGTERM, before)
+                signal.signal(signal.SIGTERM, previous)
 
     def on_train_batch_end(self, batch, logs=None):
         # In the last step of an epoch, on_epoch_end handles the signal.
@@ -143,7 +128,7 @@ def training_state(model: keras.Model) -> TrainingState:
     """
     momentums, velocities = _averages(model)
     return TrainingState(
-        step=number(model.optimizer.iterations),
+        step=scalar_value(model.optimizer.iterations),
         momentums={name: stored_weight(momentum) for name, momentum in momentums.items()},
         velocities={name: stored_weight(velocity) for name, velocity in velocities.items()},
     )
@@ -162,7 +147,7 @@ def load_training_state(model: keras.Model, state: TrainingState) -> None:
             and nothing is changed.
     """
     momentums, velocities = _averages(model)
-    assignments, faults = [], []
+    assignments, problems = [], []
     for kind, variables, averages in (
         ("momentum", momentums, state.momentums),
         ("velocity", velocities, state.velocities),
@@ -170,13 +155,13 @@ def load_training_state(model: keras.Model, state: TrainingState) -> None:
         for name, variable in variables.items():
             shape, average = tuple(variable.shape), averages.get(name)
             if average is None:
-                faults.append(f"the {kind} of {name} is missing")
+                problems.append(f"the {kind} of {name} is missing")
             elif average.shape != shape:
-                faults.append(f"the {kind} of {name} is {average.shape}, expected {shape}")
+                problems.append(f"the {kind} of {name} is {average.shape}, expected {shape}")
             else:
                 assignments.append((variable, average))
-    if faults:
-        raise InputError(f"the training state does not fit the model: {'; '.join(faults)}")
+    if problems:
+        raise InputError(f"the training state does not fit the model: {'; '.join(problems)}")
     for variable, average in assignments:
         variable.assign(average.read())
     model.optimizer.iterations.assign(state.step)
@@ -216,12 +201,12 @@ class BestModel(keras.callbacks.Callback):
         loss = (logs or {}).get("val_loss", math.nan)
         if not loss < self.scores["held_out_loss"]:
             return
-        self.scores = {"step": number(self.model.optimizer.iterations), "held_out_loss": loss}
+        self.scores = {"step": scalar_value(self.model.optimizer.iterations), "held_out_loss": loss}
         if not is_chief():
             return
-        beside = self.folder.with_name(f".{self.folder.name}.part")
-        shutil.rmtree(beside, ignore_errors=True)
-        self.save(beside)
-        write_text(beside / SCORES, json.dumps(self.scores, indent=2) + "\n")
+        temporary = self.folder.with_name(f".{self.folder.name}.part")
+        shutil.rmtree(temporary, ignore_errors=True)
+        self.save(temporary)
+        write_text(temporary / SCORES, json.dumps(self.scores, indent=2) + "\n")
         shutil.rmtree(self.folder, ignore_errors=True)
-        beside.rename(self.folder)
+        temporary.rename(self.folder)

@@ -33,5 +33,5 @@ def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:
         if curves:
             runs[events.name] = curves
     if not runs:
-        raise InputError(f"{logs} holds no TensorBoard event files; expected OUTPUT/logs of a run")
+        raise InputError(f"{logs} has no TensorBoard event files; expected OUTPUT/logs of a run")
     return runs

@@ -7,21 +7,21 @@ Sources: Hinton et al. 2015, "Distilling the Knowledge in a Neural Network"; San
 import keras
 from keras import ops
 
-from bert_keras.distribution import WholeBatchStep
+from bert_keras.distribution import GlobalBatchStep
 from bert_keras.distribution.reduction import SummedLoss, summed
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import TaskModel
 from bert_keras.training.losses import MaskedLMLoss, cosine_distance, soft_divergence
 
 LABELS, SOFT, COSINE = "labels", "soft", "cosine"
-OF_CLASSES = (
+CLASS_LOSSES = (
     MaskedLMLoss,
     keras.losses.SparseCategoricalCrossentropy,
     keras.losses.CategoricalCrossentropy,
 )
 
 
-class Distiller(WholeBatchStep):
+class Distiller(GlobalBatchStep):
     """A Keras model that trains a student on labels and on the predictions of a teacher.
 
     Compile and fit it instead of the student, whose weights it shares. The teacher
@@ -67,7 +67,7 @@ class Distiller(WholeBatchStep):
     ):
         # Public weight names omit the model's name, so the student and the Distiller share them.
         super().__init__(name=student.name, dtype=student.dtype_policy)
-        _refuse_other_outputs(student, teacher, shows_states=alpha_cosine > 0)
+        _refuse_other_outputs(student, teacher, compares_states=alpha_cosine > 0)
         self.student, self.config = student, student.config
         self.__dict__["teacher"] = teacher  # Keras must not track, train or save it
         self.temperature = temperature
@@ -87,15 +87,16 @@ class Distiller(WholeBatchStep):
         losses = loss if isinstance(loss, dict) else {LABELS: loss}
         if not isinstance(loss_weights, dict):
             loss_weights = dict.fromkeys(losses, 1.0 if loss_weights is None else loss_weights)
-        terms, shares, self.__dict__["_distances"] = {}, {}, {}
+        terms, factors, self.__dict__["_distances"] = {}, {}, {}
         for name, each in losses.items():
-            loss, share = keras.losses.get(each), loss_weights.get(name, 1.0)
+            loss, soft = keras.losses.get(each), self._soft(name)
+            factor = loss_weights.get(name, 1.0)
             self._distances[name] = self._distance(loss)
-            terms |= {name: loss, self._soft(name): _Distance(summed(loss))}
-            shares |= {name: self.alpha_labels * share, self._soft(name): self.alpha_soft * share}
+            terms |= {name: loss, soft: _ComputedLoss(summed(loss))}
+            factors |= {name: self.alpha_labels * factor, soft: self.alpha_soft * factor}
         if self.alpha_cosine:
-            terms[COSINE], shares[COSINE] = _Distance(), self.alpha_cosine
-        super().compile(optimizer, terms, shares, **kwargs)
+            terms[COSINE], factors[COSINE] = _ComputedLoss(), self.alpha_cosine
+        super().compile(optimizer, terms, factors, **kwargs)
 
     def _soft(self, name: str) -> str:
         return f"{name}_{SOFT}" if self._has_names else SOFT
@@ -104,18 +105,17 @@ class Distiller(WholeBatchStep):
         """Returns a function of the teacher's and the student's output that computes their
         divergence.
         """
-        if isinstance(loss, OF_CLASSES):
+        if isinstance(loss, CLASS_LOSSES):
             return lambda *outputs: soft_divergence(*outputs, temperature=self.temperature)
         if isinstance(loss, keras.losses.BinaryCrossentropy):
             return lambda *outputs: ops.mean(
-                soft_divergence(*map(_yes_and_no, outputs), temperature=self.temperature), axis=-1
+                soft_divergence(*map(_two_classes, outputs), temperature=self.temperature), axis=-1
             )
         if isinstance(loss, keras.losses.MeanSquaredError):
             return loss.call
-        known = [each.__name__ for each in (*OF_CLASSES, keras.losses.BinaryCrossentropy)]
+        known = [each.__name__ for each in (*CLASS_LOSSES, keras.losses.BinaryCrossentropy)]
         raise InputError(
-            f"the loss is {loss!r}; a teacher's answers can be learnt beside one of "
-            f"{', '.join(known)}, MeanSquaredError"
+            f"the loss is {loss!r}; distillation supports {', '.join(known)} and MeanSquaredError"
         )
 
     def call(self, inputs, training=False):
@@ -123,9 +123,9 @@ class Distiller(WholeBatchStep):
 
         The divergence has one value for each element of an output.
         """
-        students, states = self._asked(self.student, inputs, training=training)
+        students, states = self._named_outputs(self.student, inputs, training=training)
         teachers, teachers_states = keras.tree.map_structure(
-            ops.stop_gradient, self._asked(self.teacher, inputs, training=False)
+            ops.stop_gradient, self._named_outputs(self.teacher, inputs, training=False)
         )
         outputs = dict(students)
         for name, distance in self._distances.items():
@@ -134,7 +134,7 @@ class Distiller(WholeBatchStep):
             outputs[COSINE] = cosine_distance(teachers_states, states)
         return outputs
 
-    def _asked(self, model, inputs, *, training):
+    def _named_outputs(self, model, inputs, *, training):
         """Returns a model's outputs by name, and its last hidden states if they are compared."""
         if not self.alpha_cosine:
             outputs, states = model(inputs, training=training), ()
@@ -149,7 +149,7 @@ class Distiller(WholeBatchStep):
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        return super().compute_metrics(x, self._own(y), self._own(y_pred), self._own(sample_weight))
+        return super().compute_metrics(x, *map(self._of_student, (y, y_pred, sample_weight)))
 
     def _unpacked(self, data):
         """Returns the data with targets and weights for every part of the loss.
@@ -169,17 +169,17 @@ class Distiller(WholeBatchStep):
         is_dict = isinstance(structure, dict)
         return {name: structure[name] if is_dict else structure for name in self._distances}
 
-    def _own(self, structure):
+    def _of_student(self, structure):
         """Returns the part of a structure that belongs to the student, in the student's form."""
         if not isinstance(structure, dict):
             return structure
-        own = self._named(structure)
-        if all(each is None for each in own.values()):
+        named = self._named(structure)
+        if all(each is None for each in named.values()):
             return None
-        return own if self._has_names else own[LABELS]
+        return named if self._has_names else named[LABELS]
 
 
-class _Distance(SummedLoss):
+class _ComputedLoss(SummedLoss):
     """A loss that is already computed by the model: its output is the loss of each element.
 
     The reduction is that of `like`.
@@ -193,24 +193,24 @@ class _Distance(SummedLoss):
         return y_pred
 
 
-def _yes_and_no(logits):
+def _two_classes(logits):
     """Converts logits [..., L] of sigmoids to logits [..., L, 2] of an equal softmax."""
     return ops.stack([logits, ops.zeros_like(logits)], axis=-1)
 
 
-def _refuse_other_outputs(student, teacher, *, shows_states: bool) -> None:
+def _refuse_other_outputs(student, teacher, *, compares_states: bool) -> None:
     kinds = [model.architecture.name for model in (student, teacher)]
     if missing := sorted({*student.architecture.heads} - {*teacher.architecture.heads}):
         raise InputError(
             f"the student is a {kinds[0]}, the teacher a {kinds[1]} without {', '.join(missing)}; "
-            "expected a teacher that puts out what the student does"
+            "expected a teacher with all outputs of the student"
         )
-    if shows_states and not hasattr(student, "logits"):
+    if compares_states and not hasattr(student, "logits"):
         raise InputError(
-            f"a {kinds[0]} does not show the hidden states that alpha_cosine compares; set it to 0"
+            f"a {kinds[0]} has no output of hidden states, which alpha_cosine compares; set it to 0"
         )
     names = ["vocab_size"] if "masked_lm" in student.architecture.heads else []
-    names += ["hidden_size"] if shows_states else []
+    names += ["hidden_size"] if compares_states else []
     sizes = {"num_labels": [getattr(model, "num_labels", 0) for model in (student, teacher)]}
     sizes |= {name: [getattr(m.config, name) for m in (student, teacher)] for name in names}
     for name, (size, expected) in sizes.items():

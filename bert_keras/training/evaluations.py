@@ -9,14 +9,14 @@ import keras
 
 from bert_keras.checkpoints.safetensors_file import stored_tensors, write_tensors
 from bert_keras.checkpoints.tensors import tensor
-from bert_keras.distribution.replicas import number
+from bert_keras.distribution.replicas import scalar_value
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError
 from bert_keras.models.pretrained import named_weights, stored_weight
-from bert_keras.storage import whole_file, write_text
+from bert_keras.storage import atomic_file, write_text
 
 HISTORY, BEST = "evaluations.json", "best.safetensors"
-_ANEW = "remove the run's folder, or choose another, to train anew"
+_RESTART = "to train again, remove the folder of the run or choose another"
 
 
 class Evaluations(keras.callbacks.Callback):
@@ -59,42 +59,43 @@ class Evaluations(keras.callbacks.Callback):
         return max(self.history, key=lambda scores: rank(scores[self.metric]))
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether the last `patience` evaluations have not improved the best score."""
-        since = len(self.history) - 1 - self.history.index(self.best) if self.history else 0
-        return bool(self.patience) and since >= self.patience
+        if not self.history or not self.patience:
+            return False
+        return len(self.history) - 1 - self.history.index(self.best) >= self.patience
 
-    def go_on_from(self, step: int) -> None:
+    def discard_after(self, step: int) -> None:
         """Removes the evaluations after a step, because a resumed run repeats them."""
         self.history = [scores for scores in self.history if scores["step"] <= step]
 
     def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
-        scores, step = dict(self.evaluate()), number(self.model.optimizer.iterations)
-        faults = [
+        scores, step = dict(self.evaluate()), scalar_value(self.model.optimizer.iterations)
+        problems = [
             f"the {name} loss is {loss} at step {step:,}"
             for name, loss in (("training", logs["loss"]), ("dev", scores["loss"]))
             if not math.isfinite(loss)
         ]
-        if skipped := number(self.model.optimizer.skipped):
-            faults.append(f"the gradients of {skipped:,} of {step:,} steps are not finite")
-        if faults:
+        if skipped := scalar_value(self.model.optimizer.skipped):
+            problems.append(f"the gradients of {skipped:,} of {step:,} steps are not finite")
+        if problems:
             raise InputError(
-                f"{faults[0]}: the training has diverged; begin anew with a lower learning_rate, "
-                "in another output folder"
+                f"{problems[0]}: the training has diverged; start again in another output folder, "
+                "with a lower learning_rate"
             )
         logs["val_loss"] = scores["loss"]
         logs |= {f"val_score/{name}": scores[name] for name in scores if name != "loss"}
         self.history.append({"step": step, **scores})
         if is_chief():
             self._write()
-        if self.exhausted:
+        if self.is_exhausted:
             self.model.stop_training = True
 
     def _write(self) -> None:
         if self.best is self.history[-1]:
             weights = named_weights(self.model).items()
-            with whole_file(self.folder / BEST) as beside:
-                write_tensors(beside, {name: stored_weight(weight) for name, weight in weights})
+            with atomic_file(self.folder / BEST) as path:
+                write_tensors(path, {name: stored_weight(weight) for name, weight in weights})
         write_text(self.folder / HISTORY, json.dumps(self.history, indent=1) + "\n")
 
     def _read(self) -> None:
@@ -105,7 +106,7 @@ class Evaluations(keras.callbacks.Callback):
                 float(scores["step"])
                 rank(scores[self.metric])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise InputError(f"{path} is not what this run wrote ({error!r}); {_ANEW}") from error
+            raise InputError(f"{path} is not from this run ({error!r}); {_RESTART}") from error
 
     def restore_best(self, model: keras.Model) -> None:
         """Loads the best weights into a model.
@@ -114,11 +115,11 @@ class Evaluations(keras.callbacks.Callback):
             InputError: The weights are missing or damaged.
         """
         if not self.history:
-            raise InputError(f"{self.folder / HISTORY} is missing; {_ANEW}")
+            raise InputError(f"{self.folder / HISTORY} is missing; {_RESTART}")
         try:
             best = stored_tensors(self.folder / BEST)
         except InputError as error:  # its advice to copy the file again does not apply here
-            raise InputError(f"{self.folder / BEST} is missing or damaged; {_ANEW}") from error
+            raise InputError(f"{self.folder / BEST} is missing or damaged; {_RESTART}") from error
         for name, weight in named_weights(model).items():
             weight.assign(tensor(best[name].read()))
 

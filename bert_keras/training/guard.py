@@ -12,13 +12,13 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from bert_keras.distribution.replicas import number
+from bert_keras.distribution.replicas import scalar_value
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError
-from bert_keras.storage import whole_folder
+from bert_keras.storage import atomic_folder
 from bert_keras.training.checkpoints import TrainingCheckpoints
 
-EXPLODED = 2.0  # ratio of the loss to the lowest loss at which the run stops
+MAX_LOSS_RATIO = 2.0  # ratio of the loss to the lowest loss at which the run stops
 
 
 class Guard(keras.callbacks.Callback):
@@ -36,7 +36,7 @@ class Guard(keras.callbacks.Callback):
 
     Args:
         checkpoints: Saves the state.
-        dataset: The training data; its first batch is that of step `first_step`.
+        make_batches: Creates the training data; the first batch is that of step `first_step`.
         first_step: The step of the first batch.
         folder: The folder for the reports.
         max_skipped: The allowed number of steps with non-finite gradients per epoch.
@@ -45,52 +45,54 @@ class Guard(keras.callbacks.Callback):
     def __init__(
         self,
         checkpoints: TrainingCheckpoints,
-        dataset: tf.data.Dataset,
+        make_batches: Callable[[], tf.data.Dataset],
         first_step: int,
         folder: Path,
         *,
         max_skipped: int,
     ):
         super().__init__()
-        self.checkpoints, self.dataset, self.folder = checkpoints, dataset, folder
+        self.checkpoints, self.make_batches, self.folder = checkpoints, make_batches, folder
         self.first_step, self.max_skipped = first_step, max_skipped
         self.lowest = math.inf
 
     def on_train_begin(self, logs=None):
-        self.known = number(self.model.optimizer.skipped)
+        self.num_skipped = scalar_value(self.model.optimizer.skipped)
 
     def on_epoch_end(self, epoch, logs=None):
         optimizer, loss = self.model.optimizer, (logs or {}).get("loss", math.nan)
-        skipped, step = number(optimizer.skipped) - self.known, number(optimizer.iterations)
-        self.known += skipped
+        step = scalar_value(optimizer.iterations)
+        skipped = scalar_value(optimizer.skipped) - self.num_skipped
+        self.num_skipped += skipped
         if skipped > self.max_skipped:
-            bad = number(optimizer.last_skipped)
+            bad = scalar_value(optimizer.last_skipped)
             self.checkpoints.save()
             raise InputError(
-                f"the gradients of {skipped:,} steps, the last of them {bad:,}, are not finite; "
-                f"they changed no weight and the state of step {step:,} is saved: look at "
-                f"{self._write(bad)}, then the same command goes on behind them, or begin anew in "
+                f"the gradients of {skipped:,} steps are not finite, the last at step {bad:,}; "
+                f"these steps changed no weight, and the state of step {step:,} is saved: look at "
+                f"{self._write(bad)}, then continue with the same command, or start again in "
                 "another output folder, with a lower learning_rate or max_skipped above 0"
             )
-        if loss > EXPLODED * self.lowest:
+        if loss > MAX_LOSS_RATIO * self.lowest:
             raise InputError(
-                f"the loss has exploded: {loss:.4g} in the mean of the steps up to {step:,}, after "
-                f"{self.lowest:.4g} before; this is not saved: look at {self._write(step - 1)} and "
-                "begin anew in another output folder, with a lower learning_rate or a longer warmup"
+                f"the loss has exploded: its mean over the steps up to {step:,} is {loss:.4g}, its "
+                f"lowest mean was {self.lowest:.4g}; this state is not saved: look at "
+                f"{self._write(step - 1)} and start again in another output folder, with a lower "
+                "learning_rate or a longer warmup"
             )
         self.lowest = min(loss, self.lowest) if math.isfinite(loss) else self.lowest
 
     def _write(self, step: int) -> Path:
         folder = self.folder / f"step-{step}"
         if is_chief() and not folder.exists():
-            batch = next(iter(self.dataset.skip(step - self.first_step).take(1)))
+            batch = next(iter(self.make_batches().skip(step - self.first_step).take(1)))
             arrays: dict[str, Any] = {  # names such as "x.input_ids"
                 ".".join((("x", "y", "weight")[part], *name)): array.numpy()
                 for (part, *name), array in keras.tree.flatten_with_path(batch)
             }
-            with whole_folder(folder) as beside:
-                np.savez_compressed(beside / "batch.npz", **arrays)
-                (beside / "weights.tsv").write_text(self._norms(batch), encoding="utf-8")
+            with atomic_folder(folder) as part:
+                np.savez_compressed(part / "batch.npz", **arrays)
+                (part / "weights.tsv").write_text(self._norms(batch), encoding="utf-8")
         return folder
 
     def _norms(self, batch) -> str:
@@ -101,14 +103,14 @@ class Guard(keras.callbacks.Callback):
         gradients = tape.gradient(loss, [weight.value for weight in weights])
         rows = [f"weight\tshape\tnorm\tgradient norm, at loss {float(loss):.6g}"]
         for weight, gradient in zip(weights, gradients, strict=True):
-            size = float(tf.norm(weight.value))
+            norm = float(tf.norm(weight.value))
             slope = 0.0 if gradient is None else float(tf.norm(tf.convert_to_tensor(gradient)))
-            rows.append(f"{weight.path}\t{tuple(weight.shape)}\t{size:.6g}\t{slope:.6g}")
+            rows.append(f"{weight.path}\t{tuple(weight.shape)}\t{norm:.6g}\t{slope:.6g}")
         return "\n".join(rows) + "\n"
 
 
-class Alarms(keras.callbacks.Callback):
-    """Warns once about each of two faults of a pretraining that the logs of a Keras epoch show.
+class PretrainingWarnings(keras.callbacks.Callback):
+    """Warns once about each of two problems of a pretraining that the logs of a Keras epoch show.
 
     If the next-sentence accuracy reaches 0.995 within the first twentieth of `num_steps`, the pairs
     reveal their label. If the masked-LM loss is not at least 1 % below the unigram loss after a
@@ -129,24 +131,24 @@ class Alarms(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
         if not is_chief():
             return
-        step = number(self.model.optimizer.iterations)
+        step = scalar_value(self.model.optimizer.iterations)
         accuracy = logs.get("next_sentence_accuracy", 0.0)
         if accuracy >= 0.995 and step <= max(self.num_steps // 20, self.params["steps"]):
             self._warn(
                 "pairs",
-                f"next-sentence accuracy is {accuracy:.3f} after {step:,} steps: the pairs give "
-                "their answer away; look at some with bert-tfrecords show",
+                f"next-sentence accuracy is {accuracy:.3f} after {step:,} steps: the pairs reveal "
+                "their label; look at some with bert-tfrecords show",
             )
         loss = logs.get("masked_lm_loss", logs["loss"])
         if step >= self.patience and "unigram" not in self.warned and loss > 0.99 * self.unigram():
             self._warn(
                 "unigram",
-                f"masked-LM loss is {loss:.3f} after {step:,} steps and the frequencies of the "
-                f"words alone give {self.unigram():.3f}: nothing is read off the context "
-                "yet; try another learning_rate, a longer warmup or initializer_stddev",
+                f"masked-LM loss is {loss:.3f} after {step:,} steps, and the word frequencies "
+                f"alone give {self.unigram():.3f}: the model does not use the context yet; try "
+                "another learning_rate, a longer warmup or another initializer_stddev",
             )
 
-    def _warn(self, fault: str, text: str) -> None:
-        if fault not in self.warned:
-            self.warned.add(fault)
+    def _warn(self, problem: str, text: str) -> None:
+        if problem not in self.warned:
+            self.warned.add(problem)
             tqdm.write(f"WARNING: {text}", file=sys.stderr)

@@ -1,11 +1,11 @@
 """Trains with `model.fit` such that an interrupted run can continue, with its logs and states."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
 
-from bert_keras.distribution.replicas import number
+from bert_keras.distribution.replicas import scalar_value
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.training.callbacks import FitSettings, ProgressBar, TensorBoardLog
 from bert_keras.training.checkpoints import TrainingCheckpoints
@@ -15,7 +15,7 @@ from bert_keras.training.guard import Guard
 
 def fit_resumable(
     model: keras.Model,
-    dataset: tf.data.Dataset,
+    make_batches: Callable[[], tf.data.Dataset],
     settings: FitSettings,
     *,
     held_out: tf.data.Dataset | None = None,
@@ -31,8 +31,10 @@ def fit_resumable(
 
     Args:
         model: A compiled model with an optimizer of `bert_keras.training.optimizer`.
-        dataset: An endless data set that is the same in every run. A resumed run skips the batches
-            that it has read.
+        make_batches: Creates an endless data set of batches, the same ones on each call. It is
+            called again to complete an interrupted epoch, because a second iterator of a shuffled
+            data set would continue its random numbers. A resumed run skips the batches that it has
+            read.
         settings: The length of the training, the saved states and the logs.
         held_out: Data that are scored whenever the state is saved. Their number of batches must be
             known.
@@ -48,7 +50,7 @@ def fit_resumable(
         InputError: The saved state does not belong to this run, or the training diverges.
     """
     model.optimizer.build(model.trainable_variables)
-    run_start = number(model.optimizer.iterations)
+    run_start = scalar_value(model.optimizer.iterations)
     checkpoints = TrainingCheckpoints(
         model,
         settings.output / "checkpoints",
@@ -57,36 +59,38 @@ def fit_resumable(
     )
     first_step = checkpoints.restore()
     if evaluations is not None:
-        evaluations.go_on_from(first_step)
-    if first_step >= settings.num_steps or (evaluations is not None and evaluations.exhausted):
+        evaluations.discard_after(first_step)
+    if first_step >= settings.num_steps or (evaluations is not None and evaluations.is_exhausted):
         return first_step
     bar = ProgressBar(settings, first_step, metric=evaluations.metric if evaluations else "")
-    watching: list[keras.callbacks.Callback] = [evaluations] if evaluations else []
-    watching += [*board, TensorBoardLog(settings), bar] if is_chief() else [bar]
+    monitors: list[keras.callbacks.Callback] = [evaluations] if evaluations else []
+    monitors += [*board, TensorBoardLog(settings), bar] if is_chief() else [bar]
     if settings.max_skipped is not None:
-        faults = settings.output / "faults"
-        watching.append(
-            Guard(checkpoints, dataset, run_start, faults, max_skipped=settings.max_skipped)
+        folder = settings.output / "faults"
+        monitors.append(
+            Guard(checkpoints, make_batches, run_start, folder, max_skipped=settings.max_skipped)
         )
-    end = StopAfter(settings.num_steps - first_step)
+    stop = StopAfter(settings.num_steps - first_step)
     num_epochs = -(-(settings.num_steps - run_start) // settings.steps_per_epoch)
     epoch, steps_done = divmod(first_step - run_start, settings.steps_per_epoch)
     model.stop_training = False  # an earlier call may have set it to True
     with bar.bar, checkpoints.saving_on_interruption():  # an error is printed below the bar
-        while epoch < num_epochs and end.steps_left and not model.stop_training:
+        while epoch < num_epochs and stop.steps_left and not model.stop_training:
             # A separate call of `fit` completes an interrupted epoch, so that the epochs have the
             # same boundaries as in an uninterrupted run.
             last_epoch = epoch + 1 if steps_done else num_epochs
             model.fit(
-                spread(dataset.skip(number(model.optimizer.iterations) - run_start)),
+                shard_rows(
+                    make_batches().skip(scalar_value(model.optimizer.iterations) - run_start)
+                ),
                 initial_epoch=epoch,
                 epochs=last_epoch,
                 steps_per_epoch=settings.steps_per_epoch - steps_done,
                 shuffle=False,
-                validation_data=None if held_out is None else spread(held_out),
+                validation_data=None if held_out is None else shard_rows(held_out),
                 validation_freq=settings.epochs_per_checkpoint,
                 verbose=0,
-                callbacks=[*watching, *callbacks, checkpoints, end],
+                callbacks=[*monitors, *callbacks, checkpoints, stop],
             )
             epoch, steps_done = last_epoch, 0
     if num_epochs % settings.epochs_per_checkpoint:
@@ -94,7 +98,7 @@ def fit_resumable(
     return first_step
 
 
-def spread(dataset: tf.data.Dataset) -> tf.data.Dataset:
+def shard_rows(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Returns a data set of which each worker takes its rows of every batch.
 
     All workers read all data, so that a batch is the same as on a single device.

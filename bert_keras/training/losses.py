@@ -29,7 +29,7 @@ class MaskedLMLoss(SummedLoss):
         return ops.reshape(_cross_entropy(logits_XV, ops.reshape(y_true, (-1,))), ops.shape(y_true))
 
 
-def _cross_entropy(logits_XV, answers_X):
+def _cross_entropy(logits_XV, targets_X):
     """Computes the cross-entropy [X] of logits [X, V].
 
     Takes half the time of Keras' sparse_categorical_crossentropy under TensorFlow on a CPU.
@@ -38,31 +38,31 @@ def _cross_entropy(logits_XV, answers_X):
     @ops.custom_gradient
     def cross_entropy(logits_XV):
         shifted_XV = logits_XV - ops.max(logits_XV, axis=-1, keepdims=True)
-        right_X, exp_XV = _answered(shifted_XV, answers_X), ops.exp(shifted_XV)
+        target_logits_X, exp_XV = _target_logits(shifted_XV, targets_X), ops.exp(shifted_XV)
         sum_X = ops.sum(exp_XV, axis=-1)
 
         def gradient(upstream_X):
-            share_X = upstream_X / sum_X
-            at_answers_X = ops.exp(right_X) * share_X - upstream_X
-            places_X2 = ops.stack(_places(logits_XV, answers_X), axis=-1)
-            return ops.scatter_update(exp_XV * share_X[:, None], places_X2, at_answers_X)
+            scale_X = upstream_X / sum_X
+            at_targets_X = ops.exp(target_logits_X) * scale_X - upstream_X
+            indices_X2 = ops.stack(_indices(logits_XV, targets_X), axis=-1)
+            return ops.scatter_update(exp_XV * scale_X[:, None], indices_X2, at_targets_X)
 
-        return ops.log(sum_X) - right_X, gradient
+        return ops.log(sum_X) - target_logits_X, gradient
 
     return cross_entropy(logits_XV)
 
 
-def _answered(logits_XV, answers_X):
+def _target_logits(logits_XV, targets_X):
     """Returns the logit of each target [X]; NaN if the target is not in the range of V."""
-    rows_X, pieces_X = _places(logits_XV, answers_X)
-    found_X = ops.take(ops.reshape(logits_XV, (-1,)), rows_X * logits_XV.shape[-1] + pieces_X)
-    return ops.where(ops.cast(answers_X, "int32") == pieces_X, found_X, float("nan"))
+    rows_X, tokens_X = _indices(logits_XV, targets_X)
+    logits_X = ops.take(ops.reshape(logits_XV, (-1,)), rows_X * logits_XV.shape[-1] + tokens_X)
+    return ops.where(ops.cast(targets_X, "int32") == tokens_X, logits_X, float("nan"))
 
 
-def _places(logits_XV, answers_X):
+def _indices(logits_XV, targets_X):
     """Returns the row and column of each target; targets out of range are clipped to 0 or V - 1."""
-    pieces_X = ops.clip(ops.cast(answers_X, "int32"), 0, logits_XV.shape[-1] - 1)
-    return ops.arange(ops.size(pieces_X)), pieces_X
+    tokens_X = ops.clip(ops.cast(targets_X, "int32"), 0, logits_XV.shape[-1] - 1)
+    return ops.arange(ops.size(tokens_X)), tokens_X
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -71,7 +71,7 @@ def is_best(y_true, y_pred):
     # Under TensorFlow, `ops.argmax` takes ten times as long as `ops.max`.
     logits_XV = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
     highest_X = ops.max(logits_XV, axis=-1, keepdims=True)[:, 0]  # as in the loss: one pass
-    best_X = _answered(logits_XV, ops.reshape(y_true, (-1,))) >= highest_X
+    best_X = _target_logits(logits_XV, ops.reshape(y_true, (-1,))) >= highest_X
     return ops.reshape(best_X, ops.shape(y_true))
 
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from bert_keras.distribution.replicas import add_to_own, own_copy, set_own, sum_over_replicas
+from bert_keras.distribution.replicas import add_local, assign_local, copy_handle, sum_over_replicas
 
 _HYPERPARAMETERS = (
     *("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"),
     *("max_gradient_norm", "layer_rate_decay", "dynamic_loss_scale"),
 )
-_FIRST_SCALE, _STEPS_TO_DOUBLE = 2.0**15, 2000
+_INITIAL_SCALE, _STEPS_TO_DOUBLE = 2.0**15, 2000
 
 
 class BertOptimizer(keras.optimizers.Optimizer):
@@ -86,10 +86,10 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self._decay_rates = [
             0.0 if is_exempt(variable.path) else self.weight_decay_rate for variable in var_list
         ]
-        self._rates = layer_rates([v.path for v in var_list], decay=self.layer_rate_decay)
+        self._rate_factors = layer_rates([v.path for v in var_list], decay=self.layer_rate_decay)
         if self.dynamic_loss_scale:
-            first = keras.initializers.Constant(_FIRST_SCALE)
-            self.loss_scale = self.add_variable((), first, dtype="float32", name="loss_scale")
+            initial = keras.initializers.Constant(_INITIAL_SCALE)
+            self.loss_scale = self.add_variable((), initial, dtype="float32", name="loss_scale")
             self._finite_steps = self.add_variable((), dtype="int32", name="finite_steps")
 
     def scale_loss(self, loss):
@@ -107,12 +107,12 @@ class BertOptimizer(keras.optimizers.Optimizer):
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
         self.build(trainable_variables)
-        found = [(g, v) for g, v in zip(grads, trainable_variables, strict=True) if g is not None]
+        variables = [v for g, v in zip(grads, trainable_variables, strict=True) if g is not None]
         # The gradient of a lookup table is sparse and may repeat rows; the conversion adds them.
-        grads = sum_over_replicas([tf.convert_to_tensor(g) for g, _ in found])
+        grads = sum_over_replicas([tf.convert_to_tensor(g) for g in grads if g is not None])
         if self.dynamic_loss_scale:
             grads = [g / tf.cast(self.loss_scale.value, g.dtype) for g in grads]
-        norm = self._note_norms(grads, [variable for _, variable in found])
+        norm = self._store_norms(grads, variables)
         if self.max_gradient_norm:
             grads, _ = tf.clip_by_global_norm(grads, self.max_gradient_norm, use_norm=norm)
         is_finite = tf.math.is_finite(norm)
@@ -121,44 +121,44 @@ class BertOptimizer(keras.optimizers.Optimizer):
             rate = self._get_current_learning_rate()
             # Computed once for all weights, because tracing time grows with the number of
             # operations.
-            dtypes = dict.fromkeys(variable.dtype for _, variable in found)
-            numbers = {dtype: self._numbers(dtype) for dtype in dtypes}
-            for grad, (_, variable) in zip(grads, found, strict=True):
-                share = self._rates[self._get_variable_index(variable)]
-                own_rate = tf.cast(rate if share == 1 else rate * share, variable.dtype)
+            dtypes = dict.fromkeys(variable.dtype for variable in variables)
+            constants = {dtype: self._constants(dtype) for dtype in dtypes}
+            for grad, variable in zip(grads, variables, strict=True):
+                factor = self._rate_factors[self._get_variable_index(variable)]
+                layer_rate = tf.cast(rate if factor == 1 else rate * factor, variable.dtype)
                 grad = tf.cast(grad, variable.dtype)
-                self.update_step(grad, variable, own_rate, **numbers[variable.dtype])
+                self.update_step(grad, variable, layer_rate, **constants[variable.dtype])
 
         tf.cond(is_finite, update, self._skip)
         if self.dynamic_loss_scale:
             self._adjust_loss_scale(is_finite)
-        add_to_own(self._iterations, 1)
+        add_local(self._iterations, 1)
 
-    def _note_norms(self, grads, variables):
+    def _store_norms(self, grads, variables):
         """Returns the global norm; stores it and the norm of each gradient in variables."""
         squares = 2 * tf.stack([tf.nn.l2_loss(tf.cast(grad, "float32")) for grad in grads])
-        places = [[self._get_variable_index(variable)] for variable in variables]
-        norms = tf.scatter_nd(places, tf.sqrt(squares), self.gradient_norms.shape)
+        indices = [[self._get_variable_index(variable)] for variable in variables]
+        norms = tf.scatter_nd(indices, tf.sqrt(squares), self.gradient_norms.shape)
         # The order of the sum in tf.add_n depends on which inputs other operations still read.
         norm = tf.sqrt(tf.reduce_sum(squares))
-        set_own(self.gradient_norms, norms)
-        set_own(self.gradient_norm, norm)
+        assign_local(self.gradient_norms, norms)
+        assign_local(self.gradient_norm, norm)
         return norm
 
     def _skip(self) -> None:
-        blamed = self.loss_scale.value <= 1 if self.dynamic_loss_scale else True
-        add_to_own(self.skipped, blamed)
+        is_counted = self.loss_scale.value <= 1 if self.dynamic_loss_scale else True
+        add_local(self.skipped, is_counted)
         step = self._iterations.value
-        set_own(self.last_skipped, tf.where(blamed, step, self.last_skipped.value))
+        assign_local(self.last_skipped, tf.where(is_counted, step, self.last_skipped.value))
 
     def _adjust_loss_scale(self, is_finite) -> None:
         steps = tf.where(is_finite, self._finite_steps.value + 1, 0)
         doubles = steps == _STEPS_TO_DOUBLE
         factor = tf.where(is_finite, tf.where(doubles, 2.0, 1.0), 0.5)
-        set_own(self.loss_scale, tf.maximum(self.loss_scale.value * factor, 1.0))
-        set_own(self._finite_steps, tf.where(doubles, 0, steps))
+        assign_local(self.loss_scale, tf.maximum(self.loss_scale.value * factor, 1.0))
+        assign_local(self._finite_steps, tf.where(doubles, 0, steps))
 
-    def _of(self, variable):
+    def _state_of(self, variable):
         """Returns the momentum, velocity and weight decay rate of a variable."""
         index = self._get_variable_index(variable)
         return self._momentums[index], self._velocities[index], self._decay_rates[index]
@@ -206,7 +206,7 @@ class BertAdamW(BertOptimizer):
     ):
         super().__init__(learning_rate, bias_correction=bias_correction, name=name, **kwargs)
 
-    def _numbers(self, dtype):
+    def _constants(self, dtype):
         beta_1_power, beta_2_power = self._beta_powers(dtype)
         return {
             "beta1_power": beta_1_power,
@@ -216,21 +216,21 @@ class BertAdamW(BertOptimizer):
             "epsilon": self.epsilon * tf.sqrt(1 - beta_2_power),  # for the corrected v
         }
 
-    def update_step(self, gradient, variable, rate, **numbers):
-        momentum, velocity, decay = self._of(variable)
+    def update_step(self, gradient, variable, rate, **constants):
+        momentum, velocity, decay = self._state_of(variable)
         if decay:
             tf.raw_ops.AssignSubVariableOp(
-                resource=own_copy(variable), value=rate * decay * variable.value
+                resource=copy_handle(variable), value=rate * decay * variable.value
             )
         # One fused pass over the weights takes a third of the time of single operations. Its
         # float32 value of 1 - beta_2 makes a step longer by a relative 6e-6.
         tf.raw_ops.ResourceApplyAdam(
-            var=own_copy(variable),
-            m=own_copy(momentum),
-            v=own_copy(velocity),
+            var=copy_handle(variable),
+            m=copy_handle(momentum),
+            v=copy_handle(velocity),
             lr=rate,
             grad=gradient,
-            **numbers,
+            **constants,
         )
 
 
@@ -248,24 +248,25 @@ class Lamb(BertOptimizer):
     def __init__(self, learning_rate=1e-3, *, bias_correction=True, name: str = "lamb", **kwargs):
         super().__init__(learning_rate, bias_correction=bias_correction, name=name, **kwargs)
 
-    def _numbers(self, dtype):
+    def _constants(self, dtype):
         return {"beta_powers": self._beta_powers(dtype)}
 
     def update_step(self, gradient, variable, rate, *, beta_powers):
-        momentum, velocity, decay = self._of(variable)
+        momentum, velocity, decay = self._state_of(variable)
         weight = variable.value
         m = momentum.value + (1 - self.beta_1) * (gradient - momentum.value)
         v = velocity.value + (1 - self.beta_2) * (tf.square(gradient) - velocity.value)
-        set_own(momentum, m)
-        set_own(velocity, v)
+        assign_local(momentum, m)
+        assign_local(velocity, v)
         m, v = m / (1 - beta_powers[0]), v / (1 - beta_powers[1])
         update = m / (tf.sqrt(v) + self.epsilon)
         ratio = 1.0
         if not is_exempt(variable.path):
             update += decay * weight
-            size, length = tf.norm(weight), tf.norm(update)
-            ratio = tf.where((size > 0) & (length > 0), tf.math.divide_no_nan(size, length), 1.0)
-        tf.raw_ops.AssignSubVariableOp(resource=own_copy(variable), value=rate * ratio * update)
+            weight_norm, norm = tf.norm(weight), tf.norm(update)
+            ratio = tf.math.divide_no_nan(weight_norm, norm)
+            ratio = tf.where((weight_norm > 0) & (norm > 0), ratio, 1.0)
+        tf.raw_ops.AssignSubVariableOp(resource=copy_handle(variable), value=rate * ratio * update)
 
 
 OPTIMIZERS = {"adamw": BertAdamW, "lamb": Lamb}

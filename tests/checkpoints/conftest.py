@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from bert_keras.architectures import ARCHITECTURES
-from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.checkpoints.mapping import rows
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, *"abcdefghij", *(f"##{letter}" for letter in "abcde")))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *"abcdefghij", *(f"##{letter}" for letter in "abcde")))
 
 TAGGER = {"name": "ner-features", "layers": "weighted-sum-all", "lstm_units": 3}
 
@@ -25,7 +25,7 @@ def checkpoint():
 
     def make(model: str, *, seed: int = 0, vocabulary: Vocabulary = VOCABULARY, **changes):
         sizes = {"vocab_size": len(vocabulary), "hidden_size": 8, "num_layers": 2, "num_heads": 2}
-        card = ModelCard(
+        metadata = ModelMetadata(
             model=model,
             config=BertConfig(**{**sizes, "max_positions": 16, **changes}),
             lowercase=True,
@@ -38,8 +38,8 @@ def checkpoint():
             task=TAGGER if model == "BertFeatureTagger" else {},
         )
         random = np.random.default_rng(seed)
-        arrays = {r.name: random.normal(size=r.shape).astype("float32") for r in rows(card)}
-        return Checkpoint(card=card, tensors=stored(arrays), vocabulary=vocabulary)
+        arrays = {r.name: random.normal(size=r.shape).astype("float32") for r in rows(metadata)}
+        return Checkpoint(metadata=metadata, tensors=stored(arrays), vocabulary=vocabulary)
 
     return make
 

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow
 
 tf = tensorflow.compat.v1
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnop", "##a", "##b"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnop", "##a", "##b"]
 CONFIG = {
     "attention_probs_dropout_prob": 0.0,  # random numbers would differ from ours
     "hidden_act": "gelu",
@@ -30,7 +30,7 @@ CONFIG = {
     "num_attention_heads": 2,
     "num_hidden_layers": 2,
     "type_vocab_size": 2,
-    "vocab_size": len(PIECES),
+    "vocab_size": len(TOKENS),
 }
 BATCH, LENGTH, PREDICTIONS = 4, 10, 3
 RATE, NUM_STEPS, NUM_WARMUP_STEPS = 0.01, 10, 2
@@ -84,13 +84,13 @@ def batch(seed: int) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
     real = random.integers(6, LENGTH + 1, BATCH)
     mask = np.arange(LENGTH) < real[:, None]
-    ids = random.integers(5, len(PIECES), (BATCH, LENGTH)) * mask
+    ids = random.integers(5, len(TOKENS), (BATCH, LENGTH)) * mask
     return {
         "input_ids": ids.astype("int32"),
         "input_mask": mask.astype("int32"),
         "segment_ids": ((np.arange(LENGTH) > 4) & mask).astype("int32"),
         "masked_lm_positions": random.integers(1, 6, (BATCH, PREDICTIONS)).astype("int32"),
-        "masked_lm_ids": random.integers(5, len(PIECES), (BATCH, PREDICTIONS)).astype("int32"),
+        "masked_lm_ids": random.integers(5, len(TOKENS), (BATCH, PREDICTIONS)).astype("int32"),
         "masked_lm_weights": (np.arange(PREDICTIONS) < 2 + (real[:, None] > 8)).astype("float32"),
         "next_sentence_labels": random.integers(0, 2, (BATCH, 1)).astype("int32"),
     }
@@ -143,10 +143,10 @@ def squad(modeling, config, inputs):
     start, end = run_squad.create_model(
         config, True, inputs["input_ids"], inputs["input_mask"], inputs["segment_ids"], False
     )
-    answers = inputs["masked_lm_positions"]
+    results = inputs["masked_lm_positions"]
     loss = sum(
         tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
-        for labels, logits in ((answers[:, 0], start), (answers[:, 1], end))
+        for labels, logits in ((results[:, 0], start), (results[:, 1], end))
     )
     return loss / 2, {"start_logits": start, "end_logits": end}
 
@@ -168,13 +168,13 @@ def make(folder: Path, build, prefix: str) -> None:
     import optimization
 
     folder.mkdir(parents=True)
-    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES))
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in TOKENS))
     (folder / "bert_config.json").write_text(json.dumps(CONFIG, indent=2) + "\n")
     with tf.Graph().as_default(), tf.Session() as session:
         tf.set_random_seed(1)
         global_step = tf.train.get_or_create_global_step()
         inputs = {name: tf.placeholder(a.dtype, a.shape) for name, a in batch(0).items()}
-        loss, answers = build(modeling, modeling.BertConfig.from_dict(CONFIG), inputs)
+        loss, results = build(modeling, modeling.BertConfig.from_dict(CONFIG), inputs)
         train = optimization.create_optimizer(loss, RATE, NUM_STEPS, NUM_WARMUP_STEPS, False)
         session.run(tf.global_variables_initializer())
         random = np.random.default_rng(1)
@@ -188,7 +188,7 @@ def make(folder: Path, build, prefix: str) -> None:
         for seed in range(STEPS_BEFORE):
             session.run(train, fed(seed))
         tf.train.Saver().save(session, str(folder / prefix), write_meta_graph=False)
-        golden = session.run(answers, fed(100))
+        golden = session.run(results, fed(100))
         golden |= {f"inputs/{name}": array for name, array in batch(100).items()}
         for seed in range(STEPS_BEFORE, STEPS_BEFORE + STEPS_AFTER):
             session.run(train, fed(seed))

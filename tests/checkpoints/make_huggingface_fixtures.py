@@ -14,9 +14,9 @@ import numpy as np
 import torch
 import transformers
 
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghi", "##a", "##b"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghi", "##a", "##b"]
 SIZES = {
-    "vocab_size": len(PIECES),
+    "vocab_size": len(TOKENS),
     "hidden_size": 8,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
             model.half()
         shard = "2KB" if name == "pretraining" else "1GB"
         model.save_pretrained(folder / name, max_shard_size=shard)
-        vocabulary = {piece: number for number, piece in enumerate(PIECES)}
+        vocabulary = {token: number for number, token in enumerate(TOKENS)}
         transformers.BertTokenizer(
             vocabulary, do_lower_case=name != "token_labels", model_max_length=LENGTH
         ).save_pretrained(folder / name)
@@ -54,8 +54,8 @@ def main(folder: Path) -> None:
         if name == "multiple_choice":
             inputs = {key: torch.stack([ids, ids.flip(0)], dim=1) for key, ids in inputs.items()}
         with torch.no_grad():
-            answers = model.float()(**inputs).to_tuple()
-        save(folder / name, inputs, answers)
+            outputs = model.float()(**inputs).to_tuple()
+        save(folder / name, inputs, outputs)
 
 
 def draw(model: torch.nn.Module, random: torch.Generator) -> None:
@@ -69,15 +69,15 @@ def batch(random: torch.Generator) -> dict[str, torch.Tensor]:
     real = torch.tensor([LENGTH, 6, 3])
     mask = (torch.arange(LENGTH) < real[:, None]).long()
     return {
-        "input_ids": torch.randint(0, len(PIECES), mask.shape, generator=random) * mask,
+        "input_ids": torch.randint(0, len(TOKENS), mask.shape, generator=random) * mask,
         "attention_mask": mask,
         "token_type_ids": torch.randint(0, 2, mask.shape, generator=random),
     }
 
 
-def save(folder: Path, inputs: dict, answers: tuple) -> None:
+def save(folder: Path, inputs: dict, outputs: tuple) -> None:
     arrays = {f"inputs/{name}": ids.numpy().astype("int32") for name, ids in inputs.items()}
-    flat = [a for answer in answers for a in (answer if isinstance(answer, tuple) else (answer,))]
+    flat = [a for output in outputs for a in (output if isinstance(output, tuple) else (output,))]
     arrays |= {f"outputs/{number}": tensor.numpy() for number, tensor in enumerate(flat)}
     np.savez_compressed(folder / "golden.npz", **arrays)
 

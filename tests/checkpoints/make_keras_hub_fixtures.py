@@ -14,9 +14,9 @@ import keras
 import keras_hub
 import numpy as np
 
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghi", "##a", "##b"]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghi", "##a", "##b"]
 SIZES = {
-    "vocabulary_size": len(PIECES),
+    "vocabulary_size": len(TOKENS),
     "num_heads": 2,
     "hidden_dim": 8,
     "intermediate_dim": 12,
@@ -30,7 +30,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
     models = keras_hub.models
-    tokenizer = models.BertTokenizer(PIECES, lowercase=True)
+    tokenizer = models.BertTokenizer(TOKENS, lowercase=True)
 
     preprocessor = models.BertMaskedLMPreprocessor(tokenizer, sequence_length=LENGTH)
     backbone = models.BertBackbone(num_layers=2, **SIZES)
@@ -38,13 +38,13 @@ def main(folder: Path) -> None:
     draw(masked_lm, random)
     inputs = batch(random)
     positions = {"mask_positions": random.integers(1, 3, (3, 2))}
-    answers = layers(backbone, inputs) | {"logits": masked_lm(inputs | positions)}
+    results = layers(backbone, inputs) | {"logits": masked_lm(inputs | positions)}
     masked_lm.save_to_preset(folder / "masked_lm")
     block, head = backbone.transformer_layers[0], masked_lm.masked_lm_head
     head._intermediate_dense.activation = block.activation
     head._intermediate_layer_norm.epsilon = block.layer_norm_epsilon
-    answers["alike"] = masked_lm(inputs | positions)
-    save(folder / "masked_lm", inputs | positions, answers)
+    results["alike"] = masked_lm(inputs | positions)
+    save(folder / "masked_lm", inputs | positions, results)
 
     preprocessor = models.BertTextClassifierPreprocessor(tokenizer, sequence_length=LENGTH)
     backbone = models.BertBackbone(num_layers=1, **SIZES)
@@ -64,7 +64,7 @@ def batch(random: np.random.Generator) -> dict[str, np.ndarray]:
     real = np.array([LENGTH, 6, 3])
     mask = (np.arange(LENGTH) < real[:, None]).astype("int32")
     return {
-        "token_ids": random.integers(0, len(PIECES), mask.shape) * mask,
+        "token_ids": random.integers(0, len(TOKENS), mask.shape) * mask,
         "segment_ids": random.integers(0, 2, mask.shape),
         "padding_mask": mask,
     }
@@ -79,9 +79,9 @@ def hidden_layers(backbone: keras.Model) -> list[keras.Layer]:
     return [backbone.embeddings_layer_norm, *backbone.transformer_layers]
 
 
-def save(folder: Path, inputs: dict, answers: dict) -> None:
+def save(folder: Path, inputs: dict, results: dict) -> None:
     arrays = {f"inputs/{name}": np.asarray(array, "int32") for name, array in inputs.items()}
-    arrays |= {name: keras.ops.convert_to_numpy(array) for name, array in answers.items()}
+    arrays |= {name: keras.ops.convert_to_numpy(array) for name, array in results.items()}
     np.savez_compressed(folder / "golden.npz", **arrays)
 
 

@@ -6,7 +6,7 @@ import pytest
 from bert_keras.architectures import family_of
 from bert_keras.checkpoints import native
 from bert_keras.checkpoints.checkpoint import TrainingState
-from bert_keras.checkpoints.conversion import layers_taken, student_of
+from bert_keras.checkpoints.conversion import student_layers, student_of
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.cli import main
 from bert_keras.errors import InputError
@@ -15,7 +15,7 @@ from bert_keras.models import BertMaskedLM
 POSITIONS, SEGMENTS = "encoder/embeddings/position", "encoder/embeddings/segment"
 
 
-def test_the_table_says_what_went_where(checkpoint, tmp_path, capsys):
+def test_convert_prints_a_table_and_reads_back(checkpoint, tmp_path, capsys):
     write_checkpoint(checkpoint("BertClassifier"), tmp_path / "ours", format="bert-keras")
     arguments = [str(tmp_path / "ours"), str(tmp_path / "theirs"), "--to", "huggingface"]
     assert main(["convert", *arguments]) == 0
@@ -31,77 +31,86 @@ def test_the_table_says_what_went_where(checkpoint, tmp_path, capsys):
         assert ours.read_bytes() == back.read_bytes()
 
 
-def test_what_does_not_come_back_is_our_own_fault(checkpoint, tmp_path, monkeypatch):
+def test_a_weight_that_differs_after_writing_is_an_internal_error(
+    checkpoint, tmp_path, monkeypatch
+):
     write = native.write
 
-    def spoil(given, place):
+    def write_zeros(original, folder):
         name = "encoder/pooler/bias"
-        tensor = dataclasses.replace(given.tensors[name], read=lambda: np.zeros(8, np.float32))
-        return write(dataclasses.replace(given, tensors={**given.tensors, name: tensor}), place)
+        tensor = dataclasses.replace(original.tensors[name], read=lambda: np.zeros(8, np.float32))
+        return write(
+            dataclasses.replace(original, tensors={**original.tensors, name: tensor}), folder
+        )
 
-    monkeypatch.setattr(native, "write", spoil)
-    with pytest.raises(RuntimeError, match=r"encoder/pooler/bias does not come back"):
+    monkeypatch.setattr(native, "write", write_zeros)
+    with pytest.raises(RuntimeError, match=r"encoder/pooler/bias differs in the files"):
         write_checkpoint(checkpoint("BertEncoder"), tmp_path / "ours", format="bert-keras")
     assert not any(tmp_path.iterdir())
 
 
-def test_a_training_state_is_left_by_name(checkpoint, tmp_path, capsys):
-    given = checkpoint("BertPretrainer")
-    state = TrainingState(step=7, momentums=given.tensors, velocities=given.tensors)
-    write_checkpoint(dataclasses.replace(given, state=state), tmp_path / "a", format="bert-keras")
+def test_ignore_can_name_the_training_state(checkpoint, tmp_path, capsys):
+    original = checkpoint("BertPretrainer")
+    state = TrainingState(step=7, momentums=original.tensors, velocities=original.tensors)
+    write_checkpoint(
+        dataclasses.replace(original, state=state), tmp_path / "a", format="bert-keras"
+    )
     command = ["convert", "--ignore", "global_step", str(tmp_path / "a")]
     for format in ("bert-keras", "google"):
         assert main([*command, str(tmp_path / format), "--to", format]) == 0
-        assert "  left over      global_step" in capsys.readouterr().out
+        assert "  unused         global_step" in capsys.readouterr().out
         assert open_checkpoint(tmp_path / format).state is None
 
 
-def test_a_part_of_a_checkpoint_by_name(checkpoint, tmp_path, capsys):
-    given = checkpoint("BertPretrainer")
-    write_checkpoint(given, tmp_path / "ours", format="bert-keras")
+def test_convert_writes_a_part_of_a_model(checkpoint, tmp_path, capsys):
+    original = checkpoint("BertPretrainer")
+    write_checkpoint(original, tmp_path / "ours", format="bert-keras")
     command = ["convert", str(tmp_path / "ours"), str(tmp_path / "words"), "--model"]
     assert main([*command, "BertMaskedLM"]) == 0
     table = capsys.readouterr().out
-    assert "  left over   next_sentence/dense/bias" in table
-    taken = open_checkpoint(tmp_path / "words")
-    assert taken.card.model == "BertMaskedLM"
-    assert set(given.tensors) - set(taken.tensors) == {
+    assert "  unused      next_sentence/dense/bias" in table
+    part = open_checkpoint(tmp_path / "words")
+    assert part.metadata.model == "BertMaskedLM"
+    assert set(original.tensors) - set(part.tensors) == {
         "next_sentence/dense/bias",
         "next_sentence/dense/kernel",
     }
     assert main([*command, "BertQuestionAnswering"]) == 2
-    said = (
-        "a BertPretrainer has no weights of span for a BertQuestionAnswering; known of it: encoder"
+    message = (
+        "a BertQuestionAnswering needs weights of span, which the BertPretrainer does not have; it"
     )
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert main([*command, "BertClassifier"]) == 2
-    assert "a BertPretrainer has no weights of classification for a" in capsys.readouterr().err
+    assert (
+        "a BertClassifier needs weights of classification, which the BertPretrainer"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (["nothing", "new"], "nothing does not exist; expected a checkpoint's folder on this"),
-        (["hf://x/y", "new"], "hf://x/y is not on this machine; copy the checkpoint's folder here"),
-        (["ours", "gs://x/y"], "gs://x/y is not on this machine; write here and copy it there"),
-        (["ours/weights.safetensors", "new"], "is a file; give the checkpoint's folder, ours"),
-        ([".", "new"], ". holds no checkpoint itself; give ours"),
+        (["nothing", "new"], "nothing does not exist; expected the folder of a checkpoint on"),
+        (["hf://x/y", "new"], "hf://x/y is not on this machine; copy the folder of the check"),
+        (["ours", "gs://x/y"], "gs://x/y is not on this machine; write a local folder and copy"),
+        (["ours/weights.safetensors", "new"], "is a file; give the folder of the checkpoint, ours"),
+        ([".", "new"], ". itself is not a checkpoint; give ours"),
         (["ours", "new", "--to", "onnx"], "no format is called 'onnx'; known: bert-keras"),
-        (["ours", "ours"], "ours is already there; choose another name or remove it first"),
-        (["ours", "new", "--to", "google"], "google has no place for multiple_choice/dense/kernel"),
+        (["ours", "ours"], "ours exists already; choose another name or remove it first"),
+        (["ours", "new", "--to", "google"], "google cannot store multiple_choice/dense/kernel"),
     ],
 )
-def test_mistakes_are_one_sentence(checkpoint, tmp_path, capsys, monkeypatch, arguments, said):
+def test_user_errors_are_one_line(checkpoint, tmp_path, capsys, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     write_checkpoint(checkpoint("BertMultipleChoice"), "ours", format="bert-keras")
     assert main(["convert", *arguments]) == 2
     error = capsys.readouterr().err.splitlines()
-    assert len(error) == 1 and said in error[0]
+    assert len(error) == 1 and message in error[0]
     assert {path.name for path in tmp_path.iterdir()} == {"ours"}
 
 
 @pytest.mark.parametrize(
-    ("num_layers", "of", "taken"),
+    ("num_layers", "of", "layers"),
     [
         (6, 12, [0, 2, 4, 7, 9, 11]),
         (3, 6, [0, 2, 5]),
@@ -110,34 +119,34 @@ def test_mistakes_are_one_sentence(checkpoint, tmp_path, capsys, monkeypatch, ar
         (2, 24, [0, 23]),
     ],
 )
-def test_layers_are_taken_evenly_from_the_first_to_the_last(num_layers, of, taken):
-    assert layers_taken(num_layers, of=of) == taken
+def test_student_layers_are_evenly_spaced(num_layers, of, layers):
+    assert student_layers(num_layers, of=of) == layers
 
 
-def test_a_student_of_bert_is_a_distilbert_of_its_layers(checkpoint, tmp_path, capsys):
+def test_a_student_of_bert_is_a_distilbert(checkpoint, tmp_path, capsys):
     teacher = checkpoint("BertPretrainer", num_layers=5)
     write_checkpoint(teacher, tmp_path / "teacher", format="bert-keras")
     command = ["convert", str(tmp_path / "teacher"), str(tmp_path / "student"), "--layers", "3"]
     assert main([*command, "--to", "huggingface"]) == 0
-    assert "  note        of the layers 0 to 4: 0, 2, 4\n" in capsys.readouterr().out
+    assert "  note        the student has layers 0, 2, 4 of 0 to 4\n" in capsys.readouterr().out
     student = open_checkpoint(tmp_path / "student")
-    assert student.card.model == "BertMaskedLM" and student.vocabulary == teacher.vocabulary
-    assert family_of(student.card.config).kind == "distilbert"
-    assert student.card.config.num_layers == 3
+    assert student.metadata.model == "BertMaskedLM" and student.vocabulary == teacher.vocabulary
+    assert family_of(student.metadata.config).kind == "distilbert"
+    assert student.metadata.config.num_layers == 3
     source = {"layer_0": "layer_0", "layer_1": "layer_2", "layer_2": "layer_4"}
-    given = {name: tensor.read() for name, tensor in teacher.tensors.items()}
-    given[POSITIONS] = given[POSITIONS] + given.pop(SEGMENTS)[0]
+    original = {name: tensor.read() for name, tensor in teacher.tensors.items()}
+    original[POSITIONS] = original[POSITIONS] + original.pop(SEGMENTS)[0]
     for name, tensor in student.tensors.items():
-        room, layer, *rest = name.split("/")
-        expected = given["/".join([room, source.get(layer, layer), *rest])]
+        first_part, layer, *rest = name.split("/")
+        expected = original["/".join([first_part, source.get(layer, layer), *rest])]
         np.testing.assert_array_equal(tensor.read(), expected, name)
 
 
-def test_a_student_of_all_layers_answers_as_its_teacher(checkpoint):
+def test_a_student_with_all_layers_has_the_logits_of_its_teacher(checkpoint):
     """What is of one text alone: there is no second segment."""
     teacher = checkpoint("BertMaskedLM", has_pooler=False)
     models = [
-        BertMaskedLM.from_checkpoint(each, card=each.card, source="a test")
+        BertMaskedLM.from_checkpoint(each, metadata=each.metadata, source="a test")
         for each in (teacher, student_of(teacher, num_layers=2))
     ]
     ids = np.array([[2, 7, 8, 9, 3]])
@@ -148,32 +157,32 @@ def test_a_student_of_all_layers_answers_as_its_teacher(checkpoint):
 
 
 @pytest.mark.parametrize(
-    ("changes", "left"),
+    ("changes", "absent"),
     [
         ({"embedding_size": 6, "shares_layers": True}, {"pooler"}),
         ({"position_offset": 2, "num_segments": 1}, {"pooler", "layer_1", "layer_2"}),
     ],
 )
-def test_students_of_relatives_keep_their_family(checkpoint, changes, left):
+def test_students_of_relatives_keep_their_family(checkpoint, changes, absent):
     teacher = checkpoint("BertClassifier", num_layers=4, **changes)
     student = student_of(teacher, num_layers=2)
-    assert student.card.model == "BertEncoder" and not student.card.labels
-    assert family_of(student.card.config) is family_of(teacher.card.config)
-    kept = {name.split("/")[1] for name in student.tensors}
-    assert {name.split("/")[1] for name in teacher.tensors} - {"dense"} - kept - left == (
-        {"layer_3"} if "layer_1" in left else set()
+    assert student.metadata.model == "BertEncoder" and not student.metadata.labels
+    assert family_of(student.metadata.config) is family_of(teacher.metadata.config)
+    parts = {name.split("/")[1] for name in student.tensors}
+    assert {name.split("/")[1] for name in teacher.tensors} - {"dense"} - parts - absent == (
+        {"layer_3"} if "layer_1" in absent else set()
     )
     np.testing.assert_array_equal(
         student.tensors[SEGMENTS].read(), teacher.tensors[SEGMENTS].read()
     )
 
 
-def test_more_layers_than_there_are(checkpoint):
-    with pytest.raises(InputError, match=r"3 layers are asked of a model of 2; expected 1 to 2"):
+def test_a_student_with_more_layers_than_its_teacher_is_refused(checkpoint):
+    with pytest.raises(InputError, match=r"the student has 3 layers; expected 1 to 2"):
         student_of(checkpoint("BertEncoder"), num_layers=3)
 
 
 def test_a_student_has_no_training_state(checkpoint):
-    given = checkpoint("BertMaskedLM", has_pooler=False)
-    given = dataclasses.replace(given, state=object())
-    assert student_of(given, num_layers=1).state is None
+    original = checkpoint("BertMaskedLM", has_pooler=False)
+    original = dataclasses.replace(original, state=object())
+    assert student_of(original, num_layers=1).state is None

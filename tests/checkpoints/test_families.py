@@ -15,7 +15,7 @@ from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier
 from bert_keras.presets import PRESETS
-from bert_keras.text.fast_tokenizer import lowers, rules_vocabulary
+from bert_keras.text.fast_tokenizer import is_uncased, rules_vocabulary
 from bert_keras.text.packing import pack
 
 CHANGES = {
@@ -47,7 +47,7 @@ def small(checkpoint):
     return make
 
 
-def test_every_size_is_of_its_family():
+def test_presets_belong_to_their_families():
     for name, config in PRESETS.items():
         kind = name.split("-")[0]
         assert family_of(config) is FAMILIES[kind if kind in CHANGES else "bert"]
@@ -55,30 +55,33 @@ def test_every_size_is_of_its_family():
 
 
 @pytest.mark.parametrize(("family", "model"), PAIRS)
-def test_from_here_to_there_and_back(small, tmp_path, family, model):
-    given = small(family, model)
-    assert family_of(given.card.config).kind == family
-    write_checkpoint(given, tmp_path / "ours", format="bert-keras")
-    assert write_checkpoint(given, tmp_path / "theirs", format="huggingface") == ()
+def test_native_to_huggingface_to_native_returns_the_same_files(small, tmp_path, family, model):
+    original = small(family, model)
+    assert family_of(original.metadata.config).kind == family
+    write_checkpoint(original, tmp_path / "ours", format="bert-keras")
+    assert write_checkpoint(original, tmp_path / "theirs", format="huggingface") == ()
     read = open_checkpoint(tmp_path / "theirs")
-    assert (read.card, read.notes) == (given.card, ())
+    assert (read.metadata, read.notes) == (original.metadata, ())
     write_checkpoint(read, tmp_path / "back", format="bert-keras")
     for name in ("bert_keras.json", "weights.safetensors"):
         assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "ours" / name).read_bytes()
 
 
 @pytest.mark.parametrize("family", CHANGES)
-def test_a_pretrained_encoder_under_a_new_classifier(small, tmp_path, family):
+def test_a_new_classifier_on_a_pretrained_relative(small, tmp_path, family):
     write_checkpoint(small(family, "BertMaskedLM"), tmp_path / "it", format="huggingface")
     new = ("pooler", "classification")
     model = BertClassifier.from_pretrained(tmp_path / "it", labels=("no", "yes"), new=new)
-    assert {name.split("/")[0] for name in model.load_report.left_over} == {"masked_lm"}
+    assert {name.split("/")[0] for name in model.load_report.unused} == {"masked_lm"}
     model.save_pretrained(tmp_path / "mine", format="huggingface")
-    kept = open_checkpoint(tmp_path / "mine")
-    assert (kept.card.labels, family_of(kept.card.config).kind) == (("no", "yes"), family)
+    written = open_checkpoint(tmp_path / "mine")
+    assert (written.metadata.labels, family_of(written.metadata.config).kind) == (
+        ("no", "yes"),
+        family,
+    )
 
 
-def test_a_missing_weight_has_its_name_there(small, tmp_path):
+def test_a_missing_weight_has_its_transformers_name(small, tmp_path):
     write_checkpoint(small("distilbert", "BertEncoder"), tmp_path / "it", format="huggingface")
     path = tmp_path / "it" / "model.safetensors"
     weights = load_file(path)
@@ -88,58 +91,58 @@ def test_a_missing_weight_has_its_name_there(small, tmp_path):
         open_checkpoint(tmp_path / "it")
 
 
-def test_other_dropouts_of_heads_are_said(small, tmp_path):
+def test_other_dropout_rates_of_heads_are_noted(small, tmp_path):
     write_checkpoint(small("distilbert", "BertClassifier"), tmp_path / "it", format="huggingface")
     path = tmp_path / "it" / "config.json"
     values = json.loads(path.read_text())
     assert values["seq_classif_dropout"] == values["dropout"] == 0.1
     path.write_text(json.dumps(values | {"seq_classif_dropout": 0.2}))
     (note,) = open_checkpoint(tmp_path / "it").notes
-    assert note.startswith("config.json: seq_classif_dropout is 0.2; here heads drop dropout_rate")
+    assert note.startswith("config.json: seq_classif_dropout is 0.2; it has no effect, because")
 
 
 @pytest.mark.parametrize("family", CHANGES)
 @pytest.mark.parametrize(("format", "column"), [("google", "google"), ("keras-hub", "keras_hub")])
-def test_formats_of_bert_alone_refuse_a_relative(small, tmp_path, family, format, column):
-    given = small(family, "BertEncoder", has_pooler=True)
-    with pytest.raises(InputError, match=f"{column} has no place for an encoder of .*{family}"):
-        write_checkpoint(given, tmp_path / "it", format=format)
+def test_formats_that_store_only_bert_refuse_relatives(small, tmp_path, family, format, column):
+    original = small(family, "BertEncoder", has_pooler=True)
+    with pytest.raises(InputError, match=f"{column} cannot store an encoder of the kind {family}"):
+        write_checkpoint(original, tmp_path / "it", format=format)
     assert not (tmp_path / "it").exists()
 
 
-def test_an_encoder_of_no_family_is_ours_alone(checkpoint, tmp_path):
-    given = checkpoint("BertMaskedLM", shares_layers=True)
-    write_checkpoint(given, tmp_path / "ours", format="bert-keras")
-    assert open_checkpoint(tmp_path / "ours").card == given.card
-    with pytest.raises(InputError, match="huggingface has no place for an encoder of these numb"):
-        write_checkpoint(given, tmp_path / "theirs", format="huggingface")
+def test_only_the_native_format_stores_an_encoder_without_family(checkpoint, tmp_path):
+    original = checkpoint("BertMaskedLM", shares_layers=True)
+    write_checkpoint(original, tmp_path / "ours", format="bert-keras")
+    assert open_checkpoint(tmp_path / "ours").metadata == original.metadata
+    with pytest.raises(InputError, match="huggingface cannot store an encoder of no known kind"):
+        write_checkpoint(original, tmp_path / "theirs", format="huggingface")
 
 
 @pytest.mark.parametrize("family", ["distilbert", "roberta"])
-def test_a_pretrainer_has_no_place_where_there_is_no_next_sentence(small, tmp_path, family):
-    given = small(family, "BertPretrainer")
-    with pytest.raises(InputError, match="no place for next_sentence/dense/kernel of a BertPre"):
-        write_checkpoint(given, tmp_path / "it", format="huggingface")
+def test_families_without_next_sentence_refuse_a_pretrainer(small, tmp_path, family):
+    original = small(family, "BertPretrainer")
+    with pytest.raises(InputError, match="cannot store next_sentence/dense/kernel of a BertPre"):
+        write_checkpoint(original, tmp_path / "it", format="huggingface")
 
 
 @pytest.mark.extra
 @pytest.mark.parametrize(("family", "model"), PAIRS)
-def test_transformers_reads_what_we_write_and_we_what_it_writes(small, tmp_path, family, model):
+def test_transformers_reads_our_files_and_we_read_its_files(small, tmp_path, family, model):
     pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
     transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
     transformers.logging.disable_progress_bar()
-    given = small(family, model)
-    write_checkpoint(given, tmp_path / "it", format="huggingface")
+    original = small(family, model)
+    write_checkpoint(original, tmp_path / "it", format="huggingface")
     auto = f"AutoModel{CLASSES[model].removeprefix('Model')}"
     theirs, info = getattr(transformers, auto).from_pretrained(
         tmp_path / "it", output_loading_info=True
     )
-    assert type(theirs).__name__ == f"{FAMILIES[family].classes}{CLASSES[model]}"
+    assert type(theirs).__name__ == f"{FAMILIES[family].class_prefix}{CLASSES[model]}"
     assert not any(info.values()), info
     theirs.save_pretrained(tmp_path / "again")
     read = open_checkpoint(tmp_path / "again")
-    assert (read.card, read.notes) == (given.card, ())
-    for weight, tensor in given.tensors.items():
+    assert (read.metadata, read.notes) == (original.metadata, ())
+    for weight, tensor in original.tensors.items():
         assert read.tensors[weight].read().tobytes() == tensor.read().tobytes()
 
 
@@ -147,33 +150,33 @@ def test_transformers_reads_what_we_write_and_we_what_it_writes(small, tmp_path,
 def with_text(request, small, subwords, tmp_path):
     """A folder as it was published, with the tokenizer's files of old; and what it holds."""
     vocabulary = rules_vocabulary(read_rules(subwords[request.param], {}))
-    given = small(request.param, "BertClassifier", vocabulary=vocabulary)
-    write_checkpoint(given, tmp_path / "published", format="huggingface")
+    original = small(request.param, "BertClassifier", vocabulary=vocabulary)
+    write_checkpoint(original, tmp_path / "published", format="huggingface")
     for file in subwords[request.param].iterdir():
         shutil.copy(file, tmp_path / "published")
     return tmp_path / "published", vocabulary
 
 
-def test_tokenizers_of_old_come_in_and_a_whole_one_goes_out(with_text, tmp_path):
+def test_published_tokenizer_files_are_written_as_tokenizer_json(with_text, tmp_path):
     folder, vocabulary = with_text
     read = open_checkpoint(folder)
     assert read.vocabulary == vocabulary
-    assert read.card.lowercase == lowers(vocabulary) == read.card.config.shares_layers
+    assert read.metadata.lowercase == is_uncased(vocabulary) == read.metadata.config.shares_layers
     for format in ("bert-keras", "huggingface"):
         write_checkpoint(read, tmp_path / format, format=format)
         back = open_checkpoint(tmp_path / format)
-        assert (back.card, back.vocabulary) == (read.card, vocabulary)
+        assert (back.metadata, back.vocabulary) == (read.metadata, vocabulary)
         assert back.tokenizer.encode("The License").ids == read.tokenizer.encode("The License").ids
 
 
-def test_padding_of_another_id_is_refused(with_text, tmp_path, checkpoint):
+def test_another_padding_id_is_refused(with_text, tmp_path, checkpoint):
     _, vocabulary = with_text
-    given = checkpoint("BertEncoder", vocabulary=vocabulary, **CHANGES["roberta"])
+    original = checkpoint("BertEncoder", vocabulary=vocabulary, **CHANGES["roberta"])
     if vocabulary.pad_id == 1:
-        write_checkpoint(given, tmp_path / "it", format="huggingface")
+        write_checkpoint(original, tmp_path / "it", format="huggingface")
     else:
         with pytest.raises(InputError, match="pad_token_id is 0; expected 1"):
-            write_checkpoint(given, tmp_path / "it", format="huggingface")
+            write_checkpoint(original, tmp_path / "it", format="huggingface")
 
 
 @pytest.mark.extra
@@ -188,4 +191,4 @@ def test_auto_tokenizer_gives_our_ids(with_text, tmp_path):
     assert theirs(first, second)["input_ids"] == [*packed["input_ids"][0]]
     assert theirs.pad_token_id == read.vocabulary.pad_id
     assert theirs.mask_token_id == read.vocabulary.mask_id
-    assert theirs.model_max_length == read.card.max_length
+    assert theirs.model_max_length == read.metadata.max_length

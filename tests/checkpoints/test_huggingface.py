@@ -28,7 +28,7 @@ MODELS = {
     "question_answering": "BertQuestionAnswering",
     "multiple_choice": "BertMultipleChoice",
 }
-OURS = ("bert_keras.json", "vocab.txt", "weights.safetensors")
+NATIVE_FILES = ("bert_keras.json", "vocab.txt", "weights.safetensors")
 
 
 def copy(name: str, to: Path) -> Path:
@@ -59,7 +59,7 @@ def golden(name: str) -> tuple[dict, list[np.ndarray]]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_numbers_of_transformers(name):
+def test_outputs_equal_transformers(name):
     model = load_model(FIXTURES / name)
     assert type(model).__name__ == MODELS[name]
     inputs, theirs = golden(name)
@@ -78,14 +78,14 @@ def test_the_numbers_of_transformers(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_from_there_to_here_and_back(name, tmp_path):
+def test_huggingface_to_huggingface_keeps_the_weights(name, tmp_path):
     checkpoint = open_checkpoint(FIXTURES / name)
     write_checkpoint(checkpoint, tmp_path / "back", format="huggingface")
     theirs, back = tensors(FIXTURES / name), tensors(tmp_path / "back")
     assert theirs.keys() == back.keys()
     for weight, array in theirs.items():
         np.testing.assert_array_equal(back[weight], array.astype(np.float32), err_msg=weight)
-    assert open_checkpoint(tmp_path / "back").card == checkpoint.card
+    assert open_checkpoint(tmp_path / "back").metadata == checkpoint.metadata
     config = json.loads((FIXTURES / name / "config.json").read_text())
     written = json.loads((tmp_path / "back" / "config.json").read_text())
     for field in ("architectures", "id2label", "vocab_size", "layer_norm_eps", "model_type"):
@@ -94,35 +94,39 @@ def test_from_there_to_here_and_back(name, tmp_path):
 
 @pytest.mark.parametrize("model", CLASSES)
 @pytest.mark.parametrize("has_pooler", [True, False])
-def test_from_here_to_there_and_back(checkpoint, tmp_path, model, has_pooler):
+def test_native_to_huggingface_to_native_returns_the_same_files(
+    checkpoint, tmp_path, model, has_pooler
+):
     reads_pooled_output = ARCHITECTURES[model].reads_pooled_output
     if not has_pooler and reads_pooled_output:
-        pytest.skip("reads the pooled vector")
-    given = checkpoint(
+        pytest.skip("reads the pooled output")
+    original = checkpoint(
         model, has_pooler=has_pooler, activation="gelu_tanh", layer_norm_epsilon=1e-6
     )
-    write_checkpoint(given, tmp_path / "ours", format="bert-keras")
-    notes = write_checkpoint(given, tmp_path / "theirs", format="huggingface")
-    told = [note for note in notes if "pooler" in note]
+    write_checkpoint(original, tmp_path / "ours", format="bert-keras")
+    notes = write_checkpoint(original, tmp_path / "theirs", format="huggingface")
+    max_seq_length = [note for note in notes if "pooler" in note]
     is_encoder = model == "BertEncoder"
-    assert bool(told) == ((not (is_encoder or reads_pooled_output)) if has_pooler else is_encoder)
+    assert bool(max_seq_length) == (
+        (not (is_encoder or reads_pooled_output)) if has_pooler else is_encoder
+    )
     read = open_checkpoint(tmp_path / "theirs")
-    assert (read.card, read.notes) == (given.card, ())
+    assert (read.metadata, read.notes) == (original.metadata, ())
     write_checkpoint(read, tmp_path / "back", format="bert-keras")
-    for name in OURS:
+    for name in NATIVE_FILES:
         assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "ours" / name).read_bytes()
 
 
-def test_a_card_without_vocabulary_comes_back_too(checkpoint, tmp_path):
-    given = checkpoint("BertClassifier")
-    card = dataclasses.replace(given.card, lowercase=False)
-    given = dataclasses.replace(given, card=card, vocabulary=None)
-    assert write_checkpoint(given, tmp_path / "theirs", format="huggingface") == ()
+def test_metadata_without_vocabulary_is_read_back(checkpoint, tmp_path):
+    original = checkpoint("BertClassifier")
+    metadata = dataclasses.replace(original.metadata, lowercase=False)
+    original = dataclasses.replace(original, metadata=metadata, vocabulary=None)
+    assert write_checkpoint(original, tmp_path / "theirs", format="huggingface") == ()
     read = open_checkpoint(tmp_path / "theirs")
-    assert (read.card, read.vocabulary) == (card, None)
+    assert (read.metadata, read.vocabulary) == (metadata, None)
 
 
-def test_what_is_written(checkpoint, tmp_path):
+def test_written_files_and_keys(checkpoint, tmp_path):
     write_checkpoint(checkpoint("BertClassifier"), tmp_path / "it", format="huggingface")
     files = {path.name for path in (tmp_path / "it").iterdir()}
     assert files == {
@@ -138,15 +142,15 @@ def test_what_is_written(checkpoint, tmp_path):
     assert config["bert_keras"]["text_columns"] == ["question", "answer"]
     names = tensors(tmp_path / "it").keys()
     assert {name.split(".")[0] for name in names} == {"bert", "classifier"}
-    whole = Tokenizer.from_file(str(tmp_path / "it" / "tokenizer.json"))
+    tokenizer_json = Tokenizer.from_file(str(tmp_path / "it" / "tokenizer.json"))
     tokenizer = open_checkpoint(tmp_path / "it").tokenizer
     text = f"Ab jcd, àé {'ab' * 70}"
     ids = [2, *tokenizer.encode(text).ids, 3]
-    assert whole.encode(text).ids == ids
-    assert whole.encode("a", "b").type_ids == [0, 0, 0, 1, 1]
+    assert tokenizer_json.encode(text).ids == ids
+    assert tokenizer_json.encode("a", "b").type_ids == [0, 0, 0, 1, 1]
 
 
-def test_names_of_all_times(tmp_path):
+def test_old_weight_names_are_read(tmp_path):
     """Without `bert.`, with gamma and beta, with buffers and the tied table a second time."""
     folder = copy("pretraining", tmp_path)
     arrays = tensors(folder)
@@ -170,7 +174,7 @@ def test_names_of_all_times(tmp_path):
     expected = open_checkpoint(FIXTURES / "pretraining")
     for kind in (bare, old, twice, moved):
         read = open_checkpoint(store(folder, kind))
-        assert (read.card, read.left_over) == (expected.card, ())
+        assert (read.metadata, read.unused) == (expected.metadata, ())
         assert read.tensors.keys() == expected.tensors.keys()
         for name, tensor in expected.tensors.items():
             np.testing.assert_array_equal(read.tensors[name].read(), tensor.read())
@@ -179,12 +183,12 @@ def test_names_of_all_times(tmp_path):
 @pytest.mark.parametrize(
     ("dtype", "note"),
     [
-        (np.float16, "weights stored as float16 are read as float32, the same numbers"),
-        (ml_dtypes.bfloat16, "weights stored as bfloat16 are read as float32, the same numbers"),
+        (np.float16, "weights stored as float16 are converted to float32 without loss"),
+        (ml_dtypes.bfloat16, "weights stored as bfloat16 are converted to float32 without loss"),
         (np.float64, "weights stored as float64 are rounded to float32"),
     ],
 )
-def test_floats_of_other_widths(tmp_path, dtype, note):
+def test_other_float_types_are_converted_and_noted(tmp_path, dtype, note):
     folder = copy("encoder", tmp_path)
     arrays = {name: array.astype(dtype) for name, array in tensors(folder).items()}
     read = open_checkpoint(store(folder, arrays))
@@ -199,20 +203,20 @@ def test_floats_of_other_widths(tmp_path, dtype, note):
         np.testing.assert_array_equal(array, expected.T if ours.endswith("kernel") else expected)
 
 
-def test_the_weights_decide_what_the_model_is(tmp_path):
+def test_the_weights_decide_the_model_class(tmp_path):
     folder = copy("pretraining", tmp_path)
     change(folder / "config.json", architectures=["BertForMaskedLM"])  # as bert-base-uncased has it
-    assert open_checkpoint(folder).card.model == "BertPretrainer"
+    assert open_checkpoint(folder).metadata.model == "BertPretrainer"
     change(folder / "config.json", architectures=None, model_type=None)
-    assert open_checkpoint(folder).card.model == "BertPretrainer"
+    assert open_checkpoint(folder).metadata.model == "BertPretrainer"
     ignore = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
     read = open_checkpoint(folder, ignore=ignore)
-    assert (read.card.model, set(read.left_over)) == ("BertMaskedLM", set(ignore))
-    assert read.card.config.has_pooler
+    assert (read.metadata.model, set(read.unused)) == ("BertMaskedLM", set(ignore))
+    assert read.metadata.config.has_pooler
     change(folder / "config.json", architectures=["BertForDialogue"])
     read = open_checkpoint(folder, ignore=("architectures",))
-    assert read.card.model == "BertPretrainer"
-    assert "config.json is of a BertForDialogue" in read.notes[0]
+    assert read.metadata.model == "BertPretrainer"
+    assert "config.json names the class BertForDialogue" in read.notes[0]
 
 
 def test_labels(tmp_path):
@@ -220,32 +224,32 @@ def test_labels(tmp_path):
     shuffled = {"2": "c", "0": "a", "1": "b"}
     change(folder / "config.json", id2label=shuffled, label2id={"a": 0, "b": 2, "c": 1})
     read = open_checkpoint(folder)
-    assert read.card.labels == ("a", "b", "c")
-    assert "label2id and id2label of config.json differ; the second counts" in read.notes
+    assert read.metadata.labels == ("a", "b", "c")
+    assert "label2id and id2label of config.json differ; id2label is used" in read.notes
     change(folder / "config.json", id2label=None, num_labels=3)
-    assert open_checkpoint(folder).card.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+    assert open_checkpoint(folder).metadata.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
 
 
 @pytest.mark.parametrize(
-    ("given", "ours"),
+    ("hidden_act", "activation"),
     [("gelu", "gelu"), ("gelu_new", "gelu_tanh"), ("gelu_pytorch_tanh", "gelu_tanh"),
      ("relu", "relu"), ("silu", "silu"), ("swish", "silu"), ("tanh", "tanh")],
 )  # fmt: skip
-def test_activations(tmp_path, given, ours):
+def test_activations(tmp_path, hidden_act, activation):
     folder = copy("encoder", tmp_path)
-    change(folder / "config.json", hidden_act=given)
-    assert open_checkpoint(folder).card.config.activation == ours
+    change(folder / "config.json", hidden_act=hidden_act)
+    assert open_checkpoint(folder).metadata.config.activation == activation
 
 
-def test_fields_left_out_are_those_of_bert_base(tmp_path):
+def test_absent_keys_have_the_values_of_bert_base(tmp_path):
     folder = copy("encoder", tmp_path)
     for name in ("layer_norm_eps", "hidden_act", "type_vocab_size", "hidden_dropout_prob"):
         change(folder / "config.json", **{name: None})
-    config = open_checkpoint(folder).card.config
+    config = open_checkpoint(folder).metadata.config
     assert (config.layer_norm_epsilon, config.activation, config.num_segments) == (1e-12, "gelu", 2)
 
 
-def test_what_transformers_does_otherwise_is_noted(tmp_path):
+def test_differences_of_transformers_are_noted(tmp_path):
     folder = copy("classification", tmp_path)
     change(
         folder / "config.json",
@@ -254,50 +258,50 @@ def test_what_transformers_does_otherwise_is_noted(tmp_path):
         embedding_size=4,
     )
     notes = open_checkpoint(folder).notes
-    assert any("classifier_dropout is 0.3; here heads drop" in note for note in notes)
-    assert any("problem_type multi_label_classification" in note for note in notes)
-    assert "config.json also has embedding_size, unknown to BERT: passed over" in notes
+    assert any("classifier_dropout is 0.3; it has no effect" in note for note in notes)
+    assert any("the problem_type multi_label_classification" in note for note in notes)
+    assert "config.json also has embedding_size; BERT has no such keys: ignored" in notes
 
 
-@pytest.mark.parametrize(("limit", "noted"), [(50, True), (100, False), (200, False)])
-def test_a_limit_to_words_is_noted_where_it_is_not_the_usual_one(tmp_path, limit, noted):
+@pytest.mark.parametrize(("limit", "is_noted"), [(50, True), (100, False), (200, False)])
+def test_an_unusual_word_limit_is_noted(tmp_path, limit, is_noted):
     folder = copy("encoder", tmp_path)
     model = json.loads((folder / "tokenizer.json").read_text())["model"]
     change(folder / "tokenizer.json", model=model | {"max_input_chars_per_word": limit})
-    note = f"tokenizer.json takes words of more than {limit} characters for [UNK], this tokenizer "
-    expected = (f"{note}those of more than 200",) if noted else ()
+    note = f"tokenizer.json maps words of more than {limit} characters to [UNK], bert-keras "
+    expected = (f"{note}those of more than 200",) if is_noted else ()
     assert open_checkpoint(folder).notes == expected
 
 
 @pytest.mark.parametrize(
     "problem", ["regression", "single_label_classification", "multi_label_classification", None]
 )
-def test_the_type_of_problem_is_kept(tmp_path, problem):
+def test_problem_type_is_kept(tmp_path, problem):
     folder = copy("classification", tmp_path)
     change(folder / "config.json", problem_type=problem)
     read = open_checkpoint(folder)
     write_checkpoint(read, tmp_path / "back", format="huggingface")
     config = json.loads((tmp_path / "back" / "config.json").read_text())
-    assert (read.card.problem_type or None, config.get("problem_type")) == (problem, problem)
+    assert (read.metadata.problem_type or None, config.get("problem_type")) == (problem, problem)
 
 
 def test_the_encoder_of_an_unknown_class(tmp_path):
     folder = copy("pretraining", tmp_path)
-    kept = {n: a for n, a in tensors(folder).items() if not n.startswith("cls.predictions.")}
-    store(folder, kept)
+    remaining = {n: a for n, a in tensors(folder).items() if not n.startswith("cls.predictions.")}
+    store(folder, remaining)
     change(folder / "config.json", architectures=["BertForNextSentencePrediction"])
     read = open_checkpoint(folder, ignore=("architectures",))
-    assert read.card.model == "BertEncoder"
-    assert set(read.left_over) == {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
+    assert read.metadata.model == "BertEncoder"
+    assert set(read.unused) == {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
     change(folder / "config.json", architectures=["BertForPreTraining"])
     with pytest.raises(InputError, match=r"BertPretrainer.*cls\.predictions\.bias is missing"):
         open_checkpoint(folder)
 
 
-def test_of_weights_in_two_kinds_of_files_one_is_taken(tmp_path):
+def test_safetensors_files_take_precedence(tmp_path):
     folder = copy("encoder", tmp_path)
     (folder / "pytorch_model.bin").write_bytes(b"never read")
-    note = "the weights are of model.safetensors, not of pytorch_model.bin"
+    note = "the weights are read from model.safetensors, not from pytorch_model.bin"
     assert open_checkpoint(folder).notes == (note,)
 
 
@@ -319,7 +323,7 @@ def test_vocabularies(tmp_path, files):
         (folder / "tokenizer.json").unlink()
     read = open_checkpoint(folder)
     assert read.vocabulary == expected
-    assert (read.card.lowercase, read.card.max_length) == (False, 9)
+    assert (read.metadata.lowercase, read.metadata.max_length) == (False, 9)
 
 
 def test_without_vocabulary(tmp_path):
@@ -328,23 +332,20 @@ def test_without_vocabulary(tmp_path):
         path.unlink()
     read = open_checkpoint(folder)
     assert read.vocabulary is None
-    assert (read.card.lowercase, read.card.max_length) == (True, 10)
+    assert (read.metadata.lowercase, read.metadata.max_length) == (True, 10)
 
 
-def test_where_no_file_tells_the_letter_case_the_pieces_do(tmp_path):
+def test_the_vocabulary_decides_an_unstated_letter_case(tmp_path):
     folder = copy("encoder", tmp_path)
     open_checkpoint(folder).vocabulary.save(folder / "vocab.txt")
     (folder / "tokenizer.json").unlink()
     change(folder / "tokenizer_config.json", do_lower_case=None, model_max_length=10**30)
     read = open_checkpoint(folder)
-    assert (read.card.lowercase, read.card.max_length) == (True, 10)
-    assert (
-        "no file says whether texts are lower-cased; by its pieces they are lower-cased"
-        in read.notes
-    )
+    assert (read.metadata.lowercase, read.metadata.max_length) == (True, 10)
+    assert "no file states the letter case of texts; the vocabulary is lower-cased" in read.notes
 
 
-def test_tokens_beside_the_vocabulary_can_be_left(tmp_path):
+def test_added_tokens_can_be_ignored(tmp_path):
     folder = copy("encoder", tmp_path)
     arrays = tensors(folder)
     table = arrays["embeddings.word_embeddings.weight"]
@@ -354,29 +355,32 @@ def test_tokens_beside_the_vocabulary_can_be_left(tmp_path):
     (folder / "added_tokens.json").write_text('{"[NEW]": 16}')
     read = open_checkpoint(folder, ignore=("[NEW]",), pad_vocabulary=True)
     assert len(read.vocabulary) == 17
-    assert "the token [NEW] of id 16 is not of the vocabulary; passed over, as asked" in read.notes
+    assert (
+        "the added token [NEW] with id 16 is not in the vocabulary; ignored as requested"
+        in read.notes
+    )
 
 
-@pytest.mark.parametrize("place", ["", "0_Transformer"])
-def test_a_folder_of_sentence_transformers(tmp_path, place):
+@pytest.mark.parametrize("subfolder", ["", "0_Transformer"])
+def test_a_folder_of_sentence_transformers(tmp_path, subfolder):
     copy("encoder", tmp_path)
     folder = tmp_path / "whole"
-    shutil.copytree(tmp_path / "encoder", folder / place)
-    modules = [("0", place, "Transformer"), ("1", "1_Pooling", "Pooling")]
+    shutil.copytree(tmp_path / "encoder", folder / subfolder)
+    modules = [("0", subfolder, "Transformer"), ("1", "1_Pooling", "Pooling")]
     listed = [{"path": p, "type": f"sentence_transformers.models.{t}"} for _, p, t in modules]
     (folder / "modules.json").write_text(json.dumps(listed))
     read = open_checkpoint(folder)
-    assert (read.card.model, read.card.max_length) == ("BertEncoder", 9)
-    assert read.notes[0].endswith("its encoder alone; after it: Pooling")
-    for told, length in ((6, 6), (512, 10), (None, 9)):
-        (folder / place / "sentence_bert_config.json").write_text(
-            f'{{"max_seq_length": {told or "null"}}}'
+    assert (read.metadata.model, read.metadata.max_length) == ("BertEncoder", 9)
+    assert read.notes[0].endswith("other modules: Pooling")
+    for max_seq_length, length in ((6, 6), (512, 10), (None, 9)):
+        (folder / subfolder / "sentence_bert_config.json").write_text(
+            f'{{"max_seq_length": {max_seq_length or "null"}}}'
         )
-        assert open_checkpoint(folder).card.max_length == length
+        assert open_checkpoint(folder).metadata.max_length == length
 
 
-def test_a_task_model_begins_from_any_of_them(tmp_path, capsys):
-    with pytest.raises(ValueError, match=r"BertMaskedLM and no weights of classification, pooler"):
+def test_a_task_model_starts_from_another_model(tmp_path, capsys):
+    with pytest.raises(ValueError, match=r"BertMaskedLM without weights of classification, pooler"):
         BertClassifier.from_pretrained(FIXTURES / "masked_lm", labels=("a", "b"))
     new = ("pooler", "classification")
     model = BertClassifier.from_pretrained(FIXTURES / "masked_lm", labels=("a", "b"), new=new)

@@ -13,14 +13,14 @@ from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.config import CLASSES
 from bert_keras.models import MODELS, load_model
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 torch = pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
 transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
 pytestmark = pytest.mark.extra
 
-HERE = Path(__file__).parent
-FIXTURES = HERE / "fixtures" / "huggingface"
+FOLDER = Path(__file__).parent
+FIXTURES = FOLDER / "fixtures" / "huggingface"
 AUTO = {
     "BertEncoder": "AutoModel",
     "BertPretrainer": "AutoModelForPreTraining",
@@ -54,38 +54,38 @@ def outputs_of_both(name: str, ours, theirs) -> list[tuple]:
     inputs = {"input_ids": ids, "input_mask": mask, "segment_ids": segments}
     if "masked_lm" in ARCHITECTURES[name].heads:
         inputs["masked_lm_positions"] = np.tile(np.arange(11), (3, 1))
-    given = ours(inputs)
+    original = ours(inputs)
     with torch.no_grad():
         expected = theirs(
             input_ids=torch.tensor(ids),
             attention_mask=torch.tensor(mask),
             token_type_ids=torch.tensor(segments),
         ).to_tuple()
-    given = list(given.values()) if isinstance(given, dict) else [given]
-    return list(zip(given, expected, strict=True))
+    original = list(original.values()) if isinstance(original, dict) else [original]
+    return list(zip(original, expected, strict=True))
 
 
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("has_pooler", [True, False])
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
-def test_transformers_reads_what_we_write(checkpoint, tmp_path, name, has_pooler, activation):
+def test_transformers_reads_our_files(checkpoint, tmp_path, name, has_pooler, activation):
     if ARCHITECTURES[name].reads_pooled_output and not has_pooler:
-        pytest.skip("reads the pooled vector")
-    given = checkpoint(name, has_pooler=has_pooler, activation=activation, num_segments=2)
-    notes = write_checkpoint(given, tmp_path / "it", format="huggingface")
+        pytest.skip("reads the pooled output")
+    original = checkpoint(name, has_pooler=has_pooler, activation=activation, num_segments=2)
+    notes = write_checkpoint(original, tmp_path / "it", format="huggingface")
     theirs, info = loaded(name, tmp_path / "it")
     assert not info["mismatched_keys"] and not info["error_msgs"]
     reads_pooler = ARCHITECTURES[name].reads_pooled_output or name == "BertEncoder"
-    stray = POOLER if has_pooler and not reads_pooler else set()
+    unexpected = POOLER if has_pooler and not reads_pooler else set()
     absent = set() if has_pooler or name != "BertEncoder" else POOLER
-    assert set(info["unexpected_keys"]) == stray
+    assert set(info["unexpected_keys"]) == unexpected
     assert set(info["missing_keys"]) == {key.removeprefix("bert.") for key in absent}
-    assert any("pooler" in note for note in notes) == bool(stray or absent)
-    if given.card.labels:
-        assert theirs.config.id2label == dict(enumerate(given.card.labels))
+    assert any("pooler" in note for note in notes) == bool(unexpected or absent)
+    if original.metadata.labels:
+        assert theirs.config.id2label == dict(enumerate(original.metadata.labels))
     if name == "BertEncoder" and not has_pooler:
         theirs.pooler = None
-    ours = MODELS[name].from_checkpoint(given, card=given.card, source="random")
+    ours = MODELS[name].from_checkpoint(original, metadata=original.metadata, source="random")
     for one, other in outputs_of_both(name, ours, theirs.eval()):
         if other is not None:
             np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
@@ -93,13 +93,13 @@ def test_transformers_reads_what_we_write(checkpoint, tmp_path, name, has_pooler
 
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_auto_tokenizer_gives_our_ids(checkpoint, tmp_path, lowercase):
-    pieces = (*SPECIAL_PIECES, *LETTERS, *(f"##{letter}" for letter in LETTERS), "the", "##ing")
-    given = checkpoint("BertEncoder", vocabulary=Vocabulary(pieces), max_positions=300)
-    card = dataclasses.replace(given.card, lowercase=lowercase, max_length=32)
-    given = dataclasses.replace(given, card=card)
-    write_checkpoint(given, tmp_path / "it", format="huggingface")
+    tokens = (*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), "the", "##ing")
+    original = checkpoint("BertEncoder", vocabulary=Vocabulary(tokens), max_positions=300)
+    metadata = dataclasses.replace(original.metadata, lowercase=lowercase, max_length=32)
+    original = dataclasses.replace(original, metadata=metadata)
+    write_checkpoint(original, tmp_path / "it", format="huggingface")
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "it")
-    ours = given.tokenizer
+    ours = original.tokenizer
     texts = [
         "The thing, naïvely: Straße 中文한글 and 😀😀!",
         "don't   stop\tnow\n(e.g. 3.14%)\u00a0\u200bÉcole ÉCOLE",
@@ -115,32 +115,32 @@ def test_auto_tokenizer_gives_our_ids(checkpoint, tmp_path, lowercase):
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_saved_again_by_transformers_it_is_the_same(checkpoint, tmp_path, name):
-    given = checkpoint(
+def test_a_checkpoint_saved_again_by_transformers_is_the_same(checkpoint, tmp_path, name):
+    original = checkpoint(
         name, has_pooler=ARCHITECTURES[name].reads_pooled_output or name == "BertEncoder"
     )
-    write_checkpoint(given, tmp_path / "it", format="huggingface")
+    write_checkpoint(original, tmp_path / "it", format="huggingface")
     model, _ = loaded(name, tmp_path / "it")
     model.save_pretrained(tmp_path / "again")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "it")
     tokenizer.save_pretrained(tmp_path / "again")
     read = open_checkpoint(tmp_path / "again")
-    assert (read.card, read.vocabulary) == (given.card, given.vocabulary)
-    for weight, tensor in given.tensors.items():
+    assert (read.metadata, read.vocabulary) == (original.metadata, original.vocabulary)
+    for weight, tensor in original.tensors.items():
         assert read.tensors[weight].read().tobytes() == tensor.read().tobytes()
 
 
-def test_what_we_wrote_of_another_model_counts_no_more(checkpoint, tmp_path):
+def test_metadata_of_another_model_class_is_ignored(checkpoint, tmp_path):
     write_checkpoint(checkpoint("BertClassifier"), tmp_path / "it", format="huggingface")
     model = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "it")
     model.save_pretrained(tmp_path / "again")
     assert "question" in (tmp_path / "again" / "config.json").read_text()
-    card = open_checkpoint(tmp_path / "again").card
-    assert (card.model, card.text_columns) == ("BertTokenClassifier", ())
+    metadata = open_checkpoint(tmp_path / "again").metadata
+    assert (metadata.model, metadata.text_columns) == ("BertTokenClassifier", ())
 
 
 def test_the_fixtures_can_be_made_again(tmp_path):
-    runpy.run_path(str(HERE / "make_huggingface_fixtures.py"))["main"](tmp_path)
+    runpy.run_path(str(FOLDER / "make_huggingface_fixtures.py"))["main"](tmp_path)
     for path in sorted(FIXTURES.rglob("*")):
         again = tmp_path / path.relative_to(FIXTURES)
         if path.suffix == ".safetensors":
@@ -160,11 +160,11 @@ def test_pytorch_files(tmp_path, kind, dtype):
     state["bert.embeddings.position_ids"] = torch.arange(10)[None]
     (folder / "model.safetensors").unlink()
     if kind == "shards":
-        places = {name: f"pytorch_model-{len(name) % 2}.bin" for name in state}
-        for file in set(places.values()):
-            part = {name: tensor for name, tensor in state.items() if places[name] == file}
+        weight_map = {name: f"pytorch_model-{len(name) % 2}.bin" for name in state}
+        for file in set(weight_map.values()):
+            part = {name: tensor for name, tensor in state.items() if weight_map[name] == file}
             torch.save(part, folder / file)
-        index = json.dumps({"weight_map": places})
+        index = json.dumps({"weight_map": weight_map})
         (folder / "pytorch_model.bin.index.json").write_text(index)
     else:
         torch.save(
@@ -173,7 +173,7 @@ def test_pytorch_files(tmp_path, kind, dtype):
             _use_new_zipfile_serialization=kind == "mapped",
         )
     model, expected = load_model(folder), load_model(FIXTURES / "classification")
-    assert model.card == expected.card
+    assert model.metadata == expected.metadata
     tolerance = 0 if dtype == "float32" else 2e-2
     for one, other in zip(model.weights, expected.weights, strict=True):
         np.testing.assert_allclose(one, other, rtol=tolerance)

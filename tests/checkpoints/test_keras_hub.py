@@ -18,7 +18,7 @@ from bert_keras.models.encoder import BertEncoder
 
 FIXTURES = Path(__file__).parent / "fixtures" / "keras_hub"
 NAMES = {"token_ids": "input_ids", "padding_mask": "input_mask", "segment_ids": "segment_ids"}
-OURS = ("bert_keras.json", "vocab.txt", "weights.safetensors")
+NATIVE_FILES = ("bert_keras.json", "vocab.txt", "weights.safetensors")
 QUERY = "layers/transformer_encoder/_self_attention_layer/query_dense/vars/0"
 
 
@@ -69,72 +69,77 @@ def assert_equal(ours, theirs) -> None:
 
 def test_a_masked_lm(copy):
     checkpoint = open_checkpoint(copy)
-    card, config = checkpoint.card, checkpoint.card.config
-    assert (card.model, card.labels, card.lowercase, card.max_length) == (
+    metadata, config = checkpoint.metadata, checkpoint.metadata.config
+    assert (metadata.model, metadata.labels, metadata.lowercase, metadata.max_length) == (
         "BertMaskedLM", (), True, 9,
     )  # fmt: skip
     assert (config.vocab_size, config.num_layers, config.num_heads) == (16, 2, 2)
     assert (config.hidden_size, config.intermediate_size, config.max_positions) == (8, 12, 10)
     assert (config.activation, config.layer_norm_epsilon) == ("gelu_tanh", 1e-12)
     assert config.hidden_dropout_rate == config.attention_dropout_rate == 0.2
-    assert checkpoint.vocabulary.pieces[:6] == ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a")
+    assert checkpoint.vocabulary.tokens[:6] == ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a")
     assert [note.split(":")[0] for note in checkpoint.notes] == [
-        "KerasHub's masked-LM head takes the exact GELU and a LayerNorm epsilon of 1e-5",
-        "KerasHub's tokenizer keeps accents here; ours strips them, as BERT's does",
+        "KerasHub's masked-LM head has the exact GELU and a LayerNorm epsilon of 1e-5",
+        "KerasHub's tokenizer keeps accents; ours strips them, as BERT's does",
     ]
 
 
 def test_a_classifier_has_numbered_labels():
-    card = open_checkpoint(FIXTURES / "classifier").card
-    assert (card.model, card.labels) == ("BertClassifier", ("LABEL_0", "LABEL_1", "LABEL_2"))
+    metadata = open_checkpoint(FIXTURES / "classifier").metadata
+    assert (metadata.model, metadata.labels) == (
+        "BertClassifier",
+        ("LABEL_0", "LABEL_1", "LABEL_2"),
+    )
 
 
 def test_a_backbone_alone_is_an_encoder(copy):
     for name in ("task.json", "task.weights.h5", "preprocessor.json", "metadata.json"):
         (copy / name).unlink()
     checkpoint = open_checkpoint(copy)
-    assert (checkpoint.card.model, checkpoint.card.max_length) == ("BertEncoder", 10)
+    assert (checkpoint.metadata.model, checkpoint.metadata.max_length) == ("BertEncoder", 10)
     assert len(checkpoint.tensors) == 39
     shutil.rmtree(copy / "assets")
     assert open_checkpoint(copy).vocabulary is None
 
 
-def test_a_task_without_weights_is_told(copy):
+def test_a_task_without_weights_is_noted(copy):
     (copy / "task.weights.h5").unlink()
     checkpoint = open_checkpoint(copy)
-    assert checkpoint.card.model == "BertEncoder"
-    note = "task.json is of a BertMaskedLM without weights of its own: it stays behind"
+    assert checkpoint.metadata.model == "BertEncoder"
+    note = "task.json describes a BertMaskedLM, but its head has no weights: it is not read"
     assert note in checkpoint.notes
 
 
 @pytest.mark.parametrize("name", ["model.weights.h5", "task.weights.h5"])
-def test_a_pointer_of_git_lfs(copy, name):
+def test_a_git_lfs_pointer_is_refused(copy, name):
     text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
     (copy / name).write_text(text)
-    assert f"{copy / name} is a Git LFS pointer, not the file itself: fetch" in refusal(copy)
+    assert f"{copy / name} is a Git LFS pointer, not the file itself; fetch" in refusal(copy)
 
 
-def test_labels_without_the_weights_of_their_head(checkpoint, tmp_path):
+def test_labels_without_head_weights_are_refused(checkpoint, tmp_path):
     write_checkpoint(checkpoint("BertClassifier"), tmp_path / "new", format="keras-hub")
     (tmp_path / "new" / "task.weights.h5").unlink()
     assert f"{tmp_path / 'new' / 'task.weights.h5'} is missing" in refusal(tmp_path / "new")
     (tmp_path / "new" / "metadata.json").unlink()
-    assert open_checkpoint(tmp_path / "new").card.model == "BertEncoder"
+    assert open_checkpoint(tmp_path / "new").metadata.model == "BertEncoder"
 
 
-def test_a_folder_of_hugging_face_with_their_weights_beside(checkpoint, copy, tmp_path):
+def test_a_huggingface_folder_with_keras_hub_weights_is_read_as_huggingface(
+    checkpoint, copy, tmp_path
+):
     write_checkpoint(checkpoint("BertEncoder"), tmp_path / "new", format="huggingface")
     shutil.copy(copy / "model.weights.h5", tmp_path / "new")
-    assert open_checkpoint(tmp_path / "new").card.config.vocab_size == 20
+    assert open_checkpoint(tmp_path / "new").metadata.config.vocab_size == 20
 
 
-def test_what_ends_in_probabilities_is_told(classifier):
+def test_a_classifier_with_probabilities_is_noted(classifier):
     change(classifier / "task.json", activation="softmax")
     notes = open_checkpoint(classifier).notes
-    assert "KerasHub's classifier ends in softmax, ours in the logits before it" in notes
+    assert "KerasHub's classifier returns softmax of the logits, ours the logits" in notes
 
 
-def test_the_numbers_of_every_layer():
+def test_every_layer_equals_keras_hub():
     inputs, expected = golden("masked_lm")
     states = BertEncoder.from_pretrained(FIXTURES / "masked_lm").states(inputs)
     for number, state in enumerate(states.hidden_states):
@@ -143,13 +148,13 @@ def test_the_numbers_of_every_layer():
     assert_equal(states.pooled_output, expected["pooled_output"])
 
 
-def test_the_logits_of_a_classifier():
+def test_classifier_logits_equal_keras_hub():
     inputs, expected = golden("classifier")
     model = BertClassifier.from_pretrained(FIXTURES / "classifier")
     assert_equal(model(inputs), expected["logits"])
 
 
-def test_masked_lm_logits_differ_by_epsilon_and_gelu_alone():
+def test_masked_lm_logits_differ_only_by_epsilon_and_gelu():
     inputs, expected = golden("masked_lm")
     model = BertMaskedLM.from_pretrained(FIXTURES / "masked_lm")
     outputs = model(inputs | {"masked_lm_positions": expected["inputs/mask_positions"]})
@@ -160,11 +165,11 @@ def test_masked_lm_logits_differ_by_epsilon_and_gelu_alone():
 
 
 def test_shards_are_one_preset(copy):
-    whole = arrays(copy / "model.weights.h5")
+    content = arrays(copy / "model.weights.h5")
     for number in range(2):
         with h5py.File(copy / f"model_0000{number}.weights.h5", "w") as file:
-            for place in list(whole)[number::2]:
-                file[place] = whole[place]
+            for path_in_file in list(content)[number::2]:
+                file[path_in_file] = content[path_in_file]
     (copy / "model.weights.json").write_text('{"weight_map": {}}')
     expected = open_checkpoint(FIXTURES / "masked_lm").tensors
     (copy / "model.weights.h5").unlink()
@@ -190,7 +195,7 @@ def test_bfloat16_is_read_as_keras_writes_it(copy):
     assert checkpoint.notes[0].startswith("KerasHub computes this preset in bfloat16")
 
 
-def test_older_places_and_what_belongs_to_training(copy):
+def test_older_paths_are_read_and_training_state_is_not(copy):
     expected = open_checkpoint(FIXTURES / "masked_lm").tensors
     with h5py.File(copy / "model.weights.h5", "a") as file:
         attention = file["layers/transformer_encoder/_self_attention_layer"]
@@ -203,25 +208,25 @@ def test_older_places_and_what_belongs_to_training(copy):
     checkpoint = open_checkpoint(copy)
     for name, tensor in expected.items():
         np.testing.assert_array_equal(checkpoint.tensors[name].read(), tensor.read())
-    assert "the optimizer's averages in task.weights.h5 stay behind" in checkpoint.notes
+    assert "the optimizer's averages in task.weights.h5 are not read" in checkpoint.notes
 
 
 # There and back
 
 
 @pytest.mark.parametrize("name", ["masked_lm", "classifier"])
-def test_theirs_comes_back_the_same(name, tmp_path):
+def test_keras_hub_to_native_to_keras_hub_keeps_the_arrays(name, tmp_path):
     write_checkpoint(open_checkpoint(FIXTURES / name), tmp_path / "ours", format="bert-keras")
     write_checkpoint(open_checkpoint(tmp_path / "ours"), tmp_path / "back", format="keras-hub")
     for file in ("model.weights.h5", "task.weights.h5"):
-        given, back = arrays(FIXTURES / name / file), arrays(tmp_path / "back" / file)
-        assert given.keys() == back.keys()
-        for place, array in given.items():
-            assert array.dtype == back[place].dtype
-            np.testing.assert_array_equal(back[place], array)
+        original, back = arrays(FIXTURES / name / file), arrays(tmp_path / "back" / file)
+        assert original.keys() == back.keys()
+        for path_in_file, array in original.items():
+            assert array.dtype == back[path_in_file].dtype
+            np.testing.assert_array_equal(back[path_in_file], array)
     vocabulary = Path("assets/tokenizer/vocabulary.txt")
-    given, back = FIXTURES / name / vocabulary, tmp_path / "back" / vocabulary
-    assert back.read_text().split() == given.read_text().split()
+    original, back = FIXTURES / name / vocabulary, tmp_path / "back" / vocabulary
+    assert back.read_text().split() == original.read_text().split()
 
 
 @pytest.mark.parametrize("model", ["BertEncoder", "BertMaskedLM", "BertClassifier"])
@@ -232,18 +237,18 @@ def test_theirs_comes_back_the_same(name, tmp_path):
         {"activation": "gelu", "layer_norm_epsilon": 1e-6, "attention_dropout_rate": 0.3},
     ],
 )
-def test_ours_comes_back_byte_for_byte(checkpoint, tmp_path, model, changes):
+def test_native_to_keras_hub_to_native_returns_the_same_files(checkpoint, tmp_path, model, changes):
     write_checkpoint(checkpoint(model, **changes), tmp_path / "ours", format="bert-keras")
     write_checkpoint(open_checkpoint(tmp_path / "ours"), tmp_path / "theirs", format="keras-hub")
     write_checkpoint(open_checkpoint(tmp_path / "theirs"), tmp_path / "back", format="bert-keras")
-    for name in OURS:
+    for name in NATIVE_FILES:
         assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "ours" / name).read_bytes()
 
 
-def test_a_limit_on_the_size_of_a_file_is_one_sentence(checkpoint, file_size_limit, tmp_path):
-    given = checkpoint("BertClassifier")
+def test_a_file_size_limit_is_reported_with_the_path(checkpoint, file_size_limit, tmp_path):
+    original = checkpoint("BertClassifier")
     with file_size_limit(4096), pytest.raises(OSError, match="File too large") as error:
-        write_checkpoint(given, tmp_path / "new", format="keras-hub")
+        write_checkpoint(original, tmp_path / "new", format="keras-hub")
     assert (error.value.errno, error.value.filename) == (errno.EFBIG, str(tmp_path / "new"))
     assert list(tmp_path.iterdir()) == []
 
@@ -257,16 +262,18 @@ def test_the_same_model_is_written_in_the_same_bytes(checkpoint, tmp_path):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
 
 
-def test_what_readers_will_do_otherwise(checkpoint, tmp_path):
+def test_differences_of_keras_hub_are_noted(checkpoint, tmp_path):
     changes = {"layer_norm_epsilon": 1e-6, "attention_dropout_rate": 0.3}
-    given = checkpoint("BertMaskedLM", **changes)
-    notes = write_checkpoint(given, tmp_path / "all", format="keras-hub")
-    assert notes[0].startswith("KerasHub computes GELU by tanh, this model exactly")
-    assert "epsilon of 1e-12, this model with 1e-06" in notes[1]
-    assert "one rate of dropout and trains with 0.1, this model with 0.3" in notes[2]
+    original = checkpoint("BertMaskedLM", **changes)
+    notes = write_checkpoint(original, tmp_path / "all", format="keras-hub")
+    assert notes[0].startswith("KerasHub approximates GELU by tanh, this model computes it exactly")
+    assert "epsilon is 1e-12, that of this model is 1e-06" in notes[1]
+    assert "one dropout rate, 0.1, but the attention of this model has 0.3" in notes[2]
     assert "masked-LM head" in notes[3] and "tokenizer" in notes[4] and len(notes) == 5
-    given = dataclasses.replace(checkpoint("BertEncoder", activation="gelu_tanh"), vocabulary=None)
-    assert write_checkpoint(given, tmp_path / "none", format="keras-hub") == ()
+    original = dataclasses.replace(
+        checkpoint("BertEncoder", activation="gelu_tanh"), vocabulary=None
+    )
+    assert write_checkpoint(original, tmp_path / "none", format="keras-hub") == ()
     assert not (tmp_path / "none" / "tokenizer.json").exists()
 
 
@@ -274,26 +281,36 @@ def test_what_readers_will_do_otherwise(checkpoint, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("model", "changes", "said"),
+    ("model", "changes", "message"),
     [
-        ("BertPretrainer", {}, "no place for next_sentence/dense/kernel of a BertPretrainer; wri"),
-        ("BertQuestionAnswering", {}, "or a part: bert-keras convert --model BertEncoder"),
-        ("BertTokenClassifier", {}, "no place for token_labels/dense/kernel of a BertTokenClass"),
-        ("BertMultipleChoice", {}, "no place for multiple_choice/dense/kernel of a BertMultipleCh"),
-        ("BertMaskedLM", {"has_pooler": False}, 'has_pooler=True, new=("pooler",)), or write'),
+        ("BertPretrainer", {}, "cannot store next_sentence/dense/kernel of a BertPretrainer; cho"),
+        (
+            "BertQuestionAnswering",
+            {},
+            "or write only a part: bert-keras convert --model BertEncoder",
+        ),
+        ("BertTokenClassifier", {}, "cannot store token_labels/dense/kernel of a BertTokenClass"),
+        ("BertMultipleChoice", {}, "cannot store multiple_choice/dense/kernel of a BertMultipleCh"),
+        ("BertMaskedLM", {"has_pooler": False}, 'has_pooler=True, new=("pooler",)), or choose'),
         ("BertEncoder", {"activation": "relu"}, "has no activation relu, only GELU"),
-        ("BertEncoder", {"layer_norm_epsilon": 1e-3}, "a model with 0.001 would answer otherwise"),
+        (
+            "BertEncoder",
+            {"layer_norm_epsilon": 1e-3},
+            "the outputs of a model with 0.001 would differ",
+        ),
     ],
 )
-def test_what_it_has_no_place_for(checkpoint, tmp_path, model, changes, said):
+def test_models_that_keras_hub_cannot_store_are_refused(
+    checkpoint, tmp_path, model, changes, message
+):
     with pytest.raises(InputError) as error:
         write_checkpoint(checkpoint(model, **changes), tmp_path / "new", format="keras-hub")
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (
             {"num_layers": 3},
@@ -302,89 +319,93 @@ def test_what_it_has_no_place_for(checkpoint, tmp_path, model, changes, said):
         ({"num_layers": 1}, "layers/transformer_encoder_1/_feedforward_layer_norm/vars/0 is unexp"),
         (
             {"num_heads": 4},
-            f"{QUERY} is (8, 2, 4), expected (8, 4, 2)",
+            f"{QUERY} has the shape (8, 2, 4), expected (8, 4, 2)",
         ),
         (
             {"intermediate_dim": 16},
-            "_feedforward_intermediate_dense/vars/1 is (12,), expected (16,)",
+            "_feedforward_intermediate_dense/vars/1 has the shape (12,), expected (16,)",
         ),
-        ({"vocabulary_size": 17}, "masked_lm_head/vars/0 is (16,), expected (17,)"),
+        ({"vocabulary_size": 17}, "masked_lm_head/vars/0 has the shape (16,), expected (17,)"),
         ({"hidden_dim": "8"}, "hidden_size is '8'; expected int"),
         ({"max_sequence_length": None}, "max_positions is None; expected int"),
-        ({"rotary": True}, "config.json has rotary, unknown to KerasHub's BertBackbone"),
-        ({"dtype": {"class_name": "DTypePolicyMap", "config": {}}}, "is of a quantised model"),
-        ({"dtype": "int8_from_float32"}, "is of a quantised model; save the preset before"),
+        ({"rotary": True}, "config.json has rotary, which KerasHub's BertBackbone does not know"),
+        ({"dtype": {"class_name": "DTypePolicyMap", "config": {}}}, "describes a quantized model"),
+        ({"dtype": "int8_from_float32"}, "describes a quantized model; save the preset without"),
     ],
 )
-def test_a_wrong_config_for_the_weights(copy, changes, said):
+def test_a_config_that_does_not_fit_the_weights_is_refused(copy, changes, message):
     change(copy / "config.json", **changes)
-    assert said in refusal(copy)
+    assert message in refusal(copy)
 
 
-def test_a_field_may_be_left_by_name(copy):
+def test_an_unknown_key_can_be_ignored(copy):
     change(copy / "config.json", rotary=True)
-    assert open_checkpoint(copy, ignore=["rotary"]).card.model == "BertMaskedLM"
+    assert open_checkpoint(copy, ignore=["rotary"]).metadata.model == "BertMaskedLM"
 
 
-def test_an_array_may_be_left_by_name(copy):
+def test_an_unknown_array_can_be_ignored(copy):
     with h5py.File(copy / "task.weights.h5", "a") as file:
         file["layers/dense_1/vars/0"] = np.zeros((8, 2), "float32")
     name = "task.weights.h5/layers/dense_1/vars/0"
     assert f"{name} is unexpected" in refusal(copy)
-    assert open_checkpoint(copy, ignore=[name]).left_over == (name,)
+    assert open_checkpoint(copy, ignore=[name]).unused == (name,)
 
 
 @pytest.mark.parametrize("name", ["RobertaBackbone", "DistilBertBackbone"])
-def test_other_backbones(copy, name):
+def test_other_backbones_are_refused(copy, name):
     values = json.loads((copy / "config.json").read_text()) | {"class_name": name}
     (copy / "config.json").write_text(json.dumps(values))
-    assert f"is of a {name}; of KerasHub's classes BertBackbone are known" in refusal(copy)
+    assert f"describes a {name}; expected KerasHub's BertBackbone" in refusal(copy)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.weights.h5", "task.json"])
-def test_a_file_that_is_missing(copy, name):
+def test_a_missing_file_is_refused(copy, name):
     (copy / name).unlink()
     assert f"{copy / name} does not exist; expected a file" in refusal(copy)
 
 
 @pytest.mark.parametrize("name", ["model.weights.h5", "task.weights.h5"])
-@pytest.mark.parametrize("share", [0, 0.001, 0.5, 0.99])
-def test_a_file_that_is_cut_off(copy, name, share):
-    whole = (copy / name).read_bytes()
-    (copy / name).write_bytes(whole[: int(share * len(whole))])
+@pytest.mark.parametrize("fraction", [0, 0.001, 0.5, 0.99])
+def test_a_truncated_file_is_refused(copy, name, fraction):
+    content = (copy / name).read_bytes()
+    (copy / name).write_bytes(content[: int(fraction * len(content))])
     assert f"{copy / name} is damaged (" in refusal(copy)
 
 
 @pytest.mark.parametrize("name", ["config.json", "task.json", "tokenizer.json", "metadata.json"])
-def test_a_file_that_is_no_json(copy, name):
+def test_invalid_json_is_refused(copy, name):
     (copy / name).write_text('{"registered_name"')
-    assert f"{copy / name} is not the JSON it was written as" in refusal(copy)
+    assert f"{copy / name} is not valid JSON" in refusal(copy)
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "said"),
+    ("name", "changes", "message"),
     [
-        ("task.json", {"num_classes": 2}, "layers/dense/vars/0 is (8, 3), expected (8, 2)"),
-        ("task.json", {"num_classes": "2"}, "num_classes is '2'; expected a count of labels"),
+        (
+            "task.json",
+            {"num_classes": 2},
+            "layers/dense/vars/0 has the shape (8, 3), expected (8, 2)",
+        ),
+        ("task.json", {"num_classes": "2"}, "num_classes is '2'; expected an integer above 0"),
         ("tokenizer.json", {"split": False}, "tokenizer.json: split is False; expected True"),
         ("tokenizer.json", {"suffix_indicator": "@@"}, "suffix_indicator is '@@'; expected '##'"),
     ],
 )
-def test_files_of_another_kind(classifier, name, changes, said):
+def test_unsupported_settings_are_refused(classifier, name, changes, message):
     change(classifier / name, **changes)
-    assert said in refusal(classifier)
+    assert message in refusal(classifier)
 
 
 @pytest.mark.parametrize(
     "ours",
     [3, {"labels": 3}, {"labels": [3]}, {"max_length": "9"}, {"lowercase": 1}, {"colour": "blue"}],
 )
-def test_our_key_as_nobody_wrote_it(copy, ours):
+def test_an_invalid_bert_keras_key_is_refused(copy, ours):
     (copy / "metadata.json").write_text(json.dumps({"bert_keras": ours}))
-    assert "bert_keras is not what bert-keras wrote; remove that key" in refusal(copy)
+    assert "bert-keras did not write this bert_keras; remove that key" in refusal(copy)
 
 
-def test_arrays_that_lie_elsewhere_are_not_followed(copy):
+def test_links_to_other_files_are_not_followed(copy):
     outside = h5py.ExternalLink(str(FIXTURES / "masked_lm" / "model.weights.h5"), QUERY)
     with h5py.File(copy / "model.weights.h5", "a") as file:
         del file[QUERY]
@@ -394,11 +415,11 @@ def test_arrays_that_lie_elsewhere_are_not_followed(copy):
         del file[QUERY]
         elsewhere = [(str(copy / "raw"), 0, 256)]
         file.create_dataset(QUERY, (8, 2, 4), "float32", external=elsewhere)
-    assert f"/{QUERY} is no array of numbers that lie in this file" in refusal(copy)
+    assert f"/{QUERY} is not an array of numbers stored in this file" in refusal(copy)
 
 
-def test_a_vocabulary_shorter_than_the_table(copy):
+def test_a_vocabulary_shorter_than_the_table_can_be_padded(copy):
     vocabulary = copy / "assets/tokenizer/vocabulary.txt"
     vocabulary.write_text("\n".join(vocabulary.read_text().split()[:-1]) + "\n")
-    assert "pad the vocabulary by 1 unused pieces" in refusal(copy)
+    assert "or append 1 unused tokens" in refusal(copy)
     assert len(open_checkpoint(copy, pad_vocabulary=True).vocabulary) == 16

@@ -22,22 +22,22 @@ from bert_keras.models.pretrained import named_weights
         ("BertMaskedLM", {"embedding_size": 4, "shares_layers": True}),
     ],
 )
-def test_the_table_holds_every_weight_of_every_model_once(checkpoint, name, changes):
-    given = checkpoint(name, **changes)
-    model = MODELS[name].from_checkpoint(given, card=given.card, source="random")
+def test_the_table_has_every_weight_of_every_model_once(checkpoint, name, changes):
+    original = checkpoint(name, **changes)
+    model = MODELS[name].from_checkpoint(original, metadata=original.metadata, source="random")
     weights = {n: tuple(w.shape) for n, w in named_weights(model).items()}
-    table = rows(given.card)
+    table = rows(original.metadata)
     assert {row.name: row.shape for row in table} == weights
     assert len(table) == len(weights)
     for column in (GOOGLE, HUGGING_FACE, KERAS_HUB):
-        names = [name for row in table if (name := column.name(row.name, given.card))]
+        names = [name for row in table if (name := column.name(row.name, original.metadata))]
         assert len(set(names)) == len(names)
     for n, weight in named_weights(model).items():
-        np.testing.assert_array_equal(weight, given.tensors[n].read())
+        np.testing.assert_array_equal(weight, original.tensors[n].read())
 
 
 @pytest.mark.parametrize(
-    ("column", "ours", "theirs"),
+    ("column", "public_name", "foreign_name"),
     [
         (GOOGLE, "encoder/layer_1/attention/query/kernel",
          "bert/encoder/layer_1/attention/self/query/kernel"),
@@ -52,22 +52,22 @@ def test_the_table_holds_every_weight_of_every_model_once(checkpoint, name, chan
          "task.weights.h5/layers/masked_lm_head/_intermediate_dense/vars/1"),
     ],
 )  # fmt: skip
-def test_names_of_the_formats(checkpoint, column, ours, theirs):
-    card = checkpoint("BertPretrainer").card
-    assert ours in {row.name for row in rows(card)}
-    assert column.name(ours, card) == theirs
+def test_names_of_the_formats(checkpoint, column, public_name, foreign_name):
+    metadata = checkpoint("BertPretrainer").metadata
+    assert public_name in {row.name for row in rows(metadata)}
+    assert column.name(public_name, metadata) == foreign_name
 
 
 @pytest.mark.parametrize("column", [GOOGLE, HUGGING_FACE, KERAS_HUB])
-def test_no_other_format_has_a_place_for_a_causal_encoder(checkpoint, column):
-    given = checkpoint("BertEncoder")
-    config = dataclasses.replace(given.card.config, is_causal=True)
-    card = dataclasses.replace(given.card, config=config)
+def test_only_the_native_format_stores_a_causal_encoder(checkpoint, column):
+    original = checkpoint("BertEncoder")
+    config = dataclasses.replace(original.metadata.config, is_causal=True)
+    metadata = dataclasses.replace(original.metadata, config=config)
     with pytest.raises(
         InputError,
-        match=rf"{column.format} has no place for an encoder of these .*'is_causal': True",
+        match=rf"{column.format} cannot store an encoder of no known kind.*'is_causal': True",
     ):
-        foreign_tensors(given.tensors, card=card, column=column)
+        foreign_tensors(original.tensors, metadata=metadata, column=column)
 
 
 @pytest.mark.parametrize(
@@ -78,59 +78,61 @@ def test_no_other_format_has_a_place_for_a_causal_encoder(checkpoint, column):
         (KERAS_HUB, ["BertEncoder", "BertMaskedLM", "BertClassifier"]),
     ],
 )
-def test_there_and_back(checkpoint, column, models):
+def test_translated_weights_equal_the_originals(checkpoint, column, models):
     for model in models:
-        given = checkpoint(model)
-        foreign = foreign_tensors(given.tensors, card=given.card, column=column)
-        back, left_over = translated(foreign, card=given.card, column=column)
-        assert left_over == ()
-        for name, tensor in given.tensors.items():
+        original = checkpoint(model)
+        foreign = foreign_tensors(original.tensors, metadata=original.metadata, column=column)
+        back, unused = translated(foreign, metadata=original.metadata, column=column)
+        assert unused == ()
+        for name, tensor in original.tensors.items():
             array = back[name].read()
             assert array.tobytes() == tensor.read().tobytes(), name
             assert array.shape == back[name].shape
 
 
-def test_layouts(checkpoint):
-    given = checkpoint("BertPretrainer")
-    for column, ours, theirs in (
+def test_kernels_are_transposed(checkpoint):
+    original = checkpoint("BertPretrainer")
+    for column, public_name, foreign_name in (
         (GOOGLE, "next_sentence/dense/kernel", "cls/seq_relationship/output_weights"),
         (HUGGING_FACE, "encoder/pooler/kernel", "pooler.dense.weight"),
     ):
-        foreign = foreign_tensors(given.tensors, card=given.card, column=column)[theirs]
-        np.testing.assert_array_equal(foreign.read(), given.tensors[ours].read().T)
+        foreign = foreign_tensors(original.tensors, metadata=original.metadata, column=column)[
+            foreign_name
+        ]
+        np.testing.assert_array_equal(foreign.read(), original.tensors[public_name].read().T)
         assert foreign.read().flags.c_contiguous
 
 
-def test_all_faults_are_named_at_once(checkpoint):
-    given = checkpoint("BertClassifier")
-    foreign = foreign_tensors(given.tensors, card=given.card, column=HUGGING_FACE)
+def test_all_problems_are_named_at_once(checkpoint):
+    original = checkpoint("BertClassifier")
+    foreign = foreign_tensors(original.tensors, metadata=original.metadata, column=HUGGING_FACE)
     del foreign["pooler.dense.bias"]
     foreign["classifier.weight"] = foreign["classifier.weight"].transposed()
     foreign["mine"] = foreign["theirs"] = foreign["classifier.bias"]
     with pytest.raises(InputError) as error:
-        translated(foreign, card=given.card, column=HUGGING_FACE, ignore=("theirs",))
+        translated(foreign, metadata=original.metadata, column=HUGGING_FACE, ignore=("theirs",))
     assert str(error.value) == (
         "the weights are not those of a BertClassifier of 2 layers and hidden size 8: "
-        "pooler.dense.bias is missing; classifier.weight is (8, 3), expected (3, 8); "
+        "pooler.dense.bias is missing; classifier.weight has the shape (8, 3), expected (3, 8); "
         "mine is unexpected"
     )
 
 
-def test_a_model_that_a_format_has_no_place_for(checkpoint):
-    given = checkpoint("BertTokenClassifier")
-    with pytest.raises(InputError, match=r"google has no place for token_labels/dense/kernel of a"):
-        foreign_tensors(given.tensors, card=given.card, column=GOOGLE)
-    given = checkpoint("BertFeatureTagger")
+def test_models_that_a_format_cannot_store_are_refused(checkpoint):
+    original = checkpoint("BertTokenClassifier")
+    with pytest.raises(InputError, match=r"google cannot store token_labels/dense/kernel of a"):
+        foreign_tensors(original.tensors, metadata=original.metadata, column=GOOGLE)
+    original = checkpoint("BertFeatureTagger")
     for column in (GOOGLE, HUGGING_FACE, KERAS_HUB):
-        with pytest.raises(InputError, match=r"has no place for tagger/layer_mix/layer_logits of"):
-            foreign_tensors(given.tensors, card=given.card, column=column)
+        with pytest.raises(InputError, match=r"cannot store tagger/layer_mix/layer_logits of"):
+            foreign_tensors(original.tensors, metadata=original.metadata, column=column)
 
 
-def test_a_config_of_another_size_is_told(checkpoint):
-    given = checkpoint("BertEncoder")
+def test_a_config_with_more_layers_is_refused(checkpoint):
+    original = checkpoint("BertEncoder")
     deeper = dataclasses.replace(
-        given.card, config=dataclasses.replace(given.card.config, num_layers=3)
+        original.metadata, config=dataclasses.replace(original.metadata.config, num_layers=3)
     )
-    foreign = foreign_tensors(given.tensors, card=given.card, column=GOOGLE)
+    foreign = foreign_tensors(original.tensors, metadata=original.metadata, column=GOOGLE)
     with pytest.raises(InputError, match=r"of 3 layers .*layer_2/attention/self/query/kernel is"):
-        translated(foreign, card=deeper, column=GOOGLE)
+        translated(foreign, metadata=deeper, column=GOOGLE)

@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.model_readme import model_readme
 from bert_keras.config import BertConfig
 
 CONFIG = BertConfig(vocab_size=30_522, num_layers=2, hidden_size=128, num_heads=2)
-CARD = ModelCard(
+METADATA = ModelMetadata(
     model="BertClassifier",
     config=CONFIG,
     lowercase=True,
@@ -19,12 +19,12 @@ CARD = ModelCard(
 )
 
 
-def text(card: ModelCard = CARD, *, format: str = "bert-keras", **sections) -> str:
-    return model_readme(card, name="topics", format=format, sections=sections)
+def text(metadata: ModelMetadata = METADATA, *, format: str = "bert-keras", **sections) -> str:
+    return model_readme(metadata, name="topics", format=format, sections=sections)
 
 
-def test_it_states_the_model_its_training_and_how_to_load_it():
-    found = text(Recipe={"num_epochs": 3}, Scores={"accuracy": 0.9})
+def test_the_readme_states_the_model_its_training_and_how_to_load_it():
+    readme = text(Recipe={"num_epochs": 3}, Scores={"accuracy": 0.9})
     for line in (
         "# topics",
         "| layers, hidden size, attention heads | 2, 128, 2 |",
@@ -40,14 +40,14 @@ def test_it_states_the_model_its_training_and_how_to_load_it():
         "In KerasHub, after `bert-keras convert topics topics-keras-hub --to keras-hub`:",
         'model = BertTextClassifier.from_preset("topics-keras-hub")',
     ):
-        assert f"\n{line}\n" in f"\n{found}", line
-    assert "\n\n\n" not in found
+        assert f"\n{line}\n" in f"\n{readme}", line
+    assert "\n\n\n" not in readme
 
 
 def test_a_folder_of_hugging_face_needs_no_conversion():
-    found = text(format="huggingface")
-    assert "\nIn transformers:\n" in found
-    assert 'BertForSequenceClassification.from_pretrained("topics")' in found
+    readme = text(format="huggingface")
+    assert "\nIn transformers:\n" in readme
+    assert 'BertForSequenceClassification.from_pretrained("topics")' in readme
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,6 @@ def test_a_folder_of_hugging_face_needs_no_conversion():
     ],
 )
 def test_relatives_and_models_of_no_family(changes, lines):
-    found = text(dataclasses.replace(CARD, config=dataclasses.replace(CONFIG, **changes)))
+    readme = text(dataclasses.replace(METADATA, config=dataclasses.replace(CONFIG, **changes)))
     for line in lines:
-        assert line in found
+        assert line in readme

@@ -11,8 +11,8 @@ from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import rules_vocabulary
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
-NUMBERED = "the ids of its pieces are not each number from 0 once"
-NOT_BOTH = "is missing; byte-level BPE is vocab.json and merges.txt"
+NUMBERED = "the ids of the tokens are not the numbers from 0 to"
+NOT_BOTH = "is missing; byte-level BPE needs vocab.json and merges.txt"
 
 
 def read(folder):
@@ -25,11 +25,11 @@ def folder(request, subwords, tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["roberta", "albert"], indirect=True)
-def test_a_tokenizer_json_of_old(folder):
+def test_an_old_tokenizer_json_is_read(folder):
     """Without the kind of its model, merges as texts, Metaspace as it said itself once: so are
     those of the models that were published first."""
-    today = read_rules(folder, {})
-    old = json.loads(today)
+    current = read_rules(folder, {})
+    old = json.loads(current)
     del old["model"]["type"]
     if folder.name == "roberta":
         old["model"]["merges"] = [" ".join(pair) for pair in old["model"]["merges"]]
@@ -39,7 +39,7 @@ def test_a_tokenizer_json_of_old(folder):
             del metaspace[name]
         metaspace |= {"str_rep": "▁", "add_prefix_space": True}
     (folder / "tokenizer.json").write_text(json.dumps(old), "utf-8")
-    assert read(folder).vocabulary == rules_vocabulary(today)
+    assert read(folder).vocabulary == rules_vocabulary(current)
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,10 @@ def test_a_tokenizer_json_of_old(folder):
     [
         ("roberta", "merges.txt", None, f"merges.txt {NOT_BOTH}"),
         ("roberta", "vocab.json", None, f"vocab.json {NOT_BOTH}"),
-        ("roberta", "merges.txt", "", "the tokenizer has no merges; copy its files anew"),
+        ("roberta", "merges.txt", "", "the tokenizer has no merges; copy its files again"),
         ("roberta", "merges.txt", "a b c\n", "vocab.json or merges.txt is damaged ("),
         ("roberta", "merges.txt", "Ġ zz\n", "vocab.json or merges.txt is damaged ("),
-        ("roberta", "vocab.json", POINTER, "vocab.json is not the JSON it was written as ("),
+        ("roberta", "vocab.json", POINTER, "vocab.json is not valid JSON ("),
         ("roberta", "vocab.json", '{"a": 0, "b": "1", "c": 1}', f"vocab.json: {NUMBERED}"),
         ("roberta", "vocab.json", '{"a": 0, "b": 2}', f"vocab.json: {NUMBERED}"),
         ("roberta", "vocab.json", '{"a": 0, "b": [1]}', f"vocab.json: {NUMBERED}"),
@@ -58,14 +58,14 @@ def test_a_tokenizer_json_of_old(folder):
          "WordLevel tokenizer; known are WordPiece, byte-level BPE and SentencePiece's Unigram"),
         ("roberta", "tokenizer.json", '{"model": {"type": "BPE"}}', "tokenizer.json is damaged ("),
         ("roberta", "tokenizer_config.json", '{"mask_token": "[MASK]"}', "tokenizer_config.json: "
-         "mask_token is '[MASK]'; expected '<mask>'; to go on all the same: "),
-        ("albert", "spiece.model", "", "spiece.model is cut off behind 0 pieces; copy it anew"),
+         "mask_token is '[MASK]'; expected '<mask>'; to ignore this: "),
+        ("albert", "spiece.model", "", "spiece.model ends after 0 pieces; copy it again"),
         ("albert", "spiece.model", "no model", "spiece.model is damaged ("),
         ("albert", "spiece.model", POINTER, "spiece.model is a Git LFS pointer, not the file its"),
     ],
     indirect=["folder"],
 )  # fmt: skip
-def test_files_that_are_refused(folder, file, data, sentence):
+def test_damaged_tokenizer_files_are_refused(folder, file, data, sentence):
     if data is None:
         (folder / file).unlink()
     else:
@@ -76,12 +76,12 @@ def test_files_that_are_refused(folder, file, data, sentence):
 
 
 @pytest.mark.parametrize("folder", ["albert"], indirect=True)
-def test_a_model_of_pieces_that_is_cut_off_behind_one(folder):
+def test_a_sentencepiece_model_truncated_after_a_piece_is_refused(folder):
     from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-    whole = ModelProto.FromString((folder / "spiece.model").read_bytes())
-    half = ModelProto(pieces=whole.pieces[:300]).SerializeToString()
-    assert (folder / "spiece.model").read_bytes().startswith(half)
-    (folder / "spiece.model").write_bytes(half)
-    with pytest.raises(InputError, match=r"spiece\.model is cut off behind 300 pieces; copy it"):
+    complete = ModelProto.FromString((folder / "spiece.model").read_bytes())
+    truncated = ModelProto(pieces=complete.pieces[:300]).SerializeToString()
+    assert (folder / "spiece.model").read_bytes().startswith(truncated)
+    (folder / "spiece.model").write_bytes(truncated)
+    with pytest.raises(InputError, match=r"spiece\.model ends after 300 pieces; copy it"):
         read(folder)

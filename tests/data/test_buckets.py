@@ -11,18 +11,18 @@ def first(count: int, *, seed: int = 1) -> list[np.ndarray]:
     return list(islice(length_grouped_batches(LENGTHS, batch_size=32, seed=seed), count))
 
 
-def test_each_epoch_holds_every_row_once():
+def test_each_epoch_contains_every_row_once():
     batches = first(64)  # 1000 rows make 32 batches
     for epoch in (batches[:32], batches[32:]):
         assert sorted(np.concatenate(epoch)) == list(range(1000))
 
 
-def test_batches_hold_like_lengths():
+def test_batches_contain_similar_lengths():
     padded = sum(len(batch) * LENGTHS[batch].max() for batch in first(32))
     assert padded < 1.1 * LENGTHS.sum()
 
 
-def test_order_is_shuffled_anew_each_epoch_and_the_same_for_a_seed():
+def test_the_order_depends_on_the_seed_and_the_epoch():
     ours, again, other = first(64), first(64), first(64, seed=2)
     assert all(np.array_equal(a, b) for a, b in zip(ours, again, strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(ours, other, strict=True))

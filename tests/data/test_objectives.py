@@ -1,4 +1,4 @@
-"""Every kind of record as `fit` takes it."""
+"""Every kind of record as `fit` reads it."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,9 @@ from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import MASKED, NEXT_TOKENS, DynamicMasking
 from bert_keras.data.records import pretraining_dataset
 from bert_keras.errors import InputError
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, *"abcdefghijklmnopqrstuvwxyz"))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *"abcdefghijklmnopqrstuvwxyz"))
 PLAIN = {
     "input_ids": [2, 5, 6, 3, 7, 8, 3, 0],
     "input_mask": [1, 1, 1, 1, 1, 1, 1, 0],
@@ -34,7 +34,7 @@ LABELS = {
 
 @pytest.fixture
 def plain(write, record):
-    """Two files of 20 records of plain ids; the second id tells them apart."""
+    """Two files of 10 records of plain ids; the second id is that of the record."""
     return [
         write(
             f"{file}.tfrecord",
@@ -97,43 +97,43 @@ def test_masks_are_those_of_the_policy(plain):
     static = {name: spec.shape.as_list() for name, spec in dataset.element_spec[0].items()}
     assert static["masked_lm_positions"] == [5, 3]
     for number, (inputs, targets, weights) in enumerate(dataset.as_numpy_iterator()):
-        answers, positions = targets["masked_lm"], inputs["masked_lm_positions"]
+        target_ids, positions = targets["masked_lm"], inputs["masked_lm_positions"]
         assert weights["masked_lm"].tolist() == [[1, 1, 0]] * 5  # 0.3 of 7 tokens
         original = inputs["input_ids"].copy()
         assert (np.take_along_axis(original, positions, 1)[:, :2] == VOCABULARY.mask_id).all()
-        np.put_along_axis(original, positions[:, :2], answers[:, :2], 1)
+        np.put_along_axis(original, positions[:, :2], target_ids[:, :2], 1)
         assert original[:, 1].tolist() == list(range(10 + 5 * number, 15 + 5 * number))
         assert (original[:, 2:] == [6, 7, 8, 9, 3, 0]).all()
 
 
-def test_epochs_are_masked_anew_and_a_run_resumes_by_skipping(plain):
+def test_each_epoch_has_its_own_masks_and_a_run_resumes_by_skipping(plain):
     def endless(seed):
         return pretraining_dataset(
             plain, batch_size=4, seed=1, repeat=True, masking=masking(seed=seed)
         )
 
-    whole = batches(endless(1).take(10))
-    assert batches(endless(1).skip(3).take(7)) == whole[3:]
-    assert batches(endless(2).take(10)) != whole
-    masks = [sorted(batch["masked_lm_positions"]) for batch in whole]
+    expected = batches(endless(1).take(10))
+    assert batches(endless(1).skip(3).take(7)) == expected[3:]
+    assert batches(endless(2).take(10)) != expected
+    masks = [sorted(batch["masked_lm_positions"]) for batch in expected]
     assert masks[:5] != masks[5:]
 
 
-def test_records_that_do_not_repeat_are_masked_alike_each_time(plain):
+def test_records_that_do_not_repeat_have_the_same_masks_in_each_pass(plain):
     dataset = pretraining_dataset(plain, batch_size=8, drop_remainder=False, masking=masking())
     assert dataset.cardinality() == 3
     assert batches(dataset) == batches(dataset)
 
 
-def test_plain_ids_and_masks_are_told_apart(plain, write, record):
-    with pytest.raises(InputError, match=r"0\.tfrecord holds records of plain ids; give `masking`"):
+def test_records_that_do_not_fit_the_objective_are_refused(plain, write, record):
+    with pytest.raises(InputError, match=r"0\.tfrecord contains records of plain ids; pass"):
         pretraining_dataset(plain, batch_size=2)
     path = write("masked.tfrecord", [record(**PLAIN, **MASKS)])
-    with pytest.raises(InputError, match="records that are masked already; leave out `masking`"):
+    with pytest.raises(InputError, match="contains masked records; leave out `masking`"):
         pretraining_dataset(path, batch_size=1, masking=masking())
-    with pytest.raises(InputError, match="holds masked records; left to right needs plain ids"):
+    with pytest.raises(InputError, match="contains masked records; left-to-right needs plain ids"):
         pretraining_dataset(path, batch_size=1, objective=NEXT_TOKENS)
-    with pytest.raises(InputError, match=r"masked\.tfrecord holds records of 8 positions and 2 "):
+    with pytest.raises(InputError, match=r"masked\.tfrecord contains records of 8 positions"):
         pretraining_dataset([*plain, path], batch_size=2)
 
 
@@ -149,13 +149,13 @@ def test_left_to_right_exactly(write, record):
     assert weights == {"masked_lm": ("float32", [1, 1, 1, 1, 1, 1, 0])}
 
 
-def test_left_to_right_ends_with_each_sequence(write, record):
+def test_left_to_right_has_no_target_beyond_a_sequence(write, record):
     path = write("a.tfrecord", [record(**PLAIN | PACKED)])
     _, _, weights = first(pretraining_dataset(path, batch_size=1, objective=NEXT_TOKENS))
     assert weights == {"masked_lm": ("float32", [1, 1, 1, 0, 1, 1, 0])}
 
 
-def test_labels_are_left_out_where_masked_words_alone_are_asked_for(write, record):
+def test_the_objective_masked_ignores_labels(write, record):
     path = write("a.tfrecord", [record(**PLAIN | PACKED, **MASKS, **LABELS)])
     inputs, targets, weights = first(pretraining_dataset(path, batch_size=1, objective=MASKED))
     assert "next_sentence_positions" not in inputs

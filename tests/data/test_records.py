@@ -13,14 +13,14 @@ from bert_keras.errors import InputError
 
 @pytest.fixture
 def files(write, make_example):
-    """Three files of ten records; record n holds n as its second id."""
+    """Three files of ten records; the second id of record n is n."""
     return [
         write(f"{file}.tfrecord", [make_example(file * 10 + row) for row in range(10)])
         for file in range(1, 4)
     ]
 
 
-def numbers(dataset):
+def record_numbers(dataset):
     return [inputs["input_ids"][:, 1].tolist() for inputs, _, _ in dataset.as_numpy_iterator()]
 
 
@@ -47,37 +47,39 @@ def test_batches_exactly(files):
     }
 
 
-def test_without_a_seed_the_order_is_that_of_the_files(files):
-    batches = numbers(pretraining_dataset(reversed(files), batch_size=7, drop_remainder=False))
+def test_without_a_seed_records_keep_the_order_of_the_files(files):
+    batches = record_numbers(
+        pretraining_dataset(reversed(files), batch_size=7, drop_remainder=False)
+    )
     assert flat(batches) == list(range(10, 40))
     assert [len(batch) for batch in batches] == [7, 7, 7, 7, 2]
-    assert len(numbers(pretraining_dataset(files, batch_size=7))) == 4
+    assert len(record_numbers(pretraining_dataset(files, batch_size=7))) == 4
 
 
-def test_the_first_records_alone_are_not_counted(files, monkeypatch):
+def test_a_limited_data_set_does_not_count_the_records(files, monkeypatch):
     monkeypatch.setattr("bert_keras.data.records._num_records", None)
     for most, last in ((12, 22), (30, 40), (999, 40)):
         batches = pretraining_dataset(files, batch_size=5, drop_remainder=False, most=most)
-        assert flat(numbers(batches)) == list(range(10, last))
+        assert flat(record_numbers(batches)) == list(range(10, last))
 
 
 def test_same_seed_same_batches(files):
-    first = numbers(pretraining_dataset(files, batch_size=5, seed=1))
-    assert first == numbers(pretraining_dataset(files, batch_size=5, seed=1))
-    assert first != numbers(pretraining_dataset(files, batch_size=5, seed=2))
+    first = record_numbers(pretraining_dataset(files, batch_size=5, seed=1))
+    assert first == record_numbers(pretraining_dataset(files, batch_size=5, seed=1))
+    assert first != record_numbers(pretraining_dataset(files, batch_size=5, seed=2))
     assert sorted(flat(first)) == list(range(10, 40))
     assert flat(first) != list(range(10, 40))
 
 
 def test_epochs_differ_and_a_run_resumes_by_skipping(files):
-    whole = numbers(pretraining_dataset(files, batch_size=6, seed=1, repeat=True).take(10))
-    assert sorted(flat(whole[:5])) == sorted(flat(whole[5:])) == list(range(10, 40))
-    assert whole[:5] != whole[5:]
+    batches = record_numbers(pretraining_dataset(files, batch_size=6, seed=1, repeat=True).take(10))
+    assert sorted(flat(batches[:5])) == sorted(flat(batches[5:])) == list(range(10, 40))
+    assert batches[:5] != batches[5:]
     rest = pretraining_dataset(files, batch_size=6, seed=1, repeat=True).skip(3).take(7)
-    assert numbers(rest) == whole[3:]
+    assert record_numbers(rest) == batches[3:]
 
 
-def test_files_of_a_folder_a_pattern_a_list(tmp_path, files):
+def test_record_files_of_a_folder_a_pattern_or_a_list(tmp_path, files):
     assert record_files(tmp_path) == files
     assert record_files(f"{tmp_path}/[12].tfrecord") == files[:2]
     assert record_files([files[2], files[0], files[0]]) == [files[0], files[2]]
@@ -86,34 +88,34 @@ def test_files_of_a_folder_a_pattern_a_list(tmp_path, files):
     assert record_files(str(tmp_path)) == [f"{tmp_path}/train-0.tfrecord"]
 
 
-def test_no_files(tmp_path):
-    for records, told in [
-        (tmp_path, r"holds no \*.tfrecord files"),
+def test_missing_files_are_refused(tmp_path):
+    for records, message in [
+        (tmp_path, r"contains no \*.tfrecord files"),
         (f"{tmp_path}/*.record", "matches no file"),
         ([], "no record files were named"),
     ]:
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             record_files(records)
 
 
-def test_batch_size(files):
+def test_a_batch_size_of_0_is_refused(files):
     with pytest.raises(InputError, match="batch_size is 0; expected at least 1"):
         pretraining_dataset(files, batch_size=0)
 
 
-def test_unequal_files(files, write, make_example):
+def test_files_with_different_schemas_are_refused(files, write, make_example):
     other = write("9.tfrecord", [make_example(1, masked_lm_ids=[1], masked_lm_positions=[1])])
-    with pytest.raises(InputError, match="masked_lm_weights holds 2 float_list values; expected 1"):
+    with pytest.raises(InputError, match="masked_lm_weights has 2 float_list values; expected 1"):
         pretraining_dataset([*files, other], batch_size=2)
     changes = {"masked_lm_ids": [1], "masked_lm_positions": [1], "masked_lm_weights": [1.0]}
     other = write("9.tfrecord", [make_example(1, **changes)])
-    with pytest.raises(InputError, match=r"9\.tfrecord holds records of 8 positions and 1 predict"):
+    with pytest.raises(InputError, match=r"9\.tfrecord contains records of 8 positions and 1 pre"):
         pretraining_dataset([*files, other], batch_size=2)
 
 
-def test_a_file_truncated_in_its_middle(files, tmp_path):
-    whole = (tmp_path / "1.tfrecord").read_bytes()
-    (tmp_path / "1.tfrecord").write_bytes(whole[: len(whole) // 3])
+def test_a_truncated_file_is_named(files, tmp_path):
+    content = (tmp_path / "1.tfrecord").read_bytes()
+    (tmp_path / "1.tfrecord").write_bytes(content[: len(content) // 3])
     with pytest.raises(InputError, match=r"1\.tfrecord is truncated or corrupt; write it again"):
         pretraining_dataset(files, batch_size=3)
     endless = pretraining_dataset(files, batch_size=3, repeat=True)
@@ -121,31 +123,31 @@ def test_a_file_truncated_in_its_middle(files, tmp_path):
         pytest.raises(InputError, match=r"a record file .* is truncated or corrupt"),
         readable_records(),
     ):
-        numbers(endless)
+        record_numbers(endless)
 
 
-def test_a_flipped_byte(files, tmp_path):
-    whole = bytearray((tmp_path / "1.tfrecord").read_bytes())
-    whole[-50] ^= 1
-    (tmp_path / "1.tfrecord").write_bytes(whole)
+def test_a_corrupt_file_is_named(files, tmp_path):
+    content = bytearray((tmp_path / "1.tfrecord").read_bytes())
+    content[-50] ^= 1
+    (tmp_path / "1.tfrecord").write_bytes(content)
     with pytest.raises(InputError, match=r"1\.tfrecord is truncated or corrupt"):
         pretraining_dataset(files, batch_size=3)
 
 
 @pytest.mark.parametrize("changes", [{"input_mask": None}, {"segment_ids": [0]}])
-def test_a_foreign_record_in_the_middle(write, make_example, changes):
+def test_a_record_with_other_features_is_refused(write, make_example, changes):
     path = write("a.tfrecord", [make_example(1), make_example(2, **changes)])
     with (
-        pytest.raises(InputError, match="here holds a record without the features of the first"),
+        pytest.raises(InputError, match="here contains a record without the features of"),
         readable_records("here"),
     ):
-        numbers(pretraining_dataset(path, batch_size=2))
+        record_numbers(pretraining_dataset(path, batch_size=2))
     path = write("b.tfrecord", [make_example(1), b"\xff\xff"])
-    with pytest.raises(InputError, match="here holds a record"), readable_records("here"):
-        numbers(pretraining_dataset(path, batch_size=2))
+    with pytest.raises(InputError, match="here contains a record"), readable_records("here"):
+        record_numbers(pretraining_dataset(path, batch_size=2))
 
 
-def test_a_finite_data_set_knows_its_number_of_batches(files):
+def test_a_finite_data_set_has_a_cardinality(files):
     total = len(list(pretraining_dataset(files, batch_size=1)))
     assert pretraining_dataset(files, batch_size=1).cardinality() == total
     for drop, count in ((True, total // 4), (False, -(-total // 4))):
@@ -153,28 +155,28 @@ def test_a_finite_data_set_knows_its_number_of_batches(files):
         assert dataset.cardinality() == len(list(dataset)) == count
 
 
-def test_what_follows_a_break_is_left_out_where_asked(files, tmp_path):
-    whole = (tmp_path / "1.tfrecord").read_bytes()
-    (tmp_path / "1.tfrecord").write_bytes(whole[: len(whole) // 2 - 7])
+def test_skip_broken_skips_the_rest_of_a_damaged_file(files, tmp_path):
+    content = (tmp_path / "1.tfrecord").read_bytes()
+    (tmp_path / "1.tfrecord").write_bytes(content[: len(content) // 2 - 7])
     flipped = bytearray((tmp_path / "2.tfrecord").read_bytes())
     flipped[-50] ^= 1
     (tmp_path / "2.tfrecord").write_bytes(flipped)
     assert broken_files(files) == {files[0]: 4, files[1]: 9}
-    left = pretraining_dataset(files, batch_size=1, skip_broken=True)
-    assert flat(numbers(left)) == [*range(10, 14), *range(20, 29), *range(30, 40)]
-    assert left.cardinality() == 23
+    dataset = pretraining_dataset(files, batch_size=1, skip_broken=True)
+    assert flat(record_numbers(dataset)) == [*range(10, 14), *range(20, 29), *range(30, 40)]
+    assert dataset.cardinality() == 23
     shuffled = pretraining_dataset(files, batch_size=1, seed=1, repeat=True, skip_broken=True)
-    assert sorted(flat(numbers(shuffled.take(23)))) == sorted(flat(numbers(left)))
+    assert sorted(flat(record_numbers(shuffled.take(23)))) == sorted(flat(record_numbers(dataset)))
 
 
-def test_a_file_that_goes_while_it_is_read(files, tmp_path):
+def test_a_file_that_is_deleted_during_reading_is_named(files, tmp_path):
     endless = pretraining_dataset(files, batch_size=3, repeat=True)
     (tmp_path / "3.tfrecord").unlink()
     with (
-        pytest.raises(InputError, match=r"a record file is gone \(.*3\.tfrecord"),
+        pytest.raises(InputError, match=r"a record file is missing \(.*3\.tfrecord"),
         readable_records(),
     ):
-        numbers(endless)
-    left = pretraining_dataset(files[:2], batch_size=10, repeat=True, skip_broken=True)
+        record_numbers(endless)
+    dataset = pretraining_dataset(files[:2], batch_size=10, repeat=True, skip_broken=True)
     (tmp_path / "2.tfrecord").unlink()
-    assert numbers(left.take(1)) == [[*range(10, 20)]]
+    assert record_numbers(dataset.take(1)) == [[*range(10, 20)]]

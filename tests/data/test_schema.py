@@ -61,82 +61,82 @@ def zeros(schema):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_read_off_its_first_record(write, record, kind):
+def test_the_schema_is_read_from_the_first_record(write, record, kind):
     assert schema_of(write("a.tfrecord", [record(**zeros(KINDS[kind]))])) == KINDS[kind]
 
 
-def test_without_labels_the_number_of_sequences_leaves_no_trace():
+def test_without_labels_the_maximum_number_of_sequences_is_normalized():
     schemas = {PretrainingSchema(128, 0, has_labels=False, max_sequences=n) for n in (2, 8, 42)}
     assert [schema.max_sequences for schema in schemas] == [42]
 
 
 @pytest.mark.parametrize(
-    ("kind", "dropped", "told"),
+    ("kind", "dropped", "message"),
     [
-        ("packed", "position_ids", "lacks position_ids"),
-        ("packed", "next_sentence_labels", "lacks next_sentence_labels"),
-        ("packed", "next_sentence_weights", "lacks next_sentence_weights"),
-        ("packed, no labels", "sequence_ids", "lacks sequence_ids"),
-        ("no labels", "masked_lm_positions", "lacks masked_lm_positions"),
-        ("plain ids", "input_mask", "lacks input_mask"),
+        ("packed", "position_ids", "lack position_ids"),
+        ("packed", "next_sentence_labels", "lack next_sentence_labels"),
+        ("packed", "next_sentence_weights", "lack next_sentence_weights"),
+        ("packed, no labels", "sequence_ids", "lack sequence_ids"),
+        ("no labels", "masked_lm_positions", "lack masked_lm_positions"),
+        ("plain ids", "input_mask", "lack input_mask"),
     ],
 )
-def test_half_a_kind(write, record, kind, dropped, told):
+def test_incomplete_features_are_refused(write, record, kind, dropped, message):
     features = zeros(KINDS[kind])
     del features[dropped]
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         schema_of(write("half.tfrecord", [record(**features)]))
 
 
 def test_packed_records_have_a_label_for_each_sequence(write, record):
     features = zeros(KINDS["packed"]) | {"next_sentence_labels": [1]}
-    with pytest.raises(InputError, match="next_sentence_labels holds 1 int64_list values; exp"):
+    with pytest.raises(InputError, match="next_sentence_labels has 1 int64_list values; exp"):
         schema_of(write("a.tfrecord", [record(**features)]))
 
 
-def test_schema_is_read_off_a_file_of_the_original_kind(write, make_example):
+def test_the_schema_of_a_file_of_the_original(write, make_example):
     assert schema_of(write("a.tfrecord", [make_example(7)])) == PretrainingSchema(8, 2)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"max_length": 4}, "max_length is 4; expected at least 5"),
         ({"max_predictions": -1}, "max_predictions is -1; expected at least 0"),
         ({"max_sequences": 0}, "max_sequences is 0; expected at least 1"),
     ],
 )
-def test_impossible_schemas(settings, told):
-    with pytest.raises(InputError, match=told):
+def test_impossible_schemas_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
         PretrainingSchema(**settings)
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
-        ({"input_mask": None}, "lacks input_mask .it has input_ids, masked_lm_ids"),
-        ({"masked_lm_weights": [1, 0]}, "masked_lm_weights holds 0 float_list values; expected 2"),
-        ({"segment_ids": [0, 0]}, "segment_ids holds 2 int64_list values; expected 8"),
+        ({"input_mask": None}, "lack input_mask .they have input_ids, masked_lm_ids"),
+        ({"masked_lm_weights": [1, 0]}, "masked_lm_weights has 0 float_list values; expected 2"),
+        ({"segment_ids": [0, 0]}, "segment_ids has 2 int64_list values; expected 8"),
     ],
 )
-def test_foreign_features(write, make_example, changes, told):
+def test_other_features_are_refused(write, make_example, changes, message):
     path = write("foreign.tfrecord", [make_example(7, **changes)])
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         schema_of(path)
 
 
-def test_files_that_are_no_records(write, tmp_path):
+def test_files_without_records_are_refused(write, tmp_path):
     (tmp_path / "text").write_text("just a text that is longer than a record's head")
     (tmp_path / "short").write_text("abc")
     (tmp_path / "empty").write_text("")
-    for name, told in [
-        ("text", "is not a whole TFRecord file"),
-        ("short", "holds no records"),
-        ("empty", "holds no records"),
+    for name, message in [
+        ("text", "is not a complete TFRecord file"),
+        ("short", "contains no records"),
+        ("empty", "contains no records"),
         ("none", "does not exist"),
         ("", "is a folder"),
     ]:
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             schema_of(tmp_path / name)
     with pytest.raises(InputError, match=r"records that are not tf\.train\.Example"):
         schema_of(write("foreign", [b"\xff\xff\xff"]))

@@ -1,5 +1,5 @@
-"""What no seed decides is refused on CPUs, unless the environment says otherwise; sums of many are
-taken in one order."""
+"""Operations without a seed are refused on CPUs unless the environment allows them; sums have a
+fixed order."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ tf.random.normal([1])
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("choice", "is_refused"), [(None, True), ("0", False)])
-def test_the_choice_of_the_environment_counts(monkeypatch, choice, is_refused):
+def test_the_environment_decides_about_determinism(monkeypatch, choice, is_refused):
     monkeypatch.delenv("TF_DETERMINISTIC_OPS", raising=False)
     if choice:
         monkeypatch.setenv("TF_DETERMINISTIC_OPS", choice)
@@ -32,9 +32,11 @@ def test_the_choice_of_the_environment_counts(monkeypatch, choice, is_refused):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_no_sum_of_the_step_depends_on_who_reads_first(optimizer):
-    """AddN begins with the first input whose buffer is free: with one that others read, or not,
-    as it happens. Which of the first two it is makes no difference."""
+def test_sums_of_the_step_do_not_depend_on_the_order_of_readers(optimizer):
+    """AddN starts with the first input whose buffer no other operation reads.
+
+    If this is one of the first two inputs, the sum does not depend on the timing.
+    """
     model = BertPretrainer(BertConfig(**CONFIG))
     model.compile(
         OPTIMIZERS[optimizer](1e-3),
@@ -45,6 +47,6 @@ def test_no_sum_of_the_step_depends_on_who_reads_first(optimizer):
     batch = tf.nest.map_structure(tf.constant, next(batches()))
     step = tf.function(model.train_step, autograph=False).get_concrete_function(batch)
     sums = [op for op in step.graph.get_operations() if op.type == "AddN" and len(op.inputs) > 2]
-    assert sums  # what attention's queries, keys and values give back to their one input
+    assert sums  # such as the gradients of queries, keys and values for their input
     for op in sums:
         assert any(each.consumers() == [op] for each in op.inputs[:2]), op.name

@@ -1,4 +1,4 @@
-"""float16: what one replica cannot represent, no replica steps over."""
+"""The dynamic loss scale of float16."""
 
 import keras
 import numpy as np
@@ -9,7 +9,7 @@ from bert_keras.training.optimizer import BertAdamW
 from tests.distribution.test_step import mirrored
 
 
-def test_an_inf_of_one_replica_skips_the_step_on_all_and_halves_the_scale():
+def test_an_infinite_gradient_of_one_replica_skips_the_step_on_all_replicas():
     strategy = mirrored(2)
     with strategy.scope():
         weight = keras.Variable(np.ones(3, "float32"), name="kernel")
@@ -17,35 +17,35 @@ def test_an_inf_of_one_replica_skips_the_step_on_all_and_halves_the_scale():
         optimizer.build([weight])
 
     @tf.function
-    def step(planted):
+    def step(bad_value):
         def replica():
             scale = optimizer.scale_loss(tf.ones(()))
-            bad = tf.where(replica_id() == 1, planted, 0.0)
+            bad = tf.where(replica_id() == 1, bad_value, 0.0)
             optimizer.apply([tf.ones(3) * scale + bad], [weight])
 
         strategy.run(replica)
 
-    def everywhere(variable):
+    def copies(variable):
         return [
             copy.numpy().tolist() for copy in strategy.experimental_local_results(variable.value)
         ]
 
     step(0.0)
-    moved = everywhere(weight)
+    moved = copies(weight)
     assert moved[0] == moved[1] and moved[0][0] < 1
-    assert everywhere(optimizer.loss_scale) == [2.0**15] * 2
-    for planted in (np.inf, np.nan, -np.inf):
-        step(planted)
-    assert everywhere(weight) == moved
-    assert everywhere(optimizer.loss_scale) == [2.0**12] * 2
-    assert everywhere(optimizer.iterations) == [4, 4]  # the position in the data
-    assert everywhere(optimizer.skipped) == [0, 0]  # the scale was to blame
+    assert copies(optimizer.loss_scale) == [2.0**15] * 2
+    for bad_value in (np.inf, np.nan, -np.inf):
+        step(bad_value)
+    assert copies(weight) == moved
+    assert copies(optimizer.loss_scale) == [2.0**12] * 2
+    assert copies(optimizer.iterations) == [4, 4]  # the position in the data
+    assert copies(optimizer.skipped) == [0, 0]  # the scale was the cause
     step(0.0)
-    again = everywhere(weight)
-    assert again[0] == again[1] and again[0][0] < moved[0][0]
+    moved_again = copies(weight)
+    assert moved_again[0] == moved_again[1] and moved_again[0][0] < moved[0][0]
 
 
-def test_the_scale_changes_no_update_and_doubles_in_time(monkeypatch):
+def test_the_scale_changes_no_update_and_is_doubled_after_finite_steps(monkeypatch):
     monkeypatch.setattr("bert_keras.training.optimizer._STEPS_TO_DOUBLE", 3)
     weights = [keras.Variable(np.ones(3, "float32"), name="kernel") for _ in range(2)]
     scaled, plain = BertAdamW(0.1, dynamic_loss_scale=True), BertAdamW(0.1)
@@ -59,15 +59,15 @@ def test_the_scale_changes_no_update_and_doubles_in_time(monkeypatch):
     assert float(scaled.loss_scale) == 2.0**16
 
 
-def test_what_no_scale_mends_is_left_out_and_counted():
+def test_steps_that_no_scale_makes_finite_are_skipped_and_counted():
     for scales in (False, True):
         weight = keras.Variable(np.ones(3, "float32"), name="kernel")
         optimizer = BertAdamW(0.1, dynamic_loss_scale=scales)
         optimizer.build([weight])
         if scales:
             optimizer.loss_scale.assign(2.0)
-        for planted in (0.0, np.nan, np.inf, 0.0, np.nan):
-            optimizer.apply([tf.constant([1.0, 2, 3 + planted])], [weight])
+        for bad_value in (0.0, np.nan, np.inf, 0.0, np.nan):
+            optimizer.apply([tf.constant([1.0, 2, 3 + bad_value])], [weight])
         assert np.isfinite(weight.numpy()).all()
         assert int(optimizer.iterations) == 5
         # Of three such steps the first halved the scale to 1.
@@ -75,7 +75,7 @@ def test_what_no_scale_mends_is_left_out_and_counted():
         assert int(optimizer.last_skipped) == 4
 
 
-def test_the_norm_of_every_gradient_is_kept():
+def test_the_norm_of_every_gradient_is_stored():
     weights = [keras.Variable(np.zeros(n, "float32"), name="kernel") for n in (2, 3, 1)]
     optimizer = BertAdamW(0.1)
     optimizer.build(weights)

@@ -1,4 +1,4 @@
-"""The same global batch gives the same update, however many devices and parts it is taken in."""
+"""The update of a global batch does not depend on the number of devices and parts."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ from bert_keras.training.optimizer import BertAdamW
 from tests.distribution.training import CONFIG, trained
 from tests.distribution.workers import two_workers
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +26,12 @@ def alone():
     return trained(tf.distribute.get_strategy())
 
 
-def assert_same(found, expected):
-    weights, told = found
+def assert_same(result, expected):
+    weights, logs = result
     assert weights.keys() == expected[0].keys()
     for path, weight in expected[0].items():
         np.testing.assert_allclose(weights[path], weight, atol=1e-6, rtol=0, err_msg=path)
-    assert told == pytest.approx(expected[1], rel=1e-5)
+    assert logs == pytest.approx(expected[1], rel=1e-5)
 
 
 def mirrored(devices: int):
@@ -58,8 +58,8 @@ def test_devices_parts_and_recomputed_activations_change_nothing(alone, devices,
 
 @pytest.mark.slow
 def test_xla_compiles_the_whole_step(alone, monkeypatch, recwarn):
-    """XLA:TPU takes what XLA takes here: static shapes, operations that it knows."""
-    # Else Keras, with a warning, leaves XLA aside.
+    """XLA:TPU has the same requirements: static shapes and supported operations."""
+    # Otherwise Keras warns and does not use XLA.
     monkeypatch.setattr(config, "is_op_determinism_enabled", lambda: False)
     assert_same(trained(tf.distribute.get_strategy(), parts=2, jit_compile=True), alone)
     assert not [each for each in recwarn if "jit_compile" in str(each.message)]
@@ -76,9 +76,9 @@ def test_xla_compiles_the_whole_step(alone, monkeypatch, recwarn):
 )
 def test_the_step_is_traced_once(monkeypatch, metric):
     traces = []
-    own = BertClassifier._train_step
+    train_step = BertClassifier._train_step
     monkeypatch.setattr(
-        BertClassifier, "_train_step", lambda *arguments: traces.append(1) or own(*arguments)
+        BertClassifier, "_train_step", lambda *arguments: traces.append(1) or train_step(*arguments)
     )
     model = BertClassifier(BertConfig(**CONFIG), num_labels=2)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -96,10 +96,10 @@ def test_gradients_of_hundreds_of_megabytes_are_added_up_in_parts():
     model.compile(
         optimizer=BertAdamW(1e-4), loss=pretraining_losses(), gradient_accumulation_steps=4
     )
-    ids, places = np.ones((4, 64), "int32"), np.ones((4, 10), "int32")
+    ids, positions = np.ones((4, 64), "int32"), np.ones((4, 10), "int32")
     x = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), ids)
-    y = {"masked_lm": places, "next_sentence": np.ones(4, "int32")}
-    data = tf.data.Dataset.from_tensors((x | {"masked_lm_positions": places}, y)).repeat()
+    y = {"masked_lm": positions, "next_sentence": np.ones(4, "int32")}
+    data = tf.data.Dataset.from_tensors((x | {"masked_lm_positions": positions}, y)).repeat()
     model.fit(data, steps_per_epoch=1, epochs=3, verbose=0)
     assert model.optimizer.iterations == 3 and model.optimizer.skipped == 0
 
@@ -107,7 +107,7 @@ def test_gradients_of_hundreds_of_megabytes_are_added_up_in_parts():
 @pytest.mark.slow
 @pytest.mark.parametrize(("parts", "num_cpus"), [(1, 1), (2, 1)])
 def test_two_workers_change_nothing(alone, tmp_path, parts, num_cpus):
-    script, settings = HERE / "training.py", ("auto", str(parts), str(num_cpus))
+    script, settings = FOLDER / "training.py", ("auto", str(parts), str(num_cpus))
     workers = [
         subprocess.Popen(
             [sys.executable, script, tmp_path / f"{index}.npz", *settings],
@@ -121,5 +121,5 @@ def test_two_workers_change_nothing(alone, tmp_path, parts, num_cpus):
         _, notes = worker.communicate(timeout=200)
         assert worker.returncode == 0, notes
         arrays = dict(np.load(tmp_path / f"{index}.npz"))
-        told = {name[5:]: float(arrays.pop(name)) for name in [*arrays] if name.startswith("told ")}
-        assert_same((arrays, told), alone)
+        logs = {name[4:]: float(arrays.pop(name)) for name in [*arrays] if name.startswith("log ")}
+        assert_same((arrays, logs), alone)

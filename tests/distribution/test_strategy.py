@@ -1,4 +1,4 @@
-"""What a name and TF_CONFIG choose, and what cannot train."""
+"""The strategy that a name and TF_CONFIG select, and settings that are refused."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_one_device_needs_no_strategy(monkeypatch):
     assert workers() == [] and is_chief()
 
 
-def test_mirrored_takes_every_device():
+def test_mirrored_uses_every_device():
     strategy = named_strategy("mirrored")
     assert isinstance(strategy, tf.distribute.MirroredStrategy)
     kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
@@ -46,14 +46,14 @@ def test_mirrored_takes_every_device():
         ({"chief": ["10.0.0.3:2222"], **TWO}, "chief", 0, True),
     ],
 )
-def test_one_worker_writes(monkeypatch, cluster, kind, index, chief):
+def test_one_worker_is_the_chief(monkeypatch, cluster, kind, index, chief):
     tf_config(monkeypatch, cluster, kind, index)
     assert is_chief() is chief
     assert len(workers()) == sum(map(len, cluster.values()))
 
 
-def test_what_fit_cannot_use_is_refused(monkeypatch):
-    with pytest.raises(InputError, match=r"no strategy is called 'ps'; .* take multiworker"):
+def test_parameter_servers_and_missing_workers_are_refused(monkeypatch):
+    with pytest.raises(InputError, match=r"no strategy is called 'ps'; .* use multiworker instead"):
         named_strategy("ps")
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with pytest.raises(InputError, match="multiworker needs TF_CONFIG, which is not set"):
@@ -63,25 +63,25 @@ def test_what_fit_cannot_use_is_refused(monkeypatch):
         named_strategy()
 
 
-NOBODY = '{"cluster": {"worker": []}, "task": {"type": "worker", "index": 0}}'
+NO_WORKERS = '{"cluster": {"worker": []}, "task": {"type": "worker", "index": 0}}'
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"cluster": {}}', NOBODY])
-def test_a_tf_config_that_names_no_place_is_shown(monkeypatch, text):
+@pytest.mark.parametrize("text", ["{", "[]", '{"cluster": {}}', NO_WORKERS])
+def test_a_tf_config_without_this_worker_is_quoted(monkeypatch, text):
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(InputError, match=r"TF_CONFIG is .*; expected"):
         named_strategy()
 
 
 @pytest.mark.parametrize("name", ["local", "grpc://127.0.0.1:1", "grpc://nowhere"])
-def test_no_tpu_is_told(monkeypatch, name):
+def test_an_unreachable_tpu_is_reported(monkeypatch, name):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     monkeypatch.setenv("TPU_NAME", name)
-    with pytest.raises(InputError, match="no TPU answers"):
+    with pytest.raises(InputError, match="no TPU can be reached"):
         named_strategy("tpu")
 
 
-def test_precision_by_name():
+def test_the_name_of_a_precision_selects_the_policy():
     assert named_policy("float32") == "float32"
     assert named_policy("float16") == "mixed_float16"
     if not tf.config.list_physical_devices("GPU"):
@@ -94,7 +94,7 @@ def test_keras_distribution_is_refused():
     model = BertPretrainer(BertConfig(**CONFIG))
     keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))
     try:
-        with pytest.raises(InputError, match="does nothing under TensorFlow; train in the scope"):
+        with pytest.raises(InputError, match="has no effect under TensorFlow; train in the"):
             model.compile(BertAdamW(), loss=pretraining_losses())
     finally:
         keras.distribution.set_distribution(None)

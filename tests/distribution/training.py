@@ -1,4 +1,4 @@
-"""One small pretrainer and ten uneven batches; as a script, what one worker of several trains.
+"""A small pretrainer and ten uneven batches; as a script, the training of one worker.
 
 TF_CONFIG=... python tests/distribution/training.py OUTPUT.npz STRATEGY PARTS LOGICAL_CPUS
 """
@@ -22,7 +22,7 @@ NUM_STEPS = 10
 
 
 def batches(size=16, length=12, predictions=4):
-    """The first half's rows have one prediction together: replicas differ in their counts."""
+    """The rows of the first half have one prediction in total, so the counts of replicas differ."""
     random = np.random.default_rng(0)
     for _ in range(NUM_STEPS):
         mask = np.arange(length) < random.integers(4, length + 1, size)[:, None]
@@ -58,7 +58,7 @@ def data():
 
 
 def trained(strategy, *, parts=1, optimizer=None, recomputes=False, **compiling):
-    """The weights after ten steps, by their paths, and what `fit` told."""
+    """Returns the weights after ten steps, by path, and the logs of `fit`."""
     import keras
 
     from bert_keras import BertConfig
@@ -77,9 +77,9 @@ def trained(strategy, *, parts=1, optimizer=None, recomputes=False, **compiling)
             gradient_accumulation_steps=parts,
             **compiling,
         )
-    told = model.fit(data(), epochs=1, shuffle=False, verbose=0).history
+    logs = model.fit(data(), epochs=1, shuffle=False, verbose=0).history
     weights = {weight.path: np.array(weight) for weight in model.trainable_variables}
-    return weights, {name: values[0] for name, values in told.items()}
+    return weights, {name: values[0] for name, values in logs.items()}
 
 
 def main(output: str, strategy: str, parts: str, num_cpus: str) -> None:
@@ -91,8 +91,8 @@ def main(output: str, strategy: str, parts: str, num_cpus: str) -> None:
         tf.config.list_physical_devices("CPU")[0],
         int(num_cpus) * [tf.config.LogicalDeviceConfiguration()],
     )
-    weights, told = trained(named_strategy(strategy), parts=int(parts))
-    np.savez(output, **weights, **{f"told {name}": value for name, value in told.items()})
+    weights, logs = trained(named_strategy(strategy), parts=int(parts))
+    np.savez(output, **weights, **{f"log {name}": value for name, value in logs.items()})
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ def two_workers() -> list[dict[str, str]]:
         sockets = (first, second)
         for each in sockets:
             each.bind(("127.0.0.1", 0))
-        places = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+        addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
     environments = []
     for index in range(2):
-        task = {"cluster": {"worker": places}, "task": {"type": "worker", "index": index}}
+        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
         environments.append(os.environ | {"TF_CONFIG": json.dumps(task)})
     return environments

@@ -6,7 +6,7 @@ import pytest
 from bert_keras import BertConfig, Vocabulary, WordPieceTokenizer
 from bert_keras.checkpoints.conversion import convert
 from bert_keras.models import BertClassifier, BertPretrainer
-from bert_keras.text.vocab import SPECIAL_PIECES
+from bert_keras.text.vocab import SPECIAL_TOKENS
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
 
@@ -17,7 +17,7 @@ WORDS = ["a", "good", "bad", "film", "fine", "two", "hours", "of", "nothing", ".
 def folder(tmp_path_factory):
     """Models, records and a task with the names of the pages."""
     folder = tmp_path_factory.mktemp("examples")
-    vocabulary = Vocabulary((*SPECIAL_PIECES, *WORDS))
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *WORDS))
     assert len(vocabulary) == 15
     config = BertConfig(vocab_size=15, hidden_size=16, num_layers=2, num_heads=2, max_positions=128)
     keras.utils.set_random_seed(1)

@@ -10,7 +10,7 @@ from bert_keras.cli import main
 from bert_keras.config import BertConfig
 from bert_keras.models import BertEncoder, BertPretrainer, load_model
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 PAGES = Path(__file__).parents[2] / "docs/how-to"
 WORDS = "a is it red house hello good bad film . ?"
@@ -34,7 +34,7 @@ def run(page: str) -> dict:
 def save(tmp_path, monkeypatch):
     """Saves a model as a folder of the current directory."""
     monkeypatch.chdir(tmp_path)
-    vocabulary = Vocabulary((*SPECIAL_PIECES, *WORDS.split()))
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *WORDS.split()))
     sizes = {"hidden_size": 16, "num_layers": 2, "num_heads": 2, "max_positions": 64}
     config = BertConfig(vocab_size=len(vocabulary), activation="gelu_tanh", **sizes)
 
@@ -51,7 +51,7 @@ def test_tfbertmodel(save):
     save(BertPretrainer, "bert-base-uncased", format="huggingface")
     names = run("coming-from-tfbertmodel.md")
     assert names["model"].output_shape == (None, 1)
-    assert load_model("film-critic-huggingface").card.labels == ("negative", "positive")
+    assert load_model("film-critic-huggingface").metadata.labels == ("negative", "positive")
     (command,) = blocks("coming-from-tfbertmodel.md", "bash")
     assert main(command.split()[1:]) == 0
     assert Path("saved_models/film-critic/1/saved_model.pb").is_file()
@@ -60,4 +60,4 @@ def test_tfbertmodel(save):
 def test_keras_hub(save):
     save(BertEncoder, "bert_preset", format="keras-hub")
     assert run("coming-from-keras-hub.md")["outputs"]["pooled_output"].shape == (1, 16)
-    assert load_model("film-critic-preset").card.labels == ("negative", "positive")
+    assert load_model("film-critic-preset").metadata.labels == ("negative", "positive")

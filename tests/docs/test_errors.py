@@ -10,7 +10,7 @@ import pytest
 
 from bert_keras import BertConfig, BertPretrainer, Vocabulary, WordPieceTokenizer
 from bert_keras.cli import main
-from bert_keras.text.vocab import SPECIAL_PIECES
+from bert_keras.text.vocab import SPECIAL_TOKENS
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/import-weights.md"
 SECTION = PAGE.read_text("utf-8").split("\n## Errors\n")[1].split("\n## ")[0]
@@ -28,8 +28,8 @@ VALUES = {  # of config.json
 def folder(tmp_path_factory):
     """The checkpoints of the page: of a small model, each changed in one way."""
     folder = tmp_path_factory.mktemp("checkpoints")
-    words = [f"word{number}" for number in range(30_522 - len(SPECIAL_PIECES))]
-    tokenizer = WordPieceTokenizer(Vocabulary((*SPECIAL_PIECES, *words)))
+    words = [f"word{number}" for number in range(30_522 - len(SPECIAL_TOKENS))]
+    tokenizer = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *words)))
     model = BertPretrainer(BertConfig(hidden_size=2, num_layers=1, num_heads=1, max_positions=8))
     for name in SHOWN:
         format = "google" if name == "google" else "huggingface"
@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
     file = folder / "truncated" / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-50])
     (folder / "short" / "tokenizer.json").unlink(missing_ok=True)
-    (folder / "short" / "vocab.txt").write_text("\n".join([*SPECIAL_PIECES, *words][:-2]) + "\n")
+    (folder / "short" / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *words][:-2]) + "\n")
     (folder / "pickled" / "model.safetensors").unlink()
     (folder / "pickled" / "pytorch_model.bin").write_bytes(pickle.dumps(print))
     return folder

@@ -18,7 +18,7 @@ TABLES = {  # to which examples add rows, by their modules
     "FAMILIES": "bert_keras.architectures",
     "PRESETS": "bert_keras.presets",
     "FORMATS": "bert_keras.checkpoints.formats",
-    "OBJECTIVES": "bert_keras.runs.objectives",
+    "PRETRAINING_OBJECTIVES": "bert_keras.runs.objectives",
     "TASKS": "bert_keras.tasks.catalog",
 }
 

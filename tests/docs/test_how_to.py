@@ -37,7 +37,7 @@ def inside(folder, monkeypatch):
 
 
 def test_quickstart():
-    assert run("quickstart.md")["model"].card.labels == ("0", "1")
+    assert run("quickstart.md")["model"].metadata.labels == ("0", "1")
 
 
 def test_write_records():
@@ -68,7 +68,7 @@ def test_import_weights():
 
 def test_fine_tune():
     assert len(run("how-to/fine-tune.md")["labels"]) == 2
-    assert load_model("mrpc").card.labels
+    assert load_model("mrpc").metadata.labels
 
 
 def test_export_and_serve(capsys):

@@ -15,7 +15,7 @@ from bert_keras.options import Command, options_of, with_changes
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.recipes import PRETRAIN, task_recipes
 from bert_keras.tasks.catalog import named_task
-from bert_keras.text.vocab import SPECIAL_PIECES
+from bert_keras.text.vocab import SPECIAL_TOKENS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -140,7 +140,7 @@ def test_every_page_is_in_the_navigation():
 
 @pytest.mark.slow
 def test_the_readme_fine_tunes_and_serves(tmp_path, monkeypatch, capsys):
-    vocabulary = Vocabulary((*SPECIAL_PIECES, "a", "good", "bad", "film", "text", "to", "classify"))
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "good", "bad", "film", "text", "to", "classify"))
     config = BertConfig(
         vocab_size=len(vocabulary), hidden_size=8, num_layers=1, num_heads=2, max_positions=128
     )

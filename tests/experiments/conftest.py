@@ -1,4 +1,4 @@
-"""What tests of experiments share: a data folder in miniature and a scale of seconds."""
+"""Fixtures for experiments: a small data folder, and a scale with short runs."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ FINETUNING = FinetuneRecipe(
     batch_size=8, num_epochs=2, learning_rate=1e-3, learning_rates=(1e-3,), logs_per_epoch=2
 )
 MINIATURE = Scale(
-    note="seconds, and nothing but that it runs.",
+    note="a few seconds, for tests.",
     vocab_size=120,
     phases=(Phase(max_length=32, recipe=PRETRAINING),),
     tunings={

@@ -1,4 +1,4 @@
-"""Tables of the paper in miniature: arms, the tasks that are there, one page, and again."""
+"""Small runs of the paper's tables: all arms, the existing tasks, reports and interruptions."""
 
 import dataclasses
 import json
@@ -20,13 +20,13 @@ NO_NSP, BILSTM = TABLE5.arms[1], TABLE5.arms[3]
 SHORT = dataclasses.replace(TABLE5, arms=(NO_NSP, BILSTM), columns=TABLE5.columns[:3])
 
 
-def interrupted_at(patch, most):
-    """The steps that are made from here on, the last one interrupted where there are so many."""
+def interrupted_at(patch, max_steps):
+    """Returns a list that collects the steps; step number `max_steps` is interrupted."""
     steps = []
 
     def end(callback, batch, logs=None, end=StopAfter.on_train_batch_end):
         steps.append(batch)
-        if len(steps) == most:
+        if len(steps) == max_steps:
             raise KeyboardInterrupt
         end(callback, batch, logs)
 
@@ -35,77 +35,77 @@ def interrupted_at(patch, most):
 
 
 def refused(*arguments, **named):
-    raise AssertionError("what has ended is not done again")
+    raise AssertionError("a finished stage ran again")
 
 
 @pytest.mark.slow
-def test_a_table_goes_on_where_it_was_broken_off_and_is_not_done_twice(
+def test_an_interrupted_table_continues_and_a_finished_one_does_not_run_again(
     data, scale, tmp_path, monkeypatch
 ):
-    """In a pretraining of 6 steps, with a state every 2, and in a fine-tuning of 2 epochs of 3."""
+    """Interrupts a pretraining of 6 steps with a state every 2, and fine-tunings of 2 x 3 steps."""
     output = tmp_path / "run"
 
-    def break_off(step):
+    def interrupt(step):
         with monkeypatch.context() as patch:
             interrupted_at(patch, step)
             with pytest.raises(KeyboardInterrupt):
                 reproduce(SHORT, scale, data=data, output=output)
 
-    break_off(6 + 3)
+    interrupt(6 + 3)
     for stage in ("train_vocabulary", "build"):
         monkeypatch.setattr(run, stage, refused)
-    break_off(4 + 6 + 5)
-    assert "1 of 2 cells have been filled so far" in (output / "report.md").read_text()
+    interrupt(4 + 6 + 5)
+    assert "1 of 2 cells have a score so far" in (output / "report.md").read_text()
     with monkeypatch.context() as patch:
         steps = interrupted_at(patch, math.inf)
         results = reproduce(SHORT, scale, data=data, output=output)
     assert len(steps) == 3
-    spent = json.loads((output / "costs.json").read_text())
+    costs = json.loads((output / "costs.json").read_text())
     for stage in ("finetune", "study"):
         monkeypatch.setattr(run, stage, refused)
     assert reproduce(SHORT, scale, data=data, output=output) == results
-    assert json.loads((output / "costs.json").read_text()) == spent
+    assert json.loads((output / "costs.json").read_text()) == costs
 
     assert results.scores.keys() == {("No NSP", "MNLI-m"), ("+ BiLSTM", "MNLI-m")}
-    assert {"vocabulary", "records", "fine-tune MNLI-m", "pretrain left-to-right"} <= spent.keys()
-    told = (output / "report.md").read_text()
-    assert "QNLI is left out" in told and "MRPC is left out" in told
+    assert {"vocabulary", "records", "fine-tune MNLI-m", "pretrain left-to-right"} <= costs.keys()
+    report = (output / "report.md").read_text()
+    assert "QNLI is omitted" in report and "MRPC is omitted" in report
     curve = results.pretrainings["left-to-right"].curves["train", "loss/total"]
     assert [step for step, _ in curve] == [2, 4, 6]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["table5", "table6", "c1", "c2"])
-def test_every_task(data, scale, name, tmp_path):
-    """Of table 5 by every arm, of c1 by those of one pretraining, of the others by two."""
+def test_each_experiment_runs(data, scale, name, tmp_path):
+    """Runs all arms of table 5, the arms of one pretraining of c1, and two arms of the others."""
     output, experiment = tmp_path / "run", EXPERIMENTS[name]
     num_arms = {"table5": None, "c1": 5}.get(name, 2)
     experiment = dataclasses.replace(experiment, arms=experiment.arms[:num_arms])
     results = reproduce(experiment, scale, data=data, output=output)
-    there = {
+    columns = {
         "table5": ["MNLI-m", "SQuAD"],
         "table6": ["MNLI-m"],
         "c1": ["MNLI-m"],
         "c2": ["MNLI-m", "NER fine-tuned", "NER features"],
     }[name]
-    cells = {(arm.name, column) for arm in experiment.arms for column in there}
+    cells = {(arm.name, column) for arm in experiment.arms for column in columns}
     assert set(results.scores) == cells
     assert all(len(score.seeds) == 1 for score in results.scores.values())
     assert all(0 <= value <= 100 for score in results.scores.values() for value in score.seeds)
-    told = (output / "report.md").read_text()
+    report = (output / "report.md").read_text()
     for arm in experiment.arms:
-        assert f"| {arm.name} | " in told
-        assert not arm.published or f" | {arm.published[0]:.1f} |" in told
+        assert f"| {arm.name} | " in report
+        assert not arm.published or f" | {arm.published[0]:.1f} |" in report
     page = (output / "report.html").read_text()
-    assert page.count("<svg") == 2 + len(there) + (name == "c1")
-    numbers = json.loads((output / "results.json").read_text())
-    assert len(numbers["cells"]) == len(cells) and numbers["kendall_tau"].keys() == set(there)
+    assert page.count("<svg") == 2 + len(columns) + (name == "c1")
+    values = json.loads((output / "results.json").read_text())
+    assert len(values["cells"]) == len(cells) and values["kendall_tau"].keys() == set(columns)
     check = {"table5": _check_arms_of_table5, "table6": _check_sizes, "c1": _check_steps}
     check.get(name, lambda output: None)(output)
 
 
 def _check_arms_of_table5(output):
-    """What makes an arm is there from pretraining to fine-tuning; all read the same records."""
+    """The changes of each arm apply to its pretraining and its fine-tuning."""
     models = {}
     for arm in ("bert", "no-nsp", "ltr-no-nsp", "bilstm"):
         (best,) = (output / "finetune" / arm / "mnli-m").glob("best")
@@ -130,25 +130,25 @@ def _check_sizes(output):
         for config in [load_model(path / "32-6" / "model").config]
     ]
     assert sorted(sizes) == [(1, 8, 2), (2, 8, 1)]
-    assert "size=L-6_H-768_A-3 is size=L-2_H-8_A-1 here." in (output / "report.md").read_text()
+    assert "size=L-2_H-8_A-1 replaces size=L-6_H-768_A-3." in (output / "report.md").read_text()
 
 
 def _check_steps(output):
-    """One pretraining in parts: five models of it, the curve of all."""
+    """One pretraining in five parts saves a model after each."""
     steps = sorted(path.name for path in (output / "pretrain" / "bert").iterdir())
     assert steps == ["32-1", "32-2", "32-4", "32-5", "32-6"]
 
 
 @pytest.mark.slow
-def test_an_arm_has_the_model_of_its_share_of_the_steps(data, scale, tmp_path):
-    """Phases and parts of them begin from one another, with the optimizer's state."""
+def test_an_arm_starts_from_the_model_at_its_fraction_of_the_steps(data, scale, tmp_path):
+    """Each phase and each part of a phase starts from the preceding one."""
     (first,) = scale.phases
     phases = (
         dataclasses.replace(first, recipe=dataclasses.replace(first.recipe, last_step=4)),
         dataclasses.replace(first, max_length=48),
     )
     scale = dataclasses.replace(scale, phases=phases)
-    arm = dataclasses.replace(NO_NSP, name="a third of it", share=1 / 3, published=())
+    arm = dataclasses.replace(NO_NSP, name="a third of it", step_fraction=1 / 3, published=())
     table = dataclasses.replace(SHORT, columns=SHORT.columns[:1], arms=(arm,))
     results = reproduce(table, scale, data=data, output=tmp_path / "run")
     curve = results.pretrainings["masked-lm"].curves["train", "loss/total"]
@@ -160,8 +160,8 @@ def test_an_arm_has_the_model_of_its_share_of_the_steps(data, scale, tmp_path):
 
 
 @pytest.mark.parametrize("is_timed", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_plan_tells_arms_steps_and_time(data, scale, monkeypatch, is_timed):
-    """Of real steps, which take long to trace, and of steps that are said to take two seconds."""
+def test_a_plan_lists_arms_steps_and_time(data, scale, monkeypatch, is_timed):
+    """Measures real steps, which take long to trace, or assumes two seconds for each step."""
 
     def two_seconds(model, batches):
         assert model.optimizer is not None and "input_ids" in next(iter(batches))[0]
@@ -169,40 +169,43 @@ def test_a_plan_tells_arms_steps_and_time(data, scale, monkeypatch, is_timed):
 
     if not is_timed:
         monkeypatch.setattr("bert_keras.experiments.plan.step_seconds", two_seconds)
-    told = plan(SHORT, scale, data=data)
-    lines = told.splitlines()
-    assert "No NSP, + BiLSTM" in lines[0] and "QNLI is left out" in told
+    text = plan(SHORT, scale, data=data)
+    lines = text.splitlines()
+    assert "No NSP, + BiLSTM" in lines[0] and "QNLI is omitted" in text
     for name in ("masked-lm", "left-to-right"):
         assert any(line.startswith(f"pretrain {name}, length 32 ") for line in lines)
     no_nsp, bilstm = (line for line in lines if line.startswith("fine-tune MNLI-m, L-1_H-8_A-2, "))
     assert "A-2, runs: 1 " in no_nsp and " 6 " in no_nsp  # 24 rows in batches of 8, 2 epochs
     assert "A-2, num_lstm_layers=1, runs: 1 " in bilstm
     total = "about 0:00:48 (hours" if not is_timed else "(hours"
-    assert f"{total}:minutes:seconds) in all" in told
+    assert f"{total}:minutes:seconds) in total" in text
 
 
 @pytest.mark.parametrize(
-    ("kept", "said"),
+    ("folder", "message"),
     [
         ("nowhere", r"nowhere is not a folder; expected one with corpus/\*\.txt and folders such"),
-        ("glue", r"glue has no corpus/\*\.txt to pretrain on; put UTF-8 text there"),
-        ("corpus", "corpus holds no task of Table 5: what the pretraining tasks give: MNLI-m is"),
+        ("glue", r"glue has no corpus/\*\.txt; put UTF-8 text for pretraining there"),
+        (
+            "corpus",
+            "corpus contains no task of Table 5: effect of the pretraining tasks: MNLI-m",
+        ),
     ],
 )
-def test_data_that_cannot_do_is_refused_before_anything_is_written(
-    data, scale, tmp_path, kept, said
+def test_data_without_corpus_or_tasks_is_refused_before_anything_is_written(
+    data, scale, tmp_path, folder, message
 ):
-    with pytest.raises(InputError, match=said):
-        reproduce(EXPERIMENTS["table5"], scale, data=data / kept, output=tmp_path / "run")
-    with pytest.raises(InputError, match=said):
-        plan(EXPERIMENTS["table5"], scale, data=data / kept)
+    with pytest.raises(InputError, match=message):
+        reproduce(EXPERIMENTS["table5"], scale, data=data / folder, output=tmp_path / "run")
+    with pytest.raises(InputError, match=message):
+        plan(EXPERIMENTS["table5"], scale, data=data / folder)
     assert not (tmp_path / "run").exists()
 
 
-def test_rows_that_a_task_cannot_read_are_told_before_the_pretraining(data, scale, tmp_path):
-    mine = shutil.copytree(data, tmp_path / "data")
-    dev = mine / "glue" / "MNLI" / "dev_matched.tsv"
+def test_invalid_task_rows_are_reported_before_the_pretraining(data, scale, tmp_path):
+    copy = shutil.copytree(data, tmp_path / "data")
+    dev = copy / "glue" / "MNLI" / "dev_matched.tsv"
     dev.write_text(dev.read_text().replace("neutral", "perhaps", 1))
     with pytest.raises(InputError, match=r"dev_matched.tsv, line 2 has the label 'perhaps'; known"):
-        reproduce(TABLE5, scale, data=mine, output=tmp_path / "run")
+        reproduce(TABLE5, scale, data=copy, output=tmp_path / "run")
     assert not (tmp_path / "run").exists()

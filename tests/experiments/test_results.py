@@ -1,4 +1,4 @@
-"""The order of arms beside the paper's, and whether seeds leave any order at all."""
+"""The order of arms compared with the paper's, and the pages of results."""
 
 import json
 import math
@@ -29,26 +29,26 @@ def results(means, *, spread=0.1):
     [
         (IN_ORDER, 1),
         ([-mean for mean in IN_ORDER], -1),
-        ([4, 6, 3, 5, 2, 1], 13 / 15),  # one pair of fifteen the other way round
+        ([4, 6, 3, 5, 2, 1], 13 / 15),  # one of fifteen pairs is reversed
         ([5] * 6, None),
         (IN_ORDER[:5], None),
     ],
 )
-def test_the_order_beside_the_papers(means, tau):
+def test_kendalls_tau_compares_the_order_with_the_papers(means, tau):
     agreement = results(means).agreement(MNLI)
     assert agreement == (None if tau is None else pytest.approx(tau))
 
 
-def test_arms_are_told_apart_only_beyond_what_seeds_do():
-    assert results(IN_ORDER, spread=0.5).is_told_apart(MNLI)
-    assert not results(IN_ORDER, spread=3).is_told_apart(MNLI)
-    assert not results(IN_ORDER[:5]).is_told_apart(MNLI)
+def test_the_order_is_significant_if_arms_differ_more_than_seeds():
+    assert results(IN_ORDER, spread=0.5).is_order_significant(MNLI)
+    assert not results(IN_ORDER, spread=3).is_order_significant(MNLI)
+    assert not results(IN_ORDER[:5]).is_order_significant(MNLI)
 
 
-def test_scores_are_those_of_the_best_rate_in_percent(tmp_path, monkeypatch):
+def test_scores_are_in_percent_at_the_best_learning_rate(tmp_path, monkeypatch):
     runs = [
-        {"folder": why, "learning_rate": rate, "scores": {"accuracy": share}, "degenerate": why}
-        for rate, share, why in ((1e-3, 0.5, ""), (1e-4, 0.7, ""), (1e-4, 0.6, "it is not"))
+        {"folder": "", "learning_rate": rate, "scores": {"accuracy": score}, "degenerate": reason}
+        for rate, score, reason in ((1e-3, 0.5, ""), (1e-4, 0.7, ""), (1e-4, 0.6, "it is not"))
     ]
     outcome = {"best_learning_rate": 1e-4, "runs": runs}
     (tmp_path / "study.json").write_text(json.dumps(outcome))
@@ -64,54 +64,54 @@ def without_charts(monkeypatch):
     monkeypatch.setattr("bert_keras.experiments.page.svg", lambda chart: "<svg></svg>")
 
 
-def test_a_page_says_what_it_lacks_and_what_failed(tmp_path, without_charts):
-    found = results(IN_ORDER[:5])
-    found.scores["80/10/10", "MNLI-m"] = Score((33.0, 35.0), 1e-3, 2)
-    found.scores["100/0/0", "MNLI-m"] = Score((33.0, 35.0), 1e-3, 1)
-    write_page(tmp_path, found)
+def test_the_report_lists_missing_cells_and_degenerate_runs(tmp_path, without_charts):
+    partial = results(IN_ORDER[:5])
+    partial.scores["80/10/10", "MNLI-m"] = Score((33.0, 35.0), 1e-3, 2)
+    partial.scores["100/0/0", "MNLI-m"] = Score((33.0, 35.0), 1e-3, 1)
+    write_page(tmp_path, partial)
     for page in ("report.md", "report.html"):
         text = (tmp_path / page).read_text()
-        assert "a note." in text and "5 of 6 cells have been filled so far" in text
+        assert "a note." in text and "5 of 6 cells have a score so far" in text
         failed = "80/10/10 on MNLI-m (2 of 2 seeds), 100/0/0 on MNLI-m (1 of 2 seeds)."
-        assert f"not learning: {failed}" in text
+        assert f"a constant prediction): {failed}" in text
     assert "| 80/10/10 | 34.0 ± 1.4 | 84.2 |" in (tmp_path / "report.md").read_text()
     assert "| 0/0/100 | – | 83.6 |" in (tmp_path / "report.md").read_text()
 
 
-def test_sizes_are_beside_the_papers_perplexities(tmp_path, without_charts):
+def test_perplexities_are_next_to_those_of_the_paper(tmp_path, without_charts):
     arms = EXPERIMENTS["table6"].arms
     losses = [math.log(10 - number) for number in range(6)]
     pretrainings = {
         arm.pretraining_name: Pretraining(scores={"held_out_masked_lm_loss": loss}, curves={})
         for arm, loss in zip(arms, losses, strict=True)
     }
-    found = Results(
+    table6 = Results(
         experiment=EXPERIMENTS["table6"], columns=(MNLI,), note="a note.",
-        remarks=("one is another here.",), pretrainings=pretrainings,
+        remarks=("one replaces another.",), pretrainings=pretrainings,
     )  # fmt: skip
-    write_page(tmp_path, found)
+    write_page(tmp_path, table6)
     text = (tmp_path / "report.md").read_text()
-    assert "- one is another here." in text
-    assert "perplexity of masked pieces | the paper's |" in text
+    assert "- one replaces another." in text
+    assert "perplexity of masked tokens | perplexity, paper |" in text
     assert "| l-3-h-768-a-12 | 2.30 | 10.00 | 5.84 |" in text
     assert "| l-24-h-1024-a-16 | 1.61 | 5.00 | 3.23 |" in text
 
 
-def test_a_figure_has_a_line_by_steps_and_nothing_of_the_paper(tmp_path):
+def test_a_figure_has_a_chart_by_steps_and_no_published_scores(tmp_path):
     arms = EXPERIMENTS["c1"].arms
-    found = Results(
+    figure = Results(
         experiment=EXPERIMENTS["c1"], columns=(MNLI,), note="a note.", remarks=(),
-        steps={arm.name: round(100 * arm.share) for arm in arms},
+        steps={arm.name: round(100 * arm.step_fraction) for arm in arms},
         scores={
             (arm.name, "MNLI-m"): Score(
-                (50.0 + 10 * arm.share,), 1e-3, 0,
+                (50.0 + 10 * arm.step_fraction,), 1e-3, 0,
                 curves=([(3, 100 / 3), (6, math.nextafter(100 / 3, 0))],),
             )
             for arm in arms
         },
     )  # fmt: skip
-    assert found.agreement(MNLI) is None
-    write_page(tmp_path, found)
+    assert figure.agreement(MNLI) is None
+    write_page(tmp_path, figure)
     text = (tmp_path / "report.md").read_text()
     assert "|  | MNLI-m |" in text and "| BERT, 20% of the steps | 52.0 |" in text
     assert "paper" not in text and "## Order" not in text

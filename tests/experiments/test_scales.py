@@ -1,4 +1,4 @@
-"""What a scale makes of an arm: recipes of each part of its pretraining."""
+"""The recipes of each part of the pretraining of an arm, at each scale."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def parts(scale, arm, *, ends=()):
     ]
 
 
-def test_phases_are_cut_at_the_steps_of_the_arms():
+def test_phases_are_split_at_the_steps_of_the_arms():
     arm = TABLE5.arms[0]
     assert parts("paper", arm) == [(128, 900_000, 900_000, 1), (512, 1_000_000, 0, 1)]
     steps = [SCALES["paper"].step(arm) for arm in C1.arms]
@@ -27,7 +27,7 @@ def test_phases_are_cut_at_the_steps_of_the_arms():
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_every_arm_is_a_recipe_at_every_scale(scale):
+def test_each_arm_has_recipes_at_each_scale(scale):
     for experiment in EXPERIMENTS.values():
         for arm in experiment.arms:
             assert len(arm.published) in (0, len(experiment.columns))
@@ -37,7 +37,7 @@ def test_every_arm_is_a_recipe_at_every_scale(scale):
     assert (sizes == [arm.name for arm in TABLE6.arms]) == (scale == "paper")
 
 
-def test_a_run_hangs_on_what_its_experiment_needs():
+def test_only_settings_that_an_experiment_needs_identify_its_run():
     needed = SCALES["tiny"].needed(TABLE5)
     assert needed.tunings.keys() == {"mnli", "qnli", "mrpc", "sst2", "squad1"}
     assert not needed.stand_ins and len(SCALES["tiny"].needed(TABLE6).stand_ins) == 6

@@ -1,4 +1,4 @@
-"""Too long rows fail before they cost memory; what TF Serving fills rows up with is not read."""
+"""`tensors` refuses long rows before it allocates memory, and masks the padding of TF Serving."""
 
 import keras
 import numpy as np
@@ -6,64 +6,64 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.config import BertConfig
-from bert_keras.export.servable import Servable, tensor_specs
+from bert_keras.export.servable import ServableModel, tensor_specs
 from bert_keras.export.signatures.derived import with_checked_tensors
 from bert_keras.models.task_models import BertClassifier
-from bert_keras.serving.tf_serving.measurement import filled_up
+from bert_keras.serving.tf_serving.measurement import pad_with_first
 
 CLS, SEP, NUM_POSITIONS = 2, 3, 16
 
 
 @pytest.fixture(scope="module")
 def tensors():
-    """The signature with the checks and without."""
+    """Returns the signature with the checks and without them."""
     keras.utils.set_random_seed(7)
     config = BertConfig(
         vocab_size=30, hidden_size=32, num_layers=2, num_heads=2, max_positions=NUM_POSITIONS
     )
     model = BertClassifier(config, num_labels=3)
-    for weight in model.weights:  # far from the start, where all answers are alike
+    for weight in model.weights:  # initial weights give nearly equal outputs
         weight.assign(weight + keras.random.normal(weight.shape, stddev=0.3))
 
     @tf.function
-    def answer(**inputs):
+    def from_tensors(**inputs):
         return {"logits": model(inputs, training=False)}
 
-    plain = answer.get_concrete_function(**tensor_specs(rank=2))
-    servable = Servable({"tensors": plain}, [])
+    unchecked = from_tensors.get_concrete_function(**tensor_specs(rank=2))
+    servable = ServableModel({"tensors": unchecked}, [])
     checked = with_checked_tensors(servable, max_positions=NUM_POSITIONS, cls_id=CLS)
-    return checked.signatures["tensors"], plain
+    return checked.signatures["tensors"], unchecked
 
 
-def sent(ids):
+def inputs_of(ids):
     ids = np.int32(ids)
     return {"input_ids": ids, "input_mask": np.int32(ids > 0), "segment_ids": np.int32(ids > 20)}
 
 
-def answer(signature, inputs):
+def logits(signature, inputs):
     return signature(**{name: tf.constant(values) for name, values in inputs.items()})["logits"]
 
 
-def test_what_clients_send_is_answered_as_before(tensors):
-    checked, plain = tensors
-    inputs = sent([[CLS, 7, 8, SEP, 9, 25, SEP], [CLS, 9, CLS, SEP, 0, 0, 0]])
-    np.testing.assert_array_equal(answer(checked, inputs), answer(plain, inputs))
+def test_outputs_equal_those_without_checks(tensors):
+    checked, unchecked = tensors
+    inputs = inputs_of([[CLS, 7, 8, SEP, 9, 25, SEP], [CLS, 9, CLS, SEP, 0, 0, 0]])
+    np.testing.assert_array_equal(logits(checked, inputs), logits(unchecked, inputs))
 
 
-def test_rows_that_tf_serving_filled_up_are_answered_as_alone(tensors):
-    checked, plain = tensors
-    alone = sent([[CLS, 7, 8, SEP]])
-    filled = {name: filled_up(values, (1, 12)) for name, values in alone.items()}
-    assert filled["input_mask"].all()
-    np.testing.assert_allclose(answer(checked, filled), answer(plain, alone), atol=1e-5)
-    assert np.abs(answer(plain, filled) - answer(plain, alone)).max() > 0.01
+def test_the_padding_of_tf_serving_is_masked(tensors):
+    checked, unchecked = tensors
+    row = inputs_of([[CLS, 7, 8, SEP]])
+    padded = {name: pad_with_first(values, (1, 12)) for name, values in row.items()}
+    assert padded["input_mask"].all()
+    np.testing.assert_allclose(logits(checked, padded), logits(unchecked, row), atol=1e-5)
+    assert np.abs(logits(unchecked, padded) - logits(unchecked, row)).max() > 0.01
 
 
 @pytest.mark.parametrize("name", ["input_ids", "input_mask", "segment_ids"])
-def test_a_row_that_no_model_reads_is_refused_at_once(tensors, name):
+def test_rows_longer_than_the_model_reads_are_refused(tensors, name):
     checked, _ = tensors
-    inputs = sent([[CLS, 7, SEP]])
+    inputs = inputs_of([[CLS, 7, SEP]])
     inputs[name] = np.ones([1, 20_000_000], np.int32)  # whose embeddings would take 2.5 GB
     sentence = f"{name} has more than the 16 positions that the model reads"
     with pytest.raises(tf.errors.InvalidArgumentError, match=sentence):
-        answer(checked, inputs)
+        logits(checked, inputs)

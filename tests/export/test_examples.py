@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.export.servable import Sample, Servable, text_specs
+from bert_keras.export.servable import Sample, ServableModel, text_specs
 from bert_keras.export.signatures.derived import on_examples
 
 SPECS = {**text_specs(["a"]), "b": tf.TensorSpec([None, None], tf.string, "b")}
 
 
-def servable() -> Servable:
+def servable() -> ServableModel:
     @tf.function
     def join(**texts):
         several = tf.strings.reduce_join(texts["b"], axis=1, separator="|")
@@ -23,7 +23,7 @@ def servable() -> Servable:
         Sample({"signature": "tensors", "inputs": {}}, {}),
         Sample({"signature": "serving_default", "inputs": inputs}, outputs),
     ]
-    return Servable({"serving_default": join.get_concrete_function(**SPECS)}, samples)
+    return ServableModel({"serving_default": join.get_concrete_function(**SPECS)}, samples)
 
 
 def example(**texts: list[bytes]) -> bytes:
@@ -34,31 +34,31 @@ def example(**texts: list[bytes]) -> bytes:
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
-def test_the_sample_of_raw_text_is_asked_as_examples():
-    given = servable()
-    added = on_examples(given, signature="examples", input_name="examples")
+def test_the_sample_of_raw_text_is_sent_as_examples():
+    original = servable()
+    added = on_examples(original, signature="examples", input_name="examples")
     assert list(added.signatures) == ["serving_default", "examples"]
     *before, sample = added.samples
-    assert before == given.samples
+    assert before == original.samples
     assert sample.request["signature"] == "examples"
     first, second = sample.request["inputs"]["examples"]
     assert tf.train.Example.FromString(first).features.feature["a"].bytes_list.value == [
         "né\x00".encode()
     ]
-    answer = added.signatures["examples"](examples=tf.constant([first, second]))
-    assert set(answer) == {"joined", "length"}
-    assert [each.decode() for each in answer["joined"].numpy()] == list(sample.outputs["joined"])
+    outputs = added.signatures["examples"](examples=tf.constant([first, second]))
+    assert set(outputs) == {"joined", "length"}
+    assert [each.decode() for each in outputs["joined"].numpy()] == list(sample.outputs["joined"])
 
 
-def test_outputs_take_the_names_of_an_api():
+def test_outputs_can_be_renamed():
     added = on_examples(
         servable(), signature="classify", input_name="inputs", outputs={"classes": "joined"}
     )
     assert list(added.samples[-1].outputs) == ["classes"]
-    answer = added.signatures["classify"](
+    outputs = added.signatures["classify"](
         inputs=tf.constant([example(a=[b"x"], b=[b"1", b"2", b"3"]), example(a=[b"y"], b=[])])
     )
-    assert {name: array.numpy().tolist() for name, array in answer.items()} == {
+    assert {name: array.numpy().tolist() for name, array in outputs.items()} == {
         "classes": [b"x+1|2|3", b"y+||"]
     }
 
@@ -66,12 +66,12 @@ def test_outputs_take_the_names_of_an_api():
 @pytest.mark.parametrize(
     "serialized",
     [
-        pytest.param(example(b=[b"1"]), id="an input too few"),
-        pytest.param(example(a=[b"x", b"y"], b=[]), id="two values for one"),
-        pytest.param(b"no example", id="no example"),
+        pytest.param(example(b=[b"1"]), id="missing input"),
+        pytest.param(example(a=[b"x", b"y"], b=[]), id="too many values"),
+        pytest.param(b"no example", id="not an example"),
     ],
 )
-def test_what_is_no_such_example_is_the_fault_of_the_request(serialized):
+def test_malformed_examples_are_invalid_arguments(serialized):
     added = on_examples(servable(), signature="examples", input_name="examples")
     with pytest.raises(tf.errors.InvalidArgumentError):
         added.signatures["examples"](examples=tf.constant([serialized]))

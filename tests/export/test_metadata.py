@@ -3,11 +3,11 @@ import json
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
-from bert_keras.export.saved_model import METADATA, metadata_of, write_metadata
+from bert_keras.export.saved_model import METADATA, export_metadata, write_metadata
 
-CARD = ModelCard(
+MODEL_METADATA = ModelMetadata(
     model="BertClassifier",
     config=BertConfig(vocab_size=8, hidden_size=8, num_layers=1, num_heads=2),
     lowercase=False,
@@ -27,14 +27,14 @@ def run(tmp_path):
     return tmp_path / "run"
 
 
-def test_card_run_and_versions_travel(tmp_path, run):
-    write_metadata(tmp_path / "1", metadata_of(CARD, model_folder=run / "model"))
+def test_metadata_run_and_versions_are_stored(tmp_path, run):
+    write_metadata(tmp_path / "1", export_metadata(MODEL_METADATA, model_folder=run / "model"))
     text = (tmp_path / "1" / METADATA).read_text("utf-8")
     assert "größer" in text
-    told = json.loads(text)
-    card = told["card"]
-    assert BertConfig.from_dict(card.pop("config")) == CARD.config
-    assert card == {
+    stored = json.loads(text)
+    metadata = stored["card"]
+    assert BertConfig.from_dict(metadata.pop("config")) == MODEL_METADATA.config
+    assert metadata == {
         "model": "BertClassifier",
         "lowercase": False,
         "max_length": 24,
@@ -43,11 +43,11 @@ def test_card_run_and_versions_travel(tmp_path, run):
         "problem_type": "single_label_classification",
         "task": {"name": "classification", "long_texts": "error"},
     }
-    assert told["training"] == {"recipe": {"seed": 3}, "scores": {"accuracy": 0.93}}
-    assert told["versions"]["tensorflow"] == tf.__version__
-    assert set(told["versions"]) == {"bert-keras", "keras", "tensorflow", "tensorflow-text"}
+    assert stored["training"] == {"recipe": {"seed": 3}, "scores": {"accuracy": 0.93}}
+    assert stored["versions"]["tensorflow"] == tf.__version__
+    assert set(stored["versions"]) == {"bert-keras", "keras", "tensorflow", "tensorflow-text"}
 
 
-def test_a_model_of_another_origin_has_no_training(tmp_path, run):
-    for model_folder in (run / "theirs", tmp_path / "other" / "model"):
-        assert metadata_of(CARD, model_folder=model_folder)["training"] == {}
+def test_a_model_without_a_run_has_no_training(tmp_path, run):
+    for model_folder in (run / "converted", tmp_path / "other" / "model"):
+        assert export_metadata(MODEL_METADATA, model_folder=model_folder)["training"] == {}

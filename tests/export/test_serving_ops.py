@@ -12,18 +12,20 @@ def saved(folder, function, signature):
     return folder
 
 
-def test_the_list_holds_what_text_needs_and_nothing_that_calls_python():
+def test_the_list_has_text_ops_and_no_ops_that_call_python():
     assert {"MatMul", "RegexSplitWithOffsets", "WordpieceTokenizeWithOffsets"} <= served_ops()
     assert not {"PyFunc", "EagerPyFunc", "PyFuncStateless", "DecodeJxl"} & served_ops()
 
 
-def test_ops_that_a_server_has_pass(tmp_path):
+def test_ops_of_the_server_are_accepted(tmp_path):
     check_ops(saved(tmp_path, lambda x: {"y": x + 1}, tf.TensorSpec([None])))
 
 
-def test_an_op_newer_than_the_server_is_refused_by_name(tmp_path):
+def test_an_op_that_the_server_lacks_is_refused(tmp_path):
     def decode(image):
         return {"image": tf.raw_ops.DecodeJxl(contents=image)}
 
-    with pytest.raises(InputError, match=r"holds DecodeJxl, which TF Serving 2\.20 does not have"):
+    with pytest.raises(
+        InputError, match=r"contains DecodeJxl, which TF Serving 2\.20 does not have"
+    ):
         check_ops(saved(tmp_path, decode, tf.TensorSpec([], tf.string)))

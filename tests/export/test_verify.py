@@ -1,7 +1,7 @@
 import pytest
 import tensorflow as tf
 
-from bert_keras.export.verify import answer, answers_in_fresh_process
+from bert_keras.export.verify import run_in_fresh_process, run_requests
 
 
 @pytest.fixture
@@ -15,24 +15,22 @@ def doubler(tmp_path):
     return tmp_path
 
 
-def test_each_request_gets_its_answer_as_plain_lists_without_keras(
-    doubler, tmp_path_factory, monkeypatch
-):
-    place = tmp_path_factory.mktemp("path")
+def test_each_request_returns_plain_lists_without_keras(doubler, tmp_path_factory, monkeypatch):
+    path = tmp_path_factory.mktemp("path")
     for name in ("keras", "jax"):
-        (place / f"{name}.py").write_text("raise SystemExit('imported')")
-    monkeypatch.setenv("PYTHONPATH", str(place))
+        (path / f"{name}.py").write_text("raise SystemExit('imported')")
+    monkeypatch.setenv("PYTHONPATH", str(path))
     requests = [
         {"signature": "double", "inputs": {"x": [1, 2], "name": ["é", ""]}},
         {"signature": "double", "inputs": {"x": [], "name": []}},
         {"signature": "double", "inputs": {"x": [3], "name": ["né".encode()]}},
     ]
     expected = [{"y": [2, 4], "name": ["é", ""]}, {"y": [], "name": []}, {"y": [6], "name": ["né"]}]
-    assert answer(doubler, requests) == expected
-    assert answers_in_fresh_process(doubler, requests) == expected
+    assert run_requests(doubler, requests) == expected
+    assert run_in_fresh_process(doubler, requests) == expected
 
 
 @pytest.mark.slow
-def test_a_folder_that_does_not_load_is_an_error(tmp_path):
-    with pytest.raises(RuntimeError, match=r"(?s)does not answer in a fresh process: .*SavedModel"):
-        answers_in_fresh_process(tmp_path, [])
+def test_a_folder_that_does_not_load_raises_an_error(tmp_path):
+    with pytest.raises(RuntimeError, match=r"(?s)fails in a fresh process: .*SavedModel"):
+        run_in_fresh_process(tmp_path, [])

@@ -5,13 +5,13 @@ from bert_keras.export.version_folder import check_model_name, is_version, next_
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "a/", "a:predict"])
-def test_names_that_no_url_holds_are_refused(name):
-    with pytest.raises(InputError, match=r"the model's name is .*; expected a folder's name"):
+def test_names_that_do_not_fit_a_url_are_refused(name):
+    with pytest.raises(InputError, match=r"the model's name is .*; expected a folder name"):
         check_model_name(name)
 
 
 @pytest.mark.parametrize("name", ["sst2", "größe", "a b", "-x", "..."])
-def test_others_are_names(name):
+def test_other_names_are_accepted(name):
     check_model_name(name)
 
 

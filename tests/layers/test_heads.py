@@ -17,7 +17,7 @@ def states(batch: int, length: int) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(batch, length, D)).astype("float32")
 
 
-def places(batch: int, length: int) -> np.ndarray:
+def random_positions(batch: int, length: int) -> np.ndarray:
     return np.random.default_rng(1).integers(0, length, (batch, P), dtype="int32")
 
 
@@ -27,7 +27,7 @@ CASES = {
         MaskedLMHead(
             V, activation="gelu", layer_norm_epsilon=1e-12, initializer_stddev=0.5, name="masked_lm"
         ),
-        lambda b, t: (states(b, t), places(b, t), TABLE),
+        lambda b, t: (states(b, t), random_positions(b, t), TABLE),
         lambda b, t: (b, P, V),
         {
             "transform/kernel": (D, D),
@@ -85,13 +85,13 @@ def assert_equal(ours, theirs):
         np.testing.assert_array_equal(ours[name], theirs[name])
 
 
-def twin_of(head, inputs):
+def rebuild(head, inputs):
     """A new head with the same weights, under the policy of the moment."""
     config = {name: value for name, value in head.get_config().items() if name != "dtype"}
-    twin = type(head).from_config(config)
-    twin(*inputs)
-    twin.set_weights(head.get_weights())
-    return twin
+    rebuilt = type(head).from_config(config)
+    rebuilt(*inputs)
+    rebuilt.set_weights(head.get_weights())
+    return rebuilt
 
 
 def test_weights_have_their_public_names(case):
@@ -105,11 +105,11 @@ def test_weights_have_their_public_names(case):
 def test_config_rebuilds_the_head(case):
     head, inputs, _, _ = case
     outputs = head(*inputs(2, 5))
-    twin = keras.layers.deserialize(json.loads(json.dumps(keras.layers.serialize(head))))
-    assert (type(twin), twin.get_config()) == (type(head), head.get_config())
-    twin(*inputs(2, 5))
-    twin.set_weights(head.get_weights())
-    assert_equal(outputs, twin(*inputs(2, 5)))
+    rebuilt = keras.layers.deserialize(json.loads(json.dumps(keras.layers.serialize(head))))
+    assert (type(rebuilt), rebuilt.get_config()) == (type(head), head.get_config())
+    rebuilt(*inputs(2, 5))
+    rebuilt.set_weights(head.get_weights())
+    assert_equal(outputs, rebuilt(*inputs(2, 5)))
 
 
 def test_any_batch_and_length_in_one_graph(case):
@@ -122,7 +122,7 @@ def test_any_batch_and_length_in_one_graph(case):
         for array in one
     ]
     model = keras.Model(symbols, head(*symbols))
-    graph = tf.function(lambda *given: model(list(given)), reduce_retracing=True)
+    graph = tf.function(lambda *inputs: model(list(inputs)), reduce_retracing=True)
     for batch, length in ((1, 1), (3, 5), (2, 9)):
         outputs = arrays(graph(*(tf.constant(array) for array in inputs(batch, length))))
         expected = shapes(batch, length)
@@ -150,7 +150,7 @@ def test_every_weight_gets_a_gradient(case):
 def test_logits_are_float32_under_mixed_policies(case, policy):
     head, inputs, _, _ = case
     exact = arrays(head(*inputs(3, 5)))
-    mixed = twin_of(head, inputs(3, 5))
+    mixed = rebuild(head, inputs(3, 5))
     assert mixed.compute_dtype == policy.removeprefix("mixed_")
     assert {weight.dtype for weight in mixed.weights} == {"float32"}
     for name, array in arrays(mixed(*inputs(3, 5))).items():
@@ -165,7 +165,7 @@ def test_small_heads_compute_in_float32_under_mixed_policies(policy):
         head, inputs, _, _ = CASES[name]
         rounded = keras.ops.cast(inputs(3, 5)[0], policy.removeprefix("mixed_"))
         exact = arrays(head(keras.ops.cast(rounded, "float32")))
-        for output, array in arrays(twin_of(head, inputs(3, 5))(rounded)).items():
+        for output, array in arrays(rebuild(head, inputs(3, 5))(rounded)).items():
             np.testing.assert_allclose(array, exact[output], rtol=1e-5, atol=1e-6)
 
 

@@ -137,18 +137,18 @@ def test_shapes_weights_and_finite_values(case):
 def test_config_rebuilds_the_layer(case):
     layer, inputs, _, _ = case
     outputs = layer(*inputs)
-    twin = type(layer).from_config(layer.get_config())
-    assert twin.get_config() == layer.get_config()
-    twin(*inputs)
-    twin.set_weights(layer.get_weights())
-    for ours, theirs in zip(arrays(outputs), arrays(twin(*inputs)), strict=True):
+    rebuilt = type(layer).from_config(layer.get_config())
+    assert rebuilt.get_config() == layer.get_config()
+    rebuilt(*inputs)
+    rebuilt.set_weights(layer.get_weights())
+    for ours, theirs in zip(arrays(outputs), arrays(rebuilt(*inputs)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
 def test_serialization_needs_no_custom_objects(case):
     layer = case[0]
-    twin = keras.layers.deserialize(keras.layers.serialize(layer))
-    assert type(twin) is type(layer)
+    rebuilt = keras.layers.deserialize(keras.layers.serialize(layer))
+    assert type(rebuilt) is type(layer)
 
 
 def test_every_weight_gets_a_gradient(case):

@@ -30,14 +30,14 @@ def test_same_outputs_and_gradients(dropout_rate):
             loss = tf.reduce_sum(outputs[..., 0] ** 2)
         return outputs, tape.gradient(loss, encoder.trainable_variables)
 
-    found = []
+    actual = []
     for recomputes in (False, True):
         for seed, value in zip(seeds, first, strict=True):
             seed.assign(value)
         outputs, grads = gradients(recomputes)
-        found.append([outputs.numpy(), *(tf.convert_to_tensor(grad).numpy() for grad in grads)])
-    for kept, recomputed in zip(*found, strict=True):
-        np.testing.assert_allclose(recomputed, kept, rtol=1e-5, atol=1e-5)
+        actual.append([outputs.numpy(), *(tf.convert_to_tensor(grad).numpy() for grad in grads)])
+    for plain, recomputed in zip(*actual, strict=True):
+        np.testing.assert_allclose(recomputed, plain, rtol=1e-5, atol=1e-5)
     if dropout_rate:  # the next step draws anew
         again, _ = gradients(True)
-        assert np.abs(again.numpy() - found[1][0]).max() > 0.1
+        assert np.abs(again.numpy() - actual[1][0]).max() > 0.1

@@ -1,4 +1,4 @@
-"""A causal encoder hears nothing that comes later: in training, under XLA, recomputed, exported."""
+"""A causal encoder does not depend on later tokens: training, XLA, recomputation, export."""
 
 import dataclasses
 
@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.export.model_folder import export_model
-from bert_keras.export.verify import answer
+from bert_keras.export.verify import run_requests
 from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer
 from bert_keras.models.pretrained import save_model
 from tests.export.variants.fine_tuned import VOCABULARY
@@ -27,7 +27,7 @@ def encoder():
 
 
 @pytest.mark.parametrize("recomputes", [False, True])
-def test_no_gradient_comes_from_what_stands_behind(recomputes):
+def test_later_tokens_give_no_gradient(recomputes):
     """Of each position to each token: through the rows of a token table of as many rows."""
     encoder = random_encoder(CAUSAL)
     encoder.recomputes = recomputes
@@ -44,13 +44,15 @@ def test_no_gradient_comes_from_what_stands_behind(recomputes):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
-def test_later_pieces_change_nothing_bit_for_bit(encoder, dtype):
-    twin = type(encoder).from_config(encoder.get_config() | {"dtype": dtype})
-    twin.build()
-    twin.set_weights(encoder.get_weights())
+def test_later_tokens_change_nothing_bit_for_bit(encoder, dtype):
+    rebuilt = type(encoder).from_config(encoder.get_config() | {"dtype": dtype})
+    rebuilt.build()
+    rebuilt.set_weights(encoder.get_weights())
     batch = inputs()
     other = batch | {"input_ids": np.where(np.arange(9) < 5, batch["input_ids"], 3)}
-    ours, theirs = (np.asarray(twin(each)["sequence_output"], "float32") for each in (batch, other))
+    ours, theirs = (
+        np.asarray(rebuilt(each)["sequence_output"], "float32") for each in (batch, other)
+    )
     np.testing.assert_array_equal(ours[:, :5], theirs[:, :5])
     assert np.abs(ours[:, 5:] - theirs[:, 5:]).max() > 0.01
 
@@ -68,7 +70,7 @@ def test_xla_computes_the_same(num_lstm_layers):
             np.testing.assert_allclose(array, encoder(batch)[name], atol=1e-5)
 
 
-def test_sequences_that_share_a_row_are_as_each_alone(encoder):
+def test_packed_causal_sequences_equal_separate_ones(encoder):
     batch = inputs(batch=6)
     lengths = batch["input_mask"].sum(axis=1)
     alone = encoder(batch)["sequence_output"]
@@ -100,7 +102,7 @@ def test_a_classifier_learns_from_the_last_word():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_lstm_layers", [0, 1])
-def test_a_causal_classifier_is_served_as_it_is(tmp_path, num_lstm_layers):
+def test_an_exported_causal_classifier_has_the_same_logits(tmp_path, num_lstm_layers):
     config = dataclasses.replace(
         CAUSAL, vocab_size=len(VOCABULARY), num_lstm_layers=num_lstm_layers
     )
@@ -108,27 +110,27 @@ def test_a_causal_classifier_is_served_as_it_is(tmp_path, num_lstm_layers):
     model = BertClassifier(config, num_labels=2)
     for weight in model.weights:
         weight.assign(weight + keras.random.normal(weight.shape, stddev=0.3))
-    card = ModelCard(
+    metadata = ModelMetadata(
         model="BertClassifier", config=config, lowercase=True, max_length=16, labels=("no", "yes")
     )
-    save_model(model, tmp_path / "model", card=card, vocabulary=VOCABULARY)
+    save_model(model, tmp_path / "model", metadata=metadata, vocabulary=VOCABULARY)
     folder = export_model(tmp_path / "model", tmp_path / "served" / "1")
     rows = {
         "input_ids": [[2, 5, 6, 3, 0], [2, 7, 3, 0, 0]],
         "input_mask": [[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]],
         "segment_ids": [[0] * 5] * 2,
     }
-    (served,) = answer(folder, [{"signature": "tensors", "inputs": rows}])
+    (served,) = run_requests(folder, [{"signature": "tensors", "inputs": rows}])
     expected = tf.nn.softmax(model({name: np.array(each) for name, each in rows.items()}))
     np.testing.assert_allclose(served["probabilities"], expected, atol=1e-4)
 
 
-def test_what_a_causal_encoder_cannot_do_is_told(tmp_path):
-    with pytest.raises(InputError, match=r"\[CLS\] of a causal encoder hears no sentence"):
+def test_unsupported_uses_of_a_causal_encoder_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"\[CLS\] of a causal encoder attends only to itself"):
         BertPretrainer(CAUSAL)
     config = dataclasses.replace(CAUSAL, vocab_size=len(VOCABULARY), has_pooler=False)
-    card = ModelCard(model="BertMaskedLM", config=config, lowercase=True, max_length=16)
-    save_model(BertMaskedLM(config), tmp_path / "model", card=card, vocabulary=VOCABULARY)
-    with pytest.raises(InputError, match=r"reads from left to right and fills no \[MASK\]"):
+    metadata = ModelMetadata(model="BertMaskedLM", config=config, lowercase=True, max_length=16)
+    save_model(BertMaskedLM(config), tmp_path / "model", metadata=metadata, vocabulary=VOCABULARY)
+    with pytest.raises(InputError, match=r"causal language model, which does not predict \[MASK\]"):
         export_model(tmp_path / "model", tmp_path / "served" / "1")
     assert not (tmp_path / "served").exists()

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, load_model
 from bert_keras.models.pretrained import save_model
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 CONFIG = BertConfig(
     vocab_size=20, hidden_size=8, num_layers=1, num_heads=2, max_positions=8,
@@ -43,21 +43,21 @@ def logits(classifier, inputs):
 def test_logits_of_real_windows_are_pooled(pooling, pooled):
     classifier, counts = model(pooling), [3, 1, 2]
     inputs = windows(counts)
-    found = logits(classifier, inputs)
+    actual = logits(classifier, inputs)
     for row, count in enumerate(counts):
         alone = logits(classifier, {name: array[row, :count] for name, array in inputs.items()})
-        np.testing.assert_allclose(found[row], pooled(alone, axis=0), atol=1e-5)
+        np.testing.assert_allclose(actual[row], pooled(alone, axis=0), atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_one_window_is_the_text_itself(pooling):
+def test_one_window_equals_the_text(pooling):
     inputs = windows([1, 1], num_windows=1)
     flat = {name: array[:, 0] for name, array in inputs.items()}
     np.testing.assert_array_equal(logits(model(pooling), inputs), logits(model(pooling), flat))
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_padded_windows_give_and_take_no_gradient(pooling):
+def test_padded_windows_do_not_change_gradients(pooling):
     """A graph of unknown sizes, as training builds it; every gradient is finite and equal to that
     without the padding."""
     inputs = windows([2, 1])
@@ -77,12 +77,12 @@ def test_padded_windows_give_and_take_no_gradient(pooling):
         )
 
 
-def test_the_pooling_is_kept_by_config_and_by_the_card(tmp_path):
+def test_config_and_metadata_keep_the_pooling(tmp_path):
     classifier = model("max")
     assert BertClassifier.from_config(classifier.get_config()).window_pooling == "max"
-    vocabulary = Vocabulary((*SPECIAL_PIECES, *"abcdefghijklmno"))
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *"abcdefghijklmno"))
     for long_texts, pooling in (("max", "max"), ("mean", "mean"), ("truncate", "mean")):
-        card = ModelCard(
+        metadata = ModelMetadata(
             model="BertClassifier",
             config=CONFIG,
             lowercase=True,
@@ -90,10 +90,10 @@ def test_the_pooling_is_kept_by_config_and_by_the_card(tmp_path):
             labels=("a", "b", "c"),
             task={"name": "classification", "long_texts": long_texts},
         )
-        save_model(classifier, tmp_path / long_texts, card=card, vocabulary=vocabulary)
+        save_model(classifier, tmp_path / long_texts, metadata=metadata, vocabulary=vocabulary)
         assert load_model(tmp_path / long_texts).window_pooling == pooling
 
 
-def test_another_pooling_is_refused():
+def test_an_unknown_pooling_is_refused():
     with pytest.raises(InputError, match=r"no window_pooling is called 'sum'; known: mean, max"):
         model("sum")

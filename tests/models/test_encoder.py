@@ -107,7 +107,7 @@ def test_every_layer_equals_the_paper(is_causal):
         assert np.abs(ours - theirs).max() <= 1e-5 * np.abs(theirs).max()
 
 
-def test_a_bilstm_reads_the_last_of_the_states():
+def test_a_bilstm_reads_the_last_hidden_states():
     encoder = random_encoder(dataclasses.replace(CONFIG, num_lstm_layers=2))
     batch = inputs()
     states, is_real = encoder.states(batch), batch["input_mask"] == 1
@@ -123,7 +123,7 @@ def test_a_bilstm_reads_the_last_of_the_states():
         np.testing.assert_allclose(array, outputs[name], atol=1e-6)
 
 
-def test_call_returns_the_last_of_the_states(encoder):
+def test_call_returns_the_last_hidden_states(encoder):
     outputs, states = encoder(inputs()), encoder.states(inputs())
     np.testing.assert_array_equal(outputs["sequence_output"], states.hidden_states[-1])
     np.testing.assert_array_equal(outputs["pooled_output"], states.pooled_output)
@@ -158,7 +158,7 @@ def packed(batch: dict[str, np.ndarray], *, per_row: int, padding: int) -> dict[
     }
 
 
-def test_packed_sequences_are_as_each_alone(encoder):
+def test_packed_sequences_equal_separate_ones(encoder):
     batch = inputs(batch=6)
     lengths = batch["input_mask"].sum(axis=1)
     alone = encoder(batch)["sequence_output"]
@@ -208,7 +208,7 @@ def test_initial_weights_are_truncated_normal():
             assert np.all(keras.ops.convert_to_numpy(weight) == 1)
 
 
-def test_dropout_acts_in_training_alone():
+def test_dropout_acts_only_in_training():
     keras.utils.set_random_seed(1)
     encoder = BertEncoder(CONFIG)
     encoder.build()
@@ -218,7 +218,7 @@ def test_dropout_acts_in_training_alone():
 
 
 def test_a_sequence_longer_than_the_positions_is_refused(encoder):
-    with pytest.raises(InputError, match="a sequence has 17 pieces; the encoder has 16 positions"):
+    with pytest.raises(InputError, match="has 17 tokens, but the encoder has 16 positions"):
         encoder(inputs(length=17))
 
 

@@ -48,8 +48,8 @@ def test_the_six_choices_read_their_layers(layers):
     states = model.encoder.states(INPUTS).hidden_states
     features = np.asarray(model.features(INPUTS))
     assert features.shape == (3, 4, len(numbers), 16)
-    for row, places in enumerate(INPUTS["word_positions"]):
-        for word, place in enumerate(places):
+    for row, positions in enumerate(INPUTS["word_positions"]):
+        for word, place in enumerate(positions):
             expected = [np.asarray(states[number])[row, place] for number in numbers]
             np.testing.assert_array_equal(features[row, word], expected)
     kernel = named_weights(model)["tagger/bilstm/layer_0/forward_lstm/lstm_cell/kernel"]
@@ -70,11 +70,11 @@ two_choices = pytest.mark.parametrize(
 
 
 @two_choices
-def test_the_trained_part_gives_the_logits_of_the_whole(layers):
+def test_the_tagger_on_features_has_the_logits_of_the_model(layers):
     model = new(layers)
     features = np.asarray(model.features(INPUTS))
-    given = {"features": features, "word_mask": INPUTS["word_positions"] > 0}
-    np.testing.assert_allclose(model.tagger(given), model(INPUTS), atol=1e-6)
+    inputs = {"features": features, "word_mask": INPUTS["word_positions"] > 0}
+    np.testing.assert_allclose(model.tagger(inputs), model(INPUTS), atol=1e-6)
 
 
 def test_the_encoder_is_neither_trained_nor_dropped_out():
@@ -95,7 +95,7 @@ def test_every_trained_weight_gets_a_gradient():
 
 
 @pytest.mark.slow
-def test_a_sentence_is_learnt_by_heart_from_features_alone():
+def test_the_tagger_overfits_one_sentence():
     model = new("concat-last-four", dropout_rate=0.0)
     x = {"features": np.asarray(model.features(INPUTS)), "word_mask": INPUTS["word_positions"] > 0}
     y = np.array([[0, 1, 2, 0], [1, 1, 0, 0], [2, 0, 0, 0]])
@@ -105,57 +105,59 @@ def test_a_sentence_is_learnt_by_heart_from_features_alone():
     )
     batch = tf.data.Dataset.from_tensors((x, y, x["word_mask"].astype("float32"))).repeat(60)
     model.tagger.fit(batch, shuffle=False, verbose=0)
-    found = np.asarray(model(INPUTS)).argmax(-1)
-    np.testing.assert_array_equal(found[x["word_mask"]], y[x["word_mask"]])
+    actual = np.asarray(model(INPUTS)).argmax(-1)
+    np.testing.assert_array_equal(actual[x["word_mask"]], y[x["word_mask"]])
 
 
 @pytest.mark.parametrize(
     "layers", [pytest.param("concat-last-four", marks=pytest.mark.slow), "weighted-sum-all"]
 )
-def test_it_comes_back_from_its_folder(layers, tmp_path):
+def test_a_saved_tagger_loads_with_the_same_logits(layers, tmp_path):
     model = new(layers)
     model.save_pretrained(tmp_path / "model")
     again = load_model(tmp_path / "model")
-    assert again.card.task == {"layers": layers, "lstm_units": 6}
+    assert again.metadata.task == {"layers": layers, "lstm_units": 6}
     assert len(again.trainable_weights) == len(again.tagger.weights)
     np.testing.assert_array_equal(again(INPUTS), model(INPUTS))
     again.save_pretrained(tmp_path / "twin", labels=("O", "B-x", "I-x"))
-    twin = load_model(tmp_path / "twin")
-    assert twin.card.labels == ("O", "B-x", "I-x")
-    np.testing.assert_array_equal(twin(INPUTS), model(INPUTS))
-    assert "left over   tagger" in str(BertEncoder.from_pretrained(tmp_path / "twin").load_report)
+    rebuilt = load_model(tmp_path / "twin")
+    assert rebuilt.metadata.labels == ("O", "B-x", "I-x")
+    np.testing.assert_array_equal(rebuilt(INPUTS), model(INPUTS))
+    assert "unused      tagger" in str(BertEncoder.from_pretrained(tmp_path / "twin").load_report)
 
 
-def test_no_other_format_holds_it(tmp_path):
+def test_only_the_native_format_stores_the_tagger(tmp_path):
     model = new()
     for format in ("huggingface", "google", "keras-hub"):
-        with pytest.raises(InputError, match=r"has no place for .*a BertFeatureTagger"):
+        with pytest.raises(InputError, match=r"cannot store .*a BertFeatureTagger"):
             model.save_pretrained(tmp_path / "it", format=format)
 
 
 def test_keras_rebuilds_and_saves_it(tmp_path):
     model = new(name="mine", dropout_rate=0.25)
-    twin = BertFeatureTagger.from_config(json.loads(json.dumps(model.get_config())))
-    assert twin.get_config() == model.get_config()
+    rebuilt = BertFeatureTagger.from_config(json.loads(json.dumps(model.get_config())))
+    assert rebuilt.get_config() == model.get_config()
     model.save(tmp_path / "it.keras")
     again = keras.models.load_model(tmp_path / "it.keras")
     np.testing.assert_array_equal(again(INPUTS), model(INPUTS))
 
 
-def test_what_cannot_be_is_told():
+def test_impossible_arguments_are_refused():
     with pytest.raises(InputError, match="no choice of layers is called 'first'; known: emb"):
         new("first")
     shallow = dataclasses.replace(CONFIG, num_layers=3)
-    with pytest.raises(InputError, match="layers is 'concat-last-four' and the encoder has 3"):
+    with pytest.raises(
+        InputError, match="layers is 'concat-last-four', but the encoder has only 3"
+    ):
         BertFeatureTagger(shallow, num_labels=3, layers="concat-last-four", lstm_units=6)
-    with pytest.raises(InputError, match="'second-to-last' and the encoder has 1 layers"):
+    with pytest.raises(InputError, match="'second-to-last', but the encoder has only 1 layer"):
         feature_layers("second-to-last", num_layers=1)
 
 
-@pytest.mark.parametrize("fault", [{}, {"layers": "last"}, {"layers": "last", "lstm_units": 0}])
-def test_a_card_without_its_numbers_is_told(tmp_path, fault):
+@pytest.mark.parametrize("problem", [{}, {"layers": "last"}, {"layers": "last", "lstm_units": 0}])
+def test_metadata_without_tagger_settings_is_refused(tmp_path, problem):
     new().save_pretrained(tmp_path / "model")
     path = tmp_path / "model" / "bert_keras.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "task": fault}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "task": problem}))
     with pytest.raises(InputError, match=r"lstm_units of a BertFeatureTagger is .*; expected at"):
         load_model(tmp_path / "model")

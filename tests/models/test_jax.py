@@ -36,7 +36,7 @@ assert "tensorflow" not in sys.modules
 """
 
 
-def test_pretrainer_and_classifier_answer_as_under_tensorflow(tmp_path):
+def test_jax_logits_equal_those_of_tensorflow(tmp_path):
     config = preset("tiny", vocab_size=200)
     random = np.random.default_rng(0)
     x = {

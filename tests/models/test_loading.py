@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from bert_keras.checkpoints.card import ModelCard
-from bert_keras.checkpoints.native import WEIGHTS, read_card
+from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.checkpoints.native import WEIGHTS, read_metadata
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer, load_model
 from bert_keras.models.pretrained import save_model
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, *"abcdefghij"))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *"abcdefghij"))
 CONFIG = BertConfig(
     vocab_size=len(VOCABULARY), hidden_size=8, num_layers=1, num_heads=2, max_positions=16
 )
-CARD = ModelCard(
+METADATA = ModelMetadata(
     model="BertClassifier",
     config=CONFIG,
     lowercase=False,
@@ -32,108 +32,110 @@ CARD = ModelCard(
 @pytest.fixture
 def pretrained(tmp_path):
     keras.utils.set_random_seed(1)
-    card = ModelCard(model="BertPretrainer", config=CONFIG, lowercase=False, max_length=12)
-    save_model(BertPretrainer(CONFIG), tmp_path / "pre", card=card, vocabulary=VOCABULARY)
+    metadata = ModelMetadata(model="BertPretrainer", config=CONFIG, lowercase=False, max_length=12)
+    save_model(BertPretrainer(CONFIG), tmp_path / "pre", metadata=metadata, vocabulary=VOCABULARY)
     return tmp_path / "pre"
 
 
 def assert_same_weights(ours, theirs):
-    for mine, other in zip(ours.get_weights(), theirs.get_weights(), strict=True):
-        np.testing.assert_array_equal(mine, other)
+    for actual, other in zip(ours.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_array_equal(actual, other)
 
 
 def test_round_trip(tmp_path, capsys):
     model = BertClassifier(CONFIG, num_labels=3)
     folder = tmp_path / "model"
-    save_model(model, folder, card=CARD, vocabulary=VOCABULARY)
-    assert read_card(folder) == CARD
+    save_model(model, folder, metadata=METADATA, vocabulary=VOCABULARY)
+    assert read_metadata(folder) == METADATA
     again = load_model(folder)
     assert_same_weights(model, again)
-    assert (again.card, again.tokenizer.vocabulary) == (CARD, VOCABULARY)
+    assert (again.metadata, again.tokenizer.vocabulary) == (METADATA, VOCABULARY)
     assert again.tokenizer.lowercase is False
     assert capsys.readouterr().out == ""
-    twin = BertClassifier.from_pretrained(folder).save_pretrained(tmp_path / "twin")
+    rebuilt = BertClassifier.from_pretrained(folder).save_pretrained(tmp_path / "twin")
     for name in ("bert_keras.json", "vocab.txt", WEIGHTS):
-        assert (twin / name).read_bytes() == (folder / name).read_bytes()
+        assert (rebuilt / name).read_bytes() == (folder / name).read_bytes()
     assert capsys.readouterr().out == (
         f"{folder}\nloaded      encoder (21), pooler (2), classification (2)\n"
-        "new         none\nleft over   none\n"
+        "new         none\nunused      none\n"
     )
 
 
-def test_a_model_that_was_never_loaded_says_what_it_knows(tmp_path):
+def test_a_new_model_is_saved_with_default_metadata(tmp_path):
     model = BertClassifier(CONFIG, num_labels=2)
     bare = model.save_pretrained(tmp_path / "bare")
     assert not (bare / "vocab.txt").exists()
-    assert read_card(bare).labels == ("LABEL_0", "LABEL_1")
+    assert read_metadata(bare).labels == ("LABEL_0", "LABEL_1")
     tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=False)
     named = model.save_pretrained(tmp_path / "named", tokenizer=tokenizer, labels=("no", "yes"))
-    card = read_card(named)
-    assert (card.labels, card.lowercase, card.max_length) == (("no", "yes"), False, 16)
+    metadata = read_metadata(named)
+    assert (metadata.labels, metadata.lowercase, metadata.max_length) == (("no", "yes"), False, 16)
     assert load_model(named).tokenizer.vocabulary == VOCABULARY
-    with pytest.raises(InputError, match=r"15 pieces, the token table 20 rows; where the table"):
+    with pytest.raises(InputError, match=r"15 tokens, but the token table has 20 rows; use"):
         BertEncoder(
             BertConfig(vocab_size=20, hidden_size=8, num_heads=2, num_layers=1)
         ).save_pretrained(tmp_path / "unfit", tokenizer=tokenizer)
     assert not (tmp_path / "unfit").exists()
 
 
-def test_a_classifier_takes_the_encoder_of_a_pretrainer(pretrained, capsys):
+def test_a_classifier_starts_from_the_encoder_of_a_pretrainer(pretrained, capsys):
     model = BertClassifier.from_pretrained(
         pretrained, labels=("no", "yes"), new=("classification",), hidden_dropout_rate=0.25
     )
     assert capsys.readouterr().out == (
         f"{pretrained}\nloaded      encoder (21), pooler (2)\n"
-        "new         classification (2)\nleft over   masked_lm (5), next_sentence (2)\n"
+        "new         classification (2)\nunused      masked_lm (5), next_sentence (2)\n"
     )
     assert model.config.hidden_dropout_rate == 0.25
-    assert model.card.labels == ("no", "yes")
+    assert model.metadata.labels == ("no", "yes")
     stored = load_file(pretrained / WEIGHTS)
     np.testing.assert_array_equal(stored["encoder/embeddings/token"], model.encoder.token_table)
     assert_same_weights(BertEncoder.from_pretrained(pretrained), model.encoder)
 
 
-def test_a_head_that_is_not_there_is_new_by_name_alone(pretrained, tmp_path):
-    said = r"no weights of classification; to begin .*: new=\('classification', 'pooler'\)"
-    with pytest.raises(InputError, match=said):
+def test_a_missing_head_must_be_named_in_new(pretrained, tmp_path):
+    message = r"without weights of classification; to start .*: new=\('classification', 'pooler'\)"
+    with pytest.raises(InputError, match=message):
         BertClassifier.from_pretrained(pretrained, labels=("no", "yes"), new=("pooler",))
-    with pytest.raises(InputError, match=r"new is 'pooler'; expected several, such as \('pooler',"):
+    with pytest.raises(
+        InputError, match=r"new is 'pooler'; expected a sequence, such as \('pooler',"
+    ):
         BertClassifier.from_pretrained(pretrained, labels=("no", "yes"), new="pooler")
     with pytest.raises(InputError, match=r"a new head of BertClassifier needs labels"):
         BertClassifier.from_pretrained(pretrained, new=("classification",))
-    with pytest.raises(InputError, match=r"new names head; known: classification, encoder, pooler"):
+    with pytest.raises(
+        InputError, match=r"new contains head; known: classification, encoder, pooler"
+    ):
         BertClassifier.from_pretrained(pretrained, labels=("no", "yes"), new=("head",))
     words = BertMaskedLM.from_pretrained(pretrained, has_pooler=False)
     words.save_pretrained(tmp_path / "words")
-    with pytest.raises(InputError, match=r"no weights of next_sentence, pooler; .*"):
+    with pytest.raises(InputError, match=r"without weights of next_sentence, pooler; .*"):
         BertPretrainer.from_pretrained(tmp_path / "words")
     again = BertMaskedLM.from_pretrained(tmp_path / "words")
     assert_same_weights(words, again)
 
 
-def test_labels_are_those_of_the_head(tmp_path):
+def test_labels_must_match_the_head(tmp_path):
     model = BertClassifier(CONFIG, num_labels=2)
-    for labels, said in (
-        (("one",), "1 labels came for a head of 2"),
-        (("a", "a"), "expected each once"),
-        ((0, 1), "expected texts, none of them empty"),
-        ("ab", "labels is 'ab'; expected several, such as"),
+    for labels, message in (
+        (("one",), "labels has 1 names; expected 2"),
+        (("a", "a"), "expected each label once"),
+        ((0, 1), "expected texts that are not empty"),
+        ("ab", "labels is 'ab'; expected a sequence, such as"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             model.save_pretrained(tmp_path / "model", labels=labels)
     model.save_pretrained(tmp_path / "named", labels=("no", "yes"))
-    with pytest.raises(
-        InputError, match=r"has the labels no, yes; leave labels out, or begin with"
-    ):
+    with pytest.raises(InputError, match=r"has the labels no, yes; omit labels, or start with"):
         BertClassifier.from_pretrained(tmp_path / "named", labels=("yes", "no"))
     model.save_pretrained(tmp_path / "unnamed")
     named = BertClassifier.from_pretrained(tmp_path / "unnamed", labels=("no", "yes"))
-    assert named.card.labels == ("no", "yes")
-    with pytest.raises(InputError, match=r"unknown in a BertConfig: dropout; known"):
+    assert named.metadata.labels == ("no", "yes")
+    with pytest.raises(InputError, match=r"BertConfig has no field dropout; known"):
         BertEncoder.from_pretrained(tmp_path / "named", dropout=0.1)
 
 
-def test_weights_that_do_not_fit_are_all_named(pretrained):
+def test_all_weights_that_do_not_fit_are_named(pretrained):
     stored = load_file(pretrained / WEIGHTS)
     del stored["encoder/pooler/bias"]
     stored["encoder/embeddings/segment"] = np.zeros((3, 8), "float32")
@@ -142,46 +144,48 @@ def test_weights_that_do_not_fit_are_all_named(pretrained):
     with pytest.raises(InputError) as error:
         BertClassifier.from_pretrained(pretrained, labels=("a", "b"), new=("classification",))
     assert "encoder/pooler/bias is missing" in str(error.value)
-    assert "encoder/embeddings/segment is (3, 8), expected (2, 8)" in str(error.value)
+    assert "encoder/embeddings/segment has the shape (3, 8), expected (2, 8)" in str(error.value)
     assert "encoder/layer_1/attention/query/bias is unexpected" in str(error.value)
 
 
-def test_config_changes_that_change_shapes_are_told(pretrained):
-    with pytest.raises(InputError, match=r"position is \(16, 8\), expected \(32, 8\)"):
+def test_config_changes_that_change_shapes_are_refused(pretrained):
+    with pytest.raises(InputError, match=r"position has the shape \(16, 8\), expected \(32, 8\)"):
         BertEncoder.from_pretrained(pretrained, max_positions=32)
     with pytest.raises(InputError, match=r"layer_1/attention/query/kernel is missing"):
         BertEncoder.from_pretrained(pretrained, num_layers=2)
 
 
-def test_an_unexpected_tensor_is_left_over_by_name_alone(pretrained, capsys):
+def test_an_unexpected_tensor_must_be_ignored_by_name(pretrained, capsys):
     stored = load_file(pretrained / WEIGHTS)
     save_file({**stored, "mine": np.zeros(3, "float32")}, pretrained / WEIGHTS)
     with pytest.raises(InputError, match=r"mine is unexpected"):
         BertPretrainer.from_pretrained(pretrained)
     BertPretrainer.from_pretrained(pretrained, ignore=("mine",))
-    assert "left over   mine (1)" in capsys.readouterr().out
+    assert "unused      mine (1)" in capsys.readouterr().out
 
 
-def test_damaged_folders_are_told(pretrained, tmp_path):
-    with pytest.raises(InputError, match=r"nothing does not exist; expected a checkpoint's folder"):
+def test_damaged_folders_are_refused(pretrained, tmp_path):
+    with pytest.raises(
+        InputError, match=r"nothing does not exist; expected the folder of a checkpoint"
+    ):
         load_model(tmp_path / "nothing")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"empty holds no checkpoint that is known; expected a"):
+    with pytest.raises(InputError, match=r"empty contains no known checkpoint; expected a"):
         load_model(tmp_path / "empty")
     weights = pretrained / WEIGHTS
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(InputError, match=r"weights.safetensors is damaged"):
         load_model(pretrained)
     (pretrained / "bert_keras.json").write_text('{"model": "BertPretrainer"}')
-    with pytest.raises(InputError, match=r"is not a model card"):
+    with pytest.raises(InputError, match=r"is not the metadata"):
         load_model(pretrained)
 
 
-def test_cards_are_checked():
+def test_metadata_is_checked():
     with pytest.raises(InputError, match=r"max_length is 17; expected 3 to 16"):
-        ModelCard(model="BertPretrainer", config=CONFIG, lowercase=True, max_length=17)
+        ModelMetadata(model="BertPretrainer", config=CONFIG, lowercase=True, max_length=17)
     with pytest.raises(InputError, match=r"no model is called 'Bert'"):
-        ModelCard(model="Bert", config=CONFIG, lowercase=True, max_length=12)
+        ModelMetadata(model="Bert", config=CONFIG, lowercase=True, max_length=12)
 
 
 MEMORY = """
@@ -206,7 +210,7 @@ print(peak() - before)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["bert-keras", "huggingface"])
-def test_loading_takes_the_memory_of_the_weights_alone(tmp_path, format):
+def test_loading_needs_only_the_memory_of_the_weights(tmp_path, format):
     sizes = {"num_layers": 2, "num_heads": 8, "max_positions": 64}
     for name, hidden_size in (("small", 16), ("large", 768)):
         config = BertConfig(vocab_size=20_000, hidden_size=hidden_size, **sizes)

@@ -33,7 +33,7 @@ def examples(*, batch: int = 8, length: int = 10):
     return x, y, weights
 
 
-def test_losses_of_pretraining_begin_at_chance_and_are_summed():
+def test_initial_pretraining_losses_are_at_chance_and_summed():
     keras.utils.set_random_seed(1)
     model = BertPretrainer(CONFIG)
     model.compile(loss=pretraining_losses(), weighted_metrics=pretraining_metrics())
@@ -47,7 +47,7 @@ def test_losses_of_pretraining_begin_at_chance_and_are_summed():
     assert {"masked_lm_accuracy", "next_sentence_accuracy"} < set(scores)
 
 
-def test_scores_of_masked_words_alone_have_the_same_names():
+def test_masked_lm_metrics_have_the_names_of_pretraining():
     model = BertMaskedLM(CONFIG)
     outputs = ["masked_lm"]
     model.compile(loss=pretraining_losses(outputs), weighted_metrics=pretraining_metrics(outputs))
@@ -56,7 +56,7 @@ def test_scores_of_masked_words_alone_have_the_same_names():
     assert sorted(scores) == ["loss", "masked_lm_accuracy"]
 
 
-def test_packed_rows_score_as_their_sequences_alone():
+def test_packed_rows_have_the_losses_of_separate_sequences():
     """Two sequences share each row, the last row holds one: losses and accuracies agree."""
     keras.utils.set_random_seed(1)
     model = BertPretrainer(CONFIG)

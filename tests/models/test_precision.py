@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.layers.attention import SelfAttention, apart_bias, attention_bias
+from bert_keras.layers.attention import SelfAttention, attention_bias, packed_bias
 from bert_keras.layers.primitives import LayerNorm
 from bert_keras.models.encoder import BertEncoder
 
@@ -73,7 +73,7 @@ def test_layer_norm_is_float32(policy):
 def test_a_bias_is_finite_and_leaves_padding_no_probability(dtype):
     mask = np.array([[1, 1, 0], [1, 0, 0]])
     scores = np.random.default_rng(0).normal(0, 50, (2, 1, 3, 3)).astype("float32")
-    for bias in (attention_bias(mask, dtype=dtype), apart_bias(mask, dtype=dtype)):
+    for bias in (attention_bias(mask, dtype=dtype), packed_bias(mask, dtype=dtype)):
         bias = ops.convert_to_numpy(ops.cast(bias, "float32"))
         assert np.isfinite(bias).all()
         attention = ops.convert_to_numpy(ops.softmax(scores + bias))
@@ -93,7 +93,7 @@ def float32_encoder() -> BertEncoder:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_hidden_states_stay_near_those_of_float32(float32_encoder, policy):
+def test_hidden_states_are_close_to_float32(float32_encoder, policy):
     random = np.random.default_rng(0)
     mask = (np.arange(20) < np.array([[20], [7], [1]])).astype("int32")
     inputs = {

@@ -115,8 +115,8 @@ def inputs(cls, *, batch=8, length=10, choices=4):
     }
     x["input_mask"][0, ..., length // 2 :] = 0
     if cls in (BertPretrainer, BertMaskedLM):
-        places = np.tile(np.arange(length, dtype="int32"), (batch, 1))
-        x["masked_lm_positions"] = random.permuted(places, axis=1)[:, :3]
+        positions = np.tile(np.arange(length, dtype="int32"), (batch, 1))
+        x["masked_lm_positions"] = random.permuted(positions, axis=1)[:, :3]
     return x
 
 
@@ -164,10 +164,10 @@ def test_weight_names_are_public(cls):
 def test_config_rebuilds_the_model(cls):
     rate = {"dropout_rate": 0.25} if hasattr(new_model(cls), "dropout_rate") else {}
     model = new_model(cls, dataclasses.replace(CALM, num_layers=2), name="mine", **rate)
-    twin = cls.from_config(json.loads(json.dumps(model.get_config())))
-    assert twin.get_config() == model.get_config()
-    twin.set_weights(model.get_weights())
-    assert_equal(model(inputs(cls)), twin(inputs(cls)))
+    rebuilt = cls.from_config(json.loads(json.dumps(model.get_config())))
+    assert rebuilt.get_config() == model.get_config()
+    rebuilt.set_weights(model.get_weights())
+    assert_equal(model(inputs(cls)), rebuilt(inputs(cls)))
 
 
 @two_models
@@ -211,7 +211,7 @@ def learn(model, x, y, *, steps: int, epochs: int = 1) -> list[float]:
 
 
 @two_models
-def test_a_batch_is_learnt_by_heart(cls):
+def test_a_model_overfits_one_batch(cls):
     model, x, y = new_model(cls), inputs(cls), labels(cls)
     pooler = model.encoder.pooler.get_weights()
     learn(model, x, y, steps=100)
@@ -226,7 +226,7 @@ def test_a_batch_is_learnt_by_heart(cls):
 @pytest.mark.parametrize(
     "cls", [each for each in CASES if not each.architecture.reads_pooled_output]
 )
-def test_a_pooler_that_nobody_reads_may_be_left_out(cls):
+def test_an_unread_pooler_can_be_omitted(cls):
     weights = named_weights(new_model(cls))
     bare = new_model(cls, dataclasses.replace(CALM, has_pooler=False))
     for name, weight in named_weights(bare).items():
@@ -280,7 +280,7 @@ def test_saved_models_load_in_a_fresh_process_without_custom_objects(tmp_path):
         assert_equal({f"_{output}": array for output, array in outputs.items()}, dict(again))
 
 
-def test_choices_are_scored_each_alone_and_any_number_of_them():
+def test_choices_are_scored_separately_in_any_number():
     model = new_model(BertMultipleChoice)
     x = inputs(BertMultipleChoice, choices=4)
     scores = np.asarray(model(x))
@@ -294,19 +294,19 @@ def test_choices_are_scored_each_alone_and_any_number_of_them():
         np.testing.assert_allclose(graph(part), scores[:, :choices], atol=1e-6)
 
 
-def test_choices_without_their_dimension_are_told():
+def test_choices_without_their_dimension_are_refused():
     with pytest.raises(InputError, match=r"shape \(8, 10\); expected three dimensions: examples"):
         new_model(BertMultipleChoice)(inputs(BertClassifier))
 
 
-def test_heads_drop_out_as_the_encoder_unless_told():
+def test_heads_have_the_dropout_of_the_encoder_by_default():
     config = dataclasses.replace(CALM, hidden_dropout_rate=0.3)
     for cls in (BertClassifier, BertTokenClassifier, BertMultipleChoice):
         assert new_model(cls, config).dropout_rate == 0.3
         assert new_model(cls, config, dropout_rate=0.0).dropout_rate == 0.0
 
 
-def test_a_model_keeps_its_own_precision():
+def test_a_model_keeps_its_dtype_policy():
     model = BertPretrainer(CALM, dtype="mixed_bfloat16")
     again = type(model).from_config(model.get_config())
     for each in (model, again):
@@ -315,6 +315,8 @@ def test_a_model_keeps_its_own_precision():
         assert {weight.dtype for weight in each.weights} == {"float32"}
 
 
-def test_a_model_of_the_pooled_vector_needs_a_pooler():
-    with pytest.raises(InputError, match=r"BertClassifier reads the pooled vector; has_pooler is"):
+def test_a_model_that_reads_the_pooled_output_needs_a_pooler():
+    with pytest.raises(
+        InputError, match=r"has_pooler is False; expected True, because BertClassifier"
+    ):
         BertClassifier(dataclasses.replace(CALM, has_pooler=False), num_labels=2)

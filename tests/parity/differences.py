@@ -30,12 +30,12 @@ def worst(differences: Iterable[Difference]) -> Difference:
     return Difference(max(relative), max(margin))
 
 
-def at(places_BT: np.ndarray, name: str, array: np.ndarray) -> np.ndarray:
+def at(is_compared_BT: np.ndarray, name: str, array: np.ndarray) -> np.ndarray:
     """What stands at these places, bool [B, T], of an output of `our_side` or `their_side`: rows of
     attention maps, tokens of others; of one vector a sequence all."""
     if name.startswith("attentions/"):
-        return np.moveaxis(array, 1, 2)[places_BT]
-    return array[places_BT] if array.shape[:2] == places_BT.shape else array
+        return np.moveaxis(array, 1, 2)[is_compared_BT]
+    return array[is_compared_BT] if array.shape[:2] == is_compared_BT.shape else array
 
 
 def gradient_differences(

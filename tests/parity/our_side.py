@@ -1,5 +1,4 @@
-"""One of our models in, its outputs and gradients out, named and laid out as in `their_side`; and
-the batches that both are asked."""
+"""Outputs and gradients of our models, in the layout of `their_side`, and batches for both."""
 
 from tempfile import TemporaryDirectory
 
@@ -73,19 +72,19 @@ def imported(reference) -> Pretrained:
 def outputs(model: Pretrained, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The layers' as they are computed one by one, the logits as `predict` has them, in a graph."""
     encoder = model if isinstance(model, BertEncoder) else model.encoder
-    found = {}
+    actual = {}
     if batch["input_ids"].ndim == 2:
         states = encoder.states(batch)
         for kind in ("hidden_states", "attentions"):
-            found |= {f"{kind}/{i}": each for i, each in enumerate(getattr(states, kind))}
-    told = model.predict_on_batch(batch)
-    if "start" in told:
-        told = np.stack([told["start"], told["end"]], axis=-1)
-    if isinstance(told, dict):
-        found |= {name: each for name, each in told.items() if name != "sequence_output"}
+            actual |= {f"{kind}/{i}": each for i, each in enumerate(getattr(states, kind))}
+    expected = model.predict_on_batch(batch)
+    if "start" in expected:
+        expected = np.stack([expected["start"], expected["end"]], axis=-1)
+    if isinstance(expected, dict):
+        actual |= {name: each for name, each in expected.items() if name != "sequence_output"}
     else:
-        found[model.architecture.heads[0]] = told
-    return {name: np.asarray(each) for name, each in found.items()}
+        actual[model.architecture.heads[0]] = expected
+    return {name: np.asarray(each) for name, each in actual.items()}
 
 
 def loss_and_gradients(
@@ -94,12 +93,14 @@ def loss_and_gradients(
     """Of pretraining, as `fit` computes them; gradients by our names."""
     losses, variables = pretraining_losses(), named_weights(model)
     with tf.GradientTape() as tape:
-        told = model(batch)
+        expected = model(batch)
         loss = losses["masked_lm"](
-            batch["masked_lm_ids"], told["masked_lm"], batch["masked_lm_weights"]
+            batch["masked_lm_ids"], expected["masked_lm"], batch["masked_lm_weights"]
         )
-        if "next_sentence" in told:
-            loss += losses["next_sentence"](batch["next_sentence_labels"], told["next_sentence"])
+        if "next_sentence" in expected:
+            loss += losses["next_sentence"](
+                batch["next_sentence_labels"], expected["next_sentence"]
+            )
     gradients = tape.gradient(loss, [variable.value for variable in variables.values()])
     # A looked-up table's gradient comes as rows; converted, they are added up.
     arrays = [tf.convert_to_tensor(gradient).numpy() for gradient in gradients]

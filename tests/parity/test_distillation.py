@@ -11,7 +11,7 @@ pytestmark = pytest.mark.extra
 
 
 @pytest.fixture
-def drawn():
+def random_tensors():
     """Of teacher and student [3, 5, 40], and which of the rows count [3, 5]."""
     random = np.random.default_rng(0)
     arrays = random.normal(0, 3, (2, 3, 5, 40)).astype("float32")
@@ -35,20 +35,22 @@ def theirs(distance, teacher, student, counts):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
-def test_soft_targets(drawn, temperature):
+def test_soft_targets(random_tensors, temperature):
     def distance(teacher, student):
         logs = torch.log_softmax(student / temperature, -1)
         softened = torch.softmax(teacher / temperature, -1)
         return torch.nn.KLDivLoss(reduction="batchmean")(logs, softened) * temperature**2
 
-    found = ours(lambda *each: soft_divergence(*each, temperature=temperature), *drawn)
-    for our_side, their_side in zip(found, theirs(distance, *drawn), strict=True):
+    actual = ours(lambda *each: soft_divergence(*each, temperature=temperature), *random_tensors)
+    for our_side, their_side in zip(actual, theirs(distance, *random_tensors), strict=True):
         np.testing.assert_allclose(our_side, their_side, rtol=1e-5, atol=1e-6)
 
 
-def test_cosine(drawn):
+def test_cosine(random_tensors):
     def distance(teacher, student):
         return torch.nn.CosineEmbeddingLoss()(student, teacher, torch.ones(len(student)))
 
-    for pair in zip(ours(cosine_distance, *drawn), theirs(distance, *drawn), strict=True):
+    for pair in zip(
+        ours(cosine_distance, *random_tensors), theirs(distance, *random_tensors), strict=True
+    ):
         np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-6)

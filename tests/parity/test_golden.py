@@ -11,9 +11,9 @@ import pytest
 from safetensors import safe_open
 
 from bert_keras.architectures import ARCHITECTURES
-from bert_keras.checkpoints.card import ModelCard, numbered_labels
 from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.checkpoints.mapping import rows
+from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.models import MODELS
@@ -36,15 +36,15 @@ def below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def model_of(name: str, config: BertConfig, weights: dict[str, np.ndarray]):
     head = f"{ARCHITECTURES[name].heads[0]}/dense/bias" if ARCHITECTURES[name].is_labelled else None
     labels = numbered_labels(len(weights[head])) if head else ()
-    card = ModelCard(
+    metadata = ModelMetadata(
         model=name, config=config, lowercase=True, max_length=config.max_positions, labels=labels
     )
     tensors = {
         row.name: StoredTensor(row.shape, partial(np.array, weights[row.name]))
-        for row in rows(card)
+        for row in rows(metadata)
     }
-    checkpoint = Checkpoint(card=card, tensors=tensors, vocabulary=None)
-    return MODELS[name].from_checkpoint(checkpoint, card=card, source="tests/golden")
+    checkpoint = Checkpoint(metadata=metadata, tensors=tensors, vocabulary=None)
+    return MODELS[name].from_checkpoint(checkpoint, metadata=metadata, source="tests/golden")
 
 
 @pytest.mark.parametrize("name", [each for each in ARCHITECTURES if each != "BertFeatureTagger"])
@@ -53,25 +53,25 @@ def test_outputs(golden, name):
     model, batch = model_of(name, config, below("weights/", arrays)), below("inputs/", arrays)
     if name == "BertMultipleChoice":
         batch = our_side.choices(batch, num_choices=2)
-    found, expected = our_side.outputs(model, batch), below(f"outputs/{name}/", arrays)
+    actual, expected = our_side.outputs(model, batch), below(f"outputs/{name}/", arrays)
     assert expected
     for output, array in expected.items():
-        np.testing.assert_allclose(found[output], array, rtol=0, atol=MOST, err_msg=output)
+        np.testing.assert_allclose(actual[output], array, rtol=0, atol=MOST, err_msg=output)
 
 
 def test_gradients(golden):
     config, arrays = golden
     model = model_of("BertPretrainer", config, below("weights/", arrays))
-    loss, found = our_side.loss_and_gradients(model, below("inputs/", arrays))
+    loss, actual = our_side.loss_and_gradients(model, below("inputs/", arrays))
     assert loss == pytest.approx(arrays["loss"].item(), abs=MOST)
     expected = below("gradients/", arrays)
-    assert found.keys() == expected.keys()
+    assert actual.keys() == expected.keys()
     for weight, array in expected.items():
-        np.testing.assert_allclose(found[weight], array, rtol=0, atol=MOST, err_msg=weight)
+        np.testing.assert_allclose(actual[weight], array, rtol=0, atol=MOST, err_msg=weight)
 
 
 @pytest.mark.extra
-def test_the_reference_computes_the_same_today(golden):
+def test_the_reference_still_computes_the_golden_values(golden):
     pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
     pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
     today, (_, arrays) = runpy.run_path(str(GOLDEN / "make.py"))["golden"](), golden

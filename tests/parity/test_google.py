@@ -34,7 +34,7 @@ def under(values, prefix: str) -> dict[str, np.ndarray]:
     return {n.removeprefix(prefix): a for n, a in values.items() if n.startswith(prefix)}
 
 
-def answers(model: BertPretrainer, batch) -> dict[str, np.ndarray]:
+def outputs(model: BertPretrainer, batch) -> dict[str, np.ndarray]:
     states, logits = model.encoder.states(batch), model(batch)
     return {
         "hidden_states": np.stack([np.asarray(state) for state in states.hidden_states]),
@@ -44,7 +44,7 @@ def answers(model: BertPretrainer, batch) -> dict[str, np.ndarray]:
     }
 
 
-def assert_equal_numbers(ours, theirs, *, to: float = 1e-5):
+def assert_close(ours, theirs, *, to: float = 1e-5):
     for name, reference in theirs.items():
         difference = np.abs(ours[name] - reference).max()
         assert difference <= to * np.abs(reference).max(), f"{name}: {difference}"
@@ -122,43 +122,43 @@ def random_batch(*, vocab_size: int, length: int) -> dict[str, np.ndarray]:
     }
 
 
-def test_a_pretrainer_answers_as_the_originals_code():
+def test_pretrainer_outputs_equal_the_original_code():
     expected = golden("pretraining")
     inputs = under(expected, "inputs/")
     names = ("hidden_states", "pooled_output", "masked_lm_log_probs", "next_sentence_log_probs")
     expected = {name: expected[name] for name in names}
-    ours = answers(BertPretrainer.from_pretrained(FIXTURES / "pretraining"), inputs)
-    assert_equal_numbers(ours, expected)
+    ours = outputs(BertPretrainer.from_pretrained(FIXTURES / "pretraining"), inputs)
+    assert_close(ours, expected)
     reader = tf.train.load_checkpoint(str(FIXTURES / "pretraining" / "bert_model.ckpt"))
     variables = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
     stated = forward(variables, num_layers=2, num_heads=2, batch=inputs)
-    assert_equal_numbers(stated, expected)
+    assert_close(stated, expected)
 
 
-def test_a_classifier_and_a_span_model_answer_as_the_originals_code():
+def test_classifier_and_span_outputs_equal_the_original_code():
     expected = golden("classifier")
     model = BertClassifier.from_pretrained(FIXTURES / "classifier")
     logits = np.asarray(model(under(expected, "inputs/")))
-    assert_equal_numbers({"logits": logits}, {"logits": expected["logits"]})
+    assert_close({"logits": logits}, {"logits": expected["logits"]})
     expected = golden("squad")
     inputs = under(expected, "inputs/")
     logits = BertQuestionAnswering.from_pretrained(FIXTURES / "squad")(inputs)
-    assert_equal_numbers(
+    assert_close(
         {name: np.asarray(array) for name, array in logits.items()},
         {name: expected[f"{name}_logits"] for name in ("start", "end")},
     )
 
 
-def test_the_toy_checkpoint_answers_as_the_statement(shared_data):
+def test_toy_checkpoint_outputs_equal_the_numpy_formula(shared_data):
     toy = shared_data / "checkpoints" / "keras_bert_test_checkpoint"
     model, batch = load_model(toy), random_batch(vocab_size=15, length=16)
     reader = tf.train.load_checkpoint(str(toy / "bert_model.ckpt"))
     variables = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
     stated = forward(variables, num_layers=2, num_heads=4, batch=batch)
-    assert_equal_numbers(answers(model, batch), stated)
+    assert_close(outputs(model, batch), stated)
 
 
-def test_a_model_of_ours_answers_as_the_statement_of_what_it_writes(tmp_path):
+def test_outputs_equal_the_numpy_formula_on_the_written_file(tmp_path):
     keras.utils.set_random_seed(1)
     config = BertConfig(
         vocab_size=40,
@@ -174,10 +174,10 @@ def test_a_model_of_ours_answers_as_the_statement_of_what_it_writes(tmp_path):
     reader = tf.train.load_checkpoint(str(tmp_path / "theirs"))
     variables = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
     stated = forward(variables, num_layers=3, num_heads=4, batch=batch)
-    assert_equal_numbers(answers(model, batch), stated)
+    assert_close(outputs(model, batch), stated)
 
 
-def test_training_goes_on_from_a_checkpoint_as_the_originals_does():
+def test_continued_training_equals_the_original_code():
     expected, checkpoint = golden("pretraining"), open_checkpoint(FIXTURES / "pretraining")
     model = load_model(FIXTURES / "pretraining")
     model.compile(
@@ -193,7 +193,7 @@ def test_training_goes_on_from_a_checkpoint_as_the_originals_does():
         weights = {"masked_lm": batch.pop("masked_lm_weights"), "next_sentence": np.ones(4)}
         model.train_on_batch(batch, targets, sample_weight=weights)
     after = {name: stored_weight(weight) for name, weight in named_weights(model).items()}
-    ours = foreign_tensors(after, card=checkpoint.card, column=GOOGLE)
+    ours = foreign_tensors(after, metadata=checkpoint.metadata, column=GOOGLE)
     theirs = under(expected, "after/")
     assert set(ours) == set(theirs)
     for name, array in theirs.items():

@@ -19,29 +19,29 @@ TEXTS = ["He sat on the bank of the river.", "The bank lends money to 10,000 peo
 PRECISION = 2e-5  # of a probability: half a step of the page, and rounding
 
 
-def asked(folder, *texts):
+def encoded(folder, *texts):
     """The inputs as transformers makes them, and its pieces."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    told = tokenizer(*texts, return_tensors="np")
+    data = tokenizer(*texts, return_tensors="np")
     names = {
         "input_ids": "input_ids",
         "attention_mask": "input_mask",
         "token_type_ids": "segment_ids",
     }
-    pieces = tokenizer.convert_ids_to_tokens(told["input_ids"][0])
-    return {ours: told[theirs] for theirs, ours in names.items()}, pieces
+    tokens = tokenizer.convert_ids_to_tokens(data["input_ids"][0])
+    return {ours: data[theirs] for theirs, ours in names.items()}, tokens
 
 
 @pytest.mark.parametrize("texts", [TEXTS[:1], TEXTS], ids=["one", "pair"])
 def test_attention_with_real_weights(real_weights, tmp_path, texts):
     inspect_texts(real_weights, texts, output=tmp_path / "page.html")
-    told = data_of(tmp_path / "page.html")
-    batch, pieces = asked(real_weights, *texts)
+    data = data_of(tmp_path / "page.html")
+    batch, tokens = encoded(real_weights, *texts)
     outputs = their_side.outputs(their_side.real_reference("BertEncoder", real_weights), batch)
-    expected = [outputs[f"attentions/{layer}"][0] for layer in range(told["num_layers"])]
-    np.testing.assert_allclose(weights_of(told), np.stack(expected), rtol=0, atol=PRECISION)
-    assert told["attention"]["pieces"] == pieces
-    assert told["masked"] == {"missing": "BertEncoder"}
+    expected = [outputs[f"attentions/{layer}"][0] for layer in range(data["num_layers"])]
+    np.testing.assert_allclose(weights_of(data), np.stack(expected), rtol=0, atol=PRECISION)
+    assert data["attention"]["tokens"] == tokens
+    assert data["masked"] == {"missing": "BertEncoder"}
 
 
 def test_neighbours_with_real_weights(real_weights, tmp_path):
@@ -51,10 +51,10 @@ def test_neighbours_with_real_weights(real_weights, tmp_path):
     )
     reference, vectors = their_side.real_reference("BertEncoder", real_weights), []
     for text in TEXTS:
-        batch, pieces = asked(real_weights, text)
+        batch, tokens = encoded(real_weights, text)
         outputs = their_side.outputs(reference, batch)
         states = [outputs[f"hidden_states/{layer}"] for layer in range(7)]
-        vectors.append([each[0, pieces.index("bank")] for each in states])
+        vectors.append([each[0, tokens.index("bank")] for each in states])
     first, second = np.stack(vectors)
     lengths = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)
     cosines = np.array(data_of(tmp_path / "page.html")["neighbours"]["cosines"])
@@ -62,18 +62,20 @@ def test_neighbours_with_real_weights(real_weights, tmp_path):
     np.testing.assert_allclose(cosines[:, [0, 1], [0, 1]], 1)
 
 
-def test_masked_words_under_a_drawn_head(real_weights, tmp_path):
+def test_masked_words_with_a_random_head(real_weights, tmp_path):
     reference = their_side.real_reference("BertMaskedLM", real_weights)
     reference.save_pretrained(tmp_path / "model")
     for name in ("vocab.txt", "tokenizer_config.json"):
         shutil.copy(real_weights / name, tmp_path / "model")
     text = "The [MASK] lends [MASK]."
-    inspect_texts(tmp_path / "model", [text], output=tmp_path / "page.html", num_pieces=5)
-    batch, pieces = asked(real_weights, text)
-    shares = softmax(their_side.outputs(reference, batch)["masked_lm"][0])
-    told = data_of(tmp_path / "page.html")["masked"]["places"]
-    masks = [at for at, piece in enumerate(pieces) if piece == "[MASK]"]
-    assert [each["position"] for each in told] == masks
-    for each in told:
-        expected = np.sort(shares[each["position"]])[::-1][:5]
-        np.testing.assert_allclose([share for _, share in each["top"]], expected, rtol=1e-4)
+    inspect_texts(tmp_path / "model", [text], output=tmp_path / "page.html", num_tokens=5)
+    batch, tokens = encoded(real_weights, text)
+    probabilities = softmax(their_side.outputs(reference, batch)["masked_lm"][0])
+    data = data_of(tmp_path / "page.html")["masked"]["predictions"]
+    masks = [at for at, token in enumerate(tokens) if token == "[MASK]"]
+    assert [each["position"] for each in data] == masks
+    for each in data:
+        expected = np.sort(probabilities[each["position"]])[::-1][:5]
+        np.testing.assert_allclose(
+            [probability for _, probability in each["top"]], expected, rtol=1e-4
+        )

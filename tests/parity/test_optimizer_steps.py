@@ -73,13 +73,13 @@ def test_three_steps_of_a_pretrainer(clip):
     def now() -> dict[str, np.ndarray]:
         return {name: np.array(weight) for name, weight in named_weights(model).items()}
 
-    before, found = now(), []
+    before, actual = now(), []
     batch = our_side.batch_of(CONFIG, length=16, rows=4, num_predictions=5)
     labels = {"masked_lm": batch["masked_lm_ids"], "next_sentence": batch["next_sentence_labels"]}
     weights = {"masked_lm": batch["masked_lm_weights"], "next_sentence": np.ones(4)}
     for _ in range(3):
         model.train_on_batch(batch, labels, sample_weight=weights)
-        found.append(now())
+        actual.append(now())
 
     names = {weight.path: name for name, weight in named_weights(model).items()}
     order = [names[weight.path] for weight in model.trainable_variables]
@@ -89,6 +89,6 @@ def test_three_steps_of_a_pretrainer(clip):
     assert all(norm > clip for norm in norms) == (clip < 1)
     for step, expected in enumerate(formula(before, gradients, clip=clip)):
         for name, weight in expected.items():
-            apart = np.abs(found[step][name] - weight).max()
+            apart = np.abs(actual[step][name] - weight).max()
             assert apart <= 1e-6 * np.abs(weight).max(), f"step {step}, {name}"
-    np.testing.assert_equal(found[0], before)  # the warmup begins at 0
+    np.testing.assert_equal(actual[0], before)  # the warmup begins at 0

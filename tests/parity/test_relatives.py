@@ -61,13 +61,15 @@ def test_every_layer_and_logits(family, model, length):
     assert type(ours).__name__ == model
     assert dataclasses.replace(ours.config, has_pooler=True) == CONFIGS[family]
     batch = batch_of(family, length=length, rows=2 if length == 512 else 4)
-    places = batch["input_mask"].astype(bool)
+    is_compared_BT = batch["input_mask"].astype(bool)
     if model == "BertMultipleChoice":
         batch = our_side.choices(batch, num_choices=2)
-    found, told = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
-    assert found.keys() == told.keys()
-    for name in told:
-        apart = difference(at(places, name, found[name]), at(places, name, told[name]))
+    actual, expected = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
+    assert actual.keys() == expected.keys()
+    for name in expected:
+        apart = difference(
+            at(is_compared_BT, name, actual[name]), at(is_compared_BT, name, expected[name])
+        )
         assert apart.relative <= PRECISION and apart.margin <= 1, f"{name}: {apart}"
 
 
@@ -77,9 +79,9 @@ def test_gradients_of_the_pretraining_loss(family):
     ours = our_side.imported(reference)
     batch = batch_of(family, length=64, rows=4, num_predictions=10)
     loss, gradients = our_side.loss_and_gradients(ours, batch)
-    their_loss, told = their_side.loss_and_gradients(reference, batch, card=ours.card)
+    their_loss, expected = their_side.loss_and_gradients(reference, batch, metadata=ours.metadata)
     assert loss == pytest.approx(their_loss, rel=1e-5)
-    assert gradients.keys() == told.keys()
-    for name, apart in gradient_differences(gradients, told).items():
+    assert gradients.keys() == expected.keys()
+    for name, apart in gradient_differences(gradients, expected).items():
         assert apart.relative <= 1e-4, f"{name}: {apart}"
-    assert all(np.abs(told[n]).max() > 1e-5 for n in told if not n.endswith("/key/bias"))
+    assert all(np.abs(expected[n]).max() > 1e-5 for n in expected if not n.endswith("/key/bias"))

@@ -35,11 +35,11 @@ def test_ids_of_real_text(shared_data, tmp_path, model):
         BuildSettings(objective="doc-sentences", max_predictions=0, max_length=9000, shards=1),
     )
     build([tmp_path / "text.txt"], vocabulary=vocabulary, output=tmp_path / "r", settings=settings)
-    files, found = every_file(tmp_path / "r"), []
+    files, actual = every_file(tmp_path / "r"), []
     for file in files:
         for batch in parsed_batches(file, schema=common_schema(files)):
             rows = zip(batch["input_ids"], batch["input_mask"], strict=True)
-            found += [tuple(ids[mask == 1].tolist()) for ids, mask in rows]
+            actual += [tuple(ids[mask == 1].tolist()) for ids, mask in rows]
     assert (theirs.cls_token_id, theirs.sep_token_id) == (vocabulary.cls_id, vocabulary.sep_id)
     assert theirs.pad_token_id == vocabulary.pad_id and theirs.mask_token_id == vocabulary.mask_id
     expected = []
@@ -47,4 +47,4 @@ def test_ids_of_real_text(shared_data, tmp_path, model):
         told = theirs(lines, add_special_tokens=False)["input_ids"]
         ids = np.concatenate([np.array(each, int) for each in told])
         expected.append((vocabulary.cls_id, *ids.tolist(), vocabulary.sep_id))
-    assert sorted(found) == sorted(expected)
+    assert sorted(actual) == sorted(expected)

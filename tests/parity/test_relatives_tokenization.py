@@ -6,7 +6,7 @@ import pytest
 
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.tasks.ner.files import Sentence
-from bert_keras.tasks.ner.windows import word_pieces
+from bert_keras.tasks.ner.windows import word_tokens
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.tokenizer import ids_with_masks
 from tests.unicode_texts import TEXTS
@@ -28,8 +28,8 @@ def both(request, subwords):
         texts = [text for text in texts if text and not SPECIAL.search(text)]
         if request.param == "albert":  # transformers 5 leaves out what Lan et al. do with "1,"
             texts = [text for text in texts if not re.search(r"\d,", text)]
-        told = theirs(texts, add_special_tokens=False)["input_ids"]
-        for text, one, other in zip(texts, ours.ids_batch(texts), told, strict=True):
+        expected = theirs(texts, add_special_tokens=False)["input_ids"]
+        for text, one, other in zip(texts, ours.ids_batch(texts), expected, strict=True):
             assert one == other, ascii(text)
 
     return assert_equal
@@ -52,16 +52,16 @@ def test_gaps(subwords, tmp_path, kind):
     write_vocabulary(vocabulary, tmp_path)
     theirs = getattr(transformers, CLASSES[kind]).from_pretrained(tmp_path)
     for text in ("the [MASK] License", "[MASK]a", "a [MASK][MASK] b  [MASK] ", "a\n[MASK]\nb"):
-        told = theirs(text.replace("[MASK]", theirs.mask_token), add_special_tokens=False)
-        assert ids_with_masks([text], FastTokenizer(vocabulary)) == [told["input_ids"]], text
+        expected = theirs(text.replace("[MASK]", theirs.mask_token), add_special_tokens=False)
+        assert ids_with_masks([text], FastTokenizer(vocabulary)) == [expected["input_ids"]], text
 
 
 def test_words_by_themselves(subwords):
     folder, words = subwords["roberta"], ["You", "may", "'s", "naïve", ",", "東京"]
     theirs = transformers.RobertaTokenizer.from_pretrained(folder, add_prefix_space=True)
-    told = theirs(words, is_split_into_words=True, add_special_tokens=False)["input_ids"]
+    expected = theirs(words, is_split_into_words=True, add_special_tokens=False)["input_ids"]
     ours = FastTokenizer(rules_vocabulary(read_rules(folder, {})))
-    assert [*word_pieces([Sentence(tuple(words), None, 0, 1)], ours).ids] == told
+    assert [*word_tokens([Sentence(tuple(words), None, 0, 1)], ours).ids] == expected
 
 
 @pytest.mark.slow

@@ -27,12 +27,12 @@ LENGTHS = (1, 2, 17, 128, 511, 512)
 TASKS = [name for name in their_side.CLASSES if name != "BertEncoder"]
 
 
-def assert_equal(found: dict, told: dict, *, places=None) -> None:
-    assert found.keys() == told.keys()
-    for name in told:
-        ours, theirs = found[name], told[name]
-        if places is not None:
-            ours, theirs = at(places, name, ours), at(places, name, theirs)
+def assert_equal(actual: dict, expected: dict, *, is_compared_BT=None) -> None:
+    assert actual.keys() == expected.keys()
+    for name in expected:
+        ours, theirs = actual[name], expected[name]
+        if is_compared_BT is not None:
+            ours, theirs = at(is_compared_BT, name, ours), at(is_compared_BT, name, theirs)
         apart = difference(ours, theirs)
         assert apart.relative <= PRECISION and apart.margin <= 1, f"{name}: {apart}"
 
@@ -73,10 +73,10 @@ def test_every_layer_with_real_weights(real_encoder, length, rows):
     as here: 2e-5 from its own float64."""
     ours, reference = real_encoder
     batch = batch_of(ours, length=length, rows=rows)
-    found, told = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
-    assert_equal(found, told, places=batch["input_mask"].astype(bool))
-    for name in told:
-        assert difference(found[name], told[name]).relative <= 5e-5
+    actual, expected = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
+    assert_equal(actual, expected, is_compared_BT=batch["input_mask"].astype(bool))
+    for name in expected:
+        assert difference(actual[name], expected[name]).relative <= 5e-5
 
 
 @pytest.mark.parametrize("model", TASKS)
@@ -96,11 +96,11 @@ def test_logits_with_a_real_encoder(real_weights, real_encoder, model):
     ours = our_side.imported(reference)
     ours.tokenizer = real_encoder[0].tokenizer
     batch = batch_of(ours, length=33, rows=4)
-    places = batch["input_mask"].astype(bool)
+    is_compared_BT = batch["input_mask"].astype(bool)
     if model == "BertMultipleChoice":
         batch = our_side.choices(batch, num_choices=2)
-    found, told = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
-    assert_equal(found, told, places=places)
+    actual, expected = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
+    assert_equal(actual, expected, is_compared_BT=is_compared_BT)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_logits_with_a_real_encoder(real_weights, real_encoder, model):
     ],
     ids=str,
 )
-def test_every_number_of_the_config(change):
+def test_every_hyperparameter_of_the_config(change):
     config = BertConfig(vocab_size=50, hidden_size=24, **{"num_layers": 2, "num_heads": 3} | change)
     reference = their_side.random_reference("BertPretrainer", config)
     ours = our_side.imported(reference)
@@ -138,9 +138,9 @@ def test_gradients_of_the_pretraining_loss(weights, request):
     batch = batch_of(ours, length=64, rows=4, num_predictions=10)
     assert 0 < batch["masked_lm_weights"].mean() < 1
     loss, gradients = our_side.loss_and_gradients(ours, batch)
-    their_loss, told = their_side.loss_and_gradients(reference, batch, card=ours.card)
+    their_loss, expected = their_side.loss_and_gradients(reference, batch, metadata=ours.metadata)
     assert loss == pytest.approx(their_loss, rel=1e-5)
-    assert gradients.keys() == told.keys()
-    for name, apart in gradient_differences(gradients, told).items():
+    assert gradients.keys() == expected.keys()
+    for name, apart in gradient_differences(gradients, expected).items():
         assert apart.relative <= 1e-4, f"{name}: {apart}"
-    assert all(np.abs(told[n]).max() > 1e-5 for n in told if not n.endswith("/key/bias"))
+    assert all(np.abs(expected[n]).max() > 1e-5 for n in expected if not n.endswith("/key/bias"))

@@ -1,6 +1,4 @@
-"""The reference, Hugging Face's BERT and relatives in PyTorch: a model's name in, its outputs and
-gradients out, named and laid out as in `our_side`.
-"""
+"""Outputs and gradients of Hugging Face's BERT and relatives in PyTorch, as in `our_side`."""
 
 from pathlib import Path
 
@@ -9,9 +7,9 @@ import torch
 import transformers
 
 from bert_keras.architectures import FAMILIES, family_of
-from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.huggingface.folder import HUGGING_FACE
 from bert_keras.checkpoints.mapping import translated
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 
@@ -39,7 +37,7 @@ def random_reference(model: str, config: BertConfig, *, seed: int = 0) -> torch.
     """Every weight drawn, biases and LayerNorm's gamma and beta as well: each must count."""
     torch.manual_seed(seed)
     family = family_of(config)
-    theirs = getattr(transformers, f"{family.classes}Config")(
+    theirs = getattr(transformers, f"{family.class_prefix}Config")(
         vocab_size=config.vocab_size,
         max_position_embeddings=config.max_positions + config.position_offset,
         initializer_range=config.initializer_stddev,
@@ -49,7 +47,7 @@ def random_reference(model: str, config: BertConfig, *, seed: int = 0) -> torch.
         **({"embedding_size": config.embedding_size} if config.embedding_size else {}),
     )
     kind = CLASSES[model][0].removeprefix("Bert")
-    reference = getattr(transformers, f"{family.classes}{kind}")(theirs)
+    reference = getattr(transformers, f"{family.class_prefix}{kind}")(theirs)
     _perturb(reference.parameters(), config.initializer_stddev)
     return reference.eval()
 
@@ -97,28 +95,30 @@ def _perturb(parameters, stddev: float) -> None:
 
 def outputs(reference: torch.nn.Module, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     with torch.no_grad():
-        told = reference(
+        expected = reference(
             **_tensors(batch, reference), output_hidden_states=True, output_attentions=True
         )
-    if "start_logits" in told:
-        told["qa_outputs"] = torch.stack([told.start_logits, told.end_logits], dim=-1)
+    if "start_logits" in expected:
+        expected["qa_outputs"] = torch.stack([expected.start_logits, expected.end_logits], dim=-1)
     kind = type(reference).__name__.removeprefix(_classes(reference))
     names = {**dict(CLASSES.values())[f"Bert{kind}"], "sop_logits": "next_sentence"}
-    found = {ours: told[theirs].numpy() for theirs, ours in names.items() if theirs in told}
+    actual = {
+        ours: expected[theirs].numpy() for theirs, ours in names.items() if theirs in expected
+    }
     if batch["input_ids"].ndim == 2:
         for kind in ("hidden_states", "attentions"):
-            found |= {f"{kind}/{index}": each.numpy() for index, each in enumerate(told[kind])}
-    return found
+            actual |= {f"{kind}/{index}": each.numpy() for index, each in enumerate(expected[kind])}
+    return actual
 
 
 def loss_and_gradients(
-    reference: torch.nn.Module, batch: dict[str, np.ndarray], *, card: ModelCard
+    reference: torch.nn.Module, batch: dict[str, np.ndarray], *, metadata: ModelMetadata
 ) -> tuple[float, dict[str, np.ndarray]]:
     """Of pretraining: the two losses of the original's run_pretraining.py, summed; the first alone
     of a model without the second head."""
-    told = reference(**_tensors(batch, reference))
+    expected = reference(**_tensors(batch, reference))
     rows = np.arange(len(batch["input_ids"]))[:, None]
-    logits = told["prediction_logits" if "prediction_logits" in told else "logits"]
+    logits = expected["prediction_logits" if "prediction_logits" in expected else "logits"]
     masked = logits[rows, batch["masked_lm_positions"]]
     cross_entropy = torch.nn.functional.cross_entropy
     answers = torch.tensor(batch["masked_lm_ids"]).long().flatten()
@@ -127,8 +127,8 @@ def loss_and_gradients(
     labels = torch.tensor(batch["next_sentence_labels"]).long().flatten()
     loss = (each * weights).sum() / (weights.sum() + 1e-5)
     for name in ("seq_relationship_logits", "sop_logits"):
-        if name in told:
-            loss = loss + cross_entropy(told[name], labels)
+        if name in expected:
+            loss = loss + cross_entropy(expected[name], labels)
     reference.zero_grad()
     loss.backward()
     before = f"{reference.base_model_prefix}."
@@ -136,12 +136,12 @@ def loss_and_gradients(
         name.removeprefix(before): StoredTensor(tuple(p.shape), p.grad.float().numpy)
         for name, p in reference.named_parameters()
     }
-    gradients, _ = translated(named, card=card, column=HUGGING_FACE)
+    gradients, _ = translated(named, metadata=metadata, column=HUGGING_FACE)
     return loss.item(), {name: gradient.read() for name, gradient in gradients.items()}
 
 
 def _classes(reference: torch.nn.Module) -> str:
-    return FAMILIES[reference.config.model_type].classes
+    return FAMILIES[reference.config.model_type].class_prefix
 
 
 def _tensors(batch: dict[str, np.ndarray], reference: torch.nn.Module) -> dict[str, torch.Tensor]:

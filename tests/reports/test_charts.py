@@ -1,4 +1,4 @@
-"""Charts: what they draw, that names stay text, that the same data is the same bytes."""
+"""Charts: lines, tooltips, escaped names and deterministic output."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -11,7 +11,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def tooltips(chart):
-    """The tooltip of each group that has one, and the path data of the group."""
+    """Returns the path data of each group with a tooltip, by tooltip."""
     return {
         group.find(f"{SVG}title").text: [path.get("d") for path in group.iter(f"{SVG}path")]
         for group in ElementTree.fromstring(chart).iter(f"{SVG}g")
@@ -19,27 +19,27 @@ def tooltips(chart):
     }
 
 
-def test_lines_have_tooltips_and_leave_out_what_is_no_number():
+def test_lines_have_tooltips_and_omit_values_that_are_not_finite():
     lines = [Line("a, seed <1>", "a & b", [(1, 0.5), (2, float("nan")), (3, 0.1)]),
              Line("seed 2", "$c", [(5, 2.0)], dashed=True)]  # fmt: skip
     chart = svg(line_chart("loss <b>", lines))
-    found = tooltips(chart)
-    assert found.keys() == {"a, seed <1>", "seed 2"}
-    assert found["a, seed <1>"][0].split().count("L") == 1 and "nan" not in chart
+    paths = tooltips(chart)
+    assert paths.keys() == {"a, seed <1>", "seed 2"}
+    assert paths["a, seed <1>"][0].split().count("L") == 1 and "nan" not in chart
     assert "\ufffdloss" in svg(scatter("\x01loss", [], x_axis="分数"))
     assert "a &amp; b" in chart and "$c" in chart and "<b>" not in chart
     assert "http" not in chart.replace("http://www.w3.org/", "")
     assert chart.startswith("<svg") and chart == svg(line_chart("loss <b>", lines))
 
 
-def test_nothing_is_drawn_as_such():
+def test_charts_without_data_are_drawn():
     assert "no values" in svg(line_chart("loss", [Line("a", "b", [])]))
     assert "<use" not in svg(scatter("s", [], x_axis="x")).partition('id="points"')[2]
     assert svg(bar_chart("b", [], of="rows", is_range=True)).startswith("<svg")
 
 
-def test_pictures_are_known_by_their_endings(tmp_path):
+def test_other_extensions_than_those_of_pictures_are_refused(tmp_path):
     check_picture(tmp_path / "a.PNG")
     for name in ("a.txt", "a.html"):
-        with pytest.raises(InputError, match=rf"{name} is no picture; expected a name that ends"):
+        with pytest.raises(InputError, match=rf"{name} is not a picture file; expected"):
             check_picture(tmp_path / name)

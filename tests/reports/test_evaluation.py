@@ -1,4 +1,4 @@
-"""Pages of evaluations: what they tell of each kind of task, escaped, and how they look."""
+"""Pages of evaluations: tables, marked texts and escaping for each kind of task."""
 
 import re
 import shutil
@@ -16,11 +16,11 @@ from bert_keras.tasks.ner.task import NerTask
 from bert_keras.tasks.squad.predictions import Candidate, Prediction
 from bert_keras.tasks.squad.questions import Answer, Question
 from bert_keras.tasks.squad.task import SQUAD_TASKS
-from bert_keras.tasks.swag import SWAG_TASK, ChosenEnding, Situation
+from bert_keras.tasks.swag import SWAG_TASK, ChosenEnding, SwagExample
 
 
 class Page(HTMLParser):
-    """`tables`: rows of cells' texts; `marks`: (class, text)."""
+    """A parsed page: `tables` are rows of cell texts, `marks` are (class, text)."""
 
     def __init__(self, text):
         super().__init__()
@@ -71,7 +71,7 @@ def texts(labels):
     ]
 
 
-def test_confusion_labels_and_the_surest_errors_first(page_of):
+def test_errors_are_sorted_by_probability(page_of):
     task = ClassificationTask(name="classification", labels=("<no>", "yes"))
     predicted = [("<no>", 0.9), ("yes", 0.6), ("yes", 0.8), ("<no>", 0.7)]
     page = page_of(
@@ -91,40 +91,38 @@ def test_confusion_labels_and_the_surest_errors_first(page_of):
     assert "b" not in page.tags[page.tags.index("table") :] and "script" not in page.tags
 
 
-def test_only_so_many_errors_are_listed(page_of, monkeypatch):
-    monkeypatch.setattr("bert_keras.reports.evaluation.MOST_ERRORS", 2)
+def test_the_number_of_listed_errors_is_limited(page_of, monkeypatch):
+    monkeypatch.setattr("bert_keras.reports.evaluation.MAX_ERRORS", 2)
     task = ClassificationTask(name="classification", labels=("a", "b"))
     page = page_of(task, texts("aaab"), [LabelPrediction("b")] * 4)
     assert [row[0] for row in page.tables[-1]] == ["example", "line 2", "line 3"]
 
 
-def test_probabilities_that_were_not_told_have_no_column(page_of):
+def test_without_probabilities_there_is_no_column_for_them(page_of):
     task = ClassificationTask(name="classification", labels=("a", "b"))
     page = page_of(task, texts("ab"), [LabelPrediction("b"), LabelPrediction("b")])
     assert page.tables[-1] == [
         ["example", "text", "gold", "predicted"],
         ["line 2", "text 0 <b>", "a", "b"],
     ]
-    assert "surest" not in page.text and "in the order of the examples" in page.text
+    assert "probable" not in page.text and "in the order of the examples" in page.text
 
 
 @pytest.mark.parametrize(
-    ("scores", "told"),
+    ("scores", "tiles"),
     [
         ({"f1": 0.0, "accuracy": 0.5}, ["0.0000", "0.5000"]),
         ({"f1": 0.0, "exact_match": 2.083, "questions": 12}, ["0.00", "2.08", "12"]),
     ],
 )
-def test_scores_have_the_same_decimals(tmp_path, scores, told):
-    task, path = (
-        ClassificationTask(name="classification", labels=("a", "b")),
-        tmp_path / "page.html",
-    )
+def test_scores_have_the_same_decimals(tmp_path, scores, tiles):
+    task = ClassificationTask(name="classification", labels=("a", "b"))
+    path = tmp_path / "page.html"
     evaluation_page(task, texts("a"), [LabelPrediction("b")], scores=scores, path=path)
-    assert re.findall("<b>([^<]*)</b></div>", path.read_text(encoding="utf-8")) == told
+    assert re.findall("<b>([^<]*)</b></div>", path.read_text(encoding="utf-8")) == tiles
 
 
-def test_several_labels(page_of):
+def test_examples_with_several_labels(page_of):
     task = ClassificationTask(name="multi-label", kind="many", labels=("a", "b", "c"))
     predictions = [LabelPrediction(("a", "c")), LabelPrediction(("b",))]
     labels, errors = page_of(task, texts([("a", "b"), ("b",)]), predictions).tables
@@ -132,7 +130,7 @@ def test_several_labels(page_of):
     assert errors[1:] == [["line 2", "text 0 <b>", "a", "b", "c"]]
 
 
-def test_numbers(page_of):
+def test_regression(page_of):
     task = ClassificationTask(name="regression", kind="number", labels=("score",))
     predictions = [LabelPrediction(value) for value in (1.5, 2.0, 5.0)]
     page = page_of(task, texts([1.0, 2.0, 3.0]), predictions)
@@ -141,10 +139,10 @@ def test_numbers(page_of):
     assert [row[-1] for row in page.tables[0]] == ["difference", "2.00", "0.50"]
 
 
-def test_choices(page_of):
-    situations = [Situation("He eats.", "She", ("a & b", "runs", "c", "d"), 1)] * 2
+def test_multiple_choice(page_of):
+    swag_examples = [SwagExample("He eats.", "She", ("a & b", "runs", "c", "d"), 1)] * 2
     chosen = [ChosenEnding(0, (0.7, 0.1, 0.1, 0.1)), ChosenEnding(1)]
-    page = page_of(SWAG_TASK, situations, chosen)
+    page = page_of(SWAG_TASK, swag_examples, chosen)
     assert page.tables[0][2] == ["1", "1 50.0%", "1 50.0%", "0 ", "0 ", "2"]
     assert page.marks == [("bad", "a & b"), ("good", "runs")]
     assert page.tables[1][1][0] == "He eats. She"
@@ -175,11 +173,11 @@ def test_answers_are_marked_in_the_context(page_of):
     assert half[0].startswith("Who came?… xxx") and half[0].endswith("yyy …")
 
 
-def test_answers_and_none(page_of):
-    there = Question(id="1", question="q", context="some text", answers=(Answer("some", 0),))
-    none = Question(id="2", question="q", context="some text", is_impossible=True)
+def test_unanswerable_questions(page_of):
+    answerable = Question(id="1", question="q", context="some text", answers=(Answer("some", 0),))
+    unanswerable = Question(id="2", question="q", context="some text", is_impossible=True)
     predictions = [Prediction("", 1.0), Prediction("text", -1.0), Prediction("some", -2.0)]
-    page = page_of(SQUAD_TASKS["squad2"], [there, none, there], predictions)
+    page = page_of(SQUAD_TASKS["squad2"], [answerable, unanswerable, answerable], predictions)
     assert page.tables[0][1:] == [
         ["answer", "1 50.0%", "1 50.0%", "2"],
         ["none", "1 100.0%", "0 ", "1"],

@@ -1,4 +1,4 @@
-"""Several runs: their folders, their spread, the failed ones, going on, and the pages."""
+"""Studies: folders, statistics, failed runs, continued studies and reports."""
 
 import dataclasses
 import json
@@ -30,19 +30,19 @@ def write_logs(folder, side, points):
 
 
 class FakeRun:
-    """As `finetune`: leaves scores and logs, does no ended run again."""
+    """As `finetune`: writes scores and logs, and does not repeat a finished run."""
 
     def __init__(self, interrupted_at=None, recipe=RECIPE):
-        self.done, self.interrupted_at, self.recipe = [], interrupted_at, recipe
+        self.finished, self.interrupted_at, self.recipe = [], interrupted_at, recipe
 
     def __call__(self, recipe, output):
         claim_output(output, recipe=recipe)
         if (scores := read_scores(output)) is not None:
             return scores
-        if len(self.done) == self.interrupted_at:
+        if len(self.finished) == self.interrupted_at:
             raise KeyboardInterrupt
-        write_logs(output, "train", {"loss/total": [0.9, 0.1]})  # of a start that was cut off
-        self.done.append(output.relative_to(output.parents[1]).as_posix())
+        write_logs(output, "train", {"loss/total": [0.9, 0.1]})  # of an interrupted first attempt
+        self.finished.append(output.relative_to(output.parents[1]).as_posix())
         score = SCORES[recipe.learning_rate, recipe.seed]
         (output / "model").mkdir()
         write_logs(output, "train", {"loss/total": [0.7, 0.5, 0.4]})
@@ -52,7 +52,7 @@ class FakeRun:
 
 @pytest.fixture
 def several(several_with_charts, monkeypatch):
-    """The same without drawing charts, which takes longest."""
+    """A function that runs a study without drawing charts, which takes longest."""
     monkeypatch.setattr("bert_keras.reports.study.svg", lambda chart: "<svg></svg>")
     return several_with_charts
 
@@ -81,8 +81,8 @@ def outcome(output):
     return json.loads((output / "study.json").read_text())
 
 
-def test_median_best_and_spread_of_each_learning_rate(several, output):
-    words = several(FakeRun()).splitlines()
+def test_a_study_reports_the_statistics_of_each_learning_rate(several, output):
+    lines = several(FakeRun()).splitlines()
     first, second = outcome(output)["learning_rates"]
     assert first == {
         "learning_rate": 3e-5,
@@ -97,7 +97,7 @@ def test_median_best_and_spread_of_each_learning_rate(several, output):
     assert outcome(output)["best_learning_rate"] == 3e-5
     assert outcome(output)["best_run"] == "lr-2e-05/seed-2"
     assert read_scores(output / "best")["accuracy"] == 0.95
-    assert words == [
+    assert lines == [
         "accuracy on dev:",
         "learning rate  median    best   worst  standard deviation  runs  degenerate",
         "        3e-05  0.8000  0.9000  0.7000              0.1000     3           0",
@@ -105,11 +105,11 @@ def test_median_best_and_spread_of_each_learning_rate(several, output):
         "Best run: lr-2e-05/seed-2, accuracy 0.9500; its model is best/model.",
         "Best median: learning rate 3e-05.",
         "Degenerate: lr-2e-05/seed-1, accuracy 0.5 is no better than the 0.5 of the majority "
-        "answer.",
+        "class.",
     ]
 
 
-def test_a_study_goes_on_where_it_was_interrupted_and_takes_more_seeds(several, output, capsys):
+def test_a_study_continues_after_an_interruption_and_with_more_seeds(several, output, capsys):
     with pytest.raises(KeyboardInterrupt):
         several(FakeRun(interrupted_at=2), seeds=2)
     assert "2 of 4 runs have ended so far" in (output / "report.md").read_text()
@@ -117,104 +117,104 @@ def test_a_study_goes_on_where_it_was_interrupted_and_takes_more_seeds(several, 
     capsys.readouterr()
     run = FakeRun()
     several(run, seeds=2)
-    assert run.done == ["lr-2e-05/seed-1", "lr-2e-05/seed-2"]
+    assert run.finished == ["lr-2e-05/seed-1", "lr-2e-05/seed-2"]
     assert capsys.readouterr().err.splitlines() == [
-        "run 1 of 4, lr-3e-05/seed-1, has ended before",
-        "run 2 of 4, lr-3e-05/seed-2, has ended before",
+        "run 1 of 4, lr-3e-05/seed-1, is finished already",
+        "run 2 of 4, lr-3e-05/seed-2, is finished already",
         "run 3 of 4, lr-2e-05/seed-1",
         "run 4 of 4, lr-2e-05/seed-2, about 0:00:00 left",
     ]
     run = FakeRun()
     several(run, seeds=3)
-    assert run.done == ["lr-3e-05/seed-3", "lr-2e-05/seed-3"]
+    assert run.finished == ["lr-3e-05/seed-3", "lr-2e-05/seed-3"]
     assert len(outcome(output)["runs"]) == outcome(output)["runs_planned"] == 6
     assert "so far" not in (output / "report.md").read_text()
 
 
-def test_one_seed_has_no_spread(several, output):
+def test_one_seed_has_no_standard_deviation(several, output):
     several(FakeRun(), seeds=1, learning_rates=[3e-5, 3e-5])
     (rate,) = outcome(output)["learning_rates"]
     assert (rate["median"], rate["standard_deviation"], rate["runs"]) == (0.8, None, 1)
 
 
 @pytest.mark.parametrize(
-    ("scores", "losses", "said"),
+    ("scores", "losses", "reason"),
     [
         ({"f1": 0.9}, [0.7, 0.4, 0.2], ""),
         ({"f1": 0.9}, [0.7], ""),
         ({"f1": 0.9, "majority_f1": 0.8}, [0.7, 0.9, 0.5, 0.6], ""),
         ({"f1": 0.8, "majority_f1": 0.8}, [0.7, 0.4], "f1 0.8 is no better than the 0.8 of the"),
         ({"f1": 0.9, "accuracy": 0.6, "majority_accuracy": 0.7}, [0.7, 0.4], ""),
-        ({"f1": 0.0}, [0.7, 0.4], "f1 0 is no better than the 0 of the majority answer"),
-        ({"f1": 0.9}, [0.6, 0.8, 0.7, 0.7], "did not fall, from 0.7 to 0.7 by halves"),
+        ({"f1": 0.0}, [0.7, 0.4], "f1 0 is no better than the 0 of the majority class"),
+        ({"f1": 0.9}, [0.6, 0.8, 0.7, 0.7], "did not fall: 0.7, in the second half 0.7"),
         ({"f1": 0.9}, [0.7, math.nan], "is not a number"),
         ({"f1": math.nan}, [0.7, 0.4], "is not a number"),
     ],
 )
-def test_runs_that_failed_are_told(scores, losses, said):
-    found = degenerate(scores, metric="f1", losses=losses)
-    assert said in found and bool(said) == bool(found)
+def test_the_reason_of_a_failed_run_is_reported(scores, losses, reason):
+    actual = degenerate(scores, metric="f1", losses=losses)
+    assert reason in actual and bool(reason) == bool(actual)
 
 
 def test_a_part_of_the_metric_is_compared_with_the_majority():
     scores = {"accuracy_and_f1": 0.75, "accuracy": 0.68, "f1": 0.81, "majority_accuracy": 0.684}
-    found = degenerate(scores, metric="accuracy_and_f1", losses=[0.7, 0.4])
-    assert found == "accuracy 0.68 is no better than the 0.684 of the majority answer"
+    reason = degenerate(scores, metric="accuracy_and_f1", losses=[0.7, 0.4])
+    assert reason == "accuracy 0.68 is no better than the 0.684 of the majority class"
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
-        ({"seeds": 0}, "0 seeds came; expected at least one"),
-        ({"learning_rates": []}, "no learning rates came; expected one or more"),
+        ({"seeds": 0}, "the number of seeds is 0; expected at least 1"),
+        ({"learning_rates": []}, "the list of learning rates is empty; expected one or more"),
         ({"learning_rates": [0.0, 1e-3]}, "learning_rate is 0.0; expected a number above 0"),
     ],
 )
-def test_what_cannot_be_tried_is_refused_at_once(several, output, settings, said):
-    with pytest.raises(InputError, match=said):
+def test_wrong_settings_are_refused_before_the_first_run(several, output, settings, message):
+    with pytest.raises(InputError, match=message):
         several(FakeRun(), **settings)
     assert not output.exists()
 
 
 def test_the_folder_of_a_single_run_is_refused(several, output):
     claim_output(output, recipe=RECIPE)
-    with pytest.raises(InputError, match=r"holds a single run; choose another folder"):
+    with pytest.raises(InputError, match=r"contains a single run; choose another folder"):
         several(FakeRun())
 
 
-def test_a_run_of_another_recipe_stops_the_study(several):
+def test_a_study_with_another_recipe_is_refused(several):
     several(FakeRun(), seeds=1)
     other = FakeRun(recipe=dataclasses.replace(RECIPE, batch_size=8))
-    with pytest.raises(InputError, match=r"seed-1 holds a run with batch_size 4, now 8"):
+    with pytest.raises(InputError, match=r"seed-1 contains a run with .* \(batch_size 4, now 8\)"):
         several(other, seeds=1)
 
 
 class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
-        self.tags, self.words, self.outside = [], [], []
+        self.tags, self.texts, self.links = [], [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
-        self.outside += [value for name, value in attributes if name in ("src", "href")]
+        self.links += [value for name, value in attributes if name in ("src", "href")]
 
     def handle_data(self, data):
-        self.words.append(data)
+        self.texts.append(data)
 
 
-def test_the_pages_hold_tables_and_a_line_a_run_and_nothing_from_elsewhere(
+def test_the_reports_have_tables_and_a_line_for_each_run_and_load_nothing(
     several_with_charts, output
 ):
     several_with_charts(FakeRun(), seeds=1)
     page = Page((output / "report.html").read_text())
     assert page.tags.count("svg") == 3 and page.tags.count("title") == 1 + 6
     assert page.tags.count("table") == 2 and "script" not in page.tags
-    assert page.outside == ["data:,"]  # no icon
-    assert page.words.count(str(output)) == 2  # title and heading
-    said = " ".join(page.words)
-    assert "Best run: lr-3e-05/seed-1, accuracy 0.8000" in said
-    assert "Degenerate: lr-2e-05/seed-1, accuracy 0.5 is no better than the 0.5" in said
+    assert page.links == ["data:,"]  # no icon
+    assert page.texts.count(str(output)) == 2  # title and heading
+    shown = " ".join(page.texts)
+    assert "Best run: lr-3e-05/seed-1, accuracy 0.8000" in shown
+    assert "Degenerate: lr-2e-05/seed-1, accuracy 0.5 is no better than the 0.5" in shown
 
     text = (output / "report.md").read_text()
     assert "| 3e-05 | 0.8000 | 0.8000 | 0.8000 | – | 1 | 0 |" in text
@@ -225,5 +225,5 @@ def test_the_pages_hold_tables_and_a_line_a_run_and_nothing_from_elsewhere(
                  if group.find(f"{SVG}title") is not None]  # fmt: skip
         assert ["stroke-dasharray" in line.get("style") for line in lines].count(True) == 1
         for line in lines:
-            across = [float(x) for x in re.findall(r"[ML] (\S+)", line.get("d"))]
-            assert across == sorted(set(across)), "steps are drawn once, in order"
+            steps = [float(x) for x in re.findall(r"[ML] (\S+)", line.get("d"))]
+            assert steps == sorted(set(steps)), "steps are drawn once, in order"

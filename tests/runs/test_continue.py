@@ -1,4 +1,4 @@
-"""Pretraining that goes on from a checkpoint: its weights, its training state, or neither whole."""
+"""Pretraining from a checkpoint with or without training state and heads."""
 
 import contextlib
 import dataclasses
@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.checkpoints.mapping import rows
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.data.records import pretraining_dataset, record_files
@@ -25,18 +25,18 @@ from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.text.fast_tokenizer import rules_vocabulary
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.checkpoints import load_training_state
 from bert_keras.training.curves import read_curves
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, *(f"w{number}" for number in range(20))))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"w{number}" for number in range(20))))
 LENGTH, PREDICTIONS = 12, 3
 SIZES = {"hidden_size": 16, "num_heads": 2, "activation": "gelu_tanh"}
 RECIPE = PretrainRecipe(
-    size="large",  # not used: the checkpoint says which size it is
+    size="large",  # not used, because the checkpoint determines the size
     batch_size=4,
     num_steps=8,
     num_warmup_steps=2,
@@ -78,9 +78,9 @@ def write_records(folder, *, count: int = 40, labels: bool = True):
 def checkpoint_of(
     model: str, *, step: int = 0, labels=(), max_positions: int = 16, lowercase=True, num_segments=2
 ) -> Checkpoint:
-    """Random weights and, where a step is given, a random training state."""
+    """Returns random weights and, if a step is given, a random training state."""
     sizes = {**SIZES, "max_positions": max_positions, "num_segments": num_segments}
-    card = ModelCard(
+    metadata = ModelMetadata(
         model=model,
         config=BertConfig(vocab_size=len(VOCABULARY), num_layers=1, **sizes),
         lowercase=lowercase,
@@ -89,16 +89,21 @@ def checkpoint_of(
     )
     random = np.random.default_rng(5)
 
-    def drawn(stddev: float, *, power: int = 1):
+    def random_tensors(stddev: float, *, power: int = 1):
         arrays = {
             row.name: (random.normal(0, stddev, row.shape) ** power).astype("float32")
-            for row in rows(card)
+            for row in rows(metadata)
         }
         return {name: StoredTensor(a.shape, lambda a=a: a) for name, a in arrays.items()}
 
-    state = TrainingState(step=step, momentums=drawn(0.1), velocities=drawn(0.1, power=2))
+    state = TrainingState(
+        step=step, momentums=random_tensors(0.1), velocities=random_tensors(0.1, power=2)
+    )
     return Checkpoint(
-        card=card, tensors=drawn(0.2), vocabulary=VOCABULARY, state=state if step else None
+        metadata=metadata,
+        tensors=random_tensors(0.2),
+        vocabulary=VOCABULARY,
+        state=state if step else None,
     )
 
 
@@ -109,22 +114,22 @@ def records(tmp_path):
 
 @pytest.fixture
 def start(tmp_path):
-    """Google's folder of a pretrainer that stands at step 3."""
+    """A folder in Google's format of a pretrainer at step 3."""
     write_checkpoint(checkpoint_of("BertPretrainer", step=3), tmp_path / "start", format="google")
     return tmp_path / "start"
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A folder with records, start, and a run of RECIPE from it; and what that run printed."""
-    place, told = tmp_path_factory.mktemp("whole"), io.StringIO()
-    write_records(place / "records")
+def finished_run(tmp_path_factory):
+    """A folder with records, a checkpoint and a run of RECIPE from it; and the run's output."""
+    folder, printed = tmp_path_factory.mktemp("runs"), io.StringIO()
+    write_records(folder / "records")
     checkpoint = checkpoint_of("BertPretrainer", step=3)
-    write_checkpoint(checkpoint, place / "start", format="google")
-    parts = {"records": place / "records", "output": place / "run", "start": place / "start"}
-    with contextlib.redirect_stdout(told):
+    write_checkpoint(checkpoint, folder / "start", format="google")
+    parts = {"records": folder / "records", "output": folder / "run", "start": folder / "start"}
+    with contextlib.redirect_stdout(printed):
         assert pretrain(RECIPE, **parts)["steps"] == 8
-    return place, told.getvalue()
+    return folder, printed.getvalue()
 
 
 def recipe(**changes) -> PretrainRecipe:
@@ -135,64 +140,64 @@ def weights(folder):
     return {name: tensor.read() for name, tensor in open_checkpoint(folder).tensors.items()}
 
 
-def test_a_run_goes_on_at_the_step_of_its_start(whole):
-    place, told = whole
-    assert told.splitlines()[1:] == [
+def test_a_run_continues_at_the_step_of_its_checkpoint(finished_run):
+    folder, printed = finished_run
+    assert printed.splitlines()[1:] == [
         "loaded      encoder (21), pooler (2), masked_lm (5), next_sentence (2)",
         "new         none",
-        "left over   none",
-        "size        the checkpoint's, not the recipe's: 1 layers, hidden size 16",
-        "training    step 3, with Adam's averages",
+        "unused      none",
+        "size        that of the checkpoint: 1 layers, hidden size 16",
+        "training    step 3, with the state of the optimizer",
     ]
-    logged = read_curves(place / "run" / "logs")["train"]
+    logged = read_curves(folder / "run" / "logs")["train"]
     assert [step for step, _ in logged["loss/total"]] == [5, 7, 8]
     rate = dict(logged["optimizer/learning_rate"])
     assert rate[5] == pytest.approx(1e-2 * (1 - 5 / 8))
-    model = load_model(place / "run" / "model")
+    model = load_model(folder / "run" / "model")
     assert model.config.hidden_size == 16 and model.config.activation == "gelu_tanh"
-    assert open_checkpoint(place / "run" / "model").state is None
-    recipe = json.loads((place / "run" / "recipe.json").read_text())
-    assert (recipe["start"], recipe["start_step"]) == (str(place / "start"), "3")
+    assert open_checkpoint(folder / "run" / "model").state is None
+    recipe = json.loads((folder / "run" / "recipe.json").read_text())
+    assert (recipe["start"], recipe["start_step"]) == (str(folder / "start"), "3")
 
 
-def test_it_equals_the_steps_taken_by_hand(whole):
-    place, _ = whole
-    start = place / "start"
+def test_a_continued_run_equals_single_training_steps(finished_run):
+    folder, _ = finished_run
+    start = folder / "start"
     model = BertPretrainer.from_pretrained(
         start, hidden_dropout_rate=0.0, attention_dropout_rate=0.0
     )
     schedule = LinearWarmupDecay(1e-2, num_steps=8, num_warmup_steps=2)
     model.compile(optimizer=BertAdamW(schedule), loss=pretraining_losses())
     load_training_state(model, open_checkpoint(start).state)
-    files = record_files(place / "records")
+    files = record_files(folder / "records")
     batches = pretraining_dataset(files, batch_size=4, seed=1, repeat=True)
     for batch in batches.take(5):  # steps 3 to 7, on the records from their beginning
         model.train_on_batch(*batch)
-    trained = weights(place / "run" / "model")
+    trained = weights(folder / "run" / "model")
     for name, weight in named_weights(model).items():
         np.testing.assert_allclose(trained[name], weight, rtol=0, atol=1e-6, err_msg=name)
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_continues_from_its_own_state(whole, tmp_path, capsys):
-    """As it was left at step 8, the last, before that was saved."""
-    place, _ = whole
-    parts = {"records": place / "records", "output": tmp_path / "run", "start": place / "start"}
-    shutil.copytree(place / "run", tmp_path / "run")
+def test_an_interrupted_run_continues_from_its_state(finished_run, tmp_path, capsys):
+    """The run is interrupted at step 8, its last step, before this step is saved."""
+    folder, _ = finished_run
+    parts = {"records": folder / "records", "output": tmp_path / "run", "start": folder / "start"}
+    shutil.copytree(folder / "run", tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "model")
     states = tmp_path / "run" / "checkpoints"
-    for ended in (tmp_path / "run" / "scores.json", *states.glob("step-8.*")):
-        ended.unlink()
+    for path in (tmp_path / "run" / "scores.json", *states.glob("step-8.*")):
+        path.unlink()
     tf.compat.v1.train.update_checkpoint_state(str(states), "step-7")
     pretrain(RECIPE, **parts)
     assert capsys.readouterr().out == ""
     resumed = weights(tmp_path / "run" / "model")
-    for name, array in weights(place / "run" / "model").items():
+    for name, array in weights(folder / "run" / "model").items():
         np.testing.assert_array_equal(resumed[name], array, name)
 
 
 @pytest.mark.parametrize(
-    ("model", "labels", "told"),
+    ("model", "labels", "report"),
     [
         (
             "BertEncoder",
@@ -211,42 +216,44 @@ def test_a_run_that_was_killed_continues_from_its_own_state(whole, tmp_path, cap
                 "encoder (21), pooler (2)",
                 "masked_lm (5), next_sentence (2)",
                 "classification (2)",
-                "step 0: that of the checkpoint, 50, knows no masked_lm, next_sentence",
+                "step 0: the training state of step 50 lacks masked_lm, next_sentence",
             ),
         ),
     ],
 )
-def test_heads_that_the_start_lacks_are_fresh(records, tmp_path, capsys, model, labels, told):
+def test_missing_heads_start_with_random_weights(records, tmp_path, capsys, model, labels, report):
     start = tmp_path / "start"
     step = 50 if labels else 0
     write_checkpoint(checkpoint_of(model, step=step, labels=labels), start, format="bert-keras")
-    begun = compiled_pretrainer(PretrainInputs(RECIPE, records=records, start=start), resumes=False)
-    names = ("loaded", "new", "left over", "training")
-    expected = [f"{name:<12}{row}" for name, row in zip(names, told, strict=True)]
+    model_of_run = compiled_pretrainer(
+        PretrainInputs(RECIPE, records=records, start=start), resumes=False
+    )
+    names = ("loaded", "new", "unused", "training")
+    expected = [f"{name:<12}{row}" for name, row in zip(names, report, strict=True)]
     shown = capsys.readouterr().out.splitlines()
     assert [row for row in shown if not row.startswith("size")] == [str(start), *expected]
-    assert int(begun.optimizer.iterations) == 0
-    given, taken = weights(start), named_weights(begun)
-    assert {name.split("/")[0] for name in taken.keys() - given.keys()} == {
+    assert int(model_of_run.optimizer.iterations) == 0
+    stored, initial = weights(start), named_weights(model_of_run)
+    assert {name.split("/")[0] for name in initial.keys() - stored.keys()} == {
         "masked_lm",
         "next_sentence",
     }
-    for name in given.keys() & taken.keys():
-        np.testing.assert_array_equal(taken[name], given[name], name)
+    for name in stored.keys() & initial.keys():
+        np.testing.assert_array_equal(initial[name], stored[name], name)
 
 
 @pytest.mark.slow
-def test_records_without_labels_leave_the_label_head(start, tmp_path, capsys):
+def test_records_without_labels_do_not_train_the_label_head(start, tmp_path, capsys):
     records = write_records(tmp_path / "plain", labels=False)
     pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
-    told = capsys.readouterr().out
-    assert "left over   next_sentence (2)" in told and "training    step 3" in told
-    given, trained = weights(start), weights(tmp_path / "run" / "model")
-    np.testing.assert_array_equal(trained["encoder/pooler/kernel"], given["encoder/pooler/kernel"])
-    assert np.abs(trained["masked_lm/output_bias"] - given["masked_lm/output_bias"]).max() > 1e-3
+    report = capsys.readouterr().out
+    assert "unused      next_sentence (2)" in report and "training    step 3" in report
+    stored, trained = weights(start), weights(tmp_path / "run" / "model")
+    np.testing.assert_array_equal(trained["encoder/pooler/kernel"], stored["encoder/pooler/kernel"])
+    assert np.abs(trained["masked_lm/output_bias"] - stored["masked_lm/output_bias"]).max() > 1e-3
 
 
-def test_starts_that_do_not_fit_are_refused_before_anything_is_written(
+def test_unsuitable_checkpoints_are_refused_before_anything_is_written(
     records, start, tmp_path, subwords
 ):
     def refusal(*, start=start, **changes):
@@ -255,43 +262,43 @@ def test_starts_that_do_not_fit_are_refused_before_anything_is_written(
         assert not (tmp_path / "run").exists()
         return str(error.value)
 
-    told = refusal(num_steps=2, num_warmup_steps=1)
-    assert "has trained 3 steps and the recipe, which counts them too, ends with 2; raise" in told
+    message = refusal(num_steps=2, num_warmup_steps=1)
+    assert "has a training state of step 3, but the run ends at step 2; raise num_steps" in message
     assert "nothing does not exist" in refusal(start=tmp_path / "nothing")
     short = tmp_path / "short"
     write_checkpoint(checkpoint_of("BertEncoder", max_positions=8), short, format="bert-keras")
-    assert f"are of 12 tokens and {short} has 8 positions; write" in refusal(start=short)
+    assert f"have 12 positions, but {short} has 8; write shorter" in refusal(start=short)
     one = tmp_path / "one"
     write_checkpoint(checkpoint_of("BertEncoder", num_segments=1), one, format="bert-keras")
-    assert "pairs, which need 2 segments, and the encoder to begin from has 1; take" in refusal(
-        start=one
-    )
+    assert f"pairs, which need 2 segments, but {one} has 1; use another model" in refusal(start=one)
     (records / "manifest.json").write_text('{"settings": {"lowercase": false}}')
-    told = refusal()
-    assert f"records are cased and {start} is lower case; write the records without --cased" in told
+    message = refusal()
+    assert f"records are cased, but {start} is lower case; write the records without" in message
+    (records / "manifest.json").write_text("{}")
+    assert "manifest.json is no manifest of bert-tfrecords" in refusal()
     (records / "manifest.json").unlink()
-    Vocabulary(VOCABULARY.pieces[:-1]).save(start / "vocab.txt")
-    told = refusal()
-    assert f"--pad-vocabulary; first run bert-keras convert {start} NEW_FOLDER with that" in told
+    Vocabulary(VOCABULARY.tokens[:-1]).save(start / "vocab.txt")
+    message = refusal()
+    assert f"--pad-vocabulary; first run bert-keras convert {start} NEW_FOLDER with that" in message
     (start / "vocab.txt").unlink()
-    assert "comes without a vocabulary; put the vocab.txt or tokenizer.json there" in refusal()
-    Vocabulary((*VOCABULARY.pieces[:-1], "other")).save(start / "vocab.txt")
-    assert "(of 25 and 25 pieces; line 25 is the first to differ); write" in refusal()
+    assert "has no vocabulary; add the vocab.txt or tokenizer.json" in refusal()
+    Vocabulary((*VOCABULARY.tokens[:-1], "other")).save(start / "vocab.txt")
+    assert "(25 and 25 tokens, which first differ in line 25); write" in refusal()
     rules = json.loads(read_rules(subwords["albert"], {}))
     del rules["model"]["vocab"][len(VOCABULARY) :]
     vocabulary, others = rules_vocabulary(json.dumps(rules)), tmp_path / "others"
     albert = dataclasses.replace(checkpoint_of("BertEncoder"), vocabulary=vocabulary)
     write_checkpoint(albert, others, format="bert-keras")
-    assert "(of 25 and 25 pieces; line 1 is the first to differ); write" in refusal(start=others)
+    assert "(25 and 25 tokens, which first differ in line 1); write" in refusal(start=others)
 
 
-def test_records_that_do_not_tell_their_casing_have_that_of_the_start(records, tmp_path):
+def test_without_a_manifest_the_casing_is_that_of_the_checkpoint(records, tmp_path):
     start = tmp_path / "cased"
     write_checkpoint(checkpoint_of("BertPretrainer", lowercase=False), start, format="bert-keras")
-    assert not PretrainInputs(RECIPE, records=records, start=start).card.lowercase
+    assert not PretrainInputs(RECIPE, records=records, start=start).metadata.lowercase
 
 
-def test_another_start_is_another_run(whole):
-    place, _ = whole
-    with pytest.raises(InputError, match=r"holds a run with start '.*start', now None"):
-        pretrain(RECIPE, records=place / "records", output=place / "run")
+def test_another_starting_checkpoint_is_refused(finished_run):
+    folder, _ = finished_run
+    with pytest.raises(InputError, match=r"with other settings \(start '.*start', now None"):
+        pretrain(RECIPE, records=folder / "records", output=folder / "run")

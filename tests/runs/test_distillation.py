@@ -1,4 +1,4 @@
-"""Runs with a teacher: what they leave, how they go on, which teachers they refuse."""
+"""Distillation: saved models, continued runs and unsuitable teachers."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.tasks.catalog import named_task
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.callbacks import ProgressBar
 from bert_keras.training.curves import read_curves
 from tests.runs.test_continue import RECIPE, VOCABULARY, weights, write_records
@@ -39,36 +39,38 @@ def saved(folder, Model=BertMaskedLM, *, tokenizer=TOKENIZER, labels=(), **chang
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def folder(tmp_path_factory):
     """A folder with records, a teacher and its student."""
-    place = tmp_path_factory.mktemp("distilled")
-    write_records(place / "records", labels=False)
+    folder = tmp_path_factory.mktemp("distilled")
+    write_records(folder / "records", labels=False)
     keras.utils.set_random_seed(1)
-    saved(place / "teacher", initializer_stddev=0.2)
-    assert main(["convert", str(place / "teacher"), str(place / "student"), "--layers", "1"]) == 0
-    return place
+    saved(folder / "teacher", initializer_stddev=0.2)
+    assert main(["convert", str(folder / "teacher"), str(folder / "student"), "--layers", "1"]) == 0
+    return folder
 
 
 @pytest.fixture(scope="module")
-def run(place):
-    """The run that the student learnt in."""
-    given = {"records": "records", "from": "student", "teacher": "teacher", "output": "run"}
-    options = [each for n, folder in given.items() for each in (f"--{n}", str(place / folder))]
+def run(folder):
+    """The folder of a run in which the student was trained."""
+    arguments = {"records": "records", "from": "student", "teacher": "teacher", "output": "run"}
+    options = [
+        each for name, path in arguments.items() for each in (f"--{name}", str(folder / path))
+    ]
     changes = ("batch_size=4", "num_steps=8", "num_warmup_steps=2", "learning_rate=1e-2",
                "dropout_rate=0.1", "steps_per_log=2", "logs_per_checkpoint=2",
                "temperature=1.5", "alpha_soft=4")  # fmt: skip
     assert main(["pretrain", "demo", *options, "--set", *changes]) == 0
-    return place / "run"
+    return folder / "run"
 
 
 @pytest.mark.slow
-def test_a_run_leaves_the_student_alone(place, run):
+def test_a_run_saves_only_the_student(folder, run):
     model = load_model(run / "model")
     assert model.config.num_layers == 1 and model.config.num_segments == 0
-    trained, given = (weights(folder) for folder in (run / "model", place / "student"))
-    assert trained.keys() == given.keys()
+    trained, arguments = (weights(path) for path in (run / "model", folder / "student"))
+    assert trained.keys() == arguments.keys()
     table = "encoder/embeddings/token"
-    assert np.abs(trained[table] - given[table]).max() > 1e-3
+    assert np.abs(trained[table] - arguments[table]).max() > 1e-3
     state = tf.train.latest_checkpoint(run / "checkpoints")
     stored = [name for name, _ in tf.train.list_variables(state) if name.startswith("model.S")]
     assert len(stored) == len(model.weights)
@@ -78,7 +80,7 @@ def test_a_run_leaves_the_student_alone(place, run):
     assert dict(logged["loss/total"])[8] == pytest.approx(total, rel=1e-5)
     recipe = json.loads((run / "recipe.json").read_text())
     assert recipe["distillation"] == {
-        "teacher": str(place / "teacher"),
+        "teacher": str(folder / "teacher"),
         "temperature": 1.5,
         "alpha_soft": 4.0,
         "alpha_labels": 2.0,
@@ -87,14 +89,18 @@ def test_a_run_leaves_the_student_alone(place, run):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_continues(place, run, tmp_path, monkeypatch):
-    taught = dataclasses.replace(
-        Distillation.of_pretraining(place / "teacher"), temperature=1.5, alpha_soft=4.0
+def test_an_interrupted_distillation_continues(folder, run, tmp_path, monkeypatch):
+    distillation = dataclasses.replace(
+        Distillation.of_pretraining(folder / "teacher"), temperature=1.5, alpha_soft=4.0
     )
     recipe = dataclasses.replace(
         RECIPE, size="tiny", dropout_rate=0.1, initializer_stddev=0.08, num_steps=8
     )
-    given = {"records": place / "records", "start": place / "student", "distillation": taught}
+    arguments = {
+        "records": folder / "records",
+        "start": folder / "student",
+        "distillation": distillation,
+    }
 
     def kill(self, epoch, logs=None):
         if int(self.model.optimizer.iterations) == 6:
@@ -103,55 +109,63 @@ def test_a_run_that_was_killed_continues(place, run, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(ProgressBar, "on_epoch_end", kill)
         with pytest.raises(KeyboardInterrupt):
-            pretrain(recipe, output=tmp_path / "run", **given)
+            pretrain(recipe, output=tmp_path / "run", **arguments)
     assert (tmp_path / "run" / "checkpoints" / "step-4.index").is_file()
-    pretrain(recipe, output=tmp_path / "run", **given)
+    pretrain(recipe, output=tmp_path / "run", **arguments)
     resumed = weights(tmp_path / "run" / "model")
     for name, array in weights(run / "model").items():
         np.testing.assert_array_equal(resumed[name], array, name)
-    with pytest.raises(InputError, match=r"holds a run with distillation.teacher '.*teacher', now"):
-        pretrain(recipe, output=tmp_path / "run", **{**given, "distillation": None})
+    with pytest.raises(
+        InputError, match=r"a run with other settings \(distillation.teacher '.*', now"
+    ):
+        pretrain(recipe, output=tmp_path / "run", **{**arguments, "distillation": None})
 
 
-def test_teachers_that_do_not_fit_the_records(place, tmp_path, capsys):
+def test_unsuitable_teachers_of_pretraining_are_refused(folder, tmp_path, capsys):
     def refusal(teacher, **changes):
-        taught = dataclasses.replace(Distillation.of_pretraining(teacher), **changes)
-        start = place / "student"
+        distillation = dataclasses.replace(Distillation.of_pretraining(teacher), **changes)
+        start = folder / "student"
         with pytest.raises(InputError) as error:
-            PretrainInputs(RECIPE, records=place / "records", start=start, distillation=taught)
+            PretrainInputs(
+                RECIPE, records=folder / "records", start=start, distillation=distillation
+            )
         return str(error.value)
 
     wide = saved(tmp_path / "wide", hidden_size=24)
-    told = f"the teacher {wide} has a hidden size of 24, the student of 16; take another, or alpha_"
-    assert told in refusal(wide)
-    start, taught = place / "student", Distillation.of_pretraining(wide)
-    taught = dataclasses.replace(taught, alpha_cosine=0.0)
-    given = {"records": place / "records", "start": start, "distillation": taught}
-    assert PretrainInputs(RECIPE, **given).teacher.checkpoint.card.config.hidden_size == 24
-    other = WordPieceTokenizer(Vocabulary((*VOCABULARY.pieces[:-1], "other")))
-    told = refusal(saved(tmp_path / "other", tokenizer=other))
-    assert "(of 25 and 25 pieces; line 25 is the first to differ); take a teacher" in told
+    expected = f"the teacher {wide} has a hidden size of 24, the student of 16; choose another"
+    assert expected in refusal(wide)
+    start, distillation = folder / "student", Distillation.of_pretraining(wide)
+    distillation = dataclasses.replace(distillation, alpha_cosine=0.0)
+    arguments = {"records": folder / "records", "start": start, "distillation": distillation}
+    assert PretrainInputs(RECIPE, **arguments).teacher.checkpoint.metadata.config.hidden_size == 24
+    other = WordPieceTokenizer(Vocabulary((*VOCABULARY.tokens[:-1], "other")))
+    message = refusal(saved(tmp_path / "other", tokenizer=other))
+    assert "(25 and 25 tokens, which first differ in line 25); choose a teacher" in message
     cased = saved(tmp_path / "cased", tokenizer=WordPieceTokenizer(VOCABULARY, lowercase=False))
-    assert f"lowercase of the teacher {cased}: False; of the student: True" in refusal(cased)
+    assert f"{cased} has lowercase=False, but the student has lowercase=True" in refusal(cased)
     causal = saved(tmp_path / "causal", is_causal=True)
-    assert f"is_causal of the teacher {causal}: True; of the student: False" in refusal(causal)
+    assert f"{causal} has is_causal=True, but the student has is_causal=False" in refusal(causal)
     headless = saved(tmp_path / "headless", BertEncoder)
-    assert "is a BertEncoder without masked_lm, which a BertMaskedLM learns" in refusal(headless)
+    assert "is a BertEncoder without masked_lm, which the student, a BertMaskedLM" in refusal(
+        headless
+    )
     short = saved(tmp_path / "short", max_positions=8)
-    assert f"{short} has 8 positions, and texts are of up to 12 pieces; take" in refusal(short)
+    assert f"{short} has 8 positions, but texts have up to 12 tokens; choose" in refusal(short)
     one = saved(tmp_path / "one", num_segments=1)
-    assert "pairs, which need 2 segments, and the teacher has 1; take" in refusal(one)
-    arguments = ["--records", str(place / "records"), "--output", str(tmp_path / "run")]
+    assert "text pairs, which need 2 segments, but the teacher has 1; use" in refusal(one)
+    arguments = ["--records", str(folder / "records"), "--output", str(tmp_path / "run")]
     nothing = str(tmp_path / "nothing")
     assert main(["pretrain", "demo", *arguments, "--teacher", nothing]) == 2
-    assert f"{nothing} does not exist; expected a checkpoint's folder" in capsys.readouterr().err
+    assert (
+        f"{nothing} does not exist; expected the folder of a checkpoint" in capsys.readouterr().err
+    )
     assert main(["pretrain", "demo", *arguments, "--set", "alpha_soft=1"]) == 2
-    assert "'alpha_soft=1' changes nothing" in capsys.readouterr().err
+    assert "'alpha_soft=1' is not a setting" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("name", "value"), [("temperature", 0.0), ("alpha_soft", -1.0)])
-def test_numbers_that_cannot_be(name, value):
+def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(InputError, match=rf"{name} is {value}; expected"):
         dataclasses.replace(Distillation.of_task("teacher"), **{name: value})
 
@@ -164,38 +178,40 @@ def table(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_classifier_learns_from_a_teacher(place, table, tmp_path):
+def test_a_classifier_learns_from_a_teacher(folder, table, tmp_path):
     keras.utils.set_random_seed(1)
     teacher = saved(tmp_path / "teacher", BertClassifier, labels=("no", "yes"), has_pooler=True)
     task = dataclasses.replace(named_task("classification"), max_length=8)
     scores = finetune(
         task,
         FINETUNE,
-        pretrained=place / "student",
+        pretrained=folder / "student",
         output=tmp_path / "run",
         distillation=Distillation.of_task(teacher),
         files=table,
     )
     model = load_model(tmp_path / "run" / "model")
-    assert model.config.num_layers == 1 and model.card.labels == ("no", "yes")
+    assert model.config.num_layers == 1 and model.metadata.labels == ("no", "yes")
     inputs = {"input_ids": [[2, 6, 7, 3], [2, 8, 9, 3]], "input_mask": [[1] * 4] * 2}
     inputs = {name: np.array(rows) for name, rows in inputs.items()}
     logits = np.asarray(model({**inputs, "segment_ids": 0 * inputs["input_ids"]}), "float64")
     log_total = np.log(np.exp(logits).sum(-1))
-    loss = (log_total - [logits[0, 1], logits[1, 0]]).mean()  # on dev that of the labels alone
+    loss = (
+        log_total - [logits[0, 1], logits[1, 0]]
+    ).mean()  # the dev loss includes only the labels
     assert scores["loss"] == pytest.approx(loss, rel=1e-4)
     logged = read_curves(tmp_path / "run" / "logs")["train"]
     parts = [logged[f"loss/{name}"][-1][1] for name in ("labels", "soft", "total")]
     assert parts[2] == pytest.approx(0.5 * parts[0] + 0.5 * parts[1], rel=1e-5)
 
 
-def test_teachers_that_do_not_fit_the_task(place, table, tmp_path):
+def test_unsuitable_teachers_of_a_task_are_refused(folder, table, tmp_path):
     def refusal(teacher, *, task="classification", files=table, **settings):
         with pytest.raises(InputError) as error:
             TaskRun(
                 dataclasses.replace(named_task(task), max_length=8, **settings),
                 FINETUNE,
-                pretrained=place / "student",
+                pretrained=folder / "student",
                 distillation=Distillation.of_task(teacher),
                 files=files,
             )
@@ -204,14 +220,14 @@ def test_teachers_that_do_not_fit_the_task(place, table, tmp_path):
     def classifier(name, *labels, **changes):
         return saved(tmp_path / name, BertClassifier, labels=labels, **changes)
 
-    told = refusal(classifier("swapped", "yes", "no"))
-    assert f"labels of the teacher {tmp_path}/swapped: yes, no; of the student: no, yes" in told
-    longer = Vocabulary((*SPECIAL_PIECES, *(f"x{number}" for number in range(20))))
+    message = refusal(classifier("swapped", "yes", "no"))
+    assert "swapped has labels=yes, no, but the student has labels=no, yes" in message
+    longer = Vocabulary((*SPECIAL_TOKENS, *(f"x{number}" for number in range(20))))
     other = classifier("other", "no", "yes", tokenizer=WordPieceTokenizer(longer))
-    assert "line 6 is the first to differ); take a teacher of the same" in refusal(other)
-    words = place / "teacher"
-    assert "is a BertMaskedLM without classification, which a BertClassifier" in refusal(words)
+    assert "first differ in line 6); choose a teacher with the same" in refusal(other)
+    words = folder / "teacher"
+    assert "is a BertMaskedLM without classification, which the student, a Bert" in refusal(words)
     (tmp_path / "words.conll").write_text("w1 B-LOC\nw2 O\n\n" * 2)
     conll = dict.fromkeys(("train", "dev"), str(tmp_path / "words.conll"))
-    told = refusal(words, task="ner-features", files=conll, layers="last")
-    assert "ner-features trains no encoder and takes no teacher; leave --teacher out" in told
+    message = refusal(words, task="ner-features", files=conll, layers="last")
+    assert "ner-features does not train the encoder, so it has no use for a teacher" in message

@@ -1,4 +1,4 @@
-"""BERT's relatives fine-tuned by the same runs, on texts and pairs that their tokenizers read."""
+"""Fine-tuning of BERT's relatives on text pairs."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.tasks.catalog import named_task
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 CHANGES = {
     "distilbert": {"num_segments": 0, "pooler_activation": "relu", "has_pooler": False},
@@ -25,10 +25,10 @@ RECIPE = FinetuneRecipe(batch_size=4, num_epochs=12, learning_rate=5e-3, logs_pe
 
 @pytest.fixture
 def start(subwords, tmp_path):
-    """A maker of Hugging Face folders of untrained encoders."""
+    """A function that writes an untrained encoder in the format of Hugging Face."""
 
     def make(family: str):
-        vocabulary = Vocabulary((*SPECIAL_PIECES, "good", "bad", "film"))
+        vocabulary = Vocabulary((*SPECIAL_TOKENS, "good", "bad", "film"))
         if family in subwords:
             vocabulary = rules_vocabulary(read_rules(subwords[family], {}))
         sizes = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "max_positions": 24}
@@ -46,7 +46,7 @@ def start(subwords, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["roberta", "albert", "distilbert"])
-def test_a_relative_learns_pairs(start, tmp_path, family):
+def test_a_related_model_learns_text_pairs(start, tmp_path, family):
     rows = ["one\ttwo\tlabel", *["good film\tfilm\t1", "bad film\tfilm\t0"] * 12]
     (tmp_path / "rows.tsv").write_text("\n".join(rows) + "\n")
     task = dataclasses.replace(
@@ -62,7 +62,7 @@ def test_a_relative_learns_pairs(start, tmp_path, family):
     model = load_model(tmp_path / "run" / "model")
     ids = [model.tokenizer.ids_batch(texts) for texts in (["good film", "bad film"], ["film"] * 2)]
     inputs = pack(*ids, vocabulary=model.tokenizer.vocabulary, max_length=24)
-    found = model.predict_on_batch(inputs).argmax(axis=1)
-    assert [model.card.labels[number] for number in found] == ["1", "0"]
-    kept = {name for name in CHANGES[family] if name != "has_pooler"}
-    assert all(getattr(model.config, name) == CHANGES[family][name] for name in kept)
+    predictions = model.predict_on_batch(inputs).argmax(axis=1)
+    assert [model.metadata.labels[number] for number in predictions] == ["1", "0"]
+    names = {name for name in CHANGES[family] if name != "has_pooler"}
+    assert all(getattr(model.config, name) == CHANGES[family][name] for name in names)

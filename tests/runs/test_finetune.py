@@ -1,4 +1,4 @@
-"""A classifier's run: what it takes from its checkpoint, and what it refuses."""
+"""Fine-tuning of a classifier: loaded heads, continued runs and unsuitable checkpoints."""
 
 import dataclasses
 import io
@@ -7,7 +7,7 @@ import shutil
 import pytest
 from tqdm import tqdm
 
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder
@@ -17,9 +17,9 @@ from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.tasks.catalog import named_task
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, "good", "bad", "film"))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "good", "bad", "film"))
 RECIPE = FinetuneRecipe(batch_size=4, num_epochs=1, learning_rate=1e-3, logs_per_epoch=1)
 TASK = dataclasses.replace(named_task("classification"), max_length=8)
 TASK_OF_PAIRS = dataclasses.replace(TASK, text_columns=("one", "two"))
@@ -62,7 +62,7 @@ def run(files, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("labels", "task", "new", "left_over"),
+    ("labels", "task", "new", "unused"),
     [
         (("0", "1"), {"name": "classification", "text_columns": ["one"]}, "none", "none"),
         (("0", "1"), {"name": "classification", "text_columns": ["two"]}, HEAD, HEAD),
@@ -71,11 +71,11 @@ def run(files, tmp_path):
         (("no", "yes"), {"name": "classification", "text_columns": ["one"]}, HEAD, HEAD),
     ],
 )
-def test_a_head_is_kept_for_the_same_labels_of_the_same_task(
-    run, tmp_path, monkeypatch, capsys, labels, task, new, left_over
+def test_a_head_is_loaded_for_the_same_task_and_labels(
+    run, tmp_path, monkeypatch, capsys, labels, task, new, unused
 ):
     model = BertClassifier(CONFIG, num_labels=2)
-    card = ModelCard(
+    metadata = ModelMetadata(
         model="BertClassifier",
         config=CONFIG,
         lowercase=True,
@@ -84,58 +84,58 @@ def test_a_head_is_kept_for_the_same_labels_of_the_same_task(
         labels=labels,
         task=task,
     )
-    save_model(model, tmp_path / "start", card=card, vocabulary=VOCABULARY)
+    save_model(model, tmp_path / "start", metadata=metadata, vocabulary=VOCABULARY)
     monkeypatch.setattr("bert_keras.runs.finetune.fit_resumable", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "start", "one", output="run")
     assert capsys.readouterr().out.splitlines()[2:] == [
         f"new         {new}",
-        f"left over   {left_over}",
+        f"unused      {unused}",
     ]
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_wherever_it_was_broken_off(run, tmp_path, monkeypatch, capsys):
-    """Before it began, before its model was saved, before its scores; and behind its end."""
+def test_a_run_continues_after_an_interruption_at_any_stage(run, tmp_path, monkeypatch, capsys):
+    """Before the first step, before the model or the scores are written, and after the end."""
     start, folder, bars = encoder(tmp_path / "encoder"), tmp_path / "run", []
 
-    def begin(*text_columns, **changes):
+    def continue_run(*text_columns, **changes):
         return run(start, *text_columns, output="run", batch_size=3, num_epochs=2, **changes)
 
-    def break_off(place, **changes):
+    def interrupt_at(function, **changes):
         with monkeypatch.context() as patch:
-            patch.setattr(f"bert_keras.runs.finetune.{place}", interrupt)
+            patch.setattr(f"bert_keras.runs.finetune.{function}", interrupt)
             with pytest.raises(KeyboardInterrupt):
-                begin("one", **changes)
+                continue_run("one", **changes)
         return capsys.readouterr().out
 
-    def bar(**told):
-        bars.append(tqdm(total=told["total"], disable=False, file=io.StringIO()))
+    def progress_bar(**options):
+        bars.append(tqdm(total=options["total"], disable=False, file=io.StringIO()))
         return bars[-1]
 
-    assert break_off("fit_resumable", seed=5)  # a folder that another run may take
-    monkeypatch.setattr("bert_keras.training.callbacks.progress", bar)
-    assert "loaded      encoder (21), pooler (2)" in break_off("save_model")
+    assert interrupt_at("fit_resumable", seed=5)  # another run may use the folder
+    monkeypatch.setattr("bert_keras.training.callbacks.progress", progress_bar)
+    assert "loaded      encoder (21), pooler (2)" in interrupt_at("save_model")
     assert (bars[0].n, bars[0].total) == (16, 16)  # rows
-    with pytest.raises(InputError, match=r"holds a run with task.text_columns \['one'\], now \['t"):
-        begin("two")
-    assert break_off("write_scores") == ""  # the start is not loaded again
+    with pytest.raises(InputError, match=r"settings \(task.text_columns \['one'\], now \['two'\]"):
+        continue_run("two")
+    assert interrupt_at("write_scores") == ""  # the start is not loaded again
     assert (folder / "model").is_dir()
-    scores = begin("one")
+    scores = continue_run("one")
     assert scores["steps"] == 6 and len(bars) == 1  # nothing was trained again
     shutil.rmtree(folder / "model")
-    assert begin("one") == scores
-    assert "run has ended but its model/ is gone: it is made again" in capsys.readouterr().err
+    assert continue_run("one") == scores
+    assert "run is a finished run without model/; it is written again" in capsys.readouterr().err
     assert (folder / "model").is_dir()
     shutil.rmtree(folder / "model")
     (folder / "best.safetensors").unlink()
     with pytest.raises(InputError, match=r"(evaluations.json|best.safetensors) is missing"):
-        begin("one")
+        continue_run("one")
 
 
-def test_checkpoints_that_do_not_fit_are_refused_before_anything_is_written(run, tmp_path):
+def test_unsuitable_checkpoints_are_refused_before_anything_is_written(run, tmp_path):
     one = encoder(tmp_path / "one", num_segments=1)
-    with pytest.raises(InputError, match=r"pairs, which need 2 segments, and .*one has 1; take"):
+    with pytest.raises(InputError, match=r"pairs, which need 2 segments, but .*one has 1; use"):
         run(one, "one", "two", output="run")
     padded = encoder(tmp_path / "padded", vocab_size=10)
     VOCABULARY.save(padded / "vocab.txt")
@@ -146,26 +146,26 @@ def test_checkpoints_that_do_not_fit_are_refused_before_anything_is_written(run,
     assert not (tmp_path / "run").exists()
 
 
-def test_a_bilstm_with_random_weights_comes_between_encoder_and_head(files, tmp_path, capsys):
-    def made(start, **changes) -> TaskRun:
+def test_a_bilstm_with_random_weights_is_inserted_before_the_head(files, tmp_path, capsys):
+    def task_run(start, **changes) -> TaskRun:
         recipe = dataclasses.replace(RECIPE, **changes)
         return TaskRun(TASK_OF_PAIRS, recipe, pretrained=start, files=files)
 
-    run = made(encoder(tmp_path / "start", is_causal=True), num_lstm_layers=1)
+    run = task_run(encoder(tmp_path / "start", is_causal=True), num_lstm_layers=1)
     config = run.model.config
     assert "new         bilstm (6), classification (2)" in capsys.readouterr().out
     assert (config.num_lstm_layers, config.is_causal) == (1, True)
-    save_model(run.model, tmp_path / "model", card=run.card, vocabulary=VOCABULARY)
-    again = made(tmp_path / "model").model  # with all that is there
+    save_model(run.model, tmp_path / "model", metadata=run.metadata, vocabulary=VOCABULARY)
+    again = task_run(tmp_path / "model").model
     assert "new         none" in capsys.readouterr().out
     assert again.config.num_lstm_layers == 1
 
 
-def test_frozen_features_take_no_bilstm_on_top(tmp_path):
+def test_a_bilstm_is_refused_for_a_task_with_a_frozen_encoder(tmp_path):
     start, rows = encoder(tmp_path / "start"), tmp_path / "rows.conll"
     rows.write_text("good O\nfilm B-X\n\n")
     task = dataclasses.replace(named_task("ner-features"), max_length=8, layers="last")
     recipe = dataclasses.replace(RECIPE, num_lstm_layers=1)
     files = {"train": str(rows), "dev": str(rows)}
-    with pytest.raises(InputError, match="num_lstm_layers is 1, but ner-features trains nothing"):
+    with pytest.raises(InputError, match="num_lstm_layers is 1, but ner-features does not train"):
         finetune(task, recipe, pretrained=start, files=files, output=tmp_path / "run")

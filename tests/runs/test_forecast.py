@@ -1,4 +1,4 @@
-"""What a run will take is told before it begins."""
+"""Estimates of a run, and arguments that are checked before it starts."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.runs.test_runs import records  # noqa: F401
 
 
 @pytest.mark.slow
-def test_a_dry_run_tells_and_writes_nothing(records, tmp_path, monkeypatch, capsys):  # noqa: F811
+def test_a_dry_run_prints_estimates_and_writes_nothing(records, tmp_path, monkeypatch, capsys):  # noqa: F811
     monkeypatch.chdir(tmp_path)
     command = ["pretrain", "demo", "--records", str(records), "--set", "size=tiny", "num_steps=500"]
     assert main([*command, "--dry-run"]) == 0
@@ -16,18 +16,18 @@ def test_a_dry_run_tells_and_writes_nothing(records, tmp_path, monkeypatch, caps
     assert rows["records"].startswith("2 files of 32 positions and 5 predictions")
     assert rows["steps"] == "500 of 16 sequences on 1 replicas"
     assert "million in 8,000 sequences" in rows["tokens"]
-    assert {"a", "time", "memory", "disk"} < set(rows)
+    assert {"step", "time", "memory", "disk"} < set(rows)
     assert not list(tmp_path.iterdir())
 
 
-def test_without_an_output_nothing_begins(records, capsys):  # noqa: F811
+def test_a_missing_output_is_refused(records, capsys):  # noqa: F811
     assert main(["pretrain", "demo", "--records", str(records)]) == 2
-    assert "--output DIR is missing; name a new folder, or ask" in capsys.readouterr().err
+    assert "--output DIR is missing; name a new folder or use" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("told", ["20", "5:2", "0:3", "a:b"])
-def test_steps_to_profile_are_two_numbers(records, tmp_path, told, capsys):  # noqa: F811
+@pytest.mark.parametrize("steps", ["20", "5:2", "0:3", "a:b"])
+def test_wrong_steps_to_profile_are_refused(records, tmp_path, steps, capsys):  # noqa: F811
     command = ["pretrain", "demo", "--records", str(records), "--output", str(tmp_path / "run")]
-    assert main([*command, "--profile", told]) == 2
-    assert f"{told!r} names no steps to profile" in capsys.readouterr().err
+    assert main([*command, "--profile", steps]) == 2
+    assert f"the steps to profile are {steps!r}" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

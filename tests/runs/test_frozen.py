@@ -1,4 +1,4 @@
-"""A run over a frozen encoder: cut off and continued, it ends as an unbroken one."""
+"""A run with a frozen encoder: an interrupted run ends like an uninterrupted one."""
 
 import dataclasses
 import shutil
@@ -13,9 +13,9 @@ from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.tasks.catalog import named_task
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, "paris", "is", "big"))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "paris", "is", "big"))
 CONFIG = BertConfig(
     vocab_size=len(VOCABULARY), hidden_size=8, num_layers=1, num_heads=2, max_positions=16
 )
@@ -24,28 +24,28 @@ RECIPE = FinetuneRecipe(batch_size=2, num_epochs=2, learning_rate=1e-2, logs_per
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_keeps_its_encoder(tmp_path):
+def test_a_continued_run_has_the_weights_of_an_uninterrupted_run(tmp_path):
     start = BertEncoder(CONFIG).save_pretrained(
         tmp_path / "start", tokenizer=WordPieceTokenizer(VOCABULARY)
     )
-    place = tmp_path / "words.conll"
-    place.write_text("Paris B-LOC\nis O\nbig O\n\nbig O\nParis B-LOC\n\n" * 2)
+    path = tmp_path / "words.conll"
+    path.write_text("Paris B-LOC\nis O\nbig O\n\nbig O\nParis B-LOC\n\n" * 2)
 
     def run(output, task=TASK):
         return finetune(
-            task, RECIPE, pretrained=start, files={"train": str(place), "dev": str(place)},
+            task, RECIPE, pretrained=start, files={"train": str(path), "dev": str(path)},
             output=tmp_path / output,
         )  # fmt: skip
 
-    whole = run("whole")
-    shutil.copytree(tmp_path / "whole", tmp_path / "broken")  # as before the model was saved
-    shutil.rmtree(tmp_path / "broken" / "model")
-    (tmp_path / "broken" / "scores.json").unlink()
-    assert run("broken") == whole
-    with pytest.raises(InputError, match="take layers=last or layers=weighted-sum-all"):
+    expected = run("complete")
+    shutil.copytree(tmp_path / "complete", tmp_path / "interrupted")  # as before the model is saved
+    shutil.rmtree(tmp_path / "interrupted" / "model")
+    (tmp_path / "interrupted" / "scores.json").unlink()
+    assert run("interrupted") == expected
+    with pytest.raises(InputError, match="use layers=last or layers=weighted-sum-all"):
         run("refused", dataclasses.replace(TASK, layers="concat-last-four"))
     assert not (tmp_path / "refused").exists()
-    assert len([*(tmp_path / "broken" / "features" / "train").iterdir()]) == 1
-    models = [load_model(tmp_path / name / "model") for name in ("whole", "broken")]
-    for ours, theirs in zip(*(model.get_weights() for model in models), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    assert len([*(tmp_path / "interrupted" / "features" / "train").iterdir()]) == 1
+    models = [load_model(tmp_path / name / "model") for name in ("complete", "interrupted")]
+    for weight, other_weight in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_array_equal(weight, other_weight)

@@ -1,4 +1,4 @@
-"""What no context gives, counted one prediction at a time."""
+"""Scores of models without context, compared with counts of single predictions."""
 
 import math
 from collections import Counter
@@ -12,25 +12,27 @@ from bert_keras.runs.objectives import baselines
 VOCAB_SIZE, MASK = 7, 6
 
 
-def drawn(seed: int, *, same: float) -> list:
-    """Two batches: answers 0 to 5 at the second and third of four places, [MASK] or they there; of
-    the last row one prediction counts."""
+def random_batches(seed: int, *, same: float) -> list:
+    """Returns two batches of rows with four tokens and predictions of tokens 0 to 5 at positions 1
+    and 2. The second prediction of the last row has no weight."""
     random = np.random.default_rng(seed)
     batches = []
     for _ in range(2):
-        answers = random.choice(6, size=(20, 2), p=[0.4, 0.2, 0.2, 0.1, 0.1, 0])
+        targets = random.choice(6, size=(20, 2), p=[0.4, 0.2, 0.2, 0.1, 0.1, 0])
         is_same, is_other = random.random((2, 20, 2)) < [[[same]], [[0.1]]]
-        shown = np.where(is_same, answers, np.where(is_other, random.integers(0, 6, (20, 2)), MASK))
-        input_ids = np.concatenate([np.full((20, 1), 5), shown, np.full((20, 1), 5)], axis=1)
+        input_tokens = np.where(
+            is_same, targets, np.where(is_other, random.integers(0, 6, (20, 2)), MASK)
+        )
+        input_ids = np.concatenate([np.full((20, 1), 5), input_tokens, np.full((20, 1), 5)], axis=1)
         weights = np.ones((20, 2), np.float32)
         weights[-1, 1] = 0
         inputs = {"input_ids": input_ids, "masked_lm_positions": np.tile([1, 2], (20, 1))}
-        batches.append((inputs, {"masked_lm": answers}, {"masked_lm": weights}))
+        batches.append((inputs, {"masked_lm": targets}, {"masked_lm": weights}))
     return [tf.nest.map_structure(tf.constant, batch) for batch in batches]
 
 
 def predictions(batches) -> list[tuple[int, int]]:
-    """(piece at the place, answer)"""
+    """Returns (input token, target) of each prediction."""
     return [
         (int(inputs["input_ids"][row, slot + 1]), int(targets["masked_lm"][row, slot]))
         for inputs, targets, weights in batches
@@ -42,34 +44,41 @@ def predictions(batches) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("same", [0.0, 0.3])
 def test_baselines(same):
-    training, held_out = drawn(1, same=same), drawn(2, same=same)
-    seen = predictions(training)
-    answers, places = Counter(a for _, a in seen), Counter(v for v, _ in seen)
-    kept = Counter(v for v, a in seen if v == a)
-    share = [(answers[piece] + 1) / (len(seen) + VOCAB_SIZE) for piece in range(VOCAB_SIZE)]
+    training, held_out = random_batches(1, same=same), random_batches(2, same=same)
+    training_pairs = predictions(training)
+    targets, input_counts = (
+        Counter(a for _, a in training_pairs),
+        Counter(v for v, _ in training_pairs),
+    )
+    equal_counts = Counter(v for v, a in training_pairs if v == a)
+    unigram = [
+        (targets[token] + 1) / (len(training_pairs) + VOCAB_SIZE) for token in range(VOCAB_SIZE)
+    ]
 
-    def copying(shown: int) -> list[float]:
-        """The probability of each answer."""
-        copied = (kept[shown] + share[shown]) / (places[shown] + 1)
-        others = [0.0 if piece == shown else share[piece] for piece in range(VOCAB_SIZE)]
-        answer = [(1 - copied) * other / sum(others) for other in others]
-        answer[shown] = copied
-        assert sum(answer) == pytest.approx(1)
-        return answer
+    def copying(input_token: int) -> list[float]:
+        """Returns the probability of each token."""
+        copied = (equal_counts[input_token] + unigram[input_token]) / (
+            input_counts[input_token] + 1
+        )
+        others = [0.0 if token == input_token else unigram[token] for token in range(VOCAB_SIZE)]
+        probabilities = [(1 - copied) * other / sum(others) for other in others]
+        probabilities[input_token] = copied
+        assert sum(probabilities) == pytest.approx(1)
+        return probabilities
 
-    asked = predictions(held_out)
-    assert len(asked) == 2 * 39
-    found = baselines(training, held_out, vocab_size=VOCAB_SIZE)
-    assert found == {
+    held_out_pairs = predictions(held_out)
+    assert len(held_out_pairs) == 2 * 39
+    scores = baselines(training, held_out, vocab_size=VOCAB_SIZE)
+    assert scores == {
         "unigram_masked_lm_loss": pytest.approx(
-            -sum(math.log(share[a]) for _, a in asked) / len(asked)
+            -sum(math.log(unigram[a]) for _, a in held_out_pairs) / len(held_out_pairs)
         ),
         "unigram_masked_lm_accuracy": pytest.approx(
-            sum(a == answers.most_common(1)[0][0] for _, a in asked) / len(asked)
+            sum(a == targets.most_common(1)[0][0] for _, a in held_out_pairs) / len(held_out_pairs)
         ),
         "copying_masked_lm_loss": pytest.approx(
-            -sum(math.log(copying(v)[a]) for v, a in asked) / len(asked)
+            -sum(math.log(copying(v)[a]) for v, a in held_out_pairs) / len(held_out_pairs)
         ),
     }
-    gain = found["unigram_masked_lm_loss"] - found["copying_masked_lm_loss"]
+    gain = scores["unigram_masked_lm_loss"] - scores["copying_masked_lm_loss"]
     assert gain > 0.2 if same else abs(gain) < 0.1

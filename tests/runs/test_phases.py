@@ -1,4 +1,4 @@
-"""A run in two phases, and one whose records break off."""
+"""A run in two phases, and a run on truncated records."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def start(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_second_phase_goes_on_at_the_step_of_the_first(records, start, tmp_path):  # noqa: F811
+def test_a_second_phase_continues_at_the_last_step_of_the_first(records, start, tmp_path):  # noqa: F811
     first = recipe(last_step=4)
     pretrain(first, records=records, output=tmp_path / "first", start=start)
     state = open_checkpoint(tmp_path / "first" / "model").state
@@ -36,13 +36,13 @@ def test_a_second_phase_goes_on_at_the_step_of_the_first(records, start, tmp_pat
 
 
 @pytest.mark.slow
-def test_what_breaks_off_is_told_and_left_out(records, start, tmp_path, capsys):  # noqa: F811
+def test_the_rest_of_a_truncated_file_is_skipped_with_a_warning(records, start, tmp_path, capsys):  # noqa: F811
     file = records / "train.tfrecord"
-    whole = file.read_bytes()
-    file.write_bytes(whole[: len(whole) // 2 - 7])
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2 - 7])
     with pytest.raises(InputError, match=r"train\.tfrecord is truncated or corrupt"):
         pretrain(recipe(), records=records, output=tmp_path / "run", start=start)
     skipping = recipe(skip_broken=True)
     scores = pretrain(skipping, records=records, output=tmp_path / "run", start=start)
     assert scores["steps"] == 8
-    assert f"WARNING: {file} breaks off after 19 records" in capsys.readouterr().err
+    assert f"WARNING: {file} is truncated or corrupt after 19 records" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""A whole run of half precision: weights stay float32, the losses go down as float32's does."""
+"""Runs in half precision: the weights are float32, and the losses decrease as in float32."""
 
 import json
 
@@ -18,7 +18,7 @@ SETTINGS = ["batch_size=8", "num_steps=30", "num_warmup_steps=16", "learning_rat
 
 @pytest.fixture
 def start(records, tmp_path):  # noqa: F811
-    """Smaller than any size: where nothing multiplies float16, it takes a hundred times as long."""
+    """A very small model, because float16 without hardware support is a hundred times slower."""
     keras.utils.set_random_seed(1)
     vocabulary = Vocabulary.from_file(records / "vocab.txt")
     config = preset(
@@ -30,7 +30,7 @@ def start(records, tmp_path):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_precisions_end_alike(records, start, tmp_path):  # noqa: F811
+def test_all_precisions_end_with_similar_losses(records, start, tmp_path):  # noqa: F811
     scores, before = {}, keras.config.dtype_policy()
     for precision in ("float32", "bfloat16", "float16"):
         output = tmp_path / precision
@@ -46,4 +46,4 @@ def test_precisions_end_alike(records, start, tmp_path):  # noqa: F811
     losses = [each["held_out_masked_lm_loss"] for each in scores.values()]
     assert losses[0] < 1.2 * scores["float32"]["unigram_masked_lm_loss"]  # from log(200) or more
     assert losses == pytest.approx(3 * losses[:1], abs=0.01)
-    assert len(set(losses)) == 3  # each computed in its own
+    assert len(set(losses)) == 3  # each run has its own precision

@@ -4,21 +4,25 @@ from bert_keras.errors import InputError
 from bert_keras.runs.recipes import PRETRAIN, FinetuneRecipe, named_recipe, task_recipes
 
 
-def test_changes_take_the_fields_type():
+def test_changes_are_converted_to_the_type_of_the_field():
     recipe = named_recipe(PRETRAIN, "demo", changes=["num_steps=200", "learning_rate=1e-4"])
     assert (recipe.num_steps, recipe.learning_rate) == (200, 1e-4)
     assert recipe.batch_size == PRETRAIN["demo"].batch_size
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "said"),
+    ("name", "changes", "message"),
     [
         ("dem", [], "no recipe is called 'dem'; known: demo, "),
-        ("demo", ["steps=3"], "'steps=3' changes nothing; expected FIELD=VALUE with one of size, "),
-        ("demo", ["num_steps"], "'num_steps' changes nothing"),
+        (
+            "demo",
+            ["steps=3"],
+            "'steps=3' is not a setting; expected FIELD=VALUE, where FIELD is ",
+        ),
+        ("demo", ["num_steps"], "'num_steps' is not a setting"),
         ("demo", ["num_steps=many"], "'num_steps=many': expected int"),
         ("demo", ["num_steps=0"], "num_steps is 0; expected at least 1"),
-        ("demo", ["num_steps=100"], "num_warmup_steps is 100 of num_steps 100; expected fewer"),
+        ("demo", ["num_steps=100"], "num_warmup_steps is 100; expected less than num_steps, 100"),
         ("demo", ["keep_checkpoints=0"], "keep_checkpoints is 0; expected at least 1"),
         ("demo", ["learning_rate=inf"], "learning_rate is inf; expected a number above 0"),
         ("demo", ["beta_2=1"], "beta_2 is 1.0; expected a rate in [0, 1)"),
@@ -29,13 +33,13 @@ def test_changes_take_the_fields_type():
         ("demo", ["replacement=all"], "is called 'all'; known: 80-10-10, "),
     ],
 )
-def test_what_cannot_be_is_named(name, changes, said):
+def test_wrong_recipe_names_and_changes_are_refused(name, changes, message):
     with pytest.raises(InputError) as error:
         named_recipe(PRETRAIN, name, changes=changes)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
-def test_room_for_every_prediction():
+def test_max_predictions_suffice_for_every_length():
     recipe = PRETRAIN["demo"]
     lengths = {64: 10, 128: 20, 512: 77}
     for length, most in lengths.items():
@@ -45,7 +49,7 @@ def test_room_for_every_prediction():
     assert recipe.masking_changes() == []
 
 
-def test_finetune_choices_are_checked():
+def test_settings_of_finetune_recipes_are_checked():
     assert task_recipes("swag")["paper"].batch_size == 16
     assert task_recipes("mrpc")["paper"].batch_size == 32
     corrected = named_recipe(task_recipes("mrpc"), "paper", changes=["bias_correction=true"])
@@ -59,7 +63,7 @@ def test_finetune_choices_are_checked():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("keep_checkpoints=-1", "keep_checkpoints is -1; expected at least 1"),
         ("seed=4294967296", "seed is 4294967296; expected 0 to 4294967295"),
@@ -73,7 +77,7 @@ def test_finetune_choices_are_checked():
         ("weight_decay_rate=-1", "weight_decay_rate is -1.0; expected 0 or"),
     ],
 )
-def test_numbers_that_train_nothing_are_refused(change, said):
+def test_values_out_of_range_are_refused(change, message):
     with pytest.raises(InputError) as error:
         named_recipe(task_recipes("mrpc"), "paper", changes=[change])
-    assert said in str(error.value)
+    assert message in str(error.value)

@@ -1,4 +1,4 @@
-"""Records of every kind train as their schema says."""
+"""Pretraining on every kind of records."""
 
 import numpy as np
 import pytest
@@ -9,23 +9,23 @@ from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer, load_model
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import PRETRAIN, named_recipe
-from bert_keras.text.packing import Spans, kept_apart, packed
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.packing import TextSpans, packed, packing_features
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, *(f"w{number}" for number in range(60))))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"w{number}" for number in range(60))))
 LENGTH, PER_ROW = 24, 2
 CHANGES = ["batch_size=8", "num_steps=4", "steps_per_log=2", "num_warmup_steps=1"]
 
 
 def rows(random, *, num_rows: int, per_row: int):
-    """Packed pairs, `per_row` sequences of 8 to 12 tokens each in a row."""
+    """Returns packed pairs, `per_row` sequences of 8 to 12 tokens in each row."""
     count = num_rows * per_row
     lengths = random.integers(3, 5, (count, 2))
-    pieces = random.integers(5, len(VOCABULARY), 500)
+    tokens = random.integers(5, len(VOCABULARY), 500)
     number = np.repeat(np.tile(np.arange(per_row), num_rows), 2)
     starts = random.integers(0, 490, (count, 2))
-    ends = np.cumsum(lengths + 1, axis=1)  # in its sequence, of each text with its [CLS] or [SEP]
-    spans = Spans(
+    ends = np.cumsum(lengths + 1, axis=1)  # within the sequence, with [CLS] or [SEP]
+    spans = TextSpans(
         rows=np.repeat(np.arange(num_rows), 2 * per_row),
         columns=number * LENGTH // per_row + (ends - lengths).ravel(),
         starts=starts.ravel(),
@@ -33,8 +33,8 @@ def rows(random, *, num_rows: int, per_row: int):
         segments=np.tile([0, 1], count),
         sequences=number + 1,
     )
-    place = {"num_rows": num_rows, "length": LENGTH}
-    return packed(pieces, spans, vocabulary=VOCABULARY, **place), kept_apart(spans, **place)
+    shape = {"num_rows": num_rows, "length": LENGTH}
+    return packed(tokens, spans, vocabulary=VOCABULARY, **shape), packing_features(spans, **shape)
 
 
 def write(path, features):
@@ -63,7 +63,7 @@ def plain(tmp_path):
 
 
 @pytest.fixture
-def shared(tmp_path):
+def labelled(tmp_path):
     """Masked pairs with labels, two in a record."""
     folder = tmp_path / "records"
     folder.mkdir()
@@ -83,7 +83,7 @@ def shared(tmp_path):
 
 
 @pytest.mark.slow
-def test_plain_ids_without_labels_train_masked_words(plain, tmp_path):
+def test_plain_ids_without_labels_train_a_masked_lm(plain, tmp_path):
     recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, "mask_rate=0.3", "max_ngram=2"])
     scores = pretrain(recipe, records=plain, output=tmp_path / "run")
     assert not [name for name in scores if "next_sentence" in name]
@@ -97,14 +97,14 @@ def test_plain_ids_without_labels_train_masked_words(plain, tmp_path):
     classifier = BertClassifier.from_pretrained(
         tmp_path / "run" / "model", labels=("no", "yes"), new=("classification", "pooler")
     )
-    for ours, theirs in zip(
+    for weight, expected in zip(
         classifier.encoder.blocks[0].weights, model.encoder.blocks[0].weights, strict=True
     ):
-        np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(weight, expected)
 
 
 @pytest.mark.slow
-def test_plain_ids_train_a_model_from_left_to_right(plain, tmp_path):
+def test_plain_ids_train_a_causal_model(plain, tmp_path):
     changes = [*CHANGES, "objective=left-to-right", "num_steps=40", "learning_rate=0.003"]
     recipe = named_recipe(PRETRAIN, "demo", changes=changes)
     scores = pretrain(recipe, records=plain, output=tmp_path / "run")
@@ -113,16 +113,18 @@ def test_plain_ids_train_a_model_from_left_to_right(plain, tmp_path):
     model = load_model(tmp_path / "run" / "model")
     assert (type(model), model.config.is_causal) == (BertMaskedLM, True)
     both_ways = named_recipe(PRETRAIN, "demo", changes=CHANGES)
-    with pytest.raises(InputError, match="model reads from left to right and the recipe, whose "):
+    with pytest.raises(
+        InputError, match="model has causal attention, but the objective bert needs"
+    ):
         pretrain(
             both_ways, records=plain, output=tmp_path / "next", start=tmp_path / "run" / "model"
         )
 
 
 @pytest.mark.slow
-def test_several_labelled_pairs_in_a_record_train_both(shared, tmp_path):
+def test_several_labelled_pairs_in_a_record_train_both_objectives(labelled, tmp_path):
     recipe = named_recipe(PRETRAIN, "demo", changes=CHANGES)
-    scores = pretrain(recipe, records=shared, output=tmp_path / "run")
+    scores = pretrain(recipe, records=labelled, output=tmp_path / "run")
     assert 0 <= scores["held_out_next_sentence_accuracy"] <= 1
     assert 0 < scores["held_out_next_sentence_loss"] < 3
     assert scores["held_out_examples"] == 20
@@ -130,38 +132,40 @@ def test_several_labelled_pairs_in_a_record_train_both(shared, tmp_path):
 
 
 @pytest.mark.slow
-def test_labels_are_left_out_where_the_recipe_says_so(shared, tmp_path):
+def test_the_objective_masked_lm_ignores_labels(labelled, tmp_path):
     recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, "objective=masked-lm"])
-    scores = pretrain(recipe, records=shared, output=tmp_path / "run")
+    scores = pretrain(recipe, records=labelled, output=tmp_path / "run")
     assert not [name for name in scores if "next_sentence" in name]
     model = load_model(tmp_path / "run" / "model")
     assert (type(model), model.encoder.pooler) == (BertMaskedLM, None)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("objective=right-to-left", "objective is 'right-to-left'; expected one of bert, masked-"),
-        ("objective=left-to-right", "holds masked records; left to right needs plain ids"),
+        ("objective=left-to-right", "contains masked records; left-to-right needs plain ids"),
     ],
 )
-def test_objectives_that_cannot_be_are_refused(shared, tmp_path, change, said):
-    with pytest.raises(InputError, match=said):
+def test_unsuitable_objectives_are_refused(labelled, tmp_path, change, message):
+    with pytest.raises(InputError, match=message):
         recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, change])
-        pretrain(recipe, records=shared, output=tmp_path / "run")
+        pretrain(recipe, records=labelled, output=tmp_path / "run")
     assert not (tmp_path / "run" / "model").exists()
 
 
-def test_masks_are_not_asked_for_from_left_to_right(plain, tmp_path):
+def test_masking_settings_are_refused_for_left_to_right(plain, tmp_path):
     changes = [*CHANGES, "objective=left-to-right", "replacement=0-0-100"]
-    with pytest.raises(InputError, match="changes replacement, but left to right nothing is mask"):
+    with pytest.raises(
+        InputError, match="changes replacement, but the objective left-to-right masks no"
+    ):
         pretrain(named_recipe(PRETRAIN, "demo", changes=changes), records=plain, output=tmp_path)
 
 
-def test_a_recipe_cannot_mask_anew_what_is_masked(shared, tmp_path):
+def test_masking_settings_are_refused_for_masked_records(labelled, tmp_path):
     recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, "mask_rate=0.3"])
     with pytest.raises(
         InputError, match="the recipe changes mask_rate, but the records are masked"
     ):
-        pretrain(recipe, records=shared, output=tmp_path / "run")
+        pretrain(recipe, records=labelled, output=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""RoBERTa and ALBERT from a text on: vocabulary, records, a few steps, a model that goes on."""
+"""RoBERTa and ALBERT from a text: vocabulary, records, a few steps and a continued run."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ CHANGES = ["batch_size=4", "num_steps=3", "steps_per_log=3", "num_warmup_steps=1
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["roberta-tiny", "albert-tiny"])
-def test_from_a_text_to_a_model(tmp_path, name):
+def test_related_models_are_pretrained_from_a_text(tmp_path, name):
     model, objective, Model, traits = KINDS[name]
     records, folder = tmp_path / "records", tmp_path / "run/model"
     vocabulary = train_vocabulary([LICENSE], size=420, model=model)
@@ -38,7 +38,7 @@ def test_from_a_text_to_a_model(tmp_path, name):
     assert (folder / "tokenizer.json").read_bytes() == (records / "tokenizer.json").read_bytes()
     trained = load_model(folder)
     assert type(trained) is Model and trained.tokenizer.vocabulary == vocabulary
-    assert trained.card.lowercase == (name == "albert-tiny")
+    assert trained.metadata.lowercase == (name == "albert-tiny")
     assert all(getattr(trained.config, trait) == value for trait, value in traits.items())
     assert trained.config.num_segments == (1 if name == "roberta-tiny" else 2)
     (ids,) = trained.tokenizer.ids_batch(["the Work of a License"])
@@ -46,19 +46,19 @@ def test_from_a_text_to_a_model(tmp_path, name):
     logits = trained({**inputs, "masked_lm_positions": np.array([[1, 2]])})["masked_lm"]
     assert np.isfinite(logits).all() and logits.shape == (1, 2, len(vocabulary))
     again = named_recipe(PRETRAIN, name, changes=[*CHANGES, "num_steps=6"])
-    begin = PretrainInputs(again, records=records, start=folder).begin
-    assert begin.config.to_dict().items() >= traits.items() and not begin.new
+    start = PretrainInputs(again, records=records, start=folder).starting_point
+    assert start.config.to_dict().items() >= traits.items() and not start.new
     rules = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     rules["normalizer"] = {"type": "NFKC"}
     (folder / "tokenizer.json").write_text(json.dumps(rules), "utf-8")
-    with pytest.raises(InputError, match=r"the same pieces and another tokenizer.json, which"):
+    with pytest.raises(InputError, match=r"the same tokens, but other rules in tokenizer.json"):
         PretrainInputs(again, records=records, start=folder)
     if name == "roberta-tiny":
         words = named_recipe(PRETRAIN, name, changes=[*CHANGES, "mask_unit=word"])
-        with pytest.raises(InputError, match="do not tell which word a line begins with"):
+        with pytest.raises(InputError, match="do not mark the first word of a line"):
             PretrainInputs(words, records=records, start=None)
 
 
-def test_a_folder_without_a_vocabulary(tmp_path):
-    with pytest.raises(InputError, match=r"holds no vocab.txt and no tokenizer.json; put the"):
+def test_a_folder_without_a_vocabulary_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"contains no vocab.txt and no tokenizer.json; copy the"):
         PretrainInputs(PRETRAIN["roberta-tiny"], records=tmp_path, start=None)

@@ -1,12 +1,15 @@
-"""Records to a pretrained model to a classifier, small but whole; and what goes wrong."""
+"""Pretraining and fine-tuning of a small model, and wrong inputs."""
 
+import contextlib
 import dataclasses
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.native import read_card
+from bert_keras.checkpoints.native import read_metadata
 from bert_keras.errors import InputError
 from bert_keras.models import load_model
 from bert_keras.runs.finetune import finetune
@@ -15,6 +18,7 @@ from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.tasks.catalog import named_task
 from bert_keras.training.curves import read_curves
+from bert_keras.training.loop import StopAfter
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
@@ -25,7 +29,7 @@ PRETRAIN = PretrainRecipe(
     num_steps=8,
     num_warmup_steps=2,
     learning_rate=1e-3,
-    initializer_stddev=0.08,  # at a hidden size of 128 a few steps of 0.02 teach nothing
+    initializer_stddev=0.08,  # with 0.02 a few steps have no effect at a hidden size of 128
     steps_per_log=2,
     logs_per_checkpoint=2,
 )
@@ -74,7 +78,7 @@ def table(tmp_path):
     return tmp_path
 
 
-def test_pretraining_leaves_a_model_scores_and_curves(pretrained):
+def test_pretraining_writes_a_model_scores_and_curves(pretrained):
     output, scores = pretrained
     model = load_model(output / "model")
     assert scores["parameters"] == model.count_params()
@@ -83,57 +87,81 @@ def test_pretraining_leaves_a_model_scores_and_curves(pretrained):
     assert 0 < scores["held_out_masked_lm_loss"] < 1.2 * np.log(model.config.vocab_size)
     assert 0 <= scores["held_out_next_sentence_accuracy"] <= 1
     assert json.loads((output / "scores.json").read_text()) == scores
-    assert read_card(output / "model").max_length == 32
+    assert read_metadata(output / "model").max_length == 32
     assert list((output / "logs" / "held_out").iterdir())
 
 
-def test_held_out_scores_equal_what_keras_evaluates(pretrained, records):
+def test_held_out_scores_equal_those_of_keras_evaluate(pretrained, records):
     from bert_keras.data.records import pretraining_dataset
     from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 
     output, scores = pretrained
     model = load_model(output / "model")
     model.compile(loss=pretraining_losses(), weighted_metrics=pretraining_metrics())
-    whole = pretraining_dataset(
+    held_out = pretraining_dataset(
         sorted(map(str, records.glob("held-out*"))), batch_size=10_000, drop_remainder=False
     )
-    keras_scores = model.evaluate(whole, verbose=0, return_dict=True)
-    for ours, theirs in (
+    keras_scores = model.evaluate(held_out, verbose=0, return_dict=True)
+    for name, keras_name in (
         ("held_out_masked_lm_loss", "masked_lm_loss"),
         ("held_out_masked_lm_accuracy", "masked_lm_accuracy"),
         ("held_out_next_sentence_loss", "next_sentence_loss"),
         ("held_out_next_sentence_accuracy", "next_sentence_accuracy"),
     ):
-        assert scores[ours] == pytest.approx(keras_scores[theirs], rel=1e-4)
+        assert scores[name] == pytest.approx(keras_scores[keras_name], rel=1e-4)
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_numbers(pretrained, records, tmp_path):
+def test_the_same_seed_gives_the_same_scores(pretrained, records, tmp_path):
     _, scores = pretrained
     assert pretrain(PRETRAIN, records=records, output=tmp_path / "again") == scores
 
 
-def test_a_finished_run_is_not_run_again_and_another_is_refused(pretrained, records):
+@pytest.mark.slow
+def test_a_stop_at_any_step_changes_no_weight(records, tmp_path, monkeypatch):
+    """A checkpoint is saved every 8 steps; SIGTERM comes after each of the steps before it."""
+    recipe = dataclasses.replace(PRETRAIN, num_steps=12, steps_per_log=4, dropout_rate=0.1)
+
+    def weights(folder, *, stop):
+        def ends(callback, batch, logs=None, end=StopAfter.on_train_batch_end):
+            end(callback, batch, logs)
+            if recipe.num_steps - callback.steps_left == stop:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(StopAfter, "on_train_batch_end", ends)
+            with pytest.raises(SystemExit) if stop else contextlib.nullcontext():
+                pretrain(recipe, records=records, output=folder)
+        if stop:
+            pretrain(recipe, records=records, output=folder)
+        return (folder / "model" / "weights.safetensors").read_bytes()
+
+    unbroken = weights(tmp_path / "unbroken", stop=0)
+    for stop in range(1, 9):
+        assert weights(tmp_path / f"stop-{stop}", stop=stop) == unbroken, stop
+
+
+def test_a_finished_run_is_not_repeated_and_other_settings_are_refused(pretrained, records):
     output, scores = pretrained
     assert pretrain(PRETRAIN, records=records, output=output) == scores
     other = PretrainRecipe(**{**PRETRAIN.__dict__, "seed": 2})
-    with pytest.raises(InputError, match="holds a run with seed 1, now 2: choose another output"):
+    with pytest.raises(InputError, match=r"other settings \(seed 1, now 2\); choose another"):
         pretrain(other, records=records, output=output)
     other = PretrainRecipe(
         size="tiny", batch_size=8, num_steps=9, num_warmup_steps=1, learning_rate=1e-4
     )
-    with pytest.raises(InputError, match=r"holds a run with( [^;]+;){4} and \d+ more: choose"):
+    with pytest.raises(InputError, match=r"other settings \(([^;]+; ){4}and \d+ more\); choose"):
         pretrain(other, records=records, output=output)
 
 
-def test_foreign_folders_are_not_written_into(records, tmp_path):
+def test_folders_with_other_files_are_refused(records, tmp_path):
     (tmp_path / "mine.txt").touch()
-    with pytest.raises(InputError, match="holds something else; choose a new or empty output"):
+    with pytest.raises(InputError, match="exists and has no run; choose a new or empty output"):
         pretrain(PRETRAIN, records=records, output=tmp_path)
 
 
 @pytest.mark.slow
-def test_finetuning_learns_and_is_scored_beside_the_majority(pretrained, table):
+def test_finetuning_scores_better_than_the_majority_class(pretrained, table):
     output, _ = pretrained
     scores = finetune(
         TASK,
@@ -143,9 +171,9 @@ def test_finetuning_learns_and_is_scored_beside_the_majority(pretrained, table):
         output=table / "run",
     )
     assert scores["accuracy"] > 0.9 > scores["majority_accuracy"]
-    card = read_card(table / "run" / "model")
-    assert card.labels == ("is cloth", "is stone", "is water")
-    assert card.text_columns == ("text",)
+    metadata = read_metadata(table / "run" / "model")
+    assert metadata.labels == ("is cloth", "is stone", "is water")
+    assert metadata.text_columns == ("text",)
     assert load_model(table / "run" / "model").num_labels == 3
     curves = read_curves(table / "run" / "logs")
     [(_, accuracy)] = curves["final"]["final/accuracy"]
@@ -153,10 +181,10 @@ def test_finetuning_learns_and_is_scored_beside_the_majority(pretrained, table):
     assert len(curves["train"]["gradient_norm/heads"]) == FINETUNE.num_epochs
 
 
-def test_random_weights_are_no_pretrained_ones(pretrained, table, capsys):
+def test_random_initial_weights_differ_from_the_pretrained_weights(pretrained, table, capsys):
     output, _ = pretrained
-    given = load_model(output / "model").encoder.get_weights()[0]
-    for weights, same, said in (
+    pretrained_weights = load_model(output / "model").encoder.get_weights()[0]
+    for weights, same, loaded in (
         ("random", False, ""),
         ("pretrained", True, "encoder (37), pooler"),
     ):
@@ -166,26 +194,26 @@ def test_random_weights_are_no_pretrained_ones(pretrained, table, capsys):
             pretrained=output / "model",
             files={"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")},
         )
-        assert np.array_equal(run.model.encoder.get_weights()[0], given) == same
-        told = capsys.readouterr().out
-        assert said in told and bool(told) == same
+        assert np.array_equal(run.model.encoder.get_weights()[0], pretrained_weights) == same
+        report = capsys.readouterr().out
+        assert loaded in report and bool(report) == same
 
 
-def test_so_many_examples_are_spread_over_the_file(pretrained, table):
-    places = {"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")}
-    whole, some, more = (
+def test_limited_training_examples_are_evenly_spaced(pretrained, table):
+    files = {"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")}
+    unlimited, some, more = (
         TaskRun(
             TASK,
             dataclasses.replace(FINETUNE, max_train_examples=count),
             pretrained=pretrained[0] / "model",
-            files=places,
+            files=files,
         )
         for count in (0, 5, 10_000)
     )
-    step = len(whole.examples) / 5
-    assert some.examples == [whole.examples[int(number * step)] for number in range(5)]
-    assert (len(some.rows), some.task.labels) == (5, whole.task.labels)
-    assert more.examples == whole.examples
+    step = len(unlimited.examples) / 5
+    assert some.examples == [unlimited.examples[int(number * step)] for number in range(5)]
+    assert (len(some.rows), some.task.labels) == (5, unlimited.task.labels)
+    assert more.examples == unlimited.examples
 
 
 def test_a_label_only_in_dev_is_refused_before_anything_is_written(pretrained, table):

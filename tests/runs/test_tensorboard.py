@@ -1,4 +1,4 @@
-"""A pretraining as TensorBoard shows it: what it serves, and what its page says in a browser."""
+"""The logs of a pretraining in TensorBoard: its HTTP answers and its page in a browser."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ RECIPE = PretrainRecipe(
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Its folder and its scores."""
+    """The folder and the scores of a run."""
     folder = tmp_path_factory.mktemp("run")
     random = np.random.default_rng(0)
     words = ["red", "blue", "green", "old", "young", "tall", "warm", "cold", "soft", "hard"]
@@ -58,18 +58,18 @@ def board(run):
         [*command, "--host", "127.0.0.1", "--port", "0"], stderr=subprocess.PIPE, text=True
     )
     try:
-        told = []
+        lines = []
         for line in process.stderr:
-            told.append(line)
-            if found := re.search(r" at (http://127\.0\.0\.1:\d+)/", line):
+            lines.append(line)
+            if match := re.search(r" at (http://127\.0\.0\.1:\d+)/", line):
                 break
         else:
-            raise AssertionError("".join(told))
+            raise AssertionError("".join(lines))
         end = time.monotonic() + 60
-        while "final" not in get(found[1], "runs"):
+        while "final" not in get(match[1], "runs"):
             assert time.monotonic() < end, "TensorBoard has not read the run"
             time.sleep(0.3)
-        yield found[1]
+        yield match[1]
     finally:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -77,13 +77,13 @@ def board(run):
         process.stderr.close()
 
 
-def get(address: str, place: str, post: dict | None = None, **query) -> object:
-    url = f"{address}/data/{place}?{urllib.parse.urlencode(query)}"
+def get(address: str, path: str, post: dict | None = None, **query) -> object:
+    url = f"{address}/data/{path}?{urllib.parse.urlencode(query)}"
     data = None if post is None else json.dumps(post).encode()
     headers = {"Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=30) as answer:
-        body = answer.read()
-        return json.loads(body) if "json" in answer.headers["Content-Type"] else body
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=30) as response:
+        body = response.read()
+        return json.loads(body) if "json" in response.headers["Content-Type"] else body
 
 
 def test_scalars(board):
@@ -98,8 +98,8 @@ def test_scalars(board):
 
 
 def test_hyperparameters_and_final_scores(board, run):
-    asked = {"startIndex": 0, "sliceSize": 9, "allowedStatuses": ["STATUS_UNKNOWN"]}
-    [group] = get(board, "plugin/hparams/session_groups", post=asked)["sessionGroups"]
+    request = {"startIndex": 0, "sliceSize": 9, "allowedStatuses": ["STATUS_UNKNOWN"]}
+    [group] = get(board, "plugin/hparams/session_groups", post=request)["sessionGroups"]
     assert group["hparams"]["size"] == "tiny" and group["hparams"]["num_steps"] == 8
     scores = {each["name"]["tag"]: each["value"] for each in group["metricValues"]}
     loss = run[1]["held_out_masked_lm_loss"]
@@ -117,14 +117,14 @@ def test_samples(board):
 def test_projector(board):
     assert get(board, "plugin/projector/runs") == ["final"]
     [table] = get(board, "plugin/projector/info", run="final")["embeddings"]
-    of_table = {"run": "final", "name": table["tensorName"]}
-    words = get(board, "plugin/projector/metadata", **of_table).decode().splitlines()
-    vectors = np.frombuffer(get(board, "plugin/projector/tensor", **of_table), "float32")
+    query = {"run": "final", "name": table["tensorName"]}
+    words = get(board, "plugin/projector/metadata", **query).decode().splitlines()
+    vectors = np.frombuffer(get(board, "plugin/projector/tensor", **query), "float32")
     assert {"red", "blue", "stone"} <= set(words)
     assert vectors.reshape(len(words), 128).std() == pytest.approx(0.02, rel=0.3)
 
 
-def test_the_page_shows_them(board, tmp_path):
+def test_the_page_shows_every_plugin(board, tmp_path):
     with browser_page() as page:
         for plugin, words in (
             ("timeseries", ["gradient_norm 5 cards", "/layer_00", "/layer_01", "/heads"]),
@@ -134,7 +134,7 @@ def test_the_page_shows_them(board, tmp_path):
             ("projector", ["token_table", "Points:", "Dimension: 128"]),
         ):
             page.open("about:blank")
-            page.open(f"{board}/?tagFilter=gradient_norm#{plugin}")  # else groups are closed
+            page.open(f"{board}/?tagFilter=gradient_norm#{plugin}")  # opens the groups
             page.wait_for(*words)
             page.picture(tmp_path / f"{plugin}.png")
             assert (tmp_path / f"{plugin}.png").stat().st_size > 20_000

@@ -1,4 +1,4 @@
-"""Small SavedModels like those behind the recorded answers of TF Serving, and servers for them."""
+"""Small SavedModels like those of the recorded responses of TF Serving, and servers for them."""
 
 import contextlib
 import http.client
@@ -27,7 +27,7 @@ class Answer:
 
 
 def send(url, method, path, body=None, headers=None):
-    """One request on a connection of its own."""
+    """Sends one request over a new connection."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=3600)
     with contextlib.closing(connection):
         connection.request(method, path, body=body, headers=headers or {})
@@ -36,7 +36,7 @@ def send(url, method, path, body=None, headers=None):
 
 
 def half_plus(offset, folder):
-    """TF Serving's own test model, written the TF1 way: y = x / 2 + offset, y3 of x2."""
+    """The test model of TF Serving in TF1 code: y = x / 2 + offset, and y3 from x2."""
     from tensorflow.compat import v1
 
     with v1.Session(graph=v1.Graph()) as session:
@@ -75,7 +75,7 @@ def _signature(verb, inputs, outputs):
 
 
 def tiny(folder):
-    """Three floats to two: their sum plus one, twice; signatures named as Keras names them."""
+    """Maps three floats to two equal ones, their sum plus 1; signatures have Keras' names."""
     import tensorflow as tf
 
     class Tiny(tf.Module):
@@ -95,11 +95,11 @@ def tiny(folder):
 
 
 def texty(folder):
-    """Several inputs, several outputs, text, bytes, scalars and numbers that are not finite."""
+    """Several inputs and outputs: text, bytes, scalars, NaN and infinity."""
     import tensorflow as tf
     import tensorflow_text
 
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "hello", "world", "##s", "!"]
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "hello", "world", "##s", "!"]
 
     def spec(name, dtype, *shape):
         return tf.TensorSpec(shape, dtype, name)
@@ -107,7 +107,7 @@ def texty(folder):
     class Texty(tf.Module):
         def __init__(self):
             super().__init__()
-            ids = tf.lookup.KeyValueTensorInitializer(pieces, tf.range(8, dtype=tf.int64))
+            ids = tf.lookup.KeyValueTensorInitializer(tokens, tf.range(8, dtype=tf.int64))
             self.table = tf.lookup.StaticVocabularyTable(ids, num_oov_buckets=1)
             self.tokenizer = tensorflow_text.BertTokenizer(
                 self.table, lower_case=True, token_out_type=tf.int32
@@ -157,7 +157,7 @@ def texty(folder):
 
 
 def odd(folder):
-    """What a server meets sooner or later: slow, failing, and rows that are none."""
+    """Slow and failing signatures, and outputs whose first dimension is not the batch."""
     import tensorflow as tf
 
     def signature(function, dtype, *shape):
@@ -185,7 +185,7 @@ def odd(folder):
 
 
 def write_models(folder):
-    """The model folders; half_plus_two has two versions and things that are none."""
+    """Writes the model folders; half_plus_two has two versions and other entries."""
     half_plus(2.0, folder / "half_plus_two" / "00000123")
     half_plus(2.0, folder / "half_plus_two" / "124")
     (folder / "half_plus_two" / "notes").mkdir()
@@ -219,7 +219,7 @@ def server_of(models):
 
 
 def pytest_generate_tests(metafunc):
-    """What takes `any_server_of` asks the local server, then the one that TF_SERVING_URL names."""
+    """Runs tests with `any_server_of` on the local server, and on TF_SERVING_URL if it is set."""
     if "any_server_of" in metafunc.fixturenames:
         urls = {"local": None}
         if TF_SERVING_URL in os.environ:
@@ -229,13 +229,13 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def any_server_of(request, server_of):
-    """As `server_of`, of the server that the test is to ask."""
+    """Same as `server_of`, for the server of this test."""
     url = request.param
     return server_of if url is None else lambda name: tf_serving_of(url, name)
 
 
 def tf_serving_of(url, name):
-    """`url`, where it serves the model; else the test is skipped."""
+    """Returns `url` if it serves the model; skips the test otherwise."""
     if send(url, "GET", f"/v1/models/{name}").status == 404:
         pytest.skip(
             f"{url} serves no {name}: `python tests/serving/conftest.py FOLDER` writes the models "
@@ -257,16 +257,16 @@ def send_fixture():
     return send
 
 
-if __name__ == "__main__":  # for a TF Serving to be tested: see test_recorded_answers.py
+if __name__ == "__main__":  # for a TF Serving to be tested: see test_recorded_responses.py
     import sys
     from pathlib import Path
 
     from bert_keras.serving.version_folders import version_folders
 
-    place = Path(sys.argv[1]).resolve()
-    write_models(place)
+    root = Path(sys.argv[1]).resolve()
+    write_models(root)
     configs = []
-    for child in sorted(place.iterdir()):
+    for child in sorted(root.iterdir()):
         versions = " ".join(f"versions: {number}" for number in version_folders(child))
         configs.append(
             f'config {{ name: "{child.name}" base_path: "/models/{child.name}" '
@@ -274,9 +274,9 @@ if __name__ == "__main__":  # for a TF Serving to be tested: see test_recorded_a
             f"model_version_policy {{ specific {{ {versions} }} }} }}"
         )
     text = "\n".join(["model_config_list {", *configs, "}", ""])
-    (place / "models.config").write_text(text, encoding="utf-8")
+    (root / "models.config").write_text(text, encoding="utf-8")
     print(
-        f"docker run -p 8501:8501 -v {place}:/models tensorflow/serving:2.20.0 "
+        f"docker run -p 8501:8501 -v {root}:/models tensorflow/serving:2.20.0 "
         "--model_config_file=/models/models.config\n"
         "TF_SERVING_URL=http://127.0.0.1:8501 pytest tests/serving"
     )

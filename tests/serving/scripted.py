@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that answers as a test says, and keeps what it was asked."""
+"""An HTTP server on loopback with scripted responses, which records its requests."""
 
 import contextlib
 import json
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# (status, headers, body); None closes the connection without an answer.
+# (status, headers, body); None closes the connection without a response.
 Reply = tuple[int, dict[str, str], bytes] | None
 
 
 @dataclass
-class Asked:
-    """`requests`: (method, path, body); `connections`: the ports that they came from."""
+class ServerLog:
+    """`requests`: (method, path, body); `connections`: the client ports of the requests."""
 
     url: str
     requests: list[tuple[str, str, bytes]] = field(default_factory=list)
@@ -30,17 +30,17 @@ def json_reply(document: object, *, status: int = 200, **headers: str) -> Reply:
 
 
 @contextlib.contextmanager
-def scripted_server(reply: Callable[[str, str, bytes], Reply]) -> Iterator[Asked]:
-    """`reply(method, path, body)` is asked for each request, from many threads."""
+def scripted_server(reply: Callable[[str, str, bytes], Reply]) -> Iterator[ServerLog]:
+    """Calls `reply(method, path, body)` for each request, from many threads."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # head and body in one packet: else each answer takes 40 ms more
+        wbufsize = -1  # headers and body in one packet; otherwise each response takes 40 ms longer
 
         def do_GET(self):
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            asked.requests.append((self.command, self.path, body))
-            asked.connections.append(self.client_address[1])
+            server_log.requests.append((self.command, self.path, body))
+            server_log.connections.append(self.client_address[1])
             replied = reply(self.command, self.path, body)
             if replied is None:
                 self.close_connection = True
@@ -61,11 +61,11 @@ def scripted_server(reply: Callable[[str, str, bytes], Reply]) -> Iterator[Asked
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    asked = Asked(f"http://127.0.0.1:{server.server_port}")
+    server_log = ServerLog(f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield asked
+        yield server_log
     finally:
         server.shutdown()
         thread.join()

@@ -1,4 +1,4 @@
-"""Requests and the statuses and bodies that TF Serving answers them with (tf_serving_rest.jsonl;
+"""Requests with the statuses and bodies of TF Serving's responses (tf_serving_rest.jsonl;
 cases marked "source" follow tensorflow_serving/util/json_tensor.cc and http_rest_api_util.cc)."""
 
 import gzip
@@ -10,8 +10,8 @@ MALFORMED = "Malformed request: "
 ROW_0 = "Failed to process element: 0 of 'instances' list. Error: INVALID_ARGUMENT: "
 ONE = '{"instances": [1.0]}'
 
-ANSWERED = [
-    # model, body, answer
+PREDICTIONS = [
+    # model, body, response
     ("half_plus_two", '{"instances": [1.0, 2.0, 5.0]}', {"predictions": [2.5, 3.0, 4.5]}),
     ("half_plus_two", '{"instances": [{"x": 1.0}, {"x": 2}]}', {"predictions": [2.5, 3.0]}),
     ("half_plus_two", '{"instances": [[[1]]], "other": {}} x', {"predictions": [[[2.5]]]}),
@@ -61,14 +61,14 @@ ANSWERED = [
 ]
 
 
-@pytest.mark.parametrize(("model", "body", "answer"), ANSWERED)
-def test_predictions(any_server_of, send, model, body, answer):
+@pytest.mark.parametrize(("model", "body", "expected"), PREDICTIONS)
+def test_predictions(any_server_of, send, model, body, expected):
     response = send(any_server_of(model), "POST", f"/v1/models/{model}:predict", body)
-    assert (response.status, response.json) == (200, answer)
+    assert (response.status, response.json) == (200, expected)
     assert response.headers["Content-Type"] == "application/json"
 
 
-def test_numbers_that_are_not_finite_go_in_and_out_as_bare_words(any_server_of, send):
+def test_nan_and_infinity_are_read_and_written_unquoted(any_server_of, send):
     body = '{"signature_name":"special","inputs":[NaN,Infinity,-Infinity, 0]}'
     response = send(any_server_of("texty"), "POST", "/v1/models/texty:predict", body)
     outputs = response.json["outputs"]
@@ -231,36 +231,36 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("model", "body", "status", "sentence"), REFUSED)
-def test_refused_bodies(any_server_of, send, model, body, status, sentence):
+@pytest.mark.parametrize(("model", "body", "status", "message"), REFUSED)
+def test_invalid_bodies_are_refused(any_server_of, send, model, body, status, message):
     response = send(any_server_of(model), "POST", f"/v1/models/{model}:predict", body)
-    assert (response.status, response.json) == (status, {"error": sentence})
+    assert (response.status, response.json) == (status, {"error": message})
 
 
 @pytest.mark.parametrize(
-    ("inputs", "sentence"),
+    ("inputs", "message"),
     [
         ("[[1], [1, 2]]", "Expecting tensor size: 1 but got: 2"),
         ("[1, [2]]", "Expecting shape [] but got: [1]"),
         ("[[1], 2]", "Expecting shape [1] but got: []"),
     ],
 )
-def test_ragged_inputs(server_of, send, inputs, sentence):
-    """Not in TF Serving's words, which name the level of the JSON document."""
+def test_ragged_inputs_are_refused(server_of, send, inputs, message):
+    """The messages differ from TF Serving's, which name the level in the JSON document."""
     path, body = "/v1/models/half_plus_two:predict", f'{{"inputs": {inputs}}}'
     response = send(server_of("half_plus_two"), "POST", path, body)
-    assert (response.status, response.json) == (400, {"error": sentence})
+    assert (response.status, response.json) == (400, {"error": message})
 
 
-def test_outputs_of_unlike_size(server_of, send):
+def test_outputs_with_different_batch_sizes_are_refused(server_of, send):
     """TF Serving names one of the two outputs by chance."""
     path, body = "/v1/models/texty:predict", '{"instances": [["a", "b"]]}'
     response = send(server_of("texty"), "POST", path, body)
-    sentence = "Tensor name: len has inconsistent batch size: 1 expecting: 2"
-    assert (response.status, response.json) == (400, {"error": sentence})
+    message = "Tensor name: len has inconsistent batch size: 1 expecting: 2"
+    assert (response.status, response.json) == (400, {"error": message})
 
 
-def test_the_message_of_a_failing_op_is_the_answer(any_server_of, send):
+def test_the_response_has_the_message_of_a_failing_op(any_server_of, send):
     path = "/v1/models/keras_tiny:predict"
     response = send(any_server_of("keras_tiny"), "POST", path, '{"inputs": [[1.0, 2.0]]}')
     assert response.status == 400
@@ -280,22 +280,22 @@ def test_the_latest_version_is_served(server_of, send):
         assert (response.status, response.json) == (200, status(124))
     assert send(url, "POST", f"{path}/versions/124:predict", ONE).json == {"predictions": [2.5]}
     response = send(url, "POST", f"{path}/versions/123:predict", ONE)
-    sentence = "Servable not found for request: Specific(half_plus_two, 123)"
-    assert (response.status, response.json) == (404, {"error": sentence})
+    message = "Servable not found for request: Specific(half_plus_two, 123)"
+    assert (response.status, response.json) == (404, {"error": message})
 
 
 def test_chosen_versions_and_labels(both_versions, send):
     path = "/v1/models/half_plus_two"
     assert send(both_versions, "GET", path).json == status(124, 123)
     assert send(both_versions, "GET", f"{path}/versions/123").json == status(123)
-    for place, version in (("", "124"), ("/versions/123", "123"), ("/labels/old", "123")):
-        response = send(both_versions, "GET", f"{path}{place}/metadata")
+    for suffix, version in (("", "124"), ("/versions/123", "123"), ("/labels/old", "123")):
+        response = send(both_versions, "GET", f"{path}{suffix}/metadata")
         assert response.json["model_spec"]["version"] == version
-        response = send(both_versions, "POST", f"{path}{place}:predict", ONE)
+        response = send(both_versions, "POST", f"{path}{suffix}:predict", ONE)
         assert response.json == {"predictions": [2.5]}
     response = send(both_versions, "POST", f"{path}/labels/none:predict", ONE)
-    sentence = "Unrecognized servable version label: none"
-    assert (response.status, response.json) == (400, {"error": sentence})
+    message = "Unrecognized servable version label: none"
+    assert (response.status, response.json) == (400, {"error": message})
 
 
 def test_metadata(any_server_of, send):
@@ -312,7 +312,7 @@ def test_metadata(any_server_of, send):
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status", "sentence"),
+    ("method", "path", "status", "message"),
     [
         ("GET", "/v1/models/nope", 404, "Could not find any versions of model nope"),
         ("GET", "/v1/models/nope/metadata", 404, "Servable not found for request: Latest(nope)"),
@@ -351,10 +351,10 @@ def test_metadata(any_server_of, send):
         ("POST", "/V1/Models/nope:predict", 404, "Servable not found for request: Latest(nope)"),
     ],
 )
-def test_refused_paths(any_server_of, send, method, path, status, sentence):
+def test_invalid_paths_are_refused(any_server_of, send, method, path, status, message):
     body = ONE if method == "POST" else None
     response = send(any_server_of("half_plus_two"), method, path, body)
-    assert (response.status, response.json) == (status, {"error": sentence})
+    assert (response.status, response.json) == (status, {"error": message})
 
 
 def test_paths_of_other_apis_are_not_found(server_of, send):
@@ -377,7 +377,7 @@ def test_options_and_a_version_beyond_64_bits_have_empty_bodies(any_server_of, s
         assert (response.status, response.body) == (400, b"")
 
 
-def test_gzipped_bodies(any_server_of, send):
+def test_gzipped_bodies_are_decompressed(any_server_of, send):
     url, path = any_server_of("half_plus_two"), "/v1/models/half_plus_two:predict"
     headers = {"Content-Encoding": "gzip"}
     zipped = gzip.compress(ONE.encode())
@@ -395,7 +395,7 @@ CLASSIFY_WAS = (
 
 
 @pytest.mark.parametrize(
-    ("verb", "body", "status", "answer"),
+    ("verb", "body", "status", "expected"),
     [
         (
             "classify",
@@ -436,13 +436,13 @@ CLASSIFY_WAS = (
         ),
     ],
 )
-def test_classify_and_regress(any_server_of, send, verb, body, status, answer):
+def test_classify_and_regress(any_server_of, send, verb, body, status, expected):
     path = f"/v1/models/half_plus_two:{verb}"
     response = send(any_server_of("half_plus_two"), "POST", path, json.dumps(body))
-    assert (response.status, response.json) == (status, answer)
+    assert (response.status, response.json) == (status, expected)
 
 
-def test_features_that_the_signature_cannot_parse(any_server_of, send):
+def test_features_that_the_signature_cannot_parse_are_refused(any_server_of, send):
     body = {"examples": [{"x": 1}], "signature_name": "regress_x_to_y"}
     path = "/v1/models/half_plus_two:regress"
     response = send(any_server_of("half_plus_two"), "POST", path, json.dumps(body))

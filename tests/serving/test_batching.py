@@ -1,4 +1,4 @@
-"""Waiting requests share runs, and each gets its own rows, its own error, and its turn."""
+"""Queued requests share runs, and each gets its own rows or its own error."""
 
 import contextlib
 import threading
@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from bert_keras.serving.batching import Batcher
-from bert_keras.serving.calls import Refused
-from bert_keras.serving.rows import Rows
+from bert_keras.serving.calls import Refusal
+from bert_keras.serving.rows import RowModel
 
 
 class Model:
-    """Doubles x, or measures texts; notes the rows of every run; waits where it is told to."""
+    """Doubles x or measures texts; records the rows of every run; can block a run."""
 
     def __init__(self):
         self.runs = []
@@ -20,7 +20,7 @@ class Model:
         self.go.set()
         self.started = threading.Event()
 
-    def declares_rows(self, signature_name, tensors):
+    def is_row_wise(self, signature_name, tensors):
         return signature_name != "whole"
 
     def predict(self, signature_name, tensors):
@@ -33,7 +33,7 @@ class Model:
         if x.dtype == object:
             return {"y": np.array([len(text) for text in x.flat])}
         if (x < 0).any():
-            raise Refused(f"negative: {x.min():g}")
+            raise Refusal(f"negative: {x.min():g}")
         if signature_name == "coupled":
             return {"y": x - x.mean()}
         if signature_name == "flat":
@@ -51,7 +51,7 @@ def batching(model, *, num_threads=1):
     shared = []
     ended = threading.Event()
     batcher = Batcher(
-        Rows(model),
+        RowModel(model),
         max_batch_size=4,
         num_threads=num_threads,
         on_batch=shared.append,
@@ -68,7 +68,7 @@ def batching(model, *, num_threads=1):
 
 @contextlib.contextmanager
 def busy(model, batcher):
-    """While the block lasts the model runs something else, so that what comes has to wait."""
+    """Keeps the model busy during the block, so that new requests are queued."""
     model.go.clear()
     model.started.clear()
     other = batcher.submit("other", {"x": np.ones([1, 9, 9])})
@@ -84,23 +84,23 @@ def floats(*values):
     return {"x": np.float32(values)}
 
 
-def test_a_request_alone_runs_at_once_and_once(model):
+def test_a_single_request_runs_at_once_and_only_once(model):
     with batching(model) as batcher:
         assert batcher.submit("f", floats(1, 2, 3)).result(10)["y"].tolist() == [2, 4, 6]
     assert model.runs == [3]
 
 
-def test_what_waits_is_joined_and_cut_apart(model):
+def test_queued_requests_are_joined_and_their_outputs_split(model):
     with batching(model) as batcher:
         batcher.submit("f", floats(5, 6)).result(10)
         with busy(model, batcher):
-            answers = [batcher.submit("f", floats(*row)) for row in ([1], [2, 3], [4])]
-        assert [answer.result(10)["y"].tolist() for answer in answers] == [[2], [4, 6], [8]]
+            futures = [batcher.submit("f", floats(*row)) for row in ([1], [2, 3], [4])]
+        assert [future.result(10)["y"].tolist() for future in futures] == [[2], [4, 6], [8]]
         assert model.runs == [4, 2, 2]  # the first joined run is compared with its halves
         assert batcher.shared == [3]
         with busy(model, batcher):
-            answers = [batcher.submit("f", floats(*row)) for row in ([1], [7, 8, 9], [4])]
-        assert [answer.result(10)["y"].tolist() for answer in answers] == [[2], [14, 16, 18], [8]]
+            futures = [batcher.submit("f", floats(*row)) for row in ([1], [7, 8, 9], [4])]
+        assert [future.result(10)["y"].tolist() for future in futures] == [[2], [14, 16, 18], [8]]
         assert model.runs == [4, 1]
 
 
@@ -116,23 +116,23 @@ def test_only_equal_shapes_dtypes_signatures_and_lengths_are_joined(model):
     ]
     with batching(model) as batcher:
         with busy(model, batcher):
-            answers = [batcher.submit(name, {"x": array}) for name, array in different]
-        lengths = [answer.result(10)["y"].tolist() for answer in answers[-3:]]
+            futures = [batcher.submit(name, {"x": array}) for name, array in different]
+        lengths = [future.result(10)["y"].tolist() for future in futures[-3:]]
         assert lengths == [[5], [8], [200]]
         assert sorted(batcher.shared) == [1] * 6 + [2]
 
 
-def test_nobody_gets_the_error_of_another(model):
+def test_an_error_is_returned_only_to_its_own_request(model):
     with batching(model) as batcher:
         with busy(model, batcher):
-            answers = [batcher.submit("f", floats(value)) for value in (1, -5, 3)]
-        assert answers[0].result(10)["y"].tolist() == [2]
-        assert answers[2].result(10)["y"].tolist() == [6]
-        with pytest.raises(Refused, match="negative: -5"):
-            answers[1].result(10)
+            futures = [batcher.submit("f", floats(value)) for value in (1, -5, 3)]
+        assert futures[0].result(10)["y"].tolist() == [2]
+        assert futures[2].result(10)["y"].tolist() == [6]
+        with pytest.raises(Refusal, match="negative: -5"):
+            futures[1].result(10)
 
 
-def test_a_large_request_runs_in_slices_and_lets_others_in(model):
+def test_a_large_request_runs_in_slices_and_other_requests_run_in_between(model):
     done = []
     with batching(model) as batcher:
         with busy(model, batcher):
@@ -146,14 +146,14 @@ def test_a_large_request_runs_in_slices_and_lets_others_in(model):
     assert max(model.runs) == 4
 
 
-def test_slices_that_end_in_another_order_are_put_in_theirs(model):
+def test_slices_that_finish_out_of_order_are_sorted(model):
     with batching(model, num_threads=3) as batcher:
-        answers = [batcher.submit("f", floats(*range(size))) for size in range(1, 60)]
-        for size, answer in enumerate(answers, start=1):
-            assert answer.result(10)["y"].tolist() == [2 * value for value in range(size)]
+        futures = [batcher.submit("f", floats(*range(size))) for size in range(1, 60)]
+        for size, future in enumerate(futures, start=1):
+            assert future.result(10)["y"].tolist() == [2 * value for value in range(size)]
 
 
-def test_one_that_takes_long_leaves_a_thread_to_the_others(model):
+def test_a_slow_request_leaves_a_thread_to_other_requests(model):
     with batching(model, num_threads=2) as batcher:
         model.go.clear()
         slow = batcher.submit("f", {"x": np.ones([1, 9, 9])})
@@ -163,9 +163,9 @@ def test_one_that_takes_long_leaves_a_thread_to_the_others(model):
         assert not slow.done()
 
 
-def test_a_failing_slice_ends_its_request(model):
+def test_a_failing_slice_fails_its_request(model):
     with batching(model) as batcher:
-        with pytest.raises(Refused, match="negative: -1"):
+        with pytest.raises(Refusal, match="negative: -1"):
             batcher.submit("f", floats(*range(5), -1, *range(9))).result(10)
         assert batcher.submit("f", floats(1)).result(10)["y"].tolist() == [2]
 
@@ -173,13 +173,13 @@ def test_a_failing_slice_ends_its_request(model):
 def test_long_rows_make_small_batches(model):
     with batching(model) as batcher:
         with busy(model, batcher):
-            answers = [batcher.submit("f", {"x": np.ones([1, 128])}) for _ in range(4)]
-        assert all(answer.result(10)["y"].shape == (1, 128) for answer in answers)
+            futures = [batcher.submit("f", {"x": np.ones([1, 128])}) for _ in range(4)]
+        assert all(future.result(10)["y"].shape == (1, 128) for future in futures)
         assert batcher.shared == [2, 2]
 
 
 @pytest.mark.parametrize("name", ["coupled", "flat"])
-def test_a_signature_that_does_not_answer_row_by_row_is_found_out(model, name, caplog):
+def test_a_signature_whose_rows_depend_on_each_other_is_detected(model, name, caplog):
     def alone(values):
         return model.predict(name, floats(*values))["y"].tolist()
 
@@ -187,47 +187,47 @@ def test_a_signature_that_does_not_answer_row_by_row_is_found_out(model, name, c
         for _ in range(2):
             with busy(model, batcher):
                 rows = ([0], [2], [1, 3])
-                answers = [batcher.submit(name, floats(*row)) for row in rows]
-            assert [answer.result(10)["y"].tolist() for answer in answers] == list(map(alone, rows))
+                futures = [batcher.submit(name, floats(*row)) for row in rows]
+            assert [future.result(10)["y"].tolist() for future in futures] == list(map(alone, rows))
         assert batcher.shared == [1, 1, 1]
         values = [1.0, 5, 2, 7, 3, 1, 1]
         assert batcher.submit(name, floats(*values)).result(10)["y"].tolist() == alone(values)
-    assert caplog.text.count(f"signature {name} does not answer row by row") == 1
+    assert caplog.text.count(f"rows of signature {name} depend on each other") == 1
 
 
-def test_rows_that_run_together_have_a_limit(model):
+def test_a_request_that_cannot_be_split_has_a_row_limit(model):
     with batching(model) as batcher:
         assert len(batcher.submit("whole", {"x": np.ones([64, 64])}).result(10)["y"]) == 64
-        with pytest.raises(Refused, match=r"^65 rows came; .* it takes at most 64; send several"):
+        with pytest.raises(Refusal, match=r"has 65 rows; .* at most 64 rows of this length"):
             batcher.submit("whole", {"x": np.ones([65, 64])})
         assert len(batcher.submit("whole", {"x": np.ones([4, 9999])}).result(10)["y"]) == 4
         assert len(batcher.submit("f", {"x": np.ones([65, 64])}).result(10)["y"]) == 65
 
 
-def test_what_nobody_waits_for_is_not_run(model):
+def test_a_cancelled_request_is_not_run(model):
     with batching(model) as batcher:
         with busy(model, batcher):
-            answers = [batcher.submit("f", floats(value)) for value in range(3)]
-            assert answers[1].cancel()
-        assert [answers[0].result(10)["y"].tolist(), answers[2].result(10)["y"].tolist()] == [
+            futures = [batcher.submit("f", floats(value)) for value in range(3)]
+            assert futures[1].cancel()
+        assert [futures[0].result(10)["y"].tolist(), futures[2].result(10)["y"].tolist()] == [
             [0],
             [4],
         ]
         assert model.runs[0] == 2
 
 
-def test_a_fault_of_the_server_does_not_end_it(model):
+def test_an_internal_error_does_not_stop_the_threads(model):
     with batching(model) as batcher:
         with pytest.raises(TypeError, match="a fault"):
             batcher.submit("faulty", floats(1)).result(10)
         assert batcher.submit("f", floats(1)).result(10)["y"].tolist() == [2]
 
 
-def test_closing_answers_what_waits_and_takes_nothing_new(model):
+def test_close_runs_queued_requests_and_refuses_new_ones(model):
     with batching(model) as batcher:
         with busy(model, batcher):
             waiting = batcher.submit("f", floats(1))
             batcher.close(seconds=0)
-            with pytest.raises(Refused, match="shutting down"):
+            with pytest.raises(Refusal, match="shutting down"):
                 batcher.submit("f", floats(1))
         assert waiting.result(10)["y"].tolist() == [2]

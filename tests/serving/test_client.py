@@ -1,4 +1,4 @@
-"""The client sends instances and returns predictions, or the server's own sentence."""
+"""The client sends instances and returns predictions or raises the server's error."""
 
 import asyncio
 import json
@@ -20,9 +20,9 @@ def doubled(method, path, body):
 
 
 def in_turn(*replies):
-    """A reply that gives each of `replies`, then doubles."""
-    left = list(replies)
-    return lambda *request: left.pop(0) if left else doubled(*request)
+    """A reply function that returns each of `replies`, then doubled inputs."""
+    remaining = list(replies)
+    return lambda *request: remaining.pop(0) if remaining else doubled(*request)
 
 
 def test_predictions(server_of):
@@ -31,32 +31,38 @@ def test_predictions(server_of):
     assert predict(f"{url}/versions/124:predict", [{"x": 4}]) == [4.0]
     url = f"{server_of('texty')}/v1/models/texty"
     assert predict(url, [{"v": 3.0}], signature_name="special")[0]["third"] == 1.0
-    answer = predict(url, [b"abcdef", np.bytes_(b"\xff")], signature_name="bytes")
-    assert [each["out_bytes"] for each in answer] == [{"b64": "YWJjZA=="}, {"b64": "/w=="}]
-    answer = predict(url, [{"a": np.ones(2), "b": np.int64(2)}], signature_name="multi")
-    assert answer == [{"sum": [3.0, 4.0], "b2": 4, "flag": True}]
+    predictions = predict(url, [b"abcdef", np.bytes_(b"\xff")], signature_name="bytes")
+    assert [each["out_bytes"] for each in predictions] == [{"b64": "YWJjZA=="}, {"b64": "/w=="}]
+    predictions = predict(url, [{"a": np.ones(2), "b": np.int64(2)}], signature_name="multi")
+    assert predictions == [{"sum": [3.0, 4.0], "b2": 4, "flag": True}]
 
 
 def test_refusals(server_of):
     url = f"{server_of('half_plus_two')}/v1/models/half_plus_two"
-    with pytest.raises(InputError, match='answered 400: Serving signature name: "no" not found'):
+    with pytest.raises(InputError, match='returned 400: Serving signature name: "no" not found'):
         predict(url, [1.0], signature_name="no")
-    with pytest.raises(InputError, match="answered 404: Servable not found"):
+    with pytest.raises(InputError, match="returned 404: Servable not found"):
         predict(f"{url}/versions/7", [1.0])
-    with pytest.raises(InputError, match="instances came as str; expected a list"):
+    with pytest.raises(InputError, match="instances is a str; expected a list"):
         predict(url, "a text")
-    with pytest.raises(InputError, match="an instance holds a set; expected what JSON can hold"):
+    with pytest.raises(InputError, match="an instance contains a set; expected"):
         predict(url, [{1}])
     for wrong in ("demo", "http://host:8501", "http://host/v1/models/m/versions/x", "ftp://h/x"):
-        with pytest.raises(InputError, match=r"is no URL of a model; expected http://HOST:PORT/v1"):
+        with pytest.raises(
+            InputError, match=r"is not the URL of a model; expected http://HOST:PORT/v1"
+        ):
             Client(wrong)
-    with pytest.raises(InputError, match=r"is no URL of a model; expected grpc://HOST:PORT/NAME"):
+    with pytest.raises(
+        InputError, match=r"is not the URL of a model; expected grpc://HOST:PORT/NAME"
+    ):
         Client("grpc://127.0.0.1:8500/v1/models/m")
-    with pytest.raises(InputError, match=r"no server answers at http://127\.0\.0\.1:1/v1.*refused"):
+    with pytest.raises(
+        InputError, match=r"no server responds at http://127\.0\.0\.1:1/v1.*refused"
+    ):
         Client("http://127.0.0.1:1/v1/models/m", num_attempts=1).predict([1.0])
 
 
-def test_many_instances_go_in_bounded_requests_over_one_connection():
+def test_many_instances_are_sent_in_bounded_requests_over_one_connection():
     with scripted_server(doubled) as server, Client(server.url + PATH, batch_size=4) as client:
         assert client.predict(range(10)) == [2 * each for each in range(10)]
         assert [len(each["instances"]) for each in server.documents] == [4, 4, 2]
@@ -68,15 +74,15 @@ def test_many_instances_go_in_bounded_requests_over_one_connection():
         assert len(set(server.connections)) == 1
 
 
-@pytest.mark.parametrize("place", ["", "/versions/3", "/labels/canary"])
-def test_a_version_or_a_label_in_the_url(place):
+@pytest.mark.parametrize("suffix", ["", "/versions/3", "/labels/canary"])
+def test_the_url_selects_a_version_or_a_label(suffix):
     with scripted_server(doubled) as server:
-        assert predict(server.url + "/proxied" + PATH + place, [1]) == [2]
+        assert predict(server.url + "/proxied" + PATH + suffix, [1]) == [2]
         [(method, path, _)] = server.requests
-    assert (method, path) == ("POST", f"/proxied{PATH}{place}:predict")
+    assert (method, path) == ("POST", f"/proxied{PATH}{suffix}:predict")
 
 
-def test_a_busy_server_and_a_lost_connection_are_asked_again():
+def test_a_busy_server_and_a_lost_connection_are_retried():
     busy = json_reply({"error": "busy"}, status=503, **{"Retry-After": "0"})
     too_many = json_reply({}, status=429, **{"Retry-After": "0"})
     with scripted_server(in_turn(busy, too_many, None)) as server:
@@ -86,32 +92,32 @@ def test_a_busy_server_and_a_lost_connection_are_asked_again():
         assert len(server.requests) == 4
 
 
-def test_it_gives_up_and_never_repeats_what_was_refused():
+def test_attempts_are_limited_and_rejected_requests_are_not_retried():
     busy = json_reply({"error": "come later"}, status=503, **{"Retry-After": "0"})
     refused = json_reply({"error": "no such model"}, status=404)
-    for replies, attempts, sentence in (
-        ([busy] * 2, 2, "answered 503: come later"),
-        ([refused], 1, "answered 404: no such model"),
-        ([(500, {}, b"<html>")], 1, "answered 500: Internal Server Error"),
-        ([(301, {"Location": "/"}, b"")], 1, "answered 301: Moved Permanently"),
-        ([(200, {}, b"<html>hello")], 1, "answered no predictions but '<html>hello'"),
-        ([json_reply([1])], 1, r"answered no predictions but '\[1\]'"),
-        ([json_reply({"predictions": [1, 2, 3]})], 1, "3 predictions came for 1 instances"),
+    for replies, attempts, message in (
+        ([busy] * 2, 2, "returned 503: come later"),
+        ([refused], 1, "returned 404: no such model"),
+        ([(500, {}, b"<html>")], 1, "returned 500: Internal Server Error"),
+        ([(301, {"Location": "/"}, b"")], 1, "returned 301: Moved Permanently"),
+        ([(200, {}, b"<html>hello")], 1, "returned no predictions but '<html>hello'"),
+        ([json_reply([1])], 1, r"returned no predictions but '\[1\]'"),
+        ([json_reply({"predictions": [1, 2, 3]})], 1, "returned 3 predictions for 1 instances"),
     ):
         with scripted_server(in_turn(*replies)) as server:
             with (
-                pytest.raises(InputError, match=sentence),
+                pytest.raises(InputError, match=message),
                 Client(server.url + PATH, num_attempts=2) as client,
             ):
                 client.predict([1])
             assert len(server.requests) == attempts
 
 
-def test_a_slow_server_is_not_waited_for():
+def test_a_slow_server_causes_a_timeout_error():
     done = threading.Event()
     with scripted_server(lambda *_: done.wait(20) and None) as server:
         with (
-            pytest.raises(InputError, match=r"took more than 0\.2 seconds; give it more"),
+            pytest.raises(InputError, match=r"took more than 0\.2 seconds; increase"),
             Client(server.url + PATH, timeout=0.2) as client,
         ):
             client.predict([1])
@@ -119,7 +125,7 @@ def test_a_slow_server_is_not_waited_for():
         assert len(server.requests) == 1
 
 
-def test_async_calls_run_at_once_and_keep_their_order():
+def test_async_calls_run_in_parallel_and_keep_their_order():
     together = threading.Barrier(3)
 
     def reply(*request):
@@ -127,25 +133,25 @@ def test_async_calls_run_at_once_and_keep_their_order():
             together.wait(20)
         return doubled(*request)
 
-    async def asked(url):
+    async def predict_all(url):
         async with AsyncClient(url, batch_size=2) as client:
-            found = await asyncio.gather(*(client.predict([f"wait{n}"]) for n in range(3)))
-            return found, await client.predict(range(5))
+            predictions = await asyncio.gather(*(client.predict([f"wait{n}"]) for n in range(3)))
+            return predictions, await client.predict(range(5))
 
     with scripted_server(reply) as server:
-        found, numbers = asyncio.run(asked(server.url + PATH))
-    assert found == [[f"wait{n}wait{n}"] for n in range(3)]
+        predictions, numbers = asyncio.run(predict_all(server.url + PATH))
+    assert predictions == [[f"wait{n}wait{n}"] for n in range(3)]
     assert numbers == [0, 2, 4, 6, 8]
 
 
-def test_async_attempts_and_sentences():
+def test_async_attempts_and_error_messages():
     busy = json_reply({"error": "busy"}, status=503, **{"Retry-After": "0"})
 
-    async def asked(url):
+    async def predict_all(url):
         async with AsyncClient(url, num_attempts=2) as client:
             return await client.predict([1])
 
     with scripted_server(in_turn(busy, None)) as server:
-        with pytest.raises(InputError, match=r"no server answers at .* start one with bert-"):
-            asyncio.run(asked(server.url + PATH))
-        assert asyncio.run(asked(server.url + PATH)) == [2]
+        with pytest.raises(InputError, match=r"no server responds at .* start one with bert-"):
+            asyncio.run(predict_all(server.url + PATH))
+        assert asyncio.run(predict_all(server.url + PATH)) == [2]

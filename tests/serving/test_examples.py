@@ -7,8 +7,13 @@ import pytest
 from tensorflow.core.example.example_pb2 import Example
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 
-from bert_keras.serving.calls import Refused
-from bert_keras.serving.examples import check_signature, classes_of, read_examples, values_of
+from bert_keras.serving.calls import Refusal
+from bert_keras.serving.examples import (
+    check_signature,
+    labels_and_scores,
+    read_examples,
+    regression_values,
+)
 from bert_keras.serving.json_text import read_document
 
 
@@ -36,13 +41,13 @@ def test_features():
     assert second == {"text": [b"\xff"], "i": [-(2**63)], "f": [math.inf]}
 
 
-def test_a_context_is_in_every_example_and_yields_to_it():
+def test_a_context_is_in_every_example_and_the_example_takes_precedence():
     body = '{"context": {"a": 1, "b": 1}, "examples": [{}, {"b": 2}]}'
     assert features_of(body) == [{"a": [1], "b": [1]}, {"a": [1], "b": [2]}]
 
 
 @pytest.mark.parametrize(
-    ("body", "sentence"),
+    ("body", "message"),
     [
         ("{}", "JSON Value: {} Expecting key 'examples' with a list of objects that is not empty"),
         ('{"examples": 1}', "Expecting key 'examples' with a list of objects"),
@@ -68,10 +73,10 @@ def test_a_context_is_in_every_example_and_yields_to_it():
         ('{"examples": [{"\udcff": 1}]}', "has a name that is not UTF-8"),
     ],
 )
-def test_bodies_that_are_refused(body, sentence):
-    with pytest.raises(Refused) as refusal:
+def test_invalid_examples_are_refused(body, message):
+    with pytest.raises(Refusal) as refusal:
         read_examples(read_document(body.encode("utf-8", "surrogateescape")))
-    assert sentence in refusal.value.sentence
+    assert message in str(refusal.value)
 
 
 def signature(method, inputs, outputs):
@@ -92,8 +97,8 @@ def signature(method, inputs, outputs):
         ("regress", ["inputs"], ["outputs", "y"]),
     ],
 )
-def test_signatures_that_are_refused(verb, inputs, outputs):
-    with pytest.raises(Refused, match="Expected one input Tensor, inputs, and the output Tensor"):
+def test_unsuitable_signatures_are_refused(verb, inputs, outputs):
+    with pytest.raises(Refusal, match="Expected one input Tensor, inputs, and the output Tensor"):
         check_signature(verb, signature(verb, inputs, outputs), "s")
 
 
@@ -101,16 +106,16 @@ def test_classes_with_labels_scores_or_both():
     classes = np.array([[b"no", b"yes"], [b"no", b"yes"]], object)
     scores = np.float32([[0.25, 0.75], [1, 0]])
     both = {"classes": classes, "scores": scores}
-    assert classes_of(both, num_examples=2) == [
+    assert labels_and_scores(both, num_examples=2) == [
         [("no", 0.25), ("yes", 0.75)],
         [("no", 1), ("yes", 0)],
     ]
-    assert classes_of({"scores": scores}, num_examples=2)[0] == [("", 0.25), ("", 0.75)]
-    assert classes_of({"classes": classes}, num_examples=2)[1] == [("no", 0), ("yes", 0)]
+    assert labels_and_scores({"scores": scores}, num_examples=2)[0] == [("", 0.25), ("", 0.75)]
+    assert labels_and_scores({"classes": classes}, num_examples=2)[1] == [("no", 0), ("yes", 0)]
 
 
 @pytest.mark.parametrize(
-    ("outputs", "sentence"),
+    ("outputs", "message"),
     [
         ({"scores": np.zeros(2, np.float32)}, r"[2 num_classes] but got scores [2]"),
         ({"scores": np.zeros([2, 1], np.int32)}, "Expected scores Tensor of DT_FLOAT. Got: int32"),
@@ -121,21 +126,21 @@ def test_classes_with_labels_scores_or_both():
         ),
     ],
 )
-def test_classes_that_are_none(outputs, sentence):
-    with pytest.raises(Refused) as refusal:
-        classes_of(outputs, num_examples=2)
-    assert sentence in refusal.value.sentence
+def test_invalid_classification_outputs_are_refused(outputs, message):
+    with pytest.raises(Refusal) as refusal:
+        labels_and_scores(outputs, num_examples=2)
+    assert message in str(refusal.value)
 
 
 def test_values():
     for shape in ([2], [2, 1]):
         array = np.arange(2, dtype=np.float32).reshape(shape)
-        assert values_of({"outputs": array}, num_examples=2) == [0, 1]
-    for array, found in (
+        assert regression_values({"outputs": array}, num_examples=2) == [0, 1]
+    for array, shape_text in (
         (np.zeros([2, 2], np.float32), "float32 [2,2]"),
         (np.zeros(3, np.float32), "float32 [3]"),
         (np.zeros(2), "float64 [2]"),
     ):
-        with pytest.raises(Refused) as refusal:
-            values_of({"outputs": array}, num_examples=2)
-        assert refusal.value.sentence.endswith(f"of shape [2] or [2,1]. Got: {found}")
+        with pytest.raises(Refusal) as refusal:
+            regression_values({"outputs": array}, num_examples=2)
+        assert str(refusal.value).endswith(f"of shape [2] or [2,1]. Got: {shape_text}")

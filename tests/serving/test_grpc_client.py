@@ -1,4 +1,4 @@
-"""The client over gRPC: a PredictionService of the same models answers as the REST server does."""
+"""The client over gRPC: a PredictionService and the REST server return equal predictions."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from bert_keras.serving.client import AsyncClient, Client, predict
 
 @contextlib.contextmanager
 def prediction_service(folder, *, num_busy=0):
-    """The address of one that serves a SavedModel as texty; `num_busy` calls are refused first."""
+    """Serves a SavedModel as texty and yields the address; the first `num_busy` calls fail."""
     import tensorflow as tf
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
     from tensorflow_serving.apis.get_model_metadata_pb2 import (
@@ -79,47 +79,50 @@ def service(models):
         ("bytes", [b"abcdef", b"\xfe\xed"]),
     ],
 )
-def test_the_answers_are_those_of_rest(service, server_of, signature, instances):
+def test_grpc_and_rest_return_equal_predictions(service, server_of, signature, instances):
     url = f"{server_of('texty')}/v1/models/texty"
     expected = predict(url, instances, signature_name=signature)
     assert predict(f"{service}/texty", instances, signature_name=signature) == expected
     assert predict(f"{service}/texty/versions/1", instances, signature_name=signature) == expected
 
 
-def test_async_and_order(service):
-    async def asked():
+def test_async_predictions_keep_their_order(service):
+    async def predict_all():
         async with AsyncClient(f"{service}/texty", batch_size=3) as client:
             texts = ["a" * length for length in range(8)]
             return await asyncio.gather(client.predict(texts), client.predict(texts[::-1]))
 
-    found, backwards = asyncio.run(asked())
-    assert [each["len"] for each in found] == list(range(8))
-    assert found == backwards[::-1]
+    predictions, backwards = asyncio.run(predict_all())
+    assert [each["len"] for each in predictions] == list(range(8))
+    assert predictions == backwards[::-1]
 
 
-def test_a_busy_service_is_asked_again(models):
+def test_a_busy_service_is_retried(models):
     with prediction_service(models / "texty" / "1", num_busy=2) as address:
         assert Client(f"{address}/texty").predict(["abc"])[0]["len"] == 3
     with (
         prediction_service(models / "texty" / "1", num_busy=2) as address,
-        pytest.raises(InputError, match="answered UNAVAILABLE: still loading"),
+        pytest.raises(InputError, match="returned UNAVAILABLE: still loading"),
     ):
         Client(f"{address}/texty", num_attempts=2).predict(["abc"])
 
 
 def test_refusals(service):
-    for url, sentence in (
-        (f"{service}/texty/versions/2", "answered NOT_FOUND: Servable not found: texty"),
-        (f"{service}/texty/labels/canary", "answered NOT_FOUND"),
-        (f"{service}/v1/models/texty", r"is no URL of a model; expected grpc://HOST:PORT/NAME"),
+    for url, message in (
+        (f"{service}/texty/versions/2", "returned NOT_FOUND: Servable not found: texty"),
+        (f"{service}/texty/labels/canary", "returned NOT_FOUND"),
+        (
+            f"{service}/v1/models/texty",
+            r"is not the URL of a model; expected grpc://HOST:PORT/NAME",
+        ),
     ):
-        with pytest.raises(InputError, match=sentence):
+        with pytest.raises(InputError, match=message):
             predict(url, ["a"])
     with pytest.raises(InputError, match='Serving signature name: "no" not found in signature def'):
         predict(f"{service}/texty", ["a"], signature_name="no")
-    with pytest.raises(InputError, match="answered INVALID_ARGUMENT"):
+    with pytest.raises(InputError, match="returned INVALID_ARGUMENT"):
         predict(f"{service}/texty", [{"a": [1, 2, 3], "b": 7}], signature_name="multi")
     with pytest.raises(InputError, match="Tensor name: mean has no shape information"):
         predict(f"{service}/texty", [{"a": [1, 2]}], signature_name="agg")
-    with pytest.raises(InputError, match="answered UNAVAILABLE"):
+    with pytest.raises(InputError, match="returned UNAVAILABLE"):
         Client("grpc://127.0.0.1:1/m", num_attempts=1).predict(["a"])

@@ -1,4 +1,4 @@
-"""Whatever is sent gets TF Serving's status and JSON, and the next client its own answer."""
+"""Malformed requests get a status and JSON of TF Serving and do not affect other clients."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ pytest.importorskip("hypothesis")
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-# 408, 413, 503 and 504 are the answers of limits; nothing here comes near one.
+# 408, 413, 503 and 504 report limits, which these requests do not reach.
 STATUSES = {200, 400, 404}
 FEW_OR_MANY = pytest.mark.parametrize(
     "num_examples",
@@ -64,7 +64,7 @@ def filled(scalar, shape):
 
 @st.composite
 def bodies(draw):
-    """A document as JSON, then often with bytes cut out, put in or doubled."""
+    """A JSON document, often with bytes removed, inserted or repeated."""
     document = draw(DOCUMENTS)
     body = json.dumps(document, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
     kind = draw(st.sampled_from(["whole", "whole", "cut", "put", "double", "raw", "deep"]))
@@ -85,7 +85,7 @@ def bodies(draw):
 
 
 def fuzzed(num_examples, **strategies):
-    """A decorator that calls its function with so many examples, always the same."""
+    """A decorator that calls its function with `num_examples` reproducible examples."""
 
     def run(function):
         chosen = settings(
@@ -100,24 +100,24 @@ def fuzzed(num_examples, **strategies):
     return run
 
 
-def check(answer, path="/v1/", body=b""):
-    assert answer.status in STATUSES, (answer, path[:500], body[:2000])
-    if answer.headers["Content-Type"].startswith("text/html"):
-        assert (answer.status, path.lower().startswith("/v1/")) == (404, False)
-    elif answer.status == 200:
-        assert len(answer.json) in (1, 2)
-    elif answer.body:
-        assert [type(told) for told in answer.json.values()] == [str]
-        assert list(answer.json) == ["error"]
+def check(response, path="/v1/", body=b""):
+    assert response.status in STATUSES, (response, path[:500], body[:2000])
+    if response.headers["Content-Type"].startswith("text/html"):
+        assert (response.status, path.lower().startswith("/v1/")) == (404, False)
+    elif response.status == 200:
+        assert len(response.json) in (1, 2)
+    elif response.body:
+        assert [type(value) for value in response.json.values()] == [str]
+        assert list(response.json) == ["error"]
     else:
         assert "versions" in path  # beyond 64 bits, where TF Serving says nothing
 
 
 def check_control(server_of, send):
     body = '{"signature_name": "bytes", "instances": ["control"]}'
-    answer = send(server_of("texty"), "POST", "/v1/models/texty:predict", body)
-    assert answer.status == 200, answer
-    assert answer.json["predictions"][0]["out"] == "CONTROL"
+    response = send(server_of("texty"), "POST", "/v1/models/texty:predict", body)
+    assert response.status == 200, response
+    assert response.json["predictions"][0]["out"] == "CONTROL"
 
 
 @FEW_OR_MANY
@@ -131,7 +131,7 @@ def test_bodies(server_of, send, num_examples):
         ),
         body=bodies(),
     )
-    def ask(call, body):
+    def send_request(call, body):
         model = call.partition(":")[0]
         path = f"/v1/models/{call}"
         check(send(server_of(model), "POST", path, body), path, body)
@@ -148,22 +148,22 @@ PIECES = st.one_of(
 )  # fmt: skip
 PATHS = st.one_of(
     st.lists(PIECES, max_size=6).map("".join),
-    st.lists(PIECES, max_size=4).map(lambda pieces: "/v1/models/texty" + "".join(pieces)),
+    st.lists(PIECES, max_size=4).map(lambda tokens: "/v1/models/texty" + "".join(tokens)),
 )
 METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "A" * 500]
 
 
 @FEW_OR_MANY
 def test_paths_and_methods(server_of, send, num_examples):
-    """No name leads to a file: what is found is a model's status, metadata or answer."""
+    """No path gives access to a file, only to the status, metadata or predictions of a model."""
 
     @fuzzed(num_examples, method=st.sampled_from(METHODS), path=PATHS)
-    def ask(method, path):
+    def send_request(method, path):
         path = f"/{path}"
-        answer = send(server_of("texty"), method, path, b"{}")
-        check(answer, path)
-        if answer.status == 200:
-            assert answer.json.keys() & {"model_version_status", "model_spec"}
+        response = send(server_of("texty"), method, path, b"{}")
+        check(response, path)
+        if response.status == 200:
+            assert response.json.keys() & {"model_version_status", "model_spec"}
         check_control(server_of, send)
 
 
@@ -185,8 +185,8 @@ CHUNKS = st.lists(
 
 
 @FEW_OR_MANY
-def test_heads_and_clients_that_leave(server_of, send, num_examples):
-    """A client sends what it likes and goes at any byte, or waits a moment for an answer first."""
+def test_invalid_headers_and_disconnecting_clients(server_of, send, num_examples):
+    """A client sends any bytes and disconnects at any byte, or first waits for a response."""
     url = server_of("texty")
     address = urlsplit(url).hostname, urlsplit(url).port
 
@@ -200,17 +200,17 @@ def test_heads_and_clients_that_leave(server_of, send, num_examples):
         kept=st.floats(0, 1) | st.just(1.0),
         stays=st.booleans(),
     )  # fmt: skip
-    def ask(first, headers, rest, kept, stays):
+    def send_request(first, headers, rest, kept, stays):
         sent = b"\r\n".join([first, b"Host: a", *headers, b"", rest])
-        answer = b""
+        response = b""
         connection = socket.create_connection(address, timeout=0.05)
         with connection, contextlib.suppress(OSError):
             connection.sendall(sent[: round(kept * len(sent))])
             if stays:
-                answer = connection.recv(65536)
-        if answer:
-            status = int(answer.removeprefix(b"HTTP/1.1 ")[:3])
-            assert status in {*STATUSES, 100, 413}, answer
+                response = connection.recv(65536)
+        if response:
+            status = int(response.removeprefix(b"HTTP/1.1 ")[:3])
+            assert status in {*STATUSES, 100, 413}, response
         check_control(server_of, send)
 
 
@@ -218,18 +218,18 @@ def test_heads_and_clients_that_leave(server_of, send, num_examples):
     "num_requests",
     [pytest.param(200, id="few"), pytest.param(4000, id="many", marks=pytest.mark.slow)],
 )
-def test_everybody_gets_the_own_answer_among_bad_clients(server_of, send, num_requests):
+def test_each_client_gets_its_own_response_among_bad_clients(server_of, send, num_requests):
     url, path = server_of("texty"), "/v1/models/texty:predict"
     address = urlsplit(url).hostname, urlsplit(url).port
     chosen = random.Random(7)
     words = ["".join(chosen.choices("abcdefgh \u00e9\u4e2d", k=chosen.randint(0, 90)))
              for _ in range(num_requests)]  # fmt: skip
 
-    def ask(number):
+    def send_request(number):
         texts = [f"{number} {words[number]}", words[-number]]
         body = {"signature_name": "bytes", "instances": texts}
         kind = number % 8
-        if kind == 0:  # a client that leaves before its answer
+        if kind == 0:  # a client that disconnects before the response
             sent = json.dumps(body).encode()
             head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(sent)}\r\n\r\n"
             with socket.create_connection(address) as connection:
@@ -237,13 +237,13 @@ def test_everybody_gets_the_own_answer_among_bad_clients(server_of, send, num_re
             return
         if kind == 1:  # one that is refused
             body = {"signature_name": "bytes", "inputs": [{"b64": 1, "own": texts[0]}]}
-        answer = send(url, "POST", path, json.dumps(body))
+        response = send(url, "POST", path, json.dumps(body))
         if kind == 1:
-            assert answer.status == 400
-            assert f'"{texts[0]}"' in answer.json["error"]
+            assert response.status == 400
+            assert f'"{texts[0]}"' in response.json["error"]
         else:
-            rows = [row["out"].encode() for row in answer.json["predictions"]]
+            rows = [row["out"].encode() for row in response.json["predictions"]]
             assert rows == [text.encode().upper() for text in texts]
 
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(ask, range(num_requests)))
+        list(pool.map(send_request, range(num_requests)))

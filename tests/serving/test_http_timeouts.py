@@ -1,4 +1,4 @@
-"""A connection that sends no request, or reads no answer, does not stay."""
+"""Connections that send no request or read no response are closed."""
 
 import http.client
 import json
@@ -17,27 +17,27 @@ HEAD = b"GET /v1/models/half_plus_two HTTP/1.1\r\nHost: a\r\n"
 @pytest.fixture
 def address(models, monkeypatch):
     monkeypatch.setattr(http_timeouts, "HEAD_SECONDS", 0.5)
-    monkeypatch.setattr(http_timeouts, "REST_SECONDS", 0.5)
-    monkeypatch.setattr(http_timeouts, "UNREAD_SECONDS", 1)
+    monkeypatch.setattr(http_timeouts, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(http_timeouts, "RESPONSE_SECONDS", 1)
     with running_server(models / "half_plus_two") as url:
         yield urlsplit(url).hostname, urlsplit(url).port
 
 
 @pytest.mark.parametrize("sent", [b"", HEAD])
-def test_a_head_that_does_not_end(address, sent):
+def test_unfinished_headers_time_out(address, sent):
     with socket.create_connection(address, timeout=5) as connection:
         connection.sendall(sent)
         assert is_dropped(connection)
 
 
-def test_a_head_that_comes_byte_by_byte(address):
+def test_headers_that_arrive_byte_by_byte_time_out(address):
     with socket.create_connection(address, timeout=5) as connection, pytest.raises(OSError):
         for _ in range(40):
             connection.sendall(b"a")
             time.sleep(0.05)
 
 
-def test_a_second_head_that_does_not_end(address):
+def test_unfinished_headers_of_a_second_request_time_out(address):
     with socket.create_connection(address, timeout=5) as connection:
         connection.sendall(HEAD + b"\r\n")
         received = b""
@@ -48,7 +48,7 @@ def test_a_second_head_that_does_not_end(address):
         assert is_dropped(connection)
 
 
-def test_a_connection_that_gets_on_stays(address):
+def test_an_active_connection_stays_open(address):
     connection = http.client.HTTPConnection(*address, timeout=5)
     for _ in range(4):
         connection.request("GET", "/v1/models/half_plus_two")
@@ -58,7 +58,7 @@ def test_a_connection_that_gets_on_stays(address):
 
 
 @pytest.mark.parametrize("verb", ["GET", "PUT"])
-def test_a_body_that_nobody_wants_and_does_not_end(address, verb):
+def test_an_unfinished_body_of_a_rejected_request_times_out(address, verb):
     head = HEAD.replace(b"GET", verb.encode()) + b"Content-Length: 1000000\r\n\r\n"
     with socket.create_connection(address, timeout=5) as connection, pytest.raises(OSError):
         connection.sendall(head)
@@ -67,7 +67,7 @@ def test_a_body_that_nobody_wants_and_does_not_end(address, verb):
             time.sleep(0.05)
 
 
-def test_a_body_that_nobody_wanted_leaves_the_connection(address):
+def test_a_complete_body_of_a_rejected_request_keeps_the_connection(address):
     connection = http.client.HTTPConnection(*address, timeout=5)
     for _ in range(2):
         connection.request("GET", "/v1/models/half_plus_two", body=b"x" * 100_000)
@@ -76,14 +76,14 @@ def test_a_body_that_nobody_wanted_leaves_the_connection(address):
     connection.close()
 
 
-def test_an_answer_that_nobody_reads(address):
+def test_an_unread_response_closes_the_connection(address):
     with asked_for(address, 100_000) as connection:
         time.sleep(4)
         assert len(all_that_comes(connection)) < 250_000
 
 
 @pytest.mark.slow
-def test_an_answer_that_is_read_very_slowly(address):
+def test_a_response_that_is_read_slowly(address):
     with asked_for(address, 1_500_000) as connection:  # more than the kernel keeps
         for _ in range(25):
             connection.recv(4096)
@@ -92,7 +92,7 @@ def test_an_answer_that_is_read_very_slowly(address):
 
 
 def asked_for(address, num_values):
-    """A connection that has asked for a list of so many values, which take 5 bytes each."""
+    """A connection that has requested a list of `num_values` values of 5 bytes each."""
     body = json.dumps({"inputs": [[1.0] * num_values]})
     head = (
         f"POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}"

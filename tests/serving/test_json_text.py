@@ -1,11 +1,11 @@
-"""Request JSON is read as TF Serving reads it; what is no JSON is refused with a sentence."""
+"""Request bodies are parsed as in TF Serving; invalid JSON is refused with a message."""
 
 import math
 import time
 
 import pytest
 
-from bert_keras.serving.calls import Refused
+from bert_keras.serving.calls import Refusal
 from bert_keras.serving.json_text import read_document, show_json
 
 
@@ -65,20 +65,20 @@ def test_values(body, value):
     ],
     ids=lambda body: repr(body[:16]),
 )
-def test_faults_are_told_soon(body):
+def test_parse_errors_are_reported_fast(body):
     start = time.perf_counter()
-    with pytest.raises(Refused, match=r"^JSON Parse error: .") as refusal:
+    with pytest.raises(Refusal, match=r"^JSON Parse error: .") as refusal:
         read_document(body)
     assert refusal.value.status == 400
     assert time.perf_counter() - start < 3
 
 
-def test_other_values_than_objects():
-    with pytest.raises(Refused, match=r"^JSON Value: \[1\] Is not object$"):
+def test_values_other_than_objects_are_refused():
+    with pytest.raises(Refusal, match=r"^JSON Value: \[1\] Is not object$"):
         read_document(b"[1]")
 
 
-def test_shown_values_are_indented_and_cut():
+def test_shown_values_are_indented_and_truncated():
     value = {"a": [1, 2.0, 1.5, math.inf, 1e20], "b": {"c": [{"d": "\u00e9"}]}, "e": {}}
     assert show_json(value) == (
         '{\n    "a": [1, 2.0, 1.5, Infinity, 100000000000000000000.0],\n    "b": {\n        '

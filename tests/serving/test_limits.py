@@ -1,4 +1,4 @@
-"""Limits check themselves; bodies that are too large, too slow or too many are refused."""
+"""Limits are validated; bodies that are too large, too slow or too many are refused."""
 
 import gzip
 import json
@@ -26,14 +26,14 @@ def url(models):
         yield url
 
 
-def test_a_body_that_is_too_large(url, send):
+def test_a_too_large_body_is_refused(url, send):
     response = send(url, "POST", PATH, ONE + b" " * 1000)
     assert response.status == 413
-    assert "has more than 1000 bytes; send its instances in several" in response.json["error"]
+    assert "has more than 1000 bytes; send the instances in several" in response.json["error"]
     assert send(url, "POST", PATH, ONE).status == 200
 
 
-def test_a_large_body_is_refused_on_a_connection_that_stays(url):
+def test_the_connection_stays_open_after_a_large_body_is_refused(url):
     import http.client
 
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
@@ -45,7 +45,7 @@ def test_a_large_body_is_refused_on_a_connection_that_stays(url):
     connection.close()
 
 
-def test_a_small_body_that_unfolds_to_a_large_one(url, send):
+def test_a_small_gzip_body_with_large_content_is_refused(url, send):
     headers = {"Content-Encoding": "gzip"}
     bomb = gzip.compress(b"0" * 300_000)
     assert len(bomb) < 1000
@@ -57,24 +57,24 @@ def test_a_small_body_that_unfolds_to_a_large_one(url, send):
 
 
 def unfinished(url, body=b""):
-    """A connection whose request says that more bytes will come."""
+    """A connection whose request announces more bytes than it sends."""
     connection = socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), timeout=10)
     connection.sendall(f"POST {PATH} HTTP/1.1\r\nHost: a\r\nContent-Length: 999\r\n\r\n".encode())
     connection.sendall(body)
     return connection
 
 
-def test_a_slow_body_is_given_up_while_others_are_answered(url, send):
+def test_a_slow_body_times_out_while_other_requests_are_served(url, send):
     with unfinished(url, b"{") as slow:
         assert send(url, "POST", PATH, ONE).status == 200
         answer = b""
         while not answer.endswith(b"}"):
             answer += slow.recv(65536) or b"}"
         assert answer.startswith(b"HTTP/1.1 408 ")
-        assert b"The request's body did not come within 1.5 s" in answer
+        assert b"The request body did not arrive within 1.5 s" in answer
 
 
-def test_too_many_requests_and_too_many_bytes(url, send):
+def test_too_many_requests_and_too_many_bytes_are_refused(url, send):
     waiting = [unfinished(url) for _ in range(3)]
     wait_for(lambda: send(url, "POST", PATH, ONE).status == 503)
     assert send(url, "POST", PATH, ONE).json == {"error": FULL}
@@ -105,7 +105,7 @@ def slow_body(n):
     return json.dumps({"signature_name": "slow", "instances": [n]})
 
 
-def test_a_request_that_takes_too_long(odd, send):
+def test_a_request_that_takes_too_long_is_refused(odd, send):
     start = time.monotonic()
     response = send(odd, "POST", "/v1/models/odd:predict", slow_body(2**31 - 1))
     assert response.status == 504
@@ -113,7 +113,7 @@ def test_a_request_that_takes_too_long(odd, send):
     assert send(odd, "POST", "/v1/models/odd:predict", slow_body(3)).json == {"predictions": [3]}
 
 
-def test_clients_that_leave_hold_nobody_up(odd, send):
+def test_disconnecting_clients_do_not_delay_others(odd, send):
     body = slow_body(2**31 - 1).encode()
     head = f"POST /v1/models/odd:predict HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
     for _ in range(10):  # of a second each, were they all run
@@ -126,18 +126,18 @@ def test_clients_that_leave_hold_nobody_up(odd, send):
     assert time.monotonic() - start < 4
 
 
-def test_each_of_many_gets_its_own_answer_or_error(server_of, send):
+def test_concurrent_requests_get_their_own_predictions_or_errors(server_of, send):
     url = server_of("odd")
 
-    def ask(number):
+    def send_request(number):
         value = -1.0 if number % 10 == 0 else float(number)
         name = ("strict", "centred")[number % 2]
         body = {"signature_name": name, "instances": [value, value + 1]}
         return send(url, "POST", "/v1/models/odd:predict", json.dumps(body))
 
     with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(ask, range(300)))
-    for number, answer in enumerate(answers):
+        predictions = list(pool.map(send_request, range(300)))
+    for number, answer in enumerate(predictions):
         if number % 10 == 0:
             assert (answer.status, "negative" in answer.json["error"]) == (400, True)
         elif number % 2:
@@ -147,26 +147,26 @@ def test_each_of_many_gets_its_own_answer_or_error(server_of, send):
     assert threading.active_count() < 100
 
 
-def test_rows_whose_answers_are_as_long_as_the_longest_are_not_joined(server_of, send):
+def test_rows_with_outputs_as_long_as_the_longest_row_are_not_joined(server_of, send):
     url, texts = server_of("odd"), ["a", "b c", "d e f", "g h i j"]
 
-    def ask(number):
+    def send_request(number):
         body = json.dumps({"signature_name": "words", "instances": [texts[number % 4]]})
         return send(url, "POST", "/v1/models/odd:predict", body).json["predictions"][0]["words"]
 
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(ask, range(80)))
-    assert answers == [texts[number % 4].split() for number in range(80)]
+        predictions = list(pool.map(send_request, range(80)))
+    assert predictions == [texts[number % 4].split() for number in range(80)]
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("kwargs", "message"),
     [
-        ({"max_batch_size": 0}, "a batch of 0 rows holds none"),
-        ({"seconds": 0}, "0 seconds are no time limit"),
-        ({"seconds": float("nan")}, "nan seconds are no time limit"),
+        ({"max_batch_size": 0}, "max_batch_size is 0; expected 1 row or more"),
+        ({"seconds": 0}, "the time limit is 0 s; expected more than 0"),
+        ({"seconds": float("nan")}, "the time limit is nan s; expected more than 0"),
     ],
 )
-def test_limits_that_are_none(given, sentence):
-    with pytest.raises(InputError, match=sentence):
-        Limits(**given)
+def test_invalid_limits_are_refused(kwargs, message):
+    with pytest.raises(InputError, match=message):
+        Limits(**kwargs)

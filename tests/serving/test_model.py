@@ -1,4 +1,4 @@
-"""A SavedModel is loaded and run, or says with TensorFlow's code and words why it cannot be."""
+"""A SavedModel is loaded and run, or the error has TensorFlow's code and message."""
 
 import shutil
 
@@ -7,7 +7,7 @@ import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.serving.app import create_app
-from bert_keras.serving.calls import Refused
+from bert_keras.serving.calls import Refusal
 from bert_keras.serving.model import LoadError, ServedModel
 from bert_keras.serving.responses import error_body
 
@@ -17,12 +17,12 @@ def broken(models, tmp_path):
     return shutil.copytree(models / "keras_tiny" / "1", tmp_path / "broken" / "1")
 
 
-def test_half_copied_models_are_not_loaded(broken):
+def test_incomplete_models_are_not_loaded(broken):
     data = broken / "variables" / "variables.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-1])
     with pytest.raises(LoadError) as error:
         ServedModel(broken)
-    assert (error.value.code, error.value.reason) == (
+    assert (error.value.code, str(error.value)) == (
         "OUT_OF_RANGE",
         "Read less bytes than requested",
     )
@@ -36,7 +36,7 @@ def test_half_copied_models_are_not_loaded(broken):
     assert error.value.code == "NOT_FOUND"
 
 
-def test_a_server_does_not_start_with_one(broken):
+def test_a_server_does_not_start_with_an_incomplete_model(broken):
     (broken / "saved_model.pb").write_bytes(b"no graph")
     with pytest.raises(InputError, match=r"broken/1 cannot be loaded as a SavedModel \(.+\); expo"):
         create_app(broken.parent)
@@ -54,8 +54,8 @@ def test_a_server_does_not_start_with_one(broken):
         ("scalar", {"s": np.zeros([3])}, False),
     ],
 )
-def test_declared_rows(texty, name, inputs, are_rows):
-    assert texty.declares_rows(name, inputs) == are_rows
+def test_row_wise_signatures(texty, name, inputs, are_rows):
+    assert texty.is_row_wise(name, inputs) == are_rows
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +65,10 @@ def texty(models):
     model.close()
 
 
-def test_a_run_has_an_end(models):
+def test_a_run_has_a_time_limit(models):
     model = ServedModel(models / "odd" / "1", seconds=0.3)
     assert model.predict("slow", {"n": np.int32([3])})["y"].tolist() == [3]
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(Refusal) as refusal:
         model.predict("slow", {"n": np.int32([2**31 - 1])})
     assert refusal.value.status == 504
     model.close()
@@ -83,9 +83,9 @@ def test_an_op_whose_message_is_not_utf8(tmp_path):
     )
     tf.saved_model.save(module, tmp_path / "1", signatures={"number": module.number})
     model = ServedModel(tmp_path / "1")
-    with pytest.raises(Refused, match="could not correctly convert string: ") as refusal:
+    with pytest.raises(Refusal, match="could not correctly convert string: ") as refusal:
         model.predict("number", {"text": np.array([b"n\xff"], object)})
     assert refusal.value.status == 400
-    assert b"n\xff" in error_body(refusal.value.sentence)  # byte for byte, as TF Serving quotes it
+    assert b"n\xff" in error_body(str(refusal.value))  # byte for byte, as TF Serving quotes it
     assert model.predict("number", {"text": np.array([b"2"], object)})["number"].tolist() == [2]
     model.close()

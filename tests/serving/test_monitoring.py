@@ -1,21 +1,21 @@
-"""The page for Prometheus counts requests, their times and the runs they shared."""
+"""The metrics for Prometheus count requests, their times and their batches."""
 
 import re
 
 import pytest
 
-from bert_keras.serving.monitoring import PAGE_PATH, Monitoring
+from bert_keras.serving.monitoring import METRICS_PATH, Monitoring
 
 
 def test_names_and_values():
     monitoring = Monitoring("demo")
-    monitoring.answered("demo", api="predict", status=200, seconds=0.001)
-    monitoring.answered("demo", api="predict", status=400, seconds=0.001)
+    monitoring.count_request("demo", api="predict", status=200, seconds=0.001)
+    monitoring.count_request("demo", api="predict", status=400, seconds=0.001)
     for number in range(100):
-        monitoring.answered(f"invented{number}", api="", status=404, seconds=0.001)
-    monitoring.ran(seconds=0.002)
-    monitoring.shared(3)
-    page = monitoring.page().decode()
+        monitoring.count_request(f"invented{number}", api="", status=404, seconds=0.001)
+    monitoring.count_run(seconds=0.002)
+    monitoring.count_batch(3)
+    page = monitoring.metrics_text().decode()
     name = ":tensorflow:serving:"
     assert f'{name}request_count{{model_name="demo",status="OK"}} 1.0' in page
     assert f'{name}request_count{{model_name="demo",status="INVALID_ARGUMENT"}} 1.0' in page
@@ -35,7 +35,7 @@ def test_the_page(server_of, send):
     body = '{"instances": [1.0]}'
     assert send(url, "POST", "/v1/models/half_plus_three:predict", body).status == 200
     assert send(url, "POST", "/v1/models/half_plus_three:predict", "").status == 400
-    response = send(url, "GET", PAGE_PATH)
+    response = send(url, "GET", METRICS_PATH)
     assert (response.status, response.headers["Content-Type"].partition(";")[0]) == (
         200,
         "text/plain",
@@ -47,9 +47,9 @@ def test_the_page(server_of, send):
     assert {"OK", "INVALID_ARGUMENT"} <= set(counted)
 
 
-def test_it_is_what_prometheus_reads():
+def test_prometheus_can_parse_the_metrics():
     parser = pytest.importorskip("prometheus_client.parser")
     monitoring = Monitoring("demo")
-    monitoring.answered("demo", api="predict", status=200, seconds=0.001)
-    families = parser.text_string_to_metric_families(monitoring.page().decode())
+    monitoring.count_request("demo", api="predict", status=200, seconds=0.001)
+    families = parser.text_string_to_metric_families(monitoring.metrics_text().decode())
     assert ":tensorflow:serving:request_count" in {family.name for family in families}

@@ -1,4 +1,4 @@
-"""The page at /: what is sent, and what a headless Chromium shows of it."""
+"""The HTML page at /: its response, and its rendering in a headless Chromium."""
 
 import json
 import re
@@ -17,18 +17,18 @@ UNSAFE = "<script>document.title='broken'</script><img src=x onerror=\"document.
 TEXT = [{"name": "", "size": "-1"}]
 
 
-def test_a_browser_gets_the_page_and_others_what_tf_serving_says(send, server_of):
+def test_a_browser_gets_the_page_and_other_clients_get_the_response_of_tf_serving(send, server_of):
     url = server_of("half_plus_two")
-    answer = send(url, "GET", "/", headers=BROWSER)
-    assert answer.status == 200
-    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
-    assert b'content="half_plus_two"' in answer.body
+    response = send(url, "GET", "/", headers=BROWSER)
+    assert response.status == 200
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert b'content="half_plus_two"' in response.body
     assert send(url, "GET", "/").status == 404
     assert send(url, "GET", "/x", headers=BROWSER).status == 404
     assert send(url, "POST", "/", headers=BROWSER).status == 404
 
 
-def test_it_needs_nothing_else_and_may_run_its_own_script_alone():
+def test_the_page_needs_no_other_files_and_may_run_only_its_own_script():
     response = page_response('a"><script>alert(1)</script>')
     text = response.body.decode()
     assert text.count("<script>") == 1 and "{{" not in text
@@ -50,8 +50,8 @@ def metadata(inputs, outputs):
     return {"metadata": {"signature_def": {"signature_def": {"serving_default": signature}}}}
 
 
-def served(inputs, outputs, answer, *, name="m", versions=("1",)):
-    """A reply for a model whose one instance gets `answer(instance)`."""
+def served(inputs, outputs, predict, *, name="m", versions=("1",)):
+    """A reply function of a model that responds to one instance with `predict(instance)`."""
     states = [{"version": each, "state": "AVAILABLE", "status": {}} for each in versions]
 
     def reply(method, path, body):
@@ -59,7 +59,7 @@ def served(inputs, outputs, answer, *, name="m", versions=("1",)):
             page = page_response(name)
             return 200, dict(page.headers), page.body
         if method == "POST":
-            return answer(json.loads(body)["instances"][0])
+            return predict(json.loads(body)["instances"][0])
         if path.endswith("/metadata"):
             return json_reply(metadata(inputs, outputs))
         return json_reply({"model_version_status": states})
@@ -75,24 +75,24 @@ def of_text(*outputs):
     return {"text": ("DT_STRING", 1)}, {name: ("DT_STRING", 1) for name in outputs}
 
 
-def typed(page, text, *, field="text"):
-    """Type into a field, key by key as far as a browser can tell."""
+def type_text(page, text, *, field="text"):
+    """Types into a field with input events, as a user does."""
     page.run(f"document.getElementsByName({json.dumps(field)})[0].select()")
     page._call("Input.insertText", text=text)
 
 
-def enter(page, *, shift=False):
+def press_enter(page, *, shift=False):
     key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
     for kind in ("keyDown", "keyUp"):
         page._call("Input.dispatchKeyEvent", type=kind, modifiers=8 if shift else 0, **key)
 
 
-def asked(page, text):
-    typed(page, text)
-    enter(page)
+def submit(page, text):
+    type_text(page, text)
+    press_enter(page)
 
 
-def until(page, condition):
+def wait_until(page, condition):
     end = time.monotonic() + 20
     while not page.run(condition):
         assert time.monotonic() < end, f"never came: {condition}"
@@ -111,8 +111,8 @@ def test_a_classifier_of_a_real_server(tmp_path):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
         def __call__(self, text):
             length = tf.cast(tf.strings.length(text, unit="UTF8_CHAR"), tf.float32)
-            odds = tf.stack([length, tf.fill(tf.shape(length), 3.0)], axis=1)
-            probabilities = odds / tf.reduce_sum(odds, axis=1, keepdims=True)
+            weights = tf.stack([length, tf.fill(tf.shape(length), 3.0)], axis=1)
+            probabilities = weights / tf.reduce_sum(weights, axis=1, keepdims=True)
             names = tf.constant(["long", "short <b>"])
             return {
                 "label": tf.gather(names, tf.argmax(probabilities, axis=1)),
@@ -124,19 +124,19 @@ def test_a_classifier_of_a_real_server(tmp_path):
     tf.saved_model.save(model, tmp_path / "films" / "7", {"serving_default": model.__call__})
     with running_server(tmp_path / "films") as url, browser_page(width=900, height=700) as page:
         page.open(f"{url}/")
-        page.wait_for("films", "version 7", "Enter asks")
-        typed(page, "nine")
-        enter(page, shift=True)
+        page.wait_for("films", "version 7", "Enter sends")
+        type_text(page, "nine")
+        press_enter(page, shift=True)
         page._call("Input.insertText", text="abcd")
-        enter(page)
-        page.wait_for("long", "75.0 %", "short <b>", "25.0 %", "Request and answer")
+        press_enter(page)
+        page.wait_for("long", "75.0 %", "short <b>", "25.0 %", "Request and response")
         assert page.run("document.querySelector('.bars .chosen').textContent") == "long75.0 %"
         assert page.run("document.querySelector('.fill').getBoundingClientRect().width") > 100
         page.picture(tmp_path / "bars.png")
-        asked(page, "é")
+        submit(page, "é")
         page.wait_for("short <b> 75.0 % long 25.0 %")
-        asked(page, " ")
-        page.wait_for("Text is empty; type something first.")
+        submit(page, " ")
+        page.wait_for("Text is empty; enter a value.")
 
 
 @IN_BROWSER
@@ -154,7 +154,7 @@ def test_a_classifier_of_a_real_server(tmp_path):
     ],
 )
 def test_entities(text, spans, tmp_path):
-    def answer(instance):
+    def predict(instance):
         assert instance == {"text": text}
         return row(
             {
@@ -165,11 +165,11 @@ def test_entities(text, spans, tmp_path):
             }
         )
 
-    reply = served(*of_text("entities", "labels", "starts", "ends"), answer)
+    reply = served(*of_text("entities", "labels", "starts", "ends"), predict)
     with scripted_server(reply) as server, browser_page(width=900, height=700) as page:
         page.open(f"{server.url}/")
         page.wait_for("version 1")
-        asked(page, text)
+        submit(page, text)
         count = {0: "No spans", 1: "1 span"}.get(len(spans), f"{len(spans)} spans")
         page.wait_for(f"{count} found")
         page.picture(tmp_path / "entities.png")
@@ -189,35 +189,35 @@ def test_question_answering(tmp_path):
     outputs = ("answer", "start", "end", "score", "no_answer_score")
     inputs = {"context": ("DT_STRING", 1), "question": ("DT_STRING", 1)}
 
-    def answer(instance):
+    def predict(instance):
         assert instance["context"] == passage
-        found = "Einstein" if instance["question"] == "Who?" else ""
-        start = passage.index(found)
-        end = start + len(found)
+        answer = "Einstein" if instance["question"] == "Who?" else ""
+        start = passage.index(answer)
+        end = start + len(answer)
         return row(
-            {"answer": found, "start": start, "end": end, "score": 7.25, "no_answer_score": -1.5}
+            {"answer": answer, "start": start, "end": end, "score": 7.25, "no_answer_score": -1.5}
         )
 
-    reply = served(inputs, dict.fromkeys(outputs, ("DT_STRING", 1)), answer)
+    reply = served(inputs, dict.fromkeys(outputs, ("DT_STRING", 1)), predict)
     with scripted_server(reply) as server, browser_page(width=900, height=800) as page:
         page.open(f"{server.url}/")
         text = page.wait_for("Question", "Passage")
         assert text.index("Question") < text.index("Passage")
-        typed(page, passage, field="context")
-        typed(page, "Who?", field="question")
-        enter(page)
+        type_text(page, passage, field="context")
+        type_text(page, "Who?", field="question")
+        press_enter(page)
         page.wait_for("no_answer_score", "7.25")
         page.picture(tmp_path / "answer.png")
         assert marks(page) == ["Einstein"]
-        typed(page, "Why?", field="question")
-        enter(page)
-        page.wait_for("The passage holds no answer.")
+        type_text(page, "Why?", field="question")
+        press_enter(page)
+        page.wait_for("The passage contains no answer.")
         assert marks(page) == []
 
 
 @IN_BROWSER
 def test_pairs_versions_numbers_and_errors(tmp_path):
-    answers = [
+    replies = [
         row(3.25),
         json_reply({"error": f"no {UNSAFE}"}, status=400),
         (200, {"Content-Type": "application/json"}, b'{"predictions": [NaN]}'),
@@ -227,32 +227,32 @@ def test_pairs_versions_numbers_and_errors(tmp_path):
     reply = served(
         inputs,
         {"score": ("DT_FLOAT", 1)},
-        lambda _: answers.pop(0) if answers else None,
+        lambda _: replies.pop(0) if replies else None,
         versions=("9", "10"),
     )
     with scripted_server(reply) as server, browser_page(width=900, height=700) as page:
         page.open(f"{server.url}/")
         page.wait_for("Second text", "version 10 9")
-        typed(page, "A plane.")
-        typed(page, "An air plane.", field="text_pair")
-        enter(page)
+        type_text(page, "A plane.")
+        type_text(page, "An air plane.", field="text_pair")
+        press_enter(page)
         page.wait_for("score", "3.25")
         page.picture(tmp_path / "score.png")
         _, path, body = server.requests[-1]
         assert path == "/v1/models/m/versions/10:predict"
         pair = {"text": "A plane.", "text_pair": "An air plane."}
         assert json.loads(body) == {"instances": [pair]}
-        enter(page)
-        page.wait_for("The server answered 400: no <script>")
+        press_enter(page)
+        page.wait_for("The server returned 400: no <script>")
         page.picture(tmp_path / "error.png")
         page.run("const s = document.getElementById('versions'); s.value = '9'; "
                  "s.dispatchEvent(new Event('change'))")  # fmt: skip
-        until(page, "document.getElementById('answer').children.length === 0")
-        enter(page)
+        wait_until(page, "document.getElementById('result').children.length === 0")
+        press_enter(page)
         page.wait_for("score NaN")
         assert server.requests[-1][1] == "/v1/models/m/versions/9:predict"
-        enter(page)
-        page.wait_for("The server does not answer. Is it still running?")
+        press_enter(page)
+        page.wait_for("The server does not respond. Is it still running?")
         assert page.run("document.title") == "m"
 
 
@@ -267,13 +267,13 @@ def test_any_other_model(tmp_path):
         browser_page(width=900, height=700) as page,
     ):
         page.open(f"{server.url}/")
-        page.wait_for("Choices, one a line", "x, as JSON")
-        typed(page, "one\ntwo\n", field="choices")
-        typed(page, "[1, 2", field="x")
-        enter(page)
-        page.wait_for("x is no JSON; expected a number, or a list such as [1, 2, 3].")
-        typed(page, "[1, 2]", field="x")
-        enter(page)
+        page.wait_for("Choices, one on each line", "x, as JSON")
+        type_text(page, "one\ntwo\n", field="choices")
+        type_text(page, "[1, 2", field="x")
+        press_enter(page)
+        page.wait_for("x is not valid JSON; expected a number or a list such as [1, 2, 3].")
+        type_text(page, "[1, 2]", field="x")
+        press_enter(page)
         page.wait_for("768 in all", "[1, 2] [3, 4]", "true", "<i>n")
         page.picture(tmp_path / "table.png")
         assert json.loads(server.requests[-1][2]) == {

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bert_keras.serving.calls import Refused
+from bert_keras.serving.calls import Refusal
 from bert_keras.serving.responses import columns_body, rows_body
 
 
@@ -28,7 +28,7 @@ def test_numbers(value, text):
     assert columns_body({"y": np.asarray(value)}) == f'{{\n    "outputs": {text}\n}}'.encode()
 
 
-def test_rows_of_one_and_of_several_outputs():
+def test_rows_of_one_output_and_of_several_outputs():
     probabilities = np.float32([[0.25, 0.75], [1, 0]])
     label = np.array([b"no", b"\xff"], dtype=object)
     assert json.loads(rows_body({"p": probabilities})) == {"predictions": [[0.25, 0.75], [1, 0]]}
@@ -48,7 +48,7 @@ def test_empty_outputs():
 
 
 @pytest.mark.parametrize(
-    ("outputs", "sentence"),
+    ("outputs", "message"),
     [
         ({"mean": np.float32(1)}, "Tensor name: mean has no shape information "),
         (
@@ -61,7 +61,7 @@ def test_empty_outputs():
         ),
     ],
 )
-def test_refusals(outputs, sentence):
-    with pytest.raises(Refused) as refusal:
+def test_refusals(outputs, message):
+    with pytest.raises(Refusal) as refusal:
         rows_body(outputs)
-    assert refusal.value.sentence == sentence
+    assert str(refusal.value) == message

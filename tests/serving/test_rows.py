@@ -1,9 +1,9 @@
-"""Rows are counted, measured and compared as joining them needs."""
+"""The functions that count, measure and compare rows before they are joined."""
 
 import numpy as np
 import pytest
 
-from bert_keras.serving.rows import Rows, joined, num_rows, row_length, same_shape_key
+from bert_keras.serving.rows import RowModel, batch_key, joined, num_rows, row_length
 
 
 def texts(*values):
@@ -31,8 +31,8 @@ def test_the_length_of_rows():
     assert row_length({"text": np.zeros([0], object)}) == 1
 
 
-def test_short_texts_are_of_one_length_and_long_ones_of_several():
-    keys = {length: same_shape_key(texts(b"x" * length)) for length in (0, 63, 64, 100, 127, 128)}
+def test_short_texts_share_a_length_class_and_long_texts_do_not():
+    keys = {length: batch_key(texts(b"x" * length)) for length in (0, 63, 64, 100, 127, 128)}
     assert keys[0] == keys[63] != keys[64] == keys[100] == keys[127] != keys[128]
 
 
@@ -41,11 +41,11 @@ def test_joined_rows_stay_in_order():
     assert whole["text"].tolist() == [b"a", b"b", b"c"]
 
 
-def test_rows_that_are_alike_prove_little_and_different_ones_much():
+def test_equal_rows_are_checked_more_often_than_different_rows():
     class Model:
         runs = 0
 
-        def declares_rows(self, name, tensors):
+        def is_row_wise(self, name, tensors):
             return True
 
         def predict(self, name, tensors):
@@ -53,7 +53,7 @@ def test_rows_that_are_alike_prove_little_and_different_ones_much():
             return {"y": tensors["x"] * 2}
 
     for x, num_checked in ((np.ones(4), 8), (np.arange(4.0), 1)):
-        rows = Rows(model := Model())
+        rows = RowModel(model := Model())
         for _ in range(20):
-            assert rows.run_rows("f", {"x": x})["y"].tolist() == (2 * x).tolist()
+            assert rows.run_batch("f", {"x": x})["y"].tolist() == (2 * x).tolist()
         assert model.runs == 20 + 2 * num_checked

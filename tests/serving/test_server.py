@@ -1,4 +1,4 @@
-"""The server starts with one clear sentence or not at all, and stays up whatever it is sent."""
+"""The server starts or reports one clear error, and invalid requests do not stop it."""
 
 import contextlib
 import http.client
@@ -43,7 +43,7 @@ def test_100_concurrent_requests_of_all_kinds(server_of, send):
     assert send(url, "POST", path, BODIES[0]).json == {"predictions": [2.5]}
 
 
-def test_what_is_no_http_does_not_stop_it(server_of, send):
+def test_invalid_http_does_not_stop_the_server(server_of, send):
     url = server_of("half_plus_two")
     address = (urlsplit(url).hostname, urlsplit(url).port)
     head = b"POST /v1/models/half_plus_two:predict HTTP/1.1\r\nHost: a\r\n"
@@ -53,7 +53,7 @@ def test_what_is_no_http_does_not_stop_it(server_of, send):
     assert send(url, "GET", "/v1/models/half_plus_two").status == 200
 
 
-def test_a_real_socket_by_hand(server_of):
+def test_a_request_over_a_plain_socket(server_of):
     request = urllib.request.Request(
         f"{server_of('texty')}/v1/models/texty:predict", data=b'{"instances": ["hello"]}'
     )
@@ -62,7 +62,7 @@ def test_a_real_socket_by_hand(server_of):
         assert b'"input_ids": [4, 0, 0, 0, 0, 0, 0, 0]' in response.read()
 
 
-def test_it_stops_cleanly_and_gives_the_port_back(models):
+def test_it_stops_cleanly_and_frees_the_port(models):
     threads = threading.active_count()
     with running_server(models / "half_plus_two") as url:
         port = urlsplit(url).port
@@ -78,7 +78,7 @@ def test_it_stops_cleanly_and_gives_the_port_back(models):
 
 @contextlib.contextmanager
 def command(*words):
-    """`bert-keras serve` in a process of its own, and its URL."""
+    """Runs `bert-keras serve` in a new process and yields the process and the URL."""
     process = subprocess.Popen(
         [sys.executable, "-m", "bert_keras.cli", "serve", *map(str, words), "--port", "0"],
         stdout=subprocess.PIPE,
@@ -104,7 +104,7 @@ main(["serve", sys.argv[1], "--port", "0"])
 
 
 @pytest.mark.slow
-def test_the_command_starts_without_keras_which_takes_seconds(models):
+def test_the_command_does_not_import_keras(models):
     ran = subprocess.run(
         [sys.executable, "-c", NO_KERAS, models / "texty"], capture_output=True, text=True
     )
@@ -113,17 +113,17 @@ def test_the_command_starts_without_keras_which_takes_seconds(models):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_quietly_when_asked_to_and_answers_what_was_begun(models, send, ending):
-    def ask(steps):
+def test_it_finishes_running_requests_and_exits_quietly_on_a_signal(models, send, ending):
+    def send_request(steps):
         body = f'{{"signature_name": "slow", "instances": [{steps}]}}'
         return send(url, "POST", "/v1/models/odd/labels/stable:predict", body)
 
-    given = (models / "odd", "--versions", 1, "--label", "stable=1", "--timeout", 20)
-    with command(*given) as (process, url), ThreadPoolExecutor(1) as pool:
+    arguments = (models / "odd", "--versions", 1, "--label", "stable=1", "--timeout", 20)
+    with command(*arguments) as (process, url), ThreadPoolExecutor(1) as pool:
         start = time.perf_counter()
-        assert ask(20_000).json == {"predictions": [20_000]}
+        assert send_request(20_000).json == {"predictions": [20_000]}
         steps = round(20_000 / (time.perf_counter() - start))  # of about a second
-        begun = pool.submit(ask, steps)
+        begun = pool.submit(send_request, steps)
         time.sleep(0.3)
         process.send_signal(ending)
         assert begun.result(20).json == {"predictions": [steps]}
@@ -132,30 +132,36 @@ def test_it_ends_quietly_when_asked_to_and_answers_what_was_begun(models, send, 
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "message"),
     [
-        ("--label stable", "--label stable is no NAME=N; give a name and a version's number"),
-        ("--label stable=7", "label stable names version 7, which is not served; served are 124"),
-        ("--versions 123 7", "holds no version 7; it holds 123, 124"),
-        ("--max-batch-size 0", "a batch of 0 rows holds none"),
-        ("--timeout 0", "0.0 seconds are no time limit"),
+        (
+            "--label stable",
+            "--label is 'stable'; expected NAME=N, such as stable=3",
+        ),
+        (
+            "--label stable=7",
+            "stable is for version 7, which is not served; served versions: 124",
+        ),
+        ("--versions 123 7", "does not contain version 7; it contains 123, 124"),
+        ("--max-batch-size 0", "max_batch_size is 0; expected 1 row or more"),
+        ("--timeout 0", "the time limit is 0.0 s; expected more than 0"),
     ],
 )
-def test_words_that_mean_nothing(models, capsys, words, sentence):
+def test_invalid_options_are_refused(models, capsys, words, message):
     assert main(["serve", str(models / "half_plus_two"), "--port", "0", *words.split()]) == 2
-    assert sentence in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("port", "sentence"),
-    [(70000, "port 70000 does not exist"), (-1, "port -1 does not exist")],
+    ("port", "message"),
+    [(70000, "the port is 70000; expected"), (-1, "the port is -1; expected")],
 )
-def test_ports_that_do_not_exist(models, port, sentence):
-    with pytest.raises(InputError, match=sentence):
+def test_invalid_ports_are_refused(models, port, message):
+    with pytest.raises(InputError, match=message):
         serve(models / "half_plus_two", port=port)
 
 
-def test_a_port_that_is_not_permitted(models, monkeypatch):
+def test_a_privileged_port_is_refused(models, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
@@ -166,7 +172,7 @@ def test_a_port_that_is_not_permitted(models, monkeypatch):
         serve(models / "half_plus_two", port=80)
 
 
-def test_a_host_that_is_not_this_machine(models):
+def test_a_host_of_another_machine_is_refused(models):
     with pytest.raises(InputError, match=r"cannot listen on 192\.0\.2\.1, port 0: "):
         serve(models / "half_plus_two", port=0, host="192.0.2.1")
     with pytest.raises(
@@ -175,7 +181,7 @@ def test_a_host_that_is_not_this_machine(models):
         serve(models / "half_plus_two", port=0, host="ü..b")
 
 
-def test_answers_on_an_open_connection_do_not_wait_for_acknowledgements(server_of):
+def test_responses_on_an_open_connection_do_not_wait_for_acknowledgements(server_of):
     connection = http.client.HTTPConnection(urlsplit(server_of("half_plus_two")).netloc)
     seconds = []
     with contextlib.closing(connection):

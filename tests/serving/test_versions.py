@@ -1,4 +1,4 @@
-"""Versions come, answer and go as TF Serving's do, whatever state their folders are in."""
+"""Versions are loaded, served and unloaded as in TF Serving, in any state of their folders."""
 
 import contextlib
 import shutil
@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.serving.calls import Call, Refused
+from bert_keras.serving.calls import Call, Refusal
 from bert_keras.serving.model import LoadError, ServedModel
 from bert_keras.serving.versions import Versions
 
 LATEST = Call("demo", None, None, "predict")
 
 
-class Servable:
-    """What the file says; a file that says "bad" cannot be loaded."""
+class LoadedVersion:
+    """A model with the text of its file; a file with the text "bad" cannot be loaded."""
 
     def __init__(self, folder):
         self.text = (folder / "saved_model.pb").read_text()
@@ -41,23 +41,23 @@ def folder(tmp_path):
     return tmp_path / "demo"
 
 
-def made(folder, load=Servable, **given):
-    return Versions(folder, load=load, **given)
+def made(folder, load=LoadedVersion, **kwargs):
+    return Versions(folder, load=load, **kwargs)
 
 
 def look_twice(versions):
-    versions.look()
-    versions.look()
+    versions.check_folder()
+    versions.check_folder()
 
 
-def answer(versions, call=LATEST):
+def prediction(versions, call=LATEST):
     with versions.serving(call) as (_, servable):
         return servable.text
 
 
 def states(versions):
-    told = versions.statuses(Call("demo", None, None, "status"))
-    return {int(version["version"]): version["state"] for version in told}
+    found_versions = versions.statuses(Call("demo", None, None, "status"))
+    return {int(version["version"]): version["state"] for version in found_versions}
 
 
 def test_a_new_version_replaces_the_old_one(folder):
@@ -65,42 +65,42 @@ def test_a_new_version_replaces_the_old_one(folder):
     with versions.serving(LATEST) as (_, old):
         pass
     write(folder / "2", "two")
-    versions.look()
-    assert (answer(versions), states(versions)) == ("one", {2: "START", 1: "AVAILABLE"})
-    versions.look()
-    assert (answer(versions), states(versions)) == ("two", {2: "AVAILABLE", 1: "END"})
+    versions.check_folder()
+    assert (prediction(versions), states(versions)) == ("one", {2: "START", 1: "AVAILABLE"})
+    versions.check_folder()
+    assert (prediction(versions), states(versions)) == ("two", {2: "AVAILABLE", 1: "END"})
     assert old.closed
-    with pytest.raises(Refused, match=r"^Servable not found for request: Specific\(demo, 1\)$"):
-        answer(versions, Call("demo", 1, None, "predict"))
+    with pytest.raises(Refusal, match=r"^Servable not found for request: Specific\(demo, 1\)$"):
+        prediction(versions, Call("demo", 1, None, "predict"))
 
 
-def test_a_version_that_is_gone_makes_room_for_the_one_before(folder):
+def test_the_previous_version_is_served_after_the_latest_is_removed(folder):
     write(folder / "2", "two")
     versions = made(folder)
     shutil.rmtree(folder / "2")
     look_twice(versions)
-    assert (answer(versions), states(versions)) == ("one", {2: "END", 1: "AVAILABLE"})
+    assert (prediction(versions), states(versions)) == ("one", {2: "END", 1: "AVAILABLE"})
     shutil.rmtree(folder / "1")
     look_twice(versions)
     assert states(versions) == {2: "END", 1: "END"}
-    with pytest.raises(Refused, match=r"Servable not found for request: Latest\(demo\)") as refusal:
-        answer(versions)
+    with pytest.raises(Refusal, match=r"Servable not found for request: Latest\(demo\)") as refusal:
+        prediction(versions)
     assert refusal.value.status == 404
 
 
-def test_a_copy_that_goes_on_is_waited_for(folder):
+def test_a_version_is_loaded_only_after_its_copy_is_complete(folder):
     versions = made(folder)
     for text in ("t", "tw", "two"):
         write(folder / "2", text)
-        versions.look()
-        assert answer(versions) == "one"
-    versions.look()
-    assert answer(versions) == "two"
+        versions.check_folder()
+        assert prediction(versions) == "one"
+    versions.check_folder()
+    assert prediction(versions) == "two"
 
 
-def test_what_changes_while_it_is_loaded_is_not_served(folder):
+def test_a_version_that_changes_while_it_is_loaded_is_not_served(folder):
     def load(version):
-        servable = Servable(version)
+        servable = LoadedVersion(version)
         if servable.text == "half":
             write(version, "the whole")
         return servable
@@ -108,24 +108,24 @@ def test_what_changes_while_it_is_loaded_is_not_served(folder):
     versions = made(folder, load)
     write(folder / "2", "half")
     look_twice(versions)
-    assert (answer(versions), states(versions)[2]) == ("one", "START")
+    assert (prediction(versions), states(versions)[2]) == ("one", "START")
     look_twice(versions)
-    assert answer(versions) == "the whole"
+    assert prediction(versions) == "the whole"
 
 
-def test_a_broken_version_leaves_the_old_one_and_is_tried_again_when_it_changes(folder):
+def test_a_broken_version_is_tried_again_only_after_its_files_change(folder):
     loads = []
 
     def load(version):
         loads.append(version.name)
-        return Servable(version)
+        return LoadedVersion(version)
 
     versions = made(folder, load)
     write(folder / "2", "bad")
     for _ in range(5):
-        versions.look()
+        versions.check_folder()
     assert loads == ["1", "2"]
-    assert answer(versions) == "one"
+    assert prediction(versions) == "one"
     assert versions.statuses(Call("demo", 2, None, "status")) == [
         {
             "version": "2",
@@ -135,7 +135,7 @@ def test_a_broken_version_leaves_the_old_one_and_is_tried_again_when_it_changes(
     ]
     write(folder / "2", "good")
     look_twice(versions)
-    assert (answer(versions), states(versions)) == ("good", {2: "AVAILABLE", 1: "END"})
+    assert (prediction(versions), states(versions)) == ("good", {2: "AVAILABLE", 1: "END"})
 
 
 def cut(path):
@@ -150,7 +150,7 @@ def turn_a_byte(path):
 
 @pytest.mark.parametrize("damage", [cut, turn_a_byte, Path.unlink])
 @pytest.mark.parametrize("name", ["variables.index", "variables.data-00000-of-00001"])
-def test_a_real_model_with_a_damaged_file_leaves_the_old_one(models, tmp_path, damage, name):
+def test_a_damaged_file_of_a_new_version_keeps_the_old_one(models, tmp_path, damage, name):
     folder = tmp_path / "demo"
     shutil.copytree(models / "keras_tiny" / "1", folder / "1")
     versions = Versions(folder, load=ServedModel)
@@ -159,11 +159,11 @@ def test_a_real_model_with_a_damaged_file_leaves_the_old_one(models, tmp_path, d
     look_twice(versions)
     assert states(versions) == {2: "END", 1: "AVAILABLE"}
     with versions.serving(LATEST) as (_, servable):
-        answer = servable.predict("serving_default", {"x": np.float32([[1, 2, 3]])})
-    assert answer["output_0"].tolist() == [[7.0, 7.0]]
+        prediction = servable.predict("serving_default", {"x": np.float32([[1, 2, 3]])})
+    assert prediction["output_0"].tolist() == [[7.0, 7.0]]
 
 
-def test_a_folder_without_files_is_not_tried(folder):
+def test_a_folder_without_files_is_not_loaded(folder):
     versions = made(folder)
     (folder / "2").mkdir()
     look_twice(versions)
@@ -173,14 +173,14 @@ def test_a_folder_without_files_is_not_tried(folder):
     assert states(versions) == {1: "AVAILABLE"}
 
 
-def test_what_was_begun_is_answered_before_the_version_goes(folder):
+def test_running_requests_finish_before_a_version_is_closed(folder):
     versions = made(folder)
     write(folder / "2", "two")
     with versions.serving(LATEST) as (_, old):
         thread = threading.Thread(target=look_twice, args=[versions])
         thread.start()
         wait_for(lambda: states(versions) == {2: "AVAILABLE", 1: "UNLOADING"})
-        assert answer(versions) == "two"
+        assert prediction(versions) == "two"
         assert not old.closed
     thread.join(10)
     assert old.closed
@@ -199,42 +199,42 @@ def test_chosen_versions_and_labels(folder):
     write(folder / "3", "three")
     versions = made(folder, numbers=[1, 2], labels={"stable": 1})
     assert states(versions) == {2: "AVAILABLE", 1: "AVAILABLE"}
-    assert answer(versions) == "two"
-    assert answer(versions, Call("demo", None, "stable", "predict")) == "one"
+    assert prediction(versions) == "two"
+    assert prediction(versions, Call("demo", None, "stable", "predict")) == "one"
     for call in (Call("demo", None, "other", "predict"), Call("a", None, "stable", "predict")):
-        with pytest.raises(Refused, match=r"^Unrecognized servable version label: "):
-            answer(versions, call)
+        with pytest.raises(Refusal, match=r"^Unrecognized servable version label: "):
+            prediction(versions, call)
     write(folder / "4", "four")
     shutil.rmtree(folder / "1")
     look_twice(versions)
     assert states(versions) == {2: "AVAILABLE", 1: "END"}
-    with pytest.raises(Refused, match=r"Servable not found for request: Specific\(demo, 1\)"):
-        answer(versions, Call("demo", None, "stable", "predict"))
+    with pytest.raises(Refusal, match=r"Servable not found for request: Specific\(demo, 1\)"):
+        prediction(versions, Call("demo", None, "stable", "predict"))
 
 
-def test_a_folder_out_of_reach_changes_nothing(folder, monkeypatch):
+def test_an_unreachable_folder_changes_nothing(folder, monkeypatch):
     monkeypatch.setattr("bert_keras.serving.versions._POLL_SECONDS", 0.01)
     versions = made(folder)
     versions.watch()
     with contextlib.closing(versions):
         folder.rename(folder.with_name("moved"))
         time.sleep(0.1)
-        assert answer(versions) == "one"
+        assert prediction(versions) == "one"
         folder.with_name("moved").rename(folder)
         write(folder / "2", "two")
-        wait_for(lambda: answer(versions) == "two")
+        wait_for(lambda: prediction(versions) == "two")
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("kwargs", "message"),
     [
-        ({"numbers": [7]}, "holds no version 7; it holds 1, 2"),
+        ({"numbers": [7]}, "does not contain version 7; it contains 1, 2"),
         ({"numbers": [2]}, r"demo/2 cannot be loaded as a SavedModel \(it is bad\); export it"),
-        ({"numbers": [1], "labels": {"old": 2}}, "label old names version 2, which is not served"),
+        ({"numbers": [1], "labels": {"old": 2}}, "old is for version 2, which is not served"),
         ({}, "demo/2 cannot be loaded"),
     ],
 )
-def test_versions_that_cannot_be_started_with(folder, given, sentence):
+def test_unsuitable_start_versions_are_refused(folder, kwargs, message):
     write(folder / "2", "bad")
-    with pytest.raises(InputError, match=sentence):
-        made(folder, **given)
+    with pytest.raises(InputError, match=message):
+        made(folder, **kwargs)

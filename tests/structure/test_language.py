@@ -61,7 +61,7 @@ def prose_of(path: Path) -> str:
     return CODE.sub(lambda match: "\n" * match[0].count("\n") or "_", text)
 
 
-def faults_in(prose: str):
+def matches_in(prose: str):
     """Yields the line, the phrase and the words to use instead."""
     for phrase, instead in GLOSSARY.items():
         pattern = rf"\b({phrase})\b".replace(" ", r"\s")
@@ -69,9 +69,9 @@ def faults_in(prose: str):
             yield prose.count("\n", 0, match.start()) + 1, " ".join(match[0].split()), instead
 
 
-def test_the_glossary_is_found_in_prose_only():
-    assert list(faults_in("a\nof many\nPieces")) == [(3, "Pieces", "token, subword")]
-    assert not list(faults_in(CODE.sub("_", 'the argument `pieces`, "piece", [x](place.md)')))
+def test_the_glossary_applies_to_prose_only():
+    assert list(matches_in("a\nof many\nPieces")) == [(3, "Pieces", "token, subword")]
+    assert not list(matches_in(CODE.sub("_", 'the argument `tokens`, "piece", [x](place.md)')))
 
 
 @pytest.mark.parametrize(
@@ -86,15 +86,15 @@ def test_the_glossary_is_found_in_prose_only():
         "SECURITY.md",
     ],
 )
-def test_prose_holds_the_glossary(root):
+def test_prose_follows_the_glossary(root):
     root = ROOT / root
     paths = [root] if root.is_file() else sorted([*root.rglob("*.py"), *root.rglob("*.md")])
-    faults = []
+    problems = []
     for path in paths:
         name = path.relative_to(ROOT).as_posix()
         if not any(f"{name}/".startswith(f"{each}/") for each in EXCEPTIONS):
-            faults += [
+            problems += [
                 f'{name}:{line}: "{phrase}"; write: {instead}'
-                for line, phrase, instead in sorted(faults_in(prose_of(path)))
+                for line, phrase, instead in sorted(matches_in(prose_of(path)))
             ]
-    assert not faults, "\n".join(["words outside the glossary", *faults])
+    assert not problems, "\n".join(["words outside the glossary", *problems])

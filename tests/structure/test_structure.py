@@ -60,17 +60,17 @@ def sources(package: str):
 def test_imports_point_downwards(path):
     if path.name == "__init__.py" and path.parent.name == "bert_keras":
         return
-    own = part_of(module_of(path))
+    package_part = part_of(module_of(path))
     for module in imports_of(path):
         if module.startswith("bert_keras."):
             imported = part_of(module)
-            assert ORDER.index(imported) <= ORDER.index(own), f"{path}: imports {module}"
+            assert ORDER.index(imported) <= ORDER.index(package_part), f"{path}: imports {module}"
         if module.split(".")[0] == "tfrecords_tools":
-            assert own in ("demo", "experiments", "cli"), f"{path}: imports {module}"
+            assert package_part in ("demo", "experiments", "cli"), f"{path}: imports {module}"
 
 
 @pytest.mark.parametrize("package", ["bert_keras", "tfrecords_tools"])
-def test_no_files_import_each_other_in_a_circle(package):
+def test_there_are_no_import_circles(package):
     files = {module_of(path): path for path in sources(package)}
     graph = {
         name: {other for other in imports_of(path) if other in files and other != name}
@@ -81,8 +81,8 @@ def test_no_files_import_each_other_in_a_circle(package):
 
 
 @pytest.mark.parametrize("path", sources("tfrecords_tools"), ids=module_of)
-def test_the_writer_imports_text_and_data_alone(path):
-    """And the charts and templates of pages, which load no Keras."""
+def test_the_writer_imports_only_text_and_data(path):
+    """The charts and templates of pages, which do not load Keras, are allowed too."""
     for module in imports_of(path):
         assert module.split(".")[0] != "keras"
         if module.startswith("bert_keras.") and module not in PAGES:
@@ -92,9 +92,9 @@ def test_the_writer_imports_text_and_data_alone(path):
 
 @pytest.mark.parametrize("path", [*sources("bert_keras"), *sources("tfrecords_tools")],
                          ids=module_of)  # fmt: skip
-def test_every_file_opens_with_a_sentence_and_fits_one_sitting(path):
+def test_every_file_has_a_docstring_and_at_most_300_lines(path):
     text = path.read_text(encoding="utf-8")
-    assert ast.get_docstring(ast.parse(text)), f"{path} does not say what comes in and goes out"
+    assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"
     assert text.count("\n") <= 300
 
 
@@ -112,7 +112,7 @@ def test_public_names_resolve():
         bert_keras.Bert  # noqa: B018
 
 
-def test_importing_and_asking_for_help_is_light():
+def test_imports_and_help_load_no_heavy_packages():
     code = (
         "import sys, bert_keras, bert_keras.cli, tfrecords_tools.cli\n"
         "from bert_keras import BertConfig, Vocabulary, preset\n"
@@ -149,14 +149,14 @@ def test_importing_and_asking_for_help_is_light():
         ("tfrecords_tools", ["vocab", "build", "check", "show"]),
     ],
 )
-def test_the_words_of_the_command_lines(program, verbs, capsys):
+def test_every_command_has_help(program, verbs, capsys):
     main = import_module(f"{program}.cli").main
     with pytest.raises(SystemExit) as stop:
         main(["--help"])
     assert stop.value.code == 0
-    told = capsys.readouterr().out
+    help_text = capsys.readouterr().out
     for verb in verbs:
-        assert f"    {verb} " in told.replace("\n", " ")
+        assert f"    {verb} " in help_text.replace("\n", " ")
         with pytest.raises(SystemExit) as stop:
             main([verb, "--help"])
         assert stop.value.code == 0

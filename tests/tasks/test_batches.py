@@ -1,4 +1,4 @@
-"""Predictors: each asks its own model, and TensorFlow takes none for a retrace of another."""
+"""Each Predictor runs its model, and several of them do not trigger a retracing warning."""
 
 import logging
 
@@ -10,7 +10,7 @@ from bert_keras.tasks.batches import Predictor
 from bert_keras.tasks.task import Encoded
 
 
-class Rows(Encoded):
+class EncodedExamples(Encoded):
     lengths = np.full(3, 6)
 
     def batch(self, rows):
@@ -24,10 +24,10 @@ def compiled(seed):
     return model
 
 
-def test_many_predictors_are_no_retraces(caplog):
+def test_several_predictors_cause_no_retracing_warning(caplog):
     tf.get_logger().addHandler(caplog.handler)
     try:
-        losses = [Predictor(compiled(seed=seed))(Rows())[1] for seed in range(6)]
+        losses = [Predictor(compiled(seed=seed))(EncodedExamples())[1] for seed in range(6)]
     finally:
         tf.get_logger().removeHandler(caplog.handler)
     assert len(set(losses)) == 6

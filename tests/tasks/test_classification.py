@@ -1,4 +1,4 @@
-"""Tables of one's own: what is read, learnt from, predicted, written and refused."""
+"""Classification of user-provided tables: reading, training, predictions, files and errors."""
 
 import dataclasses
 
@@ -10,18 +10,18 @@ from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier
 from bert_keras.tasks.batches import Predictor, training_batches
-from bert_keras.tasks.classification import OWN_TABLE_TASKS
+from bert_keras.tasks.classification import TABLE_TASKS
 from bert_keras.tasks.label_kinds import LabelPrediction
 from bert_keras.tasks.label_scores import majority_accuracy
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, "good", "bad", "film", "very"))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "good", "bad", "film", "very"))
 TOKENIZER = WordPieceTokenizer(VOCABULARY)
 
 
 def task(name="classification", **changes):
-    return dataclasses.replace(OWN_TABLE_TASKS[name], **{"max_length": 8, **changes})
+    return dataclasses.replace(TABLE_TASKS[name], **{"max_length": 8, **changes})
 
 
 SINGLE = task(labels=("neg", "pos"))
@@ -63,21 +63,21 @@ def test_training_batches_repeat_and_are_the_same_for_a_seed(rows):
     assert sum(map(len, labels(1))) == 30
 
 
-def test_majority_is_that_of_the_training_rows(rows):
+def test_the_majority_label_is_that_of_the_training_rows(rows):
     examples = SINGLE.read(rows)
     assert majority_accuracy(examples, examples) == pytest.approx(2 / 3)
 
 
-def test_labels_are_settled_by_the_training_rows(rows, tmp_path):
-    settled = task().with_labels_of(task().read(rows))
-    assert settled.labels == ("neg", "pos")
+def test_labels_are_those_of_the_training_rows(rows, tmp_path):
+    labelled = task().with_labels_of(task().read(rows))
+    assert labelled.labels == ("neg", "pos")
     (tmp_path / "dev.csv").write_text("label,text\nneutral,fine\n")
     with pytest.raises(InputError, match=r"dev.csv, line 2 has the label 'neutral'; known: "):
-        settled.read(tmp_path / "dev.csv", split="dev")
-    unknown = settled.read(tmp_path / "dev.csv", split="test")
-    settled.encode(unknown, WordPieceTokenizer(VOCABULARY))
+        labelled.read(tmp_path / "dev.csv", split="dev")
+    unknown = labelled.read(tmp_path / "dev.csv", split="test")
+    labelled.encode(unknown, WordPieceTokenizer(VOCABULARY))
     with pytest.raises(InputError, match=r"dev.csv, line 2 has the label 'neutral'; known: neg"):
-        settled.score(unknown, [LabelPrediction("neg")])
+        labelled.score(unknown, [LabelPrediction("neg")])
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_labels_are_settled_by_the_training_rows(rows, tmp_path):
     [("classification", "pos ", "pos"), ("multi-label", "b, a", ("b", "a")),
      ("regression", " 2.5", 2.5), ("classification", "", None), ("regression", "", None)],
 )  # fmt: skip
-def test_labels_of_a_test_file_are_read_where_it_has_them(tmp_path, name, label, expected):
+def test_labels_of_a_test_file_are_read_if_present(tmp_path, name, label, expected):
     (tmp_path / "rows.tsv").write_text(f"text\tlabel\na\t{label}\n")
     (example,) = task(name).read(tmp_path / "rows.tsv", split="test")
     assert example.label == expected
 
 
-@pytest.mark.parametrize("name", OWN_TABLE_TASKS)
-def test_without_labels_there_is_nothing_to_score(tmp_path, name):
+@pytest.mark.parametrize("name", TABLE_TASKS)
+def test_examples_without_labels_cannot_be_scored(tmp_path, name):
     (tmp_path / "rows.tsv").write_text("text\na\n")
     examples = task(name).read(tmp_path / "rows.tsv", split="test")
     with pytest.raises(InputError, match=r"rows.tsv, line 2 has no labels, so .*; use predict"):
@@ -102,7 +102,7 @@ def test_without_labels_there_is_nothing_to_score(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         (
             "classification",
@@ -110,7 +110,11 @@ def test_without_labels_there_is_nothing_to_score(tmp_path, name):
             "rows.tsv has 1 different labels in ",
         ),
         ("classification", "text\tlabel\na\t\n", "rows.tsv, line 2 has an empty label"),
-        ("classification", "text\tlabel\n \tx\n", "rows.tsv, line 2 has no text in text"),
+        (
+            "classification",
+            "text\tlabel\n \tx\n",
+            "line 2 has no text; expected one in the column text",
+        ),
         ("classification", "words\tlabel\na\tx\n", "no column 'text'; it has 'words', 'label'"),
         (
             "multi-label",
@@ -123,20 +127,28 @@ def test_without_labels_there_is_nothing_to_score(tmp_path, name):
             "line 2 has the labels 'x,,y'; expected each",
         ),
         ("multi-label", "text\tlabel\na\tx,x\n", "line 2 has the labels 'x,x'; expected each"),
-        ("regression", "text\tlabel\na\tnan\n", "rows.tsv, line 2 has 'nan' for a number"),
-        ("regression", "text\tlabel\na\tthree\n", "rows.tsv, line 2 has 'three' for a number"),
+        (
+            "regression",
+            "text\tlabel\na\tnan\n",
+            "line 2 has the label 'nan'; expected a number",
+        ),
+        (
+            "regression",
+            "text\tlabel\na\tthree\n",
+            "line 2 has the label 'three'; expected a number",
+        ),
     ],
 )
-def test_bad_rows_are_told_with_their_line(tmp_path, name, text, said):
+def test_errors_name_the_invalid_row(tmp_path, name, text, message):
     (tmp_path / "rows.tsv").write_text(text)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         task(name).with_labels_of(task(name).read(tmp_path / "rows.tsv"))
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
-        ({"text_columns": ()}, "0 text columns came; expected one or two"),
+        ({"text_columns": ()}, "text_columns has 0 names; expected 1 or 2"),
         (
             {"long_texts": "cut"},
             r"long_texts is 'cut'; expected one of error, truncate, mean",
@@ -146,12 +158,12 @@ def test_bad_rows_are_told_with_their_line(tmp_path, name, text, said):
         ({"stride": 0}, "stride is 0; expected at least 1"),
     ],
 )
-def test_settings_check_themselves(changes, said):
-    with pytest.raises(InputError, match=said):
+def test_invalid_settings_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
         task(**changes)
 
 
-def test_several_labels_are_told_apart(tmp_path):
+def test_several_labels_are_learnt_predicted_and_scored(tmp_path):
     (tmp_path / "rows.jsonl").write_text(
         '{"text": "good", "label": ["b", "a"]}\n{"text": "bad", "label": []}\n'
         '{"text": "film", "label": "c"}\n'
@@ -168,16 +180,16 @@ def test_several_labels_are_told_apart(tmp_path):
     predictions = many.predictions(examples, None, outputs)
     assert [prediction.label for prediction in predictions] == [("a", "b"), ("c",), ()]
     assert predictions[1].probabilities[2] == 0.5
-    # 2 of 3 found, 1 too many; by label: a and b perfect, c never right.
+    # 2 of 3 labels are predicted and 1 is wrong; a and b are always right, and c never.
     assert many.score(examples, predictions) == pytest.approx(
         {"micro_f1_of_labels": 2 / 3, "macro_f1_of_labels": 2 / 3, "subset_accuracy": 1 / 3}
     )
     many.write_predictions(tmp_path / "p.tsv", examples, predictions)
-    again = many.read_predictions(tmp_path / "p.tsv", examples)
-    assert [prediction.label for prediction in again] == [("a", "b"), ("c",), ()]
+    loaded = many.read_predictions(tmp_path / "p.tsv", examples)
+    assert [prediction.label for prediction in loaded] == [("a", "b"), ("c",), ()]
 
 
-def test_a_number_is_predicted(tmp_path):
+def test_numbers_are_learnt_predicted_and_scored(tmp_path):
     (tmp_path / "rows.csv").write_text('text,label\n"good, very",1.5\nbad,-2\nfilm,0\n')
     number = task("regression")
     examples = number.read(tmp_path / "rows.csv")
@@ -194,7 +206,7 @@ def test_a_number_is_predicted(tmp_path):
     assert number.read_predictions(tmp_path / "p.tsv", examples) == predictions
 
 
-def test_predictions_hold_the_probability_of_each_label(rows, tmp_path):
+def test_prediction_files_contain_the_probability_of_each_label(rows, tmp_path):
     examples = SINGLE.read(rows)
     outputs = np.log(np.array([[1, 3], [1, 1.001], [4, 1]], np.float32))
     predictions = SINGLE.predictions(examples, None, outputs)
@@ -203,13 +215,13 @@ def test_predictions_hold_the_probability_of_each_label(rows, tmp_path):
         "index\tprediction\tneg\tpos",
         "0\tpos\t0.250000\t0.750000",
     ]
-    again = SINGLE.read_predictions(tmp_path / "p.tsv", examples)
-    assert [prediction.label for prediction in again] == ["pos", "pos", "neg"]
-    assert SINGLE.score(examples, again)["accuracy"] == pytest.approx(1 / 3)
+    loaded = SINGLE.read_predictions(tmp_path / "p.tsv", examples)
+    assert [prediction.label for prediction in loaded] == ["pos", "pos", "neg"]
+    assert SINGLE.score(examples, loaded)["accuracy"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("index\tprediction\n0\tpos\n", r"p.tsv has 1 predictions; expected 3"),
         ("0\tpos\n", r"p.tsv, line 1 is '0\\tpos'; expected 'index\\tprediction'"),
@@ -220,16 +232,16 @@ def test_predictions_hold_the_probability_of_each_label(rows, tmp_path):
         ("index\tprediction\n0\n", r"p.tsv, line 2 is '0'; expected '0\\tprediction'"),
     ],
 )
-def test_predictions_of_other_examples_are_refused(rows, tmp_path, text, said):
+def test_predictions_of_other_examples_are_refused(rows, tmp_path, text, message):
     (tmp_path / "p.tsv").write_text(text)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         SINGLE.read_predictions(tmp_path / "p.tsv", SINGLE.read(rows))
 
 
 def test_long_texts_are_refused_or_cut(tmp_path):
     (tmp_path / "long.tsv").write_text("text\tlabel\ngood\tpos\n" + "very " * 9 + "bad\tneg\n")
     examples = SINGLE.read(tmp_path / "long.tsv")
-    with pytest.raises(InputError, match=r"long.tsv, line 3 has 12 pieces, over the limit max_le"):
+    with pytest.raises(InputError, match=r"long.tsv, line 3 has 12 tokens, more than max_length=8"):
         SINGLE.encode(examples, TOKENIZER)
     encoded = dataclasses.replace(SINGLE, long_texts="truncate").encode(examples, TOKENIZER)
     assert encoded.lengths.tolist() == [3, 8]
@@ -237,8 +249,8 @@ def test_long_texts_are_refused_or_cut(tmp_path):
     assert inputs["input_ids"][1].tolist() == [2, 8, 8, 8, 8, 8, 8, 3]
 
 
-def test_long_texts_are_read_in_windows(tmp_path):
-    """Ten pieces in windows of six, the second three behind the first, the third with the rest."""
+def test_long_texts_are_divided_into_windows(tmp_path):
+    """Windows of six tokens divide ten tokens; each starts three tokens after the preceding one."""
     (tmp_path / "long.tsv").write_text(
         "text\tlabel\ngood very film bad good very film bad good film\tpos\nbad\tneg\n"
     )
@@ -254,7 +266,7 @@ def test_long_texts_are_read_in_windows(tmp_path):
     assert encoded.lengths.tolist() == [22, 3]
 
 
-def test_of_a_pair_the_second_text_is_cut_into_windows(tmp_path):
+def test_the_second_text_of_a_pair_is_divided_into_windows(tmp_path):
     (tmp_path / "long.tsv").write_text("text\tother\tlabel\ngood film\tbad film very good\tpos\n")
     pair = dataclasses.replace(
         SINGLE, text_columns=("text", "other"), long_texts="mean", stride=99, max_length=7
@@ -265,7 +277,7 @@ def test_of_a_pair_the_second_text_is_cut_into_windows(tmp_path):
     assert inputs["input_ids"].tolist() == [[[2, 5, 7, 3, 6, 7, 3], [2, 5, 7, 3, 8, 5, 3]]]
     assert inputs["segment_ids"].tolist() == [[[0, 0, 0, 0, 1, 1, 1]] * 2]
     assert encoded.lengths.tolist() == [14]
-    with pytest.raises(InputError, match=r"line 2 has a first text of 2 pieces, which leaves"):
+    with pytest.raises(InputError, match=r"line 2 has a first text of 2 tokens, which leaves none"):
         dataclasses.replace(pair, max_length=5).encode(examples, TOKENIZER)
 
 
@@ -278,26 +290,26 @@ def test_of_a_pair_the_second_text_is_cut_into_windows(tmp_path):
         pytest.param("regression", "-1", "1", "mean", marks=pytest.mark.slow),
     ],
 )
-def test_each_kind_is_learnt_by_plain_keras(tmp_path, name, low, high, long_texts):
+def test_keras_fit_learns_each_kind_of_label(tmp_path, name, low, high, long_texts):
     lines = [f"film bad\t{low}", f"film film film film film good\t{high}"] * 8
     if long_texts == "truncate":
         lines = [line.replace("film ", "") for line in lines]
     (tmp_path / "rows.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
-    learnt = task(name, max_length=5, long_texts=long_texts, stride=2)
-    examples = learnt.read(tmp_path / "rows.tsv")
-    learnt = learnt.with_labels_of(examples)
-    encoded = learnt.encode(examples, TOKENIZER)
+    table_task = task(name, max_length=5, long_texts=long_texts, stride=2)
+    examples = table_task.read(tmp_path / "rows.tsv")
+    table_task = table_task.with_labels_of(examples)
+    encoded = table_task.encode(examples, TOKENIZER)
     keras.utils.set_random_seed(1)
     config = BertConfig(
         vocab_size=len(VOCABULARY), hidden_size=16, num_layers=1, num_heads=2, max_positions=8,
         hidden_dropout_rate=0.0, attention_dropout_rate=0.0, initializer_stddev=0.2,
     )  # fmt: skip
     pooling = {} if long_texts == "truncate" else {"window_pooling": long_texts}
-    model = BertClassifier(config, num_labels=len(learnt.labels), **pooling)
-    model.compile(optimizer=keras.optimizers.Adam(1e-2), **learnt.compile_arguments())
+    model = BertClassifier(config, num_labels=len(table_task.labels), **pooling)
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), **table_task.compile_arguments())
     batches = training_batches(encoded, batch_size=16, seed=1)
     model.fit(batches, steps_per_epoch=40, shuffle=False, verbose=0)
     outputs, loss = Predictor(model)(encoded)
     assert loss < 0.1
-    scores = learnt.score(examples, learnt.predictions(examples, encoded, outputs))
-    assert scores[learnt.metric] > 0.99
+    scores = table_task.score(examples, table_task.predictions(examples, encoded, outputs))
+    assert scores[table_task.metric] > 0.99

@@ -1,9 +1,9 @@
-"""What scores say where there is little to score; figures of tasks stand in their own tests."""
+"""Scores of edge cases; the tests of each task check its scores."""
 
 from bert_keras.tasks.label_scores import SCORES
 
 
-def test_answers_that_are_all_the_same_have_no_correlation():
+def test_equal_predictions_have_a_correlation_of_zero():
     for name in ("pearson", "spearman", "pearson_and_spearman"):
         assert SCORES[name]([1.0, 2.0, 3.0], [2.5, 2.5, 2.5]) == 0.0
         assert SCORES[name]([1.0, 1.0], [2.0, 2.5]) == 0.0
@@ -11,7 +11,7 @@ def test_answers_that_are_all_the_same_have_no_correlation():
     assert SCORES["f1"](["0", "1"], ["0", "0"]) == 0.0
 
 
-def test_labels_that_are_predicted_only_count_against_the_mean():
+def test_labels_that_are_only_predicted_lower_the_mean():
     gold, predicted = [("a",), ("a",)], [("a",), ("a", "b")]
     assert SCORES["macro_f1_of_labels"](gold, predicted) == 0.5
     assert SCORES["micro_f1_of_labels"](gold, predicted) == 0.8

@@ -1,4 +1,4 @@
-"""SWAG's rows, their four sequences, predictions and faults."""
+"""SWAG: rows, their four sequences, predictions and errors."""
 
 import json
 
@@ -7,12 +7,12 @@ import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.tasks.batches import Predictor, training_batches
-from bert_keras.tasks.swag import SWAG_TASK, ChosenEnding, Situation, SwagTask
+from bert_keras.tasks.swag import SWAG_TASK, ChosenEnding, SwagExample, SwagTask
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 WORDS = "he she opens the door and then leaves a sings sleeps dog window ,"
-TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_PIECES, *WORDS.split())))
+TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *WORDS.split())))
 HEADER = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3"
 ROWS = [
     '0,v1,7,x,He opens the door.,She,gold,sings,"leaves, and then sleeps",opens,sleeps,1',
@@ -25,9 +25,9 @@ def write(path, header=f"{HEADER},label", rows=ROWS):
     return path
 
 
-def test_official_rows(tmp_path):
+def test_official_rows_are_read(tmp_path):
     first, second = SWAG_TASK.read(write(tmp_path / "train.csv"))
-    assert first == Situation(
+    assert first == SwagExample(
         "He opens the door.", "She", ("sings", "leaves, and then sleeps", "opens", "sleeps"), 1
     )
     assert (second.start, second.label) == ("", 3)
@@ -45,16 +45,16 @@ def test_test_files_need_no_label(tmp_path):
     assert [each.label for each in labelled] == [1, 3]
 
 
-def test_json_lines_of_ones_own(tmp_path):
+def test_json_lines_are_read(tmp_path):
     row = {"sent1": "he", "sent2": "she", **{f"ending{n}": "sings" for n in range(4)}, "label": 2}
     (tmp_path / "dev.jsonl").write_text(json.dumps(row) + "\n")
-    (situation,) = SWAG_TASK.read(tmp_path / "dev.jsonl", split="dev")
-    assert (situation.start, situation.label) == ("she", 2)
+    (example,) = SWAG_TASK.read(tmp_path / "dev.jsonl", split="dev")
+    assert (example.start, example.label) == ("she", 2)
 
 
-def test_four_sequences_and_one_label(tmp_path):
+def test_a_batch_has_four_sequences_and_one_label_per_example(tmp_path):
     encoded = SWAG_TASK.encode(SWAG_TASK.read(write(tmp_path / "train.csv")), TOKENIZER)
-    assert encoded.lengths.tolist() == [5 + 6 + 3, 4 + 1 + 3]  # "." is a piece, though [UNK]
+    assert encoded.lengths.tolist() == [5 + 6 + 3, 4 + 1 + 3]  # "." becomes [UNK]
     inputs, labels = encoded.batch(np.array([1, 0]))
     assert labels.tolist() == [3, 1] and labels.dtype == np.int32
     assert inputs["input_ids"].shape == (2, 4, 14) and inputs["input_ids"].dtype == np.int32
@@ -70,35 +70,35 @@ def test_the_longer_text_is_cut_at_its_end(tmp_path):
     encoded = task.encode(task.read(write(tmp_path / "train.csv")), TOKENIZER)
     assert encoded.lengths.tolist() == [9, 8]
     inputs, _ = encoded.batch(np.array([0]))
-    cut = TOKENIZER.decode(inputs["input_ids"][0, 1])
-    assert cut == "[CLS] he opens the [SEP] she leaves , [SEP]"
+    text = TOKENIZER.decode(inputs["input_ids"][0, 1])
+    assert text == "[CLS] he opens the [SEP] she leaves , [SEP]"
 
 
-def test_scores_baseline_and_files_of_predictions(tmp_path):
-    situations = SWAG_TASK.read(write(tmp_path / "val.csv"), split="dev")
+def test_scores_baseline_and_prediction_files(tmp_path):
+    swag_examples = SWAG_TASK.read(write(tmp_path / "val.csv"), split="dev")
     outputs = [np.array([0.0, np.log(3), 0, 0], np.float32), np.array([2.0, 0, 0, 0], np.float32)]
-    predictions = SWAG_TASK.predictions(situations, None, outputs)
+    predictions = SWAG_TASK.predictions(swag_examples, None, outputs)
     assert [each.ending for each in predictions] == [1, 0]
     assert predictions[0].probabilities == pytest.approx((1 / 6, 1 / 2, 1 / 6, 1 / 6))
-    assert SWAG_TASK.score(situations, predictions) == {"accuracy": 0.5}
-    train = [Situation("a", "b", ("c",) * 4, label) for label in (3, 3, 1)]
-    assert SWAG_TASK.baseline(train, situations) == {"majority_accuracy": 0.5}
+    assert SWAG_TASK.score(swag_examples, predictions) == {"accuracy": 0.5}
+    train = [SwagExample("a", "b", ("c",) * 4, label) for label in (3, 3, 1)]
+    assert SWAG_TASK.baseline(train, swag_examples) == {"majority_accuracy": 0.5}
 
     path = tmp_path / "predictions.csv"
-    SWAG_TASK.write_predictions(path, situations, predictions)
+    SWAG_TASK.write_predictions(path, swag_examples, predictions)
     assert path.read_text() == ",pred\n0,1\n1,0\n"
-    assert SWAG_TASK.read_predictions(path, situations) == [ChosenEnding(1), ChosenEnding(0)]
+    assert SWAG_TASK.read_predictions(path, swag_examples) == [ChosenEnding(1), ChosenEnding(0)]
 
 
 @pytest.mark.slow
-def test_a_model_learns_from_the_batches_and_answers_each_row(tmp_path):
+def test_a_model_learns_from_the_batches_and_predicts_each_row(tmp_path):
     import keras
 
     from bert_keras.config import BertConfig
     from bert_keras.models import BertMultipleChoice
 
-    situations = SWAG_TASK.read(write(tmp_path / "train.csv"))
-    encoded = SWAG_TASK.encode(situations, TOKENIZER)
+    swag_examples = SWAG_TASK.read(write(tmp_path / "train.csv"))
+    encoded = SWAG_TASK.encode(swag_examples, TOKENIZER)
     config = BertConfig(
         vocab_size=len(TOKENIZER.vocabulary),
         hidden_size=16,
@@ -115,16 +115,16 @@ def test_a_model_learns_from_the_batches_and_answers_each_row(tmp_path):
     losses = history["loss"]
     assert losses[-1] < 0.5 * losses[0]
     outputs, loss = Predictor(model)(encoded)
-    predictions = SWAG_TASK.predictions(situations, encoded, outputs)
-    assert SWAG_TASK.score(situations, predictions) == {"accuracy": 1.0} and loss < losses[0]
+    predictions = SWAG_TASK.predictions(swag_examples, encoded, outputs)
+    assert SWAG_TASK.score(swag_examples, predictions) == {"accuracy": 1.0} and loss < losses[0]
 
 
 @pytest.mark.parametrize(
-    ("header", "rows", "said"),
+    ("header", "rows", "message"),
     [
         ("sent1,ending0", ["a,b"], r"line 2 has no column 'sent2'; it has 'sent1', 'ending0'"),
         (f"{HEADER},label", [ROWS[0], ROWS[1][:-1] + "4"], r"line 3 has the label '4'; expected the"
-         r" number of an ending, 0 to 3"),
+         r" index of an ending, 0 to 3"),
         (f"{HEADER},label", [ROWS[0][:-1]], r"line 2 has the label ''"),
         (f"{HEADER},label", ['0,v,7,x,"He opens,She,gold,a,b,c,d,1'], r"line 2 is not CSV"),
         (f"{HEADER},label", ["0,v,7,x,,She,gold,a,b,c,d,1"], r"line 2 has an empty sent1"),
@@ -133,13 +133,13 @@ def test_a_model_learns_from_the_batches_and_answers_each_row(tmp_path):
         ("", [], r"val.csv is empty|has no rows"),
     ],
 )  # fmt: skip
-def test_faults_are_named_with_file_and_line(tmp_path, header, rows, said):
-    with pytest.raises(InputError, match=rf"val.csv.*{said}|{said}"):
+def test_errors_name_the_file_and_line(tmp_path, header, rows, message):
+    with pytest.raises(InputError, match=message):
         SWAG_TASK.read(write(tmp_path / "val.csv", header, rows), split="dev")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (",pred\n0,1\n", "has 1 predictions; expected 2"),
         (",pred\n0,1\n2,1\n", "line 3 is '2,1'; expected '1,pred'"),
@@ -147,14 +147,14 @@ def test_faults_are_named_with_file_and_line(tmp_path, header, rows, said):
         ("label\n1\n", "line 1 is 'label'; expected ',pred'"),
     ],
 )
-def test_predictions_of_other_rows_are_refused(tmp_path, text, said):
-    situations = SWAG_TASK.read(write(tmp_path / "val.csv"), split="dev")
+def test_predictions_of_other_rows_are_refused(tmp_path, text, message):
+    swag_examples = SWAG_TASK.read(write(tmp_path / "val.csv"), split="dev")
     (tmp_path / "predictions.csv").write_text(text)
-    with pytest.raises(InputError, match=said):
-        SWAG_TASK.read_predictions(tmp_path / "predictions.csv", situations)
+    with pytest.raises(InputError, match=message):
+        SWAG_TASK.read_predictions(tmp_path / "predictions.csv", swag_examples)
 
 
-def test_the_files_of_a_folder(tmp_path):
+def test_val_csv_is_preferred_to_dev_csv(tmp_path):
     for name in ("train.csv", "dev.csv", "val.csv", "test.jsonl"):
         (tmp_path / name).touch()
     assert SWAG_TASK.files(tmp_path) == {
@@ -165,7 +165,7 @@ def test_the_files_of_a_folder(tmp_path):
         SwagTask(max_length=3)
 
 
-def test_codah_in_the_layout_of_swag(shared_data):
+def test_codah_files_are_read(shared_data):
     files = SWAG_TASK.files(shared_data / "swag" / "codah")
     train, dev = (SWAG_TASK.read(files[split], split=split) for split in ("train", "dev"))
     assert (len(train), len(dev)) == (1665, 555)
@@ -176,25 +176,28 @@ def test_codah_in_the_layout_of_swag(shared_data):
 
 @pytest.mark.extra
 @pytest.mark.parametrize("max_length", [128, 33])
-def test_the_same_rows_as_transformers(shared_data, tmp_path, max_length):
-    """As run_swag.py packs them. With an odd number of pieces and a tie, both texts being over
-    half, the last piece is A's with us as in google-research/bert, and B's with `tokenizers`."""
+def test_inputs_equal_those_of_transformers(shared_data, tmp_path, max_length):
+    """The texts are packed as in run_swag.py.
+
+    If both texts have more than half of an odd number of tokens, the last token belongs to A here
+    and in google-research/bert, but to B in `tokenizers`.
+    """
     transformers = pytest.importorskip("transformers")
-    situations = SWAG_TASK.read(shared_data / "swag" / "codah" / "val.csv", split="dev")
-    words = sorted({w for s in situations for w in s.context.lower().split() if w.isalpha()})
-    vocabulary = Vocabulary((*SPECIAL_PIECES, *words))
+    swag_examples = SWAG_TASK.read(shared_data / "swag" / "codah" / "val.csv", split="dev")
+    words = sorted({w for s in swag_examples for w in s.context.lower().split() if w.isalpha()})
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *words))
     vocabulary.save(tmp_path / "vocab.txt")
     task = SwagTask(max_length=max_length)
-    encoded = task.encode(situations, WordPieceTokenizer(vocabulary))
-    theirs = transformers.BertTokenizerFast(str(tmp_path / "vocab.txt"), do_lower_case=True)(
-        [s.context for s in situations for _ in s.endings],
-        [f"{s.start} {ending}" for s in situations for ending in s.endings],
+    encoded = task.encode(swag_examples, WordPieceTokenizer(vocabulary))
+    expected = transformers.BertTokenizerFast(str(tmp_path / "vocab.txt"), do_lower_case=True)(
+        [s.context for s in swag_examples for _ in s.endings],
+        [f"{s.start} {ending}" for s in swag_examples for ending in s.endings],
         truncation=True,
         max_length=max_length,
         padding="longest",
         return_tensors="np",
     )
-    inputs, _ = encoded.batch(np.arange(len(situations)))
-    ours = {name: ids.reshape(-1, ids.shape[-1]) for name, ids in inputs.items()}
-    assert np.array_equal(ours["input_ids"], theirs["input_ids"])
-    assert np.array_equal(ours["segment_ids"], theirs["token_type_ids"])
+    inputs, _ = encoded.batch(np.arange(len(swag_examples)))
+    packed = {name: ids.reshape(-1, ids.shape[-1]) for name, ids in inputs.items()}
+    assert np.array_equal(packed["input_ids"], expected["input_ids"])
+    assert np.array_equal(packed["segment_ids"], expected["token_type_ids"])

@@ -1,3 +1,5 @@
+"""Tables in TSV, CSV and JSON Lines: values and error messages."""
+
 import pytest
 
 from bert_keras.errors import InputError
@@ -14,7 +16,7 @@ def write(path, text: str):
     return path
 
 
-def test_tsv_as_glue_writes_it(tmp_path):
+def test_tsv_files_have_no_quoting(tmp_path):
     path = write(tmp_path / "a.tsv", '\ufeffsentence\tlabel\nhe said "no\t0\nyes , \t1\n')
     assert read_table(path, columns=("sentence", "label")) == {
         "sentence": ['he said "no', "yes , "],
@@ -22,18 +24,18 @@ def test_tsv_as_glue_writes_it(tmp_path):
     }
 
 
-def test_csv_with_quotes_and_line_ends_inside(tmp_path):
+def test_csv_values_may_contain_quotes_and_line_ends(tmp_path):
     path = write(tmp_path / "a.csv", 'label,text\r\nx,"one, ""two""\nthree"\r\ny,four\r\n')
     assert read_table(path, columns=("text",)) == {"text": ['one, "two"\nthree', "four"]}
 
 
-def test_json_lines(tmp_path):
+def test_numbers_and_booleans_of_json_lines_become_text(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"t": "café", "n": 1, "x": {}}\n\n{"t": "b", "n": true}\n')
     assert read_table(path, columns=("t", "n")) == {"t": ["café", "b"], "n": ["1", "true"]}
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("a.txt", "x", r"a.txt ends in '.txt'; expected one of .tsv, .csv, .jsonl"),
         ("a.tsv", "", "a.tsv is empty; expected a header line"),
@@ -44,7 +46,7 @@ def test_json_lines(tmp_path):
         (
             "a.csv",
             't,l\na,b\n"c,d\ne,f\n',
-            "line 4 is not CSV: .*; its row begins on line 3",
+            "line 4 is not CSV: .*; the row starts on line 3",
         ),
         ("a.jsonl", '{"t": "a"}\n{"t": \n', "a.jsonl, line 2 is not JSON"),
         ("a.jsonl", "[1]\n", "a.jsonl, line 1 is not a JSON object"),
@@ -57,12 +59,12 @@ def test_json_lines(tmp_path):
         ("a.jsonl", '{"t": null}\n', "a.jsonl, line 1 has no column 't'"),
     ],
 )
-def test_bad_files_are_named_with_their_line(tmp_path, name, text, said):
-    with pytest.raises(InputError, match=said):
+def test_errors_name_the_file_and_line(tmp_path, name, text, message):
+    with pytest.raises(InputError, match=message):
         read_table(write(tmp_path / name, text), columns=("t",))
 
 
-def test_missing_file_and_wrong_encoding(tmp_path):
+def test_missing_files_and_other_encodings_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"none.tsv does not exist"):
         read_table(tmp_path / "none.tsv", columns=("t",))
     (tmp_path / "a.tsv").write_bytes(b"t\tl\ncaf\xe9\tb\n")
@@ -70,6 +72,6 @@ def test_missing_file_and_wrong_encoding(tmp_path):
         read_table(tmp_path / "a.tsv", columns=("t",))
 
 
-def test_real_glue_files(shared_data):
+def test_official_glue_files_are_read(shared_data):
     table = read_table(shared_data / "glue" / "SST-2" / "dev.tsv", columns=("sentence", "label"))
     assert len(table["label"]) == 872 and set(table["label"]) == {"0", "1"}

@@ -1,4 +1,4 @@
-"""Builders that cannot be had: what is told of them."""
+"""Error messages for TFDS builders that cannot be downloaded."""
 
 import logging
 
@@ -12,7 +12,7 @@ requests = pytest.importorskip("requests")
 pytestmark = pytest.mark.extra
 
 
-def test_a_download_that_fails_is_told_in_short(tmp_path, monkeypatch, caplog):
+def test_failed_downloads_give_a_short_error_message(tmp_path, monkeypatch, caplog):
     def fails(manager, urls):
         logging.getLogger("urllib3.connectionpool").warning("Retrying")
         request = requests.Request("GET", "https://example.org/a/b.txt").prepare()
@@ -20,7 +20,7 @@ def test_a_download_that_fails_is_told_in_short(tmp_path, monkeypatch, caplog):
 
     monkeypatch.setattr(tfds.download.DownloadManager, "download", fails)
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
-    message = r"tfds:glue/mrpc is not in TFDS' folder \(.*\) and .* downloaded from example.org; "
+    message = r"tfds:glue/mrpc is not in the TFDS folder \(.*\) .* downloaded from example.org; "
     with pytest.raises(InputError, match=message):
         tfds_splits("tfds:glue/mrpc")
     assert "Retrying" not in caplog.text

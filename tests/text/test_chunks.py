@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from bert_keras.text import chunks
-from bert_keras.text.chunks import ChunkMemory
+from bert_keras.text.chunks import ChunkCache
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 VOCABULARY = Vocabulary(
-    (*SPECIAL_PIECES, *"abcxyz.,'", *(f"##{each}" for each in "abcxyz'."), "中")
+    (*SPECIAL_TOKENS, *"abcxyz.,'", *(f"##{each}" for each in "abcxyz'."), "中")
 )
 
 
@@ -24,14 +24,14 @@ def assert_equal(tokenizer, texts):
 
 @pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_every_character_beside_letters_spaces_and_marks(lowercase, stride):
+def test_rare_characters_beside_letters_spaces_and_punctuation(lowercase, stride):
     tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=lowercase)
     codes = [*range(512), *range(512, 0x3000, stride), *range(0x3000, sys.maxunicode, 41 * stride)]
     rare = [chr(code) for code in codes if not 0xD800 <= code < 0xE000]
     assert_equal(tokenizer, [f"a{each}b {each},c'{each} ,{each}.{each}" for each in rare])
 
 
-def test_odd_texts():
+def test_unusual_texts():
     tokenizer = WordPieceTokenizer(VOCABULARY)
     long = "a" * 250
     assert_equal(
@@ -43,20 +43,20 @@ def test_odd_texts():
     assert_equal(tokenizer, [""])
 
 
-def test_a_memory_that_is_full_starts_anew(monkeypatch):
-    monkeypatch.setattr(chunks, "MOST_CHUNKS", 4)
-    asked = []
+def test_a_full_cache_is_cleared(monkeypatch):
+    monkeypatch.setattr(chunks, "MAX_CHUNKS", 4)
+    tokenized = []
 
     def tokenize(texts):
-        asked.extend(texts)
+        tokenized.extend(texts)
         return [[len(text)] for text in texts]
 
-    memory = ChunkMemory(tokenize)
+    cache = ChunkCache(tokenize)
     for number in range(5):
-        ids, _ = memory.flat_ids([f"{'b' * (number + 1)} a"])
+        ids, _ = cache.flat_ids([f"{'b' * (number + 1)} a"])
         assert ids.tolist() == [number + 1, 1]
-    assert asked.count("bb") == 1
-    assert asked.count("a") == 2
+    assert tokenized.count("bb") == 1
+    assert tokenized.count("a") == 2
 
 
 def test_real_text(shared_data):

@@ -1,27 +1,27 @@
-"""Texts become the inputs of a model."""
+"""Encoding texts as inputs of a model."""
 
 import pytest
 
 from bert_keras import encode, encode_masked
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
-TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_PIECES, "red", "house", "[", "]", "mask")))
-
-
-def test_pairs_are_cut_and_padded():
-    found = encode(TOKENIZER, ["red house red", "red"], ["house", "house"], max_length=6)
-    assert found["input_ids"].tolist() == [[2, 5, 6, 3, 6, 3], [2, 5, 3, 6, 3, 0]]
-    assert found["segment_ids"].tolist() == [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 0]]
-    assert found["input_mask"].tolist() == [[1] * 6, [1] * 5 + [0]]
+TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, "red", "house", "[", "]", "mask")))
 
 
-def test_a_mask_is_a_token_only_where_masks_are_read():
+def test_pairs_are_truncated_and_padded():
+    inputs = encode(TOKENIZER, ["red house red", "red"], ["house", "house"], max_length=6)
+    assert inputs["input_ids"].tolist() == [[2, 5, 6, 3, 6, 3], [2, 5, 3, 6, 3, 0]]
+    assert inputs["segment_ids"].tolist() == [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 0]]
+    assert inputs["input_mask"].tolist() == [[1] * 6, [1] * 5 + [0]]
+
+
+def test_only_encode_masked_reads_mask_tokens():
     assert encode(TOKENIZER, ["[MASK]"], max_length=9)["input_ids"].tolist() == [[2, 7, 9, 8, 3]]
-    found = encode_masked(TOKENIZER, ["red", "[MASK] house [MASK]"], max_length=9)
-    assert found["input_ids"].tolist() == [[2, 5, 3, 0, 0], [2, 4, 6, 4, 3]]
-    assert found["masked_lm_positions"].tolist() == [[0, 0], [1, 3]]
+    inputs = encode_masked(TOKENIZER, ["red", "[MASK] house [MASK]"], max_length=9)
+    assert inputs["input_ids"].tolist() == [[2, 5, 3, 0, 0], [2, 4, 6, 4, 3]]
+    assert inputs["masked_lm_positions"].tolist() == [[0, 0], [1, 3]]
     assert encode_masked(TOKENIZER, ["red"], max_length=9)["masked_lm_positions"].shape == (1, 0)
 
 

@@ -1,4 +1,4 @@
-"""Byte-level BPE and Unigram pieces: ids, places, specials, packing, and what is refused."""
+"""Byte-level BPE and Unigram: ids, offsets, special tokens, packing, and unsupported rules."""
 
 import json
 
@@ -8,7 +8,7 @@ import pytest
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.errors import InputError
 from bert_keras.tasks.ner.files import Sentence
-from bert_keras.tasks.ner.windows import word_pieces
+from bert_keras.tasks.ner.windows import word_tokens
 from bert_keras.text.fast_tokenizer import (
     FastTokenizer,
     rules_vocabulary,
@@ -16,7 +16,7 @@ from bert_keras.text.fast_tokenizer import (
 )
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.unicode_texts import TEXTS
 
 WRITTEN = "<s> a </s> <pad> <unk> <mask> [CLS] [SEP] [MASK]"
@@ -27,52 +27,52 @@ def tokenizer(request, subwords):
     return FastTokenizer(rules_vocabulary(read_rules(subwords[request.param], {})))
 
 
-def test_the_kind_of_a_vocabulary_is_that_of_its_tokenizer(tokenizer):
+def test_the_vocabulary_selects_the_tokenizer_class(tokenizer):
     assert type(tokenizer_of(tokenizer.vocabulary, lowercase=False)) is FastTokenizer
-    plain = tokenizer_of(Vocabulary(SPECIAL_PIECES), lowercase=False)
+    plain = tokenizer_of(Vocabulary(SPECIAL_TOKENS), lowercase=False)
     assert type(plain) is WordPieceTokenizer and not plain.lowercase
 
 
-def test_one_text_or_many_are_the_same(tokenizer):
-    told = tokenizer.encode_batch(TEXTS)
-    assert told == [tokenizer.encode(text) for text in TEXTS]
-    assert tokenizer.ids_batch(TEXTS) == [each.ids for each in told]
+def test_batches_equal_single_texts(tokenizer):
+    encoded = tokenizer.encode_batch(TEXTS)
+    assert encoded == [tokenizer.encode(text) for text in TEXTS]
+    assert tokenizer.ids_batch(TEXTS) == [each.ids for each in encoded]
     ids, lengths = tokenizer.flat_ids(TEXTS)
-    assert [*ids] == [number for each in told for number in each.ids]
-    assert [*lengths] == [len(each.ids) for each in told]
+    assert [*ids] == [number for each in encoded for number in each.ids]
+    assert [*lengths] == [len(each.ids) for each in encoded]
     assert (ids.dtype, lengths.dtype) == (np.int32, np.int64)
 
 
-def test_the_blank_before_a_gap_goes_with_it(tokenizer):
+def test_white_space_before_a_mask_is_removed(tokenizer):
     mask_id = tokenizer.vocabulary.mask_id
     the, license = tokenizer.ids_batch(["under the", " License"])
     texts = ["under the [MASK] License", "under the\n [MASK] License", "under the[MASK] License"]
     assert ids_with_masks(texts, tokenizer) == 3 * [[*the, mask_id, *license]]
 
 
-def test_words_by_themselves_stand_behind_a_blank(tokenizer):
+def test_separate_words_are_encoded_after_a_space(tokenizer):
     words = ["the", "License", "naïve"]
-    found = word_pieces([Sentence(tuple(words), None, 0, 1)], tokenizer)
-    assert [*found.ids] == tokenizer.encode(" " + " ".join(words)).ids
+    encoded = word_tokens([Sentence(tuple(words), None, 0, 1)], tokenizer)
+    assert [*encoded.ids] == tokenizer.encode(" " + " ".join(words)).ids
 
 
-def test_a_special_that_is_written_is_no_special(tokenizer):
+def test_special_tokens_in_text_are_plain_text(tokenizer):
     ids = tokenizer.encode(WRITTEN).ids
     vocabulary = tokenizer.vocabulary
-    written = {vocabulary.ids[piece] for piece in vocabulary.specials.pieces} - {vocabulary.unk_id}
+    written = {vocabulary.ids[token] for token in vocabulary.specials.tokens} - {vocabulary.unk_id}
     assert written.isdisjoint(ids)
 
 
-def test_offsets_lead_to_the_characters(tokenizer):
+def test_offsets_cover_the_characters(tokenizer):
     text = "The License, under naïve  Terms"
-    told = tokenizer.encode(text)
-    read = [text[start:end] for start, end in told.offsets]
+    encoded = tokenizer.encode(text)
+    read = [text[start:end] for start, end in encoded.offsets]
     assert not any(part.startswith(" ") or part.endswith(" ") for part in read)
     assert {*"The License, under naïve Terms"} - {" "} <= {*"".join(read)}
-    assert told.offsets == sorted(told.offsets)
+    assert encoded.offsets == sorted(encoded.offsets)
 
 
-def test_lower_case_is_told_by_the_rules(subwords):
+def test_the_rules_decide_lower_casing(subwords):
     albert = FastTokenizer(rules_vocabulary(read_rules(subwords["albert"], {})))
     cased = FastTokenizer(
         rules_vocabulary(read_rules(subwords["albert"], {"do_lower_case": False}))
@@ -84,15 +84,15 @@ def test_lower_case_is_told_by_the_rules(subwords):
     assert albert.decode(albert.encode("Apache License").ids) == "apache license"
 
 
-def test_a_comma_is_no_part_of_a_number(subwords):
+def test_commas_are_separated_from_numbers(subwords):
     tokenizer = FastTokenizer(rules_vocabulary(read_rules(subwords["albert"], {})))
-    assert any(piece.rstrip(",")[-1:].isdigit() and piece[-1] == "," for piece in
-               tokenizer.vocabulary.pieces)  # fmt: skip
-    pieces = tokenizer.encode("12, 30,522 and 0, 1, 2, 3,").pieces
-    assert not any(piece[-1] == "," and piece[-2:-1].isdigit() for piece in pieces)
+    assert any(token.rstrip(",")[-1:].isdigit() and token[-1] == "," for token in
+               tokenizer.vocabulary.tokens)  # fmt: skip
+    tokens = tokenizer.encode("12, 30,522 and 0, 1, 2, 3,").tokens
+    assert not any(token[-1] == "," and token[-2:-1].isdigit() for token in tokens)
 
 
-def test_pairs_are_packed_as_each_was_trained(tokenizer):
+def test_pairs_are_packed_with_the_special_tokens_of_the_model(tokenizer):
     vocabulary, (a, b) = tokenizer.vocabulary, tokenizer.ids_batch(["under the", "License"])
     packed = pack([a], [b], vocabulary=vocabulary, max_length=64)
     cls, sep = [vocabulary.cls_id], [vocabulary.sep_id]
@@ -107,19 +107,19 @@ def test_pairs_are_packed_as_each_was_trained(tokenizer):
     ]  # fmt: skip
 
 
-def test_rules_know_of_padding(tokenizer):
+def test_padded_vocabularies_keep_their_rules(tokenizer):
     longer = tokenizer.vocabulary.padded(len(tokenizer.vocabulary) + 3)
-    assert longer.pieces[-1] == "[unused2]" and rules_vocabulary(longer.rules) == longer
+    assert longer.tokens[-1] == "[unused2]" and rules_vocabulary(longer.rules) == longer
     for text in ("a b", "a [unused2]"):
         assert FastTokenizer(longer).encode(text) == tokenizer.encode(text)
 
 
-def test_what_is_refused(subwords):
+def test_unsupported_rules_are_refused(subwords):
     rules = json.loads(read_rules(subwords["roberta"], {}))
-    for changes, said in (
-        ({"pre_tokenizer": {"type": "Whitespace"}}, "is of a BPE tokenizer split by"),
+    for changes, message in (
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "is of a BPE tokenizer that splits texts by"),
         ({"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}, "is of a WordLeve"),
         ({"model": {"type": "BPE"}}, "tokenizer.json is damaged"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             rules_vocabulary(json.dumps(rules | changes))

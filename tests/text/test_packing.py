@@ -3,20 +3,20 @@ import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.text.packing import (
-    Spans,
-    kept_apart,
+    TextSpans,
     pack,
     packed,
     packed_texts,
+    packing_features,
     truncated_lengths,
 )
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, *map(str, range(5, 100))))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *map(str, range(5, 100))))
 CLS, SEP = VOCABULARY.cls_id, VOCABULARY.sep_id
 
 
-def cut_one_by_one(length_a, length_b, limit):
+def truncated_one_by_one(length_a, length_b, limit):
     while length_a + length_b > limit:
         if length_a > length_b:
             length_a -= 1
@@ -29,11 +29,11 @@ def test_truncation_equals_the_step_by_step_rule():
     lengths = range(14)
     for limit in range(1, 14):
         for length_a in lengths:
-            kept = [truncated_lengths(length_a, length_b, limit=limit) for length_b in lengths]
-            expected = [cut_one_by_one(length_a, length_b, limit) for length_b in lengths]
-            assert kept == expected
-    kept_a, kept_b = truncated_lengths(np.array([9, 5, 1]), np.array([3, 5, 20]), limit=9)
-    assert (kept_a.tolist(), kept_b.tolist()) == ([6, 5, 1], [3, 4, 8])
+            truncated = [truncated_lengths(length_a, length_b, limit=limit) for length_b in lengths]
+            expected = [truncated_one_by_one(length_a, length_b, limit) for length_b in lengths]
+            assert truncated == expected
+    truncated_a, truncated_b = truncated_lengths(np.array([9, 5, 1]), np.array([3, 5, 20]), limit=9)
+    assert (truncated_a.tolist(), truncated_b.tolist()) == ([6, 5, 1], [3, 4, 8])
 
 
 def test_pairs_exactly():
@@ -60,7 +60,7 @@ def test_single_texts_exactly():
     assert not batch["segment_ids"].any()
 
 
-def test_too_long_pairs_lose_their_ends():
+def test_long_pairs_are_truncated():
     batch = pack([[5, 6, 7]], [[10, 11, 12, 13]], vocabulary=VOCABULARY, max_length=8)
     assert batch["input_ids"].tolist() == [[CLS, 5, 6, 7, SEP, 10, 11, SEP]]
 
@@ -75,23 +75,23 @@ def test_an_empty_batch():
     assert pack([], vocabulary=VOCABULARY, max_length=8)["input_ids"].shape[0] == 0
 
 
-def test_bad_input():
+def test_invalid_input_is_refused():
     with pytest.raises(InputError, match="max_length is 3; expected more than the 3 special"):
         pack([[5]], [[6]], vocabulary=VOCABULARY, max_length=3)
-    with pytest.raises(InputError, match="2 first texts came with 1 second texts"):
+    with pytest.raises(InputError, match="there are 2 first texts and 1 second texts"):
         pack([[5], [6]], [[6]], vocabulary=VOCABULARY, max_length=9)
 
 
-PIECES = np.arange(5, 60, dtype=np.uint16)  # the piece 5 + n stands at place n
+TOKENS = np.arange(5, 60, dtype=np.uint16)  # token 5 + n is at index n
 
 
 def spans(*rows_of_spans):
     """(row, column, start, length, segment, sequence) each."""
-    return Spans(*np.array(rows_of_spans).reshape(-1, 6).T)
+    return TextSpans(*np.array(rows_of_spans).reshape(-1, 6).T)
 
 
-def test_several_sequences_of_any_shape_in_a_row_exactly():
-    laid = spans(
+def test_several_sequences_in_a_row_exactly():
+    layout = spans(
         (0, 1, 0, 2, 0, 1),
         (0, 4, 10, 1, 1, 1),
         (0, 7, 20, 1, 0, 2),
@@ -99,7 +99,7 @@ def test_several_sequences_of_any_shape_in_a_row_exactly():
         (2, 3, 40, 2, 0, 1),
         (2, 6, 50, 1, 0, 1),
     )
-    rows = packed(PIECES, laid, num_rows=3, length=10, vocabulary=VOCABULARY)
+    rows = packed(TOKENS, layout, num_rows=3, length=10, vocabulary=VOCABULARY)
     assert rows["input_ids"].tolist() == [
         [CLS, 5, 6, SEP, 15, SEP, CLS, 25, SEP, 0],
         [0] * 10,
@@ -107,25 +107,25 @@ def test_several_sequences_of_any_shape_in_a_row_exactly():
     ]
     assert rows["input_mask"].tolist() == [[1] * 9 + [0], [0] * 10, [1] * 8 + [0, 0]]
     assert rows["segment_ids"].tolist() == [[0, 0, 0, 0, 1, 1, 0, 0, 0, 0], [0] * 10, [0] * 10]
-    apart = kept_apart(laid, num_rows=3, length=10)
-    assert apart["sequence_ids"].tolist() == [
+    features = packing_features(layout, num_rows=3, length=10)
+    assert features["sequence_ids"].tolist() == [
         [1, 1, 1, 1, 1, 1, 2, 2, 2, 0],
         [0] * 10,
         [1] * 8 + [0, 0],
     ]
-    assert apart["position_ids"].tolist() == [
+    assert features["position_ids"].tolist() == [
         [0, 1, 2, 3, 4, 5, 0, 1, 2, 0],
         [0] * 10,
         [0, 1, 2, 3, 4, 5, 6, 7, 0, 0],
     ]
-    assert {values.dtype for values in (rows | apart).values()} == {np.dtype(np.int32)}
+    assert {values.dtype for values in (rows | features).values()} == {np.dtype(np.int32)}
 
 
-def test_sequences_laid_out_by_rows_and_columns():
+def test_shared_rows_equal_separate_rows():
     """Sequence n packed into a shared row equals sequence n packed alone."""
     starts, lengths = np.array([[0, 9], [20, 30], [3, 40]]), np.array([[2, 3], [0, 1], [4, 4]])
-    alone = packed_texts(PIECES, starts, lengths, length=11, vocabulary=VOCABULARY)
-    laid = spans(
+    alone = packed_texts(TOKENS, starts, lengths, length=11, vocabulary=VOCABULARY)
+    layout = spans(
         (0, 1, 0, 2, 0, 1),
         (0, 4, 9, 3, 1, 1),
         (0, 9, 20, 0, 0, 2),
@@ -133,7 +133,7 @@ def test_sequences_laid_out_by_rows_and_columns():
         (1, 2, 3, 4, 0, 1),
         (1, 7, 40, 4, 1, 1),
     )
-    shared = packed(PIECES, laid, num_rows=2, length=12, vocabulary=VOCABULARY)
+    shared = packed(TOKENS, layout, num_rows=2, length=12, vocabulary=VOCABULARY)
     for name, (first, second, third) in alone.items():
         assert shared[name][0].tolist() == [*first[:8], *second[:4]], name
         assert shared[name][1].tolist() == [0, *third], name
@@ -141,23 +141,23 @@ def test_sequences_laid_out_by_rows_and_columns():
 
 def test_random_batches_equal_row_by_row_packing():
     random = np.random.default_rng(1)
-    pieces = random.integers(5, 99, 500).astype(np.uint32)
+    tokens = random.integers(5, 99, 500).astype(np.uint32)
     starts, lengths = random.integers(0, 480, (50, 2)), random.integers(0, 14, (50, 2))
-    rows = packed_texts(pieces, starts, lengths, length=32, vocabulary=VOCABULARY)
+    rows = packed_texts(tokens, starts, lengths, length=32, vocabulary=VOCABULARY)
     for row in range(50):
         (a, b), (m, n) = starts[row], lengths[row]
-        ids = [CLS, *pieces[a : a + m], SEP, *pieces[b : b + n], SEP]
+        ids = [CLS, *tokens[a : a + m], SEP, *tokens[b : b + n], SEP]
         padding = [0] * (32 - len(ids))
         assert rows["input_ids"][row].tolist() == [*ids, *padding]
         assert rows["input_mask"][row].tolist() == [1] * len(ids) + padding
         assert rows["segment_ids"][row].tolist() == [0] * (m + 2) + [1] * (n + 1) + padding
 
 
-def test_spans_that_overlap_are_refused():
-    for laid in (
+def test_overlapping_spans_are_refused():
+    for layout in (
         spans((0, 1, 0, 3, 0, 1), (0, 4, 0, 1, 1, 1)),
         spans((1, 1, 0, 3, 0, 1), (0, 1, 0, 1, 0, 1)),
         spans((0, 1, 0, 10, 0, 1)),
     ):
         with pytest.raises(AssertionError, match="texts overlap"):
-            packed(PIECES, laid, num_rows=1, length=10, vocabulary=VOCABULARY)
+            packed(TOKENS, layout, num_rows=1, length=10, vocabulary=VOCABULARY)

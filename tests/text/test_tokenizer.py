@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 SUITE = json.loads((Path(__file__).parent / "unicode_suite.json").read_text("utf-8"))
 TEXTS = [text for texts in SUITE.values() for text in texts]
 LETTERS = string.ascii_letters + string.digits + "éÉßﬁıİабσςΣᄒ日本한𐐨\ue000"
 VOCABULARY = Vocabulary(
     (
-        *SPECIAL_PIECES,
+        *SPECIAL_TOKENS,
         *LETTERS,
         *(f"##{letter}" for letter in LETTERS),
         *string.punctuation,
@@ -27,69 +27,71 @@ LOWERCASE = pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", 
 
 
 def google_tokens(text: str, vocabulary: Vocabulary, *, lowercase: bool):
-    """What google-research/bert's FullTokenizer does, told independently and slowly; each
-    character is led along with the place that it comes from. Returns pieces, offsets."""
+    """An independent, slow version of google-research/bert's FullTokenizer.
+
+    Each character keeps the index of its source. Returns tokens and offsets.
+    """
     cleaned = []
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         category = unicodedata.category(character)
         if character in " \t\n\r" or category == "Zs":
-            cleaned.append((" ", place))
+            cleaned.append((" ", index))
         elif character in "\0\ufffd" or category in ("Cc", "Cf"):
             continue
         elif is_cjk(ord(character)):
-            cleaned += [(" ", place), (character, place), (" ", place)]
+            cleaned += [(" ", index), (character, index), (" ", index)]
         else:
-            cleaned.append((character, place))
-    pieces, offsets = [], []
-    for word in split(cleaned):
-        for part in split(apart(without_accents(word) if lowercase else word)):
-            places = [place for _, place in part]
-            for piece, start, end in longest_first("".join(c for c, _ in part), vocabulary):
-                pieces.append(piece)
-                offsets.append((min(places[start:end]), max(places[start:end]) + 1))
-    return pieces, offsets
+            cleaned.append((character, index))
+    tokens, offsets = [], []
+    for word in split_words(cleaned):
+        for part in split_words(separate_punctuation(without_accents(word) if lowercase else word)):
+            indices = [index for _, index in part]
+            for token, start, end in longest_first("".join(c for c, _ in part), vocabulary):
+                tokens.append(token)
+                offsets.append((min(indices[start:end]), max(indices[start:end]) + 1))
+    return tokens, offsets
 
 
-def split(placed):
+def split_words(indexed):
     words = [[]]
-    for character, place in placed:
+    for character, index in indexed:
         if character.split():
-            words[-1].append((character, place))
+            words[-1].append((character, index))
         else:
             words.append([])
     return [word for word in words if word]
 
 
-def apart(word):
-    found = []
-    for character, place in word:
+def separate_punctuation(word):
+    separated = []
+    for character, index in word:
         alone = is_punctuation(character)
-        found += [(" ", place)] * alone + [(character, place)] + [(" ", place)] * alone
-    return found
+        separated += [(" ", index)] * alone + [(character, index)] + [(" ", index)] * alone
+    return separated
 
 
 def without_accents(word):
     small = "".join(character for character, _ in word).lower()
-    places = [place for character, place in word for _ in character.lower()]
+    indices = [index for character, index in word for _ in character.lower()]
     waiting = defaultdict(deque)  # decomposing reorders marks, but never two of the same
-    for character, place in zip(small, places, strict=True):
+    for character, index in zip(small, indices, strict=True):
         for part in unicodedata.normalize("NFD", character):
-            waiting[part].append(place)
+            waiting[part].append(index)
     decomposed = [(part, waiting[part].popleft()) for part in unicodedata.normalize("NFD", small)]
-    return [(part, place) for part, place in decomposed if unicodedata.category(part) != "Mn"]
+    return [(part, index) for part, index in decomposed if unicodedata.category(part) != "Mn"]
 
 
 def longest_first(word: str, vocabulary: Vocabulary):
-    pieces, start = [], 0
+    tokens, start = [], 0
     while start < len(word) <= 200:
         prefix = "##" if start else ""
         ends = range(len(word), start, -1)
         end = next((end for end in ends if prefix + word[start:end] in vocabulary.ids), None)
         if end is None:
             return [("[UNK]", 0, len(word))]
-        pieces.append((prefix + word[start:end], start, end))
+        tokens.append((prefix + word[start:end], start, end))
         start = end
-    return pieces or [("[UNK]", 0, len(word))]
+    return tokens or [("[UNK]", 0, len(word))]
 
 
 def is_punctuation(character: str) -> bool:
@@ -103,13 +105,13 @@ def is_cjk(point: int) -> bool:
 
 
 def assert_as_google(texts, vocabulary, *, lowercase):
-    """Ids and offsets, by all four ways of asking."""
+    """Compares ids and offsets of all four methods with Google's."""
     tokenizer = WordPieceTokenizer(vocabulary, lowercase=lowercase)
     batch = tokenizer.encode_batch(texts)
     for text, tokens in zip(texts, batch, strict=True):
         expected = google_tokens(text, vocabulary, lowercase=lowercase)
-        assert (tokens.pieces, tokens.offsets) == expected, ascii(text)
-        assert tokens.ids == [vocabulary.ids[piece] for piece in tokens.pieces]
+        assert (tokens.tokens, tokens.offsets) == expected, ascii(text)
+        assert tokens.ids == [vocabulary.ids[token] for token in tokens.tokens]
     ids = [tokens.ids for tokens in batch]
     assert list(map(tokenizer.encode, texts[:1000])) == batch[:1000]
     assert tokenizer.ids_batch(texts) == ids
@@ -127,7 +129,7 @@ def test_unicode_suite_as_google(name, lowercase):
 @pytest.mark.parametrize("count", [400, pytest.param(1500, marks=pytest.mark.slow)])
 @LOWERCASE
 def test_characters_of_the_suite_in_any_order_as_google(lowercase, count):
-    """Some hold private use and the like and are read word by word, some do not."""
+    """Some texts contain exceptional characters, such as those of private use; others do not."""
     pick = random.Random(7)
     characters = sorted(set("".join(TEXTS)))
     few = " ,.'aBxΣσİß日한e\u0301\u200b\x00\ufffd\u302e\U0001d165\u0323\ue000\U0002b830"
@@ -141,8 +143,10 @@ def test_characters_of_the_suite_in_any_order_as_google(lowercase, count):
 @pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.slow)])
 @LOWERCASE
 def test_every_character_as_google(lowercase, stride):
-    """One out of a hundred ideographs, syllables and private ones; all others, a few a text. With a
-    stride: the first 512, those of the suite, and every so many of the rest."""
+    """One in 101 of the ideographs, syllables and private characters, and all other characters.
+
+    With a stride: the first 512 characters, those of the suite, and every N-th of the rest.
+    """
     blocks = [(0x3400, 0xD7FF), (0xE000, 0xF8FF), (0x17000, 0x18CFF), (0x20000, sys.maxunicode)]
     known = set("".join(TEXTS))
     some = {*range(512), *map(ord, known), *range(0, sys.maxunicode + 1, stride)}
@@ -157,7 +161,7 @@ def test_every_character_as_google(lowercase, stride):
     tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=lowercase)
     for text, tokens in zip(texts, tokenizer.encode_batch(texts), strict=True):
         expected = google_tokens(text, VOCABULARY, lowercase=lowercase)
-        assert (tokens.pieces, tokens.offsets) == expected, ascii(text)
+        assert (tokens.tokens, tokens.offsets) == expected, ascii(text)
 
 
 def in_any(point: int, ranges) -> bool:
@@ -175,7 +179,7 @@ def test_real_text_as_google(shared_data, case):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["uncased", "cased"])
 def test_every_corpus_as_google(shared_data, case):
-    """Lines of all of each; what is rare in them, beyond ASCII, eight times as often."""
+    """Every 40th line, and every fifth line with characters beyond ASCII."""
     vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{case}-vocab.txt")
     tokenizer = WordPieceTokenizer(vocabulary, lowercase=case == "uncased")
     for path in sorted(path for path in (shared_data / "corpus").rglob("*") if path.is_file()):
@@ -184,16 +188,24 @@ def test_every_corpus_as_google(shared_data, case):
         some = lines[::40] + rare[::5]
         for line, tokens in zip(some, tokenizer.encode_batch(some), strict=True):
             expected = google_tokens(line, vocabulary, lowercase=tokenizer.lowercase)
-            assert (tokens.pieces, tokens.offsets) == expected, ascii(line)
+            assert (tokens.tokens, tokens.offsets) == expected, ascii(line)
 
 
 @pytest.mark.parametrize(
-    ("text", "pieces", "places"),
+    ("text", "tokens", "substrings"),
     [
-        ("xe\u0301 x", ["x", "##e", "x"], ["x", "e", "x"]),  # the mark behind belongs to none
+        (
+            "xe\u0301 x",
+            ["x", "##e", "x"],
+            ["x", "e", "x"],
+        ),  # the last mark is in no token
         ("e\u0301e", ["e", "##e"], ["e", "e"]),
         ("cafe\u0301 \u0301cafe", ["cafe", "cafe"], ["cafe", "cafe"]),
-        ("c\u200ba\x00fé", ["cafe"], ["c\u200ba\x00fé"]),  # what was dropped within, within
+        (
+            "c\u200ba\x00fé",
+            ["cafe"],
+            ["c\u200ba\x00fé"],
+        ),  # includes dropped characters
         ("\ufffdca\u00adfe\u200b", ["cafe"], ["ca\u00adfe"]),
         ("\u200bжé\u200bж\u0301.", ["[UNK]", "."], ["жé\u200bж", "."]),  # the whole word
         ("aİx", ["a", "##i", "##x"], ["a", "İ", "x"]),  # its small form is two characters
@@ -206,19 +218,19 @@ def test_every_corpus_as_google(shared_data, case):
     ],
     ids=ascii,
 )
-def test_offsets_are_characters_of_the_given_text(text, pieces, places):
+def test_offsets_are_characters_of_the_given_text(text, tokens, substrings):
     extra = ("##ᅡ", "##ᆫ", "##\U0001d165", "##\u302e")
-    tokenizer = WordPieceTokenizer(Vocabulary((*VOCABULARY.pieces, *extra)))
-    for given in (text, f"{text} \U0002b820"):  # fast, and word by word
-        tokens = tokenizer.encode(given)
-        assert tokens.pieces[: len(pieces)] == pieces
-        spans = [given[start:end] for start, end in tokens.offsets[: len(pieces)]]
-        assert spans == places
+    tokenizer = WordPieceTokenizer(Vocabulary((*VOCABULARY.tokens, *extra)))
+    for source in (text, f"{text} \U0002b820"):  # fast, and word by word
+        encoded = tokenizer.encode(source)
+        assert encoded.tokens[: len(tokens)] == tokens
+        spans = [source[start:end] for start, end in encoded.offsets[: len(tokens)]]
+        assert spans == substrings
 
 
-def test_special_pieces_in_text_are_plain_text():
+def test_special_tokens_in_text_are_plain_text():
     tokens = WordPieceTokenizer(VOCABULARY).encode("[MASK]")
-    assert tokens.pieces == ["[", "mask", "]"]
+    assert tokens.tokens == ["[", "mask", "]"]
     assert VOCABULARY.mask_id not in tokens.ids
 
 
@@ -232,12 +244,12 @@ def test_batch_ids_and_decoding():
 
 
 MASK_TOKENIZER = WordPieceTokenizer(
-    Vocabulary((*SPECIAL_PIECES, "the", "cafe", "##s", "[", "]", "mask", ".")), lowercase=True
+    Vocabulary((*SPECIAL_TOKENS, "the", "cafe", "##s", "[", "]", "mask", ".")), lowercase=True
 )
 
 
 @pytest.mark.parametrize(
-    ("text", "pieces"),
+    ("text", "tokens"),
     [
         ("The [MASK].", ["the", "[MASK]", "."]),
         ("[MASK]", ["[MASK]"]),
@@ -248,12 +260,12 @@ MASK_TOKENIZER = WordPieceTokenizer(
         ("", []),
     ],
 )
-def test_what_is_written_in_capitals_is_the_piece(text, pieces):
+def test_only_mask_in_capitals_is_the_mask_token(text, tokens):
     (ids,) = ids_with_masks([text], MASK_TOKENIZER)
-    assert [MASK_TOKENIZER.vocabulary.pieces[each] for each in ids] == pieces
+    assert [MASK_TOKENIZER.vocabulary.tokens[each] for each in ids] == tokens
 
 
-def test_texts_keep_their_own_pieces():
+def test_each_text_keeps_its_tokens():
     texts = ["[MASK] the", "", "cafe", "the [MASK]", "[MASK]"]
     assert ids_with_masks(texts, MASK_TOKENIZER) == [
         ids_with_masks([t], MASK_TOKENIZER)[0] for t in texts

@@ -1,16 +1,17 @@
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
-SPECIALS = "".join(f"{piece}\n" for piece in SPECIAL_PIECES).encode()
+SPECIALS = "".join(f"{token}\n" for token in SPECIAL_TOKENS).encode()
 
 
 def test_ids_are_line_numbers(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes("[PAD]\r\n[UNK]\n[CLS]\n[SEP]\n[MASK]\né\n##b\n".encode())
     vocabulary = Vocabulary.from_file(path)
-    assert vocabulary.pieces == (*SPECIAL_PIECES, "é", "##b")
+    assert vocabulary.tokens == (*SPECIAL_TOKENS, "é", "##b")
     assert len(vocabulary) == 7
     assert vocabulary.ids["##b"] == 6
     specials = (vocabulary.pad_id, vocabulary.unk_id, vocabulary.cls_id, vocabulary.sep_id)
@@ -18,19 +19,19 @@ def test_ids_are_line_numbers(tmp_path):
 
 
 def test_saved_file_is_read_back(tmp_path):
-    vocabulary = Vocabulary((*SPECIAL_PIECES, "ﬁ", "##日"))
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "ﬁ", "##日"))
     vocabulary.save(tmp_path / "vocab.txt")
     assert Vocabulary.from_file(tmp_path / "vocab.txt") == vocabulary
     assert (tmp_path / "vocab.txt").read_bytes().endswith("ﬁ\n##日\n".encode())
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
-        (b"", "the vocabulary is empty; expected one piece a line"),
+        (b"", "the vocabulary is empty; expected one token on each line"),
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", r"the vocabulary lacks \[MASK\]; BERT needs"),
         (SPECIALS + b"a\nb\na\na\n", "lines 6 and 8 of the vocabulary are both 'a'; expected each"),
-        (SPECIALS + b"a\n\nb\n", "line 7 of the vocabulary, '', is blank or holds white"),
+        (SPECIALS + b"a\n\nb\n", "line 7 of the vocabulary, '', is blank or contains white"),
         (SPECIALS + b"a\n \t\r\nb\n", "line 7 of the vocabulary, ' .*', is blank"),
         (SPECIALS + b"a\n\n", "line 7 of the vocabulary, '', is blank"),
         (
@@ -39,38 +40,38 @@ def test_saved_file_is_read_back(tmp_path):
         ),
         (
             SPECIALS.replace(b"\n", b"\r"),
-            r"line 1 of the vocabulary, '\[PAD\]\\r.*is blank or holds white space",
+            r"line 1 of the vocabulary, '\[PAD\]\\r.*is blank or contains white space",
         ),
         (b"[PAD]\n\xff\n", "line 2 is not UTF-8"),
         ("[PAD]\n".encode("utf-16"), "line 1 is not UTF-8"),
     ],
 )
-def test_unusable_files_are_named(tmp_path, content, told):
+def test_unusable_files_are_named(tmp_path, content, message):
     path = tmp_path / "vocab.txt"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=f"^{path}.*{told}"):
+    with pytest.raises(InputError, match=f"^{path}.*{message}"):
         Vocabulary.from_file(path)
 
 
-def test_white_space_beyond_ascii_is_a_piece_as_in_the_chinese_vocabulary_of_google(tmp_path):
+def test_non_ascii_white_space_may_be_a_token(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes(SPECIALS + "\u2028\n##\u2028\n\u00a0\n\u3000\n\u200b\n日\n".encode())
     vocabulary = Vocabulary.from_file(path)
-    assert vocabulary.pieces[5:] == ("\u2028", "##\u2028", "\u00a0", "\u3000", "\u200b", "日")
+    assert vocabulary.tokens[5:] == ("\u2028", "##\u2028", "\u00a0", "\u3000", "\u200b", "日")
     vocabulary.save(tmp_path / "again.txt")
     assert (tmp_path / "again.txt").read_bytes() == path.read_bytes()
 
 
-def test_padding_appends_pieces_that_no_text_has():
-    vocabulary = Vocabulary((*SPECIAL_PIECES, "[unused0]", "a", "[unused2]"))
+def test_padding_appends_unused_tokens():
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "[unused0]", "a", "[unused2]"))
     assert vocabulary.padded(8) == vocabulary
-    assert vocabulary.padded(11).pieces == (
-        *vocabulary.pieces,
+    assert vocabulary.padded(11).tokens == (
+        *vocabulary.tokens,
         "[unused1]",
         "[unused3]",
         "[unused4]",
     )
-    with pytest.raises(InputError, match="vocabulary has 8 pieces; expected at most 7, the rows"):
+    with pytest.raises(InputError, match="vocabulary has 8 tokens; expected at most 7, the rows"):
         vocabulary.padded(7)
 
 
@@ -84,3 +85,12 @@ def test_published_vocabularies_load(shared_data, name, size):
 def test_missing_file(tmp_path):
     with pytest.raises(InputError, match=r"none\.txt does not exist; expected a file"):
         Vocabulary.from_file(tmp_path / "none.txt")
+
+
+def test_the_former_names_of_tokens_warn():
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a"))
+    with pytest.warns(DeprecationWarning, match=r"now Vocabulary\.tokens"):
+        assert vocabulary.pieces == vocabulary.tokens
+    tokenized = WordPieceTokenizer(vocabulary, lowercase=True).encode("a")
+    with pytest.warns(DeprecationWarning, match=r"now TokenizedText\.tokens"):
+        assert tokenized.pieces == ["a"]

@@ -1,6 +1,6 @@
 import pytest
 
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 NAMES = ["ada", "ben", "cy", "dora", "eli", "fay", "gus", "hana"]
 VERBS = ["sees", "likes", "helps", "calls", "meets"]
@@ -9,7 +9,7 @@ THINGS = ["cats", "dogs", "maps", "songs", "stars", "boats", "lamps", "trees"]
 
 @pytest.fixture
 def corpus(tmp_path):
-    """Two files, six documents of twenty lines; every line opens with its document's own word."""
+    """Two files, six documents of twenty lines; every line begins with a word of its document."""
     documents = []
     for number in range(6):
         lines = [
@@ -27,4 +27,4 @@ def corpus(tmp_path):
 @pytest.fixture
 def vocabulary():
     words = [*NAMES, *VERBS, *THINGS, "and", "too", ".", "!", *(f"doc{n}" for n in range(6))]
-    return Vocabulary((*SPECIAL_PIECES, "[unused0]", *words))
+    return Vocabulary((*SPECIAL_TOKENS, "[unused0]", *words))

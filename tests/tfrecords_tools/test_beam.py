@@ -1,4 +1,4 @@
-"""Records of the Beam job are those of the local path, byte for byte; its errors are sentences."""
+"""The Beam job writes the same bytes as the local build; its errors are sentences."""
 
 import json
 import sys
@@ -15,9 +15,9 @@ from tfrecords_tools import build as local
 from tfrecords_tools.beam.build import build_on_beam
 from tfrecords_tools.settings import BuildSettings, GoogleSettings
 
-# DirectRunner may fetch another runner from the net and then heeds no mode; this one is at hand.
+# DirectRunner may download another runner, which ignores the mode; this runner is local.
 IN_MEMORY = ["--runner=FnApiRunner"]
-REPEATED = [*IN_MEMORY, "--direct_runner_bundle_repeat=1"]  # as where a step is done again
+REPEATED = [*IN_MEMORY, "--direct_runner_bundle_repeat=1"]  # runs each step twice
 TWO_PROCESSES = [*IN_MEMORY, "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 SLOW = pytest.mark.slow
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=3, seed=7)
@@ -35,7 +35,7 @@ def beam():
 
 
 def contents(folder):
-    """What stands in each file; the manifest without the versions."""
+    """Returns the bytes of each file, and the manifest without the versions."""
     files = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
     manifest = json.loads(files.pop("manifest.json"))
     manifest.pop("versions")
@@ -59,34 +59,36 @@ def built_twice(corpus, vocabulary, folder, settings, options):
 @pytest.mark.parametrize(
     "kind", ["plain ids", *(pytest.param(each, marks=SLOW) for each in list(KINDS)[::2])]
 )
-def test_the_records_of_the_local_path(beam, corpus, vocabulary, tmp_path, monkeypatch, kind):
+def test_records_equal_those_of_the_local_build(
+    beam, corpus, vocabulary, tmp_path, monkeypatch, kind
+):
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
     settings = replace(SMALL, **KINDS[kind])
-    here, there = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)
-    assert there == here
+    local_files, beam_files = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)
+    assert beam_files == local_files
 
 
 @pytest.mark.extra
 @SLOW
-def test_the_records_of_byte_level_bpe(beam, corpus, subwords, tmp_path):
+def test_records_of_byte_level_bpe_equal_those_of_the_local_build(beam, corpus, subwords, tmp_path):
     vocabulary = rules_vocabulary(read_rules(subwords["roberta"], {}))
     settings = replace(SMALL, objective="sop", mask_unit="word", max_length=80)
-    here, there = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)
-    assert there == here and "tokenizer.json" in there[0]
+    local_files, beam_files = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)
+    assert beam_files == local_files and "tokenizer.json" in beam_files[0]
 
 
 @pytest.mark.extra
 @pytest.mark.parametrize("sentences", [3, pytest.param(17, marks=SLOW)])
-def test_a_document_in_several_ranges_answers(
+def test_requests_find_documents_of_several_ranges(
     beam, corpus, vocabulary, tmp_path, monkeypatch, sentences
 ):
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
     monkeypatch.setattr("tfrecords_tools.records.splits.SENTENCES_PER_RANGE", sentences)
     monkeypatch.setattr("tfrecords_tools.records.layout.RECORDS_PER_BUCKET", 30)
-    # Short records: a range holds only a few sentences of the next one.
+    # Short records: a range contains only a few sentences of the next one.
     settings = replace(SMALL, held_out_rate=0.3, shards=2, max_length=12, max_predictions=2)
-    here, there = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)
-    assert there == here
+    local_files, beam_files = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)
+    assert beam_files == local_files
 
 
 @pytest.mark.extra
@@ -95,26 +97,26 @@ def test_remote_input_and_output(beam, corpus, vocabulary, tmp_path):
     for path in corpus:
         memory.pipe(f"/beam/corpus/{path.name}", path.read_bytes())
     settings = replace(SMALL, held_out_rate=0.3)
-    given = {"vocabulary": vocabulary, "settings": settings}
-    manifest = local.build(["memory://beam/corpus/*.txt"], output=tmp_path / "local", **given)
-    there = build_on_beam(
+    options = {"vocabulary": vocabulary, "settings": settings}
+    manifest = local.build(["memory://beam/corpus/*.txt"], output=tmp_path / "local", **options)
+    beam_manifest = build_on_beam(
         ["memory://beam/corpus/*.txt"],
         output="memory://beam/records/",
         pipeline_options=IN_MEMORY,
-        **given,
+        **options,
     )
-    for each in (manifest, there):
+    for each in (manifest, beam_manifest):
         each.pop("versions")
-    assert there == manifest
+    assert beam_manifest == manifest
     assert memory.ls("/beam", detail=False) == ["/beam/corpus", "/beam/records"]
     names = sorted(path.name for path in (tmp_path / "local").iterdir())
     assert sorted(memory.ls("/beam/records", detail=False)) == [f"/beam/records/{n}" for n in names]
     for path in (tmp_path / "local").glob("*.tfrecord"):
         assert memory.cat(f"/beam/records/{path.name}") == path.read_bytes()
-    with pytest.raises(InputError, match="records is already there; choose another name"):
-        build_on_beam(corpus, output="memory://beam/records", **given)
+    with pytest.raises(InputError, match="records exists already; choose another name"):
+        build_on_beam(corpus, output="memory://beam/records", **options)
     with pytest.raises(InputError, match=r"nowhere://records.* cannot be reached.*install the fss"):
-        build_on_beam(corpus, output="nowhere://records", **given)
+        build_on_beam(corpus, output="nowhere://records", **options)
     memory.rm("/beam", recursive=True)
 
 
@@ -124,20 +126,22 @@ def test_remote_input_and_output(beam, corpus, vocabulary, tmp_path):
     [REPEATED, *(pytest.param(each, marks=SLOW) for each in (TWO_PROCESSES, SUBMITTED))],
     ids=lambda each: each[-1],
 )
-def test_any_way_of_running(beam, corpus, vocabulary, tmp_path, monkeypatch, options):
+def test_runner_options_do_not_change_the_records(
+    beam, corpus, vocabulary, tmp_path, monkeypatch, options
+):
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
     settings = replace(SMALL, held_out_rate=0.3, shards=3)
-    here, there = built_twice(corpus, vocabulary, tmp_path, settings, options)
-    assert there == here
+    local_files, beam_files = built_twice(corpus, vocabulary, tmp_path, settings, options)
+    assert beam_files == local_files
 
 
 @pytest.mark.extra
 @pytest.mark.parametrize(
-    ("text", "settings", "told"),
+    ("text", "settings", "message"),
     [
         (b"a\n\nb\n\n\xff\n", {}, r"bad.txt, line 5 .*UTF-8"),
         (b"ada\n\nben\n", {"shards": 99}, r"too few records \(train\) for 99 shards"),
-        pytest.param(b"\n", {}, r"holds no text .*bad.txt", marks=SLOW),
+        pytest.param(b"\n", {}, r"contains no text .*bad.txt", marks=SLOW),
         pytest.param(b"ada sees\nben likes\n", {}, "needs at least two documents", marks=SLOW),
         pytest.param(
             b"ada\n\nben\n", {"held_out_rate": 0.5}, "has 2 documents, too few to", marks=SLOW
@@ -145,9 +149,11 @@ def test_any_way_of_running(beam, corpus, vocabulary, tmp_path, monkeypatch, opt
         pytest.param(b"ada\n\nben\n", {"splitter": "no_such:thing"}, "no_such", marks=SLOW),
     ],
 )
-def test_a_failed_job_says_why_and_leaves_nothing(beam, vocabulary, tmp_path, text, settings, told):
+def test_a_failed_job_reports_the_reason_and_leaves_no_files(
+    beam, vocabulary, tmp_path, text, settings, message
+):
     (tmp_path / "bad.txt").write_bytes(text)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         build_on_beam(
             [tmp_path / "bad.txt"],
             vocabulary=vocabulary,
@@ -155,12 +161,12 @@ def test_a_failed_job_says_why_and_leaves_nothing(beam, vocabulary, tmp_path, te
             settings=replace(SMALL, **settings),
             pipeline_options=IN_MEMORY,
         )
-    assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"], "something was left behind"
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"], "files remain"
 
 
 @pytest.mark.extra
 @SLOW
-def test_an_error_in_another_process_is_one_sentence(beam, vocabulary, tmp_path, monkeypatch):
+def test_an_error_of_a_worker_process_is_one_sentence(beam, vocabulary, tmp_path, monkeypatch):
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 10)
     (tmp_path / "bad.txt").write_bytes(b"ada sees\n\n" * 9 + b"\xff\n\n" * 9)
     with pytest.raises(InputError, match=r"bad.txt, line 19 is not .*UTF-8"):
@@ -174,18 +180,18 @@ def test_an_error_in_another_process_is_one_sentence(beam, vocabulary, tmp_path,
 
 
 @pytest.mark.extra
-def test_what_stands_there_already(beam, corpus, vocabulary, tmp_path):
-    given = {"vocabulary": vocabulary, "settings": SMALL}
-    with pytest.raises(InputError, match="is already there; choose another name"):
-        build_on_beam(corpus, output=tmp_path, **given)
+def test_existing_folders_are_refused(beam, corpus, vocabulary, tmp_path):
+    options = {"vocabulary": vocabulary, "settings": SMALL}
+    with pytest.raises(InputError, match="exists already; choose another name"):
+        build_on_beam(corpus, output=tmp_path, **options)
     (tmp_path / "records.beam-partial").mkdir()
     (tmp_path / "records.beam-partial/running").touch()
-    with pytest.raises(InputError, match=r"beam-partial is already there: another job"):
-        build_on_beam(corpus, output=tmp_path / "records", **given)
+    with pytest.raises(InputError, match=r"beam-partial exists already: another job"):
+        build_on_beam(corpus, output=tmp_path / "records", **options)
 
 
 @pytest.mark.extra
-def test_options_that_beam_refuses(beam, corpus, vocabulary, tmp_path):
+def test_unknown_beam_options_are_refused(beam, corpus, vocabulary, tmp_path):
     with pytest.raises(InputError, match=r"options --runner=Tortoise .*Valid values are"):
         build_on_beam(
             corpus,
@@ -197,7 +203,7 @@ def test_options_that_beam_refuses(beam, corpus, vocabulary, tmp_path):
 
 
 @pytest.mark.extra
-def test_an_input_that_changes(beam, corpus, vocabulary, tmp_path, monkeypatch):
+def test_an_input_that_changes_is_refused(beam, corpus, vocabulary, tmp_path, monkeypatch):
     from tfrecords_tools.beam import pipeline
 
     def longer_then_digest(path):
@@ -217,14 +223,14 @@ def test_an_input_that_changes(beam, corpus, vocabulary, tmp_path, monkeypatch):
     assert not (tmp_path / "records").exists()
 
 
-def test_without_apache_beam(corpus, vocabulary, tmp_path, monkeypatch):
+def test_a_missing_apache_beam_is_reported(corpus, vocabulary, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(InputError, match=r'pip install "bert-keras\[beam\]"'):
         build_on_beam(corpus, vocabulary=vocabulary, output=tmp_path / "records", settings=SMALL)
 
 
-def test_the_original_writer_needs_one_machine(corpus, vocabulary, tmp_path):
-    with pytest.raises(InputError, match=r"--compat google .* leave out --beam"):
+def test_compat_google_is_refused(corpus, vocabulary, tmp_path):
+    with pytest.raises(InputError, match=r"--compat google .* omit --beam"):
         build_on_beam(
             corpus, vocabulary=vocabulary, output=tmp_path / "records", settings=GoogleSettings()
         )

@@ -23,7 +23,7 @@ def built(corpus, vocabulary, output, *, workers=1, **changes):
 
 
 def records_of(files, vocabulary):
-    """(label, pieces of A, pieces of B) with the answers put back."""
+    """Yields (label, tokens of A, tokens of B) with the masked tokens restored."""
     files = every_file(files)
     for file in files:
         for batch in parsed_batches(file, schema=common_schema(files)):
@@ -32,14 +32,14 @@ def records_of(files, vocabulary):
                 counted = batch["masked_lm_weights"][row] > 0
                 positions = batch["masked_lm_positions"][row][counted]
                 ids[positions] = batch["masked_lm_ids"][row][counted]
-                pieces = [vocabulary.pieces[number] for number in ids]
-                first = pieces.index("[SEP]")
-                last = pieces.index("[SEP]", first + 1)
+                tokens = [vocabulary.tokens[number] for number in ids]
+                first = tokens.index("[SEP]")
+                last = tokens.index("[SEP]", first + 1)
                 label = int(batch["next_sentence_labels"][row, 0])
-                yield label, pieces[1:first], pieces[first + 1 : last]
+                yield label, tokens[1:first], tokens[first + 1 : last]
 
 
-def test_the_folder_is_complete(corpus, vocabulary, tmp_path):
+def test_the_folder_contains_records_vocabulary_and_manifest(corpus, vocabulary, tmp_path):
     manifest = built(corpus, vocabulary, tmp_path / "records", held_out_rate=0.3)
     names = ["train-00000-of-00002", "train-00001-of-00002", "held-out-00000-of-00001"]
     assert {path.name for path in (tmp_path / "records").iterdir()} == {
@@ -80,34 +80,34 @@ def test_next_texts_masks_and_lengths(corpus, vocabulary, tmp_path):
     assert counts["masked"] / counts["predicted"] == pytest.approx(0.8, abs=0.03)
     assert counts["unknown"] == 0
     for label, first, second in records_of(tmp_path / "records", vocabulary):
-        documents_a = {piece for piece in first if piece.startswith("doc")}
-        documents_b = {piece for piece in second if piece.startswith("doc")}
+        documents_a = {token for token in first if token.startswith("doc")}
+        documents_b = {token for token in second if token.startswith("doc")}
         assert len(documents_a) <= 1
         assert len(documents_b) <= 1
         if documents_a and documents_b:
             assert (documents_a != documents_b) == bool(label)
 
 
-def test_training_never_sees_held_out_documents(corpus, vocabulary, tmp_path):
+def test_train_and_held_out_documents_are_disjoint(corpus, vocabulary, tmp_path):
     built(corpus, vocabulary, tmp_path / "records", held_out_rate=0.3)
     seen = {}
     for name in ("train", "held-out"):
         records = records_of(f"{tmp_path}/records/{name}*", vocabulary)
-        pieces = {piece for _, first, second in records for piece in (*first, *second)}
-        seen[name] = {piece for piece in pieces if piece.startswith("doc")}
+        tokens = {token for _, first, second in records for token in (*first, *second)}
+        seen[name] = {token for token in tokens if token.startswith("doc")}
     assert (len(seen["train"]), len(seen["held-out"])) == (4, 2)
     assert not seen["train"] & seen["held-out"]
 
 
 @pytest.mark.parametrize("text", ["a b c\nd e f\ng h\n", "ada sees cats.\n\n\n"])
-def test_a_single_document(tmp_path, vocabulary, text):
+def test_a_single_document_is_refused(tmp_path, vocabulary, text):
     (tmp_path / "one.txt").write_text(text)
-    with pytest.raises(InputError, match=r"needs at least two documents.*give more files"):
+    with pytest.raises(InputError, match=r"needs at least two documents.*add files"):
         built([tmp_path / "one.txt"], vocabulary, tmp_path / "records")
-    assert [path.name for path in tmp_path.iterdir()] == ["one.txt"], "something was left behind"
+    assert [path.name for path in tmp_path.iterdir()] == ["one.txt"], "files remain"
 
 
-def test_too_few_documents_or_records(corpus, vocabulary, tmp_path):
+def test_too_few_documents_or_records_are_refused(corpus, vocabulary, tmp_path):
     (tmp_path / "three.txt").write_text("ada\n\nben\n\ncy\n")
     with pytest.raises(InputError, match=r"has 3 documents, too few to hold some out"):
         built([tmp_path / "three.txt"], vocabulary, tmp_path / "records", held_out_rate=0.5)
@@ -116,13 +116,13 @@ def test_too_few_documents_or_records(corpus, vocabulary, tmp_path):
     assert not (tmp_path / "records").exists()
 
 
-def test_an_output_that_is_there(corpus, vocabulary, tmp_path):
-    with pytest.raises(InputError, match="is already there; choose another name"):
+def test_an_existing_output_is_refused(corpus, vocabulary, tmp_path):
+    with pytest.raises(InputError, match="exists already; choose another name"):
         built(corpus, vocabulary, tmp_path)
 
 
 @pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_any_number_of_workers_writes_the_same_bytes(
+def test_the_number_of_workers_does_not_change_the_bytes(
     corpus, vocabulary, tmp_path, monkeypatch, workers
 ):
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
@@ -135,19 +135,19 @@ def test_any_number_of_workers_writes_the_same_bytes(
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"max_length": 4}, "max_length is 4; expected at least 5"),
-        ({"max_predictions": -1}, "max_predictions is -1; expected 0 or more"),
+        ({"max_predictions": -1}, "max_predictions is -1; expected at least 0"),
         ({"duplicates": 0}, "duplicates is 0; expected at least 1"),
         ({"shards": 0}, "shards is 0; expected at least 1"),
-        ({"short_sequence_rate": 1.0}, "short_sequence_rate is 1.0; expected 0 or more, below 1"),
-        ({"held_out_rate": -0.1}, "held_out_rate is -0.1; expected 0 or more"),
-        ({"seed": -1}, "seed is -1; expected 0 or more"),
+        ({"short_sequence_rate": 1.0}, "short_sequence_rate is 1.0; expected a rate in"),
+        ({"held_out_rate": -0.1}, "held_out_rate is -0.1; expected a rate in"),
+        ({"seed": -1}, "seed is -1; expected at least 0"),
     ],
 )
-def test_impossible_settings(settings, told):
-    with pytest.raises(InputError, match=told):
+def test_impossible_settings_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
         BuildSettings(**settings)
 
 

@@ -18,16 +18,16 @@ def run(*arguments, workers=1):
 
 def test_from_text_to_records_and_back(corpus, tmp_path, capsys):
     assert run("vocab", *corpus, "--output", tmp_path / "v.txt", "--size", 5000) == 0
-    told = capsys.readouterr().out
-    assert "of 5,000 pieces: the corpus gives no more" in told
+    output = capsys.readouterr().out
+    assert "of 5,000 tokens; the corpus provides no more" in output
     build = ["build", *corpus, "--vocab", tmp_path / "v.txt", "--output", tmp_path / "records"]
     options = ["--held-out", 0.3, "--max-length", 32, "--shards", 1, "--seed", 3]
     assert run(*build, *options, workers=2) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in told] == ["train", "held-out"]
-    assert "random next" in told[0]
+    output = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in output] == ["train", "held-out"]
+    assert "random next" in output[0]
     assert run("check", tmp_path / "records") == 0
-    assert "shown as [MASK]" in capsys.readouterr().out
+    assert "masked" in capsys.readouterr().out
     assert run("show", tmp_path / "records", "--count", 2) == 0
     assert capsys.readouterr().out.count("[CLS]") == 2
 
@@ -38,7 +38,7 @@ def test_documents_of_one_sentence_are_noted(corpus, vocab, tmp_path, capsys):
     assert "note:" not in capsys.readouterr().err
     (tmp_path / "single").write_text("ada sees cats.\n\nben sees dogs.\n\n" * 9)
     assert run("build", tmp_path / "single", *build, tmp_path / "singles") == 0
-    assert "note: train is not half random next, for a document of one" in capsys.readouterr().err
+    assert "note: random next is not half of the labels of train" in capsys.readouterr().err
 
 
 def test_cased_records_keep_capitals(tmp_path, capsys):
@@ -80,27 +80,30 @@ def bad(tmp_path, corpus, vocab):
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
         ("vocab none.txt --output v", "none.txt does not exist; expected a file"),
-        ("vocab full --output v", "the corpus holds no text (full/file)"),
-        ("vocab empty.txt --output v", "the corpus holds no text"),
+        (
+            "vocab full --output v",
+            "the corpus contains no text (empty files: 1 (full/file))",
+        ),
+        ("vocab empty.txt --output v", "the corpus contains no text"),
         ("vocab latin1.txt --output v", "latin1.txt, line 3 is not UTF-8"),
-        ("vocab one.txt --output one.txt/v", "is no folder"),
+        ("vocab one.txt --output one.txt/v", "is not a folder"),
         ("build none.txt --vocab vocab.txt --output new", "none.txt does not exist"),
-        ("build empty.txt --vocab vocab.txt --output new", "the corpus holds no text"),
+        ("build empty.txt --vocab vocab.txt --output new", "the corpus contains no text"),
         ("build latin1.txt --vocab vocab.txt --output new", "latin1.txt, line 3 is not UTF-8"),
         ("build single.txt --vocab vocab.txt --output new", "needs at least two documents"),
         ("build one.txt --vocab no-mask.txt --output new", "no-mask.txt: the vocabulary lacks"),
         ("build one.txt --vocab none.txt --output new", "none.txt does not exist"),
-        ("build one.txt --vocab vocab.txt --output full", "full is already there"),
+        ("build one.txt --vocab vocab.txt --output full", "full exists already"),
         ("build one.txt --vocab vocab.txt --output one.txt/new", "one.txt"),
         ("build one.txt --vocab vocab.txt --output new --shards 0", "shards is 0"),
         (
             "check none --vocab vocab.txt",
             "none does not exist; expected a file, a folder or a glob",
         ),
-        ("check full", "the corpus holds no text (full/file)"),
+        ("check full", "the corpus contains no text (empty files: 1 (full/file))"),
         (
             "build one.txt --vocab vocab.txt --output gs://b/new",
             "gs://b/new is not on this machine",
@@ -118,26 +121,26 @@ def bad(tmp_path, corpus, vocab):
         ),
         (
             "build one.jsonl --vocab vocab.txt --output new --errors skip --text-field b",
-            "no text (records that cannot be read, dropped: 1 (one.jsonl, line 1)",
+            "text (files without text: 1 (one.jsonl); records that cannot be read, dropped: 1 (",
         ),
         ("vocab one.txt --output full", "full is a folder; expected the name of a file"),
         ("show none", "none does not exist; expected a folder of records"),
-        ("show cut.tfrecord --count -1", "-1 records were asked for; expected 1 or more"),
-        ("check cut.tfrecord one.txt", "records and text were named together"),
-        ("check cut.tfrecord", "cut.tfrecord is not a whole TFRecord file"),
-        ("show empty.txt", "empty.txt holds no records"),
-        ("show cut.tfrecord", "cut.tfrecord is not a whole TFRecord file"),
+        ("show cut.tfrecord --count -1", "count is -1; expected at least 1"),
+        ("check cut.tfrecord one.txt", "the arguments name both records and text"),
+        ("check cut.tfrecord", "cut.tfrecord is not a complete TFRecord file"),
+        ("show empty.txt", "empty.txt contains no records"),
+        ("show cut.tfrecord", "cut.tfrecord is not a complete TFRecord file"),
     ],
 )
-def test_bad_input_is_one_sentence_and_leaves_nothing(
-    bad, tmp_path, monkeypatch, capsys, command, told
+def test_bad_input_is_reported_in_one_line_and_writes_nothing(
+    bad, tmp_path, monkeypatch, capsys, command, message
 ):
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     assert run(*command.split()) == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bert-tf")]
     assert len(errors) == 1
-    assert told in errors[0]
+    assert message in errors[0]
     assert len(errors[0]) < 500
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -155,16 +158,16 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
         "vocab a --output v --sample nan",
     ],
 )
-def test_options_that_are_wrong_are_one_sentence(arguments, capsys):
+def test_wrong_options_are_reported_in_one_line(arguments, capsys):
     with pytest.raises(SystemExit) as stop:
         run(*arguments.split())
     assert stop.value.code == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert told.startswith("bert-tfrecords")
-    assert told.endswith("--help tells what can be said")
+    (message,) = capsys.readouterr().err.splitlines()
+    assert message.startswith("bert-tfrecords")
+    assert message.endswith(" --help")
 
 
-def test_a_disk_that_is_full(corpus, vocab, tmp_path, monkeypatch, capsys):
+def test_full_disk_is_reported(corpus, vocab, tmp_path, monkeypatch, capsys):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -172,8 +175,10 @@ def test_a_disk_that_is_full(corpus, vocab, tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         patch.setattr("tfrecords_tools.records.writer.framed", full)
         assert run(*build) == 2
-    told = capsys.readouterr().err
-    assert "-of-00001.tfrecord: No space left on device; free some and run the same again" in told
+    message = capsys.readouterr().err
+    assert (
+        "-of-00001.tfrecord: No space left on device; free disk space and run this again" in message
+    )
     assert not (tmp_path / "records").exists()
     assert run(*build) == 0
     assert (tmp_path / "records/manifest.json").is_file()

@@ -1,6 +1,6 @@
-"""Records one for one as the original writer makes them.
+"""The records equal those of the original writer.
 
-The digests below were taken when every record here was equal to the original's. To hold against it
+The digests were taken when all records were equal to those of the original. To compare them
 again, name a folder with google-research/bert: BERT_ORIGINAL=/path/to/bert pytest <this file>.
 """
 
@@ -13,8 +13,8 @@ from hashlib import sha256
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
-from tfrecords_tools.google.draws import Draws
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tfrecords_tools.google.sampling import FastRandom
 from tfrecords_tools.google.write import write_google
 from tfrecords_tools.jobs import Workers
 from tfrecords_tools.settings import GoogleSettings
@@ -29,7 +29,7 @@ TEXTS += [
     "ΑΣ (ΣΑ) ΑΣ.Α",
 ]
 
-# Settings, how many outputs, and how the SHA-256 of all of them, one behind the other, begins.
+# Settings, the number of outputs, and the start of the SHA-256 of their concatenation.
 CASES = {
     "as it comes": ({}, 1, "8eb0f4b7af3f908b"),
     "words": ({"mask_unit": "word"}, 3, "c57a79d4958ebc0c"),
@@ -62,7 +62,7 @@ CASES = {
 @pytest.fixture
 def vocabulary(tmp_path):
     path = tmp_path / "vocab.txt"
-    Vocabulary((*SPECIAL_PIECES, "[unused0]", *WORDS)).save(path)
+    Vocabulary((*SPECIAL_TOKENS, "[unused0]", *WORDS)).save(path)
     return path
 
 
@@ -144,13 +144,13 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @pytest.mark.skipif("BERT_ORIGINAL" not in os.environ, reason="needs BERT_ORIGINAL, a folder")
 @pytest.mark.parametrize("case", CASES)
-def test_the_originals_records(case, files, vocabulary, tmp_path):
+def test_records_equal_the_original(case, files, vocabulary, tmp_path):
     changes, num_outputs, _ = CASES[case]
     settings = GoogleSettings(**changes)
-    theirs = [tmp_path / f"theirs-{number}" for number in range(num_outputs)]
+    expected = [tmp_path / f"expected-{number}" for number in range(num_outputs)]
     flags = {
         "input_file": ",".join(files),
-        "output_file": ",".join(map(str, theirs)),
+        "output_file": ",".join(map(str, expected)),
         "vocab_file": vocabulary,
         "do_lower_case": settings.lowercase,
         "do_whole_word_mask": settings.mask_unit == "word",
@@ -164,31 +164,31 @@ def test_the_originals_records(case, files, vocabulary, tmp_path):
     arguments = [f"--{name}={value}" for name, value in flags.items()]
     command = [sys.executable, "-c", ORIGINAL, os.environ["BERT_ORIGINAL"], *arguments]
     subprocess.run(command, check=True, capture_output=True)
-    ours, _ = written(files, vocabulary, tmp_path / "o", num_outputs=num_outputs, **changes)
-    for own, their in zip(ours, theirs, strict=True):
-        assert list(records_of(own)) == list(records_of(their))
+    outputs, _ = written(files, vocabulary, tmp_path / "o", num_outputs=num_outputs, **changes)
+    for output, original in zip(outputs, expected, strict=True):
+        assert list(records_of(output)) == list(records_of(original))
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 64, 65, 127, 128, 129, 1000])
-def test_draws_are_those_of_random(count):
-    ours, theirs = Draws(9), random.Random(9)
+def test_fast_random_equals_random(count):
+    fast, original = FastRandom(9), random.Random(9)
     expected = list(range(count))
-    theirs.shuffle(expected)
-    assert ours.shuffled(count).tolist() == expected
+    original.shuffle(expected)
+    assert fast.shuffled(count).tolist() == expected
     if count:
-        assert [ours.below(count) for _ in range(20)] == [
-            theirs.randint(0, count - 1) for _ in range(20)
+        assert [fast.below(count) for _ in range(20)] == [
+            original.randint(0, count - 1) for _ in range(20)
         ]
-    assert ours.random() == theirs.random()
+    assert fast.random() == original.random()
 
 
-def test_nothing_depends_on_how_much_is_read_at_once(files, vocabulary, tmp_path, monkeypatch):
-    whole, _ = written(files, vocabulary, tmp_path / "a", mask_unit="word")
-    for name in ("tokens.TOGETHER", "draws.WINDOW", "instances._ROWS_TOGETHER"):
+def test_batch_sizes_do_not_change_the_records(files, vocabulary, tmp_path, monkeypatch):
+    expected, _ = written(files, vocabulary, tmp_path / "a", mask_unit="word")
+    for name in ("tokens.BATCH_CHARACTERS", "sampling.WINDOW", "instances.BATCH_ROWS"):
         monkeypatch.setattr(f"tfrecords_tools.google.{name}", 3)
-    monkeypatch.setattr("tfrecords_tools.google.write._RECORDS_TOGETHER", 7)
+    monkeypatch.setattr("tfrecords_tools.google.write.BATCH_RECORDS", 7)
     parts, _ = written(files, vocabulary, tmp_path / "b", mask_unit="word")
-    assert digest(parts) == digest(whole)
+    assert digest(parts) == digest(expected)
 
 
 def test_processes_and_a_second_run(files, vocabulary, tmp_path):
@@ -221,30 +221,30 @@ def test_only_a_blank_line_ends_a_document(vocabulary, tmp_path):
     assert documents(b"\n\nada\n", b"\nmaps") == 2
 
 
-def test_bad_text(vocabulary, tmp_path):
+def test_invalid_text_is_refused(vocabulary, tmp_path):
     path = tmp_path / "text.txt"
-    for text, told in (
+    for text, message in (
         (b"ada\nsees \xff maps\n", r"text.txt, line 2 is not UTF-8 \(byte 0xff at column 6\)"),
-        (b"\n \n\xe2\x80\x8b\n", r"holds no text \(.*text.txt\); expected a sentence a line"),
-        (b"", "holds no text"),
+        (b"\n \n\xe2\x80\x8b\n", r"contains no text \(.*text.txt\); expected one sentence"),
+        (b"", "contains no text"),
     ):
         path.write_bytes(text)
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             written([str(path)], vocabulary, tmp_path / "o")
     assert not list((tmp_path / "o").iterdir()), "something was left behind"
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"max_length": 4}, "max_length is 4; expected at least 5"),
         ({"max_predictions": 0}, "max_predictions is 0; expected at least 1"),
         ({"duplicates": 0}, "duplicates is 0; expected at least 1"),
-        ({"short_sequence_rate": 1.1}, "short_sequence_rate is 1.1; expected a share from 0 to 1"),
-        ({"mask_rate": -0.1}, "mask_rate is -0.1; expected a share from 0 to 1"),
-        ({"mask_unit": "line"}, "mask_unit is 'line'; expected piece or word"),
+        ({"short_sequence_rate": 1.1}, "short_sequence_rate is 1.1; expected a rate from 0 to 1"),
+        ({"mask_rate": -0.1}, "mask_rate is -0.1; expected a rate from 0 to 1"),
+        ({"mask_unit": "line"}, "mask_unit is 'line'; expected one of piece, word"),
     ],
 )
-def test_impossible_settings(settings, told):
-    with pytest.raises(InputError, match=told):
+def test_impossible_settings_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
         GoogleSettings(**settings)

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.storage import whole_file
+from bert_keras.storage import atomic_file
 from tfrecords_tools.jobs import Workers
 
 
@@ -36,22 +36,22 @@ class Write:
         if self.trouble == "Ctrl-C":
             os.kill(os.getpid(), signal.SIGINT)
             assert signal.SIGINT in signal.sigpending()
-        with whole_file(self.output) as part:
+        with atomic_file(self.output) as part:
             part.write_text(str(os.getpid()))
         advance(self.size)
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_only_what_is_missing_is_made(tmp_path, number):
+def test_only_jobs_without_output_run(tmp_path, number):
     jobs = [Write(tmp_path / str(each)) for each in range(5)]
-    (tmp_path / "3").write_text("kept")
+    (tmp_path / "3").write_text("old")
     with Workers(number) as workers:
         workers.run(jobs, stage="write", unit="file")
         workers.run([Write(tmp_path / "later")], stage="write", unit="file")
-    made = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert sorted(made) == ["0", "1", "2", "3", "4", "later"]
-    assert made.pop("3") == "kept"
-    assert (set(made.values()) == {str(os.getpid())}) == (number == 1)
+    contents = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert sorted(contents) == ["0", "1", "2", "3", "4", "later"]
+    assert contents.pop("3") == "old"
+    assert (set(contents.values()) == {str(os.getpid())}) == (number == 1)
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Estimate(Write):
 
 
 @pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_the_progress_of_a_job_is_its_size_whatever_it_estimates(tmp_path, monkeypatch, number):
-    told = []
+def test_reported_progress_adds_up_to_the_size(tmp_path, monkeypatch, number):
+    updates = []
 
     @contextlib.contextmanager
     def progress(**_):
-        yield SimpleNamespace(update=told.append)
+        yield SimpleNamespace(update=updates.append)
 
     monkeypatch.setattr("tfrecords_tools.jobs.progress", progress)
     jobs = [
@@ -79,7 +79,7 @@ def test_the_progress_of_a_job_is_its_size_whatever_it_estimates(tmp_path, monke
     ]
     with Workers(number) as workers:
         workers.run(jobs, stage="write", unit="byte")
-    assert sum(told) == 18 and min(told) >= 0
+    assert sum(updates) == 18 and min(updates) >= 0
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -90,10 +90,10 @@ def test_an_error_ends_the_run(tmp_path, number):
     assert not (tmp_path / "b").exists()
 
 
-def test_a_killed_worker_is_told(tmp_path):
+def test_a_killed_worker_is_reported(tmp_path):
     jobs = [Write(tmp_path / "a", trouble="killed")]
-    told = pytest.raises(ChildProcessError, match="run the same command again")
-    with told, Workers(2) as workers:
+    killed = pytest.raises(ChildProcessError, match="run the same command again")
+    with killed, Workers(2) as workers:
         workers.run(jobs, stage="write", unit="file")
 
 
@@ -140,6 +140,6 @@ def wait_until(happened, seconds: float = 30):
         time.sleep(0.05)
 
 
-def test_no_workers():
+def test_zero_workers_are_refused():
     with pytest.raises(InputError, match="workers is 0; expected at least 1"):
         Workers(0)

@@ -1,5 +1,5 @@
-"""Memory does not grow with the corpus: every process has a hard limit, and so much is imported
-that the corpus is twice what is left."""
+"""Memory does not grow with the corpus: every process has a hard limit, and the corpus is twice as
+large as the memory that remains after the imports."""
 
 import json
 import os
@@ -9,24 +9,24 @@ from random import Random
 
 import pytest
 
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
-LIMIT = 192 << 20  # bytes, for each process; 100 MB of them are gone once all is imported
+LIMIT = 192 << 20  # bytes, for each process; the imports use 100 MB
 CORPUS_BYTES = LIMIT
 DOCUMENT_BYTES = 1 << 20
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}  # each has memory of its own
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}  # each thread uses memory
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 
-# What was resident at most: of the command itself as its memory has it (its usage would count what
-# pytest had when it started it), of the workers as they ended.
+# Prints the peak resident memory: of the command from /proc (its rusage would include the peak of
+# pytest, which started it), and of the workers from their rusage.
 PROGRAM = """
 import re, sys
 from resource import RUSAGE_CHILDREN, getrusage
 from tfrecords_tools.cli import main
 if __name__ == "__main__":
     code = main(sys.argv[1:])
-    own = int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
-    print(max(own, getrusage(RUSAGE_CHILDREN).ru_maxrss))
+    own_peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
+    print(max(own_peak, getrusage(RUSAGE_CHILDREN).ru_maxrss))
     sys.exit(code)
 """
 
@@ -35,7 +35,7 @@ if __name__ == "__main__":
 def large(tmp_path_factory):
     """The corpus, of some hundred megabyte-long documents, and a vocabulary for it."""
     folder = tmp_path_factory.mktemp("large")
-    Vocabulary((*SPECIAL_PIECES, ".", *SYLLABLES, *(f"##{each}" for each in SYLLABLES))).save(
+    Vocabulary((*SPECIAL_TOKENS, ".", *SYLLABLES, *(f"##{each}" for each in SYLLABLES))).save(
         folder / "vocab.txt"
     )
     random = Random(1)
@@ -45,8 +45,8 @@ def large(tmp_path_factory):
     ]
     with (folder / "corpus.txt").open("w") as file:
         while file.tell() < CORPUS_BYTES:
-            begin = file.tell()
-            while file.tell() - begin < DOCUMENT_BYTES:
+            start = file.tell()
+            while file.tell() - start < DOCUMENT_BYTES:
                 file.writelines(random.choices(lines, k=1000))
             file.write("\n")
     yield folder
@@ -54,14 +54,14 @@ def large(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_corpus_twice_the_memory_that_is_left(large, tmp_path):
+def test_memory_does_not_grow_with_the_corpus(large, tmp_path):
     command = [
         *("build", large / "corpus.txt", "--vocab", large / "vocab.txt"),
         *("--output", tmp_path / "records", "--splitter", "lines", "--duplicates", 1),
         *("--max-predictions", 0, "--workers", 2, "--held-out", 0.1),
     ]
     # What a process may allocate is limited; mapped files, which the system can drop at any time,
-    # are not part of that, so what was resident is looked at as well.
+    # are not counted, so the resident memory is checked too.
     limited = f'ulimit -d {LIMIT >> 10}; exec "$@"'
     done = subprocess.run(
         ["bash", "-c", limited, "bash", sys.executable, "-c", PROGRAM, *map(str, command)],
@@ -70,7 +70,7 @@ def test_a_corpus_twice_the_memory_that_is_left(large, tmp_path):
         env=os.environ | ONE_THREAD,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout.split()[-1]) << 10 < LIMIT, "a process had more in memory"
+    assert int(done.stdout.split()[-1]) << 10 < LIMIT, "a process used more memory"
     manifest = json.loads((tmp_path / "records/manifest.json").read_text())
     assert manifest["inputs"][0]["bytes"] >= CORPUS_BYTES
     for split in manifest["splits"].values():

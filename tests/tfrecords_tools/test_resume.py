@@ -1,4 +1,4 @@
-"""A build that is stopped, at any moment and for any reason, goes on; or says why it cannot."""
+"""An interrupted build continues when it is repeated, or reports why it cannot."""
 
 import json
 import os
@@ -17,8 +17,8 @@ SETTINGS = BuildSettings(
     max_length=40, max_predictions=6, duplicates=2, shards=3, held_out_rate=0.3, seed=7
 )
 
-# For each line of input a child builds, and ends itself by SIGKILL when the given number of files
-# are about to get their names; its status is printed.
+# For each line of input a child process builds, and kills itself before the given number of files
+# get their names; the program prints its status.
 PROGRAM = """
 import json, os, signal, sys, traceback
 import tfrecords_tools.build, tfrecords_tools.records.splits
@@ -28,12 +28,12 @@ from tfrecords_tools.settings import BuildSettings
 
 tfrecords_tools.build.UNIT_BYTES = 1000
 tfrecords_tools.records.splits.SENTENCES_PER_RANGE = 60
-rename, left = os.replace, int(sys.argv[1])
+rename, remaining = os.replace, int(sys.argv[1])
 
 def rename_or_die(*paths):
-    global left
-    left -= 1
-    if left == 0:
+    global remaining
+    remaining -= 1
+    if remaining == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     rename(*paths)
 
@@ -68,7 +68,7 @@ def contents(folder):
         ("google", GoogleSettings(max_length=40, max_predictions=6, duplicates=2, shards=3)),
     ],
 )
-def test_killed_at_every_step_it_ends_with_the_same_bytes(
+def test_a_build_that_is_killed_repeatedly_writes_the_same_bytes(
     corpus, vocabulary, tmp_path, monkeypatch, kind, settings
 ):
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 1000)
@@ -76,7 +76,7 @@ def test_killed_at_every_step_it_ends_with_the_same_bytes(
     build(corpus, vocabulary=vocabulary, output=tmp_path / "whole", settings=settings)
     vocabulary.save(tmp_path / "vocab.txt")
     command = [kind, tmp_path / "killed", tmp_path / "vocab.txt", *corpus]
-    partial, kept, num_kills = tmp_path / "killed.partial", {}, 0
+    partial, finished, num_kills = tmp_path / "killed.partial", {}, 0
     # Vocabulary and plan are written each time, then two more: a shard and its counts.
     program = [sys.executable, "-c", PROGRAM, "5", *map(str, command)]
     with subprocess.Popen(
@@ -90,9 +90,9 @@ def test_killed_at_every_step_it_ends_with_the_same_bytes(
             num_kills += 1
             assert not (tmp_path / "killed").exists()
             shards = {path: os.stat(path) for path in partial.glob("*.tfrecord")}
-            for path, stat in kept.items():
+            for path, stat in finished.items():
                 assert shards[path] == stat, "a finished shard was written again"
-            kept = shards
+            finished = shards
         builds.stdin.close()
     assert status == 0
     assert num_kills >= 4
@@ -118,68 +118,79 @@ def stopped(corpus, vocabulary, tmp_path, monkeypatch):
     return going_on
 
 
-def test_a_changed_input_is_named_and_nothing_is_lost(stopped, corpus, tmp_path):
+def test_a_changed_input_is_refused_and_no_file_is_removed(stopped, corpus, tmp_path):
     text = corpus[1].read_text()
     corpus[1].write_text(text.replace("ada", "ben"))
     before = sorted((tmp_path / "records.partial").rglob("*"))
-    with pytest.raises(InputError, match=r"two\.txt is not as it was before the stop; give what"):
+    with pytest.raises(
+        InputError,
+        match=r"two\.txt was changed, added or removed after the interruption; repeat the",
+    ):
         stopped()
     assert sorted((tmp_path / "records.partial").rglob("*")) == before
     corpus[1].write_text(text)
     stopped()
 
 
-def test_the_same_text_written_again_is_the_same(stopped, corpus):
+def test_an_input_rewritten_with_the_same_text_is_accepted(stopped, corpus):
     corpus[0].write_bytes(corpus[0].read_bytes())
     assert stopped()["splits"]["train"]["records"]
 
 
-def test_other_settings_files_or_vocabulary_are_named(stopped, corpus, vocabulary):
-    with pytest.raises(InputError, match=r"seed is 8, but was 7 before the stop; give what"):
+def test_other_settings_files_or_vocabularies_are_refused(stopped, corpus, vocabulary):
+    with pytest.raises(
+        InputError, match=r"seed is 8, but was 7 before the interruption; repeat the"
+    ):
         stopped(seed=8)
-    with pytest.raises(InputError, match=r"two\.txt is not as it was before the stop"):
+    with pytest.raises(
+        InputError, match=r"two\.txt was changed, added or removed after the interruption"
+    ):
         stopped(files=corpus[:1])
-    with pytest.raises(InputError, match="stand in another order than before the stop"):
+    with pytest.raises(
+        InputError, match="the order of the files was changed after the interruption"
+    ):
         stopped(files=corpus[::-1])
-    other = type(vocabulary)((*vocabulary.pieces, "more"))
-    with pytest.raises(InputError, match="the vocabulary is another than before the stop"):
+    other = type(vocabulary)((*vocabulary.tokens, "more"))
+    with pytest.raises(InputError, match="the vocabulary was changed after the interruption"):
         stopped(vocabulary=other)
-    with pytest.raises(InputError, match="compat is google, but was None before the stop"):
+    with pytest.raises(InputError, match="compat is google, but was None before the interruption"):
         stopped(kind=GoogleSettings)
     stopped()
 
 
-def test_stopped_at_the_very_end_it_is_taken_for_no_other(corpus, vocabulary, tmp_path):
+def test_finished_records_of_other_settings_are_refused(corpus, vocabulary, tmp_path):
     output = tmp_path / "records"
     build(corpus, vocabulary=vocabulary, output=output, settings=SETTINGS)
-    whole = contents(output)
+    expected = contents(output)
     output.rename(tmp_path / "records.partial")
     other = replace(SETTINGS, seed=8)
-    with pytest.raises(InputError, match="partial holds finished records of other options"):
+    with pytest.raises(InputError, match="partial contains finished records of other"):
         build(corpus, vocabulary=vocabulary, output=output, settings=other)
     build(corpus, vocabulary=vocabulary, output=output, settings=SETTINGS)
-    assert contents(output) == whole
+    assert contents(output) == expected
 
 
-def test_a_folder_that_no_build_began_is_left_alone(corpus, vocabulary, tmp_path):
+def test_a_folder_of_other_files_is_not_changed(corpus, vocabulary, tmp_path):
     partial = tmp_path / "records.partial"
     partial.mkdir()
     (partial / "vocab.txt").write_text("mine")
     (partial / "train-00000-of-00003.tfrecord").touch()
-    with pytest.raises(InputError, match=r"partial holds train-00000.*, which no build left there"):
+    with pytest.raises(InputError, match=r"partial contains train-00000.*, which no build wrote"):
         build(corpus, vocabulary=vocabulary, output=tmp_path / "records", settings=SETTINGS)
     assert (partial / "vocab.txt").read_text() == "mine"
 
 
-def test_an_input_that_changes_while_it_is_read(corpus, vocabulary, tmp_path, monkeypatch):
+def test_an_input_that_changes_while_it_is_read_is_refused(
+    corpus, vocabulary, tmp_path, monkeypatch
+):
     from tfrecords_tools import build as module
 
-    def tokenized(jobs, **told):
-        real(jobs, **told)
-        if told["stage"] == "tokenize":
+    def run_and_change(jobs, **options):
+        run(jobs, **options)
+        if options["stage"] == "tokenize":
             corpus[0].write_text("ada\n")
 
-    real = module.Workers(1).run
-    monkeypatch.setattr(module.Workers, "run", lambda _, jobs, **told: tokenized(jobs, **told))
+    run = module.Workers(1).run
+    monkeypatch.setattr(module.Workers, "run", lambda _, jobs, **kw: run_and_change(jobs, **kw))
     with pytest.raises(InputError, match=r"one\.txt changed while it was read; remove .*partial"):
         build(corpus, vocabulary=vocabulary, output=tmp_path / "records", settings=SETTINGS)

@@ -1,4 +1,4 @@
-"""Byte-level BPE and Unigram: vocabularies that are learnt, records that are written with them."""
+"""Byte-level BPE and Unigram: trained vocabularies and records written with them."""
 
 import os
 import re
@@ -23,11 +23,11 @@ from bert_keras.text.fast_tokenizer import (
 from tfrecords_tools.build import build
 from tfrecords_tools.cli import main
 from tfrecords_tools.inspect.check import check
-from tfrecords_tools.inspect.show import shown
+from tfrecords_tools.inspect.show import record_texts
 from tfrecords_tools.inspect.survey import survey
 from tfrecords_tools.inspect.verify import every_file, parsed_batches
 from tfrecords_tools.settings import BuildSettings, GoogleSettings
-from tfrecords_tools.vocab.subwords import trained_byte_pairs, trained_unigram
+from tfrecords_tools.vocab.subwords import train_byte_pairs, train_unigram
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 LICENSE = (Path(__file__).parents[2] / "LICENSE").read_text("utf-8")
@@ -42,7 +42,7 @@ def vocabulary(request, subwords):
 
 @pytest.fixture
 def lines():
-    """Of documents; each is some sentences, and begins with what stands nowhere else."""
+    """Lists of lines, one for each document; each line begins with '@', which is unique."""
     words = [word for word in LICENSE.split() if word.isascii() and word.isalpha()]
     sentences = [" ".join(words[n : n + 7]).capitalize() + "." for n in range(0, 700, 7)]
     return [[f"@{' '.join(sentences[n : n + 3])}" for n in (d, d + 3, d + 6)] for d in
@@ -57,7 +57,7 @@ def corpus(lines, tmp_path):
 
 
 def built(corpus, vocabulary, settings, **options):
-    """The vocabulary's copy beside the records, and their features, of all shards together."""
+    """Builds records, checks them, and returns the concatenated features of all shards."""
     folder = corpus.parent / "records"
     build([corpus], vocabulary=vocabulary, output=folder, settings=settings, **options)
     assert vocabulary_in(folder) == vocabulary
@@ -68,22 +68,22 @@ def built(corpus, vocabulary, settings, **options):
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
-def test_merges_exactly():
+def test_merges_of_byte_pairs():
     words = Counter({"low": 5, "lower": 2, "newest": 6, "widest": 3})
-    pieces = trained_byte_pairs(words, size=5 + 256 + 3, lowercase=False).pieces
-    assert pieces[:5] == ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-    assert pieces[-3:] == ("es", "est", "lo")  # 9 each, then 7: ties go to the lower ids
+    tokens = train_byte_pairs(words, size=5 + 256 + 3, lowercase=False).tokens
+    assert tokens[:5] == ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+    assert tokens[-3:] == ("es", "est", "lo")  # 9 each, then 7: ties go to the lower ids
 
 
-def test_a_word_of_any_count_is_counted():
-    """SentencePiece leaves long lines out: of a word that is frequent none is to be in one."""
+def test_frequent_words_are_counted():
+    """SentencePiece skips long lines, so no occurrence of a frequent word is in one."""
     words = Counter({"remarkable": 1_000, "able": 900, "market": 900, "mark": 900})
-    pieces = trained_unigram(words, size=60, lowercase=True).pieces
-    assert "▁remarkable" in pieces
+    tokens = train_unigram(words, size=60, lowercase=True).tokens
+    assert "▁remarkable" in tokens
 
 
 @pytest.mark.parametrize("model", ["bpe", "unigram"])
-def test_a_fresh_process_learns_the_same_bytes(tmp_path, model):
+def test_a_new_process_learns_the_same_bytes(tmp_path, model):
     (tmp_path / "a").write_text(LICENSE + "naïve 東京 " * 9, encoding="utf-8")
     output = tmp_path / "tokenizer.json"
     command = ["vocab", str(tmp_path / "a"), "--model", model, "--size", "420", "--output"]
@@ -98,40 +98,52 @@ def test_a_fresh_process_learns_the_same_bytes(tmp_path, model):
     assert output.read_bytes() == first
     assert 300 < len(vocabulary) <= 420
     tokenizer, text = FastTokenizer(vocabulary), "Derivative Works, naïve 東京"
-    told = tokenizer.encode(text)
+    encoded = tokenizer.encode(text)
     if model == "bpe":
-        assert tokenizer.decode(told.ids) == text
-        assert "ĠWork" in vocabulary.pieces and len(told.ids) < len(text.encode()) / 1.5
+        assert tokenizer.decode(encoded.ids) == text
+        assert "ĠWork" in vocabulary.tokens and len(encoded.ids) < len(text.encode()) / 1.5
     else:
-        assert vocabulary.pieces[:5] == ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
-        assert "▁work" in vocabulary.pieces and len(told.ids) < len(text) / 1.5
-        assert tokenizer.decode(told.ids) == "derivative works, naive 東京"
+        assert vocabulary.tokens[:5] == ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+        assert "▁work" in vocabulary.tokens and len(encoded.ids) < len(text) / 1.5
+        assert tokenizer.decode(encoded.ids) == "derivative works, naive 東京"
         cased = train_vocabulary([tmp_path / "a"], size=420, model="unigram", lowercase=False)
         assert FastTokenizer(cased).decode(FastTokenizer(cased).encode(text).ids) == text
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
-        ("--model bpe --output vocab.txt", "vocab.txt is to hold bpe; name it tokenizer.json"),
-        ("--output a.json", "a.json is to hold wordpiece; name it vocab.txt"),
-        ("--model bpe --size 200 --output a.json", "of 200 pieces is too small; expected at least"),
-        ("--model unigram --size 9 --output a.json", "of 9 pieces is too small; expected at least"),
-        ("--model unigram --size 16 --output a.json", "SentencePiece makes no 16 pieces of the"),
-        ("--model unigram --unused 3 --output a.json", "unused slots are WordPiece's; leave them"),
-        ("--model bpe --size 300 --output a.json", "no two letters of the corpus stand together"),
+        (
+            "--model bpe --output vocab.txt",
+            "vocab.txt does not fit --model bpe; name it tokenizer.json",
+        ),
+        ("--output a.json", "a.json does not fit --model wordpiece; name it vocab.txt"),
+        (
+            "--model bpe --size 200 --output a.json",
+            "size is 200; expected at least 262 tokens for bpe",
+        ),
+        (
+            "--model unigram --size 9 --output a.json",
+            "size is 9; expected at least 15 tokens for unigram",
+        ),
+        ("--model unigram --size 16 --output a.json", "SentencePiece cannot learn 16 tokens"),
+        (
+            "--model unigram --unused 3 --output a.json",
+            "unused is 3; expected 0: unigram has no [unusedN] tokens",
+        ),
+        ("--model bpe --size 300 --output a.json", "no pair of letters occurs twice in the corpus"),
     ],
 )
-def test_what_cannot_be_learnt(tmp_path, monkeypatch, capsys, options, told):
+def test_impossible_vocabularies_are_refused(tmp_path, monkeypatch, capsys, options, message):
     monkeypatch.chdir(tmp_path)
     text = "a b c d e" if "300" in options else "some words of a text"
     (tmp_path / "text").write_text(text)
     assert main(["vocab", "text", *options.split(), "--workers", "1"]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
 
 
-def test_a_record_holds_the_ids_of_its_lines(vocabulary, lines, corpus):
+def test_a_record_contains_the_ids_of_its_lines(vocabulary, lines, corpus):
     features, tokenizer = built(corpus, vocabulary, PLAIN), FastTokenizer(vocabulary)
     expected = {
         (vocabulary.cls_id, *(i for line in each for i in tokenizer.encode(line).ids),
@@ -152,7 +164,7 @@ def test_a_record_holds_the_ids_of_its_lines(vocabulary, lines, corpus):
         pytest.param("full-sentences", 3, marks=pytest.mark.slow),
     ],
 )
-def test_texts_are_kept_apart_as_the_vocabulary_has_it(vocabulary, corpus, objective, sequences):
+def test_texts_are_separated_as_the_vocabulary_specifies(vocabulary, corpus, objective, sequences):
     settings = replace(SMALL, objective=objective, sequences_per_record=sequences, max_length=64)
     features = built(corpus, vocabulary, settings)
     is_sep = features["input_ids"] == vocabulary.sep_id
@@ -176,54 +188,54 @@ def test_whole_words_end_at_blanks_and_lines(vocabulary, corpus):
         chosen = features["masked_lm_positions"][row][is_counted]
         ids[chosen] = features["masked_lm_ids"][row][is_counted]
         is_chosen = np.isin(np.arange(len(ids)), chosen)
-        for place in range(2, len(ids)):
-            pair = ids[place - 1 : place + 1]
-            piece = vocabulary.pieces[pair[1]]
+        for index in range(2, len(ids)):
+            pair = ids[index - 1 : index + 1]
+            token = vocabulary.tokens[pair[1]]
             if np.isin(pair, specials).any():
                 continue
-            is_same = vocabulary.continues(piece) and piece != "@"
-            assert not is_same or is_chosen[place - 1] == is_chosen[place], (row, place)
-            seen[is_same, bool(is_chosen[place - 1] == is_chosen[place])] += 1
-            seen["line"] += piece == "@" and is_chosen[place - 1] != is_chosen[place]
+            is_same = vocabulary.continues(token) and token != "@"
+            assert not is_same or is_chosen[index - 1] == is_chosen[index], (row, index)
+            seen[is_same, bool(is_chosen[index - 1] == is_chosen[index])] += 1
+            seen["line"] += token == "@" and is_chosen[index - 1] != is_chosen[index]
     assert min(seen[True, True], seen[False, False]) > 50
     assert seen["line"] > 0 or vocabulary.specials.word_start == "▁"
 
 
-def test_pieces_are_shown_as_text(vocabulary, corpus):
+def test_tokens_are_shown_as_text(vocabulary, corpus):
     built(corpus, vocabulary, replace(SMALL, objective="sop"))
     folder = corpus.parent / "records"
-    marks, text = list(shown(folder, vocabulary=vocabulary, count=1))
-    mask = vocabulary.pieces[vocabulary.mask_id]
+    marks, text = list(record_texts(folder, vocabulary=vocabulary, count=1))
+    mask = vocabulary.tokens[vocabulary.mask_id]
     assert "masked" in marks and f"{{{mask}=" in text and not re.search("Ġ\\w", text)
-    assert f"{vocabulary.pieces[vocabulary.sep_id]}" in text
+    assert f"{vocabulary.tokens[vocabulary.sep_id]}" in text
 
 
-def test_a_look_before(vocabulary, corpus):
-    found = survey([corpus], vocabulary=vocabulary, settings=SMALL)
-    assert (found.unknown == 0) == (vocabulary.specials.word_start == "Ġ")
-    assert found.pieces > 500
-    assert list(found.forecasts) == ["nsp", "sop", "full-sentences", "doc-sentences"]
-    whole = survey([corpus], vocabulary=vocabulary, settings=replace(SMALL, max_length=64))
-    assert whole.forecasts["sop"].records < found.forecasts["sop"].records
+def test_a_survey_of_a_corpus(vocabulary, corpus):
+    counts = survey([corpus], vocabulary=vocabulary, settings=SMALL)
+    assert (counts.unknown == 0) == (vocabulary.specials.word_start == "Ġ")
+    assert counts.tokens > 500
+    assert list(counts.forecasts) == ["nsp", "sop", "full-sentences", "doc-sentences"]
+    longer = survey([corpus], vocabulary=vocabulary, settings=replace(SMALL, max_length=64))
+    assert longer.forecasts["sop"].records < counts.forecasts["sop"].records
 
 
-def test_what_does_not_go_together(subwords, corpus):
+def test_incompatible_settings_and_vocabularies_are_refused(subwords, corpus):
     albert, roberta = (
         rules_vocabulary(read_rules(subwords[name], {})) for name in ("albert", "roberta")
     )
-    for vocabulary, settings, told in (
-        (albert, GoogleSettings(), "the records of --compat google are of WordPiece; give a voc"),
-        (albert, replace(SMALL, lowercase=False), "puts texts into lower case; leave out --cased"),
+    for vocabulary, settings, message in (
+        (albert, GoogleSettings(), "--compat google expects WordPiece: give a voc"),
+        (albert, replace(SMALL, lowercase=False), "lower-cases texts; leave out --cased"),
         (roberta, replace(SMALL, max_length=5), "at least 6 with this vocabulary: <s> A </s></s> "),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             build([corpus], vocabulary=vocabulary, output=corpus.parent / "no", settings=settings)
     assert not (corpus.parent / "no").exists() and not (corpus.parent / "no.partial").exists()
 
 
-def test_a_text_of_blanks_is_none(vocabulary, tmp_path):
+def test_a_corpus_of_white_space_is_refused(vocabulary, tmp_path):
     (tmp_path / "empty.txt").write_text("\n \n\u2003\n")
-    with pytest.raises(InputError, match="holds no text"):
+    with pytest.raises(InputError, match="contains no text"):
         build(
             [tmp_path / "empty.txt"], vocabulary=vocabulary, output=tmp_path / "no", settings=SMALL
         )

@@ -1,4 +1,4 @@
-"""As a script: a small pretraining with dropout that tells the loss of every step as it is made.
+"""A script for a small pretraining with dropout that logs the loss of every step.
 
 python tests/training/pretraining.py RECORDS OUTPUT STRATEGY [STEP_TO_DIE_IN_SAVING]
 """
@@ -6,6 +6,7 @@ python tests/training/pretraining.py RECORDS OUTPUT STRATEGY [STEP_TO_DIE_IN_SAV
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 NUM_STEPS = 120
@@ -16,7 +17,7 @@ def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
     import tensorflow as tf
 
     from bert_keras import BertAdamW, BertPretrainer, preset, pretraining_dataset
-    from bert_keras.distribution.replicas import number
+    from bert_keras.distribution.replicas import scalar_value
     from bert_keras.distribution.strategy import is_chief, named_strategy
     from bert_keras.training.callbacks import FitSettings
     from bert_keras.training.loop import fit_resumable
@@ -26,13 +27,13 @@ def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
         tf.config.list_physical_devices("CPU")[0], 2 * [tf.config.LogicalDeviceConfiguration()]
     )
 
-    class Tell(keras.callbacks.Callback):
+    class LossLog(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             if not is_chief():
                 return
             with open(f"{output}.losses", "a") as file:
                 loss = float(logs["loss"]).hex()
-                file.write(f"{number(self.model.optimizer.iterations)} {loss}\n")
+                file.write(f"{scalar_value(self.model.optimizer.iterations)} {loss}\n")
 
     def dying_save(manager, checkpoint_number, save=tf.train.CheckpointManager.save):
         if checkpoint_number == int(dies_at):
@@ -50,7 +51,7 @@ def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
         )
         fit_resumable(
             model,
-            pretraining_dataset(files, batch_size=8, seed=1, repeat=True),
+            partial(pretraining_dataset, files, batch_size=8, seed=1, repeat=True),
             FitSettings(
                 stage="test",
                 output=Path(output),
@@ -62,7 +63,7 @@ def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
                 tokens_per_example=32,
                 max_skipped=0,
             ),
-            callbacks=[Tell()],
+            callbacks=[LossLog()],
         )
 
 

@@ -1,4 +1,4 @@
-"""A student learns what its teacher answers: the loss, whose weights change, many devices."""
+"""Distillation: the loss, the weights that change, several devices."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ from tests.distribution.test_step import assert_same, mirrored
 from tests.distribution.training import CONFIG, batches, data
 
 STUDENT = BertConfig(**{**CONFIG, "num_layers": 1})
-# Its dropout would show: no two calls would answer the same.
+# If the dropout were active, two calls would have different outputs.
 TEACHER = dataclasses.replace(
     STUDENT, num_layers=2, hidden_dropout_rate=0.5, attention_dropout_rate=0.5
 )
@@ -45,7 +45,7 @@ def test_the_loss_is_the_sum_of_its_parts():
     distiller = Distiller(student, teacher, **ALPHAS)
     distiller.compile(loss=pretraining_losses())
     x, y, weight = next(batches())
-    found = distiller.compute_loss(x, y, distiller(x), weight)
+    loss = distiller.compute_loss(x, y, distiller(x), weight)
     ours, theirs = student(x), teacher(x)
     total = 0.0
     for name, divisor in (("masked_lm", weight["masked_lm"].sum() + 1e-5), ("next_sentence", 16)):
@@ -56,7 +56,7 @@ def test_the_loss_is_the_sum_of_its_parts():
     a, b = (np.asarray(m.encoder(x)["sequence_output"], "float64") for m in (teacher, student))
     cosine = (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
     total += 1.5 * (1 - cosine)[x["input_mask"] > 0].mean()
-    assert float(found) == pytest.approx(total, rel=1e-6)
+    assert float(loss) == pytest.approx(total, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_loss_is_the_sum_of_its_parts():
         (keras.losses.MeanSquaredError(), lambda *outputs: np.square(np.diff(outputs, axis=0)[0])),
     ],
 )
-def test_what_is_learnt_of_classes_of_labels_each_by_itself_and_of_numbers(loss, expected):
+def test_the_divergence_of_classes_of_independent_labels_and_of_numbers(loss, expected):
     student, teacher = pair(BertClassifier, num_labels=3)
     distiller = Distiller(student, teacher)
     distiller.compile(loss=loss)
@@ -89,7 +89,7 @@ def test_what_is_learnt_of_classes_of_labels_each_by_itself_and_of_numbers(loss,
     np.testing.assert_allclose(outputs["soft"], wanted, rtol=1e-6, atol=1e-6)
 
 
-def test_gradients_are_the_students_alone():
+def test_only_the_student_has_gradients():
     distiller = Distiller(*pair(BertMaskedLM), **ALPHAS)
     distiller.compile(loss=pretraining_losses(["masked_lm"]))
     x, y, weight = next(batches())
@@ -112,11 +112,11 @@ def fitted(strategy, **compiling):
             **compiling,
         )
     before = distiller.teacher.get_weights()
-    told = distiller.fit(data(), epochs=1, shuffle=False, verbose=0).history
-    for kept, weight in zip(before, distiller.teacher.get_weights(), strict=True):
-        np.testing.assert_array_equal(kept, weight)
+    history = distiller.fit(data(), epochs=1, shuffle=False, verbose=0).history
+    for weight_before, weight in zip(before, distiller.teacher.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight_before, weight)
     weights = {weight.path: weight.numpy() for weight in distiller.student.trainable_variables}
-    return weights, {name: values[0] for name, values in told.items()}
+    return weights, {name: values[0] for name, values in history.items()}
 
 
 @pytest.mark.slow
@@ -131,40 +131,42 @@ def test_devices_and_parts_change_nothing():
 @pytest.mark.slow
 def test_xla_compiles_the_whole_step(monkeypatch, recwarn):
     monkeypatch.setattr(config, "is_op_determinism_enabled", lambda: False)
-    alone, found = (fitted(tf.distribute.get_strategy(), jit_compile=xla) for xla in (False, True))
-    assert_same(found, alone)
+    alone, compiled = (
+        fitted(tf.distribute.get_strategy(), jit_compile=xla) for xla in (False, True)
+    )
+    assert_same(compiled, alone)
     assert not [each for each in recwarn if "jit_compile" in str(each.message)]
 
 
 @pytest.mark.slow
-def test_a_student_of_one_output_keeps_its_metrics():
+def test_a_student_with_one_output_keeps_its_metrics():
     distiller = Distiller(*pair(BertClassifier, num_labels=2), alpha_soft=1.0, alpha_labels=0.0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     distiller.compile(BertAdamW(3e-3), loss=loss, metrics=["accuracy"])
     x, *_ = next(batches())
     labels = 1 - np.asarray(distiller.teacher(x)).argmax(-1)  # the teacher knows better
     table = tf.data.Dataset.from_tensors((x, labels)).repeat(40)
-    told = distiller.fit(table, shuffle=False, verbose=0).history
-    assert told.keys() == {"loss", "labels_loss", "soft_loss", "accuracy"}
+    history = distiller.fit(table, shuffle=False, verbose=0).history
+    assert history.keys() == {"loss", "labels_loss", "soft_loss", "accuracy"}
     scores = distiller.evaluate(table.take(1), verbose=0, return_dict=True)
-    assert scores["soft_loss"] < 0.1 * told["soft_loss"][0] and scores["accuracy"] < 0.2
+    assert scores["soft_loss"] < 0.1 * history["soft_loss"][0] and scores["accuracy"] < 0.2
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_the_parts_of_short_floats_are_computed_in_float32(policy):
+def test_the_parts_of_the_loss_are_computed_in_float32(policy):
     x, *_ = next(batches())
     whole = Distiller(*pair(BertMaskedLM), **ALPHAS)
     short = Distiller(*pair(BertMaskedLM, dtype=policy), **ALPHAS)
     for distiller in (whole, short):
         distiller.compile(BertAdamW(1e-3), loss=pretraining_losses(["masked_lm"]))
     assert short.optimizer.dynamic_loss_scale == (policy == "mixed_float16")
-    found, expected = short(x), whole(x)
+    outputs, expected = short(x), whole(x)
     for name in ("masked_lm_soft", "cosine"):
-        assert found[name].dtype == "float32"
-        np.testing.assert_allclose(found[name], expected[name], rtol=0.05, atol=0.05)
+        assert outputs[name].dtype == "float32"
+        np.testing.assert_allclose(outputs[name], expected[name], rtol=0.05, atol=0.05)
 
 
-def test_models_that_do_not_go_together():
+def test_incompatible_models_are_refused():
     def refusal(student, teacher, **changes):
         with pytest.raises(InputError) as error:
             Distiller(student, teacher, **changes).compile(loss="mae")
@@ -184,6 +186,6 @@ def test_models_that_do_not_go_together():
     three, two = (BertClassifier(STUDENT, num_labels=count) for count in (3, 2))
     assert "num_labels of the student is 3, of the teacher 2" in refusal(three, two)
     spans = BertQuestionAnswering(STUDENT)
-    assert "BertQuestionAnswering does not show the hidden states" in refusal(
+    assert "BertQuestionAnswering has no output of hidden states" in refusal(
         spans, spans, alpha_cosine=1.0
     )

@@ -1,4 +1,4 @@
-"""Scores after every epoch: the best weights are kept, patience ends a run, a run goes on."""
+"""Scores after every epoch, the best weights, patience, and resumed runs."""
 
 import json
 import math
@@ -25,7 +25,7 @@ SCORES = [0.5, 0.7, 0.6, 0.7]
 
 
 def train(model, output, *, scores=SCORES, num_steps=16, patience=0):
-    """Four steps an epoch; `scores` are what its ends are told, by number of the epoch."""
+    """Trains with four steps per epoch; `scores` has the score of each epoch."""
     seen = []
 
     def evaluate():
@@ -37,7 +37,7 @@ def train(model, output, *, scores=SCORES, num_steps=16, patience=0):
     evaluations = Evaluations(evaluate, metric="f1", folder=output, patience=patience)
     fit_resumable(
         model,
-        batches().repeat(),
+        batches().repeat,
         FitSettings(
             stage="test",
             output=output,
@@ -73,32 +73,32 @@ def test_the_first_of_the_best_epochs_is_kept(whole):
     assert np.abs(best - seen[3]).max() > 0
 
 
-def test_a_score_that_is_no_number_is_worst(any_model, tmp_path):  # noqa: F811
+def test_nan_is_the_worst_score(any_model, tmp_path):  # noqa: F811
     evaluations, _ = train(any_model, tmp_path, scores=[float("nan"), 0.1, float("nan"), 0.0])
     assert evaluations.best["step"] == 8
 
 
 @pytest.mark.parametrize(("patience", "last"), [(1, 12), (2, 16)])
-def test_patience(any_model, tmp_path, patience, last):  # noqa: F811
+def test_patience_ends_the_training(any_model, tmp_path, patience, last):  # noqa: F811
     evaluations, _ = train(any_model, tmp_path, patience=patience)
     assert evaluations.history[-1]["step"] == last
     again, seen = train(compiled(), tmp_path, patience=patience)
     assert again.history == evaluations.history and seen == []
 
 
-def test_a_run_that_goes_on_knows_its_history(whole, tmp_path):
+def test_a_resumed_run_continues_its_history(whole, tmp_path):
     last, unbroken, _, _ = whole
     train(compiled(), tmp_path / "broken", num_steps=8)
     history = tmp_path / "broken" / "evaluations.json"
     beyond = [*json.loads(history.read_text()), {"step": 12, "f1": 0.9, "loss": 0.0}]
-    history.write_text(json.dumps(beyond))  # as where the state behind it was not yet saved
+    history.write_text(json.dumps(beyond))  # as if the state of this step was not saved
     rest = compiled(seed=99)
     goes_on, seen = train(rest, tmp_path / "broken")
     assert len(seen) == 2 and goes_on.history == unbroken.history
     assert_same(values(rest), last)
 
 
-def test_tensorboard_gets_scores_and_points_within_an_epoch(whole):
+def test_tensorboard_has_scores_and_points_within_an_epoch(whole):
     runs = read_curves(whole[3] / "logs")
     assert [step for step, _ in runs["train"]["loss/total"]] == [2, 4, 6, 8, 10, 12, 14, 16]
     assert runs["held_out"]["score/f1"] == [
@@ -108,15 +108,15 @@ def test_tensorboard_gets_scores_and_points_within_an_epoch(whole):
 
 
 @pytest.mark.parametrize("damaged", ["[{", "{}x", "[1]", '[{"step": 4}]', '[{"f1": 0.5}]', "7"])
-def test_a_damaged_history_is_one_sentence(tmp_path, damaged):
+def test_a_damaged_history_is_refused(tmp_path, damaged):
     (tmp_path / "evaluations.json").write_text(damaged)
     with pytest.raises(
-        InputError, match=r"evaluations.json is not what this run wrote .* to train"
+        InputError, match=r"evaluations.json is not from this run .* to train again"
     ):
         Evaluations(dict, metric="f1", folder=tmp_path)
 
 
-def test_a_dev_loss_that_is_no_number_ends_the_run(tmp_path):
+def test_a_dev_loss_of_nan_ends_the_run(tmp_path):
     model = compiled()
     model.optimizer.build(model.trainable_variables)
     evaluations = Evaluations(lambda: {"f1": 0.5, "loss": math.nan}, metric="f1", folder=tmp_path)
@@ -126,11 +126,11 @@ def test_a_dev_loss_that_is_no_number_ends_the_run(tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-def test_damaged_weights_are_not_to_be_copied_anew(tmp_path):
+def test_damaged_best_weights_are_refused(tmp_path):
     model = compiled()
     evaluations, _ = train(model, tmp_path, num_steps=4)
     (tmp_path / "best.safetensors").write_bytes(b"damaged")
-    with pytest.raises(InputError, match=r"best.safetensors is missing or damaged; remove"):
+    with pytest.raises(InputError, match=r"best.safetensors is missing or damaged; to train"):
         evaluations.restore_best(model)
 
 

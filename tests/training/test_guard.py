@@ -1,4 +1,4 @@
-"""What goes wrong in a run: gradients that are not finite, a loss that explodes."""
+"""Runs with gradients that are not finite or with an exploding loss, and warnings."""
 
 import keras
 import numpy as np
@@ -9,7 +9,7 @@ from bert_keras.errors import InputError
 from bert_keras.training import guard
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.checkpoints import BestModel
-from bert_keras.training.guard import Alarms
+from bert_keras.training.guard import PretrainingWarnings
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.optimizer import BertAdamW
 from tests.training.test_loop import assert_same, batches, compiled, values
@@ -18,7 +18,7 @@ STEPS = 12
 
 
 def train(output, *, bad_steps=(), max_skipped=0, loss_of=None):
-    """Of 12 steps, three epochs; in `bad_steps` the weight of one row is not a number."""
+    """Trains 12 steps in three epochs; in `bad_steps` the weight of one row is NaN."""
 
     def weighted(step, batch):
         x, y = batch
@@ -29,7 +29,7 @@ def train(output, *, bad_steps=(), max_skipped=0, loss_of=None):
     model = compiled()
     fit_resumable(
         model,
-        batches().repeat().enumerate().map(weighted),
+        lambda: batches().repeat().enumerate().map(weighted),
         FitSettings(
             stage="test",
             output=output,
@@ -45,11 +45,11 @@ def train(output, *, bad_steps=(), max_skipped=0, loss_of=None):
     return model
 
 
-def test_a_bad_batch_stops_the_run_which_then_goes_on_behind_it(tmp_path):
-    with pytest.raises(InputError) as told:
+def test_a_bad_batch_stops_the_run_which_then_continues_after_it(tmp_path):
+    with pytest.raises(InputError) as messages:
         train(tmp_path, bad_steps=(5,))
-    assert "the gradients of 1 steps, the last of them 5, are not finite" in str(told.value)
-    assert "the state of step 8 is saved" in str(told.value)
+    assert "the gradients of 1 steps are not finite, the last at step 5" in str(messages.value)
+    assert "the state of step 8 is saved" in str(messages.value)
 
     batch = np.load(tmp_path / "faults" / "step-5" / "batch.npz")
     assert np.isnan(batch["weight"][3]) and np.isfinite(batch["weight"][:3]).all()
@@ -64,15 +64,17 @@ def test_a_bad_batch_stops_the_run_which_then_goes_on_behind_it(tmp_path):
 
     rest = train(tmp_path, bad_steps=(5,))
     assert int(rest.optimizer.iterations) == STEPS
-    gone_on = values(rest)
-    left_out = train(tmp_path / "asked", bad_steps=(5,), max_skipped=1)
-    assert int(left_out.optimizer.skipped) == 1
-    assert_same(gone_on, values(left_out))
-    assert all(np.isfinite(value).all() for value in gone_on)
+    resumed = values(rest)
+    skipping = train(tmp_path / "skipping", bad_steps=(5,), max_skipped=1)
+    assert int(skipping.optimizer.skipped) == 1
+    assert_same(resumed, values(skipping))
+    assert all(np.isfinite(value).all() for value in resumed)
 
 
-def test_more_than_asked_for_still_stops(tmp_path):
-    with pytest.raises(InputError, match="the gradients of 3 steps, the last of them 7, are not"):
+def test_more_than_max_skipped_steps_stop_the_run(tmp_path):
+    with pytest.raises(
+        InputError, match="the gradients of 3 steps are not finite, the last at step"
+    ):
         train(tmp_path, bad_steps=(4, 5, 7), max_skipped=2)
 
 
@@ -80,21 +82,21 @@ def test_an_explosion_stops_and_is_not_saved(tmp_path):
     def rising(step):
         return tf.where(step < 4, 1.0, 5.0)
 
-    with pytest.raises(InputError, match=r"the loss has exploded: .* up to 8, after .* before"):
+    with pytest.raises(InputError, match=r"the loss has exploded: its mean over the steps up to 8"):
         train(tmp_path, loss_of=rising)
     assert (tmp_path / "faults" / "step-7" / "weights.tsv").is_file()
     assert tf.train.latest_checkpoint(tmp_path / "checkpoints") is None
 
 
-def test_a_falling_loss_is_let_be(tmp_path, monkeypatch):
-    monkeypatch.setattr(guard, "EXPLODED", 1.5)
+def test_a_falling_loss_does_not_stop_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(guard, "MAX_LOSS_RATIO", 1.5)
     train(tmp_path, loss_of=lambda step: 1 / (1 + tf.cast(step, "float32")))
     assert not (tmp_path / "faults").exists()
 
 
 @pytest.mark.slow
-def test_records_that_break_off_leave_the_state_before(tmp_path):
-    """A data set that ends with TensorFlow's error after six batches."""
+def test_a_data_error_saves_the_state_before_it(tmp_path):
+    """The data set ends with an error of TensorFlow after six batches."""
 
     def broken(step, batch):
         check = tf.debugging.Assert(step < 6, ["ParseExample"])
@@ -113,14 +115,14 @@ def test_records_that_break_off_leave_the_state_before(tmp_path):
         "output": tmp_path,
     }
     with pytest.raises(tf.errors.InvalidArgumentError):
-        fit_resumable(model, batches().repeat().enumerate().map(broken), FitSettings(**usual))
+        fit_resumable(
+            model, lambda: batches().repeat().enumerate().map(broken), FitSettings(**usual)
+        )
     rest = compiled(seed=9)
-    assert fit_resumable(rest, batches().repeat(), FitSettings(**usual)) == 6
-    gone_on, whole = values(rest), compiled()
-    fit_resumable(
-        whole, batches().repeat(), FitSettings(**(usual | {"output": tmp_path / "whole"}))
-    )
-    assert_same(gone_on, values(whole))
+    assert fit_resumable(rest, batches().repeat, FitSettings(**usual)) == 6
+    resumed, whole = values(rest), compiled()
+    fit_resumable(whole, batches().repeat, FitSettings(**(usual | {"output": tmp_path / "whole"})))
+    assert_same(resumed, values(whole))
 
 
 class Stub(keras.Model):
@@ -137,11 +139,13 @@ def model():
     return stub
 
 
-def test_too_good_and_too_bad_are_told_once(model, capsys):
-    asked = []
-    alarms = Alarms(num_steps=1000, num_warmup_steps=150, unigram=lambda: asked.append(1) or 7.0)
-    alarms.set_params({"steps": 20})
-    alarms.set_model(model)
+def test_each_warning_is_printed_once(model, capsys):
+    calls = []
+    warnings = PretrainingWarnings(
+        num_steps=1000, num_warmup_steps=150, unigram=lambda: calls.append(1) or 7.0
+    )
+    warnings.set_params({"steps": 20})
+    warnings.set_model(model)
     points = [
         (20, {"next_sentence_accuracy": 0.9, "masked_lm_loss": 7.5}),
         (40, {"next_sentence_accuracy": 0.999, "masked_lm_loss": 7.5}),
@@ -150,18 +154,18 @@ def test_too_good_and_too_bad_are_told_once(model, capsys):
         (400, {"next_sentence_accuracy": 1.0, "masked_lm_loss": 6.99}),
         (600, {"next_sentence_accuracy": 1.0, "masked_lm_loss": 6.99}),
     ]
-    told = []
+    messages = []
     for step, logs in points:
         model.at(step)
-        alarms.on_epoch_end(0, {"loss": 9.0, **logs})
-        told.append(capsys.readouterr().err)
-    assert told[0] == told[2] == told[3] == told[5] == ""
-    assert "next-sentence accuracy is 0.999 after 40 steps" in told[1]
-    assert "masked-LM loss is 6.990 after 400 steps" in told[4] and "give 7.000" in told[4]
-    assert len(asked) == 1
+        warnings.on_epoch_end(0, {"loss": 9.0, **logs})
+        messages.append(capsys.readouterr().err)
+    assert messages[0] == messages[2] == messages[3] == messages[5] == ""
+    assert "next-sentence accuracy is 0.999 after 40 steps" in messages[1]
+    assert "masked-LM loss is 6.990 after 400 steps" in messages[4] and "give 7.000" in messages[4]
+    assert len(calls) == 1
 
 
-def test_the_best_model_is_kept_over_a_restart(model, tmp_path):
+def test_the_best_model_survives_a_restart(model, tmp_path):
     saved = []
 
     def save(folder):

@@ -1,4 +1,4 @@
-"""SIGKILL, which nothing can prepare for: what comes after is what would have come."""
+"""After SIGKILL a run continues with the same losses."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Run:
-    """All processes of one training: two workers where the strategy is of several."""
+    """All processes of one training: two workers with the strategy multiworker."""
 
     def __init__(self, folder, output, strategy, *more):
         arguments = [str(each) for each in (folder, output, strategy, *more)]
@@ -29,7 +29,7 @@ class Run:
         self.chief = self.processes[0]
 
     def end(self) -> int:
-        """The first one's exit code; the others cannot go on without it."""
+        """Returns the exit code of the chief; the other workers cannot continue without it."""
         code = self.chief.wait()
         for process in self.processes[1:]:
             try:
@@ -46,7 +46,7 @@ class Run:
 
 
 def losses(output) -> list[tuple[int, float]]:
-    """Step and loss of every step that was told, in the order of telling."""
+    """Returns step and loss of every logged step, in the order of the log."""
     path = output.with_name(f"{output.name}.losses")
     lines = path.read_text().splitlines() if path.is_file() else []
     return [(int(step), float.fromhex(loss)) for step, loss in map(str.split, lines)]
@@ -56,15 +56,15 @@ def losses(output) -> list[tuple[int, float]]:
 @pytest.mark.parametrize(
     "strategy, tolerance", [("one", 0), ("mirrored", 1e-6), ("multiworker", 1e-6)]
 )
-def test_a_killed_run_goes_on_with_the_same_losses(
+def test_a_killed_run_continues_with_the_same_losses(
     records,  # noqa: F811
     tmp_path,
     strategy,
     tolerance,
 ):
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert Run(records, whole, strategy).end() == 0
-    expected = losses(whole)
+    unbroken, broken = tmp_path / "whole", tmp_path / "broken"
+    assert Run(records, unbroken, strategy).end() == 0
+    expected = losses(unbroken)
     assert [step for step, _ in expected] == [*range(1, NUM_STEPS + 1)]
     assert len({loss for _, loss in expected}) > 100
 
@@ -72,13 +72,13 @@ def test_a_killed_run_goes_on_with_the_same_losses(
         run = Run(records, broken, strategy)
         while run.chief.poll() is None and len(losses(broken)) < 33:
             time.sleep(0.05)
-        assert run.kill() == -9, "it ended before it was killed"
-    assert Run(records, broken, strategy, 60).end() == -9  # in the midst of saving
-    begun = len(losses(broken))
+        assert run.kill() == -9, "the run ended before it was killed"
+    assert Run(records, broken, strategy, 60).end() == -9  # during saving
+    num_before = len(losses(broken))
     assert Run(records, broken, strategy).end() == 0
-    told = losses(broken)
-    assert told[begun][0] == 41  # what was being saved at 60 does not count
-    assert len(told) - begun == NUM_STEPS - 40
+    logged = losses(broken)
+    assert logged[num_before][0] == 41  # the incomplete state of step 60 is ignored
+    assert len(logged) - num_before == NUM_STEPS - 40
     if strategy == "one":
-        assert all(each in expected for each in told)
-    np.testing.assert_allclose(told[begun:], expected[40:], rtol=0, atol=tolerance)
+        assert all(each in expected for each in logged)
+    np.testing.assert_allclose(logged[num_before:], expected[40:], rtol=0, atol=tolerance)

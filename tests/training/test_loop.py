@@ -1,18 +1,19 @@
-"""A run that shows itself, is cut off and continues."""
+"""Resumable runs: curves, interruptions, saved states."""
 
 import dataclasses
 import functools
 import json
 import os
 import signal
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.card import ModelCard
 from bert_keras.checkpoints.formats import open_checkpoint
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
@@ -29,6 +30,7 @@ from bert_keras.training.checkpoints import (
 from bert_keras.training.curves import read_curves
 from bert_keras.training.loop import StopAfter, fit_resumable
 from bert_keras.training.optimizer import BertAdamW
+from bert_keras.training.saved_states import saved_steps
 from bert_keras.training.schedule import LinearWarmupDecay
 
 CONFIG = BertConfig(vocab_size=20, hidden_size=8, num_layers=1, num_heads=2, max_positions=8)
@@ -47,16 +49,18 @@ def new(*, seed: int = 1, config: BertConfig = CONFIG) -> BertClassifier:
 
 
 def compiled(*, seed: int = 1, config: BertConfig = CONFIG) -> BertClassifier:
-    """What `new` gives, as far as variables go, but always the same model: the graphs of its steps,
-    nearly all of the time of a small run, are made once. Take `values` before the next call."""
-    model, fresh = _kept(config), new(seed=seed, config=config)
-    for own, theirs in zip(_variables(model), _variables(fresh), strict=True):
-        own.assign(theirs)
+    """Returns one cached model with the variables of `new`, because tracing takes most of the time.
+
+    Read `values` before the next call.
+    """
+    model, fresh = _cached_model(config), new(seed=seed, config=config)
+    for target, theirs in zip(_variables(model), _variables(fresh), strict=True):
+        target.assign(theirs)
     return model
 
 
 @functools.cache
-def _kept(config: BertConfig) -> BertClassifier:
+def _cached_model(config: BertConfig) -> BertClassifier:
     return new(config=config)
 
 
@@ -65,13 +69,13 @@ def _variables(model) -> list[keras.Variable]:
 
 
 def values(model) -> list[np.ndarray]:
-    """Of the weights, the random states and all that the optimizer knows."""
+    """Returns the values of the weights, the random states and the optimizer."""
     return [keras.ops.convert_to_numpy(variable) for variable in _variables(model)]
 
 
 def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray]) -> None:
-    for number, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
-        np.testing.assert_array_equal(mine, other, f"variable {number}")
+    for number, (value, other) in enumerate(zip(ours, theirs, strict=True)):
+        np.testing.assert_array_equal(value, other, f"variable {number}")
 
 
 def batches() -> tf.data.Dataset:
@@ -94,12 +98,12 @@ def train(model, output, *, num_steps: int, board=()) -> int:
         tokens_per_example=6,
     )
     held_out = batches().take(2)
-    return fit_resumable(model, batches().repeat(), settings, held_out=held_out, board=board)
+    return fit_resumable(model, batches().repeat, settings, held_out=held_out, board=board)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The values of a model after an unbroken run of 16 steps, and the run's folder."""
+    """The values of a model after an unbroken run of 16 steps, and the folder of the run."""
     model, folder = compiled(), tmp_path_factory.mktemp("whole")
     assert train(model, folder, num_steps=16) == 0
     return values(model), folder
@@ -107,7 +111,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def traced():
-    """The model of tests for which its weights do not matter: its steps are traced once."""
+    """A model for tests that do not depend on its weights; its steps are traced once."""
     return compiled()
 
 
@@ -119,16 +123,16 @@ def any_model(traced):
 
 
 @pytest.mark.parametrize("make", [compiled, pytest.param(new, marks=pytest.mark.slow)])
-def test_a_run_that_continues_ends_where_an_unbroken_one_does(whole, tmp_path, make):
+def test_a_resumed_run_equals_an_unbroken_run(whole, tmp_path, make):
     train(compiled(), tmp_path / "broken", num_steps=8)
-    rest = make(seed=99)  # what it starts with does not matter: all is restored
+    rest = make(seed=99)  # all of its values are restored
     assert train(rest, tmp_path / "broken", num_steps=16) == 8
     assert_same(values(rest), whole[0])
     assert train(compiled(), tmp_path / "broken", num_steps=16) == 16  # nothing left to do
 
 
 @pytest.mark.parametrize(
-    ("asked_after", "saved"),
+    ("signal_after", "saved"),
     [
         pytest.param(4, 4, marks=pytest.mark.slow),
         (5, 6),
@@ -136,12 +140,12 @@ def test_a_run_that_continues_ends_where_an_unbroken_one_does(whole, tmp_path, m
         pytest.param(10, 11, marks=pytest.mark.slow),
     ],
 )
-def test_sigterm_saves_and_the_same_call_goes_on_to_the_same_end(
-    whole, tmp_path, monkeypatch, asked_after, saved
+def test_sigterm_saves_the_state_and_the_same_call_continues(
+    whole, tmp_path, monkeypatch, signal_after, saved
 ):
     def kill_at(callback, batch, logs=None, ends=StopAfter.on_train_batch_end):
         ends(callback, batch, logs)
-        if callback.steps_left == 16 - asked_after:
+        if callback.steps_left == 16 - signal_after:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
@@ -153,8 +157,8 @@ def test_sigterm_saves_and_the_same_call_goes_on_to_the_same_end(
     assert train(rest, tmp_path / "broken", num_steps=16) == saved
     unbroken, folder = whole
     assert_same(values(rest), unbroken)
-    told = [read_curves(each / "logs")["held_out"] for each in (folder, tmp_path / "broken")]
-    assert told[0] == told[1]
+    curves = [read_curves(each / "logs")["held_out"] for each in (folder, tmp_path / "broken")]
+    assert curves[0] == curves[1]
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
@@ -164,15 +168,67 @@ def test_the_newest_checkpoints_are_kept(any_model, tmp_path):
     assert kept == {"step-24", "step-32"}
 
 
-def test_a_damaged_or_foreign_checkpoint_is_refused(any_model, tmp_path):
+def flipped(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+DAMAGES = {"flipped": flipped, "truncated": truncated, "gone": Path.unlink}
+STATE_FILES = ("step-8.index", "step-8.data-00000-of-00001")
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("file", STATE_FILES)
+def test_a_damaged_state_is_replaced_by_the_one_before(any_model, tmp_path, capsys, file, damage):
+    for num_steps in (4, 8):  # two states
+        train(any_model, tmp_path, num_steps=num_steps)
+    folder = tmp_path / "checkpoints"
+    damage(folder / file)
+    any_model.optimizer.iterations.assign(0)  # as in a new process
+    assert train(any_model, tmp_path, num_steps=12) == 4
+    assert "step-8 cannot be read" in capsys.readouterr().err
+    assert saved_steps(folder) == [8, 12]
+    assert [*folder.glob("damaged-step-8.*")] and train(any_model, tmp_path, num_steps=12) == 12
+
+
+def test_without_any_readable_state_nothing_is_trained(any_model, tmp_path):
+    for num_steps in (4, 8):
+        train(any_model, tmp_path, num_steps=num_steps)
+    for path in (tmp_path / "checkpoints").glob("*.data*"):
+        truncated(path)
+    with pytest.raises(InputError, match=r"none of the 2 saved states in .* can be read"):
+        train(any_model, tmp_path, num_steps=12)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff\x00 garbage {"], ids=ascii)
+def test_the_file_checkpoint_is_not_needed(any_model, tmp_path, content):
     train(any_model, tmp_path, num_steps=8)
-    data = next((tmp_path / "checkpoints").glob("step-8.data*"))
-    data.write_bytes(data.read_bytes()[:100])
+    listing = tmp_path / "checkpoints" / "checkpoint"
+    listing.unlink()
+    if content is not None:
+        listing.write_bytes(content)
+    assert train(any_model, tmp_path, num_steps=12) == 8
+    assert tf.train.latest_checkpoint(tmp_path / "checkpoints").endswith("step-12")
+
+
+def test_the_state_of_another_run_is_refused(any_model, tmp_path):
+    train(any_model, tmp_path, num_steps=8)
+    other = new(config=dataclasses.replace(CONFIG, hidden_size=4))
     with pytest.raises(InputError, match="step-8 does not hold the state of this run"):
-        train(any_model, tmp_path, num_steps=16)
+        train(other, tmp_path, num_steps=12)
 
 
-def test_tensorboard_gets_every_curve_under_sensible_tags(whole):
+def test_a_folder_whose_name_looks_like_a_pattern_is_resumed(any_model, tmp_path):
+    train(any_model, tmp_path / "a[b]c*", num_steps=8)
+    assert train(any_model, tmp_path / "a[b]c*", num_steps=12) == 8
+
+
+def test_tensorboard_has_every_curve(whole):
     runs = read_curves(whole[1] / "logs")
     assert set(runs["train"]) == {
         "loss/total",
@@ -193,7 +249,7 @@ def test_tensorboard_gets_every_curve_under_sensible_tags(whole):
     assert dict(runs["train"]["optimizer/gradient_norm"])[16] > 0
 
 
-def test_the_first_worker_alone_writes(any_model, tmp_path, monkeypatch):
+def test_only_the_first_worker_writes(any_model, tmp_path, monkeypatch):
     cluster = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
     task = {"type": "worker", "index": 1}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
@@ -203,33 +259,33 @@ def test_the_first_worker_alone_writes(any_model, tmp_path, monkeypatch):
     assert not called and not [*tmp_path.rglob("*")]
 
 
-def test_tags():
+def test_tags_of_log_names():
     assert tag("val_masked_lm_accuracy") == "accuracy/masked_lm"
     assert tag("next_sentence_loss") == "loss/next_sentence"
     assert tag("loss") == "loss/total"
 
 
-def test_curves_become_a_picture(whole, tmp_path):
+def test_curves_are_plotted(whole, tmp_path):
     plot_curves(whole[1] / "logs", tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(InputError, match=r"nothing holds no TensorBoard event files"):
+    with pytest.raises(InputError, match=r"nothing has no TensorBoard event files"):
         plot_curves(tmp_path / "nothing", tmp_path / "curves.png")
 
 
-def test_checkpoints_need_no_former_run(tmp_path):
+def test_restoring_without_checkpoints_starts_at_step_0(tmp_path):
     model = compiled()
     model.optimizer.build(model.trainable_variables)
     assert TrainingCheckpoints(model, tmp_path, epochs_per_save=1, keep=1).restore() == 0
 
 
-def test_a_full_disk_leaves_the_older_states(any_model, tmp_path, monkeypatch):
+def test_a_full_disk_does_not_change_older_states(any_model, tmp_path, monkeypatch):
     train(any_model, tmp_path, num_steps=8)
 
-    def full(self, checkpoint_number):
-        (tmp_path / "checkpoints" / f"step-{checkpoint_number}_temp").mkdir()
+    def full(self, prefix):
+        Path(f"{prefix}_temp").mkdir()
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
-    monkeypatch.setattr(tf.train.CheckpointManager, "save", full)
+    monkeypatch.setattr(tf.train.Checkpoint, "write", full)
     with pytest.raises(OSError, match="No space left on device"):
         train(any_model, tmp_path, num_steps=16)
     assert not list((tmp_path / "checkpoints").glob("*_temp"))
@@ -238,7 +294,7 @@ def test_a_full_disk_leaves_the_older_states(any_model, tmp_path, monkeypatch):
 
 
 CERTAIN = dataclasses.replace(CONFIG, hidden_dropout_rate=0.0, attention_dropout_rate=0.0)
-CARD = ModelCard(
+METADATA = ModelMetadata(
     model="BertClassifier", config=CERTAIN, lowercase=True, max_length=8, labels=("no", "yes")
 )
 
@@ -250,11 +306,11 @@ def fit(model, *, first: int, count: int) -> None:
 
 def save(model, folder, *, format: str = "bert-keras") -> None:
     state = training_state(model)
-    save_model(model, folder, card=CARD, vocabulary=None, format=format, state=state)
+    save_model(model, folder, metadata=METADATA, vocabulary=None, format=format, state=state)
 
 
 @pytest.mark.slow
-def test_three_steps_a_folder_and_three_more_are_six_steps(tmp_path):
+def test_three_steps_a_saved_folder_and_three_more_equal_six_steps(tmp_path):
     model = compiled(config=CERTAIN)
     fit(model, first=0, count=3)
     for format in ("bert-keras", "google"):
@@ -271,19 +327,19 @@ def test_three_steps_a_folder_and_three_more_are_six_steps(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_begins_where_the_optimizer_stands_and_ends_where_it_is_told(tmp_path):
-    """From step 3, which no log falls on, to 14 steps, which no count of logs makes."""
+def test_a_run_starts_at_the_step_of_the_optimizer_and_ends_at_num_steps(tmp_path):
+    """The run starts at step 3 and ends at step 14; neither is the step of a log."""
     before = compiled()
     train(before, tmp_path / "before", num_steps=3)
     save(before, tmp_path / "start")
     state = open_checkpoint(tmp_path / "start").state
 
-    def started():
+    def new_model():
         model = compiled()
         load_training_state(model, state)
         return model
 
-    whole = started()
+    whole = new_model()
     assert train(whole, tmp_path / "whole", num_steps=14) == 3
     assert int(whole.optimizer.iterations) == 14
     unbroken = values(whole)
@@ -292,13 +348,13 @@ def test_a_run_begins_where_the_optimizer_stands_and_ends_where_it_is_told(tmp_p
     saved = {path.name.split(".")[0] for path in (tmp_path / "whole/checkpoints").glob("step-*")}
     assert saved == {"step-11", "step-14"}
 
-    train(started(), tmp_path / "broken", num_steps=11)
-    rest = started()
+    train(new_model(), tmp_path / "broken", num_steps=11)
+    rest = new_model()
     assert train(rest, tmp_path / "broken", num_steps=14) == 11
     assert_same(values(rest), unbroken)
 
 
-def test_a_training_state_that_does_not_fit_is_told_in_full():
+def test_all_problems_of_a_training_state_are_named():
     model = compiled()
     state = training_state(model)
     name = "encoder/pooler/bias"

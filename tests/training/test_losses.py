@@ -21,7 +21,7 @@ def test_masked_lm_loss_is_the_weighted_mean_over_real_predictions():
     assert float(MaskedLMLoss()(labels, logits, weights)) == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_batch_without_predictions_costs_nothing():
+def test_a_batch_without_predictions_has_a_loss_of_0():
     logits = np.ones((2, 3, 5), "float32")
     assert float(MaskedLMLoss()(np.zeros((2, 3), int), logits, np.zeros((2, 3)))) == 0.0
 
@@ -38,7 +38,7 @@ def test_the_loss_of_short_floats_is_computed_in_float32(dtype):
     assert float(loss) == pytest.approx(expected, rel=1e-5)
 
 
-def test_loss_and_gradient_are_those_of_keras():
+def test_loss_and_gradient_equal_those_of_keras():
     random = np.random.default_rng(0)
     logits = tf.constant(random.normal(size=(3, 4, 70)) * 9, "float32")
     labels, weights = random.integers(0, 70, (3, 4)), random.random((3, 4)).astype("float32")
@@ -58,13 +58,13 @@ def test_loss_and_gradient_are_those_of_keras():
 
 
 @pytest.mark.parametrize("label", [-1, 7])
-def test_a_label_that_is_no_piece_is_not_taken_for_one(label):
+def test_labels_out_of_range_have_a_loss_of_nan(label):
     labels, logits = np.array([[3, label]]), np.zeros((1, 2, 7), "float32")
     assert np.isnan(MaskedLMLoss().call(labels, logits)).tolist() == [[False, True]]
     assert np.asarray(is_best(labels, logits)).tolist() == [[True, False]]
 
 
-def test_the_best_are_those_that_none_is_higher_than():
+def test_a_prediction_is_best_if_no_logit_is_higher():
     logits = np.array([[[1, 3, 2], [3, 1, 3], [0, 0, 9], [np.nan, 0, 0]]], "float32")
     found = is_best(np.array([[1, 2, 1, 1]]), logits)
     assert np.asarray(found).tolist() == [[True, True, False, False]]

@@ -1,4 +1,4 @@
-"""BERT's AdamW against a statement of the original's formula in NumPy."""
+"""Compares BertAdamW and LAMB with their formulas in NumPy."""
 
 import keras
 import numpy as np
@@ -14,8 +14,9 @@ def variables():
 
 
 def reference_steps(weights, gradients, names, *, rate, decay=0.01, clip=1.0, corrected=False):
-    """optimization.py in float64, each gradient list clipped by its global norm first; where
-    `corrected`, algorithm 2 of Loshchilov and Hutter (2019) with eta the rate.
+    """optimization.py in float64; the gradients of a step are clipped by their global norm.
+
+    If `corrected`, it is algorithm 2 of Loshchilov and Hutter (2019) with eta as the rate.
     """
     weights = [np.asarray(weight, "float64") for weight in weights]
     m = [np.zeros_like(weight) for weight in weights]
@@ -122,7 +123,7 @@ def test_lamb_moves_weights_of_zero():
     assert float(weight[0, 0]) == pytest.approx(-0.5 * 0.05 / (np.sqrt(0.001 * 0.25) + 1e-6))
 
 
-def test_each_layer_has_its_share_of_the_rate():
+def test_each_layer_has_its_learning_rate():
     paths = [
         "classifier/encoder/embeddings/token",
         "classifier/encoder/layer_0/attention/query/kernel",
@@ -148,16 +149,16 @@ def test_config_round_trip():
     optimizer = BertAdamW(
         0.1, weight_decay_rate=0.2, beta_1=0.8, bias_correction=True, max_gradient_norm=2.0
     )
-    twin = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
-    assert type(twin) is BertAdamW
-    assert twin.get_config() == optimizer.get_config()
+    copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert type(copy) is BertAdamW
+    assert copy.get_config() == optimizer.get_config()
 
 
-def test_gradients_are_left_as_they_are_where_no_norm_is_given():
-    found = {}
+def test_without_a_maximum_norm_gradients_are_not_clipped():
+    weights = {}
     for norm in (0.0, 1e6, 1.0):
         optimizer, weight = BertAdamW(0.1, max_gradient_norm=norm), keras.Variable([1.0])
         for gradient in (100.0, 1.0):
             optimizer.apply([keras.ops.convert_to_tensor([gradient])], [weight])
-        found[norm] = float(weight.numpy()[0])
-    assert found[0.0] == found[1e6] != found[1.0]
+        weights[norm] = float(weight.numpy()[0])
+    assert weights[0.0] == weights[1e6] != weights[1.0]

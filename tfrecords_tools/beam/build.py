@@ -11,13 +11,13 @@ from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import units_of
 from tfrecords_tools.inputs.corpus import fingerprint
-from tfrecords_tools.inputs.places import files
+from tfrecords_tools.inputs.corpus_files import files
 from tfrecords_tools.manifest import MANIFEST
 from tfrecords_tools.settings import BuildSettings, Settings
 
 
 def build_on_beam(
-    places: Iterable[str | os.PathLike],
+    corpus: Iterable[str | os.PathLike],
     *,
     vocabulary: Vocabulary,
     output: str | os.PathLike,
@@ -29,7 +29,7 @@ def build_on_beam(
     Every worker must have access to the corpus and to the output.
 
     Args:
-        places: Files, folders, glob patterns or TFDS names of the corpus.
+        corpus: Files, folders, glob patterns or TFDS names of the corpus.
         vocabulary: The vocabulary.
         output: The folder, which must not exist yet or be empty.
         settings: The settings of the records.
@@ -41,8 +41,8 @@ def build_on_beam(
     """
     if not isinstance(settings, BuildSettings):
         raise InputError(
-            "the records of --compat google depend on all draws before them and are made on one "
-            "machine; leave out --beam, or --compat google"
+            "each record of --compat google depends on all earlier random draws, so one machine "
+            "writes them; omit --beam or --compat google"
         )
     settings = settings.for_vocabulary(vocabulary)
     try:
@@ -52,35 +52,37 @@ def build_on_beam(
         raise InputError(
             'apache-beam is not installed; expected the extra beam: pip install "bert-keras[beam]"'
         ) from error
-    from tfrecords_tools.beam import output as place
-    from tfrecords_tools.beam.pipeline import FAILURE, Job, add_steps
+    from tfrecords_tools.beam import shared_folder
+    from tfrecords_tools.beam.pipeline import FAILURE, StepContext, add_steps
 
     try:
         pipeline = beam.Pipeline(options=PipelineOptions(list(pipeline_options)))
     except (ImportError, ValueError) as error:
-        given = " ".join(pipeline_options)
-        raise InputError(f"Apache Beam does not run with the options {given} ({error})") from error
-    paths = files(list(places))  # the pipeline's options may configure the access to them
+        options = " ".join(pipeline_options)
+        raise InputError(
+            f"Apache Beam does not run with the options {options} ({error})"
+        ) from error
+    paths = files(list(corpus))  # the pipeline's options may configure the access to them
     units = units_of(paths, text_field=settings.text_field)
     output = os.fspath(output)
-    job = Job(
+    job = StepContext(
         fingerprints=tuple(map(fingerprint, paths)),
         vocabulary=vocabulary,
         settings=settings,
-        partial=place.begun(output),
+        partial=shared_folder.create_partial(output),
         output=output,
     )
     add_steps(pipeline, units, job)
     state = pipeline.run().wait_until_finish()
-    failure = place.join(job.partial, FAILURE)
-    if place.exists(failure):
-        told = place.read_json(failure)["told"]
-        place.remove(job.partial)
-        raise InputError(told)
-    manifest = place.join(output, MANIFEST)
-    if not place.exists(manifest):
+    failure = shared_folder.join(job.partial, FAILURE)
+    if shared_folder.exists(failure):
+        message = shared_folder.read_json(failure)["message"]
+        shared_folder.remove(job.partial)
+        raise InputError(message)
+    manifest = shared_folder.join(output, MANIFEST)
+    if not shared_folder.exists(manifest):
         raise ChildProcessError(
-            f"the job ended ({state}) and left no {manifest}; look into the log of its runner, and "
-            "give an output that all workers and this machine reach"
+            f"the job ended ({state}) without {manifest}; read the log of its runner, and give an "
+            "output that all workers and this machine can access"
         )
-    return place.read_json(manifest)
+    return shared_folder.read_json(manifest)

@@ -20,21 +20,21 @@ from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import vocabulary_file
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.beam import output
+from tfrecords_tools.beam import shared_folder
 from tfrecords_tools.beam.plan import (
     Corpus,
     Plan,
     RangeTokens,
-    UnitTold,
+    UnitReport,
     corpus_of,
     held_out_size,
     plan_of,
-    tokens_of,
+    tokenized_ranges,
 )
-from tfrecords_tools.beam.spans import Key, Spans, answered, found, written
+from tfrecords_tools.beam.spans import Key, SpanBytes, requested_spans, spans_of_range, write_shard
 from tfrecords_tools.inputs.corpus import digest, fingerprint
 from tfrecords_tools.inputs.parts import Unit
-from tfrecords_tools.manifest import MANIFEST, made_from
+from tfrecords_tools.manifest import MANIFEST, known_entries
 from tfrecords_tools.settings import BuildSettings
 
 FAILURE = "failure.json"
@@ -42,27 +42,27 @@ _FAILURES, _UNITS, _REQUESTS = "failures", "units", "requests"
 
 
 @dataclass(frozen=True)
-class Job:
+class StepContext:
     """The values that every step receives."""
 
     fingerprints: tuple[dict, ...]  # of the inputs
     vocabulary: Vocabulary
     settings: BuildSettings
-    partial: str  # the folder beside `output` that the job writes to
+    partial: str  # the folder that the job writes to before it gets the name `output`
     output: str
 
 
-def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], job: Job) -> None:
+def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], job: StepContext) -> None:
     """Adds all steps from the units to the folder `job.output`."""
-    ranges, told, unreadable = (
+    ranges, reports, unreadable = (
         pipeline
         | "units" >> beam.Create(list(enumerate(units)))
         | "spread units" >> beam.Reshuffle()
         | "tokenise" >> beam.FlatMap(_tokenize, job).with_outputs(_UNITS, _FAILURES, main="ranges")
     )
-    ranges |= "keep ranges" >> beam.Reshuffle()  # several steps read them; they are computed once
+    ranges |= "store ranges" >> beam.Reshuffle()  # several steps read them; they are computed once
     corpus, no_corpus = (
-        told
+        reports
         | "all units" >> beam.combiners.ToList()
         | "number documents"
         >> beam.FlatMap(_number, AsList(unreadable), job).with_outputs(_FAILURES, main="corpus")
@@ -75,20 +75,20 @@ def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], job: Job) -> None:
         | "plan"
         >> beam.FlatMap(_plan, AsSingleton(corpus, None), job).with_outputs(_FAILURES, main="plan")
     )
-    plan_given = AsSingleton(plan, None)
-    spans, requests = ranges | "find" >> beam.FlatMap(_find, plan_given).with_outputs(
+    plan_input = AsSingleton(plan, None)
+    spans, requests = ranges | "find spans" >> beam.FlatMap(_find, plan_input).with_outputs(
         _REQUESTS, main="spans"
     )
-    answers = (
+    requested = (
         {"ranges": ranges, _REQUESTS: requests}
-        | "bring requests" >> beam.CoGroupByKey()
-        | "answer" >> beam.FlatMap(_answer, plan_given)
+        | "group requests" >> beam.CoGroupByKey()
+        | "read requested spans" >> beam.FlatMap(_requested_spans, plan_input)
     )
     shards = (
-        (spans, answers)
+        (spans, requested)
         | "all spans" >> beam.Flatten()
-        | "bring spans" >> beam.GroupByKey()
-        | "write" >> beam.Map(_write, plan_given, job)
+        | "group spans" >> beam.GroupByKey()
+        | "write shards" >> beam.Map(_write, plan_input, job)
     )
     inputs = (
         pipeline
@@ -101,23 +101,25 @@ def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], job: Job) -> None:
         pipeline
         | "end" >> beam.Create([job])
         | "finish"
-        >> beam.Map(_finish, plan_given, AsList(shards), AsList(inputs), AsList(failures))
+        >> beam.Map(_finish, plan_input, AsList(shards), AsList(inputs), AsList(failures))
     )
 
 
-def _tokenize(numbered: tuple[int, Unit], job: Job) -> Iterator:
+def _tokenize(numbered: tuple[int, Unit], job: StepContext) -> Iterator:
     number, unit = numbered
     try:
-        for told in tokens_of(number, unit, vocabulary=job.vocabulary, settings=job.settings):
-            if isinstance(told, UnitTold):
-                yield TaggedOutput(_UNITS, told)
+        for result in tokenized_ranges(
+            number, unit, vocabulary=job.vocabulary, settings=job.settings
+        ):
+            if isinstance(result, UnitReport):
+                yield TaggedOutput(_UNITS, result)
             else:
-                yield (told.range.unit, told.range.part), told
+                yield (result.range.unit, result.range.part), result
     except InputError as error:
         yield TaggedOutput(_FAILURES, (number, str(error)))
 
 
-def _number(units: Sequence[UnitTold], failures: Sequence, job: Job) -> Iterator:
+def _number(units: Sequence[UnitReport], failures: Sequence, job: StepContext) -> Iterator:
     if failures:
         return
     try:
@@ -131,11 +133,11 @@ def _size(keyed: tuple[Key, RangeTokens], corpus: Corpus | None) -> tuple[int, i
 
 
 def _summed(sizes: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    num_sentences, num_pieces = zip((0, 0), *sizes, strict=True)
-    return sum(num_sentences), sum(num_pieces)
+    num_sentences, num_tokens = zip((0, 0), *sizes, strict=True)
+    return sum(num_sentences), sum(num_tokens)
 
 
-def _plan(held_out: tuple[int, int], corpus: Corpus | None, job: Job) -> Iterator:
+def _plan(held_out: tuple[int, int], corpus: Corpus | None, job: StepContext) -> Iterator:
     if corpus is None:
         return
     separators = job.vocabulary.specials.num_separators
@@ -146,61 +148,67 @@ def _plan(held_out: tuple[int, int], corpus: Corpus | None, job: Job) -> Iterato
 
 
 def _find(keyed: tuple[Key, RangeTokens], plan: Plan | None) -> Iterator:
-    for what, key, data in found(keyed[1], plan) if plan else ():
-        yield TaggedOutput(_REQUESTS, (key, data)) if what == _REQUESTS else (key, data)
+    for kind, key, data in spans_of_range(keyed[1], plan) if plan else ():
+        yield TaggedOutput(_REQUESTS, (key, data)) if kind == _REQUESTS else (key, data)
 
 
-def _answer(grouped: tuple[Key, dict], plan: Plan | None) -> Iterator[tuple[Key, Spans]]:
+def _requested_spans(
+    grouped: tuple[Key, dict], plan: Plan | None
+) -> Iterator[tuple[Key, SpanBytes]]:
     if plan is None:
         return
     for tokens in grouped[1]["ranges"]:
-        yield from answered(tokens, grouped[1][_REQUESTS], plan)
+        yield from requested_spans(tokens, grouped[1][_REQUESTS], plan)
 
 
-def _write(grouped: tuple[Key, Iterable[Spans]], plan: Plan, job: Job) -> tuple[Key, dict]:
-    (split, place), spans = grouped
+def _write(
+    grouped: tuple[Key, Iterable[SpanBytes]], plan: Plan, job: StepContext
+) -> tuple[Key, dict]:
+    (split, shard), spans = grouped
     layout = plan.layouts[split]
-    told = written(place, spans, layout=layout, vocabulary=job.vocabulary, folder=job.partial)
-    return (split, place), told
+    entry = write_shard(shard, spans, layout=layout, vocabulary=job.vocabulary, folder=job.partial)
+    return (split, shard), entry
 
 
 def _finish(
-    job: Job,
+    job: StepContext,
     plan: Plan | None,
     shards: Sequence[tuple[Key, dict]],
     inputs: Sequence[dict],
     failures: Sequence[tuple[int, str]],
 ) -> None:
     """Writes the manifest and publishes the folder, or writes the first failure."""
-    if output.exists(output.join(job.output, MANIFEST)):
+    if shared_folder.exists(shared_folder.join(job.output, MANIFEST)):
         return  # a runner may repeat the step after its end
     try:
         if plan is None:
             raise InputError(min(failures)[1])
         manifest = _manifest(job, plan, dict(shards), inputs)
     except InputError as error:
-        failure = json.dumps({"told": str(error)})
-        output.write(output.join(job.partial, FAILURE), failure.encode())
+        failure = json.dumps({"message": str(error)})
+        shared_folder.write(shared_folder.join(job.partial, FAILURE), failure.encode())
         return
     name, vocabulary = vocabulary_file(job.vocabulary)
-    told = json.dumps(manifest, indent=2) + "\n"
-    output.write(output.join(job.partial, name), vocabulary.encode())
-    output.write(output.join(job.partial, MANIFEST), told.encode())
+    text = json.dumps(manifest, indent=2) + "\n"
+    shared_folder.write(shared_folder.join(job.partial, name), vocabulary.encode())
+    shared_folder.write(shared_folder.join(job.partial, MANIFEST), text.encode())
     files = [each["file"] for split in manifest["splits"].values() for each in split["shards"]]
-    output.publish(job.partial, job.output, [*files, name, MANIFEST])
+    shared_folder.publish(job.partial, job.output, [*files, name, MANIFEST])
 
 
-def _manifest(job: Job, plan: Plan, shards: dict[Key, dict], inputs: Sequence[dict]) -> dict:
-    for then in job.fingerprints:
-        if fingerprint(then["path"]) != then:
-            raise InputError(f"{then['path']} changed while it was read; run again")
+def _manifest(
+    job: StepContext, plan: Plan, shards: dict[Key, dict], inputs: Sequence[dict]
+) -> dict:
+    for before in job.fingerprints:
+        if fingerprint(before["path"]) != before:
+            raise InputError(f"{before['path']} changed while it was read; run again")
     splits = {}
     for split, layout in enumerate(plan.layouts):
-        keys = [(split, place) for place in range(len(layout.shards))]
+        keys = [(split, shard) for shard in range(len(layout.shards))]
         layout.expect_records(key in shards for key in keys)
         splits[layout.split.name] = layout.summary([shards[key] for key in keys])
     digests = {each["path"]: each for each in inputs}
     in_order = [digests[each["path"]] for each in job.fingerprints]
-    made = made_from(job.settings, job.vocabulary, in_order)
-    made["versions"]["apache-beam"] = beam.__version__
-    return {**made, **plan.corpus.told, "splits": splits}
+    entries = known_entries(job.settings, job.vocabulary, in_order)
+    entries["versions"]["apache-beam"] = beam.__version__
+    return {**entries, **plan.corpus.manifest_entries, "splits": splits}

@@ -20,7 +20,7 @@ import numpy as np
 
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.build import told_of
+from tfrecords_tools.build import reported_counts
 from tfrecords_tools.inputs.decoding import Repairs
 from tfrecords_tools.inputs.parts import Unit
 from tfrecords_tools.records.layout import Layout, layout_of
@@ -34,79 +34,67 @@ from tfrecords_tools.text.tokens import TokenizeUnit, counts_of
 class RangeTokens:
     """The part of a token store that a range needs; it is read like a `TokenStore`.
 
-    Sentences and tokens are numbered within the unit, and documents too until they are `placed`. If
-    a document has several ranges, each also contains the following sentences that a text may need
-    that begins in the range.
+    Sentences and tokens are numbered within the unit, and so are documents, until
+    `Corpus.renumbered`. If a document has several ranges, each also contains the following
+    sentences, because a text that begins in the range may need them.
     """
 
     range: Range
     dtype: np.dtype
     starts: bytes  # int64, the first sentence of each document, and the end of the last one
-    places: bytes  # int64, the first token of each sentence, and the end of the last one
+    bounds: bytes  # int64, the first token of each sentence, and the end of the last one
     ids: bytes
 
     @classmethod
     def of(cls, store: TokenStore, documents: Range, *, longest: int) -> "RangeTokens":
         """Reads a range from a store; `longest` is the largest number of tokens of a text."""
         starts = store.documents(documents.first, documents.last)
-        places = store.sentences(documents.start, min(starts[-1], documents.end + longest))
+        bounds = store.sentences(documents.start, min(starts[-1], documents.end + longest))
         return cls(
             documents,
             store.dtype,
             starts.tobytes(),
-            places.tobytes(),
-            store.pieces(places[0], places[-1]),
+            bounds.tobytes(),
+            store.tokens(bounds[0], bounds[-1]),
         )
 
-    def placed(self, first_document: int) -> "RangeTokens":
-        """Returns the range with documents numbered over the corpus.
-
-        Args:
-            first_document: The number of the first document of the unit.
-        """
-        own = self.range
-        moved = replace(own, first=own.first + first_document, last=own.last + first_document)
-        return replace(self, range=moved)
-
     def documents(self, first: int, last: int) -> memoryview:
-        return _places(self.starts, first - self.range.first, last - self.range.first)
+        """Same as `TokenStore.documents`."""
+        return _indices(self.starts, first - self.range.first, last - self.range.first)
 
     def sentences(self, first: int, last: int) -> memoryview:
         """Same as `TokenStore.sentences`, but returns fewer if the range ends before `last`."""
-        return _places(self.places, first - self.range.start, last - self.range.start)
+        return _indices(self.bounds, first - self.range.start, last - self.range.start)
 
-    def pieces(self, start: int, end: int) -> bytes:
+    def tokens(self, start: int, end: int) -> bytes:
+        """Same as `TokenStore.tokens`."""
         size = self.dtype.itemsize
-        before = memoryview(self.places).cast("q")[0]
-        return self.ids[(start - before) * size : (end - before) * size]
+        first = memoryview(self.bounds).cast("q")[0]
+        return self.ids[(start - first) * size : (end - first) * size]
 
 
 @dataclass(frozen=True)
-class UnitTold:
+class UnitReport:
     """The counts, repairs and ranges of a tokenized unit."""
 
     unit: int
     counts: Counter
     repairs: Repairs
     num_sentences: int
-    num_pieces: int
+    num_tokens: int
     ranges: tuple[Range, ...]
 
-    @property
-    def num_documents(self) -> int:
-        return self.counts["documents"]
 
-
-def tokens_of(
+def tokenized_ranges(
     number: int, unit: Unit, *, vocabulary: Vocabulary, settings: BuildSettings
-) -> Iterator[RangeTokens | UnitTold]:
+) -> Iterator[RangeTokens | UnitReport]:
     """Yields the ranges of a unit in order, and then its counts.
 
     Raises:
         InputError: A file cannot be read; see `TokenizeUnit`.
     """
     with tempfile.TemporaryDirectory() as work:
-        path = kept_vocabulary(vocabulary)
+        path = local_vocabulary(vocabulary)
         job = TokenizeUnit(unit, Path(work) / "tokens", path, settings)
         job(lambda _: None)
         store = TokenStore(job.output)
@@ -115,13 +103,13 @@ def tokens_of(
             ranges.append(replace(documents, unit=number))
             yield RangeTokens.of(store, ranges[-1], longest=settings.max_length)
         counts, repairs = counts_of(job.output)
-        yield UnitTold(
-            number, counts, repairs, store.num_sentences, store.num_pieces, tuple(ranges)
+        yield UnitReport(
+            number, counts, repairs, store.num_sentences, store.num_tokens, tuple(ranges)
         )
 
 
 @cache
-def kept_vocabulary(vocabulary: Vocabulary) -> Path:
+def local_vocabulary(vocabulary: Vocabulary) -> Path:
     """Writes the vocabulary to a temporary folder of this process and returns the path.
 
     A worker has no access to the original file.
@@ -131,7 +119,7 @@ def kept_vocabulary(vocabulary: Vocabulary) -> Path:
     return write_vocabulary(vocabulary, Path(folder))
 
 
-def _places(data: bytes, first: int, last: int) -> memoryview:
+def _indices(data: bytes, first: int, last: int) -> memoryview:
     return memoryview(data).cast("q")[first : last + 1]
 
 
@@ -140,20 +128,19 @@ class RangeTable(NamedTuple):
 
     units: np.ndarray
     parts: np.ndarray
-    firsts: np.ndarray  # document of the corpus
-    starts: np.ndarray  # sentence of the unit
+    first_documents: np.ndarray  # numbered over the corpus
+    starts: np.ndarray  # first sentence, numbered within the unit
     ends: np.ndarray
 
-    def holding(self, documents: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        """Returns the range, int64 [n], that contains the sentence at `shares` of `documents`."""
-        last = np.searchsorted(self.firsts, documents, side="right") - 1
-        first = np.searchsorted(self.firsts, self.firsts[last])
-        for place in np.flatnonzero(first < last):  # a document in several ranges
-            ranges = slice(first[place], last[place] + 1)
-            start, end = self.starts[first[place]], self.ends[last[place]]
-            sentence = start + int(shares[place] * (end - start))
-            last[place] = first[place] - 1
-            last[place] += np.searchsorted(self.starts[ranges], sentence, side="right")
+    def indices_of(self, documents: np.ndarray, fractions: np.ndarray) -> np.ndarray:
+        """Returns the ranges, int64 [n], with the sentences at `fractions` of `documents`."""
+        last = np.searchsorted(self.first_documents, documents, side="right") - 1
+        first = np.searchsorted(self.first_documents, self.first_documents[last])
+        for n in np.flatnonzero(first < last):  # a document in several ranges
+            start, end = self.starts[first[n]], self.ends[last[n]]
+            sentence = start + int(fractions[n] * (end - start))
+            starts = self.starts[first[n] : last[n] + 1]
+            last[n] = first[n] - 1 + np.searchsorted(starts, sentence, side="right")
         return last
 
 
@@ -161,15 +148,18 @@ class RangeTable(NamedTuple):
 class Corpus:
     """The counts of the whole corpus after all units are tokenized."""
 
-    told: dict  # for the manifest
+    manifest_entries: dict
     splits: list[Split]
     num_sentences: int
-    num_pieces: int
-    unit_firsts: np.ndarray  # int64: the first document of each unit
+    num_tokens: int
+    first_documents: np.ndarray  # int64: of each unit
     ranges: RangeTable
 
-    def placed(self, tokens: RangeTokens) -> RangeTokens:
-        return tokens.placed(int(self.unit_firsts[tokens.range.unit]))
+    def renumbered(self, tokens: RangeTokens) -> RangeTokens:
+        """Returns a range with documents numbered over the corpus instead of the unit."""
+        documents, offset = tokens.range, int(self.first_documents[tokens.range.unit])
+        first, last = documents.first + offset, documents.last + offset
+        return replace(tokens, range=replace(documents, first=first, last=last))
 
 
 @dataclass(frozen=True)
@@ -180,41 +170,41 @@ class Plan:
     layouts: tuple[Layout, ...]  # of each split
 
 
-def corpus_of(units: Sequence[UnitTold], *, settings: BuildSettings) -> Corpus:
+def corpus_of(units: Sequence[UnitReport], *, settings: BuildSettings) -> Corpus:
     """Combines the counts of all units, which may be in any order.
 
     Raises:
         InputError: The corpus has too little text.
     """
     units = sorted(units, key=attrgetter("unit"))
-    counts = np.array([unit.num_documents for unit in units], np.int64)
-    firsts = np.cumsum(counts) - counts
+    counts = np.array([unit.counts["documents"] for unit in units], np.int64)
+    first_documents = np.cumsum(counts) - counts
     rows = [
-        (each.unit, each.part, firsts[each.unit] + each.first, each.start, each.end)
+        (each.unit, each.part, first_documents[each.unit] + each.first, each.start, each.end)
         for unit in units
         for each in unit.ranges
     ]
     return Corpus(
-        told=told_of((unit.counts, unit.repairs) for unit in units),
+        manifest_entries=reported_counts((unit.counts, unit.repairs) for unit in units),
         splits=splits_of(
             int(counts.sum()), held_out_rate=settings.held_out_rate, seed=settings.seed
         ),
         num_sentences=sum(unit.num_sentences for unit in units),
-        num_pieces=sum(unit.num_pieces for unit in units),
-        unit_firsts=firsts,
+        num_tokens=sum(unit.num_tokens for unit in units),
+        first_documents=first_documents,
         ranges=RangeTable(*np.array(rows, np.int64).reshape(-1, len(RangeTable._fields)).T),
     )
 
 
 def held_out_size(tokens: RangeTokens, corpus: Corpus) -> tuple[int, int]:
     """Counts the sentences and tokens of the held-out documents of a range."""
-    num_sentences = num_pieces = 0
-    placed = corpus.placed(tokens)
-    for document, bounds in documents_of(placed, placed.range):
+    num_sentences = num_tokens = 0
+    tokens = corpus.renumbered(tokens)
+    for document, bounds in documents_of(tokens, tokens.range):
         if corpus.splits[0].number(document) is None:
             num_sentences += len(bounds) - 1
-            num_pieces += bounds[-1] - bounds[0]
-    return num_sentences, num_pieces
+            num_tokens += bounds[-1] - bounds[0]
+    return num_sentences, num_tokens
 
 
 def plan_of(
@@ -231,10 +221,9 @@ def plan_of(
     Raises:
         InputError: The objective needs more documents.
     """
-    whole = corpus.num_sentences, corpus.num_pieces
-    sizes = [tuple(a - b for a, b in zip(whole, held_out, strict=True)), held_out]
+    train = corpus.num_sentences - held_out[0], corpus.num_tokens - held_out[1]
     layouts = (
         layout_of(split, *size, settings=settings, num_separators=num_separators)
-        for split, size in zip(corpus.splits, sizes, strict=False)
+        for split, size in zip(corpus.splits, (train, held_out), strict=False)
     )
     return Plan(corpus, tuple(layouts))

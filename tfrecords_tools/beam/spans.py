@@ -1,8 +1,8 @@
 """Finds the spans of instances with their tokens and writes them to shards.
 
 An instance that needs a text of another document draws the document and the start of the text (as a
-share of the document), and sends a request to the range that contains it. Spans arrive in any order
-and are sorted as in the local build: by unit, part, instance and span.
+fraction of the document), and sends a request to the range that contains it. Spans arrive in any
+order and are sorted as in the local build: by unit, part, instance and span.
 """
 
 import tempfile
@@ -15,152 +15,142 @@ import numpy as np
 
 from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.beam.output import upload
-from tfrecords_tools.beam.plan import Plan, RangeTokens, kept_vocabulary
+from tfrecords_tools.beam.plan import Plan, RangeTokens, local_vocabulary
+from tfrecords_tools.beam.shared_folder import upload
 from tfrecords_tools.inputs.parts import grouped
 from tfrecords_tools.records.buckets import write_tables
-from tfrecords_tools.records.examples import instances_of, text_of
+from tfrecords_tools.records.examples import instances_of, text_at
 from tfrecords_tools.records.layout import Layout
 from tfrecords_tools.records.write_shard import WriteShard
-from tfrecords_tools.text.store import PLACE, TokenWriter
+from tfrecords_tools.text.store import INDEX_DTYPE, TokenWriter
 from tfrecords_tools.text.tokens import store_dtype
 
 Key = tuple[int, int]  # of a range: unit and part; of a shard: split and index
-Spans = tuple[bytes, bytes]  # rows of SPAN, and their concatenated tokens
+SpanBytes = tuple[bytes, bytes]  # rows of SPAN, and their concatenated tokens
 
-_PLACE = [  # of a span within its split
-    ("bucket", "<i4"),
-    ("unit", "<i4"),
-    ("part", "<i4"),
-    ("instance", "<i4"),
-    ("span", "<i4"),
-    ("label", "<i4"),
-]
-_SPAN = [*_PLACE, ("length", "<i4")]
-SPAN = np.dtype(_SPAN)
+_KEY_NAMES = ["bucket", "unit", "part", "instance", "span", "label"]  # of a span in its split
+_KEY = [(name, "<i4") for name in _KEY_NAMES]
+SPAN = np.dtype([*_KEY, ("length", "<i4")])
 REQUEST = np.dtype(
-    [*_PLACE, ("split", "<i4"), ("document", "<i8"), ("share", "<f8"), ("room", "<i4")]
+    [*_KEY, ("split", "<i4"), ("document", "<i8"), ("fraction", "<f8"), ("num_tokens", "<i4")]
 )
-_PLACE_NAMES = [name for name, _ in _PLACE]
-_PIECES_TOGETHER = 1 << 20  # about; of one element that is sent to a shard
-_REQUESTS_TOGETHER = 1 << 16
+_BATCH_TOKENS = 1 << 20  # about; of one element that is sent to a shard
+_BATCH_REQUESTS = 1 << 16
 
 
 class _Request(NamedTuple):
     """A request for a span of another document."""
 
     document: int
-    share: float
-    room: int
+    fraction: float
+    num_tokens: int
 
 
-def found(
+def spans_of_range(
     tokens: RangeTokens, plan: Plan
-) -> Iterator[tuple[str, Key, Spans] | tuple[str, Key, bytes]]:
+) -> Iterator[tuple[str, Key, SpanBytes] | tuple[str, Key, bytes]]:
     """Yields ("spans", shard, Spans) and ("requests", range, rows of REQUEST) of a range."""
-    tokens = plan.corpus.placed(tokens)
+    tokens = plan.corpus.renumbered(tokens)
     for split, layout in enumerate(plan.layouts):
         generator = np.random.default_rng(layout.seeds_of_range(tokens.range))
         random = Random(int(generator.integers(2**62)))
-        instances = instances_of(layout, tokens.range, tokens, random=random, text_of=_Request)
-        places, spans, labels = [], [], []
+        instances = instances_of(layout, tokens.range, tokens, random=random, text_at=_Request)
+        keys, spans, labels = [], [], []
         for number, instance in enumerate(instances):
-            for place, span in enumerate(instance.spans):
-                places.append((number, place))
+            for index, span in enumerate(instance.spans):
+                keys.append((number, index))
                 spans.append(span)
             labels.append(instance.label)
         buckets = generator.integers(layout.num_buckets, size=len(labels))
         rows = np.zeros(len(spans), REQUEST)
-        rows["instance"], rows["span"] = np.array(places, np.int64).reshape(-1, 2).T
+        rows["instance"], rows["span"] = np.array(keys, np.int64).reshape(-1, 2).T
         rows["bucket"] = buckets[rows["instance"]]
         rows["label"] = np.array(labels, np.int64)[rows["instance"]]
         rows["unit"], rows["part"], rows["split"] = tokens.range.unit, tokens.range.part, split
-        asked = np.array([isinstance(span, _Request) for span in spans], bool)
-        own = np.array([s for s in spans if not isinstance(s, _Request)], np.int64).reshape(-1, 2)
-        for shard, data in _by_shard(rows[~asked], own, tokens, layout):
+        is_request = np.array([isinstance(span, _Request) for span in spans], bool)
+        local = np.array([s for s in spans if not isinstance(s, _Request)], np.int64).reshape(-1, 2)
+        for shard, data in _by_shard(rows[~is_request], local, tokens, layout):
             yield "spans", (split, shard), data
-        others = [span for span in spans if isinstance(span, _Request)]
-        for key, data in _by_range(rows[asked], others, plan):
+        requests = [span for span in spans if isinstance(span, _Request)]
+        for key, data in _by_range(rows[is_request], requests, plan):
             yield "requests", key, data
 
 
-def answered(
+def requested_spans(
     tokens: RangeTokens, requests: Iterable[bytes], plan: Plan
-) -> Iterator[tuple[Key, Spans]]:
+) -> Iterator[tuple[Key, SpanBytes]]:
     """Yields the texts of this range that other ranges requested, with their shards."""
-    tokens = plan.corpus.placed(tokens)
-    most = _REQUESTS_TOGETHER * REQUEST.itemsize
-    for together in grouped(requests, size_of=len, most=most):
-        rows = np.frombuffer(b"".join(together), REQUEST)
-        asked = zip(
-            rows["document"].tolist(), rows["share"].tolist(), rows["room"].tolist(), strict=True
-        )
-        spans = np.array([text_of(tokens, *each) for each in asked], np.int64)
+    tokens = plan.corpus.renumbered(tokens)
+    most = _BATCH_REQUESTS * REQUEST.itemsize
+    for batch in grouped(requests, size_of=len, most=most):
+        rows = np.frombuffer(b"".join(batch), REQUEST)
+        texts = rows[list(_Request._fields)].tolist()
+        spans = np.array([text_at(tokens, *text) for text in texts], np.int64)
         for split, layout in enumerate(plan.layouts):
-            own = rows["split"] == split
-            for shard, data in _by_shard(rows[own], spans[own], tokens, layout):
+            in_split = rows["split"] == split
+            for shard, data in _by_shard(rows[in_split], spans[in_split], tokens, layout):
                 yield (split, shard), data
 
 
 def _by_range(
-    rows: np.ndarray, spans: Sequence[_Request], plan: Plan
+    rows: np.ndarray, requests: Sequence[_Request], plan: Plan
 ) -> Iterator[tuple[Key, bytes]]:
     """Groups requests by the range that contains the requested text."""
-    if not spans:
+    if not requests:
         return
-    rows["document"], rows["share"], rows["room"] = zip(*spans, strict=True)
+    for name, values in zip(_Request._fields, zip(*requests, strict=True), strict=True):
+        rows[name] = values
     table = plan.corpus.ranges
-    ranges = table.holding(rows["document"], rows["share"])
+    ranges = table.indices_of(rows["document"], rows["fraction"])
     order = np.argsort(ranges, kind="stable")
-    begins = np.flatnonzero(np.diff(ranges[order], prepend=-1))
-    for together in np.split(order, begins[1:]):
-        number = ranges[together[0]]
-        yield (int(table.units[number]), int(table.parts[number])), rows[together].tobytes()
+    for group in np.split(order, np.flatnonzero(np.diff(ranges[order])) + 1):
+        index = ranges[group[0]]
+        yield (int(table.units[index]), int(table.parts[index])), rows[group].tobytes()
 
 
 def _by_shard(
     rows: np.ndarray, spans: np.ndarray, tokens: RangeTokens, layout: Layout
-) -> Iterator[tuple[int, Spans]]:
-    """Groups spans, int64 [n,2], by shard; each group has about `_PIECES_TOGETHER` tokens."""
+) -> Iterator[tuple[int, SpanBytes]]:
+    """Groups spans, int64 [n,2], by shard; each group has about `_BATCH_TOKENS` tokens."""
     if not len(rows):
         return
     ends = np.array([buckets.stop for buckets in layout.shards])
     shards = np.searchsorted(ends, rows["bucket"], side="right")
     order = np.argsort(shards, kind="stable")
     rows, shards, (starts, ends) = rows[order], shards[order], spans[order].T
-    blocks = np.cumsum(ends - starts) // _PIECES_TOGETHER
-    begins = np.flatnonzero((np.diff(shards, prepend=-1) != 0) | np.diff(blocks, prepend=-1))
-    for together in np.split(np.arange(len(rows)), begins[1:]):
-        data = np.empty(len(together), SPAN)
-        data[_PLACE_NAMES] = rows[together][_PLACE_NAMES]
-        data["length"] = ends[together] - starts[together]
-        places = zip(starts[together].tolist(), ends[together].tolist(), strict=True)
-        pieces = b"".join([tokens.pieces(start, end) for start, end in places])
-        yield int(shards[together[0]]), (data.tobytes(), pieces)
+    blocks = np.cumsum(ends - starts) // _BATCH_TOKENS
+    splits = np.flatnonzero((np.diff(shards) != 0) | np.diff(blocks)) + 1
+    for group in np.split(np.arange(len(rows)), splits):
+        data = np.empty(len(group), SPAN)
+        data[_KEY_NAMES] = rows[group][_KEY_NAMES]
+        data["length"] = ends[group] - starts[group]
+        bounds = zip(starts[group].tolist(), ends[group].tolist(), strict=True)
+        token_bytes = b"".join([tokens.tokens(start, end) for start, end in bounds])
+        yield int(shards[group[0]]), (data.tobytes(), token_bytes)
 
 
-_ROW = np.dtype([*_SPAN, ("start", PLACE)])
+_ROW = np.dtype([*SPAN.descr, ("start", INDEX_DTYPE)])
 
 
-def written(
-    place: int, spans: Iterable[Spans], *, layout: Layout, vocabulary: Vocabulary, folder: str
+def write_shard(
+    shard: int, spans: Iterable[SpanBytes], *, layout: Layout, vocabulary: Vocabulary, folder: str
 ) -> dict:
     """Writes a shard of the split to `folder` and returns its entry of the manifest."""
-    path = kept_vocabulary(vocabulary)
+    path = local_vocabulary(vocabulary)
     dtype = store_dtype(layout.settings, path)
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         store, instances = work / "store", work / "instances"
         store.mkdir()
-        _keep(spans, store, work, dtype=dtype)
+        _store_spans(spans, store, work, dtype=dtype)
         tables = (_table(work / f"bucket-{bucket}") for bucket in range(layout.num_buckets))
         write_tables(instances, tables, num_buckets=layout.num_buckets)
         job = WriteShard(
-            output=work / layout.file(place),
+            output=work / layout.file(shard),
             counts=work / "counts.json",
             instances=(instances,),
             layout=layout,
-            place=place,
+            shard=shard,
             store=store,
             vocabulary=path,
             size=0,
@@ -170,21 +160,21 @@ def written(
         return json_object(job.counts)
 
 
-def _keep(spans: Iterable[Spans], store: Path, work: Path, *, dtype: np.dtype) -> None:
+def _store_spans(spans: Iterable[SpanBytes], store: Path, work: Path, *, dtype: np.dtype) -> None:
     """Writes the tokens to a store, a sentence for each span, and the rows to a file a bucket."""
-    num_pieces = 0
+    num_tokens = 0
     with TokenWriter(store, dtype=dtype) as writer:
-        for data, pieces in spans:
-            given = np.frombuffer(data, SPAN)
-            lengths = given["length"].astype(np.int64)
-            writer.add(np.frombuffer(pieces, dtype), lengths)
-            rows = np.empty(len(given), _ROW)
-            rows[[name for name, _ in _SPAN]] = given
-            rows["start"] = num_pieces + np.cumsum(lengths) - lengths
-            num_pieces += int(lengths.sum())
-            for bucket in np.unique(given["bucket"]).tolist():
+        for data, tokens in spans:
+            keys = np.frombuffer(data, SPAN)
+            lengths = keys["length"].astype(np.int64)
+            writer.add(np.frombuffer(tokens, dtype), lengths)
+            rows = np.empty(len(keys), _ROW)
+            rows[[*_KEY_NAMES, "length"]] = keys
+            rows["start"] = num_tokens + np.cumsum(lengths) - lengths
+            num_tokens += int(lengths.sum())
+            for bucket in np.unique(keys["bucket"]).tolist():
                 with (work / f"bucket-{bucket}").open("ab") as file:
-                    file.write(rows[given["bucket"] == bucket].tobytes())
+                    file.write(rows[keys["bucket"] == bucket].tobytes())
         writer.close()
 
 

@@ -7,15 +7,21 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.storage import whole_folder
+from bert_keras.storage import atomic_folder
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.google.draws import Draws, chosen_pieces, pairs_of, shown_instead
+from tfrecords_tools.google.sampling import (
+    FastRandom,
+    Pair,
+    chosen_tokens,
+    pairs_of,
+    replacement_ids,
+)
 from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings
-from tfrecords_tools.text.store import PLACE, TokenStore
+from tfrecords_tools.text.store import INDEX_DTYPE, TokenStore
 
 ROWS, ORDER = "rows", "order"
-NUMBER = np.dtype("<u4")  # of an instance
-_ROWS_TOGETHER = 1024  # each leaves some 64 kB of the store in memory
+ORDER_DTYPE = np.dtype("<u4")  # of an instance
+BATCH_ROWS = 1024  # each leaves some 64 kB of the store in memory
 
 
 @dataclass(frozen=True)
@@ -32,59 +38,49 @@ class DrawInstances:
         return TokenStore(self.store).num_sentences * self.settings.duplicates
 
     def __call__(self, advance: Callable[[int], object]) -> None:
-        store, draws = TokenStore(self.store), Draws(self.settings.seed)
+        store, generator = TokenStore(self.store), FastRandom(self.settings.seed)
         with (
-            whole_folder(self.output) as folder,
+            atomic_folder(self.output) as folder,
             (folder / ROWS).open("wb") as file,
             (folder / ORDER).open("wb") as order,
         ):
-            count, rows = 0, self._rows(store, draws, advance)
-            while together := list(islice(rows, _ROWS_TOGETHER)):
-                file.write(np.array(together, PLACE).tobytes())
-                count += len(together)
+            count, rows = 0, self._rows(store, generator, advance)
+            while batch := list(islice(rows, BATCH_ROWS)):
+                file.write(np.array(batch, INDEX_DTYPE).tobytes())
+                count += len(batch)
                 store.release()
-            draws.shuffled(count).tofile(order)
+            generator.shuffled(count).tofile(order)
 
     def _rows(
-        self, store: TokenStore, draws: Draws, advance: Callable[[int], object]
+        self, store: TokenStore, generator: FastRandom, advance: Callable[[int], object]
     ) -> Iterator[list[int]]:
-        """Yields each pair as the numbers of a row; see `row_dtype`."""
+        """Yields each pair as the values of a row; see `row_dtype`."""
         settings, vocabulary = self.settings, Vocabulary.from_file(self.vocabulary)
-        opens_word = None
+        is_word_start = None
         if settings.mask_unit == "word":
-            opens_word = np.array([not piece.startswith("##") for piece in vocabulary.pieces])
-        order = draws.shuffled(store.num_documents)
+            is_word_start = np.array([not token.startswith("##") for token in vocabulary.tokens])
+        order = generator.shuffled(store.num_documents)
         for _ in range(settings.duplicates):
-            for place in range(len(order)):
-                for pair in pairs_of(
-                    store,
-                    order,
-                    place,
-                    limit=settings.max_length - NUM_SPECIALS,
-                    short_sequence_rate=settings.short_sequence_rate,
-                    draws=draws,
-                    advance=advance,
-                ):
-                    num_pieces = pair.length_a + pair.length_b
-                    wanted = max(1, round((num_pieces + NUM_SPECIALS) * settings.mask_rate))
-                    wanted = min(settings.max_predictions, wanted)
-                    chosen = chosen_pieces(store, pair, wanted, opens_word=opens_word, draws=draws)
-                    shown = shown_instead(len(chosen), draws, vocabulary.mask_id, len(vocabulary))
-                    empty = [0] * (settings.max_predictions - len(chosen))
-                    yield [*pair, len(chosen), *chosen, *empty, *shown, *empty]
+            for pair in pairs_of(store, order, settings, generator=generator, advance=advance):
+                num_tokens = pair.length_a + pair.length_b + NUM_SPECIALS
+                num_predictions = max(1, round(num_tokens * settings.mask_rate))
+                num_predictions = min(settings.max_predictions, num_predictions)
+                chosen = chosen_tokens(
+                    store, pair, num_predictions, is_word_start=is_word_start, generator=generator
+                )
+                new_ids = replacement_ids(
+                    len(chosen), generator, vocabulary.mask_id, len(vocabulary)
+                )
+                empty = [0] * (settings.max_predictions - len(chosen))
+                yield [*pair, len(chosen), *chosen, *empty, *new_ids, *empty]
 
 
 def row_dtype(settings: GoogleSettings) -> np.dtype:
     """Returns the type of a row: a `Pair`, its chosen tokens, and the ids that replace them."""
     return np.dtype(
         [
-            ("start_a", PLACE),
-            ("length_a", PLACE),
-            ("start_b", PLACE),
-            ("length_b", PLACE),
-            ("is_random", PLACE),
-            ("num_chosen", PLACE),
-            ("chosen", PLACE, settings.max_predictions),
-            ("shown", PLACE, settings.max_predictions),
+            *((name, INDEX_DTYPE) for name in (*Pair._fields, "num_chosen")),
+            ("chosen", INDEX_DTYPE, settings.max_predictions),
+            ("replacements", INDEX_DTYPE, settings.max_predictions),
         ]
     )

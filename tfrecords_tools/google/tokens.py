@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 
 from bert_keras.errors import InputError
-from bert_keras.storage import open_file, whole_folder
+from bert_keras.storage import atomic_folder, open_file
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inputs.formats import recognised
+from tfrecords_tools.inputs.corpus_files import TFDS, fingerprint
+from tfrecords_tools.inputs.formats import file_format
 from tfrecords_tools.inputs.parts import grouped
-from tfrecords_tools.inputs.places import TFDS, fingerprint
-from tfrecords_tools.text.store import TokenWriter, piece_dtype
+from tfrecords_tools.text.store import TokenWriter, token_dtype
 
-TOGETHER = 1 << 17  # characters that are tokenized at once
+BATCH_CHARACTERS = 1 << 17  # characters that are tokenized at once
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class TokenizeFiles:
 
     def __post_init__(self):
         for file in self.files:
-            kind = "tfds" if file.startswith(TFDS) else recognised(file)
+            kind = "tfds" if file.startswith(TFDS) else file_format(file)
             if kind != "text":
                 raise InputError(
-                    f"{file} is {kind}; --compat google reads plain text only, as the original "
-                    "does: make it that, a sentence a line"
+                    f"{file} is {kind}; --compat google expects plain text, as the original does: "
+                    "convert it to text with one sentence per line"
                 )
 
     @property
@@ -46,23 +46,25 @@ class TokenizeFiles:
         return sum(fingerprint(file)["bytes"] for file in self.files)
 
     def __call__(self, advance: Callable[[int], object]) -> None:
-        vocabulary, num_pieces = Vocabulary.from_file(self.vocabulary), 0
+        vocabulary, num_tokens = Vocabulary.from_file(self.vocabulary), 0
         tokenizer = WordPieceTokenizer(vocabulary, lowercase=self.lowercase)
         with (
-            whole_folder(self.output) as folder,
-            TokenWriter(folder, dtype=piece_dtype(len(vocabulary))) as writer,
+            atomic_folder(self.output) as folder,
+            TokenWriter(folder, dtype=token_dtype(len(vocabulary))) as writer,
         ):
             lines = chain.from_iterable(map(_lines, self.files))
-            for texts in grouped(lines, size_of=lambda text: len(text) + 1, most=TOGETHER):
+            for texts in grouped(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS):
                 ids, lengths = tokenizer.flat_ids(texts)
-                # A blank line counts as an empty sentence that begins a document.
+                # A blank line counts as an empty sentence that starts a document.
                 writer.add(ids, lengths, np.array([not text for text in texts]))
-                num_pieces += len(ids)
+                num_tokens += len(ids)
                 advance(sum(map(len, texts)))
             writer.close()
-            if not num_pieces:
+            if not num_tokens:
                 names = ", ".join(self.files) or "no files"
-                raise InputError(f"the corpus holds no text ({names}); expected a sentence a line")
+                raise InputError(
+                    f"the corpus contains no text ({names}); expected one sentence per line"
+                )
 
 
 def _lines(file: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Writes the records of the original writer, in its order, from text with one sentence a line.
 
 Each feature equals the output of google-research/bert `create_pretraining_data.py` for the same
-files, vocabulary, seed and options. The known faults of the script are kept: for example, a random
+files, vocabulary, seed and options. The known errors of the script are kept: for example, a random
 next text may come from the same document if ten draws find no other, and a short length applies to
 a whole document. The tokens of rare characters differ as described in `bert_keras.text.tokenizer`.
 
@@ -24,7 +24,7 @@ from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.google.instances import NUMBER, ORDER, ROWS, DrawInstances, row_dtype
+from tfrecords_tools.google.instances import ORDER, ORDER_DTYPE, ROWS, DrawInstances, row_dtype
 from tfrecords_tools.google.tokens import TokenizeFiles
 from tfrecords_tools.jobs import Workers
 from tfrecords_tools.manifest import split_summary
@@ -32,7 +32,7 @@ from tfrecords_tools.records.writer import write_record_file
 from tfrecords_tools.settings import GoogleSettings
 from tfrecords_tools.text.store import TokenStore
 
-_RECORDS_TOGETHER = 1024  # encoded at once; their arrays fit a processor's cache
+BATCH_RECORDS = 1024  # encoded at once; their arrays fit a processor's cache
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class WriteRecords:
 
     output: Path
     counts: Path
-    turns: range  # positions in the order of all instances
+    order_positions: range  # positions in the order of all instances
     instances: Path
     store: Path
     vocabulary: Path
@@ -49,13 +49,13 @@ class WriteRecords:
 
     @property
     def size(self) -> int:
-        return len(self.turns)
+        return len(self.order_positions)
 
     def __call__(self, advance: Callable[[int], object]) -> None:
         vocabulary = Vocabulary.from_file(self.vocabulary)
         store = TokenStore(self.store)
 
-        def counted() -> Iterator[tuple[dict[str, np.ndarray], dict[str, int]]]:
+        def batches() -> Iterator[tuple[dict[str, np.ndarray], dict[str, int]]]:
             for rows in self._batches():
                 features = self._features(rows, store, vocabulary)
                 counts = {
@@ -68,22 +68,22 @@ class WriteRecords:
                 advance(len(rows))
                 store.release()
 
-        write_record_file(self.output, self.counts, counted())
+        write_record_file(self.output, self.counts, batches())
 
     def _batches(self) -> Iterator[np.ndarray]:
-        """Yields batches of the rows of the instances at `turns`."""
+        """Yields batches of the rows of the instances at `order_positions`."""
         dtype = row_dtype(self.settings)
         with (
             (self.instances / ROWS).open("rb") as rows,
             (self.instances / ORDER).open("rb") as order,
         ):
-            for start in range(0, len(self.turns), _RECORDS_TOGETHER):
-                turns = self.turns[start : start + _RECORDS_TOGETHER]
-                order.seek(turns[0] * NUMBER.itemsize)
-                near = np.fromfile(order, NUMBER, turns[-1] - turns[0] + 1)
+            for start in range(0, len(self.order_positions), BATCH_RECORDS):
+                positions = self.order_positions[start : start + BATCH_RECORDS]
+                order.seek(positions[0] * ORDER_DTYPE.itemsize)
+                indices = np.fromfile(order, ORDER_DTYPE, positions[-1] - positions[0] + 1)
                 data = [
-                    pread(rows.fileno(), dtype.itemsize, number * dtype.itemsize)
-                    for number in near[:: turns.step].tolist()
+                    pread(rows.fileno(), dtype.itemsize, index * dtype.itemsize)
+                    for index in indices[:: positions.step].tolist()
                 ]
                 yield np.frombuffer(b"".join(data), dtype)
 
@@ -92,12 +92,12 @@ class WriteRecords:
     ) -> dict[str, np.ndarray]:
         """Returns the seven features of a batch; see `bert_keras.data.schema`."""
         lengths = np.stack([rows["length_a"], rows["length_b"]], axis=1)
-        begins = np.stack([rows["start_a"], rows["start_b"]], axis=1)
-        spans = np.stack([begins, begins + lengths], axis=2).reshape(-1, 2).tolist()
-        pieces = np.frombuffer(b"".join([store.pieces(*span) for span in spans]), store.dtype)
-        starts = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
+        starts = np.stack([rows["start_a"], rows["start_b"]], axis=1)
+        spans = np.stack([starts, starts + lengths], axis=2).reshape(-1, 2).tolist()
+        tokens = np.frombuffer(b"".join([store.tokens(*span) for span in spans]), store.dtype)
+        offsets = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
         features = packed_texts(
-            pieces, starts, lengths, length=self.settings.max_length, vocabulary=vocabulary
+            tokens, offsets, lengths, length=self.settings.max_length, vocabulary=vocabulary
         )
         # A token of A follows [CLS]; a token of B follows [CLS] and [SEP]. Empty slots sort last.
         chosen = rows["chosen"]
@@ -106,16 +106,16 @@ class WriteRecords:
         positions[~is_filled] = self.settings.max_length
         by_position = np.argsort(positions, axis=1)
         positions = np.take_along_axis(positions, by_position, axis=1)
-        shown = np.take_along_axis(rows["shown"], by_position, axis=1)
+        replacements = np.take_along_axis(rows["replacements"], by_position, axis=1)
         positions[~is_filled] = 0
         input_ids = features["input_ids"]
-        answers = np.take_along_axis(input_ids, positions, axis=1)
-        row, slot = np.nonzero(is_filled)
-        input_ids[row, positions[row, slot]] = np.where(shown < 0, answers, shown)[row, slot]
+        original_ids = np.take_along_axis(input_ids, positions, axis=1)
+        new_ids = np.where(replacements < 0, original_ids, replacements)
+        input_ids[np.nonzero(is_filled)[0], positions[is_filled]] = new_ids[is_filled]
         return {
             **features,
             "masked_lm_positions": positions,
-            "masked_lm_ids": np.where(is_filled, answers, 0),
+            "masked_lm_ids": np.where(is_filled, original_ids, 0),
             "masked_lm_weights": is_filled.astype(np.float32),
             "next_sentence_labels": rows["is_random"][:, None],
         }
@@ -151,17 +151,17 @@ def write_google(
     workers.run([tokens], stage="tokenize", unit="B")
     draw = DrawInstances(instances, store, vocabulary, settings)
     workers.run([draw], stage="draw", unit="sentence")
-    num_records = (instances / ORDER).stat().st_size // NUMBER.itemsize
+    num_records = (instances / ORDER).stat().st_size // ORDER_DTYPE.itemsize
     if num_records < len(outputs):
         raise InputError(
-            f"the corpus gives {num_records:,} records for {len(outputs):,} shards; give more text "
-            "or ask for fewer"
+            f"the corpus gives {num_records:,} records; expected at least one for each of the "
+            f"{len(outputs):,} shards: give more text, or fewer --shards"
         )
     jobs = [
         WriteRecords(
             output=output,
             counts=work / f"{output.name}.json",
-            turns=range(number, num_records, len(outputs)),
+            order_positions=range(number, num_records, len(outputs)),
             instances=instances,
             store=store,
             vocabulary=vocabulary,
@@ -176,5 +176,5 @@ def write_google(
         summed=("records", "tokens", "labels_one", "sequences"),
         documents=tokenized.num_documents,
         sentences=tokenized.num_sentences,
-        pieces=tokenized.num_pieces,
+        pieces=tokenized.num_tokens,
     )

@@ -10,17 +10,16 @@ from types import ModuleType
 
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
-from tfrecords_tools.inputs import places as named
-from tfrecords_tools.inputs import tfds_examples
-from tfrecords_tools.inputs.decoding import ERRORS, Place, Repairs
-from tfrecords_tools.inputs.formats import recognised
+from tfrecords_tools.inputs import corpus_files, tfds_examples
+from tfrecords_tools.inputs.decoding import ERRORS, Location, Repairs
+from tfrecords_tools.inputs.formats import file_format
 from tfrecords_tools.inputs.parquet_rows import row_group_parts, rows
-from tfrecords_tools.inputs.parts import CUTS, Part, Unit, grouped, num_bytes_of
-from tfrecords_tools.inputs.text_formats import articles, json_lines, plain
+from tfrecords_tools.inputs.parts import DOCUMENT_STARTS, FilePart, Unit, grouped, num_bytes_of
+from tfrecords_tools.inputs.text_formats import articles, json_lines, plain_text
 
 _UNIT_BYTES = 1 << 20  # if one process reads the corpus; the step of its progress bar
 READERS: dict[str, Callable[..., Iterator[list[str]]]] = {
-    "text": plain,
+    "text": plain_text,
     "wikiextractor": articles,
     "jsonl": json_lines,
     "parquet": rows,
@@ -29,12 +28,12 @@ READERS: dict[str, Callable[..., Iterator[list[str]]]] = {
 
 
 def units(
-    places: Sequence[str | os.PathLike], *, unit_bytes: int, text_field: str = "text"
+    corpus: Sequence[str | os.PathLike], *, unit_bytes: int, text_field: str = "text"
 ) -> list[Unit]:
     """Divides a corpus into units of about `unit_bytes`, in a fixed order.
 
     Args:
-        places: Files, folders, glob patterns, URLs or TFDS names.
+        corpus: Files, folders, glob patterns, URLs or TFDS names.
         unit_bytes: The size of a unit.
         text_field: The field of JSON lines, parquet files and TFDS examples that contains the text.
 
@@ -43,7 +42,7 @@ def units(
     """
     parts = (
         part
-        for path in named.files(places)
+        for path in corpus_files.files(corpus)
         for part in _parts(path, unit_bytes=unit_bytes, text_field=text_field)
     )
     return list(map(tuple, grouped(parts, size_of=lambda part: part.num_bytes, most=unit_bytes)))
@@ -66,74 +65,74 @@ def lines_of(unit: Unit, *, repairs: Repairs, errors: str = "fail") -> Iterator[
         raise InputError(f'errors="{errors}" is unknown; expected one of {", ".join(ERRORS)}')
     for part in unit:
         if not part.num_bytes:
-            repairs.note("empty_files", Place(part.path, 1))
+            repairs.note("empty_files", Location(part.path, 1))
             continue
-        num_lines, is_open = 0, False
+        num_lines, is_in_document = 0, False
         for texts in READERS[part.format](part, repairs=repairs, errors=errors):
             for text in texts:
                 if text:
                     yield text
                     num_lines += 1
-                    is_open = True
-                elif is_open:
+                    is_in_document = True
+                elif is_in_document:
                     yield ""
-                    is_open = False
-        if is_open:
+                    is_in_document = False
+        if is_in_document:
             yield ""
-        repairs.note_text(part.path, num_lines)
+        repairs.text_lines[part.path] += num_lines
 
 
 def fingerprint(path: str) -> dict:
     """Returns `path`, `bytes` and `modified` (ns), which change if an input is changed."""
-    return _home(path).fingerprint(path)
+    return _module_of(path).fingerprint(path)
 
 
 def digest(path: str) -> dict:
     """Returns the entry of an input in the manifest: `path`, `bytes` and `sha256`."""
-    return _home(path).digest(path)
+    return _module_of(path).digest(path)
 
 
-def _home(path: str) -> ModuleType:
-    return tfds_examples if path.startswith(named.TFDS) else named
+def _module_of(path: str) -> ModuleType:
+    return tfds_examples if path.startswith(corpus_files.TFDS) else corpus_files
 
 
-def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Part]:
+def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
     """Returns the parts of a file.
 
     An empty file has one part too, so that it is counted when it is read.
     """
-    if path.startswith(named.TFDS):
+    if path.startswith(corpus_files.TFDS):
         return tfds_examples.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    size = named.fingerprint(path)["bytes"]
-    kind = recognised(path)
+    size = corpus_files.fingerprint(path)["bytes"]
+    kind = file_format(path)
     if kind == "parquet":
         return row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    step = unit_bytes if kind in CUTS else max(1, size)
+    step = unit_bytes if kind in DOCUMENT_STARTS else max(1, size)
     return (
-        Part(path, kind, start, min(start + step, size), min(step, size - start), text_field)
+        FilePart(path, kind, start, min(start + step, size), min(step, size - start), text_field)
         for start in range(0, max(1, size), step)
     )
 
 
-def lines(places: Sequence[str | os.PathLike], *, stage: str) -> Iterator[str]:
+def lines(corpus: Sequence[str | os.PathLike], *, stage: str) -> Iterator[str]:
     """Yields the lines of a whole corpus with a progress bar; see `lines_of`.
 
     Raises:
         InputError: The corpus has no text.
     """
-    repairs, found = Repairs(), units(places, unit_bytes=_UNIT_BYTES)
-    total = sum(map(num_bytes_of, found))
+    repairs, all_units = Repairs(), units(corpus, unit_bytes=_UNIT_BYTES)
+    total = sum(map(num_bytes_of, all_units))
     with progress(stage=stage, unit="B", total=total) as bar:
-        for unit in found:
+        for unit in all_units:
             yield from lines_of(unit, repairs=repairs)
             bar.update(num_bytes_of(unit))
     repairs.expect_text()
 
 
-def documents(places: Sequence[str | os.PathLike], *, stage: str) -> Iterator[list[str]]:
+def documents(corpus: Sequence[str | os.PathLike], *, stage: str) -> Iterator[list[str]]:
     """Yields the list of lines of each document."""
     document: list[str] = []
-    for line in lines(places, stage=stage):
+    for line in lines(corpus, stage=stage):
         if line:
             document.append(line)
         else:

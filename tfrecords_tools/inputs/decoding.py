@@ -10,23 +10,24 @@ from bert_keras.errors import InputError
 from bert_keras.storage import open_file
 from tfrecords_tools.inputs.parts import blocks
 
-NUM_PLACES = 5  # locations that are stored for each kind of repair
+NUM_LOCATIONS = 5  # locations that are stored for each kind of repair
 REMARKS = {  # name in the manifest: description
     "empty_files": "empty files",
     "files_without_text": "files without text",
     "lines_not_utf8_dropped": "lines that are not UTF-8, dropped",
-    "lines_not_utf8_replaced": "lines that are not UTF-8, kept with U+FFFD for what is wrong",
-    "long_lines_cut": "lines too long to be held in memory, cut at white space",
+    "lines_not_utf8_replaced": "lines that are not UTF-8, kept with U+FFFD for invalid bytes",
+    "long_lines_cut": "lines too long for memory, cut at white space",
     "records_damaged_dropped": "records that cannot be read, dropped",
     "records_without_text": "records without text",
-    "control_characters": "control characters, which the tokenizer leaves out",
+    "control_characters": "control characters, which the tokenizer removes",
     "lone_carriage_returns": "carriage returns inside lines, read as white space",
 }
-_READ_AT_ONCE = 1 << 20  # bytes
+_READ_BYTES = 1 << 20
+ERRORS = ("fail", "skip", "replace")
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """A line, row or example of a file; numbers begin with 1, lines are counted from `start`."""
 
     path: str
@@ -39,16 +40,13 @@ class Place:
 
         For a line, this reads the part of the file that precedes `start`.
         """
-        return f"{self.path}, {self.noun} {self.number + self._lines_before():,}"
-
-    def _lines_before(self) -> int:
-        count, left = 0, self.start
-        if left:
+        number, remaining = self.number, self.start
+        if remaining:
             with open_file(self.path) as file:
-                while data := file.read(min(left, _READ_AT_ONCE)):
-                    count += data.count(b"\n")
-                    left -= len(data)
-        return count
+                while data := file.read(min(remaining, _READ_BYTES)):
+                    number += data.count(b"\n")
+                    remaining -= len(data)
+        return f"{self.path}, {self.noun} {number:,}"
 
 
 @dataclass
@@ -56,69 +54,58 @@ class Repairs:
     """Counts repairs; the sum over all units does not depend on how the corpus is divided."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    places: dict[str, tuple[Place, ...]] = field(default_factory=dict)
+    locations: dict[str, tuple[Location, ...]] = field(default_factory=dict)  # the first ones
     text_lines: Counter[str] = field(default_factory=Counter)  # by file, without empty files
 
-    def note(self, name: str, place: Place, *, count: int = 1) -> None:
+    def note(self, name: str, location: Location, *, count: int = 1) -> None:
+        """Counts repairs of one kind at a location; `name` is a key of `REMARKS`."""
         self.counts[name] += count
-        places = self.places.get(name, ())
-        if len(places) < NUM_PLACES:
-            self.places[name] = (*places, place)
-
-    def note_text(self, path: str, num_lines: int) -> None:
-        self.text_lines[path] = self.text_lines.get(path, 0) + num_lines
+        locations = self.locations.get(name, ())
+        if len(locations) < NUM_LOCATIONS:
+            self.locations[name] = (*locations, location)
 
     def __iadd__(self, other: "Repairs") -> "Repairs":
         self.counts.update(other.counts)
         self.text_lines.update(other.text_lines)
-        for name, places in other.places.items():
-            self.places[name] = (*self.places.get(name, ()), *places)[:NUM_PLACES]
+        for name, locations in other.locations.items():
+            self.locations[name] = (*self.locations.get(name, ()), *locations)[:NUM_LOCATIONS]
         return self
 
     def summary(self) -> dict[str, int]:
         """Returns the counts by name for the manifest, without names whose count is 0."""
-        counts = {**self.counts, "files_without_text": len(self._silent_files())}
+        counts = {**self.counts, "files_without_text": len(self._files_without_text())}
         return {name: counts[name] for name in REMARKS if counts.get(name)}
 
     def remarks(self) -> list[str]:
         """Returns a sentence for each kind of repair, with the first locations."""
         return [
-            f"{REMARKS[name]}: {count:,} ({self._where(name, count)})"
+            f"{REMARKS[name]}: {count:,} ({self._located(name, count)})"
             for name, count in self.summary().items()
         ]
 
     def expect_text(self) -> None:
         """Raises InputError if no line of text was read."""
         if not any(self.text_lines.values()):
-            count = self.counts["empty_files"] + len(self._silent_files())
-            paths = [place.path for place in self.places.get("empty_files", ())]
-            names = _first([*paths, *self._silent_files()], count) if count else "no files"
-            dropped = [name for name in self.counts if name.endswith("_dropped")]
-            if dropped:
-                names = "; ".join(
-                    f"{REMARKS[name]}: {self.counts[name]:,} ({self._where(name, NUM_PLACES)})"
-                    for name in dropped
-                )
-                names += "; --errors fail tells why"
-            raise InputError(f"the corpus holds no text ({names}); expected one paragraph a line")
+            has_dropped = any(name.endswith("_dropped") for name in self.counts)
+            remedy = "; run with --errors fail to see the first error" if has_dropped else ""
+            reasons = "; ".join(self.remarks()) or "no files"
+            raise InputError(
+                f"the corpus contains no text ({reasons}); expected one paragraph per line{remedy}"
+            )
 
-    def _silent_files(self) -> list[str]:
+    def _files_without_text(self) -> list[str]:
         return [path for path, count in self.text_lines.items() if not count]
 
-    def _where(self, name: str, count: int) -> str:
+    def _located(self, name: str, count: int) -> str:
         if name == "files_without_text":
-            return _first(self._silent_files(), count)
-        places = self.places[name]
-        if name == "empty_files":
-            return _first([place.path for place in places], count)
-        return _first([place.described() for place in places], count)
+            names = self._files_without_text()
+        elif name == "empty_files":
+            names = [location.path for location in self.locations[name]]
+        else:
+            names = [location.described() for location in self.locations[name]]
+        return "; ".join(names[:NUM_LOCATIONS]) + ("; ..." if count > NUM_LOCATIONS else "")
 
 
-def _first(names: list[str], count: int) -> str:
-    return "; ".join(names[:NUM_PLACES]) + ("; ..." if count > NUM_PLACES else "")
-
-
-ERRORS = ("fail", "skip", "replace")
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})
 _CONTROL = re.compile(b"[" + re.escape(_CONTROLS) + b"]")
 _LONE_RETURN = re.compile(rb"\r(?!\n)")
@@ -142,13 +129,13 @@ class Decoder:
 
     def lines(self, block: bytes, number: int, *, step: int = 1) -> list[str]:
         """Returns the stripped lines of a block, numbered from `number` in steps of `step`."""
-        self._note_oddities(block, number, step)
+        self._note_odd_characters(block, number, step)
         block = block.removesuffix(b"\n")
         try:
             texts = block.decode().split("\n")
         except UnicodeDecodeError:
             raws = enumerate(block.split(b"\n"))
-            decoded = (self.text(raw, number + step * place) for place, raw in raws)
+            decoded = (self.text(raw, number + step * index) for index, raw in raws)
             texts = [text for text in decoded if text is not None]
         return [text.strip() for text in texts]
 
@@ -157,49 +144,51 @@ class Decoder:
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
-            place = self.place(number)
+            location = self.location(number)
             if self.errors == "fail":
                 raise InputError(
-                    f"{place.described()} is not UTF-8 (byte {raw[error.start]:#04x} at column "
+                    f"{location.described()} is not UTF-8 (byte {raw[error.start]:#04x} at column "
                     f"{error.start + 1}); convert the file to UTF-8, or drop such lines with "
                     "--errors skip, or keep them with --errors replace"
                 ) from error
             if self.errors == "skip":
-                self.repairs.note("lines_not_utf8_dropped", place)
+                self.repairs.note("lines_not_utf8_dropped", location)
                 return None
-            self.repairs.note("lines_not_utf8_replaced", place)
+            self.repairs.note("lines_not_utf8_replaced", location)
             return raw.decode(errors="replace")
 
     def document(self, text: bytes, number: int) -> Iterator[list[str]]:
         """Yields the lines of a record, then [""]; blank lines in it do not end a document."""
-        is_silent = True
+        has_text = False
         for block, part in blocks(io.BytesIO(text)):
             if part == 1:
-                self.repairs.note("long_lines_cut", self.place(number))
+                self.repairs.note("long_lines_cut", self.location(number))
             lines = [line for line in self.lines(block, number, step=0) if line]
-            is_silent = is_silent and not lines
+            has_text = has_text or bool(lines)
             yield lines
-        if is_silent:
-            self.repairs.note("records_without_text", self.place(number))
+        if not has_text:
+            self.repairs.note("records_without_text", self.location(number))
         yield [""]
 
-    def drop(self, number: int, what: str) -> None:
-        """Drops a record, or raises InputError if `errors` is "fail"; `what` is the reason."""
-        place = self.place(number)
+    def drop(self, number: int, reason: str) -> None:
+        """Drops a record, or raises InputError with the reason if `errors` is "fail"."""
+        location = self.location(number)
         if self.errors == "fail":
             raise InputError(
-                f"{place.described()} {what}; mend it, or drop such records with --errors skip"
+                f"{location.described()} {reason}; correct it, or drop such records with "
+                "--errors skip"
             )
-        self.repairs.note("records_damaged_dropped", place)
+        self.repairs.note("records_damaged_dropped", location)
 
-    def place(self, number: int) -> Place:
-        return Place(self.path, number, self.noun, self.start)
+    def location(self, number: int) -> Location:
+        """Returns the location of line, row or example `number`."""
+        return Location(self.path, number, self.noun, self.start)
 
-    def _note_oddities(self, block: bytes, number: int, step: int) -> None:
+    def _note_odd_characters(self, block: bytes, number: int, step: int) -> None:
         for name, pattern, count in (
             ("control_characters", _CONTROL, len(block) - len(block.translate(None, _CONTROLS))),
             ("lone_carriage_returns", _LONE_RETURN, block.count(b"\r") - block.count(b"\r\n")),
         ):
             if count and (first := pattern.search(block)):
-                at = number + step * block.count(b"\n", 0, first.start())
-                self.repairs.note(name, self.place(at), count=count)
+                line = number + step * block.count(b"\n", 0, first.start())
+                self.repairs.note(name, self.location(line), count=count)

@@ -25,13 +25,8 @@ OPENERS: dict[str, tuple[bytes, Callable[[BinaryIO], Any]]] = {
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError)
 
 
-def compression_of(head: bytes) -> str:
-    """Returns the compression that the first bytes of a file indicate, or "" for none."""
-    return next((name for name, (magic, _) in OPENERS.items() if head.startswith(magic)), "")
-
-
 @contextlib.contextmanager
-def opened(path: str, compression: str) -> Iterator[BinaryIO]:
+def open_decompressed(path: str, compression: str) -> Iterator[BinaryIO]:
     """Opens a file and decompresses it.
 
     Raises:
@@ -48,7 +43,7 @@ def opened(path: str, compression: str) -> Iterator[BinaryIO]:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise InputError(
-                f"{path} is damaged or cut short ({error}); fetch or compress it again"
+                f"{path} is damaged or truncated ({error}); download or compress it again"
             ) from error
 
 
@@ -58,7 +53,7 @@ _JSON_NAMES = {".json", ".jsonl", ".ndjson", ".jsonlines"}
 _CONTROLS = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 _TO_UTF8 = "convert it first (iconv -f {} -t UTF-8 FILE > NEW)"
 
-_REFUSED = [  # pattern of the first bytes, format, what to do
+_UNSUPPORTED = [  # pattern of the first bytes, format, remedy
     (rb"\xff\xfe\0\0|\0\0\xfe\xff", "UTF-32 text", _TO_UTF8.format("UTF-32")),
     (rb"\xff\xfe|\xfe\xff", "UTF-16 text", _TO_UTF8.format("UTF-16")),
     (rb"%PDF-", "a PDF", "extract its text first (pdftotext)"),
@@ -66,16 +61,15 @@ _REFUSED = [  # pattern of the first bytes, format, what to do
     (rb"PK\x03\x04", "a ZIP archive or an office document", "unpack it, or save it as text"),
     (rb".{257}ustar", "a tar archive", "unpack it and name the folder"),
     (rb"ARROW1|\xff{4}", "an Arrow file", "save it as parquet (Dataset.to_parquet)"),
-    (rb"7z\xbc\xaf|\x04\x22\x4d\x18", "compressed in a way not read here", "use gz, bz2, xz, zst"),
+    (rb"7z\xbc\xaf|\x04\x22\x4d\x18", "compressed with 7z or LZ4", "use gz, bz2, xz or zst"),
     (rb"\s*<(!doctype\s+html|html\b|head\b|body\b)", "a web page", "extract its text first"),
     (rb"\s*<mediawiki\b", "a Wikipedia dump", "extract its text first (wikiextractor)"),
     (rb"\s*<\?xml\b", "XML", "extract its text first"),
-    (rb"version https://git-lfs", "a note of Git LFS", "fetch the file itself (git lfs pull)"),
+    (rb"version https://git-lfs", "a Git LFS pointer", "download the file itself (git lfs pull)"),
 ]
-_REFUSALS = [(re.compile(bytes_, re.I | re.S), what, todo) for bytes_, what, todo in _REFUSED]
 
 
-def recognised(path: str) -> str:
+def file_format(path: str) -> str:
     """Returns the format of a file: `parquet`, `text`, `jsonl` or `wikiextractor`.
 
     The name of the compression is appended to the last three, as in `text.gz`. The contents decide.
@@ -88,17 +82,17 @@ def recognised(path: str) -> str:
         head = file.read(HEAD)
     if head.startswith(b"PAR1"):
         return "parquet"
-    compression = compression_of(head)
+    compression = next((name for name, (magic, _) in OPENERS.items() if head.startswith(magic)), "")
     if compression:
-        with opened(path, compression) as file:
+        with open_decompressed(path, compression) as file:
             head = file.read(HEAD)
     return ".".join(filter(None, (_text_format(path, head), compression)))
 
 
 def _text_format(path: str, head: bytes) -> str:
-    _refuse(path, head)
+    _check_text(path, head)
     if path.endswith(".parquet") and head:
-        raise InputError(f"{path} is no parquet file, whatever its name says; fetch it again")
+        raise InputError(f"{path} is not a parquet file despite its name; download it again")
     start = head.removeprefix(BYTE_ORDER_MARK).lstrip()
     suffixes = [each for each in PurePosixPath(path).suffixes if each[1:] not in OPENERS]
     is_named_json = bool(suffixes) and suffixes[-1].lower() in _JSON_NAMES
@@ -106,7 +100,7 @@ def _text_format(path: str, head: bytes) -> str:
         return "wikiextractor"
     if is_named_json and start.startswith(b"["):
         raise InputError(
-            f"{path} holds one JSON list; expected an object on each line (jq -c '.[]' FILE > NEW)"
+            f"{path} is one JSON list; expected an object on each line (jq -c '.[]' FILE > NEW)"
         )
     if is_named_json or _is_json_object(start):
         return "jsonl"
@@ -125,16 +119,16 @@ def _is_json_object(start: bytes) -> bool:
         return False
 
 
-def _refuse(path: str, head: bytes) -> None:
-    for pattern, what, todo in _REFUSALS:
-        if pattern.match(head):
-            raise InputError(f"{path} is {what}; expected UTF-8 text: {todo}")
+def _check_text(path: str, head: bytes) -> None:
+    for pattern, kind, remedy in _UNSUPPORTED:
+        if re.match(pattern, head, re.I | re.S):
+            raise InputError(f"{path} is {kind}; expected UTF-8 text: {remedy}")
     nulls = head.count(b"\0")
     if nulls > len(head) // 4:
         raise InputError(
-            f"{path} is UTF-16 text or no text; expected UTF-8 text: {_TO_UTF8.format('UTF-16')}"
+            f"{path} is UTF-16 text or not text; expected UTF-8 text: {_TO_UTF8.format('UTF-16')}"
         )
     controls = len(head) - len(head.translate(None, _CONTROLS))
     if controls > max(8, len(head) // 20):
-        raise InputError(f"{path} is no text: {controls:,} of its first {len(head):,} bytes are "
+        raise InputError(f"{path} is not text: {controls:,} of its first {len(head):,} bytes are "
                          "control characters; expected UTF-8 text")  # fmt: skip

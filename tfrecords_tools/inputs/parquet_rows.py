@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from bert_keras.errors import InputError
 from bert_keras.storage import open_file
 from tfrecords_tools.inputs.decoding import Decoder, Repairs
-from tfrecords_tools.inputs.parts import Part, grouped
+from tfrecords_tools.inputs.parts import FilePart, grouped
 
 _BUFFER = 1 << 20  # bytes; limits the memory for a column
 _BATCH = 1 << 20  # bytes of text decoded at once, about ...
 _MOST_ROWS = 128  # ... of rows like most; where texts repeat, they are stored once and look small
 
 
-def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Part]:
+def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
     """Yields parts of adjacent row groups, each of up to `unit_bytes` of text in storage.
 
     Raises:
         InputError: The file is damaged or has no text column `text_field`.
     """
-    with _opened(path) as file:
+    with _parquet_file(path) as file:
         column = _text_column(path, file, text_field)
         metadata = file.metadata
         sizes = [
@@ -27,18 +27,18 @@ def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[
             for number in range(metadata.num_row_groups)
         ]
     if not sizes:
-        yield Part(path, "parquet", 0, 0, 0, text_field)
+        yield FilePart(path, "parquet", 0, 0, 0, text_field)
     for group in grouped(range(len(sizes)), size_of=sizes.__getitem__, most=unit_bytes):
         start, end = group[0], group[-1] + 1
-        yield Part(path, "parquet", start, end, sum(sizes[start:end]), text_field)
+        yield FilePart(path, "parquet", start, end, sum(sizes[start:end]), text_field)
 
 
-def rows(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
+def rows(part: FilePart, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
     """Reads rows: the text of each is a document; blank lines do not end it."""
     import pyarrow as pa
 
     decoder = Decoder(part.path, repairs, errors, noun="row")
-    with _opened(part.path) as file:
+    with _parquet_file(part.path) as file:
         groups = [file.metadata.row_group(number) for number in range(part.end)]
         number = 1 + sum(group.num_rows for group in groups[: part.start])
         num_rows = max(1, sum(group.num_rows for group in groups[part.start :]))
@@ -61,14 +61,15 @@ def rows(part: Part, *, repairs: Repairs, errors: str) -> Iterator[list[str]]:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator:
+def _parquet_file(path: str) -> Iterator:
     """Opens a file with pyarrow; raises InputError if pyarrow cannot read it."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as parquet
     except ImportError as error:
         raise InputError(
-            f'{path} is parquet, read by pyarrow; install it: pip install "bert-keras[parquet]"'
+            f"{path} is a parquet file, but pyarrow is not installed; expected the extra parquet: "
+            'pip install "bert-keras[parquet]"'
         ) from error
     try:
         with (
@@ -81,7 +82,7 @@ def _opened(path: str) -> Iterator:
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise InputError(f"{path} is damaged or cut short ({error}); fetch it again") from error
+        raise InputError(f"{path} is damaged or truncated ({error}); download it again") from error
 
 
 def _text_column(path: str, file, text_field: str) -> int:
@@ -91,13 +92,13 @@ def _text_column(path: str, file, text_field: str) -> int:
     schema = file.schema_arrow
     if schema.names.count(text_field) != 1:
         raise InputError(
-            f'{path} has no column "{text_field}", only {", ".join(schema.names)}; say which one '
-            "holds the text with --text-field"
+            f'{path} has no column "{text_field}", only {", ".join(schema.names)}; name the '
+            "column of the text with --text-field"
         )
     kind = schema.field(text_field).type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if not pa.types.is_binary(kind) and "string" not in str(kind) and "binary" not in str(kind):
-        raise InputError(f'{path}: the column "{text_field}" holds {kind}, not text')
-    stored = [file.schema.column(number).path for number in range(len(file.schema))]
-    return stored.index(text_field)
+        raise InputError(f'{path}: the column "{text_field}" contains {kind}, not text')
+    columns = [file.schema.column(number).path for number in range(len(file.schema))]
+    return columns.index(text_field)

@@ -4,28 +4,30 @@ A document belongs to the part in which it begins, so adjacent parts contain eve
 once, wherever the boundary is. The readers of both parts find the same first document after it.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
 
 from bert_keras.errors import InputError
+from bert_keras.storage import open_file
 
 LONGEST_LINE = 1 << 22  # bytes; a longer line is returned in parts
 BLOCK = 1 << 18  # bytes read at once; a block that fits a processor's cache is fastest
 
 # A document begins at the end of each match. Some documents begin elsewhere: a line of more than 64
 # blanks also separates documents, but is not matched.
-CUTS = {
+DOCUMENT_STARTS = {
     "text": re.compile(rb"\n(?=([ \t\r]{0,64}\n))"),
     "wikiextractor": re.compile(rb"\n()(?=<doc id=)"),
     "jsonl": re.compile(rb"\n()"),
 }
-_REACH = 80  # bytes; at least the length of a match with its lookahead
+_MAX_MATCH = 80  # bytes; at least the length of a match with its lookahead
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """Bytes of an uncompressed text file, row groups of a parquet file, examples of a TFDS split.
 
     A compressed file is one part, whatever its size.
@@ -35,7 +37,7 @@ class Part:
     kind: str  # the format, followed by the compression, as in "text.gz"
     start: int  # byte, row group or example
     end: int
-    num_bytes: int  # its share of the file, for progress bars
+    num_bytes: int  # of the file, for progress bars
     text_field: str = "text"  # of JSON lines, parquet files and TFDS examples
 
     @property
@@ -47,7 +49,7 @@ class Part:
         return self.kind.partition(".")[2]
 
 
-Unit = tuple[Part, ...]  # what one job reads
+Unit = tuple[FilePart, ...]  # what one job reads
 Item = TypeVar("Item")
 
 
@@ -71,40 +73,43 @@ def grouped(
         yield group
 
 
-def snapped(file: BinaryIO, start: int, end: int, *, size: int, cuts: re.Pattern) -> range:
-    """Returns the bytes of the documents that begin in [start, end).
+def document_bytes(part: FilePart) -> range:
+    """Returns the bytes of the documents that begin in a part; empty for a compressed file.
 
-    Args:
-        file: The file.
-        start: The first byte of the part.
-        end: The end of the part.
-        size: The size of the file.
-        cuts: The pattern of `CUTS` for the format.
+    They extend from the first document of the part to the first document of the next part.
+
+    Raises:
+        InputError: The file has become shorter.
     """
-    if size < end:
-        raise _shorter(file, end - size)
-    begin = first_cut(file, start, end, cuts=cuts) if start else 0
-    if begin == end:
+    if part.compression:
         return range(0)
-    return range(begin, first_cut(file, end, size, cuts=cuts))
+    pattern = DOCUMENT_STARTS[part.format]
+    with open_file(part.path) as file:
+        size = file.seek(0, os.SEEK_END)
+        if size < part.end:
+            raise _truncation_error(file, part.end - size)
+        start = first_start(file, part.start, part.end, pattern=pattern) if part.start else 0
+        if start == part.end:
+            return range(0)
+        return range(start, first_start(file, part.end, size, pattern=pattern))
 
 
-def first_cut(file: BinaryIO, start: int, end: int, *, cuts: re.Pattern) -> int:
-    """Returns the first match of `cuts` in [start, end), or `end` if there is none."""
-    at = max(0, start - _REACH)
-    file.seek(at)
+def first_start(file: BinaryIO, start: int, end: int, *, pattern: re.Pattern) -> int:
+    """Returns the first match of `pattern` in [start, end), or `end` if there is none."""
+    offset = max(0, start - _MAX_MATCH)  # of `data` in the file
+    file.seek(offset)
     data = b""
-    while at < end:
+    while offset < end:
         read = file.read(BLOCK)
         data += read
-        for match in cuts.finditer(data):
-            place = at + match.end(1)
-            if place >= start:
-                return min(place, end)
+        for match in pattern.finditer(data):
+            position = offset + match.end(1)
+            if position >= start:
+                return min(position, end)
         if not read:
             return end
-        at += max(0, len(data) - _REACH)
-        data = data[-_REACH:]
+        offset += max(0, len(data) - _MAX_MATCH)
+        data = data[-_MAX_MATCH:]
     return end
 
 
@@ -145,15 +150,15 @@ def blocks(
 
 
 def _reads(file: BinaryIO, num_bytes: int | None) -> Iterator[bytes]:
-    left = num_bytes
-    while left is None or left:
-        data = file.read(BLOCK if left is None else min(BLOCK, left))
-        if not data and left:
-            raise _shorter(file, left)
+    remaining = num_bytes
+    while remaining is None or remaining:
+        data = file.read(BLOCK if remaining is None else min(BLOCK, remaining))
+        if not data and remaining:
+            raise _truncation_error(file, remaining)
         if not data:
             return
         yield data
-        left = None if left is None else left - len(data)
+        remaining = None if remaining is None else remaining - len(data)
 
 
 def _end_of_part(line: bytes, longest: int) -> int:
@@ -166,8 +171,8 @@ def _end_of_part(line: bytes, longest: int) -> int:
     return end
 
 
-def _shorter(file: BinaryIO, num_bytes: int) -> InputError:
+def _truncation_error(file: BinaryIO, num_bytes: int) -> InputError:
     return InputError(
-        f"{file.name} became {num_bytes:,} bytes shorter while it was read; leave the corpus as it "
-        "is until the records are written"
+        f"{file.name} became {num_bytes:,} bytes shorter while it was read; do not change the "
+        "corpus until the records are written"
     )

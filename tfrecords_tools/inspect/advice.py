@@ -6,7 +6,7 @@ import numpy as np
 
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inspect.stats import Histogram, text_bars
-from tfrecords_tools.inspect.survey import SHORTEST_REPEAT, Survey
+from tfrecords_tools.inspect.survey import MIN_REPEATED_CHARACTERS, Survey
 
 # Thresholds of the warnings. Wikipedia and novels are far below all of them.
 SINGLE_SENTENCES = 0.5  # documents of one sentence
@@ -21,49 +21,49 @@ WRAPPED = 0.5  # of the lines
 LONG_SENTENCES = 0.05  # of the sentences
 PADDING = 0.25  # of the positions
 CAPITALS = 0.05  # of a vocabulary's tokens; an uncased one has very few
-IN_OTHER_CASE = 0.01  # difference of the shares of [UNK] between both cases
+OTHER_CASE = 0.01  # difference of the rates of [UNK] between both cases
 NUM_EXAMPLES = 5
 
 
 def report(survey: Survey) -> str:
     """Returns the counts of the corpus, the expected records, and the warnings as text."""
     warnings = [f"warning: {warning}" for warning in warnings_of(survey)]
-    blocks = ["\n".join(_facts(survey)), *_histograms(survey)]
+    blocks = ["\n".join(_count_lines(survey)), *_histograms(survey)]
     if survey.forecasts:
-        blocks.append("\n".join(_expected(survey)))
+        blocks.append("\n".join(_forecast_lines(survey)))
     elif not survey.vocabulary:
-        blocks.append("Give a vocabulary by --vocab to learn of [UNK], padding and labels.")
+        blocks.append("Name a vocabulary with --vocab to estimate [UNK], padding and labels.")
     return "\n\n".join([*blocks, *(warnings or ["Nothing looks wrong."])])
 
 
-def _facts(survey: Survey) -> Iterator[str]:
-    where = "" if survey.is_whole else f" of {survey.num_bytes / 1e6:,.2f} MB, spread evenly"
-    yield f"{'text read':<24}{survey.text_bytes / 1e6:>12,.2f} MB{where}"
+def _count_lines(survey: Survey) -> Iterator[str]:
+    sample = "" if survey.is_complete else f" of {survey.num_bytes / 1e6:,.2f} MB, spread evenly"
+    yield f"{'text read':<24}{survey.text_bytes / 1e6:>12,.2f} MB{sample}"
     counts = {
         "documents": len(survey.document_sentences),
         "lines": survey.lines,
         "sentences": sum(survey.document_sentences),
-        "pieces": survey.pieces,
+        "tokens": survey.tokens,
     }
     for name, count in counts.items():
         if count:
-            yield f"{name:<24}{count:>12,}{_in_all(survey, count)}"
-    shares = {}
-    if survey.pieces:
-        shares["[UNK] of the pieces"] = survey.unknown / survey.pieces
+            yield f"{name:<24}{count:>12,}{_corpus_estimate(survey, count)}"
+    rates = {}
+    if survey.tokens:
+        rates["[UNK] of the tokens"] = survey.unknown / survey.tokens
         if survey.unknown_in_case:
-            other = "with" if survey.settings.lowercase else "without"
-            shares[f"  {other} capitals"] = _unknown_rates(survey)[1]
-        shares["sentences over a record"] = _long_sentences(survey)
-    shares["repeated lines"] = _repeated(survey)
-    shares["lines with markup"] = survey.lines_with_markup / survey.lines
-    for name, share in shares.items():
-        yield f"{name:<24}{share:>12.2%}"
+            other_case = "cased" if survey.settings.lowercase else "lower-cased"
+            rates[f"  if {other_case}"] = _unknown_rates(survey)[1]
+        rates["overlong sentences"] = _long_sentence_rate(survey)
+    rates["repeated lines"] = _repeated_rate(survey)
+    rates["lines with markup"] = survey.lines_with_markup / survey.lines
+    for name, rate in rates.items():
+        yield f"{name:<24}{rate:>12.2%}"
 
 
-def _in_all(survey: Survey, count: int) -> str:
+def _corpus_estimate(survey: Survey, count: int) -> str:
     """Returns the estimate for the whole corpus, or "" if its size does not allow one."""
-    if survey.is_whole or survey.is_compressed:
+    if survey.is_complete or survey.is_compressed:
         return ""
     estimate = count * survey.num_bytes / survey.text_bytes
     return f", about {float(f'{estimate:.2g}'):,.0f} in all"
@@ -74,76 +74,77 @@ def _histograms(survey: Survey) -> Iterator[str]:
     names = ["1", *(f"{1 << n}-{(2 << n) - 1}" for n in range(1, int(sizes.max()) + 1))]
     counts = np.bincount(sizes, minlength=len(names))
     yield text_bars(Histogram("sentences in a document", "documents", counts, tuple(names)))
-    if survey.sentence_pieces:
-        longest = survey.settings.max_length
-        counts = np.zeros(longest + 1, np.int64)
-        for length, count in survey.sentence_pieces.items():
-            counts[min(length, longest)] += count
-        yield text_bars(Histogram(f"pieces in a sentence, up to {longest}", "sentences", counts))
+    if survey.sentence_tokens:
+        limit = survey.settings.max_length
+        counts = np.zeros(limit + 1, np.int64)
+        for length, count in survey.sentence_tokens.items():
+            counts[min(length, limit)] += count
+        yield text_bars(Histogram(f"tokens in a sentence, up to {limit}", "sentences", counts))
 
 
-def _expected(survey: Survey) -> Iterator[str]:
+def _forecast_lines(survey: Survey) -> Iterator[str]:
     columns = ("records", "label 1", "padding", "too long", "cut off")
-    head = f"at {survey.settings.max_length} positions, a pass"
+    head = f"at {survey.settings.max_length} positions, one pass"
     yield f"{head:<28}" + "".join(f"{column:>10}" for column in columns)
-    for name, found in survey.forecasts.items():
-        label = found.labels_one / found.sequences if found.labels_one else None
-        shares = "".join(
-            f"{share:>10.2%}" if share is not None else f"{'-':>10}"
-            for share in (label, found.padding, found.cut, found.lost)
+    for name, forecast in survey.forecasts.items():
+        label_rate = forecast.labels_one / forecast.sequences if forecast.labels_one else None
+        rates = "".join(
+            f"{rate:>10.2%}" if rate is not None else f"{'-':>10}"
+            for rate in (label_rate, forecast.padding_rate, forecast.cut_rate, forecast.lost_rate)
         )
-        yield f"  {name:<26}{found.records:>10,}{shares}"
+        yield f"  {name:<26}{forecast.records:>10,}{rates}"
 
 
 def warnings_of(survey: Survey) -> Iterator[str]:
-    """Yields warnings; each states what was found, its effect, and what to do."""
-    yield from _about_documents(survey)
-    yield from _about_text(survey)
-    if survey.vocabulary and survey.pieces:
-        yield from _about_vocabulary(survey, survey.vocabulary)
-        yield from _about_records(survey)
+    """Yields warnings; each states the observation, its effect, and what to do."""
+    yield from _document_warnings(survey)
+    yield from _text_warnings(survey)
+    if survey.vocabulary and survey.tokens:
+        yield from _vocabulary_warnings(survey, survey.vocabulary)
+        yield from _record_warnings(survey)
     for remark in survey.repairs.remarks():
         yield f"{remark[0].upper()}{remark[1:]}."
     if survey.repairs.counts["lines_not_utf8_replaced"]:
         yield (
-            "Lines that are not UTF-8 stop a build, unless it is told --errors skip or replace. "
-            "Better convert the file from the encoding that it has."
+            "Lines that are not UTF-8 stop a build without --errors skip or --errors replace. "
+            "It is better to convert the file from its actual encoding."
         )
 
 
-def _about_documents(survey: Survey) -> Iterator[str]:
+def _document_warnings(survey: Survey) -> Iterator[str]:
     sizes = survey.document_sentences
     singles = sizes.count(1) / len(sizes)
     if singles >= SINGLE_SENTENCES and len(sizes) > 1:
         yield (
-            f"{singles:.0%} of the documents have one sentence. A blank line ends a document: is "
-            "there one between all sentences or paragraphs? Then hardly any sentence has a true "
-            "next one; remove the blank lines inside of documents."
+            f"{singles:.0%} of the documents have one sentence. A blank line ends a document. Is "
+            "there one after every sentence or paragraph? Then hardly any sentence has a true "
+            "next sentence; remove the blank lines within documents."
         )
-    if survey.is_whole and len(sizes) == 1:
+    if survey.is_complete and len(sizes) == 1:
         yield (
-            "There is one document only. Next sentence prediction takes random next sentences from "
-            "other documents; put a blank line between documents, or each in a file of its own."
+            "The corpus has only one document. Next sentence prediction takes random next "
+            "sentences from other documents; put a blank line between documents, or each document "
+            "in a separate file."
         )
-    elif survey.is_whole and len(sizes) < FEW_DOCUMENTS:
+    elif survey.is_complete and len(sizes) < FEW_DOCUMENTS:
         yield (
-            f"There are only {len(sizes)} documents, so random next sentences come from few texts. "
+            f"The corpus has only {len(sizes)} documents; random next sentences come from them. "
             "Is a blank line missing between documents?"
         )
     if survey.longest_document > LONG_DOCUMENT or survey.documents_cut > 0.9 * len(sizes):
         yield (
             f"The longest document has over {survey.longest_document / 1e6:,.1f} million "
-            "characters, more than a long novel or all that was read of it. Are the blank lines "
-            "between documents missing?"
+            "characters, more than a long novel or than the part that was read. Are the blank "
+            "lines between documents missing?"
         )
 
 
-def _about_text(survey: Survey) -> Iterator[str]:
+def _text_warnings(survey: Survey) -> Iterator[str]:
     if survey.lines_wrapped / survey.lines >= WRAPPED:
         yield (
-            f"In {survey.lines_wrapped / survey.lines:.0%} of the lines a sentence goes on that "
-            "began in the line before, as in text of a fixed width. The end of a line is taken for "
-            "the end of a sentence; join the lines of a paragraph first."
+            f"{survey.lines_wrapped / survey.lines:.0%} of the lines continue a sentence of the "
+            "preceding line, as in text of a fixed width. The end of a line ends a sentence; join "
+            "the lines of each paragraph first."
         )
     if survey.letters / survey.characters < LETTERS:
         yield (
@@ -152,86 +153,85 @@ def _about_text(survey: Survey) -> Iterator[str]:
         )
     if survey.lines_with_markup / survey.lines >= MARKUP:
         yield (
-            f"{survey.lines_with_markup / survey.lines:.1%} of the lines hold markup (<b>, &amp;, "
-            "[[link]], == title ==). The model would learn it as if it were words; take it out "
-            "first, for Wikipedia with wikiextractor."
+            f"{survey.lines_with_markup / survey.lines:.1%} of the lines contain markup (<b>, "
+            "&amp;, [[link]], == title ==). The model would learn it as words; remove it first, "
+            "for Wikipedia with wikiextractor."
         )
     repaired = survey.repairs.counts["lines_not_utf8_replaced"]
     if (survey.lines_misread - repaired) / survey.lines >= MISREAD:
         yield (
-            f"{survey.lines_misread / survey.lines:.1%} of the lines look misread, as when é is "
-            "Ã©. Convert the source to UTF-8 once more, from the encoding that it really has."
+            f"{survey.lines_misread / survey.lines:.1%} of the lines look wrongly decoded, like "
+            "Ã© instead of é. Convert the source to UTF-8 again, from its actual encoding."
         )
-    if _repeated(survey) >= REPEATED:
+    if _repeated_rate(survey) >= REPEATED:
         yield (
-            f"{_repeated(survey):.1%} of the lines (of {SHORTEST_REPEAT} characters or more) stood "
-            "there before: menus, licences, a file given twice? The model would learn them by "
-            "heart; keep one of each."
+            f"{_repeated_rate(survey):.1%} of the lines (of {MIN_REPEATED_CHARACTERS} characters "
+            "or more) repeat an earlier line. Are these menus, licences, or a file that is named "
+            "twice? The model would memorize them; keep one copy of each."
         )
 
 
-def _about_vocabulary(survey: Survey, vocabulary: Vocabulary) -> Iterator[str]:
+def _vocabulary_warnings(survey: Survey, vocabulary: Vocabulary) -> Iterator[str]:
     lowercase = survey.settings.lowercase
-    given, other = _unknown_rates(survey)
-    if lowercase and _capitals(vocabulary) >= CAPITALS:
+    rate, other_rate = _unknown_rates(survey)
+    if lowercase and _capitals_rate(vocabulary) >= CAPITALS:
         yield (
-            f"{_capitals(vocabulary):.0%} of the vocabulary's pieces have capitals, but the "
-            "text is put into lower case, which never uses them. This is a cased vocabulary: "
-            "add --cased."
+            f"{_capitals_rate(vocabulary):.0%} of the tokens of the vocabulary have capitals, "
+            "which lower-cased text never contains. This is a cased vocabulary: add --cased."
         )
-    elif not lowercase and given - other >= IN_OTHER_CASE:
+    elif not lowercase and rate - other_rate >= OTHER_CASE:
         yield (
-            f"{given:.1%} of the pieces are [UNK], but only {other:.1%} if the text is put into "
-            "lower case. This is an uncased vocabulary: leave out --cased."
+            f"{rate:.1%} of the tokens are [UNK], but only {other_rate:.1%} if the text is "
+            "lower-cased. This is an uncased vocabulary: leave out --cased."
         )
-    elif survey.unknown / survey.pieces >= UNKNOWN:
+    elif survey.unknown / survey.tokens >= UNKNOWN:
         words = [word for word, _ in survey.unknown_words.most_common(NUM_EXAMPLES)]
         yield (
-            f"{survey.unknown / survey.pieces:.1%} of the pieces are [UNK], words that the "
-            f"vocabulary cannot spell ({', '.join(words)}). Is it of another language? "
-            "bert-tfrecords vocab makes one of your own text."
+            f"{survey.unknown / survey.tokens:.1%} of the tokens are [UNK], because the "
+            f"vocabulary does not cover some words ({', '.join(words)}). Is it a vocabulary of "
+            "another language? bert-tfrecords vocab learns one from your text."
         )
 
 
-def _about_records(survey: Survey) -> Iterator[str]:
-    if _long_sentences(survey) >= LONG_SENTENCES:
+def _record_warnings(survey: Survey) -> Iterator[str]:
+    if _long_sentence_rate(survey) >= LONG_SENTENCES:
         yield (
-            f"{_long_sentences(survey):.1%} of the sentences are longer than a record of "
-            f"{survey.settings.max_length} positions and will be divided. Has the text full stops, "
-            "and is --splitter that of its language?"
+            f"{_long_sentence_rate(survey):.1%} of the sentences are longer than a record of "
+            f"{survey.settings.max_length} positions and will be divided. Does the text have full "
+            "stops, and does --splitter name its language?"
         )
-    found = survey.forecasts.get(survey.settings.objective)
-    if found and found.padding >= PADDING:
+    forecast = survey.forecasts.get(survey.settings.objective)
+    if forecast and forecast.padding_rate >= PADDING:
         yield (
-            f"{found.padding:.0%} of all positions will be padding, on which training spends time "
-            "for nothing, because documents are short. Take a smaller --max-length, the objective "
-            "full-sentences, or several sequences a record."
+            f"{forecast.padding_rate:.0%} of all positions will be padding, because documents are "
+            "short; training would waste time on it. Use a smaller --max-length, --objective "
+            "full-sentences, or a larger --sequences-per-record."
         )
 
 
-def _capitals(vocabulary: Vocabulary) -> float:
-    """Returns the share of the tokens that do not occur in lower-cased text."""
-    pieces = [piece for piece in vocabulary.pieces if not piece.startswith("[")]
-    return sum(piece != piece.lower() for piece in pieces) / max(len(pieces), 1)
+def _capitals_rate(vocabulary: Vocabulary) -> float:
+    """Returns the fraction of the tokens that do not occur in lower-cased text."""
+    tokens = [token for token in vocabulary.tokens if not token.startswith("[")]
+    return sum(token != token.lower() for token in tokens) / max(len(tokens), 1)
 
 
 def _unknown_rates(survey: Survey) -> tuple[float, float]:
-    """Returns the share of [UNK] in the case of the settings, and in the other case.
+    """Returns the rate of [UNK] in the case of the settings, and in the other case.
 
     Both are measured on a sample of the text.
     """
-    found = survey.unknown_in_case
-    if not found:  # only WordPiece vocabularies are read in both cases
-        rate = survey.unknown / survey.pieces
+    counts = survey.unknown_in_case
+    if not counts:  # only WordPiece vocabularies are read in both cases
+        rate = survey.unknown / survey.tokens
         return rate, rate
-    return found["unknown"] / found["pieces"], found["unknown_other"] / found["pieces_other"]
+    return counts["unknown"] / counts["tokens"], counts["unknown_other"] / counts["tokens_other"]
 
 
-def _long_sentences(survey: Survey) -> float:
-    count = sum(n for length, n in survey.sentence_pieces.items() if length > survey.longest)
-    return count / survey.sentence_pieces.total()
+def _long_sentence_rate(survey: Survey) -> float:
+    count = sum(n for length, n in survey.sentence_tokens.items() if length > survey.max_tokens)
+    return count / survey.sentence_tokens.total()
 
 
-def _repeated(survey: Survey) -> float:
+def _repeated_rate(survey: Survey) -> float:
     repeated, compared = survey.line_repeats.counts()
     return repeated / max(compared, 1)

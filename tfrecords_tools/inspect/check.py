@@ -12,13 +12,13 @@ from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE, PretrainingSc
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inspect.repeats import Repeats, text_numbers
+from tfrecords_tools.inspect.repeats import Repeats, text_hashes
 from tfrecords_tools.inspect.shards import Shards
 from tfrecords_tools.inspect.verify import every_file, is_labelled, verified_batches
 from tfrecords_tools.manifest import MANIFEST, NEXT_SENTENCE
 from tfrecords_tools.records.splits import HELD_OUT
 
-MOST_FAULTS = 20  # listed in an error
+MAX_PROBLEMS = 20  # listed in an error
 
 
 def check(
@@ -34,23 +34,22 @@ def check(
         InputError: A file, a record or a manifest is wrong. The message names the first wrong
             record of each file.
     """
-    places = [records] if isinstance(records, (str, os.PathLike)) else records
-    files = every_file(places)
-    shards = Shards(files, whole_folders=[p for p in places if os.path.isdir(p)])
-    size_faults = {file: fault for file in files if (fault := shards.size_fault(file))}
-    faults, whole = list(size_faults.values()), [file for file in files if file not in size_faults]
+    paths = [records] if isinstance(records, (str, os.PathLike)) else records
+    files = every_file(paths)
+    shards = Shards(files, folders=[path for path in paths if os.path.isdir(path)])
+    size_problems = {file: problem for file in files if (problem := shards.size_problem(file))}
+    problems = list(size_problems.values())
     counts: Counter[str] = Counter(files=len(files), manifests=len(shards.manifests))
-    if whole:
-        schema = common_schema(whole)
-        faults += shards.faults_of_folders(schema=schema, vocabulary=vocabulary)
-        faults += _read(whole, shards, counts, schema=schema, vocabulary=vocabulary)
-    faults += shards.faults_of_contents()
-    if len(faults) > 1:
-        more = [f"and {len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
-        lines = [f"{len(faults)} faults:", *faults[:MOST_FAULTS], *more]
-        raise InputError("\n  ".join(lines))
-    if faults:
-        raise InputError(faults[0])
+    if complete_files := [file for file in files if file not in size_problems]:
+        schema = common_schema(complete_files)
+        problems += shards.folder_problems(schema=schema, vocabulary=vocabulary)
+        problems += _read(complete_files, shards, counts, schema=schema, vocabulary=vocabulary)
+    problems += shards.content_problems()
+    if len(problems) > 1:
+        heading = f"{len(problems)} problems (at most {MAX_PROBLEMS} are listed):"
+        problems = [heading, *problems[:MAX_PROBLEMS]]
+    if problems:
+        raise InputError("\n  ".join(problems))
     return dict(counts)
 
 
@@ -62,24 +61,24 @@ def _read(
     schema: PretrainingSchema,
     vocabulary: Vocabulary,
 ) -> list[str]:
-    """Reads all records, adds to `counts`, and returns the faults of the files."""
-    faults, texts = [], {True: Repeats(), False: Repeats()}  # by whether they are held out
+    """Reads all records, adds to `counts`, and returns the problems of the files."""
+    problems, texts = [], {True: Repeats(), False: Repeats()}  # by whether they are held out
     with progress(stage="check", unit="record", total=shards.num_records(files)) as bar:
         for file in files:
             is_held_out, num_records = Path(file).name.startswith(HELD_OUT), 0
             try:
                 for first, features in verified_batches(file, schema=schema, vocabulary=vocabulary):
-                    counts.update(counted(features, vocabulary=vocabulary))
-                    texts[is_held_out].add(text_numbers(features))
+                    counts.update(batch_counts(features, vocabulary=vocabulary))
+                    texts[is_held_out].add(text_hashes(features))
                     num_records = first + len(features["input_ids"])
                     bar.update(len(features["input_ids"]))
             except InputError as error:
-                faults.append(str(error))
+                problems.append(str(error))
                 continue
-            shard = shards.promised(file)
+            shard = shards.manifest_entry(file)
             if shard and shard.records != num_records:
-                faults.append(
-                    f"{file} holds {num_records} records, but {MANIFEST} beside it says "
+                problems.append(
+                    f"{file} contains {num_records} records, but {MANIFEST} states "
                     f"{shard.records}; write it again"
                 )
     for repeats in texts.values():
@@ -87,7 +86,7 @@ def _read(
         counts.update(repeated=repeated, compared=compared)
     leaked, compared = texts[True].shared_with(texts[False])
     counts.update(held_out_trained=leaked, held_out_compared=compared)
-    return faults
+    return problems
 
 
 def report(counts: dict[str, int], *, labels: tuple[str, str] = NEXT_SENTENCE) -> str:
@@ -99,30 +98,32 @@ def report(counts: dict[str, int], *, labels: tuple[str, str] = NEXT_SENTENCE) -
         f"{'records':<24}{counts['records']:>12,}",
     ]
     if "sequences" in counts:
-        lines.append(f"{'sequences a record':<24}{counts['sequences'] / counts['records']:>12.2f}")
-    shares = {}
+        lines.append(
+            f"{'sequences per record':<24}{counts['sequences'] / counts['records']:>12.2f}"
+        )
+    rates = {}
     if counts.get("labels"):
-        shares[labels[1]] = counts["labels_one"] / counts["labels"]
-    shares["padding"] = 1 - counts["tokens"] / counts["positions"]
+        rates[labels[1]] = counts["labels_one"] / counts["labels"]
+    rates["padding"] = 1 - counts["tokens"] / counts["positions"]
     if "predicted" in counts:
         replaced = counts["predicted"] - counts["masked"] - counts["kept"]
-        shares |= {
+        rates |= {
             "predicted": counts["predicted"] / counts["tokens"],
-            "  shown as [MASK]": counts["masked"] / counts["predicted"],
-            "  shown as another": replaced / counts["predicted"],
-            "  shown as it is": counts["kept"] / counts["predicted"],
+            "  masked": counts["masked"] / counts["predicted"],
+            "  replaced": replaced / counts["predicted"],
+            "  kept": counts["kept"] / counts["predicted"],
         }
-    shares["[UNK] in the text"] = counts["unknown"] / max(counts["text"], 1)
-    shares["repeated texts"] = counts["repeated"] / counts["compared"]
+    rates["[UNK] in the text"] = counts["unknown"] / max(counts["text"], 1)
+    rates["repeated texts"] = counts["repeated"] / counts["compared"]
     if counts["held_out_compared"]:
-        shares["held out, yet trained"] = counts["held_out_trained"] / counts["held_out_compared"]
-    lines += [f"{name:<24}{share:>12.2%}" for name, share in shares.items()]
+        rates["held out, yet trained"] = counts["held_out_trained"] / counts["held_out_compared"]
+    lines += [f"{name:<24}{rate:>12.2%}" for name, rate in rates.items()]
     if counts["compared"] < counts["records"]:
-        lines.append(f"(repeated: of a sample of {counts['compared']:,} records)")
+        lines.append(f"(repeated texts of a sample of {counts['compared']:,} records)")
     return "\n".join(lines)
 
 
-def counted(features: dict[str, np.ndarray], *, vocabulary: Vocabulary) -> dict[str, int]:
+def batch_counts(features: dict[str, np.ndarray], *, vocabulary: Vocabulary) -> dict[str, int]:
     """Returns the counts of a batch; features that are absent are not counted."""
     ids, is_real = features["input_ids"], features["input_mask"] == 1
     is_text = is_real & (ids != vocabulary.cls_id) & (ids != vocabulary.sep_id)
@@ -134,12 +135,12 @@ def counted(features: dict[str, np.ndarray], *, vocabulary: Vocabulary) -> dict[
         "unknown": (is_text & (ids == vocabulary.unk_id)).sum(),
     }
     if WEIGHTS_FEATURE in features:
-        answers, is_counted = features["masked_lm_ids"], features[WEIGHTS_FEATURE] > 0
-        shown = np.take_along_axis(ids, features["masked_lm_positions"], axis=1)
+        labels, is_counted = features["masked_lm_ids"], features[WEIGHTS_FEATURE] > 0
+        inputs = np.take_along_axis(ids, features["masked_lm_positions"], axis=1)
         counts |= {
             "predicted": is_counted.sum(),
-            "masked": (is_counted & (shown == vocabulary.mask_id)).sum(),
-            "kept": (is_counted & (shown == answers)).sum(),
+            "masked": (is_counted & (inputs == vocabulary.mask_id)).sum(),
+            "kept": (is_counted & (inputs == labels)).sum(),
         }
     if LABEL_FEATURE in features:
         counts |= {

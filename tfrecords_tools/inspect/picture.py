@@ -4,13 +4,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from bert_keras.reports.charts import Draw, bar_chart, save_picture, svg
+from bert_keras.reports.charts import DrawChart, bar_chart, save_picture, svg
 from bert_keras.reports.charts import check_picture as check_ending
 from bert_keras.reports.page import render
 from bert_keras.storage import write_text
 from tfrecords_tools.inspect.stats import Histogram
 
-MOST_BARS = 130  # each of 128 positions has its own bar
+MAX_BARS = 130  # each of 128 positions has its own bar
 PAGES = (".html", ".htm")
 
 
@@ -28,8 +28,8 @@ def plot(histograms: Sequence[Histogram], path: str | os.PathLike, *, title: str
     if Path(path).suffix.lower() in PAGES:
         write_text(path, _page(histograms, title=title))
     else:
-        drawn = [_chart(histogram, title=histogram.title) for histogram in histograms]
-        save_picture(drawn, path, title=title)
+        charts = [_chart(histogram, title=histogram.title) for histogram in histograms]
+        save_picture(charts, path, title=title)
 
 
 def _page(histograms: Sequence[Histogram], *, title: str) -> str:
@@ -41,7 +41,5 @@ def _page(histograms: Sequence[Histogram], *, title: str) -> str:
     return render("charts.html", title=title, figures=figures)
 
 
-def _chart(histogram: Histogram, *, title: str = "") -> Draw:
-    return bar_chart(
-        title, histogram.bars(MOST_BARS), of=histogram.of, is_range=not histogram.names
-    )
+def _chart(histogram: Histogram, *, title: str = "") -> DrawChart:
+    return bar_chart(title, histogram.bars(MAX_BARS), of=histogram.of, is_range=not histogram.names)

@@ -10,10 +10,10 @@ import numpy as np
 from bert_keras.data.records import common_schema
 from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
 from bert_keras.errors import InputError
-from bert_keras.text.fast_tokenizer import legible_pieces
+from bert_keras.text.fast_tokenizer import readable_tokens
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inspect.verify import every_file, is_labelled, verified_batches
-from tfrecords_tools.manifest import NEXT_SENTENCE, label_words
+from tfrecords_tools.manifest import NEXT_SENTENCE, label_names
 
 WIDTH = 100
 # SGR codes by the input at a predicted position: bold and a colour that is legible on dark and on
@@ -22,7 +22,7 @@ MASKED, REPLACED, KEPT = "1;36", "1;31", "1;32"
 SPECIAL, UNKNOWN = "2", "1;35"
 
 
-class Part(NamedTuple):
+class PrintedToken(NamedTuple):
     """A token as it is printed."""
 
     text: str
@@ -30,7 +30,7 @@ class Part(NamedTuple):
     is_continued: bool  # whether it continues a word
 
 
-def shown(
+def record_texts(
     records: str | os.PathLike | Sequence[str | os.PathLike],
     *,
     vocabulary: Vocabulary,
@@ -55,20 +55,20 @@ def shown(
         InputError: There is no such record, or a record is wrong.
     """
     if start < 1:
-        raise InputError(f"record {start} was asked for; expected 1 or more")
+        raise InputError(f"start is {start}; expected the number of a record, at least 1")
     if count < 1:
-        raise InputError(f"{count} records were asked for; expected 1 or more")
+        raise InputError(f"count is {count}; expected at least 1")
     files = every_file(records)
-    schema, labels = common_schema(files), label_words(files[0])
+    schema, labels = common_schema(files), label_names(files[0])
 
     def texts() -> Iterator[str]:
-        before = 0
+        num_preceding = 0
         for file in files:
             for first, features in verified_batches(file, schema=schema, vocabulary=vocabulary):
                 size = len(features["input_ids"])
-                for row in range(max(start - 1 - before, 0), size):
+                for row in range(max(start - 1 - num_preceding, 0), size):
                     record = {name: values[row] for name, values in features.items()}
-                    text = text_of(
+                    text = record_text(
                         record,
                         vocabulary=vocabulary,
                         labels=labels,
@@ -76,31 +76,31 @@ def shown(
                         width=width,
                     )
                     yield f"{os.path.basename(file)}, record {first + row + 1}: {text}"
-                before += size
-        if before < start:
-            raise InputError(f"record {start} was asked for; there are {before:,}")
+                num_preceding += size
+        if num_preceding < start:
+            raise InputError(f"start is {start}, but there are only {num_preceding:,} records")
 
     marks = {
-        "{[MASK]=answer} masked": MASKED,
-        "{other=answer} replaced": REPLACED,
-        "{answer=answer} kept": KEPT,
+        "{[MASK]=original} masked": MASKED,
+        "{other=original} replaced": REPLACED,
+        "{original=original} kept": KEPT,
     }
     legend = ", ".join(
-        _painted(text, colour if is_coloured else "") for text, colour in marks.items()
+        _coloured(text, colour if is_coloured else "") for text, colour in marks.items()
     )
     return chain([legend] if schema.max_predictions else [], islice(texts(), count))
 
 
-def takes_colour(stream: TextIO) -> bool:
+def has_colours(stream: TextIO) -> bool:
     """Returns whether a stream is a terminal with colours and NO_COLOR is not set."""
     return (
         stream.isatty()
-        and not os.environ.get("NO_COLOR")  # no-color.org: any text but the empty one
+        and not os.environ.get("NO_COLOR")  # no-color.org: set and not empty
         and os.environ.get("TERM") != "dumb"
     )
 
 
-def text_of(
+def record_text(
     record: dict[str, np.ndarray],
     *,
     vocabulary: Vocabulary,
@@ -113,75 +113,72 @@ def text_of(
     The sequences of a packed record are printed one below the other.
     """
     length = int(record["input_mask"].sum())
-    parts = _parts(record, length, vocabulary, is_coloured=is_coloured)
-    own_labels = _labels(record, labels)
+    tokens = _printed_tokens(record, length, vocabulary, is_coloured=is_coloured)
+    names = []  # of the labels that are used
+    if LABEL_FEATURE in record:
+        names = [labels[label] for label in record[LABEL_FEATURE][is_labelled(record)]]
     if "sequence_ids" not in record:
-        head = own_labels[0] if own_labels else f"{length} pieces"
-        return "\n".join([head, *_lines(parts, indent="  ", width=width)])
+        head = names[0] if names else f"{length} tokens"
+        return "\n".join([head, *_lines(tokens, indent="  ", width=width)])
     sequence_ids = record["sequence_ids"][:length]
     num_sequences = int(sequence_ids.max(initial=0))
     text = [f"{num_sequences} sequence{'s' * (num_sequences != 1)}"]
     for number in range(1, num_sequences + 1):
-        own = np.nonzero(sequence_ids == number)[0]
-        label = f", {own_labels[number - 1]}" if own_labels else ""
-        text.append(f"  sequence {number}: {len(own)} pieces{label}")
-        text += _lines([parts[place] for place in own], indent="    ", width=width)
+        positions = np.nonzero(sequence_ids == number)[0]
+        label = f", {names[number - 1]}" if names else ""
+        text.append(f"  sequence {number}: {len(positions)} tokens{label}")
+        text += _lines([tokens[position] for position in positions], indent="    ", width=width)
     return "\n".join(text)
 
 
-def _labels(record: dict[str, np.ndarray], words: tuple[str, str]) -> list[str]:
-    """Returns the names of the labels of a record; unused slots have none."""
-    if LABEL_FEATURE not in record:
-        return []
-    return [words[label] for label in record[LABEL_FEATURE][is_labelled(record)]]
-
-
-def _parts(
+def _printed_tokens(
     record: dict[str, np.ndarray], length: int, vocabulary: Vocabulary, *, is_coloured: bool
-) -> list[Part]:
+) -> list[PrintedToken]:
     specials = {vocabulary.cls_id: SPECIAL, vocabulary.sep_id: SPECIAL, vocabulary.unk_id: UNKNOWN}
     ids = record["input_ids"][:length].tolist()
-    answers = {}
+    original_ids = {}
     if WEIGHTS_FEATURE in record:
         is_counted = record[WEIGHTS_FEATURE] > 0
         positions = record["masked_lm_positions"][is_counted].tolist()
-        answers = dict(zip(positions, record["masked_lm_ids"][is_counted].tolist(), strict=True))
-    pieces = legible_pieces(vocabulary)
-    parts, can_continue = [], False
-    for position, number in enumerate(ids):
-        piece = pieces[number]
-        answer = pieces[answers.get(position, number)]
-        is_continued = can_continue and answer.startswith("##")
-        if position in answers:
-            colour = {vocabulary.mask_id: MASKED, answers[position]: KEPT}.get(number, REPLACED)
-            text = f"{{{piece}={answer}}}"
+        labels = record["masked_lm_ids"][is_counted].tolist()
+        original_ids = dict(zip(positions, labels, strict=True))
+    tokens = readable_tokens(vocabulary)
+    printed, can_continue = [], False
+    for position, token_id in enumerate(ids):
+        token = tokens[token_id]
+        original_id = original_ids.get(position, token_id)
+        is_continued = can_continue and tokens[original_id].startswith("##")
+        if position in original_ids:
+            colour = {vocabulary.mask_id: MASKED, original_id: KEPT}.get(token_id, REPLACED)
+            text = f"{{{token}={tokens[original_id]}}}"
         else:
-            colour = specials.get(number, "")
-            is_joined = is_continued or vocabulary.rules  # a text without a blank begins with "##"
-            text = piece.removeprefix("##") if is_joined else piece
-        parts.append(Part(text, _painted(text, colour if is_coloured else ""), is_continued))
-        can_continue = specials.get(number) != SPECIAL
-    return parts
+            colour = specials.get(token_id, "")
+            is_joined = is_continued or vocabulary.rules  # a text without a blank starts with "##"
+            text = token.removeprefix("##") if is_joined else token
+        coloured = _coloured(text, colour if is_coloured else "")
+        printed.append(PrintedToken(text, coloured, is_continued))
+        can_continue = specials.get(token_id) != SPECIAL
+    return printed
 
 
-def _lines(parts: Sequence[Part], *, indent: str, width: int) -> list[str]:
+def _lines(tokens: Sequence[PrintedToken], *, indent: str, width: int) -> list[str]:
     """Joins tokens to words and words to lines of at most `width` characters."""
-    words: list[list[Part]] = []
-    for part in parts:
-        if part.is_continued:
-            words[-1].append(part)
+    words: list[list[PrintedToken]] = []
+    for token in tokens:
+        if token.is_continued:
+            words[-1].append(token)
         else:
-            words.append([part])
-    lines, room = [], 0
+            words.append([token])
+    lines, space = [], 0
     for word in words:
-        size = sum(len(part.text) for part in word)
-        if size > room:
+        size = sum(len(token.text) for token in word)
+        if size > space:
             lines.append([])
-            room = width - len(indent)
-        lines[-1].append("".join(part.coloured for part in word))
-        room -= size + 1
+            space = width - len(indent)
+        lines[-1].append("".join(token.coloured for token in word))
+        space -= size + 1
     return [indent + " ".join(line) for line in lines]
 
 
-def _painted(text: str, colour: str) -> str:
+def _coloured(text: str, colour: str) -> str:
     return f"\x1b[{colour}m{text}\x1b[0m" if colour else text

@@ -12,15 +12,16 @@ from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
 from bert_keras.progress import progress
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inspect.verify import every_file, is_labelled, verified_batches
-from tfrecords_tools.manifest import label_words
+from tfrecords_tools.manifest import label_names
 
 BAR_WIDTH = 40
-MOST_BARS = 14
-LABELS, SHOWN = "labels", "a predicted piece is shown as"
-POSITIONS, SEQUENCE_LENGTHS = "position of predictions", "pieces in a sequence"
-_OF = {
+MAX_BARS = 14
+LABELS, INPUTS = "labels", "input at predicted positions"
+POSITIONS, SEQUENCE_LENGTHS = "position of predictions", "tokens in a sequence"
+# What is counted, by title; in all other histograms "records".
+_COUNTED = {
     LABELS: "sequences",
-    SHOWN: "predictions",
+    INPUTS: "predictions",
     POSITIONS: "predictions",
     SEQUENCE_LENGTHS: "sequences",
 }
@@ -36,8 +37,8 @@ class Histogram:
     counts: np.ndarray  # int64 [N]
     names: tuple[str, ...] = ()  # of the values, if they are not numbers
 
-    def bars(self, most: int = MOST_BARS) -> list[tuple[str, int]]:
-        """Returns about `most` pairs (name or range, count); ranges have 1, 2, 5, 10 ... values."""
+    def bars(self, max_bars: int = MAX_BARS) -> list[tuple[str, int]]:
+        """Returns about `max_bars` pairs (name, count); ranges have 1, 2, 5, 10 ... values."""
         if self.names:
             return list(zip(self.names, self.counts.tolist(), strict=True))
         used = np.nonzero(self.counts)[0]
@@ -45,7 +46,7 @@ class Histogram:
             return []
         first, last = int(used[0]), int(used[-1])
         widths = (step * 10**power for power in count() for step in (1, 2, 5))
-        width = next(w for w in widths if last // w - first // w < most)
+        width = next(w for w in widths if last // w - first // w < max_bars)
         bars = []
         for start in range(first - first % width, last + 1, width):
             low, high = max(start, first), min(start + width - 1, last)
@@ -68,20 +69,20 @@ def record_histograms(
     """Reads all records and returns histograms of lengths, predictions, labels and sequences."""
     files = every_file(records)
     schema = common_schema(files)
-    names = {LABELS: label_words(files[0]), SHOWN: ("[MASK]", "another", "itself")}
+    names = {LABELS: label_names(files[0]), INPUTS: ("[MASK]", "another token", "same token")}
     totals: dict[str, np.ndarray] = {}
     with progress(stage="read", unit="record") as bar:
         for file in files:
             for _, features in verified_batches(file, schema=schema, vocabulary=vocabulary):
                 for title, values in _values(features, vocabulary).items():
-                    least = max(len(totals.get(title, ())), len(names.get(title, ())))
-                    counts = np.bincount(values.ravel(), minlength=least)
+                    num_values = max(len(totals.get(title, ())), len(names.get(title, ())))
+                    counts = np.bincount(values.ravel(), minlength=num_values)
                     if title in totals:
                         counts[: len(totals[title])] += totals[title]
                     totals[title] = counts
                 bar.update(len(features["input_ids"]))
     return [
-        Histogram(title, _OF.get(title, "records"), counts, names.get(title, ()))
+        Histogram(title, _COUNTED.get(title, "records"), counts, names.get(title, ()))
         for title, counts in totals.items()
     ]
 
@@ -89,7 +90,7 @@ def record_histograms(
 def _values(features: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict[str, np.ndarray]:
     """Returns the values of a batch by the title of their histogram."""
     ids = features["input_ids"]
-    values = {"pieces in a record": features["input_mask"].sum(axis=1)}
+    values = {"tokens in a record": features["input_mask"].sum(axis=1)}
     if "sequence_ids" in features:
         sequences = features["sequence_ids"]
         values["sequences in a record"] = sequences.max(axis=1)
@@ -98,12 +99,12 @@ def _values(features: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict[str
         values[SEQUENCE_LENGTHS] = lengths[lengths > 0]
     if WEIGHTS_FEATURE in features:
         is_counted, positions = features[WEIGHTS_FEATURE] > 0, features["masked_lm_positions"]
-        shown = np.take_along_axis(ids, positions, axis=1)
-        is_kept = shown == features["masked_lm_ids"]
-        manner = np.where(shown == vocabulary.mask_id, 0, np.where(is_kept, 2, 1))
+        inputs = np.take_along_axis(ids, positions, axis=1)
+        is_kept = inputs == features["masked_lm_ids"]
+        kinds = np.where(inputs == vocabulary.mask_id, 0, np.where(is_kept, 2, 1))
         values["predictions in a record"] = is_counted.sum(axis=1)
         values[POSITIONS] = positions[is_counted]
-        values[SHOWN] = manner[is_counted]
+        values[INPUTS] = kinds[is_counted]
     if LABEL_FEATURE in features:
         values[LABELS] = features[LABEL_FEATURE][is_labelled(features)]
     return values
@@ -122,6 +123,6 @@ def text_bars(histogram: Histogram) -> str:
     return "\n".join([histogram.summary(), *lines])
 
 
-def _bar(share: float) -> str:
-    eighths = round(share * BAR_WIDTH * 8)
+def _bar(fraction: float) -> str:
+    eighths = round(fraction * BAR_WIDTH * 8)
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()

@@ -1,5 +1,6 @@
 """Surveys a corpus or an even sample of it: counts of its text and of the expected records."""
 
+import math
 import os
 import re
 import tempfile
@@ -20,17 +21,17 @@ from tfrecords_tools.inputs.decoding import Repairs
 from tfrecords_tools.inputs.parts import Unit, grouped, num_bytes_of
 from tfrecords_tools.inspect.forecast import Forecast, forecast, original_forecast
 from tfrecords_tools.inspect.repeats import Repeats
-from tfrecords_tools.records.objectives import OBJECTIVES
+from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.text.store import TokenStore, TokenWriter, piece_dtype
-from tfrecords_tools.text.tokens import cut_to_fit, sentences_of
+from tfrecords_tools.text.store import TokenStore, TokenWriter, token_dtype
+from tfrecords_tools.text.tokens import cut_to_fit, sentence_splitter
 
 SAMPLE_BYTES = 32 << 20  # about ten seconds
 UNIT_BYTES = 8 << 20
-PLACES = 32  # units of a large corpus that are read
-TOGETHER = 1 << 17  # characters that are tokenized at once
+NUM_SAMPLED_UNITS = 32  # units of a large corpus that are read
+BATCH_CHARACTERS = 1 << 17  # characters that are tokenized at once
 OTHER_CASE_EVERY = 8  # every 8th batch is also tokenized in the other case
-SHORTEST_REPEAT = 20  # characters; short lines such as "Yes." or "* * *" repeat in any text
+MIN_REPEATED_CHARACTERS = 20  # characters; short lines such as "Yes." or "* * *" repeat in any text
 NUM_EXAMPLES = 5  # sentences with [UNK] of each batch
 
 _MARKUP = re.compile(
@@ -45,13 +46,13 @@ _ENDS = re.compile(r"[.!?:;…。！？][\"'”’»)\]]*$")
 
 @dataclass
 class Survey:
-    """The counts of the text that was read: all of it, or `PLACES` units spread evenly over it."""
+    """The counts of the text that was read: a corpus, or `NUM_SAMPLED_UNITS` units of it."""
 
     settings: BuildSettings
     vocabulary: Vocabulary | None
     num_bytes: int  # of the corpus on disk
     is_compressed: bool
-    is_whole: bool
+    is_complete: bool
     repairs: Repairs = field(default_factory=Repairs)
     lines: int = 0
     characters: int = 0
@@ -64,25 +65,26 @@ class Survey:
     document_sentences: list[int] = field(default_factory=list)
     documents_cut: int = 0  # at the end of the sample
     longest_document: int = 0  # characters
-    sentence_pieces: Counter[int] = field(default_factory=Counter)  # tokens -> sentences
+    sentence_tokens: Counter[int] = field(default_factory=Counter)  # tokens -> sentences
     unknown: int = 0
     unknown_words: Counter[str] = field(default_factory=Counter)
     unknown_in_case: Counter[str] = field(default_factory=Counter)  # of a sample, in both cases
     forecasts: dict[str, Forecast] = field(default_factory=dict)
 
     @property
-    def longest(self) -> int:
+    def max_tokens(self) -> int:
         """The largest number of tokens of a sentence that fits into a record."""
         specials = self.vocabulary.num_specials(2) if self.vocabulary else 3
         return self.settings.max_length - specials
 
     @property
-    def pieces(self) -> int:
-        return sum(length * count for length, count in self.sentence_pieces.items())
+    def tokens(self) -> int:
+        """The number of tokens of all sentences."""
+        return sum(length * count for length, count in self.sentence_tokens.items())
 
 
 def survey(
-    places: Sequence[str | os.PathLike],
+    paths: Sequence[str | os.PathLike],
     *,
     vocabulary: Vocabulary | None,
     settings: BuildSettings,
@@ -91,7 +93,7 @@ def survey(
     """Reads a corpus or a sample of it and counts its text.
 
     Args:
-        places: Files, folders, glob patterns or TFDS names.
+        paths: Files, folders, glob patterns or TFDS names.
         vocabulary: The vocabulary. None counts no tokens and estimates no records.
         settings: The settings of the records.
         sample_bytes: The size of the sample; a smaller corpus is read as a whole.
@@ -101,40 +103,40 @@ def survey(
     """
     if vocabulary:
         settings = settings.for_vocabulary(vocabulary)
-    corpus = units(places, unit_bytes=UNIT_BYTES, text_field=settings.text_field)
+    corpus = units(paths, unit_bytes=UNIT_BYTES, text_field=settings.text_field)
     num_bytes = sum(map(num_bytes_of, corpus))
-    found = Survey(
+    counts = Survey(
         settings,
         vocabulary,
         num_bytes,
         is_compressed=any(
             part.compression or part.format == "parquet" for u in corpus for part in u
         ),
-        is_whole=num_bytes <= sample_bytes,
+        is_complete=num_bytes <= sample_bytes,
     )
-    chosen = corpus
-    if not found.is_whole:
-        numbers = np.linspace(0, len(corpus) - 1, PLACES).round().astype(int)
-        chosen = [corpus[number] for number in np.unique(numbers)]
+    max_characters = math.inf
+    if not counts.is_complete:
+        indices = np.linspace(0, len(corpus) - 1, NUM_SAMPLED_UNITS).round().astype(int)
+        corpus = [corpus[index] for index in np.unique(indices)]
+        max_characters = sample_bytes // len(corpus)
     with (
         tempfile.TemporaryDirectory(prefix="bert-tfrecords-") as folder,
-        progress(stage="look", unit="B", total=min(num_bytes, sample_bytes)) as bar,
-        TokenWriter(folder, dtype=piece_dtype(len(vocabulary or ()))) as writer,
+        progress(stage="survey", unit="B", total=min(num_bytes, sample_bytes)) as bar,
+        TokenWriter(folder, dtype=token_dtype(len(vocabulary or ()))) as writer,
     ):
-        pieces = _Pieces(found, vocabulary, writer) if vocabulary else None
-        most = None if found.is_whole else sample_bytes // len(chosen)
-        lines = chain.from_iterable(_lines(unit, found, most=most) for unit in chosen)
-        for together in grouped(lines, size_of=lambda line: len(line.text), most=TOGETHER):
-            _count(together, found)
-            if pieces:
-                pieces.add(together)
-            bar.update(sum(len(line.text) for line in together))
-        if not found.lines:
-            found.repairs.expect_text()
+        tokens = _TokenCounter(counts, vocabulary, writer) if vocabulary else None
+        lines = chain.from_iterable(_lines(unit, counts, max_characters) for unit in corpus)
+        for batch in grouped(lines, size_of=lambda line: len(line.text), most=BATCH_CHARACTERS):
+            _count(batch, counts)
+            if tokens:
+                tokens.add(batch)
+            bar.update(sum(len(line.text) for line in batch))
+        if not counts.lines:
+            counts.repairs.expect_text()
         writer.close()
         if vocabulary:
-            found.forecasts = _forecasts(folder, settings, vocabulary)
-    return found
+            counts.forecasts = _forecasts(folder, settings, vocabulary)
+    return counts
 
 
 def _forecasts(folder: str, settings: BuildSettings, vocabulary: Vocabulary) -> dict[str, Forecast]:
@@ -146,7 +148,7 @@ def _forecasts(folder: str, settings: BuildSettings, vocabulary: Vocabulary) -> 
     forecasts, separators = {}, vocabulary.specials.num_separators
     if store.num_documents > 1 and not vocabulary.rules:
         forecasts["the original"] = original_forecast(store, settings)
-    for name in OBJECTIVES:
+    for name in RECORD_OBJECTIVES:
         if store.num_documents > (name == "nsp"):
             forecasts[name] = forecast(store, settings, objective=name, num_separators=separators)
     return forecasts
@@ -154,91 +156,91 @@ def _forecasts(folder: str, settings: BuildSettings, vocabulary: Vocabulary) -> 
 
 class _Line(NamedTuple):
     text: str
-    before: str  # the preceding line, "" at the beginning of a document
+    previous: str  # the preceding line, "" at the start of a document
     sentences: list[str]
     is_first: bool  # whether it is the first line of its document
 
 
-def _lines(unit: Unit, found: Survey, *, most: int | None) -> Iterator[_Line]:
-    """Reads whole documents, until `most` characters were read, and counts documents.
+def _lines(unit: Unit, counts: Survey, max_characters: float) -> Iterator[_Line]:
+    """Reads whole documents, until `max_characters` characters were read, and counts documents.
 
-    A document that is longer than the rest of `most` is cut there.
+    A document that is longer than the rest of `max_characters` is cut there.
     """
-    split = sentences_of(found.settings.splitter, found.vocabulary)
-    before, characters, num_sentences, in_unit = "", 0, 0, 0
-    for text in lines_of(unit, repairs=found.repairs, errors="replace"):
+    split = sentence_splitter(counts.settings.splitter, counts.vocabulary)
+    previous, characters, num_sentences, num_read = "", 0, 0, 0
+    for text in lines_of(unit, repairs=counts.repairs, errors="replace"):
         if text:
             sentences = split(text)
-            yield _Line(text, before, sentences, num_sentences == 0)
+            yield _Line(text, previous, sentences, num_sentences == 0)
             num_sentences += len(sentences)
             characters += len(text)
-            in_unit += len(text)
-        is_enough = most is not None and in_unit >= most
+            num_read += len(text)
+        is_enough = num_read >= max_characters
         if num_sentences and (is_enough or not text):
-            found.document_sentences.append(num_sentences)
-            found.documents_cut += bool(text)
-            found.longest_document = max(found.longest_document, characters)
+            counts.document_sentences.append(num_sentences)
+            counts.documents_cut += bool(text)
+            counts.longest_document = max(counts.longest_document, characters)
             characters = num_sentences = 0
         if is_enough:
             break
-        before = text
+        previous = text
 
 
-def _count(lines: Sequence[_Line], found: Survey) -> None:
+def _count(lines: Sequence[_Line], counts: Survey) -> None:
     """Adds the counts of lines to the survey."""
-    numbers = []
-    for text, before, _, _ in lines:
-        found.lines += 1
-        found.characters += len(text)
-        found.letters += len(_NOT_LETTERS.sub("", text))
-        found.lines_with_markup += _MARKUP.search(text) is not None
-        found.lines_misread += _MISREAD.search(text) is not None
-        found.lines_wrapped += (
-            50 <= len(before) <= 100 and text[0].islower() and not _ENDS.search(before)
+    hashes = []
+    for text, previous, _, _ in lines:
+        counts.lines += 1
+        counts.characters += len(text)
+        counts.letters += len(_NOT_LETTERS.sub("", text))
+        counts.lines_with_markup += _MARKUP.search(text) is not None
+        counts.lines_misread += _MISREAD.search(text) is not None
+        counts.lines_wrapped += (
+            50 <= len(previous) <= 100 and text[0].islower() and not _ENDS.search(previous)
         )
         encoded = text.encode()
-        found.text_bytes += len(encoded) + 1
-        if len(text) >= SHORTEST_REPEAT:
-            numbers.append(blake2b(encoded, digest_size=8).digest())
-    found.line_repeats.add(np.frombuffer(b"".join(numbers), np.uint64))
+        counts.text_bytes += len(encoded) + 1
+        if len(text) >= MIN_REPEATED_CHARACTERS:
+            hashes.append(blake2b(encoded, digest_size=8).digest())
+    counts.line_repeats.add(np.frombuffer(b"".join(hashes), np.uint64))
 
 
-class _Pieces:
+class _TokenCounter:
     """Tokenizes sentences, counts their tokens in a survey, and adds them to a token store."""
 
-    def __init__(self, found: Survey, vocabulary: Vocabulary, writer: TokenWriter):
-        self._found, self._writer = found, writer
-        self._num_batches = 0
-        lowercase = found.settings.lowercase
+    def __init__(self, counts: Survey, vocabulary: Vocabulary, writer: TokenWriter):
+        self._counts, self._writer, self._num_batches = counts, writer, 0
+        lowercase = counts.settings.lowercase
         self._tokenizer = tokenizer_of(vocabulary, lowercase=lowercase)
         self._other_case = None
         if not vocabulary.rules:
             self._other_case = tokenizer_of(vocabulary, lowercase=not lowercase)
 
     def add(self, lines: Sequence[_Line]) -> None:
+        """Adds the sentences of a batch of lines."""
         texts = [text for line in lines for text in line.sentences]
-        opens = [line.is_first and n == 0 for line in lines for n in range(len(line.sentences))]
+        is_first = [line.is_first and n == 0 for line in lines for n in range(len(line.sentences))]
         if not texts:
             return
-        found, unk_id = self._found, self._tokenizer.vocabulary.unk_id
+        counts, unk_id = self._counts, self._tokenizer.vocabulary.unk_id
         ids, lengths = self._tokenizer.flat_ids(texts)
         is_unknown = ids == unk_id
         num_unknown = int(is_unknown.sum())
-        found.unknown += num_unknown
+        counts.unknown += num_unknown
         if self._other_case and self._num_batches % OTHER_CASE_EVERY == 0:
             other = self._other_case.flat_ids(texts)[0]
-            found.unknown_in_case.update(
-                pieces=len(ids),
+            counts.unknown_in_case.update(
+                tokens=len(ids),
                 unknown=num_unknown,
-                pieces_other=len(other),
+                tokens_other=len(other),
                 unknown_other=int((other == unk_id).sum()),
             )
         self._num_batches += 1
         with_unknown = np.unique(np.repeat(np.arange(len(lengths)), lengths)[is_unknown])
-        for text in [texts[number] for number in with_unknown[:NUM_EXAMPLES].tolist()]:
+        for text in [texts[index] for index in with_unknown[:NUM_EXAMPLES].tolist()]:
             tokenized = self._tokenizer.encode(text)
-            for (start, end), number in zip(tokenized.offsets, tokenized.ids, strict=True):
-                if number == unk_id:
-                    found.unknown_words[text[start:end]] += 1
-        found.sentence_pieces.update(lengths.tolist())
-        self._writer.add(ids, *cut_to_fit(lengths, np.array(opens), longest=found.longest))
+            for (start, end), token_id in zip(tokenized.offsets, tokenized.ids, strict=True):
+                if token_id == unk_id:
+                    counts.unknown_words[text[start:end]] += 1
+        counts.sentence_tokens.update(lengths.tolist())
+        self._writer.add(ids, *cut_to_fit(lengths, np.array(is_first), longest=counts.max_tokens))

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.storage import whole_file
+from bert_keras.storage import atomic_file
 from tfrecords_tools.records.objectives import Instance
-from tfrecords_tools.text.store import PLACE
+from tfrecords_tools.text.store import INDEX_DTYPE
 
-COLUMNS = 4
+NUM_COLUMNS = 4
 
 
 class SpanTable(NamedTuple):
@@ -46,7 +46,7 @@ def write_buckets(
     for number, (spans, label) in enumerate(instances):
         for span in spans:
             flat += (number, label, *span)
-    table = np.array(flat, PLACE).reshape(-1, COLUMNS)
+    table = np.array(flat, INDEX_DTYPE).reshape(-1, NUM_COLUMNS)
     num_instances = int(table[-1, 0]) + 1 if len(table) else 0
     buckets = generator.integers(num_buckets, size=num_instances)[table[:, 0]]
     order = np.argsort(buckets, kind="stable")
@@ -61,25 +61,27 @@ def write_tables(
 
     The file appears only when it is complete.
     """
-    begins = np.zeros(num_buckets + 1, PLACE)
-    with whole_file(path) as part, part.open("wb") as file:
-        file.write(begins.tobytes())
+    starts = np.zeros(num_buckets + 1, INDEX_DTYPE)
+    with atomic_file(path) as partial_path, partial_path.open("wb") as file:
+        file.write(starts.tobytes())
         for bucket, table in enumerate(tables, start=1):
-            file.write(table.astype(PLACE).tobytes())
-            begins[bucket] = begins[bucket - 1] + len(table)
+            file.write(table.astype(INDEX_DTYPE).tobytes())
+            starts[bucket] = starts[bucket - 1] + len(table)
         file.seek(0)
-        file.write(begins.tobytes())
+        file.write(starts.tobytes())
 
 
 def read_bucket(paths: Iterable[Path], *, num_buckets: int, bucket: int) -> SpanTable:
     """Returns the instances of one bucket from all files, in their order."""
-    tables, num_before = [np.empty((0, COLUMNS), PLACE)], 0
+    tables, num_before = [np.empty((0, NUM_COLUMNS), INDEX_DTYPE)], 0
     for path in paths:
         with path.open("rb") as file:
-            file.seek(bucket * PLACE.itemsize)
-            begin, end = np.fromfile(file, PLACE, 2).tolist()
-            file.seek(((num_buckets + 1) + begin * COLUMNS) * PLACE.itemsize)
-            table = np.fromfile(file, PLACE, (end - begin) * COLUMNS).reshape(-1, COLUMNS)
+            file.seek(bucket * INDEX_DTYPE.itemsize)
+            start, end = np.fromfile(file, INDEX_DTYPE, 2).tolist()
+            file.seek(((num_buckets + 1) + start * NUM_COLUMNS) * INDEX_DTYPE.itemsize)
+            table = np.fromfile(file, INDEX_DTYPE, (end - start) * NUM_COLUMNS).reshape(
+                -1, NUM_COLUMNS
+            )
         if len(table):
             is_next = np.diff(table[:, 0], prepend=table[0, 0]) != 0
             table[:, 0] = num_before + np.cumsum(is_next)
@@ -92,5 +94,5 @@ def bucket_sizes(paths: Iterable[Path], *, num_buckets: int) -> np.ndarray:
     """Returns the number of spans in each bucket, int64 [num_buckets]."""
     sizes = np.zeros(num_buckets, np.int64)
     for path in paths:
-        sizes += np.diff(np.fromfile(path, PLACE, num_buckets + 1))
+        sizes += np.diff(np.fromfile(path, INDEX_DTYPE, num_buckets + 1))
     return sizes

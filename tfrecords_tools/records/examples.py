@@ -12,12 +12,12 @@ import numpy as np
 
 from tfrecords_tools.records.buckets import write_buckets
 from tfrecords_tools.records.layout import Layout
-from tfrecords_tools.records.objectives import OBJECTIVES, Draws, Instance, Span
+from tfrecords_tools.records.objectives import RECORD_OBJECTIVES, Instance, PairChoices, TextSpan
 from tfrecords_tools.records.splits import Range, documents_of
-from tfrecords_tools.text.store import Tokens, TokenStore
+from tfrecords_tools.text.store import TokenSource, TokenStore
 
-_INSTANCES_TOGETHER = 1000
-_SENTENCES_AT_ONCE = 32  # looked up together for a text from another document
+_RELEASE_INTERVAL = 1000  # instances
+_LOOKUP_SENTENCES = 32  # read first for a text of another document
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class FindInstances:
             self.documents,
             store,
             random=Random(int(generator.integers(2**62))),
-            text_of=partial(text_of, store),
+            text_at=partial(text_at, store),
         )
         write_buckets(
             self.output,
-            _releasing(store, instances),
+            _release_regularly(store, instances),
             num_buckets=self.layout.num_buckets,
             generator=generator,
         )
@@ -55,28 +55,28 @@ class FindInstances:
 def instances_of(
     layout: Layout,
     documents: Range,
-    store: Tokens,
+    store: TokenSource,
     *,
     random: Random,
-    text_of: Callable[[int, float, int], Any],
+    text_at: Callable[[int, float, int], Any],
 ) -> Iterator[Instance]:
     """Draws the instances of a range.
 
-    `text_of(document, share, room)` returns a text of another document: a `Span`, or an object
-    that represents one.
+    `text_at(document, fraction, num_tokens)` returns a text of another document: a `TextSpan`, or
+    an object that represents one.
     """
     split, settings = layout.split, layout.settings
-    own = [
+    split_documents = [
         (number, bounds)
         for document, bounds in documents_of(store, documents)
         if (number := split.number(document)) is not None
     ]
 
-    def other_text(number: int, room: int) -> Any:
+    def other_text(number: int, num_tokens: int) -> Any:
         other = int(random.random() * (split.num_documents - 1))
-        return text_of(split.document(other + (other >= number)), random.random(), room)
+        return text_at(split.document(other + (other >= number)), random.random(), num_tokens)
 
-    draws = Draws(
+    pair_choices = PairChoices(
         random,
         settings.max_length,
         settings.short_sequence_rate,
@@ -84,37 +84,37 @@ def instances_of(
         settings.schema.is_packed,
         layout.num_separators,
     )
-    for _ in range(layout.passes):
-        yield from OBJECTIVES[settings.objective].instances(own, draws)
+    for _ in range(layout.num_passes):
+        yield from RECORD_OBJECTIVES[settings.objective].instances(split_documents, pair_choices)
 
 
-def _releasing(store: TokenStore, instances: Iterable[Instance]) -> Iterator[Instance]:
+def _release_regularly(store: TokenStore, instances: Iterable[Instance]) -> Iterator[Instance]:
     """Yields the instances and regularly releases the memory of the store.
 
     Each text of another document leaves about 64 kB of the store in memory.
     """
     for number, instance in enumerate(instances):
         yield instance
-        if number % _INSTANCES_TOGETHER == 0:
+        if number % _RELEASE_INTERVAL == 0:
             store.release()
 
 
-def text_of(store: Tokens, document: int, share: float, room: int) -> Span:
-    """Returns the span of one or more sentences of a document that fill `room` tokens.
+def text_at(store: TokenSource, document: int, fraction: float, num_tokens: int) -> TextSpan:
+    """Returns the span of one or more sentences of a document that have `num_tokens` tokens.
 
     Args:
         store: The tokens.
         document: The index of the document.
-        share: The part of the document's sentences that precedes the text, in [0, 1).
-        room: The number of tokens to reach. The text is shorter if the document ends.
+        fraction: The part of the document's sentences that precedes the text, in [0, 1).
+        num_tokens: The number of tokens to reach. The text is shorter if the document ends.
     """
     start, end = store.documents(document, document + 1)
-    first, count = start + int(share * (end - start)), _SENTENCES_AT_ONCE
+    first, count = start + int(fraction * (end - start)), _LOOKUP_SENTENCES
     while True:
-        places = store.sentences(first, min(end, first + count))
-        last = bisect_left(places, places[0] + room, 1)
-        if last < len(places):
-            return places[0], places[last]
+        starts = store.sentences(first, min(end, first + count))
+        last = bisect_left(starts, starts[0] + num_tokens, 1)
+        if last < len(starts):
+            return starts[0], starts[last]
         if first + count >= end:
-            return places[0], places[-1]
+            return starts[0], starts[-1]
         count *= 2

@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_keras.data.masking import Masker
 from bert_keras.data.schema import PretrainingSchema
-from bert_keras.text.packing import Spans, kept_apart, packed, truncated_lengths
+from bert_keras.text.packing import TextSpans, packed, packing_features, truncated_lengths
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.records.buckets import SpanTable
 
@@ -17,7 +17,7 @@ class Sequences(NamedTuple):
 
     starts: np.ndarray  # int64 [M], token indices in the store
     lengths: np.ndarray  # int64 [M], in tokens
-    first: np.ndarray  # int64 [N+1]: the first span of each sequence, and M
+    bounds: np.ndarray  # int64 [N+1]: the first span of each sequence, and M
     labels: np.ndarray  # int64 [N]
     rows: np.ndarray  # int64 [N], ascending: the record of each sequence
     columns: np.ndarray  # int64 [N]: the position in the record at which it begins
@@ -27,9 +27,9 @@ class Sequences(NamedTuple):
         return int(self.rows[-1]) + 1 if len(self.rows) else 0
 
 
-def sizes_of(lengths: np.ndarray, first: np.ndarray, *, num_separators: int) -> np.ndarray:
+def sizes_of(lengths: np.ndarray, bounds: np.ndarray, *, num_separators: int) -> np.ndarray:
     """Returns int64 [N]: the number of positions of each sequence, special tokens included."""
-    return 2 - num_separators + np.add.reduceat(lengths + num_separators, first[:-1])
+    return 2 - num_separators + np.add.reduceat(lengths + num_separators, bounds[:-1])
 
 
 def sequences_of(
@@ -43,36 +43,35 @@ def sequences_of(
 
     If a record takes several sequences, their sizes decide which sequences share a record.
     """
-    begins = np.flatnonzero(np.diff(table.instances, prepend=-1))
-    first = np.append(begins, len(table.instances))
-    order = generator.permutation(len(begins))
-    spans, first = _reordered(first, order)
+    first_spans = np.flatnonzero(np.diff(table.instances, prepend=-1))
+    order = generator.permutation(len(first_spans))
+    spans, bounds = _reordered(np.append(first_spans, len(table.instances)), order)
     starts, lengths = cut(
         table.starts[spans],
         table.ends[spans] - table.starts[spans],
-        first,
+        bounds,
         max_length=schema.max_length,
         num_separators=num_separators,
         generator=generator,
     )
-    labels = table.labels[begins[order]]
+    labels = table.labels[first_spans[order]]
     if schema.max_sequences == 1:
         rows = np.arange(len(order))
-        return Sequences(starts, lengths, first, labels, rows, np.zeros_like(rows))
+        return Sequences(starts, lengths, bounds, labels, rows, np.zeros_like(rows))
     order, rows, columns = filled_rows(
-        sizes_of(lengths, first, num_separators=num_separators),
+        sizes_of(lengths, bounds, num_separators=num_separators),
         length=schema.max_length,
         most=schema.max_sequences,
         generator=generator,
     )
-    spans, first = _reordered(first, order)
-    return Sequences(starts[spans], lengths[spans], first, labels[order], rows, columns)
+    spans, bounds = _reordered(bounds, order)
+    return Sequences(starts[spans], lengths[spans], bounds, labels[order], rows, columns)
 
 
 def cut(
     starts: np.ndarray,
     lengths: np.ndarray,
-    first: np.ndarray,
+    bounds: np.ndarray,
     *,
     max_length: int,
     generator: np.random.Generator,
@@ -83,35 +82,34 @@ def cut(
     The longer text of a pair loses tokens at both ends, at random. Each text keeps about half of
     the tokens that fit, or all of its tokens. Only pairs can be too long.
     """
-    sizes = sizes_of(lengths, first, num_separators=num_separators)
-    long = first[:-1][sizes > max_length]
-    pair = np.stack([long, long + 1])
-    kept = np.stack(truncated_lengths(*lengths[pair], limit=max_length - 2 - num_separators))
-    front = generator.binomial(lengths[pair] - kept, 0.5)
+    sizes = sizes_of(lengths, bounds, num_separators=num_separators)
+    long = bounds[:-1][sizes > max_length]
+    pairs = np.stack([long, long + 1])
+    shortened = np.stack(truncated_lengths(*lengths[pairs], limit=max_length - 2 - num_separators))
     starts, lengths = starts.copy(), lengths.copy()
-    starts[pair] += front
-    lengths[pair] = kept
+    starts[pairs] += generator.binomial(lengths[pairs] - shortened, 0.5)
+    lengths[pairs] = shortened
     return starts, lengths
 
 
 def batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:
     """Yields the sequences of `num_rows` records at a time; rows and spans are counted from 0."""
     for row in range(0, sequences.num_rows, num_rows):
-        begin, end = np.searchsorted(sequences.rows, [row, row + num_rows])
-        spans = slice(sequences.first[begin], sequences.first[end])
+        start, end = np.searchsorted(sequences.rows, [row, row + num_rows])
+        spans = slice(sequences.bounds[start], sequences.bounds[end])
         yield Sequences(
             starts=sequences.starts[spans],
             lengths=sequences.lengths[spans],
-            first=sequences.first[begin : end + 1] - sequences.first[begin],
-            labels=sequences.labels[begin:end],
-            rows=sequences.rows[begin:end] - row,
-            columns=sequences.columns[begin:end],
+            bounds=sequences.bounds[start : end + 1] - sequences.bounds[start],
+            labels=sequences.labels[start:end],
+            rows=sequences.rows[start:end] - row,
+            columns=sequences.columns[start:end],
         )
 
 
 def features(
     sequences: Sequences,
-    pieces: np.ndarray,
+    tokens: np.ndarray,
     *,
     schema: PretrainingSchema,
     vocabulary: Vocabulary,
@@ -122,7 +120,7 @@ def features(
 
     Args:
         sequences: The sequences of the batch.
-        pieces: The token ids of all spans, concatenated. Ids of at least the size of the vocabulary
+        tokens: The token ids of all spans, concatenated. Ids of at least the size of the vocabulary
             are tokens that continue a word; see `tfrecords_tools.text.tokens`.
         schema: The features of a record.
         vocabulary: The vocabulary.
@@ -131,15 +129,15 @@ def features(
     """
     num_rows, size = sequences.num_rows, len(vocabulary)
     num_separators = vocabulary.specials.num_separators
-    spans = _laid_out(sequences, is_pair=schema.has_labels, num_separators=num_separators)
+    spans = _text_spans(sequences, is_pair=schema.has_labels, num_separators=num_separators)
     shape = {"num_rows": num_rows, "length": schema.max_length}
-    values = packed(pieces, spans, vocabulary=vocabulary, **shape)
+    values = packed(tokens, spans, vocabulary=vocabulary, **shape)
     continues = None
     if masker and masker.policy.unit == "word":
         continues = values["input_ids"] >= size
         values["input_ids"] -= continues * np.int32(size)
     if schema.is_packed:
-        values |= kept_apart(spans, **shape, num_separators=num_separators)
+        values |= packing_features(spans, **shape, num_separators=num_separators)
     if masker:
         values |= masker.mask(values["input_ids"], generator=generator, continues=continues)
     if schema.has_labels:
@@ -147,13 +145,13 @@ def features(
     return values
 
 
-def _laid_out(sequences: Sequences, *, is_pair: bool, num_separators: int) -> Spans:
-    counts = np.diff(sequences.first)
-    number = np.arange(len(sequences.starts)) - np.repeat(sequences.first[:-1], counts)
+def _text_spans(sequences: Sequences, *, is_pair: bool, num_separators: int) -> TextSpans:
+    counts = np.diff(sequences.bounds)
+    number = np.arange(len(sequences.starts)) - np.repeat(sequences.bounds[:-1], counts)
     ends = np.cumsum(sequences.lengths + num_separators)
     before = ends - sequences.lengths - num_separators
-    before -= np.repeat(before[sequences.first[:-1]], counts)
-    return Spans(
+    before -= np.repeat(before[sequences.bounds[:-1]], counts)
+    return TextSpans(
         rows=np.repeat(sequences.rows, counts),
         columns=np.repeat(sequences.columns, counts) + 1 + before,
         starts=np.cumsum(sequences.lengths) - sequences.lengths,
@@ -166,12 +164,12 @@ def _laid_out(sequences: Sequences, *, is_pair: bool, num_separators: int) -> Sp
 def _labels(sequences: Sequences, schema: PretrainingSchema) -> dict[str, np.ndarray]:
     if not schema.is_packed:
         return {"next_sentence_labels": sequences.labels[:, None]}
-    place = sequences.rows, _number_in_row(sequences.rows)
+    slots = sequences.rows, _number_in_row(sequences.rows)
 
     def in_slots(values, dtype):
-        slots = np.zeros((sequences.num_rows, schema.max_sequences), dtype)
-        slots[place] = values
-        return slots
+        array = np.zeros((sequences.num_rows, schema.max_sequences), dtype)
+        array[slots] = values
+        return array
 
     return {
         "next_sentence_labels": in_slots(sequences.labels, np.int64),
@@ -184,12 +182,12 @@ def _number_in_row(rows: np.ndarray) -> np.ndarray:
     return np.arange(len(rows)) - np.searchsorted(rows, rows)
 
 
-def _reordered(first: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the indices of the spans in the new order of the sequences, and the new `first`."""
-    counts = np.diff(first)[order]
-    begins = np.cumsum(counts) - counts
-    spans = np.repeat(first[:-1][order] - begins, counts) + np.arange(counts.sum())
-    return spans, np.append(begins, len(spans))
+def _reordered(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the indices of the spans in the new order of the sequences, and the new bounds."""
+    counts = np.diff(bounds)[order]
+    starts = np.cumsum(counts) - counts
+    spans = np.repeat(bounds[:-1][order] - starts, counts) + np.arange(counts.sum())
+    return spans, np.append(starts, len(spans))
 
 
 def filled_rows(
@@ -203,25 +201,25 @@ def filled_rows(
     Returns:
         The order of the sequences, int [N], and in that order the row and the column of each.
     """
-    waiting: list[list[int]] = [[] for _ in range(length + 1)]
+    of_size: list[list[int]] = [[] for _ in range(length + 1)]
     for number, size in enumerate(sizes.tolist()):
-        waiting[size].append(number)
-    present = sum(1 << size for size, numbers in enumerate(waiting) if numbers)
+        of_size[size].append(number)
+    # Bit n is set while there are sequences of size n.
+    remaining_sizes = sum(1 << size for size, numbers in enumerate(of_size) if numbers)
     rows: list[list[int]] = []
-    while present:
-        row, room = [], length
-        while len(row) < most and (fitting := present & ((2 << room) - 1)):
+    while remaining_sizes:
+        row, space = [], length
+        while len(row) < most and (fitting := remaining_sizes & ((2 << space) - 1)):
             size = fitting.bit_length() - 1
-            row.append(waiting[size].pop())
-            room -= size
-            if not waiting[size]:
-                present ^= 1 << size
+            row.append(of_size[size].pop())
+            space -= size
+            if not of_size[size]:
+                remaining_sizes ^= 1 << size
         rows.append(row)
     rows = [rows[number] for number in generator.permutation(len(rows)).tolist()]
     counts = np.array([len(row) for row in rows])
     row_of = np.repeat(np.arange(len(rows)), counts)
     order = np.array([number for row in rows for number in row])
     order = order[np.lexsort((generator.random(len(order)), row_of))]
-    ends = np.cumsum(sizes[order])
-    begins = ends - sizes[order]
-    return order, row_of, begins - begins[np.searchsorted(row_of, row_of)]
+    starts = np.cumsum(sizes[order]) - sizes[order]
+    return order, row_of, starts - starts[np.searchsorted(row_of, row_of)]

@@ -10,7 +10,7 @@ from tfrecords_tools.records.splits import TRAIN, Range, Split
 from tfrecords_tools.settings import BuildSettings
 
 RECORDS_PER_BUCKET = 100_000
-RECORDS_PER_SHARD_AT_LEAST = 250  # if the number of shards is not given
+MIN_RECORDS_PER_SHARD = 250  # if the settings do not fix the number of shards
 
 
 @dataclass(frozen=True)
@@ -19,24 +19,24 @@ class Layout:
 
     split: Split
     num_sentences: int
-    num_pieces: int
+    num_tokens: int
     settings: BuildSettings
     num_separators: int  # between two texts
+    num_passes: int  # over the documents; held-out documents are read once
     num_buckets: int
     shards: tuple[range, ...]  # the buckets of each shard
 
-    @property
-    def passes(self) -> int:
-        return _passes(self.split, self.settings)
-
-    def file(self, place: int) -> str:
-        return shard_file(self.split.name, place, len(self.shards))
+    def file(self, shard: int) -> str:
+        """Returns the name of the record file of a shard."""
+        return shard_file(self.split.name, shard, len(self.shards))
 
     def seeds_of_range(self, documents: Range) -> tuple[int, ...]:
+        """Returns the seeds of the instances of a range."""
         return (*self._seeds, 0, documents.unit, documents.part)
 
-    def seeds_of_shard(self, place: int) -> tuple[int, ...]:
-        return (*self._seeds, 1, place)
+    def seeds_of_shard(self, shard: int) -> tuple[int, ...]:
+        """Returns the seeds of the order, the cuts and the masks of a shard."""
+        return (*self._seeds, 1, shard)
 
     @property
     def _seeds(self) -> tuple[int, int]:
@@ -47,7 +47,7 @@ class Layout:
         if not all(has_records):
             raise InputError(
                 f"the corpus gives too few records ({self.split.name}) for {len(self.shards)} "
-                "shards; give more text or ask for fewer"
+                "shards; add text or request fewer shards"
             )
 
     def summary(self, shards: Sequence[dict]) -> dict:
@@ -58,19 +58,19 @@ class Layout:
             summed=("records", "sequences", "tokens", *labels),
             documents=self.split.num_documents,
             sentences=self.num_sentences,
-            pieces=self.num_pieces,
+            pieces=self.num_tokens,
         )
 
 
-def shard_file(split: str, place: int, num_shards: int) -> str:
+def shard_file(split: str, shard: int, num_shards: int) -> str:
     """Returns the name of a record file."""
-    return f"{split}-{place:05d}-of-{num_shards:05d}.tfrecord"
+    return f"{split}-{shard:05d}-of-{num_shards:05d}.tfrecord"
 
 
 def layout_of(
     split: Split,
     num_sentences: int,
-    num_pieces: int,
+    num_tokens: int,
     *,
     settings: BuildSettings,
     num_separators: int,
@@ -80,7 +80,7 @@ def layout_of(
     Args:
         split: The split.
         num_sentences: The number of its sentences.
-        num_pieces: The number of its tokens.
+        num_tokens: The number of its tokens.
         settings: The settings of the records.
         num_separators: The number of separators between two texts.
 
@@ -89,22 +89,20 @@ def layout_of(
     """
     if settings.objective == "nsp" and split.num_documents < 2:
         raise InputError(
-            "next sentence prediction needs at least two documents, for a random next text comes "
-            "from another one; put blank lines between documents or give more files"
+            "next sentence prediction needs at least two documents, because a random next text "
+            "comes from another document; put blank lines between documents or add files"
         )
+    num_passes = cast(int, settings.duplicates) if split.name == TRAIN else 1  # None is resolved
     # An instance has at most as many tokens as a record, so there are at least this many instances.
-    expected = _passes(split, settings) * num_pieces // settings.max_length + 1
+    expected = num_passes * num_tokens // settings.max_length + 1
     num_shards = settings.shards if split.name == TRAIN else 1
     if num_shards is None:
-        fewest = min(4, max(1, expected // RECORDS_PER_SHARD_AT_LEAST))
-        num_buckets = num_shards = max(fewest, -(-expected // RECORDS_PER_BUCKET))
+        minimum = min(4, max(1, expected // MIN_RECORDS_PER_SHARD))
+        num_buckets = num_shards = max(minimum, -(-expected // RECORDS_PER_BUCKET))
     else:
         num_buckets = num_shards * max(1, -(-expected // (num_shards * RECORDS_PER_BUCKET)))
-    each = num_buckets // num_shards
-    shards = tuple(range(first, first + each) for first in range(0, num_buckets, each))
-    return Layout(split, num_sentences, num_pieces, settings, num_separators, num_buckets, shards)
-
-
-def _passes(split: Split, settings: BuildSettings) -> int:
-    """Returns the number of passes over the documents; held-out documents are read once."""
-    return cast(int, settings.duplicates) if split.name == TRAIN else 1  # None is resolved
+    step = num_buckets // num_shards
+    shards = tuple(range(start, start + step) for start in range(0, num_buckets, step))
+    return Layout(
+        split, num_sentences, num_tokens, settings, num_separators, num_passes, num_buckets, shards
+    )

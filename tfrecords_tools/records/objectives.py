@@ -30,42 +30,42 @@ from typing import NamedTuple
 _MOST_REPEATED = 4
 _SHORTEST_PART = 8  # tokens of a part of a sentence that is cut
 Document = tuple[int, list[int]]
-Span = tuple[int, int]
+TextSpan = tuple[int, int]
 
 
 class Instance(NamedTuple):
     """Spans as (start, end) in the store, and a label, which some objectives leave at 0."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[TextSpan, ...]
     label: int = 0
 
 
-class Draws(NamedTuple):
+class PairChoices(NamedTuple):
     """The random choices of an objective: the length of a pair and a text of another document."""
 
     random: Random
     max_length: int
-    short_rate: float  # share of the pairs that are kept short
-    other_text: Callable[[int, int], Span]  # (document, room) -> sentences that fill `room` tokens
+    short_rate: float  # fraction of the pairs that are kept short
+    other_text: Callable[[int, int], TextSpan]  # (document, num_tokens) -> sentences of another
     fills_records: bool  # a record may hold several sequences to be full
     num_separators: int = 1  # between two texts
 
-    def target(self) -> int:
+    def draw_length(self) -> int:
         """Draws the number of tokens of a pair, without special tokens."""
-        room = self.max_length - 2 - self.num_separators
-        return self.random.randint(2, room) if self.random.random() < self.short_rate else room
+        most = self.max_length - 2 - self.num_separators
+        return self.random.randint(2, most) if self.random.random() < self.short_rate else most
 
 
-def next_sentence(documents: Iterable[Document], draws: Draws) -> Iterator[Instance]:
+def next_sentence(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
     """Yields pairs of texts; half of the second texts are the true next one, half are random."""
-    random = draws.random
+    random = pair_choices.random
     balance = 0  # number of random next texts minus number of true ones
     latest = {True: deque(maxlen=_MOST_REPEATED), False: deque(maxlen=_MOST_REPEATED)}
     for number, bounds in documents:
         first, num_sentences = 0, len(bounds) - 1
         while first < num_sentences:
-            target = draws.target()
-            last = _filled(bounds, first, target)
+            length = pair_choices.draw_length()
+            last = _end_of_text(bounds, first, length)
             is_random = random.random() < 0.5 if balance == 0 else balance < 0
             if last - first == 1 and not is_random:
                 last = min(last + 1, num_sentences)  # adds the true next sentence
@@ -75,7 +75,7 @@ def next_sentence(documents: Iterable[Document], draws: Draws) -> Iterator[Insta
             end_a = first + 1 + int(random.random() * (last - first - 1))
             text_a = bounds[first], bounds[end_a]
             if is_random:
-                text_b = draws.other_text(number, target - (text_a[1] - text_a[0]))
+                text_b = pair_choices.other_text(number, length - (text_a[1] - text_a[0]))
                 last = end_a  # the next pair begins with the unused sentences
             else:
                 text_b = bounds[end_a], bounds[last]
@@ -87,7 +87,7 @@ def next_sentence(documents: Iterable[Document], draws: Draws) -> Iterator[Insta
         yield from list(latest[balance < 0])[: abs(balance)]  # balances the labels
 
 
-def sentence_order(documents: Iterable[Document], draws: Draws) -> Iterator[Instance]:
+def sentence_order(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
     """Yields pairs of adjacent texts; half of the pairs are swapped.
 
     A document of a single sentence yields no pair.
@@ -96,53 +96,53 @@ def sentence_order(documents: Iterable[Document], draws: Draws) -> Iterator[Inst
     for _, bounds in documents:
         first, num_sentences = 0, len(bounds) - 1
         while first < num_sentences - 1:
-            last = max(_filled(bounds, first, draws.target()), first + 2)
+            last = max(_end_of_text(bounds, first, pair_choices.draw_length()), first + 2)
             if last == num_sentences - 1:
                 last = num_sentences  # a single sentence cannot form the next pair
-            middle = first + 1 + int(draws.random.random() * (last - first - 1))
-            changed = draws.random.random() < 0.5 if balance == 0 else balance < 0
-            balance += 1 if changed else -1
+            middle = first + 1 + int(pair_choices.random.random() * (last - first - 1))
+            is_swapped = pair_choices.random.random() < 0.5 if balance == 0 else balance < 0
+            balance += 1 if is_swapped else -1
             texts = (bounds[first], bounds[middle]), (bounds[middle], bounds[last])
-            yield Instance(texts[::-1] if changed else texts, int(changed))
+            yield Instance(texts[::-1] if is_swapped else texts, int(is_swapped))
             first = last
     if balance:
-        yield Instance(texts if changed else texts[::-1], int(not changed))  # balances the labels
+        yield Instance(texts if is_swapped else texts[::-1], int(not is_swapped))  # for balance
 
 
-def full_sentences(documents: Iterable[Document], draws: Draws) -> Iterator[Instance]:
+def full_sentences(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
     """Yields as many sentences as fit into a record, across documents.
 
     If `fills_records`, a sentence that does not fit is cut and continues in the next instance.
     """
-    room = left = draws.max_length - 2
-    spans: list[Span] = []
+    max_tokens = space = pair_choices.max_length - 2
+    spans: list[TextSpan] = []
     for _, bounds in documents:
         start, end = bounds[0], bounds[-1]
         while start < end:
-            stop = min(start + max(left, 0), end)
-            if not draws.fills_records or left < _SHORTEST_PART:
+            stop = min(start + max(space, 0), end)
+            if not pair_choices.fills_records or space < _SHORTEST_PART:
                 stop = bounds[bisect_right(bounds, stop) - 1]
             if stop > start:
                 spans.append((start, stop))
-                left -= stop - start + draws.num_separators  # separate the next document
+                space -= stop - start + pair_choices.num_separators  # separate the next document
                 start = stop
             if start < end:  # the next sentence does not fit
                 yield Instance(tuple(spans))
-                spans, left = [], room
+                spans, space = [], max_tokens
     if spans:
         yield Instance(tuple(spans))
 
 
-def doc_sentences(documents: Iterable[Document], draws: Draws) -> Iterator[Instance]:
+def doc_sentences(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
     """Same as `full_sentences`, but an instance never continues into the next document."""
     for document in documents:
-        yield from full_sentences([document], draws)
+        yield from full_sentences([document], pair_choices)
 
 
-class Objective(NamedTuple):
+class RecordObjective(NamedTuple):
     """A function that turns documents into instances, and the meaning of their label."""
 
-    instances: Callable[[Iterable[Document], Draws], Iterator[Instance]]
+    instances: Callable[[Iterable[Document], PairChoices], Iterator[Instance]]
     label: str = ""  # the meaning of label 1; "" if there is no label
 
     @property
@@ -150,17 +150,17 @@ class Objective(NamedTuple):
         return bool(self.label)
 
 
-OBJECTIVES = {
-    "nsp": Objective(next_sentence, "random next"),
-    "sop": Objective(sentence_order, "changed order"),
-    "full-sentences": Objective(full_sentences),
-    "doc-sentences": Objective(doc_sentences),
+RECORD_OBJECTIVES = {
+    "nsp": RecordObjective(next_sentence, "random next"),
+    "sop": RecordObjective(sentence_order, "changed order"),
+    "full-sentences": RecordObjective(full_sentences),
+    "doc-sentences": RecordObjective(doc_sentences),
 }
 
 
-def _filled(bounds: list[int], first: int, target: int) -> int:
-    """Returns the index after the sentences from `first` on that reach `target` tokens.
+def _end_of_text(bounds: list[int], first: int, length: int) -> int:
+    """Returns the index after the sentences from `first` on that reach `length` tokens.
 
     If the document is shorter, it is the index after its last sentence.
     """
-    return min(bisect_left(bounds, bounds[first] + target, lo=first + 1), len(bounds) - 1)
+    return min(bisect_left(bounds, bounds[first] + length, lo=first + 1), len(bounds) - 1)

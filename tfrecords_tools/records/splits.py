@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from bert_keras.errors import InputError
-from tfrecords_tools.text.store import Tokens, TokenStore
+from tfrecords_tools.text.store import TokenSource, TokenStore
 
 TRAIN, HELD_OUT = "train", "held-out"
 SENTENCES_PER_RANGE = 20_000
@@ -37,11 +37,11 @@ class Split:
 
     def number(self, document: int) -> int | None:
         """Returns the number within the split of a document of the store, or None if not in it."""
-        before = bisect_left(self.held_out, document)
-        is_held_out = before < len(self.held_out) and self.held_out[before] == document
+        num_before = bisect_left(self.held_out, document)
+        is_held_out = num_before < len(self.held_out) and self.held_out[num_before] == document
         if is_held_out != (self.name == HELD_OUT):
             return None
-        return before if is_held_out else document - before
+        return num_before if is_held_out else document - num_before
 
     def document(self, number: int) -> int:
         """Returns the index in the store of document `number` of the split."""
@@ -65,8 +65,8 @@ def splits_of(num_documents: int, *, held_out_rate: float, seed: int) -> list[Sp
     count = max(2, round(held_out_rate * num_documents))
     if num_documents - count < 2:
         raise InputError(
-            f"the corpus has {num_documents} documents, too few to hold some out: each side needs "
-            "two; put blank lines between documents or give more files"
+            f"the corpus has {num_documents} documents, too few to hold some out: each split "
+            "needs two; put blank lines between documents or add files"
         )
     generator = np.random.default_rng(seed)
     chosen = np.sort(generator.choice(num_documents, count, replace=False, shuffle=False))
@@ -76,15 +76,15 @@ def splits_of(num_documents: int, *, held_out_rate: float, seed: int) -> list[Sp
 
 def split_size(split: Split, store: TokenStore) -> tuple[int, int]:
     """Returns the number of sentences and of tokens of a split."""
-    num_sentences = num_pieces = 0
+    num_sentences = num_tokens = 0
     for document in split.held_out:
         start, end = store.documents(document, document + 1)
         num_sentences += end - start
-        places = store.sentences(start, end)
-        num_pieces += places[-1] - places[0]
+        starts = store.sentences(start, end)
+        num_tokens += starts[-1] - starts[0]
     if split.name == HELD_OUT:
-        return num_sentences, num_pieces
-    return store.num_sentences - num_sentences, store.num_pieces - num_pieces
+        return num_sentences, num_tokens
+    return store.num_sentences - num_sentences, store.num_tokens - num_tokens
 
 
 def ranges_of(store: TokenStore, unit_documents: Iterable[int]) -> Iterator[Range]:
@@ -102,31 +102,34 @@ def ranges_of(store: TokenStore, unit_documents: Iterable[int]) -> Iterator[Rang
 
 
 def _ranges(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
-    """Documents in groups of not many sentences; one of very many by itself and in parts."""
-    opened = None
+    """Yields (first, last, start, end) of ranges of up to about `SENTENCES_PER_RANGE` sentences.
+
+    A longer document has ranges of its own.
+    """
+    range_start = None
     starts = store.documents(first, last)
     for number, (start, end) in enumerate(pairwise(starts), first):
-        if opened is None:
-            first, opened = number, start
-        if start - opened >= SENTENCES_PER_RANGE or end - start > SENTENCES_PER_RANGE:
+        if range_start is None:
+            first, range_start = number, start
+        if start - range_start >= SENTENCES_PER_RANGE or end - start > SENTENCES_PER_RANGE:
             if number > first:
-                yield first, number, opened, start
-            first, opened = number, start
+                yield first, number, range_start, start
+            first, range_start = number, start
         if end - start > SENTENCES_PER_RANGE:
             for part in range(start, end, SENTENCES_PER_RANGE):
                 yield number, number + 1, part, min(part + SENTENCES_PER_RANGE, end)
-            opened = None
-    if opened is not None:
-        yield first, last, opened, end
+            range_start = None
+    if range_start is not None:
+        yield first, last, range_start, end
 
 
-def documents_of(store: Tokens, documents: Range) -> Iterator[tuple[int, list[int]]]:
+def documents_of(store: TokenSource, documents: Range) -> Iterator[tuple[int, list[int]]]:
     """Yields (number, bounds) of each document of a range.
 
     The bounds are token indices: the start of each sentence, and the end of the last one.
     """
     starts = store.documents(documents.first, documents.last).tolist()
     starts[0], starts[-1] = documents.start, documents.end
-    places = store.sentences(documents.start, documents.end).tolist()
+    bounds = store.sentences(documents.start, documents.end).tolist()
     for number, (start, end) in enumerate(pairwise(starts), documents.first):
-        yield number, places[start - documents.start : end - documents.start + 1]
+        yield number, bounds[start - documents.start : end - documents.start + 1]

@@ -14,8 +14,8 @@ from tfrecords_tools.records.layout import Layout
 from tfrecords_tools.records.writer import write_record_file
 from tfrecords_tools.text.store import TokenStore
 
-_RECORDS_TOGETHER = 1024  # masked and encoded at once; their arrays fit a processor's cache
-_SPANS_TOGETHER = 512  # each leaves some 64 kB of the store in memory
+_BATCH_RECORDS = 1024  # masked and encoded at once; their arrays fit a processor's cache
+_RELEASE_INTERVAL = 512  # spans; each leaves some 64 kB of the store in memory
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class WriteShard:
     counts: Path
     instances: tuple[Path, ...]  # the files of `FindInstances`
     layout: Layout
-    place: int  # index of the shard in the layout
+    shard: int  # index in the layout
     store: Path
     vocabulary: Path
     size: int  # estimated number of records
@@ -35,14 +35,14 @@ class WriteShard:
         store = TokenStore(self.store)
         vocabulary = vocabulary_from(self.vocabulary)
         settings = self.layout.settings
-        generator = np.random.default_rng(self.layout.seeds_of_shard(self.place))
+        generator = np.random.default_rng(self.layout.seeds_of_shard(self.shard))
         masker = Masker(settings.policy, vocabulary) if settings.policy else None
 
-        def counted() -> Iterator[tuple[dict[str, np.ndarray], dict[str, int]]]:
+        def batches_with_counts() -> Iterator[tuple[dict[str, np.ndarray], dict[str, int]]]:
             for batch in self._batches(generator):
                 values = features(
                     batch,
-                    pieces_of(batch, store),
+                    tokens_of(batch, store),
                     schema=settings.schema,
                     vocabulary=vocabulary,
                     masker=masker,
@@ -57,11 +57,11 @@ class WriteShard:
                 yield values, counts
                 advance(batch.num_rows)
 
-        write_record_file(self.output, self.counts, counted())
+        write_record_file(self.output, self.counts, batches_with_counts())
 
     def _batches(self, generator: np.random.Generator) -> Iterator[Sequences]:
         layout = self.layout
-        for bucket in layout.shards[self.place]:
+        for bucket in layout.shards[self.shard]:
             table = read_bucket(self.instances, num_buckets=layout.num_buckets, bucket=bucket)
             if len(table.instances):
                 sequences = sequences_of(
@@ -70,15 +70,15 @@ class WriteShard:
                     num_separators=layout.num_separators,
                     generator=generator,
                 )
-                yield from batches(sequences, num_rows=_RECORDS_TOGETHER)
+                yield from batches(sequences, num_rows=_BATCH_RECORDS)
 
 
-def pieces_of(sequences: Sequences, store: TokenStore) -> np.ndarray:
+def tokens_of(sequences: Sequences, store: TokenStore) -> np.ndarray:
     """Returns the token ids of all spans, concatenated."""
     spans = list(zip(sequences.starts.tolist(), sequences.lengths.tolist(), strict=True))
-    pieces = []
-    for begin in range(0, len(spans), _SPANS_TOGETHER):
-        together = spans[begin : begin + _SPANS_TOGETHER]
-        pieces += [store.pieces(start, start + length) for start, length in together]
+    tokens = []
+    for index in range(0, len(spans), _RELEASE_INTERVAL):
+        group = spans[index : index + _RELEASE_INTERVAL]
+        tokens += [store.tokens(start, start + length) for start, length in group]
         store.release()
-    return np.frombuffer(b"".join(pieces), store.dtype)
+    return np.frombuffer(b"".join(tokens), store.dtype)

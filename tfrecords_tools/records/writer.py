@@ -15,7 +15,7 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 
-from bert_keras.storage import whole_file
+from bert_keras.storage import atomic_file, write_text
 
 # An encoded batch: bytes, uint8 [B,n], or [1,n] if they are equal for all rows; and bool [B,n],
 # which of the bytes are used. None uses all bytes.
@@ -35,15 +35,14 @@ def write_record_file(
         batches: Pairs of features and of counts, which are summed over the batches.
     """
     total, digest = Counter(), hashlib.sha256()
-    with whole_file(output) as part, part.open("wb") as file:
-        for features, counted in batches:
+    with atomic_file(output) as partial_path, partial_path.open("wb") as file:
+        for features, counts_of_batch in batches:
             records = framed(serialized(features))
             file.write(records)
             digest.update(records)
-            total.update(counted, bytes=len(records))
-        told = {"file": output.name, **total, "sha256": digest.hexdigest()}
-        with whole_file(counts) as counts_part:
-            counts_part.write_text(json.dumps(told), encoding="utf-8")
+            total.update(counts_of_batch, bytes=len(records))
+        entry = {"file": output.name, **total, "sha256": digest.hexdigest()}
+        write_text(counts, json.dumps(entry))
 
 
 def serialized(features: dict[str, np.ndarray]) -> list[bytes]:
@@ -53,8 +52,12 @@ def serialized(features: dict[str, np.ndarray]) -> list[bytes]:
         features: By name, int [B,n] with 0 <= value < 2^32, or float32 [B,n].
     """
     blocks: list[Block] = []
-    for name in sorted(features):
-        kind, (data, used) = _payload(features[name])
+    for name in sorted(features):  # `kind` is the field number in `tf.train.Feature`
+        values = features[name]
+        if np.issubdtype(values.dtype, np.floating):
+            kind, data, used = 2, np.ascontiguousarray(values, "<f4").view(np.uint8), None
+        else:
+            kind, (data, used) = 3, varints(values)
         if used is None:
             head = np.frombuffer(_head(name, kind, data.shape[1]), np.uint8)
             blocks += [(head[None], None), (data, None)]
@@ -80,18 +83,11 @@ def _joined(blocks: list[Block], *, num_rows: int) -> np.ndarray:
     all_data, all_used = np.empty((num_rows, width), np.uint8), np.ones((num_rows, width), bool)
     end = 0
     for data, used in blocks:
-        begin, end = end, end + data.shape[1]
-        all_data[:, begin:end] = data
+        start, end = end, end + data.shape[1]
+        all_data[:, start:end] = data
         if used is not None:
-            all_used[:, begin:end] = used
+            all_used[:, start:end] = used
     return np.compress(all_used.ravel(), all_data.ravel())
-
-
-def _payload(values: np.ndarray) -> tuple[int, Block]:
-    """Returns the field number in `tf.train.Feature` and the packed values."""
-    if np.issubdtype(values.dtype, np.floating):
-        return 2, (np.ascontiguousarray(values, "<f4").view(np.uint8), None)
-    return 3, varints(values)
 
 
 def varints(values: np.ndarray) -> Block:
@@ -103,13 +99,13 @@ def varints(values: np.ndarray) -> Block:
     rest = values.astype(np.uint32)
     data, used = np.empty((*rest.shape, size), np.uint8), np.empty((*rest.shape, size), bool)
     used[..., 0] = True
-    for place in range(size):
-        data[..., place] = rest
-        if place + 1 < size:
+    for byte in range(size):
+        data[..., byte] = rest
+        if byte + 1 < size:
             rest >>= 7
-            np.greater(rest, 0, out=used[..., place + 1])
-            data[..., place] |= 128
-            data[..., place] ^= (~used[..., place + 1]).view(np.uint8) << 7
+            np.greater(rest, 0, out=used[..., byte + 1])
+            data[..., byte] |= 128
+            data[..., byte] ^= (~used[..., byte + 1]).view(np.uint8) << 7
     return data.reshape(len(data), -1), used.reshape(len(used), -1)
 
 
@@ -118,8 +114,8 @@ def _by_length(encode: Callable[[int], bytes], lengths: np.ndarray) -> Block:
     distinct, rows = np.unique(lengths, return_inverse=True)
     encoded = [encode(length) for length in distinct.tolist()]
     width = max(map(len, encoded))
-    data = np.frombuffer(b"".join(each.ljust(width, b"\0") for each in encoded), np.uint8)
-    used = np.arange(width) < np.array([[len(each)] for each in encoded])
+    data = np.frombuffer(b"".join(bytes_.ljust(width, b"\0") for bytes_ in encoded), np.uint8)
+    used = np.arange(width) < np.array([[len(bytes_)] for bytes_ in encoded])
     return data.reshape(-1, width)[rows], used[rows]
 
 
@@ -127,9 +123,9 @@ def _by_length(encode: Callable[[int], bytes], lengths: np.ndarray) -> Block:
 def _head(name: str, kind: int, length: int) -> bytes:
     """Returns the bytes before packed values: Features.feature {key, Feature{list{value}}}."""
     values = b"\x0a" + _varint(length)
-    listed = bytes([kind << 3 | 2]) + _varint(len(values) + length) + values
+    value_list = bytes([kind << 3 | 2]) + _varint(len(values) + length) + values
     key = b"\x0a" + _varint(len(name)) + name.encode()
-    feature = b"\x12" + _varint(len(listed) + length) + listed
+    feature = b"\x12" + _varint(len(value_list) + length) + value_list
     return b"\x0a" + _varint(len(key) + len(feature) + length) + key + feature
 
 
@@ -159,4 +155,4 @@ def _checksums(messages: list[bytes]) -> list[bytes]:
     """Returns the masked CRC-32C of each message as TFRecord files use it, 4 bytes each."""
     sums = np.fromiter(map(google_crc32c.value, messages), np.uint32, len(messages))
     masked = (((sums >> 15) | (sums << 17)) + np.uint32(0xA282EAD8)).astype("<u4").tobytes()
-    return [masked[place : place + 4] for place in range(0, len(masked), 4)]
+    return [masked[start : start + 4] for start in range(0, len(masked), 4)]

@@ -15,7 +15,7 @@ from bert_keras.text.tokenizer import TokenizedText
 TextParts = Callable[[str], list[str]]
 
 
-def named_function(name: str) -> TextParts:
+def import_function(name: str) -> TextParts:
     """Imports the function "module:function", which takes a text and returns a list of texts.
 
     Returns:
@@ -27,7 +27,7 @@ def named_function(name: str) -> TextParts:
     """
     module_name, _, function_name = name.partition(":")
     if not module_name or not function_name:
-        raise InputError(f"{name!r} names no function; expected module:function, as in jieba:lcut")
+        raise InputError(f"{name!r} is not a function; expected module:function, as in jieba:lcut")
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
@@ -37,13 +37,13 @@ def named_function(name: str) -> TextParts:
         ) from error
     except Exception as error:
         raise InputError(
-            f"{name}: the module fails when it is imported ({_told(error)}); mend it"
+            f"{name}: the module fails when it is imported ({_error_text(error)}); correct it"
         ) from error
     function = getattr(module, function_name, None)
     if not callable(function):
-        what = "is not a function" if hasattr(module, function_name) else "does not exist"
+        problem = "is not a function" if hasattr(module, function_name) else "does not exist"
         raise InputError(
-            f"{name}: {function_name} {what} in {module.__file__ or module_name}; expected a "
+            f"{name}: {function_name} {problem} in {module.__file__ or module_name}; expected a "
             "function from one text to a list of texts"
         )
 
@@ -53,18 +53,19 @@ def named_function(name: str) -> TextParts:
             parts = function(text)
         except Exception as error:
             raise InputError(
-                f"{name} fails for {text[:40]!r} ({_told(error)}); expected a function from one "
-                "text to a list of texts"
+                f"{name} fails for {text[:40]!r} ({_error_text(error)}); expected a function from "
+                "one text to a list of texts"
             ) from error
         if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-            kind = "a list that holds other things" if isinstance(parts, list) else repr(parts)[:60]
-            raise InputError(f"{name} gave {kind} for {text[:40]!r}; expected a list of texts")
+            raise InputError(
+                f"{name} returned {repr(parts)[:60]} for {text[:40]!r}; expected a list of texts"
+            )
         return parts
 
     return checked
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
@@ -82,8 +83,8 @@ def continues(text: str, tokenized: TokenizedText, words: list[str]) -> list[boo
         InputError: The words differ from the text.
     """
     word_starts = _starts(text, words)
-    numbers = [bisect_right(word_starts, start) for start, _ in tokenized.offsets]
-    return [word == before for word, before in zip(numbers, [0, *numbers], strict=False)]
+    indices = [bisect_right(word_starts, start) for start, _ in tokenized.offsets]
+    return [index == previous for index, previous in zip(indices, [0, *indices], strict=False)]
 
 
 def _starts(text: str, words: list[str]) -> list[int]:
@@ -98,8 +99,8 @@ def _starts(text: str, words: list[str]) -> list[int]:
     if len(starts) < len(words) or text[end:].strip():
         word = words[len(starts)] if len(starts) < len(words) else "none"
         raise InputError(
-            f"the segmenter's words are not those of the text after {text[:end][-20:]!r} (next "
-            f"word: {word!r}, text: {text[end : end + 20]!r}); expected every word in order, "
-            "nothing left out but white space"
+            f"the segmenter's words differ from the text after {text[:end][-20:]!r} (next word: "
+            f"{word!r}, text: {text[end : end + 20]!r}); expected every word in order; only "
+            "white space may be missing"
         )
     return starts

@@ -18,7 +18,7 @@ from functools import partial
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] - of a Rust module
 
 from bert_keras.errors import InputError
-from tfrecords_tools.text.plugins import named_function
+from tfrecords_tools.text.plugins import import_function
 
 LANGUAGES = (  # sentencex has rules or tests for these
     "am ar bg bn ca da de el en es fi fr gu he hi hy it ja kk kn ml mr my nl pa pl pt ru sk ta te "
@@ -28,8 +28,8 @@ WINDOW = 2000  # characters; few paragraphs of prose are longer
 LONG_QUOTATION = 300  # characters, about 70 tokens
 _ODD_SPACE = re.compile(r"[^\S ]")
 _QUOTATION_MARK = re.compile(r"[\"“”„«»‹›「」《》]|(?<!\w)['‘’`]|['’](?!\w)")
-_OPENING = re.compile(r"(?<=\s)[\"“„«‹'‘’`]+$")
-_LOWER_FIRST = re.compile(r"[\W_]*(?=[^\W\d_])(?P<letter>.)")
+_OPENING_MARKS = re.compile(r"(?<=\s)[\"“„«‹'‘’`]+$")
+_FIRST_LETTER = re.compile(r"[\W_]*(?=[^\W\d_])(?P<letter>.)")
 
 
 def splitter(name: str) -> Callable[[str], list[str]]:
@@ -43,38 +43,37 @@ def splitter(name: str) -> Callable[[str], list[str]]:
         InputError: The language is unknown or the function cannot be imported.
     """
     if name == "lines":
-        return whole_line
+        return line_as_sentence
     if ":" in name:
-        return named_function(name)
+        return import_function(name)
     if name not in LANGUAGES.split():
         raise InputError(
             f"there are no sentence rules for {name!r}; expected lines, module:function or one of "
-            f"{LANGUAGES} (for another language, the nearest relative)"
+            f"{LANGUAGES} (for another language, name the most similar one)"
         )
     return partial(sentences, language=name)
 
 
-def whole_line(line: str) -> list[str]:
+def line_as_sentence(line: str) -> list[str]:
     """Returns the stripped line as the only sentence, or no sentence if the line is blank."""
-    line = line.strip()
-    return [line] if line else []
+    return [sentence] if (sentence := line.strip()) else []
 
 
 def sentences(line: str, *, language: str = "en") -> list[str]:
     """Returns the stripped sentences of a line in order; together they contain all its words."""
     text = _ODD_SPACE.sub(" ", line)
-    found = []
-    for start, piece in _pieces(text, language):
-        lengths = [len(piece)]
-        if len(piece) > LONG_QUOTATION:
-            lengths = _quoted_lengths(piece, language)
+    results = []
+    for start, sentence in _windowed_sentences(text, language):
+        lengths = [len(sentence)]
+        if len(sentence) > LONG_QUOTATION:
+            lengths = _quoted_lengths(sentence, language)
         for length in lengths:
-            found.append(line[start : start + length].strip())
+            results.append(line[start : start + length].strip())
             start += length
-    return [sentence for sentence in found if sentence]
+    return [sentence for sentence in results if sentence]
 
 
-def _pieces(text: str, language: str) -> Iterator[tuple[int, str]]:
+def _windowed_sentences(text: str, language: str) -> Iterator[tuple[int, str]]:
     """Yields the start of each sentence and the sentence.
 
     The last sentence of a window may be incomplete, so the next window begins with it.
@@ -82,37 +81,33 @@ def _pieces(text: str, language: str) -> Iterator[tuple[int, str]]:
     start = 0
     while start < len(text):
         end = start + WINDOW
-        pieces = segment(language, text[start:end])
+        in_window = segment(language, text[start:end])
         if end < len(text):
-            if len(pieces) > 1:
-                pieces.pop()
-            else:
-                pieces = [text[start : _word_end(text, start, end)]]
-        for piece in pieces:
-            yield start, piece
-            start += len(piece)
+            if len(in_window) > 1:
+                in_window.pop()
+            else:  # ends at the last word boundary of the window, or at the next one
+                end = text.rfind(" ", start, end) + 1 or text.find(" ", end) + 1 or len(text)
+                in_window = [text[start:end]]
+        for sentence in in_window:
+            yield start, sentence
+            start += len(sentence)
 
 
-def _word_end(text: str, start: int, end: int) -> int:
-    """Returns the last word boundary up to `end`, or the next one if there is none."""
-    return text.rfind(" ", start, end) + 1 or text.find(" ", end) + 1 or len(text)
-
-
-def _quoted_lengths(piece: str, language: str) -> list[int]:
+def _quoted_lengths(text: str, language: str) -> list[int]:
     """Returns the lengths of the sentences of a text if its quotation marks are ignored.
 
     No sentence begins in lower case, because a quotation is often followed by words such as
     "he said".
     """
     lengths, start, end = [], 0, 0
-    for part in segment(language, _QUOTATION_MARK.sub(" ", piece)):
+    for part in segment(language, _QUOTATION_MARK.sub(" ", text)):
         end += len(part)
-        opening = _OPENING.search(piece, start, end)
-        cut = opening.start() if opening and end < len(piece) else end
-        first = _LOWER_FIRST.match(piece, cut)
+        opening = _OPENING_MARKS.search(text, start, end)
+        cut = opening.start() if opening and end < len(text) else end
+        first = _FIRST_LETTER.match(text, cut)
         if cut > start and not (first and first["letter"].islower()):
             lengths.append(cut - start)
             start = cut
-    if start < len(piece):
-        lengths.append(len(piece) - start)
+    if start < len(text):
+        lengths.append(len(text) - start)
     return lengths

@@ -2,7 +2,7 @@
 
 A store is a folder with three files:
 
-- `pieces`: the token ids, uint16, or uint32 if the ids need it.
+- `tokens`: the token ids, uint16, or uint32 if the ids need it.
 - `sentences`: int64, the index of the first token of each sentence, and the number of tokens.
 - `documents`: int64, the index of the first sentence of each document, and the number of sentences.
 """
@@ -16,14 +16,14 @@ from typing import Protocol
 
 import numpy as np
 
-from bert_keras.storage import whole_folder
+from bert_keras.storage import atomic_folder
 
-FILES = ("pieces", "sentences", "documents")
-PLACE = np.dtype("<i8")
-_COPIED_AT_ONCE = 1 << 20  # bytes, or positions
+FILES = ("tokens", "sentences", "documents")
+INDEX_DTYPE = np.dtype("<i8")
+_COPY_SIZE = 1 << 20  # bytes, or indices
 
 
-def piece_dtype(num_ids: int) -> np.dtype:
+def token_dtype(num_ids: int) -> np.dtype:
     """Returns the smallest integer type that holds ids below `num_ids`."""
     return np.dtype("<u2" if num_ids <= 1 << 16 else "<u4")
 
@@ -36,14 +36,14 @@ class TokenWriter:
 
     Args:
         folder: An existing folder.
-        dtype: The type of the ids; see `piece_dtype`.
+        dtype: The type of the ids; see `token_dtype`.
     """
 
     def __init__(self, folder: str | os.PathLike, *, dtype: np.dtype):
         self._files = {name: (Path(folder) / name).open("wb") for name in FILES}
         self._dtype = dtype
-        self._num_pieces = self._num_sentences = self.num_documents = 0
-        self._document = 0  # documents without sentences are counted too
+        self._num_tokens = self._num_sentences = self.num_documents = 0
+        self._document = 0  # of the next sentence; documents without sentences are counted too
         self._last_document = -1  # the last one that has a sentence
 
     def __enter__(self) -> "TokenWriter":
@@ -53,51 +53,55 @@ class TokenWriter:
         for file in self._files.values():
             file.close()
 
-    def add(self, ids: np.ndarray, lengths: np.ndarray, opens: np.ndarray | None = None) -> None:
+    def add(self, ids: np.ndarray, lengths: np.ndarray, is_first: np.ndarray | None = None) -> None:
         """Adds N sentences with M tokens in all.
 
         Args:
             ids: int [M], the token ids of all sentences.
             lengths: int [N], the number of tokens of each sentence.
-            opens: bool [N], whether a sentence is the first of a document. By default all sentences
-                belong to the current document.
+            is_first: bool [N], whether a sentence is the first of a document. By default all
+                sentences belong to the current document.
         """
         lengths = np.asarray(lengths)
         documents = np.full(len(lengths), self._document)
-        if opens is not None:
-            documents += np.cumsum(opens)
+        if is_first is not None:
+            documents += np.cumsum(is_first)
             self._document = int(documents[-1]) if len(documents) else self._document
         lengths, documents = lengths[lengths > 0], documents[lengths > 0]
         if not len(lengths):
             return
-        begins = np.flatnonzero(np.diff(documents, prepend=self._last_document))
+        document_starts = np.flatnonzero(np.diff(documents, prepend=self._last_document))
         self._last_document = documents[-1]
-        self._places("documents", self._num_sentences + begins)
-        self._places("sentences", self._num_pieces + np.cumsum(lengths) - lengths)
-        self._files["pieces"].write(np.asarray(ids, self._dtype).tobytes())
-        self._num_pieces += int(lengths.sum())
+        self._write_indices("documents", self._num_sentences + document_starts)
+        self._write_indices("sentences", self._num_tokens + np.cumsum(lengths) - lengths)
+        self._files["tokens"].write(np.asarray(ids, self._dtype).tobytes())
+        self._num_tokens += int(lengths.sum())
         self._num_sentences += len(lengths)
-        self.num_documents += len(begins)
+        self.num_documents += len(document_starts)
 
     def close(self) -> None:
         """Writes the final entries, flushes all files to the disk and closes them."""
-        self._places("sentences", np.array([self._num_pieces]))
-        self._places("documents", np.array([self._num_sentences]))
+        self._write_indices("sentences", np.array([self._num_tokens]))
+        self._write_indices("documents", np.array([self._num_sentences]))
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
         self.__exit__()
 
-    def _places(self, name: str, places: np.ndarray) -> None:
-        self._files[name].write(places.astype(PLACE).tobytes())
+    def _write_indices(self, name: str, indices: np.ndarray) -> None:
+        self._files[name].write(indices.astype(INDEX_DTYPE).tobytes())
 
 
-class Tokens(Protocol):
-    """Where documents and sentences begin: a `TokenStore`, or the part that a Beam step holds."""
+class TokenSource(Protocol):
+    """The boundaries of documents and sentences: a `TokenStore`, or the part of a Beam step."""
 
-    def documents(self, first: int, last: int) -> memoryview: ...
+    def documents(self, first: int, last: int) -> memoryview:
+        """See `TokenStore.documents`."""
+        ...
 
-    def sentences(self, first: int, last: int) -> memoryview: ...
+    def sentences(self, first: int, last: int) -> memoryview:
+        """See `TokenStore.sentences`."""
+        ...
 
 
 class TokenStore:
@@ -108,15 +112,15 @@ class TokenStore:
 
     def __init__(self, folder: str | os.PathLike):
         self._maps = {name: _mapped(Path(folder) / name) for name in FILES}
-        self._pieces = self._maps["pieces"]
+        self._tokens = self._maps["tokens"]
         self._sentences = memoryview(self._maps["sentences"]).cast("q")
         self._documents = memoryview(self._maps["documents"]).cast("q")
         self.num_sentences = len(self._sentences) - 1
         self.num_documents = len(self._documents) - 1
-        self.num_pieces = self._sentences[-1]
-        self.dtype = np.dtype("<u2" if len(self._pieces) == 2 * self.num_pieces else "<u4")
-        if isinstance(self._pieces, mmap):
-            self._pieces.madvise(MADV_RANDOM)  # the system does not read ahead of a span
+        self.num_tokens = self._sentences[-1]
+        self.dtype = np.dtype("<u2" if len(self._tokens) == 2 * self.num_tokens else "<u4")
+        if isinstance(self._tokens, mmap):
+            self._tokens.madvise(MADV_RANDOM)  # the system does not read ahead of a span
 
     def documents(self, first: int, last: int) -> memoryview:
         """Returns the first sentence of each document from `first` to `last`, `last` included."""
@@ -126,16 +130,16 @@ class TokenStore:
         """Returns the first token of each sentence from `first` to `last`, `last` included."""
         return self._sentences[first : last + 1]
 
-    def pieces(self, start: int, end: int) -> bytes:
+    def tokens(self, start: int, end: int) -> bytes:
         """Returns the token ids from `start` to `end - 1` as bytes of `dtype`."""
         size = self.dtype.itemsize
-        return self._pieces[start * size : end * size]
+        return self._tokens[start * size : end * size]
 
     def release(self) -> None:
         """Releases the memory of the pages that were read."""
-        for each in self._maps.values():
-            if isinstance(each, mmap):
-                each.madvise(MADV_DONTNEED)
+        for file in self._maps.values():
+            if isinstance(file, mmap):
+                file.madvise(MADV_DONTNEED)
 
 
 def _mapped(path: Path) -> mmap | bytes:
@@ -144,23 +148,23 @@ def _mapped(path: Path) -> mmap | bytes:
         return b"" if is_empty else mmap(file.fileno(), 0, prot=PROT_READ)
 
 
-def joined(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> None:
+def join_stores(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> None:
     """Joins stores into one, in their order; the output appears only when it is complete."""
-    with whole_folder(output) as whole:
+    with atomic_folder(output) as joined:
         for name in FILES:
-            with open(whole / name, "wb") as out:
+            with open(joined / name, "wb") as out:
                 end = 0
                 for folder in folders:
-                    with (Path(folder) / name).open("rb") as part:
-                        if name == "pieces":
-                            shutil.copyfileobj(part, out, _COPIED_AT_ONCE)
+                    with (Path(folder) / name).open("rb") as file:
+                        if name == "tokens":
+                            shutil.copyfileobj(file, out, _COPY_SIZE)
                             continue
-                        # The end of a part is the beginning of the next one.
-                        out.seek(max(0, out.tell() - PLACE.itemsize))
+                        # The last index of a store is the first index of the next store.
+                        out.seek(max(0, out.tell() - INDEX_DTYPE.itemsize))
                         shift = end
-                        while len(places := np.fromfile(part, PLACE, _COPIED_AT_ONCE)):
-                            places += shift
-                            out.write(places.tobytes())
-                            end = places[-1]
+                        while len(indices := np.fromfile(file, INDEX_DTYPE, _COPY_SIZE)):
+                            indices += shift
+                            out.write(indices.tobytes())
+                            end = indices[-1]
                 out.flush()
                 os.fsync(out.fileno())

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.storage import whole_folder
+from bert_keras.storage import atomic_folder
 from bert_keras.text.fast_tokenizer import tokenizer_of, vocabulary_from
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -24,18 +24,18 @@ from tfrecords_tools.inputs.corpus import lines_of
 from tfrecords_tools.inputs.decoding import Repairs
 from tfrecords_tools.inputs.parts import Unit, grouped, num_bytes_of
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.text.plugins import continues, named_function
+from tfrecords_tools.text.plugins import continues, import_function
 from tfrecords_tools.text.sentences import splitter
-from tfrecords_tools.text.store import TokenWriter, piece_dtype
+from tfrecords_tools.text.store import TokenWriter, token_dtype
 
 COUNTS = "counts.pickle"
-_TOGETHER = 1 << 17  # characters that are tokenized at once
+_BATCH_CHARACTERS = 1 << 17  # tokenized at once
 
 
 def store_dtype(settings: BuildSettings, vocabulary: Path) -> np.dtype:
     """Returns the type of the ids in a token store, including raised ids."""
     size = len(_vocabulary(vocabulary))
-    return piece_dtype(2 * size if settings.masks_written_words else size)
+    return token_dtype(2 * size if settings.masks_written_words else size)
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,18 @@ class TokenizeUnit:
         counts, repairs = Counter(), Repairs()
         lines = lines_of(self.unit, repairs=repairs, errors=settings.errors)
         with (
-            whole_folder(self.output) as folder,
+            atomic_folder(self.output) as folder,
             TokenWriter(folder, dtype=store_dtype(settings, self.vocabulary)) as writer,
         ):
-            for texts, opens in _batches(lines, sentences_of(settings.splitter, vocabulary)):
+            for texts, is_first in _batches(
+                lines, sentence_splitter(settings.splitter, vocabulary)
+            ):
                 ids, lengths = _encoded(texts, self.vocabulary, settings)
                 counts["unknown"] += int(
                     np.count_nonzero(ids % len(vocabulary) == vocabulary.unk_id)
                 )
                 counts["long_sentences_cut"] += int(np.count_nonzero(lengths > longest))
-                writer.add(ids, *cut_to_fit(lengths, opens, longest=longest))
+                writer.add(ids, *cut_to_fit(lengths, is_first, longest=longest))
                 advance(sum(map(len, texts)))
             writer.close()
             counts["documents"] = writer.num_documents
@@ -79,27 +81,27 @@ def counts_of(store: Path) -> tuple[Counter, Repairs]:
 
 
 def cut_to_fit(
-    lengths: np.ndarray, opens: np.ndarray, *, longest: int
+    lengths: np.ndarray, is_first: np.ndarray, *, longest: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Cuts each sentence of more than `longest` tokens into parts of nearly equal length.
 
     Args:
         lengths: int [N], the number of tokens of each sentence.
-        opens: bool [N], whether a sentence is the first of a document.
+        is_first: bool [N], whether a sentence is the first of a document.
         longest: The largest number of tokens of a part.
 
     Returns:
-        `lengths` and `opens` of the parts.
+        `lengths` and `is_first` of the parts.
     """
     if lengths.max(initial=0) <= longest:
-        return lengths, opens
+        return lengths, is_first
     num_parts = np.maximum(1, -(-lengths // longest))
-    number = np.arange(num_parts.sum()) - np.repeat(num_parts.cumsum() - num_parts, num_parts)
+    part = np.arange(num_parts.sum()) - np.repeat(num_parts.cumsum() - num_parts, num_parts)
     shortest, rest = np.repeat([lengths // num_parts, lengths % num_parts], num_parts, axis=1)
-    return shortest + (number < rest), np.repeat(opens, num_parts) & (number == 0)
+    return shortest + (part < rest), np.repeat(is_first, num_parts) & (part == 0)
 
 
-def sentences_of(name: str, vocabulary: Vocabulary | None) -> Callable[[str], list[str]]:
+def sentence_splitter(name: str, vocabulary: Vocabulary | None) -> Callable[[str], list[str]]:
     """Returns the function that splits a line into sentences.
 
     If the vocabulary is neither None nor WordPiece, each sentence keeps the preceding blank.
@@ -123,17 +125,17 @@ def _batches(
     lines: Iterable[str], sentences: Callable[[str], list[str]]
 ) -> Iterator[tuple[list[str], np.ndarray]]:
     """Yields batches: sentences, and for each whether it is the first of a document (bool)."""
-    is_first = True
-    for together in grouped(lines, size_of=len, most=_TOGETHER):
-        texts, opens = [], []
-        for line in together:
+    is_next_first = True
+    for batch in grouped(lines, size_of=len, most=_BATCH_CHARACTERS):
+        texts, is_first = [], []
+        for line in batch:
             for text in sentences(line) if line else ():
                 texts.append(text)
-                opens.append(is_first)
-                is_first = False
-            is_first = is_first or not line
+                is_first.append(is_next_first)
+                is_next_first = False
+            is_next_first = is_next_first or not line
         if texts:
-            yield texts, np.array(opens)
+            yield texts, np.array(is_first)
 
 
 def _encoded(
@@ -146,19 +148,19 @@ def _encoded(
     tokenizer = _tokenizer(vocabulary, settings.lowercase)
     if not settings.masks_written_words:
         return tokenizer.flat_ids(texts)
-    size, goes_on = len(tokenizer.vocabulary), _goes_on(vocabulary)
+    size, is_continuation = len(tokenizer.vocabulary), _is_continuation(vocabulary)
     if settings.segmenter is None:
         ids, lengths = tokenizer.flat_ids(texts)
-        raised = goes_on[ids]
+        raised = is_continuation[ids]
         raised[(np.cumsum(lengths) - lengths)[lengths > 0]] = False  # a text begins with a word
         return ids + raised * size, lengths
-    words, tokenized = named_function(settings.segmenter), tokenizer.encode_batch(texts)
-    found = [continues(t, each, words(t)) for t, each in zip(texts, tokenized, strict=True)]
+    words_of, tokenized = import_function(settings.segmenter), tokenizer.encode_batch(texts)
+    flags = [continues(t, each, words_of(t)) for t, each in zip(texts, tokenized, strict=True)]
     lengths = np.array([len(each.ids) for each in tokenized], np.int64)
     ids = np.fromiter(chain.from_iterable(each.ids for each in tokenized), np.int64)
-    raised = np.fromiter(chain.from_iterable(found), bool, len(ids))
+    raised = np.fromiter(chain.from_iterable(flags), bool, len(ids))
     if not tokenizer.vocabulary.rules:
-        raised |= goes_on[ids]  # a segmenter never divides a word of WordPiece
+        raised |= is_continuation[ids]  # a segmenter never divides a word of WordPiece
     return ids + raised * size, lengths
 
 
@@ -173,7 +175,7 @@ def _tokenizer(vocabulary: Path, lowercase: bool) -> TextTokenizer:
 
 
 @cache
-def _goes_on(vocabulary: Path) -> np.ndarray:
+def _is_continuation(vocabulary: Path) -> np.ndarray:
     """Returns bool [V]: whether a token continues a word whatever precedes it."""
-    found = _vocabulary(vocabulary)
-    return np.array(list(map(found.continues, found.pieces)))
+    loaded = _vocabulary(vocabulary)
+    return np.array(list(map(loaded.continues, loaded.tokens)))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bert_keras.storage import whole_file
+from bert_keras.storage import atomic_file
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from tfrecords_tools.inputs.corpus import lines_of, units
 from tfrecords_tools.inputs.decoding import Repairs
@@ -49,7 +49,9 @@ def words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
             joined = " ".join(chunks)
             joined = joined.lower() if lowercase else joined
         else:
-            joined = " ".join(normalize(" ".join(each)) for each in _batches(chunks))
+            # In batches, because the normalizer needs 100 bytes for each byte of text.
+            batches = (chunks[start : start + 1000] for start in range(0, len(chunks), 1000))
+            joined = " ".join(normalize(" ".join(batch)) for batch in batches)
         for part, number in Counter(_PARTS.findall(joined)).items():
             if part.isascii() or part.isalpha():
                 words[part] += number * count
@@ -67,14 +69,9 @@ def _without_han(line: str, words: Counter[str]) -> str:
     return _HAN.sub(" ", line)
 
 
-def _batches(chunks: list[str]) -> Iterator[list[str]]:
-    """Yields small batches, because the normalizer needs 100 bytes for each byte of text."""
-    return (chunks[start : start + 1000] for start in range(0, len(chunks), 1000))
-
-
 WordsOf = Callable[..., Counter[str]]  # called with lines and `lowercase`
-MOST_WORDS = 1_000_000  # about 150 bytes each; with more, the rarest are dropped
-MOST_LEARNT = 400_000  # the most frequent of them; the trainer takes 1.2 kB for each
+MAX_WORDS = 1_000_000  # about 150 bytes each; with more, the rarest are dropped
+MAX_LEARNT_WORDS = 400_000  # the most frequent of them; the trainer takes 1.2 kB for each
 UNIT_BYTES = 4 << 20
 
 
@@ -82,49 +79,49 @@ UNIT_BYTES = 4 << 20
 class WordCounts:
     """The counts of the words in `bytes_read` of `bytes_total` bytes of files.
 
-    The count of a word may be too small by up to `forgotten`, if the word was dropped as one of the
-    rarest and occurred again later.
+    The count of a word may be too small by up to `count_error`, if the word was dropped as one of
+    the rarest and occurred again later.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
-    forgotten: int = 0
+    count_error: int = 0
     bytes_read: int = 0
     bytes_total: int = 0
     repairs: Repairs = field(default_factory=Repairs)
 
-    def add(self, counts: Counter[str], *, forgotten: int = 0) -> None:
-        """Adds counts, and drops the rarest words if there are more than `MOST_WORDS`."""
+    def add(self, counts: Counter[str], *, count_error: int = 0) -> None:
+        """Adds counts, and drops the rarest words if there are more than `MAX_WORDS`."""
         self.counts.update(counts)
-        self.forgotten += forgotten
-        if len(self.counts) <= MOST_WORDS:
+        self.count_error += count_error
+        if len(self.counts) <= MAX_WORDS:
             return
-        numbers = Counter(self.counts.values())
-        kept, rarest = len(self.counts), 0
-        while kept > MOST_WORDS // 2:
-            rarest += 1
-            kept -= numbers[rarest]
-        self.counts = Counter({word: n for word, n in self.counts.items() if n > rarest})
-        self.forgotten += rarest
+        words_by_count = Counter(self.counts.values())
+        num_words, threshold = len(self.counts), 0
+        while num_words > MAX_WORDS // 2:
+            threshold += 1
+            num_words -= words_by_count[threshold]
+        self.counts = Counter({word: n for word, n in self.counts.items() if n > threshold})
+        self.count_error += threshold
 
     def remarks(self) -> list[str]:
         """Returns a sentence for each kind of omission; none if the whole corpus was counted."""
-        found = []
+        remarks = []
         if self.bytes_read < self.bytes_total:
-            found.append(
+            remarks.append(
                 f"read {self.bytes_read:,} of {self.bytes_total:,} bytes, spread evenly over the "
-                "corpus (of a compressed file longer than that, its beginning)"
+                "corpus (only the start of a compressed file that is larger than the sample)"
             )
-        if self.forgotten:
-            found.append(
-                f"more than {MOST_WORDS:,} different words: those seen at most {self.forgotten:,} "
-                "times were forgotten on the way"
+        if self.count_error:
+            remarks.append(
+                f"the corpus has more than {MAX_WORDS:,} different words; words that occurred at "
+                f"most {self.count_error:,} times were dropped"
             )
-        if len(self.counts) > MOST_LEARNT:
-            found.append(
-                f"learnt from the {MOST_LEARNT:,} most frequent of {len(self.counts):,} different "
-                "words"
+        if len(self.counts) > MAX_LEARNT_WORDS:
+            remarks.append(
+                f"learnt from the {MAX_LEARNT_WORDS:,} most frequent of {len(self.counts):,} "
+                "different words"
             )
-        return [*found, *self.repairs.remarks()]
+        return [*remarks, *self.repairs.remarks()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +135,7 @@ class Reading:
 
 
 def count_words(
-    places: Sequence[str | os.PathLike],
+    paths: Sequence[str | os.PathLike],
     *,
     lowercase: bool,
     words_of: WordsOf = words_of,
@@ -147,7 +144,7 @@ def count_words(
     """Counts the normalized words of a corpus, or of a sample of it.
 
     Args:
-        places: Files, folders, glob patterns or TFDS builders.
+        paths: Files, folders, glob patterns or TFDS builders.
         lowercase: Lower-cases the words.
         words_of: Counts the words of lines.
         reading: How the corpus is read.
@@ -155,18 +152,18 @@ def count_words(
     Raises:
         InputError: The corpus contains no text.
     """
-    corpus = units(places, unit_bytes=UNIT_BYTES, text_field=reading.text_field)
-    chosen = sample(corpus, sample_bytes=reading.sample_bytes)
+    corpus = units(paths, unit_bytes=UNIT_BYTES, text_field=reading.text_field)
+    sampled = sample(corpus, sample_bytes=reading.sample_bytes)
     with tempfile.TemporaryDirectory() as folder, Workers(reading.workers) as processes:
         jobs = [
             CountJob(unit, words_of, lowercase, reading, Path(folder, str(number)))
-            for number, unit in enumerate(chosen)
+            for number, unit in enumerate(sampled)
         ]
         processes.run(jobs, stage="count words", unit="B")
         total = WordCounts(bytes_total=sum(map(num_bytes_of, corpus)))
         for job in jobs:
             part: WordCounts = pickle.loads(job.output.read_bytes())
-            total.add(part.counts, forgotten=part.forgotten)
+            total.add(part.counts, count_error=part.count_error)
             total.bytes_read += part.bytes_read
             total.repairs += part.repairs
     if not total.counts:
@@ -180,19 +177,19 @@ def sample(corpus: list[Unit], *, sample_bytes: int) -> list[Unit]:
     The units keep the order of the corpus. They are selected by multiples of the golden ratio
     modulo 1, because any number of these is spread evenly.
     """
-    order = sorted(range(len(corpus)), key=lambda number: number * 11400714819323198485 % 2**64)
-    chosen, left = [], sample_bytes
-    for number in order:
-        left -= num_bytes_of(corpus[number])
-        if left < 0 and chosen:
+    order = sorted(range(len(corpus)), key=lambda index: index * 11400714819323198485 % 2**64)
+    selected, num_bytes = [], 0
+    for index in order:
+        num_bytes += num_bytes_of(corpus[index])
+        if num_bytes > sample_bytes and selected:
             break
-        chosen.append(number)
-    return [corpus[number] for number in sorted(chosen)]
+        selected.append(index)
+    return [corpus[index] for index in sorted(selected)]
 
 
 @dataclass(frozen=True)
 class CountJob:
-    """A job that writes the `WordCounts` of a unit, or of its beginning.
+    """A job that writes the `WordCounts` of a unit, or of its first part.
 
     A unit that is larger than the sample is read only up to the size of the sample.
     """
@@ -208,21 +205,21 @@ class CountJob:
         return num_bytes_of(self.unit)
 
     def __call__(self, advance: Callable[[int], object]) -> None:
-        found = WordCounts()
-        lines = lines_of(self.unit, repairs=found.repairs, errors=self.reading.errors)
+        counts = WordCounts()
+        lines = lines_of(self.unit, repairs=counts.repairs, errors=self.reading.errors)
         text_bytes = 0
         for block in _blocks(lines):
-            found.add(self.words_of(block, lowercase=self.lowercase))
+            counts.add(self.words_of(block, lowercase=self.lowercase))
             num_bytes = sum(len(line.encode()) + 1 for line in block)
             text_bytes += num_bytes
             advance(num_bytes)
             if self.size > self.reading.sample_bytes <= text_bytes:
-                found.bytes_read = min(text_bytes, self.size)
+                counts.bytes_read = min(text_bytes, self.size)
                 break
         else:
-            found.bytes_read = self.size
-        with whole_file(self.output) as part:
-            part.write_bytes(pickle.dumps(found))
+            counts.bytes_read = self.size
+        with atomic_file(self.output) as part:
+            part.write_bytes(pickle.dumps(counts))
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -243,14 +240,14 @@ REPEATS_PER_TEXT = 1000
 
 
 def most_frequent(words: Mapping[str, int]) -> dict[str, int]:
-    """Returns the `MOST_LEARNT` most frequent words, without words that are too long."""
-    kept = {word: n for word, n in words.items() if len(word) <= MAX_WORD_CHARACTERS}
-    if len(kept) > MOST_LEARNT:
-        kept = dict(sorted(kept.items(), key=lambda each: (-each[1], each[0]))[:MOST_LEARNT])
-    return kept
+    """Returns the `MAX_LEARNT_WORDS` most frequent words, without words that are too long."""
+    words = {word: n for word, n in words.items() if len(word) <= MAX_WORD_CHARACTERS}
+    if len(words) <= MAX_LEARNT_WORDS:
+        return words
+    return dict(sorted(words.items(), key=lambda each: (-each[1], each[0]))[:MAX_LEARNT_WORDS])
 
 
-def repeated(words: Mapping[str, int], bar) -> Iterator[str]:
+def repeated_words(words: Mapping[str, int], bar) -> Iterator[str]:
     """Yields each word as often as it was counted, in texts of up to `REPEATS_PER_TEXT`."""
     for word in sorted(words):
         count = words[word]

@@ -17,13 +17,13 @@ from typing import Any
 
 from bert_keras import architectures
 from bert_keras.checkpoints import foreign, mapping
-from bert_keras.checkpoints.card import ModelCard, numbered_labels, seems_lowercase
-from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, fitting
+from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, fitted_vocabulary
 from bert_keras.checkpoints.google.variables import (
     checkpoint_prefix,
     stored_variables,
     write_variables,
 )
+from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels, seems_lowercase
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
@@ -33,7 +33,7 @@ from bert_keras.text.vocab import Vocabulary
 CONFIG = "bert_config.json"
 # Google's names of hyperparameters, and ours. Source: BertConfig in modeling.py of
 # google-research/bert.
-NUMBERS = {
+HYPERPARAMETERS = {
     "attention_probs_dropout_prob": "attention_dropout_rate",
     "hidden_dropout_prob": "hidden_dropout_rate",
     "hidden_size": "hidden_size",
@@ -49,7 +49,7 @@ OPTIONAL = ("attention_probs_dropout_prob", "hidden_dropout_prob", "initializer_
 # Google's names of activations, and ours: modeling.py computes "gelu" with the tanh approximation.
 ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
 LAYER_NORM_EPSILON = 1e-12  # the value in tf.contrib.layers.layer_norm, which modeling.py calls
-# Fields of our config that are stored under OURS_KEY if they differ from Google's values.
+# Fields of our config that are stored under EXTRA_KEY if they differ from Google's values.
 CHANGED = ("activation", "layer_norm_epsilon")
 # Keys in the files of the Chinese and multilingual models; modeling.py does not read them.
 WITHOUT_EFFECT = (
@@ -85,9 +85,9 @@ LAYERS = {
     "classification/dense/kernel": "output_weights",
     "classification/dense/bias": "output_bias",
 }
-GOOGLE = mapping.Column(
+GOOGLE = mapping.NameColumn(
     format="google",
-    name=lambda name, card: mapping.renamed(name, LAYERS),
+    name=lambda name, metadata: mapping.renamed(name, LAYERS),
     # The output_weights of a head are stored as [outputs, D].
     is_transposed=lambda name: name.endswith("/dense/kernel"),
 )
@@ -118,52 +118,50 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     step = variables.pop(STEP, None)
     slots = {n: variables.pop(n) for n in [*variables] if n.endswith((MOMENTUM, VELOCITY))}
     tensors = {name: tensor for name, tensor in variables.items() if name not in ignore}
-    config, own = read_config(prefix.with_name(CONFIG), ignore=ignore)
+    config, extra = read_config(prefix.with_name(CONFIG), ignore=ignore)
     has_pooler = "bert/pooler/dense/kernel" in tensors
     heads = (m for start, m in MODELS.items() if any(n.startswith(start) for n in tensors))
     model = next(heads, architectures.ENCODER.name)
-    listed = prefix.with_name(VOCABULARY)
-    vocabulary = Vocabulary.from_file(listed) if listed.is_file() else None
+    path = prefix.with_name(VOCABULARY)
+    vocabulary = Vocabulary.from_file(path) if path.is_file() else None
     labels = ()
     if model == architectures.CLASSIFIER.name:
         bias = tensors.get("output_bias")
         count = bias.shape[0] if bias is not None and bias.shape else 1
-        labels = tuple(own.get("labels", ())) or numbered_labels(count)
-    card = ModelCard(
+        labels = tuple(extra.get("labels", ())) or numbered_labels(count)
+    metadata = ModelMetadata(
         model=model,
         config=dataclasses.replace(config, has_pooler=has_pooler),
-        lowercase=own.get("lowercase", seems_lowercase(vocabulary)),
-        max_length=own.get("max_length", config.max_positions),
+        lowercase=extra.get("lowercase", seems_lowercase(vocabulary)),
+        max_length=extra.get("max_length", config.max_positions),
         labels=labels,
-        **foreign.training_fields(own),
+        **foreign.training_fields(extra),
     )
-    found, _ = mapping.translated(tensors, card=card, column=GOOGLE)
     has_state = bool(slots or step)
-    state = _state(slots, step, card) if has_state and STEP not in ignore else None
-    there = (*variables, *((STEP,) if has_state else ()))
+    names = (*variables, *((STEP,) if has_state else ()))
     return Checkpoint(
-        card=card,
-        tensors=found,
-        vocabulary=fitting(vocabulary, card, pad_vocabulary=pad_vocabulary),
-        state=state,
-        left_over=tuple(name for name in there if name in ignore),
+        metadata=metadata,
+        tensors=mapping.translated(tensors, metadata=metadata, column=GOOGLE)[0],
+        vocabulary=fitted_vocabulary(vocabulary, metadata, pad_vocabulary=pad_vocabulary),
+        state=_state(slots, step, metadata) if has_state and STEP not in ignore else None,
+        unused=tuple(name for name in names if name in ignore),
     )
 
 
 def _state(
-    slots: Mapping[str, StoredTensor], step: StoredTensor | None, card: ModelCard
+    slots: Mapping[str, StoredTensor], step: StoredTensor | None, metadata: ModelMetadata
 ) -> TrainingState:
-    leave = f"to leave the training state: ignore=({STEP!r},), or --ignore {STEP}"
+    remedy = f"to ignore the training state: ignore=({STEP!r},), or --ignore {STEP}"
     if not slots or step is None:
-        there, absent = (STEP, "adam_m and adam_v") if step else ("adam_m and adam_v", STEP)
-        raise InputError(f"there is {there} but no {absent} to continue from; {leave}")
+        stored, absent = (STEP, "adam_m and adam_v") if step else ("adam_m and adam_v", STEP)
+        raise InputError(f"the checkpoint has {stored} but no {absent}; {remedy}")
 
-    def averages(ending: str) -> dict[str, StoredTensor]:
-        given = {n.removesuffix(ending): t for n, t in slots.items() if n.endswith(ending)}
+    def averages(suffix: str) -> dict[str, StoredTensor]:
+        variables = {n.removesuffix(suffix): t for n, t in slots.items() if n.endswith(suffix)}
         try:
-            return mapping.translated_averages(given, card=card, column=GOOGLE)
+            return mapping.translated_averages(variables, metadata=metadata, column=GOOGLE)
         except InputError as error:
-            raise InputError(f"of the variables {ending}, {error}; {leave}") from error
+            raise InputError(f"in the variables {suffix}, {error}; {remedy}") from error
 
     return TrainingState(
         step=int(step.read()), momentums=averages(MOMENTUM), velocities=averages(VELOCITY)
@@ -172,20 +170,20 @@ def _state(
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a TF1 checkpoint, training state included; see `formats.Format`."""
-    card, state = checkpoint.card, checkpoint.state
-    variables = mapping.foreign_tensors(checkpoint.tensors, card=card, column=GOOGLE)
-    notes = write_config(card, folder / CONFIG)
+    metadata, state = checkpoint.metadata, checkpoint.state
+    variables = mapping.foreign_tensors(checkpoint.tensors, metadata=metadata, column=GOOGLE)
+    notes = write_config(metadata, folder / CONFIG)
     integers = {}
     if state is not None:
-        for ending, averages in ((MOMENTUM, state.momentums), (VELOCITY, state.velocities)):
-            slots = mapping.foreign_tensors(averages, card=card, column=GOOGLE)
-            variables |= {f"{name}{ending}": tensor for name, tensor in slots.items()}
+        for suffix, averages in ((MOMENTUM, state.momentums), (VELOCITY, state.velocities)):
+            slots = mapping.foreign_tensors(averages, metadata=metadata, column=GOOGLE)
+            variables |= {f"{name}{suffix}": tensor for name, tensor in slots.items()}
         integers = {STEP: state.step}
     if checkpoint.vocabulary is not None:
         checkpoint.vocabulary.save(folder / VOCABULARY)
     write_variables(folder / PREFIX, variables, integers=integers)
-    if not card.config.has_pooler:
-        notes += ("there is no pooler: Google's readers begin with a fresh one",)
+    if not metadata.config.has_pooler:
+        notes += ("the model has no pooler: Google's code starts with a random one",)
     return notes
 
 
@@ -197,21 +195,19 @@ def read_config(path: Path, *, ignore: Collection[str]) -> tuple[BertConfig, dic
         ignore: Unknown keys that the caller allows.
 
     Returns:
-        The configuration, with a pooler, and the value of OURS_KEY, {} if the file has none.
+        The configuration, with a pooler, and the value of EXTRA_KEY, {} if the file has none.
 
     Raises:
         InputError: The file is missing, a key is missing or unknown, or a value is impossible.
     """
     if not path.is_file():
-        raise InputError(
-            f"{path} is missing: it says what the weights were trained with; put it beside them"
-        )
+        raise InputError(f"{path} is missing; add the file with the hyperparameters of the model")
     values = json_object(path)
-    own = foreign.checked(values.pop(foreign.OURS_KEY, {}), path, others=CHANGED)
+    extra = foreign.checked_extra(values.pop(foreign.EXTRA_KEY, {}), path, others=CHANGED)
     foreign.check_keys(
         values,
         path,
-        required=[*(name for name in NUMBERS if name not in OPTIONAL), "hidden_act"],
+        required=[*(name for name in HYPERPARAMETERS if name not in OPTIONAL), "hidden_act"],
         optional=(*OPTIONAL, *WITHOUT_EFFECT),
         ignore=ignore,
         reader="Google's BERT",
@@ -221,13 +217,13 @@ def read_config(path: Path, *, ignore: Collection[str]) -> tuple[BertConfig, dic
         raise InputError(
             f"{path}: hidden_act is {activation!r}; expected one of {', '.join(ACTIVATIONS)}"
         )
-    numbers = {ours: values[theirs] for theirs, ours in NUMBERS.items() if theirs in values}
-    numbers |= {"activation": ACTIVATIONS[activation], "layer_norm_epsilon": LAYER_NORM_EPSILON}
-    changed = {name: own[name] for name in CHANGED if name in own}
-    return foreign.config_of(numbers | changed, path), own
+    fields = {field: values[key] for key, field in HYPERPARAMETERS.items() if key in values}
+    fields |= {"activation": ACTIVATIONS[activation], "layer_norm_epsilon": LAYER_NORM_EPSILON}
+    fields |= {name: extra[name] for name in CHANGED if name in extra}
+    return foreign.config_of(fields, path), extra
 
 
-def write_config(card: ModelCard, path: Path) -> tuple[str, ...]:
+def write_config(metadata: ModelMetadata, path: Path) -> tuple[str, ...]:
     """Writes bert_config.json.
 
     Returns:
@@ -236,28 +232,26 @@ def write_config(card: ModelCard, path: Path) -> tuple[str, ...]:
     Raises:
         InputError: Google's BERT does not have the activation.
     """
-    config, notes = card.config, []
-    theirs = {ours: name for name, ours in ACTIVATIONS.items()} | {"gelu": "gelu"}
-    if config.activation not in theirs:
+    config, notes = metadata.config, []
+    activations = {ours: name for name, ours in ACTIVATIONS.items()} | {"gelu": "gelu"}
+    if config.activation not in activations:
         raise InputError(
-            f"Google's BERT has no activation {config.activation}; write another format"
+            f"Google's BERT has no activation {config.activation}; choose another format"
         )
-    own = foreign.stored_fields(card)
+    extra = foreign.stored_fields(metadata)
     if config.activation == "gelu":
-        own["activation"] = config.activation
+        extra["activation"] = config.activation
         notes.append(
-            "Google's readers compute GELU by tanh, this model exactly: an activation differs by "
-            "up to 5e-4"
+            "Google's code approximates GELU by tanh, this model computes it exactly: an "
+            "activation differs by up to 5e-4"
         )
     if config.layer_norm_epsilon != LAYER_NORM_EPSILON:
-        own["layer_norm_epsilon"] = config.layer_norm_epsilon
+        extra["layer_norm_epsilon"] = config.layer_norm_epsilon
         notes.append(
-            f"Google's readers normalise with an epsilon of {LAYER_NORM_EPSILON}, this model with "
+            f"Google's code has a LayerNorm epsilon of {LAYER_NORM_EPSILON}, this model has "
             f"{config.layer_norm_epsilon}"
         )
-    numbers = dataclasses.asdict(config)
-    values = {name: numbers[field] for name, field in NUMBERS.items()}
-    foreign.write_json(
-        path, values | {"hidden_act": theirs[config.activation], foreign.OURS_KEY: own}
-    )
+    values = {key: getattr(config, field) for key, field in HYPERPARAMETERS.items()}
+    values |= {"hidden_act": activations[config.activation], foreign.EXTRA_KEY: extra}
+    foreign.write_json(path, values)
     return tuple(notes)

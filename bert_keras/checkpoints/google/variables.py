@@ -17,7 +17,7 @@ from threading import Lock
 
 import numpy as np
 
-from bert_keras.checkpoints.tensors import StoredTensor, refuse_pointer, tensor
+from bert_keras.checkpoints.tensors import StoredTensor, refuse_lfs_pointer, tensor
 from bert_keras.errors import InputError
 from bert_keras.storage import tensorflow_writes
 
@@ -36,22 +36,23 @@ def checkpoint_prefix(path: Path) -> Path:
     """
     if not path.is_dir():
         return path
-    found = sorted(index.with_suffix("") for index in path.glob("*.index"))
-    if not found:
+    matches = sorted(index.with_suffix("") for index in path.glob("*.index"))
+    if not matches:
         raise InputError(
-            f"{path} holds no .index; expected bert_model.ckpt.index and the .data file beside it"
+            f"{path} has no .index file; expected bert_model.ckpt.index and its .data file"
         )
-    if len(found) > 1 and (path / PATHS).is_file():
+    if len(matches) > 1 and (path / PATHS).is_file():
         # Parsed here, because TensorFlow prints a warning for a file that it cannot parse.
         text = (path / PATHS).read_text("utf-8", "replace")
         named = re.findall('^model_checkpoint_path: *"(.+)"', text, re.MULTILINE)
         names = [Path(name).name for name in named]
-        found = [prefix for prefix in found if prefix.name in names] or found
-    if len(found) > 1:
+        matches = [prefix for prefix in matches if prefix.name in names] or matches
+    if len(matches) > 1:
         raise InputError(
-            f"{path} holds {len(found)} checkpoints; name one: {', '.join(map(str, found))}"
+            f"{path} contains {len(matches)} checkpoints; give the path of one: "
+            f"{', '.join(map(str, matches))}"
         )
-    return found[0]
+    return matches[0]
 
 
 def stored_variables(prefix: Path) -> dict[str, StoredTensor]:
@@ -65,13 +66,15 @@ def stored_variables(prefix: Path) -> dict[str, StoredTensor]:
     try:
         reader = _reader(prefix)
     except (tf.errors.OpError, ValueError) as error:
-        refuse_pointer(Path(f"{prefix}.index"))
-        raise InputError(f"{prefix}.index is no checkpoint's ({_told(error)})") from error
+        refuse_lfs_pointer(Path(f"{prefix}.index"))
+        raise InputError(
+            f"{prefix}.index is damaged or not of a checkpoint ({_reason(error)}); copy it again"
+        ) from error
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     if OBJECTS in shapes:
         raise InputError(
-            f"{prefix} is a checkpoint of TensorFlow 2's objects; expected one of TensorFlow 1's "
-            "variables (of a run of bert-keras give OUTPUT/model)"
+            f"{prefix} is a checkpoint of TensorFlow 2 objects; expected one of TensorFlow 1 "
+            "variables (for a run of bert-keras, give OUTPUT/model)"
         )
     _check_data(prefix)
     lock = Lock()  # the reader is not thread-safe
@@ -83,7 +86,7 @@ def stored_variables(prefix: Path) -> dict[str, StoredTensor]:
                     array = reader.get_tensor(name)
             except (tf.errors.OpError, IndexError) as error:  # IndexError: the file is truncated
                 raise InputError(
-                    f"{prefix} is damaged at {name} ({_told(error)}); copy it anew"
+                    f"{prefix} is damaged at {name} ({_reason(error)}); copy it again"
                 ) from error
             is_float = dtypes[name].is_floating
             return np.ascontiguousarray(array, np.float32) if is_float else array
@@ -120,13 +123,13 @@ def _check_data(prefix: Path) -> None:
         shard = Path(f"{prefix}.data-{number:05}-of-{count:05}")
         if shard not in shards:
             raise InputError(
-                f"{shard} is missing: {prefix.name}.index alone has names and shapes, no values; "
-                "put it beside"
+                f"{shard} is missing; add it, because {prefix.name}.index contains only names and "
+                "shapes"
             )
-        refuse_pointer(shard)
+        refuse_lfs_pointer(shard)
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return getattr(error, "message", str(error)).splitlines()[0]
 
 

@@ -1,6 +1,6 @@
 """Reads and writes Hugging Face's config.json.
 
-When transformers saves a model again, it keeps OURS_KEY in the file.
+When transformers saves a model again, it keeps EXTRA_KEY in the file.
 """
 
 import dataclasses
@@ -9,15 +9,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_keras.architectures import (
-    ARCHITECTURES,
-    BERT,
-    COUNTS,
-    FAMILIES,
-    Family,
-)
-from bert_keras.checkpoints.card import ModelCard, numbered_labels
-from bert_keras.checkpoints.foreign import OURS_KEY, checked, config_of, write_json
+from bert_keras.architectures import BERT, FAMILIES, OPTIONAL_SIZES, Family, class_names
+from bert_keras.checkpoints.foreign import EXTRA_KEY, checked_extra, config_of, write_json
+from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
@@ -26,7 +20,7 @@ from bert_keras.text.vocab import Vocabulary
 CONFIG = "config.json"
 # Hugging Face's names of hyperparameters, and ours. Source: BertConfig of transformers 5, whose
 # defaults equal ours. For the names and defaults of relatives see `architectures.Family`.
-NUMBERS = {
+HYPERPARAMETERS = {
     "attention_probs_dropout_prob": "attention_dropout_rate",
     "embedding_size": "embedding_size",
     "hidden_dropout_prob": "hidden_dropout_rate",
@@ -55,11 +49,7 @@ ACTIVATIONS = {
     "tanh": "tanh",
 }
 # The ends of the class names in transformers, by our model classes.
-CLASSES = {
-    row.name: row.class_names["huggingface"]
-    for row in ARCHITECTURES.values()
-    if "huggingface" in row.class_names
-}
+CLASSES = class_names("huggingface")
 # The only supported value of each key; another value changes what the model computes.
 FIXED = {
     "position_embedding_type": "absolute",
@@ -70,10 +60,10 @@ FIXED = {
     "quantization_config": None,
 }
 SINGLE = "single_label_classification"
-PROBLEMS = ("regression", SINGLE, "multi_label_classification")
-OF_HEAD = (
-    "config.json: {} is {}; here heads drop dropout_rate of the model, hidden_dropout_rate unless "
-    "given, and so says a config.json written"
+PROBLEM_TYPES = ("regression", SINGLE, "multi_label_classification")
+HEAD_DROPOUT = (
+    "config.json: {} is {}; it has no effect, because heads have the dropout_rate of the model, by "
+    "default hidden_dropout_rate"
 )
 # Other keys in published folders; they do not change what the model computes.
 WITHOUT_EFFECT = (
@@ -85,22 +75,22 @@ WITHOUT_EFFECT = (
     *("torchscript", "transformers_version", "use_bfloat16", "use_cache"),
 )
 KNOWN = {
-    *("model_type", "architectures", "auto_map", "hidden_act", "tokenizer_class", OURS_KEY),
+    *("model_type", "architectures", "auto_map", "hidden_act", "tokenizer_class", EXTRA_KEY),
     *("id2label", "label2id", "num_labels", "classifier_dropout", "problem_type"),
     *FIXED,
     *WITHOUT_EFFECT,
 }
 
 
-def left_if_named(name: str, fault: str, *, ignore: Collection[str]) -> str:
-    """Returns the description `fault` as a note if `ignore` contains the name of the fault.
+def note_if_ignored(name: str, problem: str, *, ignore: Collection[str]) -> str:
+    """Returns the description of a problem as a note if `ignore` contains its name.
 
     Raises:
         InputError: `ignore` does not contain `name`.
     """
     if name in ignore:
-        return f"{fault}; passed over, as asked"
-    raise InputError(f"{fault}; to go on all the same: ignore=({name!r},), or --ignore {name}")
+        return f"{problem}; ignored as requested"
+    raise InputError(f"{problem}; to ignore this: ignore=({name!r},), or --ignore {name}")
 
 
 def read_values(folder: Path) -> tuple[dict[str, Any], Family]:
@@ -113,23 +103,24 @@ def read_values(folder: Path) -> tuple[dict[str, Any], Family]:
     """
     path = folder / CONFIG
     if not path.is_file():
-        raise InputError(f"{folder} has no {CONFIG}, which says what the weights are; put it there")
+        raise InputError(f"{folder} has no {CONFIG}; add the file that describes the model")
     values = json_object(path)
     if (kind := values.get("model_type", BERT.kind)) not in [*FAMILIES]:
         known = ", ".join(map(repr, FAMILIES))
-        raise InputError(f"{path}: model_type is {kind!r}; known here are {known}")
+        raise InputError(f"{path}: model_type is {kind!r}; expected one of {known}")
     return values, FAMILIES[kind]
 
 
-def their_class(model: str, family: Family) -> str:
+def transformers_class(model: str, family: Family) -> str:
     """Returns the name of the transformers class for our model class `model`."""
-    return f"{family.classes}{CLASSES[model]}"
+    return f"{family.class_prefix}{CLASSES[model]}"
 
 
-def _numbers(family: Family) -> dict[str, str]:
+def _config_fields(family: Family) -> dict[str, str]:
     """Maps the config.json keys of a family to the fields of BertConfig whose values they hold."""
-    absent = {*COUNTS, *family.traits} - {*family.counts}
-    return {family.key(name): ours for name, ours in NUMBERS.items() if ours not in absent}
+    absent = {*OPTIONAL_SIZES, *family.traits} - {*family.sizes}
+    fields = {key: field for key, field in HYPERPARAMETERS.items() if field not in absent}
+    return {family.config_key(key): field for key, field in fields.items()}
 
 
 def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
@@ -138,23 +129,25 @@ def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
     Raises:
         InputError: A value is impossible or not supported.
     """
-    for name, expected in {**FIXED, **family.fixed}.items():
+    for name, expected in {**FIXED, **family.fixed_values}.items():
         if (value := values.get(name)) is not None and value != expected:
             raise InputError(
                 f"{CONFIG}: {name} is {json.dumps(value)}; expected {json.dumps(expected)}, the "
-                "only one known here"
+                "only supported value"
             )
-    values, key = {**family.defaults, **values}, family.key("hidden_act")
+    values, key = {**family.defaults, **values}, family.config_key("hidden_act")
     activation = str(values.get(key, "gelu"))
     if activation not in ACTIVATIONS:
-        raise InputError(f"{CONFIG}: {key} is {activation!r}; known are {', '.join(ACTIVATIONS)}")
-    known = _numbers(family)
-    if none := [name for name, ours in known.items() if ours in COUNTS and values.get(name) == 0]:
-        raise InputError(f"{CONFIG}: {none[0]} is 0; expected at least 1")
-    given = {ours: values[name] for name, ours in known.items() if name in values}
-    absent = dict.fromkeys({*COUNTS} - {*family.counts}, 0)
-    numbers = {"intermediate_size": INTERMEDIATE_SIZE, **given, **family.traits, **absent}
-    config = config_of(numbers | {"activation": ACTIVATIONS[activation]}, CONFIG)
+        known = ", ".join(ACTIVATIONS)
+        raise InputError(f"{CONFIG}: {key} is {activation!r}; expected one of {known}")
+    fields = _config_fields(family)
+    for key, field in fields.items():
+        if field in OPTIONAL_SIZES and values.get(key) == 0:
+            raise InputError(f"{CONFIG}: {key} is 0; expected at least 1")
+    stated = {field: values[key] for key, field in fields.items() if key in values}
+    absent = dict.fromkeys({*OPTIONAL_SIZES} - {*family.sizes}, 0)
+    fields = {"intermediate_size": INTERMEDIATE_SIZE, **stated, **family.traits, **absent}
+    config = config_of(fields | {"activation": ACTIVATIONS[activation]}, CONFIG)
     # max_position_embeddings counts all rows of the position table, also those before the offset.
     rows = config.max_positions - config.position_offset
     return dataclasses.replace(config, max_positions=rows)
@@ -179,32 +172,31 @@ def read_architecture(
     """
     notes = []
     if values.get("auto_map"):
-        fault = f"{CONFIG} has an auto_map, a model's code in the folder, which is never run"
-        notes.append(left_if_named("auto_map", fault, ignore=ignore))
-    problem = values.get("problem_type") or SINGLE
-    if problem not in PROBLEMS:
-        raise InputError(f"{CONFIG}: problem_type is {problem!r}; known are {', '.join(PROBLEMS)}")
-    if problem != SINGLE:  # kept in the model metadata, because it states what a logit means
-        notes.append(
-            f"{CONFIG} says problem_type {problem}; the loss here is of one label of several"
-        )
-    dropout = {**family.defaults, **values}.get(family.key("hidden_dropout_prob"), 0.1)
-    heads = ("classifier_dropout", *family.dropouts)
+        problem = f"{CONFIG} has an auto_map, which names code in the folder; this code never runs"
+        notes.append(note_if_ignored("auto_map", problem, ignore=ignore))
+    problem_type = values.get("problem_type") or SINGLE
+    if problem_type not in PROBLEM_TYPES:
+        known = ", ".join(PROBLEM_TYPES)
+        raise InputError(f"{CONFIG}: problem_type is {problem_type!r}; expected one of {known}")
+    if problem_type != SINGLE:  # kept in the model metadata, because it states what a logit means
+        notes.append(f"{CONFIG} has the problem_type {problem_type}; it does not choose the loss")
+    dropout = {**family.defaults, **values}.get(family.config_key("hidden_dropout_prob"), 0.1)
+    heads = ("classifier_dropout", *family.dropout_keys)
     notes += [
-        OF_HEAD.format(name, values[name])
+        HEAD_DROPOUT.format(name, values[name])
         for name in heads
         if values.get(name) not in (None, dropout)
     ]
-    known = {*KNOWN, *_numbers(family), *heads, *family.fixed, *family.others}
-    if others := [name for name in values if name not in {*known, family.key("hidden_act")}]:
-        notes.append(f"{CONFIG} also has {', '.join(others)}, unknown to BERT: passed over")
+    known = {*KNOWN, *_config_fields(family), *heads, *family.fixed_values, *family.ignored_keys}
+    if others := [name for name in values if name not in {*known, family.config_key("hidden_act")}]:
+        notes.append(f"{CONFIG} also has {', '.join(others)}; BERT has no such keys: ignored")
     classes = values.get("architectures") or [""]
-    given = str(classes[0] if isinstance(classes, list) else classes)
-    models = {their_class(model, family): model for model in CLASSES}
-    if given not in ("", *models):
-        fault = f"{CONFIG} is of a {given}; known are {', '.join(models)}"
-        notes.append(left_if_named("architectures", fault, ignore=ignore))
-    return models.get(given, ""), notes
+    class_name = str(classes[0] if isinstance(classes, list) else classes)
+    models = {transformers_class(model, family): model for model in CLASSES}
+    if class_name not in ("", *models):
+        problem = f"{CONFIG} names the class {class_name}; expected one of {', '.join(models)}"
+        notes.append(note_if_ignored("architectures", problem, ignore=ignore))
+    return models.get(class_name, ""), notes
 
 
 def read_labels(values: Mapping[str, Any], count: int) -> tuple[tuple[str, ...], list[str]]:
@@ -215,43 +207,43 @@ def read_labels(values: Mapping[str, Any], count: int) -> tuple[tuple[str, ...],
     Raises:
         InputError: The file has another number of labels, or they are not numbered from 0.
     """
-    told, named = values.get("num_labels", count), values.get("id2label") or {}
-    numbers = [str(number) for number in range(count)]
-    is_whole = isinstance(named, dict) and sorted(map(str, named)) == sorted(numbers)
-    if told != count or (named and not is_whole):
+    num_labels, names = values.get("num_labels", count), values.get("id2label") or {}
+    ids = [str(index) for index in range(count)]
+    is_complete = isinstance(names, dict) and sorted(map(str, names)) == sorted(ids)
+    if num_labels != count or (names and not is_complete):
         raise InputError(
-            f"{CONFIG}: num_labels is {told} and id2label {json.dumps(named)}; expected {count} "
-            "labels, as of classifier.weight, numbered from 0"
+            f"{CONFIG}: num_labels is {num_labels} and id2label {json.dumps(names)}; expected "
+            f"{count} labels numbered from 0, one for each row of classifier.weight"
         )
-    if not named:
+    if not names:
         return numbered_labels(count), []
-    by_number = {str(number): label for number, label in named.items()}
-    labels = tuple(by_number[number] for number in numbers)
-    if odd := [label for label in labels if not isinstance(label, (str, int, float))]:
-        raise InputError(f"{CONFIG}: id2label has {json.dumps(odd[0])}; expected a label's name")
-    labels, back = tuple(map(str, labels)), values.get("label2id")
-    if back and back != {label: number for number, label in enumerate(labels)}:
-        return labels, [f"label2id and id2label of {CONFIG} differ; the second counts"]
+    names = {str(index): name for index, name in names.items()}
+    labels = tuple(names[index] for index in ids)
+    if wrong := [label for label in labels if not isinstance(label, (str, int, float))]:
+        raise InputError(f"{CONFIG}: id2label has {json.dumps(wrong[0])}; expected names of labels")
+    labels, label_ids = tuple(map(str, labels)), values.get("label2id")
+    if label_ids and label_ids != {label: index for index, label in enumerate(labels)}:
+        return labels, [f"label2id and id2label of {CONFIG} differ; id2label is used"]
     return labels, []
 
 
-def read_own(values: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """Returns the value of OURS_KEY if it describes the model class `model`, otherwise {}.
+def read_extra(values: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """Returns the value of EXTRA_KEY if it describes the model class `model`, otherwise {}.
 
     The value may describe another model, because transformers keeps the key when it saves a model
     of another class.
     """
-    own = checked(values.get(OURS_KEY, {}), Path(CONFIG), others=("model",))
-    return own if own.get("model") == model else {}
+    extra = checked_extra(values.get(EXTRA_KEY, {}), Path(CONFIG), others=("model",))
+    return extra if extra.get("model") == model else {}
 
 
 def write_config(
-    card: ModelCard, folder: Path, *, family: Family, vocabulary: Vocabulary | None
+    metadata: ModelMetadata, folder: Path, *, family: Family, vocabulary: Vocabulary | None
 ) -> None:
     """Writes config.json.
 
     Args:
-        card: The metadata of the model.
+        metadata: The metadata of the model.
         folder: The folder to write to.
         family: The family of the model.
         vocabulary: The vocabulary, which contains the id of the padding token; None without one.
@@ -259,36 +251,36 @@ def write_config(
     Raises:
         InputError: The padding id is not the one from which models of the family count positions.
     """
-    config, pad_id = card.config, vocabulary.pad_id if vocabulary else 0
-    theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
-    own = {"model": card.model, "text_columns": card.text_columns}
-    if card.task:
-        own["task"] = card.task
+    config, pad_id = metadata.config, vocabulary.pad_id if vocabulary else 0
+    activations = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
+    extra = {"model": metadata.model, "text_columns": metadata.text_columns}
+    if metadata.task:
+        extra["task"] = metadata.task
     if vocabulary is None:  # otherwise the tokenizer files state these values
-        own |= {"lowercase": card.lowercase, "max_length": card.max_length}
+        extra |= {"lowercase": metadata.lowercase, "max_length": metadata.max_length}
     values = {
-        "architectures": [their_class(card.model, family)],
+        "architectures": [transformers_class(metadata.model, family)],
         "model_type": family.kind,
-        **{name: getattr(config, ours) for name, ours in _numbers(family).items()},
+        **{key: getattr(config, field) for key, field in _config_fields(family).items()},
         "max_position_embeddings": config.max_positions + config.position_offset,
-        family.key("hidden_act"): theirs[config.activation],
-        **{name: config.hidden_dropout_rate for name in family.dropouts},
+        family.config_key("hidden_act"): activations[config.activation],
+        **{name: config.hidden_dropout_rate for name in family.dropout_keys},
         "pad_token_id": pad_id,
-        **family.fixed,
+        **family.fixed_values,
         "position_embedding_type": "absolute",
         "dtype": "float32",
         "torch_dtype": "float32",  # the name of dtype in transformers 4
     }
-    if not family.dropouts:
+    if not family.dropout_keys:
         values["classifier_dropout"] = None
     if vocabulary is not None and values["pad_token_id"] != pad_id:
         raise InputError(
-            f"{CONFIG}: pad_token_id is {pad_id}; expected {values['pad_token_id']}, by which a "
-            f"{family.kind} counts its positions"
+            f"{CONFIG}: pad_token_id is {pad_id}; expected {values['pad_token_id']}, from which a "
+            f"{family.kind} counts positions"
         )
-    if card.labels:
-        values["id2label"] = {str(number): label for number, label in enumerate(card.labels)}
-        values["label2id"] = {label: number for number, label in enumerate(card.labels)}
-    if card.problem_type:
-        values["problem_type"] = card.problem_type
-    write_json(folder / CONFIG, values | {OURS_KEY: own})
+    if metadata.labels:
+        values["id2label"] = {str(index): label for index, label in enumerate(metadata.labels)}
+        values["label2id"] = {label: index for index, label in enumerate(metadata.labels)}
+    if metadata.problem_type:
+        values["problem_type"] = metadata.problem_type
+    write_json(folder / CONFIG, values | {EXTRA_KEY: extra})

@@ -9,19 +9,19 @@ import numpy as np
 
 from bert_keras.architectures import MASKED_LM, Family
 from bert_keras.checkpoints.safetensors_file import stored_tensors
-from bert_keras.checkpoints.tensors import StoredTensor, refuse_pointer
+from bert_keras.checkpoints.tensors import StoredTensor, refuse_lfs_pointer
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file, json_object
 
 SAFETENSORS, TORCH, INDEX = "model.safetensors", "pytorch_model.bin", ".index.json"
 # Weight files of other frameworks, which are only reported.
-OF_OTHERS = {
+OTHER_FRAMEWORKS = {
     "tf_model.h5": "TensorFlow",
     "flax_model.msgpack": "Flax",
     "model.ckpt.index": "TensorFlow 1",
 }
 FILES = (SAFETENSORS, f"{SAFETENSORS}{INDEX}", TORCH, f"{TORCH}{INDEX}")  # in order of precedence
-WEIGHT_FILES = (*FILES, *OF_OTHERS)
+WEIGHT_FILES = (*FILES, *OTHER_FRAMEWORKS)
 
 TABLE, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_ids"
 SEGMENTS = "embeddings.token_type_ids"
@@ -55,22 +55,22 @@ def read_weights(
         InputError: A file is missing, damaged or unsafe; or a duplicate or a buffer does not have
             the expected values.
     """
-    found, left_over = {}, []
+    tensors, unused = {}, []
     stored, notes = _stored(folder)
     for name, tensor in stored.items():
-        today = modern(name, family)
-        if name in ignore or today in ignore:
-            left_over.append(name)
-        elif today in found:
-            raise InputError(f"two weights are called {today}, one of them {name}; leave one")
+        current = current_name(name, family)
+        if name in ignore or current in ignore:
+            unused.append(name)
+        elif current in tensors:
+            raise InputError(f"two weights are called {current}, one of them {name}; remove one")
         else:
-            found[today] = tensor
-    _drop_buffers(found)
-    _drop_duplicates(found, family)
-    return found, tuple(left_over), (*notes, *_widths(found))
+            tensors[current] = tensor
+    _drop_buffers(tensors)
+    _drop_duplicates(tensors, family)
+    return tensors, tuple(unused), (*notes, *_dtype_notes(tensors))
 
 
-def modern(name: str, family: Family) -> str:
+def current_name(name: str, family: Family) -> str:
     """Returns the current name of a weight, without the prefix of the family.
 
     Task models add the prefix, such as `bert.`, to the names of the encoder's weights. Old files
@@ -82,26 +82,27 @@ def modern(name: str, family: Family) -> str:
 
 
 def _stored(folder: Path) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
-    taken, *others = [file for file in FILES if (folder / file).is_file()] or [""]
-    if taken:
-        notes = (f"the weights are of {taken}, not of {', '.join(others)}",) if others else ()
-        read = _torch_tensors if taken.startswith(TORCH) else stored_tensors
-        shards = _shards(folder / taken) if taken.endswith(INDEX) else [taken]
-        return {n: t for file in shards for n, t in read(folder / file).items()}, notes
-    for name, framework in OF_OTHERS.items():
+    file, *others = [file for file in FILES if (folder / file).is_file()] or [""]
+    if file:
+        unread = ", ".join(others)
+        notes = (f"the weights are read from {file}, not from {unread}",) if others else ()
+        read = _torch_tensors if file.startswith(TORCH) else stored_tensors
+        shards = _shards(folder / file) if file.endswith(INDEX) else [file]
+        return {n: t for shard in shards for n, t in read(folder / shard).items()}, notes
+    for name, framework in OTHER_FRAMEWORKS.items():
         if (folder / name).is_file():
             raise InputError(
-                f"{folder} has its weights in {name} alone, which is {framework}'s; load it in "
-                f"transformers 4 and save it again: that writes {SAFETENSORS}"
+                f"{folder} has weights only in {name}, a file of {framework}; load the folder in "
+                f"transformers 4 and save it again, which writes {SAFETENSORS}"
             )
-    raise InputError(f"{folder} has no weights; expected {SAFETENSORS} beside config.json")
+    raise InputError(f"{folder} has no weights; expected {SAFETENSORS} next to config.json")
 
 
 def _shards(index: Path) -> list[str]:
     files = json_object(index).get("weight_map")
     files = {*map(str, files.values())} if isinstance(files, dict) else {".."}
     if any(Path(file).name != file or file == ".." for file in files):
-        raise InputError(f"{index} has no weight_map of names to files beside it; copy it anew")
+        raise InputError(f"{index} has no weight_map to files in its folder; copy it again")
     return sorted(files)
 
 
@@ -112,38 +113,38 @@ def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
         InputError: PyTorch is missing or too old, or the file is damaged or contains anything other
             than a dict of dense tensors.
     """
-    refuse_pointer(existing_file(path))
+    refuse_lfs_pointer(existing_file(path))
     try:
         import torch
     except ImportError as error:
         raise InputError(
-            f'{path.name} takes PyTorch to read: pip install "bert-keras[parity]"; or '
+            f'reading {path.name} requires PyTorch: pip install "bert-keras[parity]"; or '
             f"{TO_SAFETENSORS}"
         ) from error
     version = torch.__version__
-    if tuple(int(number) for number in version.split(".")[:2]) < SAFE_SINCE:
+    if tuple(map(int, version.split(".")[:2])) < SAFE_SINCE:
         raise InputError(
-            f"{path.name} takes PyTorch {'.'.join(map(str, SAFE_SINCE))} or newer to read: "
-            f'{version} can be made to run code by it; pip install "bert-keras[parity]"'
+            f"reading {path.name} requires PyTorch {'.'.join(map(str, SAFE_SINCE))} or newer, "
+            f'because {version} can run code in it; pip install "bert-keras[parity]"'
         )
     is_zip = zipfile.is_zipfile(path)  # the older format cannot be memory-mapped
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except pickle.UnpicklingError as error:
         raise InputError(
-            f"{path} holds pickled code or is damaged; code is never run: {TO_SAFETENSORS}"
+            f"{path} contains pickled code, which is never run, or is damaged; {TO_SAFETENSORS}"
         ) from error
     except (RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise InputError(f"{path} is damaged; copy it anew") from error
-    if not isinstance(found, Mapping):
-        raise InputError(f"{path} holds a {type(found).__name__}; expected tensors by name")
-    others = [str(name) for name, value in found.items() if not isinstance(value, torch.Tensor)]
+        raise InputError(f"{path} is damaged; copy it again") from error
+    if not isinstance(tensors, Mapping):
+        raise InputError(f"{path} contains a {type(tensors).__name__}; expected tensors by name")
+    others = [str(name) for name, value in tensors.items() if not isinstance(value, torch.Tensor)]
     if others:
-        raise InputError(f"{path} holds {', '.join(others)}, no tensors; expected tensors by name")
-    for name, tensor in found.items():
+        raise InputError(f"{path}: {', '.join(others)} is not a tensor; expected tensors by name")
+    for name, tensor in tensors.items():
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_complex():
             raise InputError(
-                f"{path}: {name} is sparse, quantised or complex; expected plain numbers"
+                f"{path}: {name} is sparse, quantized or complex; expected a dense real tensor"
             )
     return {
         name: StoredTensor(
@@ -151,45 +152,45 @@ def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
             lambda t=tensor: np.ascontiguousarray(t.detach().float().numpy()),
             str(tensor.dtype).removeprefix("torch."),
         )
-        for name, tensor in found.items()
+        for name, tensor in tensors.items()
     }
 
 
-def _drop_buffers(found: dict[str, StoredTensor]) -> None:
+def _drop_buffers(tensors: dict[str, StoredTensor]) -> None:
     """Removes the position ids and segment ids that older versions of transformers saved."""
-    for name, count in ((POSITIONS, np.arange), (SEGMENTS, np.zeros)):
-        if name in found:
-            numbers = found.pop(name).read().reshape(-1)
-            if not np.array_equal(numbers, count(len(numbers))):
-                raise InputError(f"{name} is not what BERT has there; its positions count from 0")
+    for name, expected in ((POSITIONS, np.arange), (SEGMENTS, np.zeros)):
+        if name in tensors:
+            ids = tensors.pop(name).read().reshape(-1)
+            if not np.array_equal(ids, expected(len(ids))):
+                raise InputError(
+                    f"{name} has wrong values; expected position ids from 0 and segment ids of 0"
+                )
 
 
-def _drop_duplicates(found: dict[str, StoredTensor], family: Family) -> None:
+def _drop_duplicates(tensors: dict[str, StoredTensor], family: Family) -> None:
     for pair in TIED.items():
-        name, first = (family.weight(each, model=MASKED_LM.name) for each in pair)
-        if name not in found:
+        name, first = (family.weight_name(each, model=MASKED_LM.name) for each in pair)
+        if name not in tensors:
             continue
-        twin = found.pop(name)
-        if first not in found:
-            found[first] = twin
-        elif twin.shape != found[first].shape or not np.array_equal(
-            twin.read(), found[first].read(), equal_nan=True
-        ):
+        duplicate = tensors.pop(name)
+        if first not in tensors:
+            tensors[first] = duplicate
+        elif not np.array_equal(duplicate.read(), tensors[first].read(), equal_nan=True):
             raise InputError(
-                f"{name} and {first} differ; here they are one weight, as in the original; to go "
-                f"on with the second: ignore=({name!r},), or --ignore {name}"
+                f"{name} and {first} differ, but BERT has one weight for both; to use the second: "
+                f"ignore=({name!r},), or --ignore {name}"
             )
 
 
-def _widths(found: dict[str, StoredTensor]) -> tuple[str, ...]:
-    if others := [name for name, tensor in found.items() if tensor.dtype not in FLOATS]:
+def _dtype_notes(tensors: dict[str, StoredTensor]) -> tuple[str, ...]:
+    if others := [name for name, tensor in tensors.items() if tensor.dtype not in FLOATS]:
         raise InputError(
-            f"{', '.join(others)}: of {found[others[0]].dtype}; expected floating point numbers: "
-            "save the model as it was before quantising"
+            f"{', '.join(others)}: the dtype is {tensors[others[0]].dtype}; expected floating-point"
+            " numbers; save the model without quantization"
         )
-    widths = sorted({tensor.dtype for tensor in found.values()} - {"float32"})
-    how = {"float64": "rounded to float32"}
+    dtypes = sorted({tensor.dtype for tensor in tensors.values()} - {"float32"})
+    changes = {"float64": "rounded to float32"}
     return tuple(
-        f"weights stored as {width} are {how.get(width, 'read as float32, the same numbers')}"
-        for width in widths
+        f"weights stored as {dtype} are {changes.get(dtype, 'converted to float32 without loss')}"
+        for dtype in dtypes
     )

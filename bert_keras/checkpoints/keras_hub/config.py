@@ -1,6 +1,6 @@
 """Reads and writes the JSON files of a KerasHub preset.
 
-OURS_KEY is stored in metadata.json. keras_hub rewrites that file without the key whenever it saves
+EXTRA_KEY is stored in metadata.json. keras_hub rewrites that file without the key whenever it saves
 a preset, so the key never describes a model that was changed later.
 """
 
@@ -9,17 +9,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_keras.architectures import ARCHITECTURES, CLASSIFIER, ENCODER, MASKED_LM
-from bert_keras.checkpoints.card import ModelCard
-from bert_keras.checkpoints.foreign import (
-    FIELDS,
-    OURS_KEY,
-    check_keys,
-    checked,
-    config_of,
-    stored_fields,
-    write_json,
-)
+from bert_keras.architectures import CLASSIFIER, ENCODER, MASKED_LM, class_names
+from bert_keras.checkpoints import foreign
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
@@ -28,7 +20,7 @@ CONFIG, TASK, METADATA = "config.json", "task.json", "metadata.json"
 TOKENIZER, PREPROCESSOR = "tokenizer.json", "preprocessor.json"
 # KerasHub's names of hyperparameters, and ours. Source of this table and of the constants below:
 # keras_hub 0.32, BertBackbone and its tasks.
-NUMBERS = {
+HYPERPARAMETERS = {
     "vocabulary_size": "vocab_size",
     "num_layers": "num_layers",
     "num_heads": "num_heads",
@@ -43,44 +35,43 @@ WITHOUT_EFFECT = ("name", "trainable", "dtype")
 FIXED = {"activation": "gelu_tanh", "layer_norm_epsilon": 1e-12, "initializer_stddev": 0.02}
 PLAIN_WORDPIECE = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
 # The task classes of KerasHub by our model classes; "" is the bare backbone.
-TASKS = {
-    row.name: row.class_names["keras_hub"]
-    for row in ARCHITECTURES.values()
-    if "keras_hub" in row.class_names
-}
+TASKS = class_names("keras_hub")
 FLOATS = ("float16", "float64", "bfloat16", "mixed_float16", "mixed_bfloat16")
 # The effects in the notes below were measured on a trained model of six layers. The figures are
 # relative to the largest hidden state or logit.
-GELU = "KerasHub computes GELU by tanh, this model exactly: states differ by about 1e-3"
+GELU = (
+    "KerasHub approximates GELU by tanh, this model computes it exactly: hidden states differ by "
+    "about 1e-3"
+)
 # Largest LayerNorm epsilon that can be written, because KerasHub always computes with 1e-12. An
 # epsilon of 1e-5 changes hidden states by 3e-4; one of 1e-3 would change them by 3e-2.
 LARGEST_EPSILON = 1e-5
 MASKED_LM_HEAD = (
-    "KerasHub's masked-LM head takes the exact GELU and a LayerNorm epsilon of 1e-5: its logits "
+    "KerasHub's masked-LM head has the exact GELU and a LayerNorm epsilon of 1e-5: its logits "
     "differ from ours by up to 2e-3"
 )
 TOKENS = (
-    "KerasHub's tokenizer takes invisible characters, spaces beyond ASCII and, in lower case, "
-    "sharp s, final sigma, fractions and Hangul otherwise than BERT's"
+    "KerasHub's tokenizer differs from BERT's for invisible characters, spaces beyond ASCII and, "
+    "in lower case, sharp s, final sigma, fractions and Hangul"
 )
 
 
-def read_own(path: Path) -> dict[str, Any]:
-    """Returns the value of OURS_KEY in metadata.json, {} if bert-keras did not write the preset."""
+def read_extra(path: Path) -> dict[str, Any]:
+    """Returns the value of EXTRA_KEY in metadata.json, {} if the file or the key is missing."""
     if not (path / METADATA).is_file():
         return {}
-    own = json_object(path / METADATA).get(OURS_KEY, {})
-    return checked(own, path / METADATA, others=(*FIXED, "attention_dropout_rate"))
+    extra = json_object(path / METADATA).get(foreign.EXTRA_KEY, {})
+    return foreign.checked_extra(extra, path / METADATA, others=(*FIXED, "attention_dropout_rate"))
 
 
 def read_config(
-    path: Path, own: Mapping[str, Any], *, ignore: Collection[str]
+    path: Path, extra: Mapping[str, Any], *, ignore: Collection[str]
 ) -> tuple[BertConfig, tuple[str, ...]]:
     """Reads config.json.
 
     Args:
         path: The folder of the preset.
-        own: The value of OURS_KEY.
+        extra: The value of EXTRA_KEY.
         ignore: Unknown keys that the caller allows.
 
     Returns:
@@ -91,26 +82,26 @@ def read_config(
             unknown, or a value is impossible.
     """
     values = _config_of(path / CONFIG, ("BertBackbone",))
-    check_keys(
+    foreign.check_keys(
         values,
         path / CONFIG,
-        required=NUMBERS,
+        required=HYPERPARAMETERS,
         optional=WITHOUT_EFFECT,
         ignore=ignore,
         reader="KerasHub's BertBackbone",
     )
-    numbers = {ours: values[theirs] for theirs, ours in NUMBERS.items()}
-    numbers["attention_dropout_rate"] = values["dropout"]
-    changed = {name: own[name] for name in own if name not in FIELDS}
-    config = config_of(numbers | FIXED | changed, path / CONFIG)
+    fields = {field: values[key] for key, field in HYPERPARAMETERS.items()}
+    fields |= {"attention_dropout_rate": values["dropout"], **FIXED}
+    fields |= {name: value for name, value in extra.items() if name not in foreign.EXTRA_FIELDS}
+    config = foreign.config_of(fields, path / CONFIG)
     match values.get("dtype"):
         case None | "float32" | {"config": {"name": "float32"}}:
             return config, ()
         case str(name) | {"config": {"name": str(name)}} if name in FLOATS:
-            note = f"KerasHub computes this preset in {name}, bert-keras as Keras' policy says"
+            note = f"KerasHub computes this preset in {name}, bert-keras in Keras' dtype policy"
             return config, (note,)
     raise InputError(
-        f"{path / CONFIG} is of a quantised model; save the preset before quantising it"
+        f"{path / CONFIG} describes a quantized model; save the preset without quantization"
     )
 
 
@@ -123,19 +114,19 @@ def read_task(path: Path, model: str) -> tuple[int, tuple[str, ...]]:
         if not (path / TASK).is_file():
             return 0, ()
         name = json_object(path / TASK).get("class_name")
-        return 0, (f"{TASK} is of a {name} without weights of its own: it stays behind",)
+        return 0, (f"{TASK} describes a {name}, but its head has no weights: it is not read",)
     # BertClassifier is the name of the class in older presets.
     values = _config_of(path / TASK, (TASKS[CLASSIFIER.name], "BertClassifier"))
     count, activation = values.get("num_classes"), values.get("activation")
     if type(count) is not int or count < 1:
-        raise InputError(f"{path / TASK}: num_classes is {count!r}; expected a count of labels")
+        raise InputError(f"{path / TASK}: num_classes is {count!r}; expected an integer above 0")
     if activation in (None, "linear"):
         return count, ()
-    return count, (f"KerasHub's classifier ends in {activation}, ours in the logits before it",)
+    return count, (f"KerasHub's classifier returns {activation} of the logits, ours the logits",)
 
 
 def read_text(
-    path: Path, own: Mapping[str, Any], config: BertConfig
+    path: Path, extra: Mapping[str, Any], config: BertConfig
 ) -> tuple[bool | None, int, tuple[str, ...]]:
     """Reads the settings of the tokenizer and of the preprocessor.
 
@@ -143,18 +134,18 @@ def read_text(
         Whether the tokenizer lower-cases text, None if no file states it; the maximum length of an
         input in tokens; and one sentence for each difference from KerasHub.
     """
-    lowercase, max_length, notes = own.get("lowercase"), own.get("max_length"), ()
+    lowercase, max_length, notes = extra.get("lowercase"), extra.get("max_length"), ()
     if (path / TOKENIZER).is_file():
         values = _config_of(path / TOKENIZER, ("BertTokenizer",))
         lowercase = bool(values.get("lowercase"))
         for name, expected in PLAIN_WORDPIECE.items():
             if values.get(name, expected) != expected:
                 raise InputError(
-                    f"{path / TOKENIZER}: {name} is {values[name]!r}; expected {expected!r}, as "
-                    "BERT's tokenizer has it"
+                    f"{path / TOKENIZER}: {name} is {values[name]!r}; expected {expected!r}, as in "
+                    "BERT's tokenizer"
                 )
         if lowercase and not values.get("strip_accents"):
-            notes = ("KerasHub's tokenizer keeps accents here; ours strips them, as BERT's does",)
+            notes = ("KerasHub's tokenizer keeps accents; ours strips them, as BERT's does",)
     if (path / PREPROCESSOR).is_file():
         match json_object(path / PREPROCESSOR):
             case {"config": {"sequence_length": int(length)}}:
@@ -163,11 +154,11 @@ def read_text(
     return lowercase, min(max_length or config.max_positions, config.max_positions), notes
 
 
-def write_configs(card: ModelCard, folder: Path, *, has_text: bool) -> tuple[str, ...]:
+def write_configs(metadata: ModelMetadata, folder: Path, *, has_text: bool) -> tuple[str, ...]:
     """Writes the JSON files of a preset.
 
     Args:
-        card: The metadata of the model.
+        metadata: The metadata of the model.
         folder: The folder to write to.
         has_text: Whether to write the files of the tokenizer and of the preprocessor.
 
@@ -177,67 +168,67 @@ def write_configs(card: ModelCard, folder: Path, *, has_text: bool) -> tuple[str
     Raises:
         InputError: KerasHub cannot represent the model, or would compute too different outputs.
     """
-    notes, config = _differences(card, has_text=has_text), card.config
-    numbers = {theirs: getattr(config, ours) for theirs, ours in NUMBERS.items()}
-    backbone = _serialized("BertBackbone", numbers)
+    notes, config = _differences(metadata, has_text=has_text), metadata.config
+    hyperparameters = {key: getattr(config, field) for key, field in HYPERPARAMETERS.items()}
+    backbone = _serialized("BertBackbone", hyperparameters)
     # With lowercase alone KerasHub keeps accents; BERT's tokenizer strips them if it lower-cases.
-    case = {"lowercase": card.lowercase, "strip_accents": card.lowercase}
-    files = {CONFIG: backbone, METADATA: {OURS_KEY: _own(card)}}
+    case = {"lowercase": metadata.lowercase, "strip_accents": metadata.lowercase}
+    files = {CONFIG: backbone, METADATA: {foreign.EXTRA_KEY: _extra(metadata)}}
     if has_text:
         files[TOKENIZER] = _serialized("BertTokenizer", case)
-    if task := TASKS[card.model]:
+    if task := TASKS[metadata.model]:
         parts = {"backbone": backbone, "preprocessor": None}
         if has_text:
-            packing = {"tokenizer": files[TOKENIZER], "sequence_length": card.max_length}
+            packing = {"tokenizer": files[TOKENIZER], "sequence_length": metadata.max_length}
             files[PREPROCESSOR] = _serialized(f"{task}Preprocessor", packing)
             parts["preprocessor"] = files[PREPROCESSOR]
-        if card.labels:
-            parts |= {"num_classes": len(card.labels), "dropout": config.hidden_dropout_rate}
+        if metadata.labels:
+            parts |= {"num_classes": len(metadata.labels), "dropout": config.hidden_dropout_rate}
         files[TASK] = _serialized(task, parts)
     for name, values in files.items():
-        write_json(folder / name, values, indent=4)
+        foreign.write_json(folder / name, values, indent=4)
     return notes
 
 
-def _differences(card: ModelCard, *, has_text: bool) -> tuple[str, ...]:
-    config, usual = card.config, FIXED["layer_norm_epsilon"]
+def _differences(metadata: ModelMetadata, *, has_text: bool) -> tuple[str, ...]:
+    config, default = metadata.config, FIXED["layer_norm_epsilon"]
     epsilon = config.layer_norm_epsilon
     if not config.has_pooler:
         raise InputError(
-            "KerasHub's backbone always has a pooler and this model has none; load it with a fresh "
-            f'one, {card.model}.from_pretrained(..., has_pooler=True, new=("pooler",)), or write '
-            "another format"
+            "KerasHub's backbone always has a pooler and this model has none; load it with a new "
+            f'one, {metadata.model}.from_pretrained(..., has_pooler=True, new=("pooler",)), or '
+            "choose another format"
         )
     if config.activation not in ("gelu", "gelu_tanh"):
         raise InputError(
-            f"KerasHub's BERT has no activation {config.activation}, only GELU; write another "
+            f"KerasHub's BERT has no activation {config.activation}, only GELU; choose another "
             "format"
         )
     if epsilon > LARGEST_EPSILON:
         raise InputError(
-            f"KerasHub normalises with an epsilon of {usual}: a model with {epsilon} would answer "
-            "otherwise there; write another format"
+            f"KerasHub's LayerNorm epsilon is {default}; the outputs of a model with {epsilon} "
+            "would differ too much; choose another format"
         )
     notes = {
         GELU: config.activation == "gelu",
-        f"KerasHub normalises with an epsilon of {usual}, this model with {epsilon}: states differ "
-        "by up to 3e-4": epsilon != usual,
-        f"KerasHub has one rate of dropout and trains with {config.hidden_dropout_rate}, this "
-        f"model with {config.attention_dropout_rate} in its attention": (
+        f"KerasHub's LayerNorm epsilon is {default}, that of this model is {epsilon}: hidden "
+        "states differ by up to 3e-4": epsilon != default,
+        f"KerasHub has one dropout rate, {config.hidden_dropout_rate}, but the attention of this "
+        f"model has {config.attention_dropout_rate}": (
             config.attention_dropout_rate != config.hidden_dropout_rate
         ),
-        MASKED_LM_HEAD: card.model == MASKED_LM.name,
+        MASKED_LM_HEAD: metadata.model == MASKED_LM.name,
         TOKENS: has_text,
     }
     return tuple(note for note, is_true in notes.items() if is_true)
 
 
-def _own(card: ModelCard) -> dict[str, Any]:
+def _extra(metadata: ModelMetadata) -> dict[str, Any]:
     """Returns the metadata for which KerasHub's files have no field."""
-    usual = FIXED | {"attention_dropout_rate": card.config.hidden_dropout_rate}
-    numbers = {name: getattr(card.config, name) for name in usual}
-    changed = {name: value for name, value in numbers.items() if value != usual[name]}
-    return stored_fields(card) | changed
+    defaults = FIXED | {"attention_dropout_rate": metadata.config.hidden_dropout_rate}
+    values = {name: getattr(metadata.config, name) for name in defaults}
+    changed = {name: value for name, value in values.items() if value != defaults[name]}
+    return foreign.stored_fields(metadata) | changed
 
 
 def _config_of(path: Path, classes: Collection[str]) -> dict[str, Any]:
@@ -246,12 +237,10 @@ def _config_of(path: Path, classes: Collection[str]) -> dict[str, Any]:
     Raises:
         InputError: The object is not of one of the `classes`.
     """
-    whole = json_object(path)
-    name, values = whole.get("class_name"), whole.get("config")
+    serialized = json_object(path)
+    name, values = serialized.get("class_name"), serialized.get("config")
     if name not in classes or not isinstance(values, dict):
-        raise InputError(
-            f"{path} is of a {name}; of KerasHub's classes {' and '.join(classes)} are known here"
-        )
+        raise InputError(f"{path} describes a {name}; expected KerasHub's {' or '.join(classes)}")
     return values
 
 

@@ -3,7 +3,7 @@
 config.json, model.weights.h5       the BertBackbone; model.weights.json lists shards, if any
 task.json, task.weights.h5          the head of a BertMaskedLM or BertTextClassifier
 tokenizer.json, preprocessor.json, assets/tokenizer/vocabulary.txt      the tokenizer
-metadata.json                       contains OURS_KEY
+metadata.json                       contains EXTRA_KEY
 
 Neither reading nor writing needs keras_hub or builds a model.
 """
@@ -16,20 +16,20 @@ from pathlib import Path
 import numpy as np
 
 from bert_keras.architectures import CLASSIFIER, ENCODER, MASKED_LM
-from bert_keras.checkpoints.card import ModelCard, numbered_labels, seems_lowercase
-from bert_keras.checkpoints.checkpoint import Checkpoint, fitting
+from bert_keras.checkpoints import mapping
+from bert_keras.checkpoints.checkpoint import Checkpoint, fitted_vocabulary
 from bert_keras.checkpoints.foreign import training_fields
 from bert_keras.checkpoints.keras_hub.config import (
     CONFIG,
     METADATA,
     read_config,
-    read_own,
+    read_extra,
     read_task,
     read_text,
     write_configs,
 )
 from bert_keras.checkpoints.keras_hub.weights import stored_tensors, write_tensors
-from bert_keras.checkpoints.mapping import Column, Row, foreign_tensors, renamed, translated
+from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels, seems_lowercase
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
@@ -63,28 +63,29 @@ LAYERS = {
     "masked_lm/output_bias": f"{MASKED_LM_HEAD}/vars/0",
     "classification/dense": CLASSIFIER_HEAD,
 }
-ENDS = {"kernel": "/vars/0", "bias": "/vars/1", "gamma": "/vars/0", "beta": "/vars/1"}
+SUFFIXES = {"kernel": "/vars/0", "bias": "/vars/1", "gamma": "/vars/0", "beta": "/vars/1"}
 HEADS = {MASKED_LM_HEAD: MASKED_LM.name, CLASSIFIER_HEAD: CLASSIFIER.name}
 
 
-def _name(name: str, card: ModelCard) -> str:
+def _name(name: str, metadata: ModelMetadata) -> str:
     # Keras appends no number to the first layer of a class.
-    return renamed(name, LAYERS, ends=ENDS).replace("transformer_encoder_0", "transformer_encoder")
+    path = mapping.renamed(name, LAYERS, suffixes=SUFFIXES)
+    return path.replace("transformer_encoder_0", "transformer_encoder")
 
 
-def _shape(row: Row, card: ModelCard) -> tuple[int, ...]:
+def _shape(row: mapping.WeightRow, metadata: ModelMetadata) -> tuple[int, ...]:
     """Returns KerasHub's shape of a weight: attention weights have an axis for the heads."""
-    size, num_heads = card.config.hidden_size, card.config.num_heads
+    size, num_heads = metadata.config.hidden_size, metadata.config.num_heads
     heads = (num_heads, size // num_heads)
-    layer, end = row.name.split("/")[-2:]
-    if "/attention/" not in row.name or (layer, end) == ("output", "bias"):
+    layer, weight = row.name.split("/")[-2:]
+    if "/attention/" not in row.name or (layer, weight) == ("output", "bias"):
         return row.shape
     if layer == "output":
         return (*heads, size)
-    return (size, *heads) if end == "kernel" else heads
+    return (size, *heads) if weight == "kernel" else heads
 
 
-KERAS_HUB = Column(format="keras_hub", name=_name, shape=_shape)
+KERAS_HUB = mapping.NameColumn(format="keras_hub", name=_name, shape=_shape)
 # Adam's step and learning rate. `from_preset` compiles a task with an optimizer, and prints a
 # warning if these variables are missing.
 OPTIMIZER = {"optimizer/vars/0": np.int64(0), "optimizer/vars/1": np.float32(5e-5)}
@@ -104,46 +105,51 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
 
     `ignore` may name arrays, such as task.weights.h5/layers/dense/vars/0, and keys of config.json.
     """
-    own = read_own(path)
-    config, notes = read_config(path, own, ignore=ignore)
+    extra = read_extra(path)
+    config, notes = read_config(path, extra, ignore=ignore)
     arrays = _arrays(path)
     heads = (m for start, m in HEADS.items() if any(n.startswith(f"{start}/") for n in arrays))
     model = next(heads, ENCODER.name)
-    if own.get("labels") and model != CLASSIFIER.name:
+    if extra.get("labels") and model != CLASSIFIER.name:
         raise InputError(
-            f"{path / TASK_WEIGHTS} is missing or without the classifier that {METADATA} tells of; "
-            f"put it there, or remove {METADATA} to take the rest alone"
+            f"{path / TASK_WEIGHTS} is missing or lacks the classifier that {METADATA} describes; "
+            f"add it, or remove {METADATA} to read only the encoder"
         )
     num_labels, task_notes = read_task(path, model)
-    lowercase, max_length, text_notes = read_text(path, own, config)
-    listed = path / VOCABULARY
-    vocabulary = Vocabulary.from_file(listed) if listed.is_file() else None
-    card = ModelCard(
+    lowercase, max_length, text_notes = read_text(path, extra, config)
+    file = path / VOCABULARY
+    vocabulary = Vocabulary.from_file(file) if file.is_file() else None
+    metadata = ModelMetadata(
         model=model,
         config=config,
         lowercase=seems_lowercase(vocabulary) if lowercase is None else lowercase,
         max_length=max_length,
-        labels=tuple(own.get("labels", ())) or numbered_labels(num_labels),
-        **training_fields(own),
+        labels=tuple(extra.get("labels", ())) or numbered_labels(num_labels),
+        **training_fields(extra),
     )
-    weights = {n: t for n, t in arrays.items() if not _is_training_state(n)}
-    tensors, left_over = translated(weights, card=card, column=KERAS_HUB, ignore=ignore)
+    # The variables of the optimizer and of dropout belong to training.
+    weights = {
+        n: t for n, t in arrays.items() if "/optimizer/" not in n and "/seed_generator/" not in n
+    }
+    tensors, unused = mapping.translated(
+        weights, metadata=metadata, column=KERAS_HUB, ignore=ignore
+    )
     if f"{TASK_WEIGHTS}/optimizer/vars/{len(OPTIMIZER)}" in arrays:
-        notes += (f"the optimizer's averages in {TASK_WEIGHTS} stay behind",)
+        notes += (f"the optimizer's averages in {TASK_WEIGHTS} are not read",)
     return Checkpoint(
-        card=card,
+        metadata=metadata,
         tensors=tensors,
-        vocabulary=fitting(vocabulary, card, pad_vocabulary=pad_vocabulary),
-        left_over=left_over,
+        vocabulary=fitted_vocabulary(vocabulary, metadata, pad_vocabulary=pad_vocabulary),
+        unused=unused,
         notes=(*notes, *task_notes, *text_notes),
     )
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a preset; see `formats.Format`."""
-    card, vocabulary = checkpoint.card, checkpoint.vocabulary
-    tensors = foreign_tensors(checkpoint.tensors, card=card, column=KERAS_HUB)
-    notes = write_configs(card, folder, has_text=vocabulary is not None)
+    metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
+    tensors = mapping.foreign_tensors(checkpoint.tensors, metadata=metadata, column=KERAS_HUB)
+    notes = write_configs(metadata, folder, has_text=vocabulary is not None)
     files = {WEIGHTS: {}, TASK_WEIGHTS: {}}
     for name, tensor in tensors.items():
         file, _, array = name.partition("/")
@@ -170,14 +176,10 @@ def _arrays(path: Path) -> dict[str, StoredTensor]:
         files = [(WEIGHTS, shard) for shard in sorted(path.glob("model_*.weights.h5"))]
     if (path / TASK_WEIGHTS).is_file():
         files.append((TASK_WEIGHTS, path / TASK_WEIGHTS))
-    found = {}
+    arrays = {}
     for file, source in files:
         for name, tensor in stored_tensors(source).items():
             name = name.replace("_layer_checkpoint_dependencies/", "layers/")
             name = re.sub("/_((query|key|value|output)_dense/)", r"/\1", name)
-            found[f"{file}/{name}"] = tensor
-    return found
-
-
-def _is_training_state(name: str) -> bool:
-    return "/optimizer/" in name or "/seed_generator/" in name
+            arrays[f"{file}/{name}"] = tensor
+    return arrays

@@ -14,7 +14,7 @@ import h5py
 import ml_dtypes
 import numpy as np
 
-from bert_keras.checkpoints.tensors import StoredTensor, empty, refuse_pointer
+from bert_keras.checkpoints.tensors import StoredTensor, empty, refuse_lfs_pointer
 from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
 
@@ -26,15 +26,15 @@ def stored_tensors(path: Path) -> dict[str, StoredTensor]:
         InputError: The file is missing, truncated or not an HDF5 file, or an entry is not an array
             of numbers that are stored in the file itself.
     """
-    found = {}
+    tensors = {}
 
-    def visit(place: str, item: h5py.HLObject) -> None:
+    def visit(path_in_file: str, item: h5py.HLObject) -> None:
         if isinstance(item, h5py.Dataset):
-            found[place] = _stored(path, item)
+            tensors[path_in_file] = _stored(path, item)
 
     with _opened(existing_file(path)) as file:
         file.visititems(visit)
-    return found
+    return tensors
 
 
 def write_tensors(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
@@ -44,23 +44,23 @@ def write_tensors(path: Path, tensors: Mapping[str, StoredTensor]) -> None:
     """
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
-        for place, tensor in tensors.items():
-            file[place] = tensor.read()
+        for path_in_file, tensor in tensors.items():
+            file[path_in_file] = tensor.read()
     path.write_bytes(content.getbuffer())
 
 
 def _stored(path: Path, dataset: h5py.Dataset) -> StoredTensor:
-    place, shape = dataset.name, dataset.shape
+    path_in_file, shape = dataset.name, dataset.shape
     # HDF5 has no bfloat16. Keras stores two raw bytes a value, and the dtype as an attribute.
     is_bfloat16 = dataset.attrs.get("dtype") == "bfloat16" and dataset.dtype.itemsize == 2
     is_number = is_bfloat16 or dataset.dtype.kind in "fiu"
     if not is_number or dataset.is_virtual or dataset.external:
-        raise InputError(f"{path}: {place} is no array of numbers that lie in this file")
+        raise InputError(f"{path}: {path_in_file} is not an array of numbers stored in this file")
 
     def read() -> np.ndarray:
         array = np.empty(shape, "V2") if is_bfloat16 else empty(shape)
         with _opened(path) as file:
-            cast(h5py.Dataset, file[place]).read_direct(array)
+            cast(h5py.Dataset, file[path_in_file]).read_direct(array)
         return array.view(ml_dtypes.bfloat16).astype(np.float32) if is_bfloat16 else array
 
     return StoredTensor(shape, read)
@@ -72,5 +72,5 @@ def _opened(path: Path) -> Iterator[h5py.File]:
         with h5py.File(path) as file:
             yield file
     except OSError as error:
-        refuse_pointer(path)
-        raise InputError(f"{path} is damaged ({error}); copy or write it anew") from error
+        refuse_lfs_pointer(path)
+        raise InputError(f"{path} is damaged ({error}); copy or write it again") from error

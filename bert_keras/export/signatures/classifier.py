@@ -6,11 +6,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.export.servable import (
     SAMPLE_TEXTS,
-    Servable,
+    ServableModel,
     Signature,
     sample_text,
     samples_of,
@@ -23,11 +23,7 @@ from bert_keras.export.signatures.classifier_outputs import classifier_outputs
 from bert_keras.export.signatures.derived import on_examples
 from bert_keras.export.signatures.exporter import Exporter
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
-from bert_keras.export.text_ops.windows import (
-    WINDOWS_AT_ONCE,
-    pooled_logits,
-    windows_of_tensors,
-)
+from bert_keras.export.text_ops.windows import WINDOWS_AT_ONCE, pooled_logits, windows_of_tensors
 from bert_keras.models.task_models import WINDOW_POOLINGS
 from bert_keras.tasks.texts import windows_of
 from bert_keras.text.encode import encode
@@ -47,7 +43,7 @@ def served_classifier(
     num_texts: int = 1,
     problem_type: str = "",
     stride: int | None = None,
-) -> Servable:
+) -> ServableModel:
     """Builds the signatures of a classifier.
 
     `serving_default` takes raw texts, and `tensors` takes `input_ids`, `input_mask` and
@@ -62,7 +58,7 @@ def served_classifier(
         labels: The N labels in the order of the logits.
         num_texts: The number of texts of an instance. `serving_default` takes `text`, string [B],
             and, for 2, also `text_pair`, string [B].
-        problem_type: The meaning of the logits, as in `ModelCard.problem_type`.
+        problem_type: The meaning of the logits, as in `ModelMetadata.problem_type`.
         stride: None cuts texts that exceed `reader.max_length`. A number divides them into windows
             that begin `stride` tokens apart, as `tasks.texts.windows_of` does. This needs a
             BertClassifier, and `tensors` then takes int32 [B,W,T].
@@ -76,9 +72,9 @@ def served_classifier(
     if num_texts not in (1, 2):
         raise InputError(f"num_texts is {num_texts}; expected 1 or 2")
     if stride is not None and (type(stride) is not int or stride < 1):
-        raise InputError(f"stride is {stride!r}; expected the number of pieces, at least 1")
+        raise InputError(f"stride is {stride!r}; expected a number of tokens, at least 1")
     if stride is not None and not hasattr(model, "window_pooling"):
-        raise InputError(f"stride is {stride} and a {type(model).__name__} reads no windows")
+        raise InputError(f"stride is {stride}, but a {type(model).__name__} has no windows")
     outputs_of = classifier_outputs(labels, problem_type=problem_type)
     names = ("text", "text_pair")[:num_texts]
 
@@ -98,7 +94,7 @@ def served_classifier(
         )
     has_score = "score" in signatures["tensors"].structured_outputs
     return on_examples(
-        Servable(signatures, samples),
+        ServableModel(signatures, samples),
         signature="regress" if has_score else "classify",
         input_name="inputs",
         outputs=_REGRESS_OUTPUTS if has_score else _CLASSIFY_OUTPUTS,
@@ -159,8 +155,8 @@ def _sample_texts(
     if len(names) == 2 and stride is not None:
         ids = tokenizer.ids_batch(columns[0])
         # A first text that leaves few tokens for the second would give thousands of windows.
-        room = max_length // 2 - 3
-        columns[0] = [t if len(i) <= room else "" for t, i in zip(columns[0], ids, strict=True)]
+        limit = max_length // 2 - 3
+        columns[0] = [t if len(i) <= limit else "" for t, i in zip(columns[0], ids, strict=True)]
     return dict(zip(names, columns, strict=True))
 
 
@@ -178,18 +174,18 @@ def _packed(
         max_length=max_length,
         stride=stride,
         vocabulary=tokenizer.vocabulary,
-        places=[f"sample {row}" for row in rows],
+        locations=[f"sample {row}" for row in rows],
     )
     return encoded.batch(rows)[0]
 
 
-def _settings(card: ModelCard, source: str) -> dict:
-    reads_windows = card.task.get("long_texts") in WINDOW_POOLINGS
+def _settings(metadata: ModelMetadata, source: str) -> dict:
+    reads_windows = metadata.task.get("long_texts") in WINDOW_POOLINGS
     return {
-        "labels": card.labels,
-        "num_texts": len(card.text_columns) or 1,
-        "problem_type": card.problem_type,
-        "stride": card.task.get("stride", 0) if reads_windows else None,
+        "labels": metadata.labels,
+        "num_texts": len(metadata.text_columns) or 1,
+        "problem_type": metadata.problem_type,
+        "stride": metadata.task.get("stride", 0) if reads_windows else None,
     }
 
 

@@ -34,14 +34,14 @@ def classifier_outputs(
     Raises:
         InputError: A regression has more than one label.
     """
-    is_number = problem_type == "regression" or (not problem_type and len(labels) == 1)
-    if is_number and len(labels) != 1:
-        raise InputError(f"a regression came with {len(labels)} labels; expected one number")
+    is_regression = problem_type == "regression" or (not problem_type and len(labels) == 1)
+    if is_regression and len(labels) != 1:
+        raise InputError(f"a regression has {len(labels)} labels; expected 1")
 
     def outputs_of(logits):
         if logits.shape[1] != len(labels):
-            raise InputError(f"{len(labels)} labels came with {logits.shape[1]} logits")
-        if is_number:
+            raise InputError(f"there are {len(labels)} labels for {logits.shape[1]} logits")
+        if is_regression:
             return {"score": logits[:, 0]}
         names, num_texts = tf.constant(list(labels)), tf.shape(logits)[0]
         if problem_type == "multi_label_classification":

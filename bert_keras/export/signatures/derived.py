@@ -5,16 +5,16 @@ from typing import cast
 
 import tensorflow as tf
 
-from bert_keras.export.servable import TEXT_SIGNATURE, Sample, Servable, text_specs, traced
+from bert_keras.export.servable import TEXT_SIGNATURE, Sample, ServableModel, text_specs, traced
 
 
 def on_examples(
-    servable: Servable,
+    servable: ServableModel,
     *,
     signature: str,
     input_name: str,
     outputs: Mapping[str, str] | None = None,
-) -> Servable:
+) -> ServableModel:
     """Adds a signature that takes serialized tf.Examples.
 
     An example holds the inputs of `serving_default` as bytes features (UTF-8) of the same names. An
@@ -38,7 +38,7 @@ def on_examples(
         else tf.io.RaggedFeature(tf.string)
         for spec in tf.nest.flatten(from_text.structured_input_signature)
     }
-    chosen = outputs or {name: name for name in from_text.structured_outputs}
+    sources = outputs or {name: name for name in from_text.structured_outputs}
 
     def from_examples(**serialized):
         parsed = tf.io.parse_example(serialized[input_name], features)
@@ -46,19 +46,21 @@ def on_examples(
             name: text.to_tensor() if isinstance(text, tf.RaggedTensor) else text
             for name, text in parsed.items()
         }
-        found = from_text(**cast(dict[str, tf.Tensor], texts))
-        return {name: found[ours] for name, ours in chosen.items()}
+        from_texts = from_text(**cast(dict[str, tf.Tensor], texts))
+        return {name: from_texts[source] for name, source in sources.items()}
 
-    asked = next(s for s in servable.samples if s.request["signature"] == TEXT_SIGNATURE)
+    texts = next(s for s in servable.samples if s.request["signature"] == TEXT_SIGNATURE)
     sample = Sample(
-        {"signature": signature, "inputs": {input_name: serialized(asked.request["inputs"])}},
-        {name: asked.outputs[ours] for name, ours in chosen.items() if ours in asked.outputs},
+        {"signature": signature, "inputs": {input_name: serialized(texts.request["inputs"])}},
+        {name: texts.outputs[each] for name, each in sources.items() if each in texts.outputs},
     )
     added = traced(from_examples, **text_specs([input_name]))
-    return Servable({**servable.signatures, signature: added}, [*servable.samples, sample])
+    return ServableModel({**servable.signatures, signature: added}, [*servable.samples, sample])
 
 
-def with_checked_tensors(servable: Servable, *, max_positions: int, cls_id: int) -> Servable:
+def with_checked_tensors(
+    servable: ServableModel, *, max_positions: int, cls_id: int
+) -> ServableModel:
     """Makes `tensors` refuse rows that are too long and mask the padding of TF Serving.
 
     `tensors` fails with INVALID_ARGUMENT if the last dimension of an input exceeds `max_positions`.

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from bert_keras.export.servable import (
     SAMPLE_TEXTS,
-    Servable,
+    ServableModel,
     sample_text,
     samples_of,
     text_signatures,
@@ -18,7 +18,7 @@ from bert_keras.text.tokenizer import TextTokenizer
 
 def served_embeddings(
     model: keras.Model, reader: TextToInputs, tokenizer: TextTokenizer
-) -> Servable:
+) -> ServableModel:
     """Builds the signatures of a BertEncoder.
 
     `serving_default` takes `text`, string [B], and cuts texts that exceed `reader.max_length`.
@@ -52,7 +52,7 @@ def served_embeddings(
 
     texts = [*SAMPLE_TEXTS, sample_text(tokenizer, num_tokens=2 * reader.max_length)]
     samples = samples_of({"text": texts}, inputs_of, from_tensors)
-    return Servable(text_signatures(from_tensors, reader), samples)
+    return ServableModel(text_signatures(from_tensors, reader), samples)
 
 
 EXPORTER = Exporter(served_embeddings)

@@ -7,17 +7,17 @@ signature module of each model class.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bert_keras.checkpoints.card import ModelCard
-from bert_keras.export.servable import Servable
+from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.export.servable import ServableModel
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
 
 
 class Exporter(NamedTuple):
-    """Builds the Servable of a model, with settings from its metadata."""
+    """Builds the `ServableModel` of a model, with settings from its metadata."""
 
-    # (model, reader, tokenizer, **settings) -> Servable
-    make: Callable[..., Servable]
+    # (model, reader, tokenizer, **settings) -> ServableModel
+    make: Callable[..., ServableModel]
     # (metadata, model folder) -> settings; raises InputError for a model that cannot be served
-    settings: Callable[[ModelCard, str], dict] = lambda card, source: {}
+    settings: Callable[[ModelMetadata, str], dict] = lambda metadata, source: {}
     # Converts text to the model's inputs inside the graph
     reader: type[TextToInputs] = TextToInputs

@@ -4,12 +4,12 @@ import keras
 import tensorflow as tf
 
 from bert_keras.architectures import ENCODER
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.export.servable import (
     SAMPLE_TEXTS,
     Sample,
-    Servable,
+    ServableModel,
     sample_text,
     samples_of,
     tensor_specs,
@@ -22,15 +22,15 @@ from bert_keras.text.encode import encode_masked
 from bert_keras.text.tokenizer import MASK, TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
-NUM_PIECES = 5  # tokens returned for each [MASK]
+NUM_TOKENS = 5  # tokens returned for each [MASK]
 # Rounding in the graph can swap two probabilities whose difference, relative to the larger one, is
 # smaller than this.
-_CLEAR = 1e-4
+_MIN_DIFFERENCE = 1e-4
 
 
 def served_masked_lm(
     model: keras.Model, reader: MaskedTextToInputs, tokenizer: TextTokenizer
-) -> Servable:
+) -> ServableModel:
     """Builds the signatures of a BertMaskedLM or BertPretrainer.
 
     `serving_default` takes `text`, string [B], with any number of [MASK]s. Texts that exceed
@@ -56,7 +56,7 @@ def served_masked_lm(
     vocabulary = tokenizer.vocabulary
 
     def from_tensors(**inputs):
-        return _most_probable(model, inputs, vocabulary=vocabulary, count=NUM_PIECES)
+        return _most_probable(model, inputs, vocabulary=vocabulary, count=NUM_TOKENS)
 
     tensors = traced(
         from_tensors,
@@ -70,19 +70,21 @@ def served_masked_lm(
         num_masks = tf.shape(positions_BP)[1]
         # The head needs at least one position.
         padding = [[0, 0], [0, tf.cast(num_masks == 0, tf.int32)]]
-        found = tensors(**inputs, masked_lm_positions=tf.pad(positions_BP, padding))
-        return {name: found[name][:, :num_masks] for name in ("pieces", "probabilities")}
+        outputs = tensors(**inputs, masked_lm_positions=tf.pad(positions_BP, padding))
+        return {name: outputs[name][:, :num_masks] for name in ("pieces", "probabilities")}
 
     def from_pair(text, text_pair):
         inputs = reader(text, text_pair)
         no_positions = tf.zeros_like(inputs["input_ids"][:, :1])
-        found = tensors(**inputs, masked_lm_positions=no_positions)
-        return {"is_next_probability": found["is_next_probability"]}
+        outputs = tensors(**inputs, masked_lm_positions=no_positions)
+        return {"is_next_probability": outputs["is_next_probability"]}
 
     signatures = {"serving_default": traced(from_text, **text_specs(["text"])), "tensors": tensors}
     if "is_next_probability" in tensors.structured_outputs:
         signatures["next_sentence"] = traced(from_pair, **text_specs(["text", "text_pair"]))
-    return Servable(signatures, _samples(model, tokenizer=tokenizer, max_length=reader.max_length))
+    return ServableModel(
+        signatures, _samples(model, tokenizer=tokenizer, max_length=reader.max_length)
+    )
 
 
 def _most_probable(
@@ -91,18 +93,18 @@ def _most_probable(
     """Returns the outputs of `tensors`, with the `count` most probable tokens, in that order."""
     positions_BP = inputs["masked_lm_positions"]
     # The head gathers from flattened rows, so a position outside its row would read another row.
-    is_asked_BP = (positions_BP > 0) & (positions_BP < tf.shape(inputs["input_ids"])[1])
-    positions_BP = tf.where(is_asked_BP, positions_BP, 0)
-    outputs = model({**inputs, "masked_lm_positions": positions_BP}, training=False)
-    shares_BPV = tf.nn.softmax(outputs["masked_lm"][..., : len(vocabulary)])
-    shares, ids = tf.math.top_k(shares_BPV, count)
-    found = {
-        "pieces": tf.where(is_asked_BP[..., None], tf.gather(vocabulary.pieces, ids), ""),
-        "probabilities": tf.where(is_asked_BP[..., None], shares, 0.0),
+    is_valid_BP = (positions_BP > 0) & (positions_BP < tf.shape(inputs["input_ids"])[1])
+    positions_BP = tf.where(is_valid_BP, positions_BP, 0)
+    logits = model({**inputs, "masked_lm_positions": positions_BP}, training=False)
+    probabilities_BPV = tf.nn.softmax(logits["masked_lm"][..., : len(vocabulary)])
+    probabilities, ids = tf.math.top_k(probabilities_BPV, count)
+    outputs = {
+        "pieces": tf.where(is_valid_BP[..., None], tf.gather(vocabulary.tokens, ids), ""),
+        "probabilities": tf.where(is_valid_BP[..., None], probabilities, 0.0),
     }
-    if "next_sentence" in outputs:
-        found["is_next_probability"] = tf.nn.softmax(outputs["next_sentence"])[:, 0]
-    return found
+    if "next_sentence" in logits:
+        outputs["is_next_probability"] = tf.nn.softmax(logits["next_sentence"])[:, 0]
+    return outputs
 
 
 def _mask_positions(input_ids_BT: tf.Tensor, mask_id: int) -> tf.Tensor:
@@ -122,33 +124,33 @@ def _samples(model: keras.Model, *, tokenizer: TextTokenizer, max_length: int) -
     def inputs_of(*columns):
         return encode_masked(tokenizer, *columns, max_length=max_length)
 
-    def filled(**inputs):
+    def masked_tokens(**inputs):
         """Returns the expected outputs; omits `pieces` if rounding could change their order."""
-        found = _most_probable(model, inputs, vocabulary=vocabulary, count=NUM_PIECES + 1)
-        shares = found["probabilities"].numpy()
-        is_clear = (shares[..., 1:] <= (1 - _CLEAR) * shares[..., :-1]).all()
-        chosen = ("pieces", "probabilities") if is_clear else ("probabilities",)
-        return {name: found[name].numpy()[..., :NUM_PIECES] for name in chosen}
+        outputs = _most_probable(model, inputs, vocabulary=vocabulary, count=NUM_TOKENS + 1)
+        probabilities = outputs["probabilities"].numpy()
+        is_certain = probabilities[..., 1:] <= (1 - _MIN_DIFFERENCE) * probabilities[..., :-1]
+        names = ("pieces", "probabilities") if is_certain.all() else ("probabilities",)
+        return {name: outputs[name].numpy()[..., :NUM_TOKENS] for name in names}
 
-    def follows(**inputs):
-        found = _most_probable(model, inputs, vocabulary=vocabulary, count=1)
-        return {"is_next_probability": found["is_next_probability"]}
+    def is_next(**inputs):
+        outputs = _most_probable(model, inputs, vocabulary=vocabulary, count=1)
+        return {"is_next_probability": outputs["is_next_probability"]}
 
     long = sample_text(tokenizer, num_tokens=2 * max_length)
     _, empty, mixed = SAMPLE_TEXTS
     texts = [mixed, f"{MASK} and{MASK}{MASK}.", empty, f"{MASK} {long} {MASK}"]
-    samples = samples_of({"text": texts}, inputs_of, filled)
+    samples = samples_of({"text": texts}, inputs_of, masked_tokens)
     if hasattr(model, "next_sentence"):
         pairs = {"text": texts, "text_pair": texts[::-1]}
-        samples += samples_of(pairs, inputs_of, follows, signature="next_sentence")
+        samples += samples_of(pairs, inputs_of, is_next, signature="next_sentence")
     return samples
 
 
-def _settings(card: ModelCard, source: str) -> dict:
-    if card.config.is_causal:
+def _settings(metadata: ModelMetadata, source: str) -> dict:
+    if metadata.config.is_causal:
         raise InputError(
-            f"{source} reads from left to right and fills no [MASK]; fine-tune it, or serve "
-            f"its vectors: bert-keras convert --model {ENCODER.name}"
+            f"{source} contains a causal language model, which does not predict [MASK]; fine-tune "
+            f"it, or export its encoder: bert-keras convert --model {ENCODER.name}"
         )
     return {}
 

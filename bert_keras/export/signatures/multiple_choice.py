@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_keras.export.servable import (
     SAMPLE_TEXTS,
-    Servable,
+    ServableModel,
     Signature,
     sample_text,
     samples_of,
@@ -19,14 +19,14 @@ from bert_keras.export.servable import (
 )
 from bert_keras.export.signatures.exporter import Exporter
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
-from bert_keras.export.text_ops.windows import in_parts
-from bert_keras.tasks.swag import Situation, SwagTask
+from bert_keras.export.text_ops.windows import in_batches
+from bert_keras.tasks.swag import SwagExample, SwagTask
 from bert_keras.text.tokenizer import TextTokenizer
 
 
 def served_multiple_choice(
     model: keras.Model, reader: TextToInputs, tokenizer: TextTokenizer
-) -> Servable:
+) -> ServableModel:
     """Builds the signatures of a BertMultipleChoice; see `signatures`.
 
     A context and a choice that together exceed `reader.max_length` lose tokens at the end of the
@@ -42,24 +42,24 @@ def served_multiple_choice(
     """
 
     def inputs_of(contexts, choices):
-        situations = [
-            Situation(context, "", tuple(endings), None)
+        swag_examples = [
+            SwagExample(context, "", tuple(endings), None)
             for context, endings in zip(contexts, choices, strict=True)
         ]
-        encoded = SwagTask(max_length=reader.max_length).encode(situations, tokenizer)
-        inputs, _ = encoded.batch(np.arange(len(situations)))
+        encoded = SwagTask(max_length=reader.max_length).encode(swag_examples, tokenizer)
+        inputs, _ = encoded.batch(np.arange(len(swag_examples)))
         inputs["input_mask"][np.array(choices) == ""] = 0
         return inputs
 
     def outputs_of(**inputs):
         is_real_BC = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)
-        return _chosen(model(inputs, training=False), is_real_BC)
+        return _predictions(model(inputs, training=False), is_real_BC)
 
     long = sample_text(tokenizer, num_tokens=2 * reader.max_length)
     short, empty, mixed = SAMPLE_TEXTS
     choices = [[mixed, short, long, ""], [short, "y", long, mixed]]
     samples = samples_of({"context": [empty, long], "choices": choices}, inputs_of, outputs_of)
-    return Servable(signatures(model, reader), samples)
+    return ServableModel(signatures(model, reader), samples)
 
 
 def signatures(model: keras.Model, reader: TextToInputs) -> dict[str, Signature]:
@@ -82,25 +82,25 @@ def signatures(model: keras.Model, reader: TextToInputs) -> dict[str, Signature]
     """
 
     def from_rows(**inputs):
-        each_alone = {name: ids_XT[:, None] for name, ids_XT in inputs.items()}
-        return {"logits": model(each_alone, training=False)[:, 0]}
+        single_choices = {name: ids_XT[:, None] for name, ids_XT in inputs.items()}
+        return {"logits": model(single_choices, training=False)[:, 0]}
 
-    rows_read = traced(from_rows, **tensor_specs(rank=2))
+    logits_of = traced(from_rows, **tensor_specs(rank=2))
 
     def from_tensors(**inputs):
         length = tf.shape(inputs["input_ids"])[-1]
         rows = {name: tf.reshape(ids, [-1, length]) for name, ids in inputs.items()}
         is_real_BC = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)
-        logits_BC = tf.reshape(rows_read(**rows)["logits"], tf.shape(is_real_BC))
-        return _chosen(logits_BC, is_real_BC)
+        logits_BC = tf.reshape(logits_of(**rows)["logits"], tf.shape(is_real_BC))
+        return _predictions(logits_BC, is_real_BC)
 
     def from_text(context, choices):
         is_any = tf.debugging.Assert(tf.size(choices) > 0, ["choices is empty; send at least one"])
         with tf.control_dependencies([is_any]):
             num_choices = tf.shape(choices)[1]
         rows = reader(tf.repeat(context, num_choices), tf.reshape(choices, [-1]))
-        logits_BC = tf.reshape(in_parts(rows, rows_read)["logits"], tf.shape(choices))
-        return _chosen(logits_BC, choices != "")
+        logits_BC = tf.reshape(in_batches(rows, logits_of)["logits"], tf.shape(choices))
+        return _predictions(logits_BC, choices != "")
 
     return {
         "serving_default": traced(
@@ -112,7 +112,7 @@ def signatures(model: keras.Model, reader: TextToInputs) -> dict[str, Signature]
     }
 
 
-def _chosen(logits_BC: tf.Tensor, is_real_BC: tf.Tensor) -> dict[str, tf.Tensor]:
+def _predictions(logits_BC: tf.Tensor, is_real_BC: tf.Tensor) -> dict[str, tf.Tensor]:
     logits_BC = tf.where(is_real_BC, logits_BC, tf.float32.min)
     probabilities_BC = tf.where(is_real_BC, tf.nn.softmax(logits_BC), 0.0)
     choice_B = tf.argmax(probabilities_BC, axis=1, output_type=tf.int32)

@@ -7,10 +7,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.export.servable import (
     Sample,
-    Servable,
+    ServableModel,
     Signature,
     eager_outputs,
     tensor_specs,
@@ -28,8 +28,8 @@ from bert_keras.tasks.squad.task import SquadTask
 from bert_keras.text.tokenizer import TextTokenizer
 
 # Rounding in the graph can change the order of two spans whose scores differ by less than this.
-_LEAST_LEAD = 1e-3
-_SHORT = (
+_MIN_DIFFERENCE = 1e-3
+_SHORT_EXAMPLES = (
     ("Who wrote it?", "A short sentence by Anna Lee."),
     ("", "x"),
     (
@@ -41,7 +41,7 @@ _SHORT = (
 
 def served_question_answering(
     model: keras.Model, reader: TextToInputs, tokenizer: TextTokenizer, *, task: SquadTask
-) -> Servable:
+) -> ServableModel:
     """Builds the signatures of a question answering model; see `signatures`.
 
     Args:
@@ -58,7 +58,7 @@ def served_question_answering(
         InputError: `reader` cannot locate tokens in the given text.
     """
     task = dataclasses.replace(task, max_length=reader.max_length)
-    return Servable(
+    return ServableModel(
         signatures(model, reader, task=task), _samples(model, tokenizer=tokenizer, task=task)
     )
 
@@ -87,7 +87,7 @@ def signatures(
     Raises:
         InputError: `reader` cannot locate tokens in the given text.
     """
-    reader.check_knows_places()
+    reader.check_has_offsets()
 
     def from_tensors(**inputs):
         logits, is_real_BT = model(inputs, training=False), inputs["input_mask"] > 0
@@ -110,17 +110,17 @@ def signatures(
         is_answer = spans.scores > float("-inf")
         if task.allows_no_answer:
             is_answer &= spans.null_scores - spans.scores <= task.null_threshold
-        pieces, given = passages.pieces, passages.pieces.given
+        tokens, source = passages.tokens, passages.tokens.source
         contexts = tf.size(question) + tf.range(tf.size(context))
-        starts, ends = (tf.pad(each, [[0, 1]]) for each in (pieces.starts, pieces.ends))
-        start = tf.gather(starts, tf.where(is_answer, spans.firsts, 0))
-        end = given.after_marks(tf.gather(ends, tf.where(is_answer, spans.lasts, 0)))
+        starts, ends = (tf.pad(each, [[0, 1]]) for each in (tokens.starts, tokens.ends))
+        start = tf.gather(starts, tf.where(is_answer, spans.first_tokens, 0))
+        end = source.after_marks(tf.gather(ends, tf.where(is_answer, spans.last_tokens, 0)))
         is_answer &= end > start  # a token can consist of a space only
         end = tf.where(is_answer, end, start)
         return {
-            "answer": given.cut(start, end),
-            "start": tf.where(is_answer, given.in_text(start, contexts), -1),
-            "end": tf.where(is_answer, given.in_text(end, contexts), -1),
+            "answer": source.cut(start, end),
+            "start": tf.where(is_answer, source.in_text(start, contexts), -1),
+            "end": tf.where(is_answer, source.in_text(end, contexts), -1),
             "score": tf.cast(tf.maximum(spans.scores, tf.float32.min), tf.float32),
             "no_answer_score": tf.cast(spans.null_scores, tf.float32),
         }
@@ -138,18 +138,18 @@ def _samples(model: keras.Model, *, tokenizer: TextTokenizer, task: SquadTask) -
     rounding could change the best span of a question, the sample of `serving_default` contains the
     scores only.
     """
-    num_pieces = task.max_length + WINDOWS_AT_ONCE * task.stride
-    numbered = " ".join(f"{number}, {number * number};" for number in range(num_pieces // 4 + 1))
-    asked = [*_SHORT, ("Which numbers " * task.max_question_length, numbered)]
+    num_tokens = task.max_length + WINDOWS_AT_ONCE * task.stride
+    numbered = " ".join(f"{number}, {number * number};" for number in range(num_tokens // 4 + 1))
+    texts = [*_SHORT_EXAMPLES, ("Which numbers " * task.max_question_length, numbered)]
     questions = [
         Question(id=str(number), question=question, context=context)
-        for number, (question, context) in enumerate(asked)
+        for number, (question, context) in enumerate(texts)
     ]
     windows = task.encode(questions, tokenizer)
     inputs, _ = windows.batch(np.arange(len(windows)))
     logits = eager_outputs(model, inputs)
     outputs = [{end: each[row] for end, each in logits.items()} for row in range(len(windows))]
-    rows, leads = [], []
+    rows, differences = [], []
     for number, prediction in enumerate(task.predictions(questions, windows, outputs)):
         best, *others = islice(spans(windows, number, outputs, task.max_answer_length), 2)
         score = best.start_logit + best.end_logit
@@ -157,33 +157,33 @@ def _samples(model: keras.Model, *, tokenizer: TextTokenizer, task: SquadTask) -
             float(outputs[row]["start"][0]) + float(outputs[row]["end"][0])
             for row in windows.of_question(number)
         )
-        leads += [score - other.start_logit - other.end_logit for other in others]
+        differences += [score - other.start_logit - other.end_logit for other in others]
         if task.allows_no_answer:
-            leads.append(abs(null_score - score - task.null_threshold))
+            differences.append(abs(null_score - score - task.null_threshold))
         start = windows.offsets[best.first, 0] if prediction.text else -1
         end = start + len(prediction.text) if prediction.text else -1
         row = {"score": score, "no_answer_score": null_score}
         rows.append({**row, "answer": prediction.text, "start": start, "end": end})
-    is_certain = min(leads) > _LEAST_LEAD
-    found = {
+    is_certain = min(differences) > _MIN_DIFFERENCE
+    expected = {
         name: np.array([row[name] for row in rows], object if name == "answer" else None)
         for name in (rows[0] if is_certain else ("score", "no_answer_score"))
     }
-    texts = dict(zip(("question", "context"), map(list, zip(*asked, strict=True)), strict=True))
+    columns = dict(zip(("question", "context"), map(list, zip(*texts, strict=True)), strict=True))
     outputs_of_tensors = {
         f"{end}_logits": np.where(inputs["input_mask"], array, tf.float32.min)
         for end, array in logits.items()
     }
     return [
-        Sample({"signature": "serving_default", "inputs": texts}, found),
+        Sample({"signature": "serving_default", "inputs": columns}, expected),
         Sample({"signature": "tensors", "inputs": inputs}, outputs_of_tensors),
     ]
 
 
-def _settings(card: ModelCard, source: str) -> dict:
+def _settings(metadata: ModelMetadata, source: str) -> dict:
     """Returns the task that the model was fine-tuned on; SQuAD 1.1 if the metadata has none."""
-    name = str(card.task.get("name", "squad1"))
-    return {"task": task_of(card, name=name, source="the checkpoint")}
+    name = str(metadata.task.get("name", "squad1"))
+    return {"task": task_of(metadata, name=name, source="the checkpoint")}
 
 
 EXPORTER = Exporter(served_question_answering, _settings)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_keras.errors import InputError
 from bert_keras.export.servable import (
     Sample,
-    Servable,
+    ServableModel,
     eager_outputs,
     tensor_specs,
     text_specs,
@@ -18,8 +18,8 @@ from bert_keras.export.servable import (
 from bert_keras.export.signatures.exporter import Exporter
 from bert_keras.export.text_ops.entities import bio_tag, entities, word_rows
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
-from bert_keras.export.text_ops.windows import WINDOWS_AT_ONCE, in_parts
-from bert_keras.export.verify import plain
+from bert_keras.export.text_ops.windows import WINDOWS_AT_ONCE, in_batches
+from bert_keras.export.verify import to_arrays
 from bert_keras.tasks.ner import scoring
 from bert_keras.tasks.ner.files import Sentence
 from bert_keras.tasks.ner.task import NerTask
@@ -30,8 +30,8 @@ from bert_keras.text.tokenizer import TextTokenizer
 
 # Samples omit texts in which the two highest probabilities of a word differ by less than this,
 # because rounding in the graph could change the label.
-_LEAST_LEAD = 1e-4
-_SHORT = (
+_MIN_DIFFERENCE = 1e-4
+_SHORT_TEXTS = (
     "Anna Lee flew from Lyon to Tokyo.",
     "",
     "Zoe\u0308 [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb \x00\ufffd 😀\tend\n",
@@ -51,7 +51,7 @@ def served_token_labels(
     tokenizer: TextTokenizer,
     *,
     labels: Sequence[str],
-) -> Servable:
+) -> ServableModel:
     """Builds the signatures of a token classifier.
 
     `serving_default` takes `text`, string [B], and returns the entities of each text: `entities`
@@ -75,7 +75,7 @@ def served_token_labels(
         InputError: The numbers of labels and logits differ.
     """
     if len(labels) != model.num_labels:
-        raise InputError(f"{len(labels)} labels came with {model.num_labels} logits")
+        raise InputError(f"there are {len(labels)} labels for {model.num_labels} logits")
 
     def from_tensors(**inputs):
         is_real_BT1 = tf.cast(inputs["input_mask"] > 0, tf.float32)[..., None]
@@ -91,29 +91,29 @@ def served_token_labels(
     tensors = traced(from_tensors, **tensor_specs(rank=2))
 
     def from_text(text):
-        pieces = reader.placed_word_pieces(text)
-        rows = word_rows(pieces, limit=reader.max_length - 2)
+        tokens = reader.word_tokens(text)
+        rows = word_rows(tokens, limit=reader.max_length - 2)
         inputs = reader.packed(rows.texts)
 
         def most_probable(**inputs):
-            found = tensors(**inputs)
-            best = tf.reduce_max(found["probabilities"], axis=-1)
+            outputs = tensors(**inputs)
+            best = tf.reduce_max(outputs["probabilities"], axis=-1)
             return {
-                "label_ids": tf.reshape(found["label_ids"], [-1]),
+                "label_ids": tf.reshape(outputs["label_ids"], [-1]),
                 "probabilities": tf.reshape(best, [-1]),
             }
 
-        found = in_parts(inputs, most_probable)
+        predictions = in_batches(inputs, most_probable)
         length = tf.shape(inputs["input_ids"], tf.int64)[1]
-        places = rows.rows * length + rows.places + 1  # [CLS]
+        positions = rows.rows * length + rows.positions + 1  # [CLS]
         return entities(
-            tf.gather(found["label_ids"], places),
-            tf.gather(found["probabilities"], places),
-            pieces=pieces,
+            tf.gather(predictions["label_ids"], positions),
+            tf.gather(predictions["probabilities"], positions),
+            tokens=tokens,
             labels=labels,
         )
 
-    return Servable(
+    return ServableModel(
         {"serving_default": traced(from_text, **text_specs(["text"])), "tensors": tensors},
         _samples(model, tokenizer=tokenizer, max_length=reader.max_length, labels=labels),
     )
@@ -129,21 +129,21 @@ def _samples(
     """
     num_sentences = max_length * (1 + WINDOWS_AT_ONCE // 2) // 7
     long = " ".join(f"Bob {number} met Mary {number} in Lyon." for number in range(num_sentences))
-    texts = [*_SHORT, long]
+    texts = [*_SHORT_TEXTS, long]
     lowercase = tokenizer.lowercase and not tokenizer.vocabulary.rules
     words = [list(google_words(text, lowercase=lowercase)) for text in texts]
-    sentences = [Sentence(tuple(each.text for each in some), None, 0, 1) for some in words]
+    sentences = [Sentence(tuple(word.text for word in row), None, 0, 1) for row in words]
     task = NerTask(name="ner", max_length=max_length, labels=tuple(labels))
     encoded = task.encode(sentences, tokenizer)
     inputs, *_ = encoded.batch(np.arange(len(encoded)))
     probabilities_BTN = softmax(eager_outputs(model, inputs))
     of_words = [row[encoded.columns(n)] for n, row in enumerate(probabilities_BTN)]
-    of_texts = np.split(np.concatenate(of_words), encoded.pieces.word_bounds[1:-1])
+    of_texts = np.split(np.concatenate(of_words), encoded.tokens.word_bounds[1:-1])
     certain = [each for each in zip(texts, words, of_texts, strict=True) if _is_certain(each[2])]
-    found = [list(_entities(*each, labels=labels)) for each in certain]
+    rows = [list(_entities(*each, labels=labels)) for each in certain]
     outputs = {
         name: tf.ragged.constant(
-            [[entity[column] for entity in row] for row in found], dtype, ragged_rank=1
+            [[entity[column] for entity in row] for row in rows], dtype, ragged_rank=1
         ).to_tensor(filler)
         for column, (name, (dtype, filler)) in enumerate(_COLUMNS.items())
     }
@@ -151,29 +151,29 @@ def _samples(
         "probabilities": np.where(inputs["input_mask"][..., None], probabilities_BTN, 0),
         "label_names": np.array([labels] * len(probabilities_BTN), object),
     }
-    asked = {"text": [text for text, _, _ in certain]}
+    inputs_of_texts = {"text": [text for text, _, _ in certain]}
     return [
-        Sample({"signature": "serving_default", "inputs": asked}, plain(outputs)),
+        Sample({"signature": "serving_default", "inputs": inputs_of_texts}, to_arrays(outputs)),
         Sample({"signature": "tensors", "inputs": inputs}, outputs_of_tensors),
     ]
 
 
 def _is_certain(probabilities_WN: np.ndarray) -> bool:
-    """Returns whether each word's two highest probabilities differ by more than _LEAST_LEAD."""
+    """Returns whether each word's two highest probabilities differ by more than _MIN_DIFFERENCE."""
     *_, second, first = np.sort(np.pad(probabilities_WN, [(0, 0), (1, 0)]), axis=1).T
-    return (first - second).min(initial=1.0) > _LEAST_LEAD
+    return (first - second).min(initial=1.0) > _MIN_DIFFERENCE
 
 
 def _entities(
     text: str, words: Sequence[Word], probabilities_WN: np.ndarray, *, labels: Sequence[str]
 ) -> Iterator[tuple]:
     """Yields the entities of a text, each as a tuple with one value for each of `_COLUMNS`."""
-    tags = [bio_tag(labels[int(number)]) for number in probabilities_WN.argmax(axis=1)]
+    tags = [bio_tag(labels[int(label_id)]) for label_id in probabilities_WN.argmax(axis=1)]
     for first, after, kind in scoring.entities(tags):
-        start = min(words[first].places)
-        found = cut(text, start, max(words[after - 1].places) + 1)
+        start = min(words[first].indices)
+        entity = cut(text, start, max(words[after - 1].indices) + 1)
         score = probabilities_WN[first:after].max(axis=1).mean()
-        yield found, kind, start, start + len(found), score
+        yield entity, kind, start, start + len(entity), score
 
 
-EXPORTER = Exporter(served_token_labels, lambda card, source: {"labels": card.labels})
+EXPORTER = Exporter(served_token_labels, lambda metadata, source: {"labels": metadata.labels})

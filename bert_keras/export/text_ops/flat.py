@@ -7,32 +7,46 @@ import tensorflow as tf
 RaggedTensor: Any = tf.RaggedTensor  # the type checker's stubs lack its constructors
 
 
-def num_before(chosen: tf.Tensor) -> tf.Tensor:
+def regrouped(rows: tf.RaggedTensor, splits: tf.Tensor) -> tf.RaggedTensor:
+    """Concatenates consecutive rows: row n of the result has the rows splits[n] to splits[n+1].
+
+    Args:
+        rows: [W,(tokens)].
+        splits: int64 [B+1].
+
+    Returns:
+        [B,(tokens)].
+    """
+    splits = tf.gather(rows.row_splits, splits)
+    return RaggedTensor.from_row_splits(rows.values, splits, validate=False)
+
+
+def num_before(is_chosen: tf.Tensor) -> tf.Tensor:
     """Counts the True elements before each position and before the end.
 
     Args:
-        chosen: bool [N].
+        is_chosen: bool [N].
 
     Returns:
         int64 [N+1].
     """
-    return tf.pad(tf.cumsum(tf.cast(chosen, tf.int64)), [[1, 0]])
+    return tf.pad(tf.cumsum(tf.cast(is_chosen, tf.int64)), [[1, 0]])
 
 
-def previous(values: tf.Tensor, number: int, *, filler: int = 0) -> tf.Tensor:
-    """Returns the value `number` positions before each element; `filler` where none exists."""
-    return tf.pad(values, [[number, 0]], constant_values=filler)[: tf.size(values)]
+def previous(values: tf.Tensor, distance: int, *, filler: float = 0) -> tf.Tensor:
+    """Returns the value `distance` positions before each element; `filler` where none exists."""
+    return tf.pad(values, [[distance, 0]], constant_values=filler)[: tf.size(values)]
 
 
-def following(values: tf.Tensor, number: int) -> tf.Tensor:
-    """Returns the value `number` positions after each element; 0 or False where none exists."""
-    return tf.pad(values, [[0, number]])[number:]
+def following(values: tf.Tensor, distance: int) -> tf.Tensor:
+    """Returns the value `distance` positions after each element; 0 or False where none exists."""
+    return tf.pad(values, [[0, distance]])[distance:]
 
 
-def every_second(chosen: tf.Tensor) -> tf.Tensor:
+def every_second(is_chosen: tf.Tensor) -> tf.Tensor:
     """Keeps the first, third, fifth, ... element of each run of True elements, bool [N]."""
-    begins = chosen & tf.logical_not(previous(chosen, 1))
-    starts = tf.pad(tf.where(begins)[:, 0], [[1, 0]])
-    start = tf.gather(starts, num_before(begins)[1:])
-    offset = tf.range(tf.size(chosen, tf.int64)) - start
-    return chosen & (tf.math.floormod(offset, 2) == 0)
+    is_start = is_chosen & tf.logical_not(previous(is_chosen, 1))
+    starts = tf.pad(tf.where(is_start)[:, 0], [[1, 0]])
+    start = tf.gather(starts, num_before(is_start)[1:])
+    offset = tf.range(tf.size(is_chosen, tf.int64)) - start
+    return is_chosen & (tf.math.floormod(offset, 2) == 0)

@@ -8,12 +8,12 @@ import tensorflow_text as tf_text
 
 from bert_keras.errors import InputError
 from bert_keras.export.text_ops.byte_pairs import BytePairs
-from bert_keras.export.text_ops.flat import RaggedTensor
+from bert_keras.export.text_ops.flat import RaggedTensor, regrouped
 from bert_keras.export.text_ops.unigrams import Unigrams
-from bert_keras.export.text_ops.windows import Texts, Windows, window_rows
-from bert_keras.export.text_ops.words import Points, Tokens, Words, utf8_widths, words_of
+from bert_keras.export.text_ops.windows import TextRows, TextWindows, window_rows
+from bert_keras.export.text_ops.words import Points, TextTokens, TextWords, utf8_widths, words_of
 from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, ROBERTA_SPECIALS, vocabulary_from
-from bert_keras.text.tokenizer import GAP, MASK, MAX_WORD_CHARACTERS
+from bert_keras.text.tokenizer import MASK, MASK_PATTERN, MAX_WORD_CHARACTERS
 
 _MAX_BYTES_PER_CHARACTER = 4  # in UTF-8
 
@@ -22,11 +22,11 @@ class WordTokens(NamedTuple):
     """Tokens of the W words of B texts, with the words' positions in the texts."""
 
     ids: tf.RaggedTensor  # int32 [B,(tokens)]
-    firsts: tf.Tensor  # int64 [W], the index of each word's first token
+    first_tokens: tf.Tensor  # int64 [W], the index of each word's first token
     splits: tf.Tensor  # int64 [B+1], the index of each text's first word, then W
-    starts: tf.Tensor  # int64 [W], the index in `given` of each word's first character
+    starts: tf.Tensor  # int64 [W], the index in `source` of each word's first character
     ends: tf.Tensor  # int64 [W], one more than the index of its last character
-    given: Points  # all texts with a space after each
+    source: Points  # all texts with a space after each
 
 
 class TextToInputs(tf.Module):
@@ -50,11 +50,11 @@ class TextToInputs(tf.Module):
         self.vocabulary = vocabulary_from(vocabulary_file)
         self._lowercase = lowercase
         self.max_length = max_length
-        self._by_rules = None
+        self._rules_tokenizer = None
         if self.vocabulary.rules:
             self._asset = tf.saved_model.Asset(os.fspath(vocabulary_file))
             kinds = {ROBERTA_SPECIALS: BytePairs, ALBERT_SPECIALS: Unigrams}
-            self._by_rules = kinds[self.vocabulary.specials](self.vocabulary)
+            self._rules_tokenizer = kinds[self.vocabulary.specials](self.vocabulary)
             return
         self._table = tf.lookup.StaticHashTable(
             tf.lookup.TextFileInitializer(
@@ -86,12 +86,12 @@ class TextToInputs(tf.Module):
             `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. T is the length of the longest
             sequence of the batch, at most `max_length`.
         """
-        read = self._read(text, text_pair)
-        return self.packed(read._replace(lengths=self._cut(read.lengths)))
+        rows = self._tokenized(text, text_pair)
+        return self.packed(rows._replace(lengths=self._truncated(rows.lengths)))
 
     def windows(
         self, text: tf.Tensor, text_pair: tf.Tensor | None = None, *, stride: int
-    ) -> Windows:
+    ) -> TextWindows:
         """Divides long texts into windows.
 
         The windows equal those of `tasks.texts.windows_of`, with one exception: if a first text
@@ -104,25 +104,23 @@ class TextToInputs(tf.Module):
                 whole first text.
             stride: Number of tokens between the starts of consecutive windows.
         """
-        read = self._read(text, text_pair)
-        limit = self.max_length - self.vocabulary.num_specials(len(read.lengths))
-        *firsts, last = read.lengths
-        if firsts:
-            has_room = firsts[0] < limit
-            cut_first, cut_last = self._cut(read.lengths)
-            firsts = [tf.where(has_room, firsts[0], cut_first)]
-            last = tf.where(has_room, last, cut_last)
-        rows = window_rows(read._replace(lengths=[*firsts, last]), limit=limit, stride=stride)
-        return Windows(self.packed(rows.texts), rows.owners, tf.shape(text)[0])
+        rows = self._tokenized(text, text_pair)
+        limit = self.max_length - self.vocabulary.num_specials(len(rows.lengths))
+        if text_pair is not None:
+            is_cut = rows.lengths[0] >= limit
+            lengths = zip(self._truncated(rows.lengths), rows.lengths, strict=True)
+            rows = rows._replace(lengths=[tf.where(is_cut, *each) for each in lengths])
+        windows = window_rows(rows, limit=limit, stride=stride)
+        return TextWindows(self.packed(windows.texts), windows.row_ids, tf.shape(text)[0])
 
-    def _read(self, text: tf.Tensor, text_pair: tf.Tensor | None) -> Texts:
+    def _tokenized(self, text: tf.Tensor, text_pair: tf.Tensor | None) -> TextRows:
         texts = tf.stack([text] if text_pair is None else [text, text_pair])
-        pieces = self.pieces(tf.reshape(texts, [-1]))
-        starts = tf.unstack(tf.reshape(pieces.row_starts(), tf.shape(texts)))
-        lengths = tf.unstack(tf.reshape(pieces.row_lengths(), tf.shape(texts)))
-        return Texts(pieces.values, starts, lengths)
+        tokens = self.tokens(tf.reshape(texts, [-1]))
+        starts = tf.unstack(tf.reshape(tokens.row_starts(), tf.shape(texts)))
+        lengths = tf.unstack(tf.reshape(tokens.row_lengths(), tf.shape(texts)))
+        return TextRows(tokens.values, starts, lengths)
 
-    def _cut(self, lengths: list[tf.Tensor]) -> list[tf.Tensor]:
+    def _truncated(self, lengths: list[tf.Tensor]) -> list[tf.Tensor]:
         """Returns the lengths that fit `max_length`, int64 [B] for each text.
 
         Pairs follow `text.packing.truncated_lengths`.
@@ -131,10 +129,10 @@ class TextToInputs(tf.Module):
         if len(lengths) == 1:
             return [tf.minimum(lengths[0], limit)]
         first, second = lengths
-        kept = tf.minimum(first, tf.maximum(limit - second, (limit + 1) // 2))
-        return [kept, tf.minimum(second, limit - kept)]
+        first = tf.minimum(first, tf.maximum(limit - second, (limit + 1) // 2))
+        return [first, tf.minimum(second, limit - first)]
 
-    def packed(self, texts: Texts) -> dict[str, tf.Tensor]:
+    def packed(self, texts: TextRows) -> dict[str, tf.Tensor]:
         """Adds the special tokens and the padding.
 
         A row is `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`. Some vocabularies, such as RoBERTa's,
@@ -163,27 +161,27 @@ class TextToInputs(tf.Module):
             "segment_ids": specials.second_segment * (mask - first),
         }
 
-    def pieces(self, text: tf.Tensor) -> tf.RaggedTensor:
+    def tokens(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Returns the token ids of texts, string [B], as int32 [B,(tokens)]."""
-        return self.placed_pieces(text).ids
+        return self.tokens_with_offsets(text).ids
 
-    def check_knows_places(self) -> None:
-        """Raises InputError if `placed_pieces` cannot locate tokens in the given text."""
-        if self._by_rules is not None and not self._by_rules.knows_places:
+    def check_has_offsets(self) -> None:
+        """Raises InputError if `tokens_with_offsets` cannot locate tokens in the source text."""
+        if self._rules_tokenizer is not None and not self._rules_tokenizer.has_offsets:
             raise InputError(
-                "the tokenizer puts a space before each text (add_prefix_space), and a graph here "
-                "finds no places in such a text; write false there, as RoBERTa has it"
+                "the tokenizer puts a space before each text (add_prefix_space), and an exported "
+                "graph cannot locate the tokens of such a text; set it to false, as in RoBERTa"
             )
 
-    def placed_pieces(self, text: tf.Tensor) -> Tokens:
+    def tokens_with_offsets(self, text: tf.Tensor) -> TextTokens:
         """Returns the tokens of texts, string [B], with their positions in the texts.
 
         Each token of a word spans the characters that it comes from. An [UNK] spans its whole word.
         """
-        if self._by_rules is not None:
-            return self._by_rules(text)
+        if self._rules_tokenizer is not None:
+            return self._rules_tokenizer(text)
         words = words_of(text, lowercase=self._lowercase)
-        tokens, byte_starts, _ = self._wordpiece.tokenize_with_offsets(_spelled(words))
+        tokens, byte_starts, _ = self._wordpiece.tokenize_with_offsets(_word_strings(words))
         with tf.device("CPU:0"):
             widths = utf8_widths(words.words.flat_values)
             bytes_before = tf.pad(tf.cumsum(widths), [[1, 0]])
@@ -194,34 +192,38 @@ class TextToInputs(tf.Module):
                 sorted_inputs=bytes_before[None], values=token_bytes[None], out_type=tf.int64
             )[0]
             characters = RaggedTensor.from_row_starts(
-                words.places.flat_values, starts, validate=False
+                words.source_indices.flat_values, starts, validate=False
             )
-            return Tokens(_of_texts(tokens, words), *_spans(characters), words.given)
+            return TextTokens(
+                regrouped(tokens, words.words.row_splits), *_spans(characters), words.source
+            )
 
-    def placed_word_pieces(self, text: tf.Tensor) -> WordTokens:
+    def word_tokens(self, text: tf.Tensor) -> WordTokens:
         """Returns the tokens of each word of texts, string [B], for token classification.
 
-        The rules are those of `tasks.ner.windows.word_pieces`: each word is tokenized by itself
+        The rules are those of `tasks.ner.windows.word_tokens`: each word is tokenized by itself
         after a space, and a word without tokens becomes [UNK]. White space, punctuation and CJK
         characters separate words, whatever the tokenizer.
         """
-        if self._by_rules is None:
+        if self._rules_tokenizer is None:
             words = words_of(text, lowercase=self._lowercase)
-            tokens = self._wordpiece.tokenize(_spelled(words))
+            tokens = self._wordpiece.tokenize(_word_strings(words))
         else:
             words = words_of(text, lowercase=False)
-            tokens = self._by_rules(" " + tf.strings.unicode_encode(words.words.values, "UTF-8"))
-            num_lacking = tf.cast(tokens.ids.row_lengths() == 0, tf.int64)
-            unknown = tf.fill([tf.reduce_sum(num_lacking)], self.vocabulary.unk_id)
-            unknown = RaggedTensor.from_row_lengths(unknown, num_lacking, validate=False)
+            tokens = self._rules_tokenizer(
+                " " + tf.strings.unicode_encode(words.words.values, "UTF-8")
+            )
+            num_missing = tf.cast(tokens.ids.row_lengths() == 0, tf.int64)
+            unknown = tf.fill([tf.reduce_sum(num_missing)], self.vocabulary.unk_id)
+            unknown = RaggedTensor.from_row_lengths(unknown, num_missing, validate=False)
             tokens = cast(tf.RaggedTensor, tf.concat([tokens.ids, unknown], axis=1))
         with tf.device("CPU:0"):
             return WordTokens(
-                _of_texts(tokens, words),
+                regrouped(tokens, words.words.row_splits),
                 tokens.row_starts(),
                 words.words.row_splits,
-                *_spans(words.places.values),
-                words.given,
+                *_spans(words.source_indices.values),
+                words.source,
             )
 
 
@@ -233,29 +235,22 @@ class MaskedTextToInputs(TextToInputs):
     bracket is always a word of its own.
     """
 
-    def pieces(self, text):
-        parts = tf.strings.split(tf.strings.regex_replace(text, GAP, MASK), MASK)
-        pieces = super().pieces(parts.values)
-        masks = tf.fill([pieces.nrows(), 1], self.vocabulary.mask_id)
-        with_masks = tf.concat([masks, pieces], axis=1)
-        splits = tf.gather(with_masks.row_splits, parts.row_splits)
-        return RaggedTensor.from_row_splits(with_masks.values, splits, validate=False)[:, 1:]
+    def tokens(self, text):
+        parts = tf.strings.split(tf.strings.regex_replace(text, MASK_PATTERN, MASK), MASK)
+        tokens = super().tokens(parts.values)
+        masks = tf.fill([tokens.nrows(), 1], self.vocabulary.mask_id)
+        with_masks = tf.concat([masks, tokens], axis=1)
+        return regrouped(with_masks, parts.row_splits)[:, 1:]
 
 
-def _spelled(words: Words) -> tf.Tensor:
+def _word_strings(words: TextWords) -> tf.Tensor:
     """Returns the text of each word, string [W]; words that are too long become [UNK]."""
     characters = words.words.values
     is_long = characters.row_lengths() > MAX_WORD_CHARACTERS
     return tf.where(is_long, "[UNK]", tf.strings.unicode_encode(characters, "UTF-8"))
 
 
-def _of_texts(tokens: tf.RaggedTensor, words: Words) -> tf.RaggedTensor:
-    """Regroups the tokens of words, [W,(tokens)], by text, [B,(tokens)]."""
-    splits = tf.gather(tokens.row_splits, words.words.row_splits)
-    return RaggedTensor.from_row_splits(tokens.values, splits, validate=False)
-
-
-def _spans(places: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _spans(indices: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the smallest index of each row of int64 [N,(indices)], and the largest plus 1."""
-    values, owners = places.values, places.value_rowids()
-    return tf.math.segment_min(values, owners), tf.math.segment_max(values, owners) + 1
+    values, rows = indices.values, indices.value_rowids()
+    return tf.math.segment_min(values, rows), tf.math.segment_max(values, rows) + 1

@@ -23,23 +23,23 @@ SPACE, ALONE, DROPPED, ACCENT, CASED, IGNORABLE = (1 << bit for bit in range(8, 
 COMBINING_CLASS = 0xFF
 
 
-class Table(NamedTuple):
-    """A number for each code point: `numbers[starts[point // BLOCK] + point % BLOCK]`."""
+class PointTable(NamedTuple):
+    """A value for each code point: `values[starts[point // BLOCK] + point % BLOCK]`."""
 
-    starts: np.ndarray  # int32, the index in `numbers` at which each block begins
-    numbers: np.ndarray  # int32, the numbers of all distinct blocks
+    starts: np.ndarray  # int32, the index in `values` at which each block begins
+    values: np.ndarray  # int32, the values of all distinct blocks
 
 
-class Spellings(NamedTuple):
-    """The replacement of each code point: number n is `points[starts[n] : starts[n + 1]]`."""
+class Replacements(NamedTuple):
+    """The replacement of each code point: replacement n is `points[starts[n] : starts[n + 1]]`."""
 
-    numbers: Table  # the number of each code point's replacement; 0 keeps the code point
+    indices: PointTable  # the index of each code point's replacement; 0 keeps the code point
     points: np.ndarray  # int32, the code points of all replacements
     starts: np.ndarray  # int32, the index in `points` at which each replacement begins
 
 
 @cache
-def properties() -> Table:
+def properties() -> PointTable:
     """Returns the property bits and the canonical combining class of each code point."""
 
     def of_block(block: str) -> list[int]:
@@ -52,7 +52,7 @@ def properties() -> Table:
 
 
 @cache
-def small_decomposed() -> Spellings:
+def lowercase_decomposed() -> Replacements:
     """Returns each code point in lower case and NFD; dropped characters become nothing."""
 
     def of_block(block: str) -> Sequence[str]:
@@ -62,40 +62,40 @@ def small_decomposed() -> Spellings:
             "" if is_dropped(each) else unicodedata.normalize("NFD", each.lower()) for each in block
         ]
 
-    return spellings_of(of_block)
+    return replacements_of(of_block)
 
 
-def spellings_of(of_block: Callable[[str], Sequence[str]]) -> Spellings:
+def replacements_of(of_block: Callable[[str], Sequence[str]]) -> Replacements:
     """Builds the replacements of all code points.
 
     Args:
         of_block: Takes the BLOCK characters of a block and returns the replacement of each.
     """
-    spellings = {"\0": 0}  # any single character, because the replacement 0 has length 1
+    replacements = {"\0": 0}  # any single character, because the replacement 0 has length 1
 
-    def numbers_of(block: str) -> list[int]:
+    def indices_of(block: str) -> list[int]:
         return [
-            0 if new == old else spellings.setdefault(new, len(spellings))
+            0 if new == old else replacements.setdefault(new, len(replacements))
             for old, new in zip(block, of_block(block), strict=True)
         ]
 
-    table = table_of(numbers_of)
-    points = np.array([ord(part) for spelling in spellings for part in spelling], np.int32)
-    starts = np.cumsum([0, *map(len, spellings)], dtype=np.int32)
-    return Spellings(table, points, starts)
+    table = table_of(indices_of)
+    points = np.array([*map(ord, "".join(replacements))], np.int32)
+    starts = np.cumsum([0, *map(len, replacements)], dtype=np.int32)
+    return Replacements(table, points, starts)
 
 
-def table_of(of_block: Callable[[str], Sequence[int] | np.ndarray]) -> Table:
+def table_of(of_block: Callable[[str], Sequence[int] | np.ndarray]) -> PointTable:
     """Builds a table of all code points.
 
     Args:
         of_block: Takes the BLOCK characters of a block and returns the number of each.
     """
-    firsts = range(0, sys.maxunicode + 1, BLOCK)
-    blocks = ("".join(map(chr, range(first, first + BLOCK))) for first in firsts)
-    numbers = np.array([of_block(block) for block in blocks], np.int32)
-    kinds, of_which_kind = np.unique(numbers, axis=0, return_inverse=True)
-    return Table(of_which_kind.reshape(-1).astype(np.int32) * BLOCK, kinds.reshape(-1))
+    block_starts = range(0, sys.maxunicode + 1, BLOCK)
+    blocks = ("".join(map(chr, range(first, first + BLOCK))) for first in block_starts)
+    values = np.array([of_block(block) for block in blocks], np.int32)
+    distinct, block_indices = np.unique(values, axis=0, return_inverse=True)
+    return PointTable(block_indices.reshape(-1).astype(np.int32) * BLOCK, distinct.reshape(-1))
 
 
 @cache
@@ -113,15 +113,15 @@ def without_surrogates(block: str) -> str:
 
 
 def _properties(character: str) -> int:
-    found = unicodedata.combining(character)
-    found |= SPACE * character.isspace() | ALONE * is_alone(character)
-    found |= ACCENT * (unicodedata.category(character) == "Mn")
+    bits = unicodedata.combining(character)
+    bits |= SPACE * character.isspace() | ALONE * is_alone(character)
+    bits |= ACCENT * (unicodedata.category(character) == "Mn")
     if is_dropped(character):
-        return found | DROPPED | IGNORABLE
+        return bits | DROPPED | IGNORABLE
     # Python does not expose the properties Cased and Case_Ignorable, which determine whether a
     # sigma is final. Lower-casing a sigma next to the character reveals both.
     if f"{character}Σ".lower()[-1] == "ς":
-        found |= CASED
+        bits |= CASED
     elif f"A{character}Σ".lower()[-1] == "ς":
-        found |= IGNORABLE
-    return found
+        bits |= IGNORABLE
+    return bits

@@ -14,7 +14,7 @@ WINDOWS_AT_ONCE = 8
 _POOLED = {"mean": tf.math.unsorted_segment_mean, "max": tf.math.unsorted_segment_max}
 
 
-class Texts(NamedTuple):
+class TextRows(NamedTuple):
     """Rows of one or two texts: text k of row n is `values[starts[k][n]:][: lengths[k][n]]`."""
 
     values: tf.Tensor  # int32 [P], the token ids of all texts
@@ -25,22 +25,22 @@ class Texts(NamedTuple):
 class WindowRows(NamedTuple):
     """X windows over the last text of each row, ordered by row and by position."""
 
-    texts: Texts  # X rows; the last text of each is a window
-    owners: tf.Tensor  # int64 [X], the row of the original texts that each window belongs to
-    numbers: tf.Tensor  # int64 [X], the index of each window within its row, from 0
+    texts: TextRows  # X rows; the last text of each is a window
+    row_ids: tf.Tensor  # int64 [X], the row of the original texts that each window belongs to
+    indices: tf.Tensor  # int64 [X], the index of each window within its row, from 0
     steps: tf.Tensor  # int64 [X], the number of tokens between the starts of a row's windows
-    rooms: tf.Tensor  # int64 [X], the length of a row's windows in tokens; the last can be shorter
+    sizes: tf.Tensor  # int64 [X], the length of a row's windows in tokens; the last can be shorter
 
 
-class Windows(NamedTuple):
+class TextWindows(NamedTuple):
     """The packed windows of a batch of texts."""
 
     inputs: dict[str, tf.Tensor]  # the model's inputs, int32 [X,T] by name
-    owners: tf.Tensor  # int64 [X], the index of the text that each window belongs to
+    text_ids: tf.Tensor  # int64 [X], the index of the text that each window belongs to
     num_texts: tf.Tensor  # int32 scalar
 
 
-def window_rows(texts: Texts, *, limit: int, stride: int) -> WindowRows:
+def window_rows(texts: TextRows, *, limit: int, stride: int) -> WindowRows:
     """Divides the last text of each row into windows; each window keeps the whole first text.
 
     A window begins `stride` tokens after the preceding one. If a window has fewer than `stride`
@@ -51,24 +51,24 @@ def window_rows(texts: Texts, *, limit: int, stride: int) -> WindowRows:
         limit: Largest number of tokens of both texts of a window, without special tokens.
         stride: Number of tokens between the starts of consecutive windows.
     """
-    *firsts, last = texts.lengths
-    room = limit - tf.add_n([tf.zeros_like(last), *firsts])
-    step = tf.clip_by_value(room, 1, stride)  # `room` is 0 if the first text fills the row
-    numbers = tf.ragged.range(1 + tf.maximum(-((room - last) // step), 0))
-    owners = numbers.value_rowids()
-    of_windows = partial(tf.gather, indices=owners)
-    steps, rooms = of_windows(step), of_windows(room)
-    offsets = numbers.values * steps
-    *first_starts, last_starts = map(of_windows, texts.starts)
-    rows = Texts(
+    *first_lengths, length = texts.lengths
+    size = limit - tf.add_n([tf.zeros_like(length), *first_lengths])
+    step = tf.clip_by_value(size, 1, stride)  # `size` is 0 if the first text fills the row
+    indices = tf.ragged.range(1 + tf.maximum(-((size - length) // step), 0))
+    row_ids = indices.value_rowids()
+    of_windows = partial(tf.gather, indices=row_ids)
+    steps, sizes = of_windows(step), of_windows(size)
+    offsets = indices.values * steps
+    *first_starts, starts = map(of_windows, texts.starts)
+    rows = TextRows(
         texts.values,
-        [*first_starts, last_starts + offsets],
-        [*map(of_windows, firsts), tf.minimum(of_windows(last) - offsets, rooms)],
+        [*first_starts, starts + offsets],
+        [*map(of_windows, first_lengths), tf.minimum(of_windows(length) - offsets, sizes)],
     )
-    return WindowRows(rows, owners, numbers.values, steps, rooms)
+    return WindowRows(rows, row_ids, indices.values, steps, sizes)
 
 
-def windows_of_tensors(inputs: dict[str, tf.Tensor]) -> Windows:
+def windows_of_tensors(inputs: dict[str, tf.Tensor]) -> TextWindows:
     """Flattens the windows of a request that contains token ids.
 
     Args:
@@ -76,14 +76,14 @@ def windows_of_tensors(inputs: dict[str, tf.Tensor]) -> Windows:
             dropped.
     """
     is_real_BW = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)
-    return Windows(
+    return TextWindows(
         {name: tf.boolean_mask(array, is_real_BW) for name, array in inputs.items()},
         tf.where(is_real_BW)[:, 0],
         tf.shape(is_real_BW)[0],
     )
 
 
-def in_parts(
+def in_batches(
     rows: dict[str, tf.Tensor], function: Callable[..., Mapping[str, tf.Tensor]]
 ) -> dict[str, tf.Tensor]:
     """Calls `function(**rows)` for WINDOWS_AT_ONCE rows at a time and concatenates the outputs.
@@ -98,27 +98,27 @@ def in_parts(
     specs = {
         name: tf.TensorSpec([None, *each.shape[1:]], each.dtype) for name, each in rows.items()
     }
-    of_part = traced(function, **specs)
-    size = tf.shape(next(iter(rows.values())))[0]
-    count = (size + WINDOWS_AT_ONCE - 1) // WINDOWS_AT_ONCE
-    found = {
-        name: tf.TensorArray(spec.dtype, count, infer_shape=False, element_shape=spec.shape)
-        for name, spec in of_part.structured_outputs.items()
+    of_batch = traced(function, **specs)
+    num_rows = tf.shape(next(iter(rows.values())))[0]
+    num_batches = (num_rows + WINDOWS_AT_ONCE - 1) // WINDOWS_AT_ONCE
+    outputs = {
+        name: tf.TensorArray(spec.dtype, num_batches, infer_shape=False, element_shape=spec.shape)
+        for name, spec in of_batch.structured_outputs.items()
     }
 
-    def read_part(number, found):
-        first = number * WINDOWS_AT_ONCE
-        part = of_part(**{name: each[first:][:WINDOWS_AT_ONCE] for name, each in rows.items()})
-        return number + 1, {name: array.write(number, part[name]) for name, array in found.items()}
+    def step(index, outputs):
+        first = index * WINDOWS_AT_ONCE
+        batch = of_batch(**{name: each[first:][:WINDOWS_AT_ONCE] for name, each in rows.items()})
+        return index + 1, {name: array.write(index, batch[name]) for name, array in outputs.items()}
 
-    _, found = tf.while_loop(
-        lambda number, found: number < count, read_part, (0, found), parallel_iterations=1
+    _, outputs = tf.while_loop(
+        lambda index, outputs: index < num_batches, step, (0, outputs), parallel_iterations=1
     )
-    return {name: array.concat() for name, array in found.items()}
+    return {name: array.concat() for name, array in outputs.items()}
 
 
 def pooled_logits(
-    logits_of: Callable[..., Mapping[str, tf.Tensor]], windows: Windows, *, pooling: str
+    logits_of: Callable[..., Mapping[str, tf.Tensor]], windows: TextWindows, *, pooling: str
 ) -> tf.Tensor:
     """Pools the logits of the windows of each text.
 
@@ -131,5 +131,5 @@ def pooled_logits(
     Returns:
         float32 [B,N].
     """
-    logits = in_parts(windows.inputs, logits_of)["logits"]
-    return _POOLED[pooling](logits, windows.owners, windows.num_texts)
+    logits = in_batches(windows.inputs, logits_of)["logits"]
+    return _POOLED[pooling](logits, windows.text_ids, windows.num_texts)

@@ -16,28 +16,24 @@ from bert_keras.errors import InputError, check_name
 from bert_keras.export.model_folder import export_model
 from bert_keras.export.saved_model import METADATA, write_metadata
 from bert_keras.export.variants.int8 import Int8
-from bert_keras.export.variants.litert import litert_ask, write_litert
-from bert_keras.export.variants.measuring import Ask, Figures, score, seconds
+from bert_keras.export.variants.litert import litert_run, write_litert
+from bert_keras.export.variants.measuring import Figures, Run, score, seconds
 from bert_keras.export.variants.variant import Float16, Variant
 from bert_keras.export.verify import loaded
 from bert_keras.reports.page import Table
-from bert_keras.storage import json_object, size_told, whole_folder
+from bert_keras.storage import atomic_folder, json_object, readable_size
 from bert_keras.tasks.catalog import TASKS, task_of
 from bert_keras.tasks.task import Task
 
 FLOAT32, LITERT = "float32", "litert"
-SAVED_MODELS: dict[str, type[Variant]] = {
-    "float16": Float16,
-    "int8": Int8,
-}
+SAVED_MODELS: dict[str, type[Variant]] = {"float16": Float16, "int8": Int8}
 VARIANTS = (*SAVED_MODELS, LITERT)
 NOT_SERVED = {  # variants that TF Serving cannot load
-    LITERT: "a LiteRT interpreter answers with it, TF Serving does not",
+    LITERT: "TF Serving cannot load a LiteRT model; run it with a LiteRT interpreter",
 }
-USUAL_LOSS = 0.5  # points of the task's score
 # A variant may take at most this fraction of the size or time of float32. A smaller gain can be
 # noise of the measurement.
-_GAIN = 0.95
+_MAX_RATE = 0.95
 
 
 def export_variant(
@@ -48,7 +44,7 @@ def export_variant(
     data: str,
     task: str | None = None,
     num_texts: int | None = None,
-    most_lost: float = USUAL_LOSS,
+    max_score_loss: float = 0.5,
 ) -> Path:
     """Exports a variant and prints its size, time and score next to those of float32.
 
@@ -64,58 +60,61 @@ def export_variant(
             "dev" is read.
         task: The name of the task; None takes the task that the model was fine-tuned on.
         num_texts: The number of texts that a classifier takes; see `export_model`.
-        most_lost: The largest loss in points of the task's score that is accepted.
+        max_score_loss: The largest loss in points of the task's score that is accepted.
 
     Returns:
         The path of `folder`.
 
     Raises:
-        InputError: The variant loses more than `most_lost` points or is not smaller or faster than
-            float32 on this machine; no task scores the model; or `export_model` refuses it.
+        InputError: The variant loses more than `max_score_loss` points; it is not smaller or faster
+            than float32 on this machine; no task scores the model; or `export_model` refuses it.
     """
     check_name(variant, VARIANTS, what="variant")
-    if not (math.isfinite(most_lost) and most_lost >= 0):
-        raise InputError(f"--accept-loss is {most_lost}; expected points, such as 0.5")
+    if not (math.isfinite(max_score_loss) and max_score_loss >= 0):
+        raise InputError(
+            f"--accept-loss is {max_score_loss}; expected a number of points, such as 0.5"
+        )
     folder, checkpoint = Path(folder), open_text_checkpoint(model_folder)
-    asked = _task(checkpoint.card, model_folder, name=task)
-    place = asked.files(data)["dev"] if os.path.isdir(data) or "tfds:" in data else data
-    examples = asked.read(place, split="dev")
-    asked.check_labels(examples)
-    encoded = asked.encode(examples, checkpoint.tokenizer)
+    scored_task = _task(checkpoint.metadata, model_folder, name=task)
+    has_splits = os.path.isdir(data) or "tfds:" in data
+    examples = scored_task.read(scored_task.files(data)["dev"] if has_splits else data, split="dev")
+    scored_task.check_labels(examples)
+    encoded = scored_task.encode(examples, checkpoint.tokenizer)
     with (
-        whole_folder(folder) as beside,
+        atomic_folder(folder) as partial_folder,
         tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as scratch,
         contextlib.ExitStack() as open_models,
     ):
         # Warm-up requests contain the name of the model, which is that of the parent folder.
         named = Path(folder.resolve().parent.name, folder.name)
         export = partial(export_model, model_folder, num_texts=num_texts)
-        whole, written = (Path(scratch, name, named) for name in (FLOAT32, variant))
-        export(whole)
+        folders = {name: Path(scratch, name, named) for name in (FLOAT32, variant)}
+        export(folders[FLOAT32])
         if variant == LITERT:
-            write_litert(whole, written)
+            write_litert(folders[FLOAT32], folders[LITERT])
         else:
-            export(written, variant=SAVED_MODELS[variant])
-        folders = {FLOAT32: whole, variant: written}
-        asks = {n: open_models.enter_context(_opened(n, each)) for n, each in folders.items()}
-        times = seconds(asks, task=asked, encoded=encoded)
+            export(folders[variant], variant=SAVED_MODELS[variant])
+        models = {n: open_models.enter_context(_opened(n, path)) for n, path in folders.items()}
+        times = seconds(models, task=scored_task, encoded=encoded)
         figures = {
             name: Figures(
                 num_bytes=_num_bytes(folders[name]),
                 seconds=times[name],
-                score=score(ask, task=asked, examples=examples, encoded=encoded, stage=name),
+                score=score(run, task=scored_task, examples=examples, encoded=encoded, stage=name),
             )
-            for name, ask in asks.items()
+            for name, run in models.items()
         }
-        print(table(figures, metric=asked.metric))
-        _check(figures, variant, metric=asked.metric, most_lost=most_lost)
-        found = {
+        metric = scored_task.metric
+        print(table(figures, metric=metric))
+        _check(figures, variant, metric=metric, max_score_loss=max_score_loss)
+        written = folders[variant]
+        measurements = {
             "name": variant,
             "figures": {name: dataclasses.asdict(each) for name, each in figures.items()},
-            "scored_on": {"task": asked.name, "metric": asked.metric, "examples": len(examples)},
+            "scored_on": {"task": scored_task.name, "metric": metric, "examples": len(examples)},
         }
-        write_metadata(written, {**json_object(written / METADATA), "variant": found})
-        os.replace(written, beside)
+        write_metadata(written, {**json_object(written / METADATA), "variant": measurements})
+        os.replace(written, partial_folder)
     return folder
 
 
@@ -132,62 +131,62 @@ def table(figures: dict[str, Figures], *, metric: str) -> str:
     rows = [
         (
             name,
-            size_told(each.num_bytes),
+            readable_size(each.num_bytes),
             *(f"{1000 * seconds:.1f} ms" for seconds in each.seconds.values()),
             f"{each.score:.2f}",
         )
         for name, each in figures.items()
     ]
-    whole, small = figures.values()
-    size = f"{small.num_bytes / whole.num_bytes:.2f}x"
-    times = (f"{small.seconds[asked] / whole.seconds[asked]:.2f}x" for asked in whole.seconds)
-    rows.append(("", size, *times, f"{small.score - whole.score:+.2f}"))
-    return "\n".join(Table(("", "on disk", *whole.seconds, metric), rows).aligned())
+    float32, variant = figures.values()
+    times = (f"{rate:.2f}x" for rate in variant.time_rates(float32))
+    size, score = f"{variant.size_rate(float32):.2f}x", f"{variant.score - float32.score:+.2f}"
+    rows.append(("", size, *times, score))
+    # The metadata keeps the word of earlier versions.
+    sizes = (size.replace("pieces", "tokens") for size in float32.seconds)
+    return "\n".join(Table(("", "on disk", *sizes, metric), rows).aligned())
 
 
-def _task(card, model_folder: str | os.PathLike, *, name: str | None) -> Task:
+def _task(metadata, model_folder: str | os.PathLike, *, name: str | None) -> Task:
     scored = {task.model for task in TASKS.values() if ARCHITECTURES[task.model].exporter}
-    if card.model not in scored:
+    if metadata.model not in scored:
         raise InputError(
-            f"{model_folder} holds a {card.model}, which no task scores; a variant needs one of "
+            f"{model_folder} contains a {metadata.model}, which no task scores; expected one of "
             f"{', '.join(sorted(scored))}"
         )
-    name = name or card.task.get("name")
+    name = name or metadata.task.get("name")
     if name is None:
         raise InputError(
-            f"{model_folder} does not say which task it was fine-tuned on; name it with --task"
+            f"{model_folder} does not state the task that it was fine-tuned on; set it with --task"
         )
-    return task_of(card, name=str(name), source=model_folder)
+    return task_of(metadata, name=str(name), source=model_folder)
 
 
 @contextlib.contextmanager
-def _opened(variant: str, folder: Path) -> Iterator[Ask]:
+def _opened(variant: str, folder: Path) -> Iterator[Run]:
     """Loads an exported model and yields a function that runs its signature `tensors`."""
     if variant == LITERT:
-        yield litert_ask(folder)
+        yield litert_run(folder)
     else:
-        with loaded(folder) as answer:
-            yield lambda inputs: answer({"signature": "tensors", "inputs": inputs})
+        with loaded(folder) as run:
+            yield lambda inputs: run({"signature": "tensors", "inputs": inputs})
 
 
-def _check(figures: dict[str, Figures], variant: str, *, metric: str, most_lost: float) -> None:
-    whole, small = figures[FLOAT32], figures[variant]
-    lost = whole.score - small.score
-    if not lost <= most_lost:
+def _check(figures: dict[str, Figures], name: str, *, metric: str, max_score_loss: float) -> None:
+    float32, variant = figures.values()
+    loss = float32.score - variant.score
+    if not loss <= max_score_loss:
         raise InputError(
-            f"{variant} loses {lost:.2f} points of {metric}, more than {most_lost:g}, and is not "
-            "written; take another variant, or say with --accept-loss how many you accept"
+            f"{name} loses {loss:.2f} points of {metric}, more than {max_score_loss:g}, and is not "
+            "written; choose another variant, or set --accept-loss to the points that it may lose"
         )
-    saves = "size" if variant == LITERT else SAVED_MODELS[variant].saves
-    if saves == "size":
-        what, taken = "bytes", small.num_bytes / whole.num_bytes
+    if name == LITERT or SAVED_MODELS[name].saves == "size":
+        unit, rate = "bytes", variant.size_rate(float32)
     else:
-        ratios = [small.seconds[asked] / whole.seconds[asked] for asked in whole.seconds]
-        what, taken = "time", geometric_mean(ratios)
-    if taken > _GAIN:
+        unit, rate = "time", geometric_mean(variant.time_rates(float32))
+    if rate > _MAX_RATE:
         raise InputError(
-            f"{variant} takes {taken:.2f}x of float32's {what} on this machine, and is not written "
-            "for so little; serve float32, or take another variant"
+            f"{name} takes {rate:.2f}x of float32's {unit} on this machine, more than "
+            f"{_MAX_RATE}x, and is not written; serve float32, or choose another variant"
         )
 
 

@@ -140,14 +140,14 @@ def check_kernel() -> None:
     )
     try:
         with tf.device("CPU:0"):
-            found = product().numpy()
+            values = product().numpy()
     except (ValueError, tf.errors.OpError) as error:
         raise InputError(
-            f"TensorFlow {tf.__version__} has no int8 product (_QuantizedMatMul) for this machine; "
-            "take another variant"
+            f"TensorFlow {tf.__version__} has no int8 matrix product (_QuantizedMatMul) for this "
+            "machine; choose another variant"
         ) from error
-    if (found != size * 255 * _LARGEST).any():
+    if (values != size * 255 * _LARGEST).any():
         raise InputError(
-            "this processor does not multiply int8 exactly, as those with VNNI do; take another "
-            "variant"
+            "this processor does not multiply int8 exactly, as processors with VNNI do; choose "
+            "another variant"
         )

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_keras.export.saved_model import METADATA
 from bert_keras.export.servable import traced
-from bert_keras.export.variants.measuring import Ask
+from bert_keras.export.variants.measuring import Run
 
 MODEL = "model.tflite"
 
@@ -31,11 +31,11 @@ def write_litert(saved_model: str | os.PathLike, folder: str | os.PathLike) -> P
     loaded = tf.saved_model.load(os.fspath(saved_model))
     tensors = loaded.signatures["tensors"]
 
-    def numbers(**inputs):
+    def numeric(**inputs):
         return {n: v for n, v in tensors(**inputs).items() if v.dtype != tf.string}
 
     _, inputs = tensors.structured_input_signature
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([traced(numbers, **inputs)], loaded)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([traced(numeric, **inputs)], loaded)
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     folder.mkdir(parents=True)
     (folder / MODEL).write_bytes(converter.convert())
@@ -45,7 +45,7 @@ def write_litert(saved_model: str | os.PathLike, folder: str | os.PathLike) -> P
     return folder
 
 
-def litert_ask(folder: str | os.PathLike) -> Ask:
+def litert_run(folder: str | os.PathLike) -> Run:
     """Returns a function that runs the LiteRT model in `folder`.
 
     The function has the inputs and outputs of the SavedModel's signature `tensors`, without string

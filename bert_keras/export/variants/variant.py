@@ -55,17 +55,17 @@ class Float16(Variant):
 
     def __init__(self, model):
         super().__init__(model)
-        self.halves = [_Half(weight.numpy(), weight.path) for weight in model.weights]
-        self.stored = [*self.halves, *(half.variable for half in self.halves)]
+        self.resources = [_Float16Weight(weight.numpy(), weight.path) for weight in model.weights]
+        self.stored = [*self.resources, *(resource.variable for resource in self.resources)]
 
     def traced(self, inputs):
-        wholes = [half.whole() for half in self.halves]
-        mapping = [*zip(self.model.weights, wholes, strict=True)]
+        values = [resource.read() for resource in self.resources]
+        mapping = [*zip(self.model.weights, values, strict=True)]
         with keras.StatelessScope(state_mapping=mapping):
             return self.model(inputs, training=False)
 
 
-class _Half(tf.saved_model.experimental.TrackableResource):
+class _Float16Weight(tf.saved_model.experimental.TrackableResource):
     """A float32 resource that the initializer of a SavedModel fills from a float16 variable."""
 
     def __init__(self, array, path: str):
@@ -80,9 +80,9 @@ class _Half(tf.saved_model.experimental.TrackableResource):
         return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=self.shape, shared_name=self.name)
 
     def _initialize(self):
-        whole = tf.cast(self.variable.read_value(), tf.float32)
-        tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=whole)
+        value = tf.cast(self.variable.read_value(), tf.float32)
+        tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=value)
 
-    def whole(self) -> tf.Tensor:
+    def read(self) -> tf.Tensor:
         """Returns the weight as float32."""
         return tf.raw_ops.ReadVariableOp(resource=self.resource_handle, dtype=tf.float32)

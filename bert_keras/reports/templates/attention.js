@@ -1,14 +1,15 @@
 // The attention section: the tokens, one attention map, and a grid of all maps.
-function attention({pieces, texts, cls, sep, steps, weights}) {
+function attention({tokens, texts, cls, sep, steps, weights}) {
   const all = new Uint16Array(Uint8Array.from(atob(weights), each => each.charCodeAt(0)).buffer);
-  const size = pieces.length, {num_layers: layers, num_heads: heads} = DATA;
-  const isEnd = at => at === 0 || pieces[at] === sep;
-  const of = text => range(0, size).filter(at => texts[at] === text && !isEnd(at));
+  const size = tokens.length, {num_layers: layers, num_heads: heads} = DATA;
+  const isSpecial = at => at === 0 || tokens[at] === sep;
+  const tokensOf = text => range(0, size).filter(at => texts[at] === text && !isSpecial(at));
+  const [first, second] = [tokensOf(0), tokensOf(1)], words = [...first, ...second];
   const AMONG = {
-    all: ["all pieces", range(0, size), range(0, size)],
-    words: [`all but ${cls} and ${sep}`, [...of(0), ...of(1)], [...of(0), ...of(1)]],
-    ...of(1).length && {across: ["first text to second", of(0), of(1)],
-      back: ["second text to first", of(1), of(0)]},
+    all: ["all tokens", range(0, size), range(0, size)],
+    words: [`all but ${cls} and ${sep}`, words, words],
+    ...second.length && {across: ["first text to second", first, second],
+      back: ["second text to first", second, first]},
   };
   let layer = layers, head = 0, chosen = Math.min(1, size - 1);
 
@@ -31,7 +32,7 @@ function attention({pieces, texts, cls, sep, steps, weights}) {
     return Math.max(1e-9, ...rows.map(r => Math.max(...columns.map(c => values[r * size + c]))));
   }
 
-  /** Weights of the chosen token: its attention to other tokens, or theirs to it. */
+  /** Weights of the chosen token: its attention to other tokens, or their attention to it. */
   function row(values) {
     const [, rows, columns] = among();
     const shown = isRow() ? [rows, columns] : [columns, rows];
@@ -40,123 +41,125 @@ function attention({pieces, texts, cls, sep, steps, weights}) {
   }
 
   function showTokens(values) {
-    const weights = new Map(row(values)), most = Math.max(1e-9, ...weights.values());
+    const weights = new Map(row(values)), largest = Math.max(1e-9, ...weights.values());
     for (const button of $("tokens").querySelectorAll("button")) {
       const weight = weights.get(+button.value);
-      button.style.setProperty("--share", (weight || 0) / most);
+      button.style.setProperty("--fraction", (weight || 0) / largest);
       button.lastChild.textContent = weight >= 0.005 ? percent(weight) : "";
-      if (+button.value === chosen) press($("tokens"), button);
+      if (+button.value === chosen) select($("tokens"), button);
     }
-    const mostFirst = [...weights].sort((a, b) => b[1] - a[1]).slice(0, MOST_NAMED);
-    const told = !weights.size ? "stands outside of what is shown"
-      : isRow() ? "looks at" : "is looked at by";
-    $("told").replaceChildren(element("b", {}, pieces[chosen]), ` (${chosen}) ${told} `,
+    const mostFirst = [...weights].sort((a, b) => b[1] - a[1]).slice(0, MAX_NAMED);
+    const verb = !weights.size ? "is not among the shown tokens"
+      : isRow() ? "attends to" : "is attended to by";
+    $("summary").replaceChildren(element("b", {}, tokens[chosen]), ` (${chosen}) ${verb} `,
       ...mostFirst.flatMap(([each, weight], at) => [at ? ", " : "",
-        element("bdi", {class: "piece"}, pieces[each]), ` ${percent(weight)}`]));
+        element("bdi", {class: "token"}, tokens[each]), ` ${percent(weight)}`]));
   }
 
   /** Shows what a head attends to, as the mean over all tokens. */
-  function showHabits(values) {
+  function showMeans(values) {
     const to = columns => sum(range(0, size).flatMap(r => columns(r)
       .map(c => c >= 0 && c < size ? values[r * size + c] : 0))) / size;
-    const ends = range(0, size).filter(each => pieces[each] === sep);
-    const shares = [[cls, to(() => [0])], [sep, to(() => ends)], ["itself", to(r => [r])],
-      ["the piece before", to(r => [r - 1])], ["the piece after", to(r => [r + 1])]];
-    $("habits").textContent = `Layer ${layer}, ${name(head)}: a piece looks on average at `
-      + shares.map(([what, share]) => `${what} ${percent(share)}`).join(", ") + ".";
+    const ends = range(0, size).filter(each => tokens[each] === sep);
+    const means = [[cls, to(() => [0])], [sep, to(() => ends)], ["itself", to(r => [r])],
+      ["the previous token", to(r => [r - 1])], ["the next token", to(r => [r + 1])]];
+    $("means").textContent = `Layer ${layer}, ${name(head)}: a token attends on average to `
+      + means.map(([target, weight]) => `${target} ${percent(weight)}`).join(", ") + ".";
   }
 
   function showMap(values) {
     const [, rows, columns] = among(), most = greatest(values);
-    const room = Math.min(460, $("attention").clientWidth - 100);  // width without the row labels
+    const space = Math.min(460, $("attention").clientWidth - 100);  // width without the row labels
     const longest = Math.max(rows.length, columns.length);
-    const cell = Math.min(28, Math.max(9, Math.floor(room / longest)));
-    const canvas = $("map"), pen = canvas.getContext("2d"), dense = devicePixelRatio || 1;
+    const cell = Math.min(28, Math.max(9, Math.floor(space / longest)));
+    const canvas = $("map"), context = canvas.getContext("2d"), dense = devicePixelRatio || 1;
     const font = `${Math.min(13, cell)}px system-ui, sans-serif`;
-    const short = at => pieces[at].length > 12 ? `${pieces[at].slice(0, 11)}…` : pieces[at];
-    pen.font = `bold ${font}`;
-    const widths = range(0, size).map(at => pen.measureText(short(at)).width);
+    const short = at => tokens[at].length > 12 ? `${tokens[at].slice(0, 11)}…` : tokens[at];
+    context.font = `bold ${font}`;
+    const widths = range(0, size).map(at => context.measureText(short(at)).width);
     const margin = 8 + Math.ceil(Math.max(...widths));
     const [width, height] = [margin + columns.length * cell + 2, margin + rows.length * cell + 2];
     Object.assign(canvas, {width: width * dense, height: height * dense});
     Object.assign(canvas.style, {width: `${width}px`, height: `${height}px`});
-    canvas.setAttribute("aria-label", `Map of layer ${layer}, ${name(head)}; the pieces above tell `
-      + "its numbers");
-    pen.scale(dense, dense);
+    canvas.setAttribute("aria-label", `Map of layer ${layer}, ${name(head)}; the buttons above `
+      + "show its values");
+    context.scale(dense, dense);
     const label = (at, isChosen, draw) => {
-      pen.font = isChosen ? `bold ${font}` : font;
+      context.font = isChosen ? `bold ${font}` : font;
       draw(short(at));
     };
-    pen.fillStyle = colour("--ink");
-    pen.textBaseline = "middle";
+    context.fillStyle = colour("--ink");
+    context.textBaseline = "middle";
     rows.forEach((r, i) => label(r, isRow() && r === chosen, text => {
-      pen.textAlign = "right";
-      pen.fillText(text, margin - 5, margin + (i + .5) * cell);
+      context.textAlign = "right";
+      context.fillText(text, margin - 5, margin + (i + .5) * cell);
     }));
     columns.forEach((c, i) => label(c, !isRow() && c === chosen, text => {
-      pen.save();
-      pen.translate(margin + (i + .5) * cell, margin - 5);
-      pen.rotate(-Math.PI / 2);
-      pen.textAlign = "left";
-      pen.fillText(text, 0, 0);
-      pen.restore();
+      context.save();
+      context.translate(margin + (i + .5) * cell, margin - 5);
+      context.rotate(-Math.PI / 2);
+      context.textAlign = "left";
+      context.fillText(text, 0, 0);
+      context.restore();
     }));
-    pen.strokeStyle = colour("--line");
-    pen.strokeRect(margin - .5, margin - .5, columns.length * cell + 1, rows.length * cell + 1);
+    context.strokeStyle = colour("--line");
+    context.strokeRect(margin - .5, margin - .5, columns.length * cell + 1, rows.length * cell + 1);
     rows.forEach((r, i) => columns.forEach((c, j) => {
-      pen.fillStyle = `rgba(${colour("--heat")}, ${values[r * size + c] / most})`;
-      pen.fillRect(margin + j * cell, margin + i * cell, cell - (cell > 12), cell - (cell > 12));
+      context.fillStyle = `rgba(${colour("--heat")}, ${values[r * size + c] / most})`;
+      const side = cell - (cell > 12);
+      context.fillRect(margin + j * cell, margin + i * cell, side, side);
     }));
-    pen.strokeStyle = colour("--ink");
-    const [line, place] = isRow() ? [columns, rows.indexOf(chosen)]
+    context.strokeStyle = colour("--ink");
+    const [line, index] = isRow() ? [columns, rows.indexOf(chosen)]
       : [rows, columns.indexOf(chosen)];
-    const side = line.length * cell, begin = margin + place * cell - .5;
-    if (place >= 0) pen.strokeRect(...isRow() ? [margin - .5, begin, side, cell]
-      : [begin, margin - .5, cell, side]);
+    const side = line.length * cell, start = margin + index * cell - .5;
+    if (index >= 0) context.strokeRect(...isRow() ? [margin - .5, start, side, cell]
+      : [start, margin - .5, cell, side]);
     canvas.onpointermove = canvas.onpointerdown = event => {
       const [j, i] = [event.offsetX, event.offsetY].map(each => Math.floor((each - margin) / cell));
       if (!(rows[i] >= 0 && columns[j] >= 0)) return hideTip();
       const [from, to] = [rows[i], columns[j]];
-      choosePiece(isRow() ? from : to);
-      showTip(event, `${pieces[from]} (${from}) looks at ${pieces[to]} (${to}): `
+      chooseToken(isRow() ? from : to);
+      showTip(event, `${tokens[from]} (${from}) attends to ${tokens[to]} (${to}): `
         + values[from * size + to].toFixed(4));
     };
     canvas.onpointerleave = hideTip;
-    $("scale").textContent = `A row is a piece that looks at the columns: no shade is 0, the full `
-      + `one ${most.toFixed(4)}; the whole row adds up to 1. Point at a cell to read it.`;
+    $("scale").textContent = `Each row is a token that attends to the tokens of the columns. No `
+      + `shade is 0, full shade is ${most.toFixed(4)}; a whole row adds up to 1. Point at a cell to `
+      + "read its weight.";
   }
 
   function showGrid() {
     const [, rows, columns] = among(), [red, green, blue] = colour("--heat").split(",").map(Number);
     for (const button of $("grid").querySelectorAll("button")) {
       const values = matrix(+button.dataset.layer, +button.dataset.head), most = greatest(values);
-      const canvas = button.firstChild, pen = canvas.getContext("2d");
+      const canvas = button.firstChild, context = canvas.getContext("2d");
       Object.assign(canvas, {width: columns.length, height: rows.length});
-      const image = pen.createImageData(columns.length, rows.length);
+      const image = context.createImageData(columns.length, rows.length);
       rows.forEach((r, i) => columns.forEach((c, j) => image.data.set([red, green, blue,
         255 * values[r * size + c] / most], 4 * (i * columns.length + j))));
-      pen.putImageData(image, 0, 0);
+      context.putImageData(image, 0, 0);
     }
   }
 
   function show() {
     const values = matrix(layer, head);
     [$("layer").value, $("head").value] = [layer, head];
-    press($("grid"), $("grid").querySelector(`[data-layer="${layer}"][data-head="${head}"]`));
+    select($("grid"), $("grid").querySelector(`[data-layer="${layer}"][data-head="${head}"]`));
     showTokens(values);
-    showHabits(values);
+    showMeans(values);
     showMap(values);
   }
 
   const choose = (newLayer, newHead) => { [layer, head] = [newLayer, newHead]; show(); };
-  const choosePiece = piece => { if (chosen !== piece) { chosen = piece; show(); } };
+  const chooseToken = at => { if (chosen !== at) { chosen = at; show(); } };
   $("layer").append(...range(1, layers + 1).map(number => option(number, number)));
   $("head").append(option(0, "mean of all"), ...range(1, heads + 1).map(n => option(n, n)));
   $("among").append(...Object.entries(AMONG).map(([key, [text]]) => option(key, text)));
-  $("tokens").append(...pieces.flatMap((piece, each) => {
-    const button = element("button", {type: "button", value: each}, piece, element("small", {}));
+  $("tokens").append(...tokens.flatMap((token, each) => {
+    const button = element("button", {type: "button", value: each}, token, element("small", {}));
     for (const event of ["focus", "pointerenter", "click"])
-      button.addEventListener(event, () => choosePiece(each));
+      button.addEventListener(event, () => chooseToken(each));
     return each && texts[each] !== texts[each - 1] ? [element("hr", {}), button] : [button];
   }));
   $("grid").style.setProperty("--columns", heads + 1);
@@ -168,8 +171,8 @@ function attention({pieces, texts, cls, sep, steps, weights}) {
       for (const event of ["focus", "click"]) button.addEventListener(event, () => choose(l, h));
       return button;
     })]));
-  walk($("tokens"), 1);
-  walk($("grid"), heads + 1);
+  addArrowKeys($("tokens"), 1);
+  addArrowKeys($("grid"), heads + 1);
   $("layer").addEventListener("change", event => choose(+event.target.value, head));
   $("head").addEventListener("change", event => choose(layer, +event.target.value));
   $("side").addEventListener("change", show);

@@ -1,49 +1,54 @@
 // The section on masked words.
-/** Bars of the most probable tokens of a position, and of its own token. */
-function bars({top, own}) {
-  const rows = top.map(([piece, share]) => [piece, share, own && own[0] === piece, percent(share)]);
-  if (own && !rows.some(each => each[2]))
-    rows.push([own[0], own[1], true, `${percent(own[1])}, rank ${own[2].toLocaleString("en")}`]);
-  return element("ol", {class: "bars"}, ...rows.map(([piece, share, isOwn, told]) =>
-    element("li", isOwn ? {class: "own"} : {}, element("bdi", {class: "name"}, piece),
-      element("div", {class: "track", "aria-hidden": "true"}, element("div", {share})),
-      element("span", {class: "number"}, told))));
+/** Bars of the most probable tokens of a position, and of its original token. */
+function bars({top, original}) {
+  const rows = top.map(([token, probability]) =>
+    [token, probability, original && original[0] === token, percent(probability)]);
+  if (original && !rows.some(each => each[2])) {
+    const [token, probability, rank] = original;
+    rows.push([token, probability, true,
+      `${percent(probability)}, rank ${rank.toLocaleString("en")}`]);
+  }
+  return element("ol", {class: "bars"}, ...rows.map(([token, fraction, isOriginal, text]) =>
+    element("li", isOriginal ? {class: "original"} : {}, element("bdi", {class: "name"}, token),
+      element("div", {class: "track", "aria-hidden": "true"}, element("div", {fraction})),
+      element("span", {class: "number"}, text))));
 }
 
-function masked({missing, places, is_next}, pieces) {
+function masked({missing, predictions, is_next}, tokens) {
   const note = text => element("p", {class: "note"}, text);
   $("masked").hidden = false;
   if (missing) {
-    $("masked").append(note(`This model, a ${missing}, has no masked-LM head and so predicts no `
-      + "masked words; a BertPretrainer or BertMaskedLM does."));
+    $("masked").append(note(`This model is a ${missing}, which has no masked-LM head and predicts `
+      + "no masked words. Use a BertPretrainer or BertMaskedLM."));
     return;
   }
   if (is_next !== undefined) $("masked").append(element("p", {}, "The second text follows the "
     + "first with a probability of ", element("b", {}, percent(is_next)), "."));
-  if (!places[0].own) {
-    const around = at => [pieces.slice(Math.max(0, at - 4), at).join(" "), " ",
-      element("mark", {class: "both"}, pieces[at]), " ", pieces.slice(at + 1, at + 5).join(" ")];
-    $("masked").append(element("div", {class: "lists"}, ...places.map(each => element("div", {},
-      element("h3", {}, ...around(each.position)), bars(each)))));
+  if (!predictions[0].original) {
+    const around = at => [tokens.slice(Math.max(0, at - 4), at).join(" "), " ",
+      element("mark", {class: "both"}, tokens[at]), " ", tokens.slice(at + 1, at + 5).join(" ")];
+    $("masked").append(element("div", {class: "lists"}, ...predictions.map(each =>
+      element("div", {}, element("h3", {}, ...around(each.position)), bars(each)))));
     return;
   }
-  const tokens = element("div", {class: "tokens", role: "group",
-    "aria-label": "Pieces, masked in turn; arrow keys go through them"});
+  const buttons = element("div", {class: "tokens", role: "group",
+    "aria-label": "Tokens, each masked separately; the arrow keys move between them"});
   const list = element("div", {"aria-live": "polite"});
   const show = each => {
-    press(tokens, tokens.children[places.indexOf(each)]);
-    list.replaceChildren(element("h3", {}, `In the place of ${each.own[0]} (${each.position})`),
-      bars(each));
+    select(buttons, buttons.children[predictions.indexOf(each)]);
+    const heading = `Predictions for ${each.original[0]} (${each.position})`;
+    list.replaceChildren(element("h3", {}, heading), bars(each));
   };
-  tokens.append(...places.map(each => {
-    const button = element("button", {type: "button", share: 1 - each.own[1]}, each.own[0],
-      element("small", {}, percent(each.own[1])));
+  buttons.append(...predictions.map(each => {
+    const [token, probability] = each.original;
+    const button = element("button", {type: "button", fraction: 1 - probability}, token,
+      element("small", {}, percent(probability)));
     for (const event of ["focus", "pointerenter", "click"])
       button.addEventListener(event, () => show(each));
     return button;
   }));
-  walk(tokens, 1);
-  $("masked").append(note("Each piece masked by itself, and the probability that the model then "
-    + "gives it: the stronger the shade, the less it was expected."), tokens, list);
-  show(places.reduce((least, each) => each.own[1] < least.own[1] ? each : least));
+  addArrowKeys(buttons, 1);
+  $("masked").append(note("Each token is masked separately and shown with the probability that the "
+    + "model predicts for it. A darker shade is a lower probability."), buttons, list);
+  show(predictions.reduce((least, each) => each.original[1] < least.original[1] ? each : least));
 }

@@ -1,36 +1,37 @@
 // Functions and constants that the sections of the page share.
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const MOST_NAMED = 5;  // maximum number of tokens that a sentence lists
-const MOST_FIGURES = 24;  // maximum columns of a table that shows numbers in its cells
+const MAX_NAMED = 5;  // maximum number of tokens that a sentence lists
+const MAX_COLUMNS = 24;  // maximum columns of a table that shows numbers in its cells
 const $ = id => document.getElementById(id);
 
 /** Creates an element. Strings become text nodes, so content is never parsed as HTML. */
 function element(name, attributes, ...content) {
-  const made = document.createElement(name);
+  const created = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
-    if (key === "share") made.style.setProperty("--share", value);
-    else made.setAttribute(key, value);
+    if (key === "fraction") created.style.setProperty("--fraction", value);
+    else created.setAttribute(key, value);
   }
-  made.append(...content);
-  return made;
+  created.append(...content);
+  return created;
 }
 
-const percent = share => share && share < 0.0005 ? "< 0.1\u00a0%"
-  : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)}\u00a0%`;
+const percent = fraction => fraction && fraction < 0.0005 ? "< 0.1\u00a0%"
+  : `${(100 * fraction).toFixed(fraction < 0.0995 ? 1 : 0)}\u00a0%`;
 const range = (start, end) => Array.from({length: end - start}, (_, at) => start + at);
 const option = (value, text) => element("option", {value}, text);
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name);
-const sum = numbers => numbers.reduce((total, each) => total + each, 0);
+const sum = values => values.reduce((total, each) => total + each, 0);
 
-/** Selects one button of a group. Only this button is reachable with Tab; see `walk`. */
-function press(group, chosen) {
+/** Selects one button of a group. Only this button is reachable with Tab; see `addArrowKeys`. */
+function select(group, chosen) {
   for (const each of group.querySelectorAll("button")) {
     each.setAttribute("aria-pressed", each === chosen);
     each.tabIndex = each === chosen ? 0 : -1;
   }
 }
 
-function walk(group, columns) {
+/** Moves the focus within a group of buttons, in rows of `columns`, with the arrow keys. */
+function addArrowKeys(group, columns) {
   group.addEventListener("keydown", event => {
     const buttons = [...group.querySelectorAll("button")];
     const at = buttons.indexOf(document.activeElement);

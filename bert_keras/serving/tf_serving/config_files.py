@@ -3,15 +3,14 @@
 import json
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bert_keras.errors import InputError
 from bert_keras.export.warmup import BATCH_SIZES
-from bert_keras.serving.monitoring import PAGE_PATH
-from bert_keras.serving.tf_serving.measurement import Measured, measured
+from bert_keras.serving.monitoring import METRICS_PATH
+from bert_keras.serving.tf_serving.measurement import Measurement, measure_version
 
 IMAGE = "tensorflow/serving:2.20.0"  # bert_keras/export/serving_ops.py checks models for its ops
 CONFIG_FILES = ("models.config", "batching_parameters.txt", "monitoring.config")
@@ -26,19 +25,8 @@ _FLAGS = (
 # TF Serving's default of --rest_api_timeout_in_ms: no client waits longer than this.
 _QUEUE_SECONDS = 30
 _MAX_ROWS = 1000  # of one request; TF Serving's default of max_batch_size
-# A text waits for others to fill a batch for at most this share of the time that it runs alone.
-_WAITING_SHARE = 0.1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batching:
-    """Fields of tensorflow_serving/servables/tensorflow/session_bundle_config.proto."""
-
-    max_batch_size: int  # the most rows of one request; TF Serving may split it into several runs
-    max_execution_batch_size: int  # the most rows of one run
-    batch_timeout_micros: int  # microseconds that a request waits for others
-    num_batch_threads: int  # batches that run at the same time
-    max_enqueued_batches: int  # batches in the queue
+# A text waits for others to fill a batch for at most this fraction of the time that it takes alone.
+_WAITING_FRACTION = 0.1
 
 
 def write_config(version: str | os.PathLike, folder: str | os.PathLike) -> None:
@@ -49,12 +37,13 @@ def write_config(version: str | os.PathLike, folder: str | os.PathLike) -> None:
         folder: An existing folder for the files.
 
     Raises:
-        InputError: As `check_name` and `measured` do.
-        RuntimeError: As `measured` does.
+        InputError: As `check_name` and `measure_version` do.
+        RuntimeError: As `measure_version` does.
     """
     model, folder = Path(version).resolve().parent, Path(folder).resolve()
     check_name(model.name)
-    files = config_files(model.name, models=os.path.relpath(model, folder), found=measured(version))
+    models = os.path.relpath(model, folder)
+    files = config_files(model.name, models=models, measurement=measure_version(version))
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
 
@@ -63,12 +52,12 @@ def check_name(name: str) -> None:
     """Raise InputError for a model name that is not valid in the files."""
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise InputError(
-            f"the model's name is {name!r}; for files of TF Serving it must be of letters, digits, "
-            "'.', '_' and '-'"
+            f"the model's name is {name!r}; the configuration files of TF Serving allow letters, "
+            "digits, '.', '_' and '-' only; export the model with another name"
         )
 
 
-def config_files(name: str, *, models: str, found: Measured) -> dict[str, str]:
+def config_files(name: str, *, models: str, measurement: Measurement) -> dict[str, str]:
     """Render the configuration files from the templates of the same names.
 
     Args:
@@ -92,17 +81,17 @@ def config_files(name: str, *, models: str, found: Measured) -> dict[str, str]:
         "models": json.dumps(models.replace("$", "$$")),
         "image": IMAGE,
         "flags": _FLAGS,
-        "monitoring_path": PAGE_PATH,
+        "monitoring_path": METRICS_PATH,
         "queue_seconds": _QUEUE_SECONDS,
-        "found": found,
-        "batching": batching_of(found),
+        "measurement": measurement,
+        "batching": choose_batching(measurement),
         "memory": {
-            "before": _mebibytes(found.before),
-            "peak": _mebibytes(found.peak),
+            "before": _mebibytes(measurement.initial_memory),
+            "peak": _mebibytes(measurement.peak_memory),
             # Two versions are in memory while the new one replaces the old one.
-            "limit": _mebibytes(2 * found.peak - found.before),
+            "limit": _mebibytes(2 * measurement.peak_memory - measurement.initial_memory),
         },
-        "start_seconds": 10 + round(3 * found.warm),
+        "start_seconds": 10 + round(3 * measurement.warm_up_seconds),
         "health_command": health_command(name),
     }
 
@@ -113,18 +102,26 @@ def config_files(name: str, *, models: str, found: Measured) -> dict[str, str]:
     return {**config, **{file: text(file, config=config) for file in CONTAINER_FILES}}
 
 
-def batching_of(found: Measured) -> Batching:
-    """Choose the batching with the highest rate of texts and a short wait for each text."""
-    size = max(found.batch_size, *BATCH_SIZES)
-    rate = found.rates[found.num_at_once]
-    num_enqueued = max(found.num_at_once, int(_QUEUE_SECONDS * rate / size))
-    return Batching(
-        max_batch_size=max(size, min(_MAX_ROWS, num_enqueued * size)) if found.splits else size,
-        max_execution_batch_size=size,
-        batch_timeout_micros=round(1e6 * _WAITING_SHARE * found.seconds[1]),
-        num_batch_threads=found.num_at_once,
-        max_enqueued_batches=num_enqueued,
-    )
+def choose_batching(measurement: Measurement) -> dict[str, int]:
+    """Choose the batching with the highest rate of texts and a short wait for each text.
+
+    Args:
+        measurement: Measurement of the model.
+
+    Returns:
+        Fields of tensorflow_serving/servables/tensorflow/session_bundle_config.proto, by name.
+    """
+    size = max(measurement.batch_size, *BATCH_SIZES)
+    rate = measurement.rates[measurement.num_parallel_batches]
+    num_enqueued = max(measurement.num_parallel_batches, int(_QUEUE_SECONDS * rate / size))
+    return {
+        # TF Serving may split a request into several runs.
+        "max_batch_size": max(size, min(_MAX_ROWS, num_enqueued * size)),
+        "max_execution_batch_size": size,
+        "batch_timeout_micros": round(1e6 * _WAITING_FRACTION * measurement.seconds[1]),
+        "num_batch_threads": measurement.num_parallel_batches,
+        "max_enqueued_batches": num_enqueued,
+    }
 
 
 def health_command(name: str, *, port: int = 8501) -> str:

@@ -4,7 +4,7 @@ import zipfile
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.storage import StrPath, whole_file
+from bert_keras.storage import StrPath, atomic_file
 from bert_keras.tasks.glue.rows import ROWS, GlueRow
 from bert_keras.tasks.table import read_numbered
 
@@ -26,12 +26,12 @@ def submission_zip(folder: StrPath, path: StrPath) -> None:
     folder = Path(folder)
     if missing := [name for name in FILES if not (folder / name).is_file()]:
         raise InputError(
-            f"{folder} has no {', '.join(missing)}; write them with bert-keras predict, "
+            f"{folder} has no {', '.join(missing)}; write them with bert-keras predict for "
             f"{', '.join(sorted({FILES[name] for name in missing}))}"
         )
     for name in FILES:
         _check(folder / name)
-    with whole_file(path) as beside, zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as archive:
+    with atomic_file(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in FILES:
             archive.write(folder / name, name)
 
@@ -40,9 +40,9 @@ def _check(path: Path) -> None:
     row = ROWS[FILES[path.name]]
     num_rows = row.num_test_rows[path.name]
     expected = "a number of 0 to 5" if row.kind == "number" else " or ".join(row.labels)
-    for place, columns in read_numbered(path, header=HEADER, num_rows=num_rows):
+    for location, columns in read_numbered(path, header=HEADER, num_rows=num_rows):
         if len(columns) > 1 or not _is_valid(columns[0], row):
-            raise InputError(f"{place} has {' '.join(columns)!r}; expected {expected}")
+            raise InputError(f"{location} has {' '.join(columns)!r}; expected {expected}")
 
 
 def _is_valid(prediction: str, row: GlueRow) -> bool:

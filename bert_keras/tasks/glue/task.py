@@ -32,6 +32,7 @@ class GlueTask(ClassificationTask):
 
     @property
     def row(self) -> GlueRow:
+        """The files, columns, labels and scores of the task."""
         return ROWS[self.name]
 
     @property
@@ -55,20 +56,20 @@ class GlueTask(ClassificationTask):
             InputError: The folder, or its file for "train" or "dev", is missing.
         """
         if is_tfds(data):
-            found = {
+            paths = {
                 split: f"{data}:{file.removesuffix('.tsv').replace('dev', 'validation')}"
                 for split, file in self.row.files.items()
             }
-            return found | ({"ax": PREFIX + DIAGNOSTIC_BUILDER} if self.name == "mnli" else {})
+            return paths | ({"ax": PREFIX + DIAGNOSTIC_BUILDER} if self.name == "mnli" else {})
         folder = Path(data)
         if (folder / self.row.folder).is_dir():
             folder /= self.row.folder
-        found = data_files(folder, names={name: [file] for name, file in self.row.files.items()})
+        paths = data_files(folder, names={split: [file] for split, file in self.row.files.items()})
         if self.name == "mnli":
-            paths = [folder.parent / file for file in DIAGNOSTIC_FILES]
-            existing = [str(path) for path in paths if path.is_file()]
-            found |= {"ax": existing[0]} if existing else {}
-        return found
+            candidates = [folder.parent / file for file in DIAGNOSTIC_FILES]
+            if existing := [str(path) for path in candidates if path.is_file()]:
+                paths["ax"] = existing[0]
+        return paths
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads rows in the order of the prediction file.
@@ -96,13 +97,14 @@ class GlueTask(ClassificationTask):
             self.example(
                 [values[column] for column in columns],
                 labels.get(values.get(label), values.get(label)),
-                place=place,
+                location=location,
                 split=split,
             )
-            for place, values in rows
+            for location, values in rows
         ]
         if broken:
-            print(f"left out {len(broken)} broken rows, the first: {broken[0]}", file=sys.stderr)
+            reason = "with a wrong number of columns; the first is"
+            print(f"skipped {len(broken)} rows {reason} {broken[0]}", file=sys.stderr)
         return examples
 
     def write_predictions(
@@ -116,7 +118,7 @@ class GlueTask(ClassificationTask):
     ) -> list[LabelPrediction]:
         predictions = super().read_predictions(path, examples)
         for number, prediction in enumerate(predictions, start=2):
-            self.label_kind.check(prediction.label, self.labels, place=f"{path}, line {number}")
+            self.label_kind.check(prediction.label, self.labels, location=f"{path}, line {number}")
         return predictions
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bert_keras.tasks.ner.windows import WordPieces, WordWindows
+from bert_keras.tasks.ner.windows import WordTokens, WordWindows
 from bert_keras.tasks.task import Encoded
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.vocab import Vocabulary
@@ -21,7 +21,7 @@ class TaggedWords(Encoded):
     The target of a word is at its first token.
     """
 
-    pieces: WordPieces  # the tokens of all words
+    tokens: WordTokens  # the tokens of all words
     rows: WordWindows  # the tokens of each row, and the row of each word
     label_ids: np.ndarray  # int32 [W]; -1 for a word without a tag, or with an unknown tag
     vocabulary: Vocabulary
@@ -32,7 +32,7 @@ class TaggedWords(Encoded):
 
     def columns(self, row: int) -> np.ndarray:
         """Returns the columns of the words of a row in its targets and outputs, int64."""
-        return self.rows.word_places[self._words(row)] + 1  # [CLS] is at 0
+        return self.rows.word_starts[self._words(row)] + 1  # [CLS] is at 0
 
     def words(self, rows: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
         """Returns the words whose tags are predicted in some rows, and their positions in a batch.
@@ -41,7 +41,7 @@ class TaggedWords(Encoded):
             rows: int [B], the indices of the rows.
 
         Returns:
-            The numbers of the words, int64 [M], and their (batch rows, columns), each int64 [M].
+            The indices of the words, int64 [M], and their (batch rows, columns), each int64 [M].
         """
         words, columns = map(self._words, rows), [*map(self.columns, rows)]
         batch_rows = np.repeat(np.arange(len(rows)), [*map(len, columns)])
@@ -58,8 +58,9 @@ class TaggedWords(Encoded):
         return inputs, *self.targets(rows, width=inputs["input_ids"].shape[1])
 
     def inputs(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the inputs of a fine-tuned encoder for some rows by name, int32 [B,T]."""
         return packed_texts(
-            self.pieces.ids,
+            self.tokens.ids,
             self.rows.starts[rows, None],
             self.rows.lengths[rows, None],
             length=int(self.rows.lengths[rows].max()) + 2,
@@ -79,7 +80,7 @@ class TaggedWords(Encoded):
         return np.arange(*np.searchsorted(self.rows.word_rows, (row, row + 1)))
 
 
-class PlacedWords(TaggedWords):
+class PositionedWords(TaggedWords):
     """Same as `TaggedWords`, but targets have one column per word, as a BertFeatureTagger needs.
 
     The inputs also have `word_positions`, int32 [B,W], the positions of the first tokens of the
@@ -93,14 +94,14 @@ class PlacedWords(TaggedWords):
         words, positions = self.words(rows)
         width = int(positions[1].max()) + 1
         positions_BW = np.zeros((len(rows), width), np.int32)
-        positions_BW[positions] = self.rows.word_places[words] + 1
+        positions_BW[positions] = self.rows.word_starts[words] + 1
         inputs = {**self.inputs(rows), "word_positions": positions_BW}
         return inputs, *self.targets(rows, width=width)
 
 
 @dataclass(frozen=True)
-class WordFeatures(PlacedWords):
-    """Same as `PlacedWords`, but the inputs are features of words, as a WordTagger reads them.
+class WordFeatures(PositionedWords):
+    """Same as `PositionedWords`, but the inputs are features of words, as a WordTagger reads them.
 
     `lengths` counts words instead of tokens.
     """
@@ -123,7 +124,7 @@ class WordFeatures(PlacedWords):
         features_BWKD = np.zeros(
             (*word_mask_BW.shape, len(self.vectors), self.vectors[0].shape[1]), np.float32
         )
-        for number, vectors_WD in enumerate(self.vectors):
-            features_BWKD[(*positions, number)] = vectors_WD[words]
+        for layer, vectors_WD in enumerate(self.vectors):
+            features_BWKD[(*positions, layer)] = vectors_WD[words]
         inputs = {"features": features_BWKD, "word_mask": word_mask_BW}
         return inputs, *self.targets(rows, width=word_mask_BW.shape[1])

@@ -23,13 +23,13 @@ from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.feature_tagger import BertFeatureTagger, features_at
 from bert_keras.options import check_least
 from bert_keras.progress import progress
-from bert_keras.storage import resumed_folder, size_told, write_text
-from bert_keras.tasks.ner.encoding import PlacedWords, TaggedWords, WordFeatures
+from bert_keras.storage import readable_size, resumed_folder, write_text
+from bert_keras.tasks.ner.encoding import PositionedWords, TaggedWords, WordFeatures
 from bert_keras.tasks.ner.task import NerTask
 
 BATCH_SIZE = 32
-BATCHES_PER_MARK = 20  # a run that was killed repeats at most this many batches
-MARK = "batches_done"  # name of the file with the number of completed batches
+BATCHES_PER_CHECKPOINT = 20  # a run that was killed repeats at most this many batches
+PROGRESS_FILE = "batches_done"  # name of the file with the number of completed batches
 INPUTS = (*SEQUENCE_FEATURES, "word_positions")
 
 
@@ -48,7 +48,7 @@ class NerFeaturesTask(NerTask):
 
     model: ClassVar[str] = FEATURE_TAGGER.name
     freezes_encoder: ClassVar[bool] = True
-    rows_type: ClassVar[type[TaggedWords]] = PlacedWords
+    rows_type: ClassVar[type[TaggedWords]] = PositionedWords
 
     def __post_init__(self):
         super().__post_init__()
@@ -59,7 +59,7 @@ class NerFeaturesTask(NerTask):
         try:
             feature_layers(self.layers, num_layers=config.num_layers)
         except InputError as error:
-            raise InputError(f"{error}; take layers=last or layers=weighted-sum-all") from error
+            raise InputError(f"{error}; use layers=last or layers=weighted-sum-all") from error
 
     def trained(self, model: BertFeatureTagger) -> keras.Model:
         return model.tagger
@@ -67,14 +67,14 @@ class NerFeaturesTask(NerTask):
     def prepared(
         self, encoded: TaggedWords, model: BertFeatureTagger, *, folder: Path
     ) -> WordFeatures:
-        words = cast(PlacedWords, encoded)
-        numbers = model.tagger.read.numbers
-        vectors = stored_features(model.encoder, words, numbers=numbers, folder=folder)
-        return WordFeatures(words.pieces, words.rows, words.label_ids, words.vocabulary, vectors)
+        words = cast(PositionedWords, encoded)
+        layers = model.tagger.feature_layers.indices
+        vectors = stored_features(model.encoder, words, layers=layers, folder=folder)
+        return WordFeatures(words.tokens, words.rows, words.label_ids, words.vocabulary, vectors)
 
 
 def stored_features(
-    encoder: BertEncoder, words: PlacedWords, *, numbers: Sequence[int], folder: Path
+    encoder: BertEncoder, words: PositionedWords, *, layers: Sequence[int], folder: Path
 ) -> list[np.ndarray]:
     """Returns hidden states of the first token of each word, and computes them if necessary.
 
@@ -85,7 +85,7 @@ def stored_features(
     Args:
         encoder: The encoder.
         words: The words and the rows of tokens that contain them.
-        numbers: The hidden states: 0 for the embeddings, i for the output of block i.
+        layers: The hidden states: 0 for the embeddings, i for the output of block i.
         folder: The folder of the files.
 
     Returns:
@@ -94,49 +94,50 @@ def stored_features(
     Raises:
         OSError: The disk is full.
     """
-    place = folder / fingerprint(encoder, words)
-    if missing := [number for number in numbers if not _stored(place, number)]:
-        with resumed_folder(place / f"layers-{'-'.join(map(str, missing))}") as partial:
-            _compute(encoder, words, numbers=missing, folder=partial)
-    return [np.load(_stored(place, number)[0], mmap_mode="r") for number in numbers]
+    folder /= fingerprint(encoder, words)
+    if missing := [layer for layer in layers if not _stored(folder, layer)]:
+        with resumed_folder(folder / f"layers-{'-'.join(map(str, missing))}") as partial:
+            _compute(encoder, words, layers=missing, folder=partial)
+    return [np.load(_stored(folder, layer)[0], mmap_mode="r") for layer in layers]
 
 
-def fingerprint(encoder: BertEncoder, words: PlacedWords) -> str:
+def fingerprint(encoder: BertEncoder, words: PositionedWords) -> str:
     """Returns a hash of everything that the hidden states depend on, as 16 hexadecimal digits.
 
     The tokenizer and the data file enter through the token ids.
     """
     config = encoder.config
-    numbers = (config.num_heads, config.activation, config.layer_norm_epsilon)
-    digest = hashlib.sha256(repr((*numbers, encoder.compute_dtype)).encode())
+    settings = (config.num_heads, config.activation, config.layer_norm_epsilon)
+    digest = hashlib.sha256(repr((*settings, encoder.compute_dtype)).encode())
     for layer in (encoder.embeddings, *encoder.blocks):
         for weight in layer.weights:
             digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)).data)
-    for array in (words.pieces.ids, *words.rows):
+    for array in (words.tokens.ids, *words.rows):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:16]
 
 
-def _stored(place: Path, number: int) -> list[Path]:
-    found = place.glob(f"layers-*/layer_{number}.npy")
-    return [path for path in found if path.parent.suffix != ".partial"]
+def _stored(folder: Path, layer: int) -> list[Path]:
+    paths = folder.glob(f"layers-*/layer_{layer}.npy")
+    return [path for path in paths if path.parent.suffix != ".partial"]
 
 
 def _compute(
-    encoder: BertEncoder, words: PlacedWords, *, numbers: Sequence[int], folder: Path
+    encoder: BertEncoder, words: PositionedWords, *, layers: Sequence[int], folder: Path
 ) -> None:
     shape = len(words.label_ids), encoder.config.hidden_size
     print(
-        f"{shape[0]:,} words x {len(numbers)} layer{'s' * (len(numbers) > 1)} x {shape[1]} "
-        f"numbers: {size_told(4 * prod(shape) * len(numbers))} in {folder.parent}",
+        f"stores the features of {shape[0]:,} words x {len(layers)} "
+        f"layer{'s' * (len(layers) > 1)} x {shape[1]} values: "
+        f"{readable_size(4 * prod(shape) * len(layers))} in {folder.parent}",
         file=sys.stderr,
     )
-    paths, mark = [folder / f"layer_{number}.npy" for number in numbers], folder / MARK
-    if not mark.is_file():
+    paths, progress_file = [folder / f"layer_{i}.npy" for i in layers], folder / PROGRESS_FILE
+    if not progress_file.is_file():
         for path in paths:
-            _reserve(path, shape)
-        write_text(mark, "0")
-    num_done = int(mark.read_text(encoding="ascii"))
+            _allocate(path, shape)
+        write_text(progress_file, "0")
+    num_done = int(progress_file.read_text(encoding="ascii"))
     maps = [np.lib.format.open_memmap(path, "r+") for path in paths]
 
     @tf.function(
@@ -145,7 +146,7 @@ def _compute(
     )
     def forward(inputs):
         states = encoder.states(inputs).hidden_states
-        features_BWKD = features_at(states, inputs["word_positions"], numbers)
+        features_BWKD = features_at(states, inputs["word_positions"], layers)
         return tf.cast(features_BWKD[inputs["word_positions"] > 0], tf.float32)
 
     batches = longest_first_batches(words.lengths, batch_size=BATCH_SIZE)
@@ -154,18 +155,18 @@ def _compute(
         for number, rows in enumerate(batches[num_done:], start=num_done + 1):
             inputs, *_ = words.batch(rows)
             vectors_WKD = np.asarray(forward(inputs))
-            numbers_W, _ = words.words(rows)
+            indices_W, _ = words.words(rows)
             for index, array in enumerate(maps):
-                array[numbers_W] = vectors_WKD[:, index]
-            if number % BATCHES_PER_MARK == 0 or number == len(batches):
+                array[indices_W] = vectors_WKD[:, index]
+            if number % BATCHES_PER_CHECKPOINT == 0 or number == len(batches):
                 for array in maps:
                     array.flush()
-                write_text(mark, str(number))
+                write_text(progress_file, str(number))
             bar.update(len(rows))
-    mark.unlink()
+    progress_file.unlink()
 
 
-def _reserve(path: Path, shape: tuple[int, int]) -> None:
+def _allocate(path: Path, shape: tuple[int, int]) -> None:
     """Creates a .npy file of zeros whose disk space is allocated.
 
     Without this, writing to a memory map on a full disk would kill the process.

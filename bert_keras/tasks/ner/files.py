@@ -31,7 +31,7 @@ def read_conll(path: StrPath) -> list[Sentence]:
 
     A line has a word, optional further columns, and a tag, separated by spaces or tabs. An empty
     line ends a sentence. Tags are O, B-TYPE or I-TYPE, in the scheme IOB1 or BIO2. A file with a
-    single column has no tags. A -DOCSTART- line begins a document and is not a word.
+    single column has no tags. A -DOCSTART- line starts a document and is not a word.
 
     Raises:
         InputError: The number of columns differs between lines, a tag has another form, or the file
@@ -63,11 +63,11 @@ def read_conll(path: StrPath) -> list[Sentence]:
             rows = []
         document += bool(columns)
     if not sentences:
-        raise InputError(f"{path} holds no sentence; expected lines of a word and its tag")
+        raise InputError(f"{path} contains no sentence; expected lines with a word and its tag")
     return sentences
 
 
-def read_tfds(place: str) -> list[Sentence]:
+def read_tfds(path: str) -> list[Sentence]:
     """Reads the sentences of a split of a TFDS builder with the features `tokens` and `ner`.
 
     `conll2003` is such a builder. Its rows do not name their documents, so `document` is always 0.
@@ -77,9 +77,9 @@ def read_tfds(place: str) -> list[Sentence]:
         InputError: The builder lacks one of the features, or `tfds_rows` cannot read it.
     """
     sentences = []
-    for number, row in enumerate(tfds_rows(place), start=1):
+    for number, row in enumerate(tfds_rows(path), start=1):
         if not {"tokens", "ner"} <= row.keys():
-            raise InputError(f"{place} has the columns {', '.join(row)}; expected tokens and ner")
+            raise InputError(f"{path} has the columns {', '.join(row)}; expected tokens and ner")
         words, tags = (cast(list[str], row[name]) for name in ("tokens", "ner"))
         if words:
             sentences.append(Sentence(tuple(words), tuple(tags), 0, number))

@@ -29,16 +29,18 @@ def entity_scores(
         num_equal += sum(tag == other for tag, other in zip(gold_tags, predicted_tags, strict=True))
         num_words += len(gold_tags)
         pairs.append((set(entities(gold_tags)), set(entities(predicted_tags))))
-    given, found, correct = counted(pairs)
-    scores = _ratios(given.total(), found.total(), correct.total())
+    num_true, num_predicted, num_correct = entity_counts(pairs)
+    scores = _ratios(num_true.total(), num_predicted.total(), num_correct.total())
     scores["accuracy"] = 100 * num_equal / num_words
-    for kind in sorted({*given, *found}):
-        ratios = _ratios(given[kind], found[kind], correct[kind])
+    for kind in sorted({*num_true, *num_predicted}):
+        ratios = _ratios(num_true[kind], num_predicted[kind], num_correct[kind])
         scores.update({f"{kind} {name}": value for name, value in ratios.items()})
     return scores
 
 
-def counted(pairs: Iterable[tuple[set[Entity], set[Entity]]]) -> tuple[Counter, Counter, Counter]:
+def entity_counts(
+    pairs: Iterable[tuple[set[Entity], set[Entity]]],
+) -> tuple[Counter, Counter, Counter]:
     """Counts the entities of each type.
 
     Args:
@@ -47,32 +49,32 @@ def counted(pairs: Iterable[tuple[set[Entity], set[Entity]]]) -> tuple[Counter, 
     Returns:
         The number of true, predicted, and correctly predicted entities of each type.
     """
-    given, found, correct = Counter(), Counter(), Counter()
+    counters = Counter(), Counter(), Counter()
     for gold, predicted in pairs:
-        for counter, those in ((given, gold), (found, predicted), (correct, gold & predicted)):
-            counter.update(kind for _, _, kind in those)
-    return given, found, correct
+        for counter, spans in zip(counters, (gold, predicted, gold & predicted), strict=True):
+            counter.update(kind for _, _, kind in spans)
+    return counters
 
 
 def entities(tags: Sequence[str]) -> Iterator[Entity]:
     """Yields the entities of a sentence.
 
     Tags that break the scheme are read as conlleval.pl reads them: an I- tag after O, or after
-    another type, begins an entity like a B- tag.
+    another type, starts an entity like a B- tag.
     """
-    begin, kind = 0, ""  # "" outside of an entity
-    for place, tag in enumerate([*tags, OUTSIDE]):
+    start, kind = 0, ""  # "" outside of an entity
+    for index, tag in enumerate([*tags, OUTSIDE]):
         prefix, _, tag_kind = tag.partition("-")
         if prefix == "I" and tag_kind == kind:
             continue
         if kind:
-            yield begin, place, kind
-        begin, kind = place, tag_kind
+            yield start, index, kind
+        start, kind = index, tag_kind
 
 
-def _ratios(num_given: int, num_found: int, num_correct: int) -> dict[str, float]:
-    precision = 100 * num_correct / num_found if num_found else 0.0
-    recall = 100 * num_correct / num_given if num_given else 0.0
-    both = precision + recall
-    f1 = 2 * precision * recall / both if both else 0.0
+def _ratios(num_true: int, num_predicted: int, num_correct: int) -> dict[str, float]:
+    precision = 100 * num_correct / num_predicted if num_predicted else 0.0
+    recall = 100 * num_correct / num_true if num_true else 0.0
+    total = precision + recall
+    f1 = 2 * precision * recall / total if total else 0.0
     return {"f1": f1, "precision": precision, "recall": recall}

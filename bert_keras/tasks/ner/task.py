@@ -15,12 +15,12 @@ import numpy as np
 from bert_keras.architectures import TOKEN_CLASSIFIER
 from bert_keras.errors import InputError
 from bert_keras.options import check_choice, check_least
-from bert_keras.storage import StrPath, whole_file
+from bert_keras.storage import StrPath, atomic_file
 from bert_keras.tasks.ner.encoding import TaggedWords
 from bert_keras.tasks.ner.files import OUTSIDE, Sentence, read_conll, read_tfds
 from bert_keras.tasks.ner.scoring import entity_scores
-from bert_keras.tasks.ner.windows import rows_around, word_pieces
-from bert_keras.tasks.task import Outputs, Task, data_files, nothing_to_score
+from bert_keras.tasks.ner.windows import sentence_rows, word_tokens
+from bert_keras.tasks.task import Outputs, Task, data_files, no_labels_error
 from bert_keras.tasks.tfds import is_tfds, tfds_splits
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -37,7 +37,7 @@ CONTEXTS = ("sentence", "document")
 class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
     """Named entity recognition: the tag of a word is predicted at its first token, without a CRF.
 
-    The loss and the predictions cover only the words of a row's own sentence, not its context, so
+    The loss and the predictions cover only the words of the sentence of a row, not its context, so
     each word counts once per epoch. Reproductions of the paper's "maximal document context" reach
     its score this way (test F1 of 92.35 to 92.4 with BERT-base; kermitt2/delft issue 21,
     dsindex/ntagger issue 4). No sentence is cut: a sentence of more than `max_length` tokens has
@@ -78,8 +78,8 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
             )
         if self.context == "document" and sentences[-1].document == 0:
             raise InputError(
-                f"{path} does not tell its documents (no -DOCSTART- lines), which "
-                "context=document needs; take context=sentence"
+                f"{path} has no -DOCSTART- lines, which context=document needs; use "
+                "context=sentence"
             )
         return sentences
 
@@ -89,8 +89,8 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         tags = set(chain.from_iterable(sentence.tags or () for sentence in examples)) - {OUTSIDE}
         if not tags:
             raise InputError(
-                f"all tags of the {len(examples)} training sentences are {OUTSIDE}; there is no "
-                "entity to learn"
+                f"all tags of the {len(examples)} training sentences are {OUTSIDE}; expected at "
+                "least one entity"
             )
         return dataclasses.replace(self, labels=(OUTSIDE, *sorted(tags)))
 
@@ -100,22 +100,22 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         Words with a tag that is absent from the training file have weight 0 in the loss, and a
         score counts them as missed. Their tags and counts are printed on stderr.
         """
-        pieces = word_pieces(examples, tokenizer)
+        tokens = word_tokens(examples, tokenizer)
         documents = None
         if self.context == "document":
             documents = np.array([each.document for each in examples])
-        rows = rows_around(pieces, limit=self.max_length - 2, documents=documents)
+        rows = sentence_rows(tokens, limit=self.max_length - 2, documents=documents)
         tags = [*chain.from_iterable(s.tags or (None,) * len(s.words) for s in examples)]
-        numbers: dict[str | None, int] = {tag: number for number, tag in enumerate(self.labels)}
-        label_ids = np.array([numbers.get(tag, -1) for tag in tags], np.int32)
-        if unknown := Counter(tag for tag in tags if tag is not None and tag not in numbers):
-            told = ", ".join(f"{tag} ({count})" for tag, count in sorted(unknown.items()))
+        known: dict[str | None, int] = {tag: index for index, tag in enumerate(self.labels)}
+        label_ids = np.array([known.get(tag, -1) for tag in tags], np.int32)
+        if unknown := Counter(tag for tag in tags if tag is not None and tag not in known):
+            counts = ", ".join(f"{tag} ({count})" for tag, count in sorted(unknown.items()))
             print(
-                f"{unknown.total()} words have tags that the training file lacks, which a score "
-                f"counts as missed: {told}",
+                f"{unknown.total()} words have tags that are not in the training file; scores "
+                f"count them as missed: {counts}",
                 file=sys.stderr,
             )
-        return self.rows_type(pieces, rows, label_ids, tokenizer.vocabulary)
+        return self.rows_type(tokens, rows, label_ids, tokenizer.vocabulary)
 
     def compile_arguments(self) -> dict:
         """Returns the loss, which is the mean over words, and the metrics."""
@@ -133,12 +133,12 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         label_ids = np.concatenate(
             [output[encoded.columns(row)].argmax(axis=-1) for row, output in enumerate(outputs)]
         )
-        tags = [self.labels[number] for number in label_ids]
-        return [tuple(tags[a:b]) for a, b in pairwise(encoded.pieces.word_bounds)]
+        tags = [self.labels[label_id] for label_id in label_ids]
+        return [tuple(tags[a:b]) for a, b in pairwise(encoded.tokens.word_bounds)]
 
     def check_labels(self, examples: Sequence[Sentence]) -> None:
         if examples[0].tags is None:
-            raise nothing_to_score("the file of these sentences")
+            raise no_labels_error("the file of these sentences")
 
     def score(
         self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
@@ -154,7 +154,7 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         Lines are "word predicted" if the examples have no tags. -DOCSTART- lines are omitted,
         because conlleval.pl would count them as words.
         """
-        with whole_file(path) as beside, beside.open("w", encoding="utf-8", newline="\n") as file:
+        with atomic_file(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
             for sentence, tags in zip(examples, predictions, strict=True):
                 columns = [c for c in (sentence.words, sentence.tags, tags) if c is not None]
                 file.writelines(" ".join(line) + "\n" for line in zip(*columns, strict=True))
@@ -168,21 +168,20 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         Raises:
             InputError: The words of the file are not those of the examples, or it has one column.
         """
-        found = read_conll(path)
-        for theirs, ours in zip(found, examples, strict=False):
-            words = zip_longest(theirs.words, ours.words, fillvalue="the end of a sentence")
+        sentences = read_conll(path)
+        for sentence, example in zip(sentences, examples, strict=False):
+            words = zip_longest(sentence.words, example.words, fillvalue="the end of a sentence")
             for index, (word, expected) in enumerate(words):
                 if word != expected:
                     raise InputError(
-                        f"{path}, line {theirs.line + index} has {word}; line {ours.line + index} "
-                        f"of the data has {expected}"
+                        f"{path}, line {sentence.line + index} has {word}; line "
+                        f"{example.line + index} of the data has {expected}"
                     )
-        if len(found) != len(examples):
-            raise InputError(f"{path} has {len(found)} sentences; the data has {len(examples)}")
-        tags = [sentence.tags for sentence in found if sentence.tags is not None]
-        if len(tags) < len(found):
+        if len(sentences) != len(examples):
+            raise InputError(f"{path} has {len(sentences)} sentences; the data has {len(examples)}")
+        if sentences[0].tags is None:
             raise InputError(f"{path} has one column; expected words and their predicted tags")
-        return tags
+        return [sentence.tags or () for sentence in sentences]
 
 
 NER_TASK = NerTask(name="ner", max_length=128)

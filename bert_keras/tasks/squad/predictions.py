@@ -1,15 +1,14 @@
 """Finds the best answer spans from the start and end logits of a model."""
 
-import dataclasses
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from bert_keras.tasks.squad.questions import Question
-from bert_keras.tasks.squad.windows import Windows, max_context
+from bert_keras.tasks.squad.windows import QuestionWindows, max_context
 from bert_keras.tasks.task import softmax
 
 
@@ -24,6 +23,7 @@ class Candidate:
 
     @property
     def score(self) -> float:
+        """The score of the span, by which candidates are ordered."""
         return self.start_logit + self.end_logit
 
 
@@ -38,10 +38,10 @@ class Prediction:
     candidates: tuple[Candidate, ...] = ()
 
 
-class Span(NamedTuple):
+class TokenSpan(NamedTuple):
     """A span of tokens of a context and its logits."""
 
-    first: int  # index of the first token in `Windows.pieces`
+    first: int  # index of the first token in `QuestionWindows.tokens`
     last: int  # index of the last token
     start_logit: float
     end_logit: float
@@ -49,7 +49,7 @@ class Span(NamedTuple):
 
 def predicted_answers(
     questions: Sequence[Question],
-    windows: Windows,
+    windows: QuestionWindows,
     outputs: Sequence[dict[str, np.ndarray]],
     *,
     num_best: int,
@@ -71,52 +71,51 @@ def predicted_answers(
             question has an answer.
     """
     predictions = []
-    for number, question in enumerate(questions):
-        candidates: dict[str, Candidate] = {}  # by text; the best span of a text counts
-        for span in spans(windows, number, outputs, max_answer_length):
+    for index, question in enumerate(questions):
+        best_logits: dict[str, tuple[float, float]] = {}  # of the best span of each text
+        for span in spans(windows, index, outputs, max_answer_length):
             characters = windows.offsets[[span.first, span.last]]
             text = cut(question.context, characters[0, 0], characters[1, 1])
-            candidates.setdefault(text, Candidate(text, 0.0, span.start_logit, span.end_logit))
-            if len(candidates) == num_best:
+            best_logits.setdefault(text, (span.start_logit, span.end_logit))
+            if len(best_logits) == num_best:
                 break
-        found = list(candidates.values())
-        best = found[0]
-        text, null_odds = best.text, None
+        n_best = list(best_logits.items())
+        (text, best), null_odds = n_best[0], None
         if null_threshold is not None:
-            nulls = [
-                Candidate("", 0.0, float(outputs[row]["start"][0]), float(outputs[row]["end"][0]))
-                for row in windows.of_question(number)
-            ]
-            null = min(nulls, key=lambda candidate: candidate.score)
-            null_odds = null.score - best.score
+            nulls = [outputs[row] for row in windows.of_question(index)]
+            null = min(((float(x["start"][0]), float(x["end"][0])) for x in nulls), key=sum)
+            null_odds = sum(null) - sum(best)
             text = "" if null_odds > null_threshold else text
-            found = sorted([*found, null], key=lambda each: each.score, reverse=True)
-            if found[-1] is not null:  # "no answer" stays in the list even if it is the worst
-                found = found[:num_best]
-        probabilities = softmax(np.array([candidate.score for candidate in found]))
-        found = [
-            dataclasses.replace(candidate, probability=probability)
-            for candidate, probability in zip(found, probabilities.tolist(), strict=True)
-        ]
-        predictions.append(Prediction(text, null_odds, tuple(found)))
+            n_best = sorted([*n_best, ("", null)], key=lambda item: sum(item[1]), reverse=True)
+            if n_best[-1][1] is not null:  # the list contains "no answer" even if it is the worst
+                n_best = n_best[:num_best]
+        probabilities = softmax(np.array([sum(logits) for _, logits in n_best])).tolist()
+        candidates = tuple(
+            Candidate(text, probability, *logits)
+            for (text, logits), probability in zip(n_best, probabilities, strict=True)
+        )
+        predictions.append(Prediction(text, null_odds, candidates))
     return predictions
 
 
 def spans(
-    windows: Windows, number: int, outputs: Sequence[dict[str, np.ndarray]], max_answer_length: int
-):
+    windows: QuestionWindows,
+    question: int,
+    outputs: Sequence[dict[str, np.ndarray]],
+    max_answer_length: int,
+) -> Iterator[TokenSpan]:
     """Yields the valid spans of a question, best first.
 
-    A valid span has at most `max_answer_length` tokens and begins in the window that has the
+    A valid span has at most `max_answer_length` tokens and starts in the window that has the
     maximum context of its first token (see `max_context`).
 
     Args:
         windows: The windows of all questions.
-        number: The index of the question.
+        question: The index of the question.
         outputs: The logits of each window.
         max_answer_length: Maximum number of tokens of a span.
     """
-    rows = windows.of_question(number)
+    rows = windows.of_question(question)
     passage_starts = windows.starts_N2[rows.start : rows.stop, 1]
     question_lengths, passage_lengths = windows.lengths_N2[rows.start : rows.stop].T
     is_max = max_context(passage_starts - passage_starts[0], passage_lengths)
@@ -127,23 +126,24 @@ def spans(
         start = outputs[row]["start"][passage].astype(np.float64)
         end = outputs[row]["end"][passage].astype(np.float64)
         start[~is_max[index]] = -np.inf
-        beyond = np.full(max_answer_length - 1, -np.inf)
+        padding = np.full(max_answer_length - 1, -np.inf)
         ends_TL = np.lib.stride_tricks.sliding_window_view(
-            np.concatenate([end, beyond]), max_answer_length
+            np.concatenate([end, padding]), max_answer_length
         )
         scores.append((start[:, None] + ends_TL).ravel())
         starts.append(start)
         ends.append(end)
     scores = np.concatenate(scores)
     starts, ends = np.concatenate(starts), np.concatenate(ends)
-    firsts = np.concatenate(
+    tokens = np.concatenate(
         [s + np.arange(n) for s, n in zip(passage_starts, passage_lengths, strict=True)]
     )
-    for place in np.argsort(-scores, kind="stable"):
-        if scores[place] == -np.inf:
+    for index in np.argsort(-scores, kind="stable"):
+        if scores[index] == -np.inf:
             return
-        at, more = divmod(int(place), max_answer_length)
-        yield Span(firsts[at], firsts[at] + more, float(starts[at]), float(ends[at + more]))
+        first, extra = divmod(int(index), max_answer_length)
+        last = first + extra
+        yield TokenSpan(tokens[first], tokens[last], float(starts[first]), float(ends[last]))
 
 
 def cut(context: str, start: int, end: int) -> str:

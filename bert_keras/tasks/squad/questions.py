@@ -11,7 +11,7 @@ from bert_keras.errors import InputError
 from bert_keras.storage import existing_file
 from bert_keras.tasks.tfds import is_tfds, tfds_rows
 
-MOST_LISTED = 20  # maximum number of skipped questions that a message lists
+MAX_LISTED = 20  # maximum number of skipped questions that a message lists
 
 _TYPES = {dict: "an object", list: "a list", str: "a text", int: "an integer", bool: "a boolean"}
 
@@ -33,7 +33,7 @@ class Question:
     context: str  # the passage that may contain the answer
     answers: tuple[Answer, ...] = ()  # of all annotators
     is_impossible: bool = False  # whether the context contains no answer
-    place: str = ""  # where it was read, for error messages
+    location: str = ""  # where it was read, for error messages
 
     @property
     def target(self) -> Answer | None:
@@ -42,9 +42,9 @@ class Question:
         The case may differ, because files made from TriviaQA have answers in lower case.
         """
         for answer in self.answers:
-            found = self.context[answer.start :][: len(answer.text)]
-            is_there = answer.start >= 0 and found.lower() == answer.text.lower()
-            if is_there and answer.text.strip():
+            text = self.context[answer.start :][: len(answer.text)]
+            is_equal = answer.start >= 0 and text.lower() == answer.text.lower()
+            if is_equal and answer.text.strip():
                 return answer
         return None
 
@@ -57,32 +57,31 @@ def read_questions(path: str) -> list[Question]:
             the message names the location.
     """
     questions: list[Question] = []
-    places: dict[str, str] = {}
-    for place, paragraph, fields in _builder_rows(path) if is_tfds(path) else _json_rows(path):
-        identity = _value(fields, "id", str, place=place)
-        if identity in places:
+    locations: dict[str, str] = {}
+    for location, paragraph, fields in _builder_rows(path) if is_tfds(path) else _json_rows(path):
+        identity = _value(location, fields, "id", str)
+        if identity in locations:
             raise InputError(
-                f"{place} has the id {identity!r}, as {places[identity]} has; expected each once"
+                f"{location} has the id {identity!r} of {locations[identity]}; expected a "
+                "different id for each question"
             )
-        places[identity] = place
-        place = f"{place} (id {identity})"
-        context = _value(paragraph, "context", str, place=place)
+        locations[identity] = location
+        location = f"{location} (id {identity})"
+        context = _value(location, paragraph, "context", str)
         if not context.strip():
-            raise InputError(f"{place} has an empty context; expected a passage")
-        answers = tuple(
-            _answer(each, place=place) for each in _value(fields, "answers", list, [], place=place)
-        )
-        is_impossible = _value(fields, "is_impossible", bool, False, place=place)
+            raise InputError(f"{location} has an empty context; expected a passage")
+        answers = _value(location, fields, "answers", list, [])
+        is_impossible = _value(location, fields, "is_impossible", bool, False)
         if is_impossible and answers:
-            raise InputError(f"{place} is_impossible, yet has answers; expected one or the other")
+            raise InputError(f"{location} has answers and is_impossible; expected one of them")
         questions.append(
             Question(
                 id=identity,
-                question=_value(fields, "question", str, place=place),
+                question=_value(location, fields, "question", str),
                 context=context,
-                answers=answers,
+                answers=tuple(_answer(f"{location}, an answer", each) for each in answers),
                 is_impossible=is_impossible,
-                place=place,
+                location=location,
             )
         )
     if not questions:
@@ -99,11 +98,11 @@ def _json_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
     try:
         values = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not whole JSON in SQuAD's format: {error}") from error
-    for in_article, article in _items(values, "data", place=f"{path}, "):
-        for in_paragraph, paragraph in _items(article, "paragraphs", place=f"{in_article}."):
-            for in_fields, fields in _items(paragraph, "qas", place=f"{in_paragraph}."):
-                yield in_fields, paragraph, fields
+        raise InputError(f"{path} is not valid JSON in SQuAD's format: {error}") from error
+    for article_location, article in _items(path, values, "data", separator=", "):
+        for paragraph_location, paragraph in _items(article_location, article, "paragraphs"):
+            for location, fields in _items(paragraph_location, paragraph, "qas"):
+                yield location, paragraph, fields
 
 
 def _builder_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
@@ -112,16 +111,12 @@ def _builder_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
     The answers of such a builder are a dict of lists.
     """
     for number, row in enumerate(tfds_rows(path), start=1):
-        where = f"{path}, row {number}"
-        columns = _value(row, "answers", dict, place=where)
-        texts, starts = (
-            _value(columns, name, list, place=f"{where}, answers")
-            for name in ("text", "answer_start")
-        )
-        answers = [
-            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
-        ]
-        yield where, row, {**row, "answers": answers}
+        location = f"{path}, row {number}"
+        columns = _value(location, row, "answers", dict)
+        names = ("text", "answer_start")
+        lists = [_value(f"{location}, answers", columns, name, list) for name in names]
+        answers = [dict(zip(names, values, strict=True)) for values in zip(*lists, strict=True)]
+        yield location, row, {**row, "answers": answers}
 
 
 def without_misplaced(questions: Sequence[Question], *, path: str) -> list[Question]:
@@ -130,63 +125,63 @@ def without_misplaced(questions: Sequence[Question], *, path: str) -> list[Quest
     Impossible questions are kept. The skipped questions are listed on stderr.
 
     Raises:
-        InputError: No question is left; `path` is the file that the message names.
+        InputError: No question remains; `path` is the file that the message names.
     """
-    kept = [each for each in questions if each.is_impossible or each.target is not None]
-    faults = [_misplaced(each) for each in questions if not each.is_impossible and not each.target]
-    if not kept:
-        raise InputError(f"{path} has no answer that stands where it says; first {faults[0]}")
-    if faults:
-        more = len(faults) - MOST_LISTED
+    usable = [each for each in questions if each.is_impossible or each.target]
+    problems = [_problem(each) for each in questions if not (each.is_impossible or each.target)]
+    if not usable:
+        raise InputError(
+            f"{path} has no answer that is in its context at answer_start; the first question is "
+            f"{problems[0]}"
+        )
+    if problems:
+        more = len(problems) - MAX_LISTED
         print(
-            f"{path}: {len(faults)} of {len(questions)} questions are left out of training, for "
-            "their answers do not stand in the context at their answer_start:",
-            *faults[:MOST_LISTED],
+            f"{path}: {len(problems)} of {len(questions)} questions are not used for training, "
+            "because their answers are not in the context at answer_start:",
+            *problems[:MAX_LISTED],
             *([f"and {more} more"] if more > 0 else []),
             sep="\n  ",
             file=sys.stderr,
         )
-    return kept
+    return usable
 
 
-def _misplaced(question: Question) -> str:
+def _problem(question: Question) -> str:
     if not question.answers:
-        return f"{question.place}: no answer"
+        return f"{question.location}: no answer"
     answer = question.answers[0]
-    found = question.context[max(0, answer.start) :][: len(answer.text)]
-    return (
-        f"{question.place}: the answer {answer.text!r} is not at {answer.start}, where {found!r} is"
-    )
+    text = question.context[max(0, answer.start) :][: len(answer.text)]
+    return f"{question.location}: the context has {text!r} at {answer.start}, not {answer.text!r}"
 
 
-def _answer(fields, *, place: str) -> Answer:
-    place = f"{place}, an answer"
-    return Answer(
-        _value(fields, "text", str, place=place), _value(fields, "answer_start", int, place=place)
-    )
+def _answer(location: str, fields) -> Answer:
+    text = _value(location, fields, "text", str)
+    return Answer(text, _value(location, fields, "answer_start", int))
 
 
-def _items(fields, name: str, *, place: str) -> Iterator[tuple[str, Any]]:
+def _items(location: str, fields, name: str, *, separator: str = ".") -> Iterator[tuple[str, Any]]:
     """Yields the location and the value of each item of a list."""
-    for number, item in enumerate(_value(fields, name, list, place=place.rstrip("., "))):
-        yield f"{place}{name}[{number}]", item
+    for index, item in enumerate(_value(location, fields, name, list)):
+        yield f"{location}{separator}{name}[{index}]", item
 
 
-def _value(fields, name: str, kind: type, default=None, *, place: str):
+def _value(location: str, fields, name: str, kind: type, default=None):
     """Returns a field of an object; raises InputError if it is missing or has another type."""
     if not isinstance(fields, dict):
-        raise InputError(f"{place} is {_shown(fields)}; expected an object with {name!r}")
+        raise InputError(f"{location} is {_shown(fields)}; expected an object with {name!r}")
     value = fields.get(name, default)
     if value is None:
-        raise InputError(f"{place} lacks {name!r}; it has {', '.join(map(str, fields))}")
+        raise InputError(f"{location} lacks {name!r}; it has {', '.join(map(str, fields))}")
     if type(value) is not kind:
-        raise InputError(f"{place}: {name!r} is {_shown(value)}; expected {_TYPES[kind]}")
+        raise InputError(f"{location}: {name!r} is {_shown(value)}; expected {_TYPES[kind]}")
     if kind is str:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InputError(
-                f"{place}: {name!r} holds half a character at {error.start}; expected Unicode"
+                f"{location}: {name!r} has half of a surrogate pair at character {error.start}; "
+                "expected valid Unicode"
             ) from error
     return value
 

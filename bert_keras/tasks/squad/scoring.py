@@ -18,11 +18,11 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 def normalized(text: str) -> str:
     """Returns a text in lower case, without ASCII punctuation, articles and extra white space."""
-    bare = text.lower().translate(_WITHOUT_PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", bare).split())
+    words = text.lower().translate(_WITHOUT_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", words).split())
 
 
-def scores_of_answers(
+def squad1_scores(
     questions: Sequence[Question], predictions: Sequence[Prediction | None]
 ) -> dict[str, float]:
     """Returns the scores of SQuAD 1.1, `exact_match` and `f1`, in percent.
@@ -39,7 +39,7 @@ def scores_of_answers(
     return {"exact_match": 100.0 * exact / len(questions), "f1": 100.0 * f1 / len(questions)}
 
 
-def scores_of_answers_or_none(
+def squad2_scores(
     questions: Sequence[Question], predictions: Sequence[Prediction | None]
 ) -> dict[str, float]:
     """Returns the scores of SQuAD 2.0, in percent.
@@ -52,19 +52,18 @@ def scores_of_answers_or_none(
         null odds, also `best_exact` and `best_f1`, the best scores that a threshold on the null
         odds can reach, and these thresholds, `best_exact_thresh` and `best_f1_thresh`.
     """
-    raw = [_exact_and_f1(*pair) for pair in zip(questions, predictions, strict=True)]
-    exact, f1 = [score for score, _ in raw], [score for _, score in raw]
+    pairs = [_exact_and_f1(*pair) for pair in zip(questions, predictions, strict=True)]
+    exact, f1 = [score for score, _ in pairs], [score for _, score in pairs]
     has_answer = [bool(question.answers) for question in questions]
     scores: dict[str, float] = {}
-    for prefix, chosen in (
-        ("", range(len(raw))),
+    for prefix, rows in (
+        ("", range(len(questions))),
         ("HasAns_", [row for row, has in enumerate(has_answer) if has]),
         ("NoAns_", [row for row, has in enumerate(has_answer) if not has]),
     ):
-        if chosen:
-            total = len(chosen)
-            scores[f"{prefix}exact"] = 100.0 * sum(exact[row] for row in chosen) / total
-            scores[f"{prefix}f1"] = 100.0 * sum(f1[row] for row in chosen) / total
+        if total := len(rows):
+            scores[f"{prefix}exact"] = 100.0 * sum(exact[row] for row in rows) / total
+            scores[f"{prefix}f1"] = 100.0 * sum(f1[row] for row in rows) / total
             scores[f"{prefix}total"] = total
     if any(each is not None and each.null_odds is not None for each in predictions):
         for name, values in (("exact", exact), ("f1", f1)):

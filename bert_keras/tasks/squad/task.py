@@ -17,20 +17,16 @@ from bert_keras.errors import InputError
 from bert_keras.options import check_choice, check_least
 from bert_keras.storage import StrPath, json_object, write_text
 from bert_keras.tasks.squad.predictions import Prediction, predicted_answers
-from bert_keras.tasks.squad.questions import (
-    Question,
-    read_questions,
-    without_misplaced,
-)
-from bert_keras.tasks.squad.scoring import scores_of_answers, scores_of_answers_or_none
-from bert_keras.tasks.squad.windows import NUM_SPECIALS, Windows, windows_over
+from bert_keras.tasks.squad.questions import Question, read_questions, without_misplaced
+from bert_keras.tasks.squad.scoring import squad1_scores, squad2_scores
+from bert_keras.tasks.squad.windows import NUM_SPECIALS, QuestionWindows, windows_over
 from bert_keras.tasks.task import Outputs, Task, data_files, needs_labels
 from bert_keras.tasks.tfds import is_tfds
 from bert_keras.text.tokenizer import TextTokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
-class SquadTask(Task[Question, Windows, Prediction | None]):
+class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
     """Question answering as in SQuAD 1.1 or 2.0 (BERT paper, sections 4.2 and 4.3).
 
     The defaults are those of google-research/bert run_squad.py.
@@ -57,16 +53,15 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
         check_choice(self, "version", ("1.1", "2.0"))
         check_least(self, 1, "stride", "max_question_length", "max_answer_length", "num_best")
         if not math.isfinite(self.null_threshold):
-            raise InputError(f"null_threshold is {self.null_threshold}; expected such as 0.0")
+            raise InputError(f"null_threshold is {self.null_threshold}; expected a finite number")
         least = self.max_question_length + NUM_SPECIALS + 1
         if self.max_length < least:
-            raise InputError(
-                f"max_length is {self.max_length}; a question of max_question_length="
-                f"{self.max_question_length} leaves room for a passage from {least} on"
-            )
+            question = f"max_question_length={self.max_question_length}"
+            raise InputError(f"max_length is {self.max_length}; {question} needs at least {least}")
 
     @property
     def allows_no_answer(self) -> bool:
+        """Whether "no answer" is a valid prediction."""
         return self.version == "2.0"
 
     @property
@@ -99,7 +94,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
             self.check_labels(questions)
         return questions
 
-    def encode(self, examples: Sequence[Question], tokenizer: TextTokenizer) -> Windows:
+    def encode(self, examples: Sequence[Question], tokenizer: TextTokenizer) -> QuestionWindows:
         return windows_over(
             examples,
             tokenizer,
@@ -119,7 +114,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
         }
 
     def predictions(
-        self, examples: Sequence[Question], encoded: Windows, outputs: Outputs
+        self, examples: Sequence[Question], encoded: QuestionWindows, outputs: Outputs
     ) -> list[Prediction]:
         return predicted_answers(
             examples,
@@ -134,7 +129,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
         """Returns the task with the `null_threshold` that gives these predictions the best F1.
 
         The best answer of each question is used even where "no answer" was predicted, because
-        thresholds above the present one could not be tried otherwise. If "no answer" for every
+        thresholds above the present one could not be tested otherwise. If "no answer" for every
         question is best, the threshold is below all null odds; the official script gives 0.0.
 
         Args:
@@ -148,7 +143,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
             for each in predictions
             if each is not None
         ]
-        scores = scores_of_answers_or_none(examples, answers)
+        scores = squad2_scores(examples, answers)
         threshold = scores["best_f1_thresh"]
         if scores["best_f1"] == 100.0 * scores.get("NoAns_total", 0) / scores["total"]:
             threshold = min(each.null_odds or 0.0 for each in answers) - 1.0
@@ -158,12 +153,12 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
         for each in examples:
             if each.is_impossible and not self.allows_no_answer:
                 raise InputError(
-                    f"{each.place} is_impossible; in SQuAD 1.1 each question has an answer: this "
-                    "is a task for squad2"
+                    f"{each.location} has is_impossible, but each question of SQuAD 1.1 has an "
+                    "answer; use the task squad2"
                 )
             if not each.answers and not each.is_impossible:
                 raise InputError(
-                    f"{each.place} has no answers; expected at least one"
+                    f"{each.location} has no answers; expected at least one"
                     + (', or "is_impossible": true' if self.allows_no_answer else "")
                     + "; without answers there is nothing to score, use predict"
                 )
@@ -173,8 +168,8 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
     ) -> dict[str, float]:
         self.check_labels(examples)
         if self.allows_no_answer:
-            return scores_of_answers_or_none(examples, predictions)
-        return scores_of_answers(examples, predictions)
+            return squad2_scores(examples, predictions)
+        return squad1_scores(examples, predictions)
 
     def write_predictions(
         self, path: StrPath, examples: Sequence[Question], predictions: Sequence[Prediction]
@@ -205,23 +200,21 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
             InputError: No question has a prediction, a prediction is no text, or the file of null
                 odds lacks a question.
         """
-        texts, beside = json_object(path), _null_odds_path(Path(path))
-        odds = json_object(beside) if beside.is_file() else None
-        found: dict[str, Prediction] = {}
+        texts, odds_path = json_object(path), _null_odds_path(Path(path))
+        odds = json_object(odds_path) if odds_path.is_file() else None
+        predictions: dict[str, Prediction] = {}
         for identity in (question.id for question in examples if question.id in texts):
             text, null_odds = texts[identity], odds.get(identity) if odds else None
             if not isinstance(text, str):
-                raise InputError(f"{path}: the prediction of {identity} is no text")
+                raise InputError(f"{path}: the prediction of {identity} is not a text")
             if odds is not None and type(null_odds) not in (int, float):
-                raise InputError(
-                    f"{beside}: expected a number for {identity}, as for all in {path}"
-                )
-            found[identity] = Prediction(text, null_odds)
-        missing = [question.id for question in examples if question.id not in found]
-        if not found:
+                raise InputError(f"{odds_path} has no number for {identity}, which is in {path}")
+            predictions[identity] = Prediction(text, null_odds)
+        missing = [question.id for question in examples if question.id not in predictions]
+        if not predictions:
             raise InputError(
-                f"{path} has none of the {len(examples)} questions; it begins with "
-                f"{next(iter(texts), 'nothing')!r}, the questions with {missing[0]!r}"
+                f"{path} has none of the {len(examples)} questions; its first id is "
+                f"{next(iter(texts), '')!r}, and that of the questions is {missing[0]!r}"
             )
         if missing:
             print(
@@ -229,7 +222,7 @@ class SquadTask(Task[Question, Windows, Prediction | None]):
                 f"as {missing[0]}; they score 0",
                 file=sys.stderr,
             )
-        return [found.get(question.id) for question in examples]
+        return [predictions.get(question.id) for question in examples]
 
 
 def _null_odds_path(path: Path) -> Path:

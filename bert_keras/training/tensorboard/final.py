@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.storage import write_text
-from bert_keras.text.fast_tokenizer import legible_pieces
+from bert_keras.text.fast_tokenizer import readable_tokens
 from bert_keras.text.vocab import Vocabulary
 
 
@@ -47,7 +47,7 @@ def write_hyperparameters(
     writer.close()
 
 
-MOST_WORDS = 10_000  # a browser rotates more points too slowly
+MAX_WORDS = 10_000  # a browser rotates more points too slowly
 
 
 def write_projector(
@@ -64,10 +64,10 @@ def write_projector(
     """
     from tensorboard.plugins import projector
 
-    folder, pieces = Path(folder), legible_pieces(vocabulary)
-    rows = [row for row, piece in enumerate(pieces) if is_word(piece)][:MOST_WORDS]
+    folder, tokens = Path(folder), readable_tokens(vocabulary)
+    rows = [row for row, token in enumerate(tokens) if is_word(token)][:MAX_WORDS]
     vectors = np.asarray(table[rows], "float32")
-    write_text(folder / "metadata.tsv", "".join(f"{pieces[row]}\n" for row in rows))
+    write_text(folder / "metadata.tsv", "".join(f"{tokens[row]}\n" for row in rows))
     vectors.tofile(folder / "tensors.bytes")
     config = projector.ProjectorConfig()
     config.embeddings.add(
@@ -79,9 +79,9 @@ def write_projector(
     projector.visualize_embeddings(os.fspath(folder), config)
 
 
-def is_word(piece: str) -> bool:
+def is_word(token: str) -> bool:
     """Returns whether a token is neither the continuation of a word nor a special token.
 
     Special tokens are [PAD], <s>, [unused1] and similar tokens.
     """
-    return not piece.startswith("##") and not re.fullmatch(r"\[\S+\]|<\S+>", piece)
+    return not token.startswith("##") and not re.fullmatch(r"\[\S+\]|<\S+>", token)

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from bert_keras.config import BertConfig
-from bert_keras.distribution.replicas import number
+from bert_keras.distribution.replicas import scalar_value
 from bert_keras.errors import InputError
 
 
@@ -41,7 +41,7 @@ def flops_per_example(config: BertConfig, length: int, num_predictions: int) -> 
     return 3 * forward
 
 
-_ENOUGH = 0.01  # seconds; a product that takes longer does not reach a higher speed
+_MIN_SECONDS = 0.01  # seconds; a product that takes longer does not reach a higher speed
 
 
 def peak_flops_per_second(dtype: str) -> float:
@@ -53,9 +53,9 @@ def peak_flops_per_second(dtype: str) -> float:
     for size in (512, 1024, 2048, 4096, 8192):
         square = tf.cast(tf.random.stateless_normal((size, size), seed=(1, 2)), dtype)
         _seconds(square, products=1)  # the first product may include the choice of an algorithm
-        if (best := _seconds(square, products=1)) >= _ENOUGH:
+        if (best := _seconds(square, products=1)) >= _MIN_SECONDS:
             break
-    products = math.ceil(_ENOUGH / best)  # queued, so that a GPU never waits
+    products = math.ceil(_MIN_SECONDS / best)  # queued, so that a GPU never waits
     end = time.perf_counter() + 0.2
     while time.perf_counter() < end:
         best = min(best, _seconds(square, products=products))
@@ -77,13 +77,12 @@ def steps_to_profile(text: str) -> tuple[int, int]:
     Raises:
         InputError: The text does not have this form.
     """
-    found = re.fullmatch(r"(\d+):(\d+)", text)
-    if not found or not 1 <= int(found[1]) <= int(found[2]):
+    match = re.fullmatch(r"(\d+):(\d+)", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
         raise InputError(
-            f"{text!r} names no steps to profile; expected FIRST:LAST, counted from 1, such as "
-            "20:25"
+            f"the steps to profile are {text!r}; expected FIRST:LAST, counted from 1, such as 20:25"
         )
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 class Profile(keras.callbacks.Callback):
@@ -102,7 +101,7 @@ class Profile(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         # The callback counts the steps itself, because reading the optimizer's step would wait for
         # the device.
-        self.step = number(self.model.optimizer.iterations)
+        self.step = scalar_value(self.model.optimizer.iterations)
 
     def on_train_batch_begin(self, batch, logs=None):
         self.step += 1

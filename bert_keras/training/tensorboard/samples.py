@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.distribution.replicas import number
-from bert_keras.text.fast_tokenizer import legible_pieces
+from bert_keras.distribution.replicas import scalar_value
+from bert_keras.text.fast_tokenizer import readable_tokens
 from bert_keras.text.vocab import Vocabulary
 
 
@@ -24,7 +24,7 @@ class MaskedSamples(keras.callbacks.Callback):
             written at the end of the training.
     """
 
-    _fill = None
+    _predict = None
     _sampled_step = None
 
     def __init__(
@@ -37,8 +37,8 @@ class MaskedSamples(keras.callbacks.Callback):
     ):
         super().__init__()
         self.inputs, targets, weights = batch
-        self.answers, self.weights = targets["masked_lm"].numpy(), weights["masked_lm"].numpy()
-        self.pieces = legible_pieces(vocabulary)
+        self.targets, self.weights = targets["masked_lm"].numpy(), weights["masked_lm"].numpy()
+        self.tokens = readable_tokens(vocabulary)
         self.folder, self.epochs_per_sample = os.fspath(folder), epochs_per_sample
 
     def on_epoch_end(self, epoch, logs=None):
@@ -49,17 +49,17 @@ class MaskedSamples(keras.callbacks.Callback):
         self._write()
 
     def _write(self) -> None:
-        step = number(self.model.optimizer.iterations)
+        step = scalar_value(self.model.optimizer.iterations)
         if step == self._sampled_step:
             return
         self._sampled_step = step
-        if self._fill is None:
-            self._fill = tf.function(partial(_most_probable, self.model), autograph=False)
-        predictions, probabilities = (each.numpy() for each in self._fill(self.inputs))
+        if self._predict is None:
+            self._predict = tf.function(partial(_most_probable, self.model), autograph=False)
+        predictions, probabilities = (each.numpy() for each in self._predict(self.inputs))
         # Each sample has its own event file, in a folder without other logs, because TensorBoard
         # reads only the newest file of a folder.
         with tf.summary.create_file_writer(self.folder).as_default(step=step):
-            rows = range(len(self.answers))
+            rows = range(len(self.targets))
             texts = [self._row(row, predictions[row], probabilities[row]) for row in rows]
             tf.summary.text("masked_lm/samples", texts)
 
@@ -69,35 +69,35 @@ class MaskedSamples(keras.callbacks.Callback):
         positions = self.inputs["masked_lm_positions"][row].numpy() + self.model.config.is_causal
         gaps = {
             int(positions[gap]): _gap(
-                self.pieces[self.answers[row, gap]],
-                self._piece(predictions[gap]),
+                self.tokens[self.targets[row, gap]],
+                self._token(predictions[gap]),
                 probabilities[gap],
             )
             for gap in np.flatnonzero(self.weights[row])
         }
-        return filled_text([self._piece(each) for each in ids[mask > 0]], gaps)
+        return filled_text([self._token(each) for each in ids[mask > 0]], gaps)
 
-    def _piece(self, number: int) -> str:
+    def _token(self, token_id: int) -> str:
         """Returns a token; a token table may have more rows than the vocabulary has tokens."""
-        return self.pieces[number] if number < len(self.pieces) else f"[{number}]"
+        return self.tokens[token_id] if token_id < len(self.tokens) else f"[{token_id}]"
 
 
-def filled_text(pieces: list[str], gaps: dict[int, str]) -> str:
+def filled_text(tokens: list[str], gaps: dict[int, str]) -> str:
     """Joins tokens to words, as Markdown.
 
     Args:
-        pieces: The tokens.
+        tokens: The tokens.
         gaps: Markdown texts that replace the tokens at these positions.
     """
-    told = ""
-    for position, piece in enumerate(pieces):
+    text = ""
+    for position, token in enumerate(tokens):
         if position in gaps:
-            told += f" {gaps[position]}"
-        elif piece.startswith("##") and position - 1 not in gaps:
-            told += escaped(piece.removeprefix("##"))
+            text += f" {gaps[position]}"
+        elif token.startswith("##") and position - 1 not in gaps:
+            text += escaped(token.removeprefix("##"))
         else:
-            told += f" {escaped(piece)}"
-    return told.strip()
+            text += f" {escaped(token)}"
+    return text.strip()
 
 
 def escaped(text: str) -> str:
@@ -105,10 +105,10 @@ def escaped(text: str) -> str:
     return re.sub(r"[^\w\s.,:;?!'\"()/-]|_", lambda found: f"&#{ord(found[0])};", text)
 
 
-def _gap(answer: str, prediction: str, probability: float) -> str:
+def _gap(target: str, prediction: str, probability: float) -> str:
     """Returns the target and the prediction as Markdown, in bold if the prediction is correct."""
-    told = f"&#91;{escaped(answer)} → {escaped(prediction)} {probability:.2f}&#93;"
-    return f"**{told}**" if prediction == answer else told
+    text = f"&#91;{escaped(target)} → {escaped(prediction)} {probability:.2f}&#93;"
+    return f"**{text}**" if prediction == target else text
 
 
 def _most_probable(model: keras.Model, inputs: dict):

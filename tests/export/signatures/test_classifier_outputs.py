@@ -9,14 +9,14 @@ LOGITS = tf.constant([[2.0, -1.0, 0.0], [-3.0, -0.5, -0.1], [1.0, 1.5, 0.5]])
 LABELS = ("sport", "politics", "не знаю")
 
 
-def told(answer):
-    served = {name: tensor.numpy() for name, tensor in answer(LOGITS).items()}
+def as_lists(outputs_of):
+    served = {name: tensor.numpy() for name, tensor in outputs_of(LOGITS).items()}
 
-    def plain(value):
-        return value.decode() if isinstance(value, bytes) else [plain(each) for each in value]
+    def decoded(value):
+        return value.decode() if isinstance(value, bytes) else [decoded(each) for each in value]
 
     return {
-        name: array.tolist() if array.dtype == np.float32 else plain(array.tolist())
+        name: array.tolist() if array.dtype == np.float32 else decoded(array.tolist())
         for name, array in served.items()
     }
 
@@ -34,17 +34,17 @@ def told(answer):
     ],
 )
 def test_labels_and_their_probabilities(problem_type, names, row):
-    answer = classifier_outputs(LABELS, problem_type=problem_type)
-    served = told(answer)
+    outputs_of = classifier_outputs(LABELS, problem_type=problem_type)
+    served = as_lists(outputs_of)
     assert served["label"] == names
     assert served["labels"] == [list(LABELS)] * 3
     if row:
         np.testing.assert_allclose(served["probabilities"][0], row, atol=1e-6)
 
 
-def test_a_number_is_a_score():
+def test_a_regression_returns_a_score():
     for problem_type in ("regression", ""):
         outputs = classifier_outputs(["similarity"], problem_type=problem_type)(LOGITS[:, :1])
         assert list(outputs) == ["score"] and outputs["score"].numpy().tolist() == [2.0, -3.0, 1.0]
-    with pytest.raises(InputError, match="a regression came with 2 labels; expected one number"):
+    with pytest.raises(InputError, match="a regression has 2 labels; expected 1"):
         classifier_outputs(["a", "b"], problem_type="regression")

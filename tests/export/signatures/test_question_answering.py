@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.export.saved_model import write_saved_model
@@ -17,22 +17,22 @@ from bert_keras.export.signatures.question_answering import (
     signatures,
 )
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
-from bert_keras.export.verify import answer
+from bert_keras.export.verify import run_requests
 from bert_keras.models import BertQuestionAnswering
 from bert_keras.tasks.batches import Predictor
 from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.squad.task import SQUAD_TASKS
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?!'"
 VOCABULARY = Vocabulary(
-    (*SPECIAL_PIECES, *LETTERS, *(f"##{each}" for each in LETTERS), "the", "北", "京", "ß", "😀")
+    (*SPECIAL_TOKENS, *LETTERS, *(f"##{each}" for each in LETTERS), "the", "北", "京", "ß", "😀")
 )
 TASK = dataclasses.replace(
     SQUAD_TASKS["squad1"], max_length=40, stride=11, max_question_length=9, max_answer_length=6
 )
-ASKED = [
+EXAMPLES = [
     ("who?", "It was Zoe\u0308, in Cafe\u0301 北京 ß 😀 İ\u200b!"),
     ("when was the question asked, and why?", "in 1984, " * 3 + "Jose\u0301 said, " * 30),
     ("", "x"),
@@ -49,15 +49,15 @@ def model():
         vocab_size=len(VOCABULARY), hidden_size=32, num_layers=2, num_heads=2, max_positions=64
     )
     model = BertQuestionAnswering(config)
-    for weight in model.weights:  # far from the start, where all answers are alike
+    for weight in model.weights:  # initial weights give nearly equal outputs
         weight.assign(weight + keras.random.normal(weight.shape, stddev=0.3))
     return model
 
 
 def export(model, folder, **changes):
-    parts = {"tokenizer": WordPieceTokenizer(VOCABULARY), "max_length": 40}
+    arguments = {"tokenizer": WordPieceTokenizer(VOCABULARY), "max_length": 40}
     make = partial(served_question_answering, task=TASK)
-    return write_saved_model(model, folder, make=make, **{**parts, **changes})
+    return write_saved_model(model, folder, make=make, **{**arguments, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -65,18 +65,18 @@ def folder(model, tmp_path_factory):
     return export(model, tmp_path_factory.mktemp("saved_models") / "squad" / "1")
 
 
-def offline(model, asked, task=TASK):
+def offline(model, examples, task=TASK):
     questions = [
-        Question(id=str(number), question=question, context=context)
-        for number, (question, context) in enumerate(asked)
+        Question(id=str(index), question=question, context=context)
+        for index, (question, context) in enumerate(examples)
     ]
     windows = task.encode(questions, WordPieceTokenizer(VOCABULARY))
     outputs, _ = Predictor(model)(windows, batch_size=8)
     return windows, task.predictions(questions, windows, outputs)
 
 
-def request(asked):
-    questions, contexts = map(list, zip(*asked, strict=True))
+def request(examples):
+    questions, contexts = map(list, zip(*examples, strict=True))
     return {
         "signature": "serving_default",
         "inputs": {"question": questions, "context": contexts},
@@ -87,26 +87,26 @@ def test_signatures_are_frozen(folder, assert_frozen):
     assert_frozen("question_answering", folder)
 
 
-def test_answers_are_those_of_evaluation(model, folder):
-    windows, predictions = offline(model, ASKED)
+def test_answers_equal_those_of_evaluation(model, folder):
+    windows, predictions = offline(model, EXAMPLES)
     assert max(len(windows.of_question(number)) for number in range(5)) > 8
     inputs, _ = windows.batch(np.arange(2))
     tensors = {name: array.tolist() for name, array in inputs.items()}
     alone = [("why?", ""), ("what?", " \u200b")]
-    answers = answer(
+
+    together, first, empty, logits = run_requests(
         folder,
         [
-            request([*ASKED, *alone]),
-            request(ASKED[:1]),
+            request([*EXAMPLES, *alone]),
+            request(EXAMPLES[:1]),
             request(alone),
             {"signature": "tensors", "inputs": tensors},
         ],
     )
-    together, first, nothing, logits = answers
     assert set(together) == OUTPUTS
     assert together["answer"] == [*(each.text for each in predictions), "", ""]
     for (_, context), prediction, text, start, end, score in zip(
-        ASKED,
+        EXAMPLES,
         predictions,
         *(together[name][:5] for name in ("answer", "start", "end", "score")),
         strict=True,
@@ -114,26 +114,26 @@ def test_answers_are_those_of_evaluation(model, folder):
         assert context[start:end] == text == prediction.text
         assert score == pytest.approx(prediction.candidates[0].score, abs=1e-5)
     assert first["answer"] == together["answer"][:1] and first["start"] == together["start"][:1]
-    assert nothing["answer"] == ["", ""] and nothing["start"] == nothing["end"] == [-1, -1]
-    assert nothing["score"] == [np.finfo(np.float32).min] * 2
+    assert empty["answer"] == ["", ""] and empty["start"] == empty["end"] == [-1, -1]
+    assert empty["score"] == [np.finfo(np.float32).min] * 2
     expected = model(inputs, training=False)
     is_real = inputs["input_mask"] > 0
     assert not is_real.all()
     for end in ("start", "end"):
-        found = np.float32(logits[f"{end}_logits"])
-        np.testing.assert_allclose(found[is_real], expected[end][is_real], atol=1e-5)
-        assert (found[~is_real] == np.finfo(np.float32).min).all()
+        array = np.float32(logits[f"{end}_logits"])
+        np.testing.assert_allclose(array[is_real], expected[end][is_real], atol=1e-5)
+        assert (array[~is_real] == np.finfo(np.float32).min).all()
 
 
 @pytest.mark.slow
-def test_an_unlikely_answer_is_none_as_the_model_folder_says(model, tmp_path):
+def test_unlikely_answers_are_empty_by_the_threshold_of_the_metadata(model, tmp_path):
     task = dataclasses.replace(TASK, name="squad2", version="2.0")
-    _, predictions = offline(model, ASKED, task)
+    _, predictions = offline(model, EXAMPLES, task)
     odds = sorted(each.null_odds for each in predictions)
     task = dataclasses.replace(task, null_threshold=(odds[1] + odds[2]) / 2)
-    _, predictions = offline(model, ASKED, task)
+    _, predictions = offline(model, EXAMPLES, task)
     assert [not each.text for each in predictions].count(True) == 3
-    card = ModelCard(
+    metadata = ModelMetadata(
         model="BertQuestionAnswering",
         config=model.config,
         lowercase=True,
@@ -143,34 +143,36 @@ def test_an_unlikely_answer_is_none_as_the_model_folder_says(model, tmp_path):
     )
     VOCABULARY.save(tmp_path / "vocab.txt")
     reader = TextToInputs(tmp_path / "vocab.txt", lowercase=True, max_length=40)
-    signature = signatures(model, reader, **EXPORTER.settings(card, "ours"))["serving_default"]
-    columns = {n: tf.constant(texts) for n, texts in request(ASKED)["inputs"].items()}
-    found = {name: array.numpy() for name, array in signature(**columns).items()}
-    assert [text.decode() for text in found["answer"]] == [each.text for each in predictions]
+    signature = signatures(model, reader, **EXPORTER.settings(metadata, "model"))["serving_default"]
+    columns = {n: tf.constant(texts) for n, texts in request(EXAMPLES)["inputs"].items()}
+    outputs = {name: array.numpy() for name, array in signature(**columns).items()}
+    assert [text.decode() for text in outputs["answer"]] == [each.text for each in predictions]
     for number, prediction in enumerate(predictions):
         null = next(each for each in prediction.candidates if not each.text)
         best = next(each for each in prediction.candidates if each.text)
-        assert found["no_answer_score"][number] == pytest.approx(null.score, abs=1e-5)
-        assert found["score"][number] == pytest.approx(best.score, abs=1e-5)
-        assert (found["start"][number] == -1) == (not prediction.text)
-        assert (found["end"][number] == -1) == (not prediction.text)
+        assert outputs["no_answer_score"][number] == pytest.approx(null.score, abs=1e-5)
+        assert outputs["score"][number] == pytest.approx(best.score, abs=1e-5)
+        assert (outputs["start"][number] == -1) == (not prediction.text)
+        assert (outputs["end"][number] == -1) == (not prediction.text)
 
 
-def test_windows_without_room_for_a_passage_are_refused(model, tmp_path):
-    with pytest.raises(InputError, match="max_length is 12; a question of max_question_length=9"):
+def test_windows_without_space_for_a_passage_are_refused(model, tmp_path):
+    with pytest.raises(
+        InputError, match="max_length is 12; max_question_length=9 needs at least 13"
+    ):
         export(model, tmp_path / "squad" / "1", max_length=12)
 
 
 @pytest.mark.slow
-def test_real_questions(model, folder, shared_data):
-    """Random weights, so any answer, but the one of evaluation."""
+def test_answers_to_real_questions_equal_those_of_evaluation(model, folder, shared_data):
+    """The weights are random; the answers equal those of evaluation."""
     articles = json.loads((shared_data / "squad/dev-v2.0.json").read_text("utf-8"))["data"]
     paragraphs = [paragraph for article in articles[:5] for paragraph in article["paragraphs"][:4]]
-    asked = [(p["qas"][0]["question"], p["context"]) for p in paragraphs]
-    _, predictions = offline(model, asked)
-    (found,) = answer(folder, [request(asked)])
-    assert found["answer"] == [each.text for each in predictions]
-    assert found["answer"] == [
+    examples = [(p["qas"][0]["question"], p["context"]) for p in paragraphs]
+    _, predictions = offline(model, examples)
+    (outputs,) = run_requests(folder, [request(examples)])
+    assert outputs["answer"] == [each.text for each in predictions]
+    assert outputs["answer"] == [
         context[start:end]
-        for (_, context), start, end in zip(asked, found["start"], found["end"], strict=True)
+        for (_, context), start, end in zip(examples, outputs["start"], outputs["end"], strict=True)
     ]

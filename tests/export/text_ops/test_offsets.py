@@ -8,13 +8,13 @@ import tensorflow as tf
 from bert_keras.export.text_ops.text_to_inputs import TextToInputs
 from bert_keras.tasks.squad.predictions import cut
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.unicode_texts import TEXTS
 
 LETTERS = string.ascii_letters + string.digits + "éßıİΣσςабАſﬁ東日한ᄒ😀́𐐨"
 SMALL = Vocabulary(
     (
-        *SPECIAL_PIECES,
+        *SPECIAL_TOKENS,
         *LETTERS,
         *(f"##{letter}" for letter in LETTERS),
         *string.punctuation,
@@ -25,7 +25,7 @@ SMALL = Vocabulary(
 
 @pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])
 def both(request, tmp_path_factory):
-    """The offline tokenizer; the pieces, starts, ends and words of each text by the graph."""
+    """Returns the offline tokenizer, and a graph with the tokens, spans and words of each text."""
 
     @cache
     def make(vocabulary=SMALL):
@@ -34,32 +34,32 @@ def both(request, tmp_path_factory):
         reader = TextToInputs(file, lowercase=request.param, max_length=9)
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-        def placed(texts):
-            pieces = reader.placed_pieces(texts)
-            owners = pieces.ids.value_rowids()
-            spans = [pieces.given.in_text(each, owners) for each in (pieces.starts, pieces.ends)]
-            of_words = reader.placed_word_pieces(texts)
-            words = tf.RaggedTensor.from_row_splits(of_words.firsts, of_words.splits)
-            tf.debugging.assert_equal(of_words.ids.values, pieces.ids.values)
-            return pieces.ids, pieces.ids.with_values(tf.stack(spans, axis=1)), words
+        def in_graph(texts):
+            tokens = reader.tokens_with_offsets(texts)
+            text_ids = tokens.ids.value_rowids()
+            spans = [tokens.source.in_text(each, text_ids) for each in (tokens.starts, tokens.ends)]
+            of_words = reader.word_tokens(texts)
+            words = tf.RaggedTensor.from_row_splits(of_words.first_tokens, of_words.splits)
+            tf.debugging.assert_equal(of_words.ids.values, tokens.ids.values)
+            return tokens.ids, tokens.ids.with_values(tf.stack(spans, axis=1)), words
 
-        return WordPieceTokenizer(vocabulary, lowercase=request.param), placed
+        return WordPieceTokenizer(vocabulary, lowercase=request.param), in_graph
 
     return make
 
 
-def assert_offsets_are_equal(both, texts, given=None):
-    offline, placed = both
-    ids, spans, words = placed(tf.constant(texts if given is None else given, tf.string))
-    spans, begin = spans.to_list(), 0
-    for text, expected, *found, first in zip(
+def assert_offsets_are_equal(both, texts, encoded=None):
+    offline, in_graph = both
+    ids, spans, words = in_graph(tf.constant(texts if encoded is None else encoded, tf.string))
+    spans, start = spans.to_list(), 0
+    for text, expected, ids_of_text, spans_of_text, first_tokens in zip(
         texts, offline.encode_batch(texts), ids.to_list(), spans, words.to_list(), strict=True
     ):
-        offsets = [tuple(span) for span in found[1]]
-        assert (found[0], offsets) == (expected.ids, expected.offsets), ascii(text)
-        pieces = enumerate(expected.pieces, start=begin)
-        assert first == [place for place, piece in pieces if not piece.startswith("##")]
-        begin += len(expected.ids)
+        offsets = [tuple(span) for span in spans_of_text]
+        assert (ids_of_text, offsets) == (expected.ids, expected.offsets), ascii(text)
+        tokens = enumerate(expected.tokens, start=start)
+        assert first_tokens == [index for index, token in tokens if not token.startswith("##")]
+        start += len(expected.ids)
 
 
 def test_offsets_of_the_unicode_suite(both):
@@ -67,49 +67,49 @@ def test_offsets_of_the_unicode_suite(both):
 
 
 def test_offsets_of_characters_in_any_order(both):
-    pick = random.Random(5)
+    rng = random.Random(5)
     characters = sorted(set("".join(TEXTS)))
     wide_marks = "\u302e\u302f\U0001d165\U0001d16d\U00016ff0\u0941\u0323"
     texts = []
     for _ in range(1000):
-        some = [*pick.sample(characters, 9), *pick.sample(wide_marks, 3), *"aB Σ.'"]
-        texts.append("".join(pick.choices(some, k=pick.randrange(30))))
+        some = [*rng.sample(characters, 9), *rng.sample(wide_marks, 3), *"aB Σ.'"]
+        texts.append("".join(rng.choices(some, k=rng.randrange(30))))
     assert_offsets_are_equal(both(), texts)
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", "a", ""], ["\0"], ["\u0301", "b"]], ids=ascii)
-def test_offsets_of_little(both, texts):
+def test_offsets_of_empty_and_short_texts(both, texts):
     assert_offsets_are_equal(both(), texts)
 
 
-def test_bytes_that_are_no_utf8_are_not_counted(both):
-    pick = random.Random(2)
+def test_invalid_utf8_bytes_are_not_counted(both):
+    rng = random.Random(2)
     some = [b"a", "é".encode(), "中".encode(), b"\xe4\xb8", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"]
     some += [bytes([byte]) for byte in range(0x80, 0x100)]
-    given = [b"".join(pick.choices(some, k=pick.randrange(8))) for _ in range(700)]
-    assert_offsets_are_equal(both(), [text.decode("utf-8", "ignore") for text in given], given)
+    encoded = [b"".join(rng.choices(some, k=rng.randrange(8))) for _ in range(700)]
+    assert_offsets_are_equal(both(), [text.decode("utf-8", "ignore") for text in encoded], encoded)
 
 
-def test_spans_are_cut_with_their_marks(tmp_path):
+def test_spans_include_their_combining_marks(tmp_path):
     SMALL.save(tmp_path / "vocab.txt")
     reader = TextToInputs(tmp_path / "vocab.txt", lowercase=True, max_length=9)
     texts = [text for text in TEXTS if text]
-    places = [(start, end) for text in texts for end in range(len(text) + 1)
+    spans = [(start, end) for text in texts for end in range(len(text) + 1)
               for start in {0, end // 2}]  # fmt: skip
-    owners = [row for row, text in enumerate(texts) for end in range(len(text) + 1)
+    text_ids = [row for row, text in enumerate(texts) for end in range(len(text) + 1)
               for _ in {0, end // 2}]  # fmt: skip
 
     @tf.function(autograph=False)
-    def found():
-        pieces = reader.placed_pieces(tf.constant(texts))
-        given = pieces.given
-        begins = tf.gather(given.splits, owners)[:, None]
-        starts, ends = tf.unstack(tf.constant(places, tf.int64) + begins, axis=1)
-        return given.cut(starts, given.after_marks(ends))
+    def graph_cuts():
+        tokens = reader.tokens_with_offsets(tf.constant(texts))
+        source = tokens.source
+        text_starts = tf.gather(source.splits, text_ids)[:, None]
+        starts, ends = tf.unstack(tf.constant(spans, tf.int64) + text_starts, axis=1)
+        return source.cut(starts, source.after_marks(ends))
 
-    cuts = [cut(texts[row], *span) for row, span in zip(owners, places, strict=True)]
-    assert any(len(text) > end - start for text, (start, end) in zip(cuts, places, strict=True))
-    assert found().numpy().tolist() == [text.encode() for text in cuts]
+    cuts = [cut(texts[row], *span) for row, span in zip(text_ids, spans, strict=True)]
+    assert any(len(text) > end - start for text, (start, end) in zip(cuts, spans, strict=True))
+    assert graph_cuts().numpy().tolist() == [text.encode() for text in cuts]
 
 
 @pytest.mark.slow

@@ -8,10 +8,10 @@ from bert_keras.tasks.squad.predictions import spans
 from bert_keras.tasks.squad.questions import Question
 from bert_keras.tasks.squad.windows import windows_over
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 LETTERS = "abcdefghij"
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, *LETTERS, *(f"##{letter}" for letter in LETTERS)))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS)))
 
 
 def contexts_of(lengths, seed):
@@ -28,14 +28,14 @@ def reader(tmp_path):
     return make
 
 
-def asked(questions, contexts, *, reader, num_values=4, **limits):
-    """What the graph and what the code of training find, for logits of few values and many ties."""
+def graph_and_offline(questions, contexts, *, reader, num_values=4, **limits):
+    """Returns the best spans of the graph and of training, for logits with many ties."""
     weights = np.random.default_rng(4).integers(1, 99, (2, 1000))
 
     def logits_of(input_ids, **_):
-        places = tf.range(tf.shape(input_ids)[1])
+        positions = tf.range(tf.shape(input_ids)[1])
         start, end = (
-            tf.cast((input_ids + tf.gather(row, places)) ** 2 % num_values, tf.float32)
+            tf.cast((input_ids + tf.gather(row, positions)) ** 2 % num_values, tf.float32)
             for row in weights.astype("int32")
         )
         return {"start_logits": start, "end_logits": end}
@@ -43,13 +43,15 @@ def asked(questions, contexts, *, reader, num_values=4, **limits):
     max_answer_length = limits.pop("max_answer_length")
 
     @tf.function(autograph=False)
-    def found(question, context):
+    def in_graph(question, context):
         passages = passages_of(question, context, reader=reader, **limits)
         best = best_spans(logits_of, passages, max_answer_length=max_answer_length)
-        first_piece = tf.gather(passages.pieces.ids.row_starts(), tf.size(question))
-        return passages.inputs, passages.rows.owners, best, first_piece
+        first_context_token = tf.gather(passages.tokens.ids.row_starts(), tf.size(question))
+        return passages.inputs, passages.rows.row_ids, best, first_context_token
 
-    inputs, owners, best, first_piece = found(tf.constant(questions), tf.constant(contexts))
+    inputs, row_ids, best, first_context_token = in_graph(
+        tf.constant(questions), tf.constant(contexts)
+    )
     offline = WordPieceTokenizer(VOCABULARY)
     windows = windows_over(
         [Question(id="", question=q, context=c) for q, c in zip(questions, contexts, strict=True)],
@@ -60,22 +62,22 @@ def asked(questions, contexts, *, reader, num_values=4, **limits):
     expected, _ = windows.batch(np.arange(len(windows)))
     for name, array in expected.items():
         np.testing.assert_array_equal(inputs[name].numpy(), array, err_msg=name)
-    counts = np.bincount(owners.numpy(), minlength=len(questions))
+    counts = np.bincount(row_ids.numpy(), minlength=len(questions))
     assert counts.tolist() == np.diff(windows.first_windows).tolist()
     logits = logits_of(tf.constant(expected["input_ids"]))
     outputs = [
         {"start": start, "end": end}
         for start, end in zip(*(each.numpy() for each in logits.values()), strict=True)
     ]
-    firsts = []
+    expected_spans = []
     for number in range(len(questions)):
         span = next(spans(windows, number, outputs, max_answer_length))
         null = min(
             outputs[r]["start"][0] + outputs[r]["end"][0] for r in windows.of_question(number)
         )
-        firsts.append((span.start_logit + span.end_logit, span.first, span.last, null))
-    shift = [0, first_piece.numpy(), first_piece.numpy(), 0]
-    return np.stack([each.numpy() for each in best], axis=1) - shift, np.array(firsts)
+        expected_spans.append((span.start_logit + span.end_logit, span.first, span.last, null))
+    shift = [0, first_context_token.numpy(), first_context_token.numpy(), 0]
+    return np.stack([each.numpy() for each in best], axis=1) - shift, np.array(expected_spans)
 
 
 @pytest.mark.parametrize(
@@ -89,13 +91,13 @@ def asked(questions, contexts, *, reader, num_values=4, **limits):
         pytest.param(8, 2, 4, 2, marks=pytest.mark.slow),
     ],
 )
-def test_spans_are_those_of_training(
+def test_spans_equal_those_of_training(
     reader, max_length, stride, max_question_length, max_answer_length
 ):
-    """Each context once: those of a text that comes again are tokenized once offline."""
+    """Each context is unique, because the offline code tokenizes repeated contexts once."""
     contexts = list(dict.fromkeys(contexts_of([*range(1, 40), 150, 300], seed=max_length)))
     questions = ["a " * (number % 11) for number in range(len(contexts))]
-    found, expected = asked(
+    actual, expected = graph_and_offline(
         questions,
         contexts,
         reader=reader(max_length),
@@ -103,12 +105,12 @@ def test_spans_are_those_of_training(
         max_question_length=max_question_length,
         max_answer_length=max_answer_length,
     )
-    # Offline numbers the pieces of contexts as they come, as the graph does behind the questions.
-    np.testing.assert_array_equal(found, expected)
+    # Both number the tokens of the contexts in order; in the graph, those of the questions precede.
+    np.testing.assert_array_equal(actual, expected)
 
 
-def test_of_spans_that_score_alike_the_first_is_taken(reader):
-    found, expected = asked(
+def test_the_first_of_equal_spans_is_chosen(reader):
+    actual, expected = graph_and_offline(
         ["a", "b"],
         ["a a " * 40, "b " * 33],
         reader=reader(16),
@@ -117,13 +119,13 @@ def test_of_spans_that_score_alike_the_first_is_taken(reader):
         max_question_length=4,
         max_answer_length=7,
     )
-    np.testing.assert_array_equal(found, expected)
-    assert found[:, 1].tolist() == found[:, 2].tolist() == [0, 80]
+    np.testing.assert_array_equal(actual, expected)
+    assert actual[:, 1].tolist() == actual[:, 2].tolist() == [0, 80]
 
 
-def test_a_context_without_a_piece_has_no_span(reader):
+def test_a_context_without_tokens_has_no_span(reader):
     @tf.function(autograph=False)
-    def found():
+    def in_graph():
         passages = passages_of(
             tf.constant(["a b", "c"]),
             tf.constant([" \0", "a"]),
@@ -138,7 +140,7 @@ def test_a_context_without_a_piece_has_no_span(reader):
 
         return best_spans(logits_of, passages, max_answer_length=7)
 
-    found = found()
-    assert found.scores.numpy().tolist() == [-np.inf, 1.0]
-    assert found.null_scores.numpy().tolist() == [1.0, 1.0]
-    assert found.firsts[1] == found.lasts[1] == 3
+    best = in_graph()
+    assert best.scores.numpy().tolist() == [-np.inf, 1.0]
+    assert best.null_scores.numpy().tolist() == [1.0, 1.0]
+    assert best.first_tokens[1] == best.last_tokens[1] == 3

@@ -12,8 +12,8 @@ from bert_keras.export.text_ops.unicode_tables import (
     DROPPED,
     IGNORABLE,
     SPACE,
+    lowercase_decomposed,
     properties,
-    small_decomposed,
 )
 
 FLAGS = {"alone": ALONE, "space": SPACE, "dropped": DROPPED, "accent": ACCENT}
@@ -21,12 +21,12 @@ FLAGS |= {"cased": CASED, "ignorable": IGNORABLE}
 
 
 def looked_up(table, character):
-    return table.numbers[table.starts[ord(character) // BLOCK] + ord(character) % BLOCK]
+    return table.values[table.starts[ord(character) // BLOCK] + ord(character) % BLOCK]
 
 
 def flags(character):
-    found = looked_up(properties(), character)
-    return {name for name, flag in FLAGS.items() if found & flag}
+    bits = looked_up(properties(), character)
+    return {name for name, flag in FLAGS.items() if bits & flag}
 
 
 def test_properties():
@@ -40,31 +40,31 @@ def test_properties():
 
 
 def test_combining_classes():
-    found = [looked_up(properties(), chr(p)) & COMBINING_CLASS for p in range(sys.maxunicode + 1)]
-    assert found == [unicodedata.combining(chr(p)) for p in range(sys.maxunicode + 1)]
+    classes = [looked_up(properties(), chr(p)) & COMBINING_CLASS for p in range(sys.maxunicode + 1)]
+    assert classes == [unicodedata.combining(chr(p)) for p in range(sys.maxunicode + 1)]
 
 
-def test_spellings():
-    numbers, points, starts = small_decomposed()
+def test_replacements():
+    indices, points, starts = lowercase_decomposed()
 
-    def spelled(character):
-        number = looked_up(numbers, character)
-        return "".join(map(chr, points[starts[number] : starts[number + 1]])) if number else None
+    def replaced(character):
+        index = looked_up(indices, character)
+        return "".join(map(chr, points[starts[index] : starts[index + 1]])) if index else None
 
-    assert [spelled(each) for each in "aß字"] == [None] * 3
-    assert [spelled(each) for each in "AÉİﬁ한"] == [
+    assert [replaced(each) for each in "aß字"] == [None] * 3
+    assert [replaced(each) for each in "AÉİﬁ한"] == [
         "a",
         "e\u0301",
         "i\u0307",
         None,
         "ᄒ\u1161\u11ab",
     ]
-    assert spelled("\u200b") == spelled("\ufffd") == ""
-    assert starts[1] == 1  # number 0 stands for one point, whichever it is
+    assert replaced("\u200b") == replaced("\ufffd") == ""
+    assert starts[1] == 1  # replacement 0 has one code point, which is not used
 
 
 def test_tables_are_small():
-    """They are written into every served model."""
-    tables = (*properties(), *small_decomposed().numbers, *small_decomposed()[1:])
+    """Every exported graph contains them."""
+    tables = (*properties(), *lowercase_decomposed().indices, *lowercase_decomposed()[1:])
     assert sum(array.nbytes for array in tables) < 600_000
     assert {array.dtype for array in tables} == {np.dtype(np.int32)}

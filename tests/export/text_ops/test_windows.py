@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from bert_keras.export.text_ops.windows import (
     WINDOWS_AT_ONCE,
-    Windows,
+    TextWindows,
     pooled_logits,
     windows_of_tensors,
 )
@@ -15,7 +15,7 @@ from bert_keras.export.text_ops.windows import (
 def test_logits_of_each_text_are_pooled(num_windows, pooling, pooled):
     random = np.random.default_rng(num_windows)
     logits = random.normal(size=(num_windows, 3)).astype("float32") - 5
-    owners = np.sort(random.integers(0, 4, num_windows))
+    text_ids = np.sort(random.integers(0, 4, num_windows))
     counts = []
 
     def logits_of(row):
@@ -23,17 +23,17 @@ def test_logits_of_each_text_are_pooled(num_windows, pooling, pooled):
         return {"logits": tf.gather(logits, row[:, 0])}
 
     @tf.function
-    def found():
-        windows = Windows(
-            {"row": tf.range(num_windows)[:, None]}, tf.constant(owners), tf.constant(4)
+    def in_graph():
+        windows = TextWindows(
+            {"row": tf.range(num_windows)[:, None]}, tf.constant(text_ids), tf.constant(4)
         )
         return pooled_logits(logits_of, windows, pooling=pooling)
 
-    found = found().numpy()
-    assert found.shape == (4, 3)
-    for owner in set(owners):
+    actual = in_graph().numpy()
+    assert actual.shape == (4, 3)
+    for text_id in set(text_ids):
         np.testing.assert_allclose(
-            found[owner], pooled(logits[owners == owner], axis=0), rtol=1e-5, atol=1e-6
+            actual[text_id], pooled(logits[text_ids == text_id], axis=0), rtol=1e-5, atol=1e-6
         )
     assert sum(counts) == num_windows and max(counts) <= WINDOWS_AT_ONCE
 
@@ -41,5 +41,5 @@ def test_logits_of_each_text_are_pooled(num_windows, pooling, pooled):
 def test_windows_without_a_mask_are_padding():
     mask = tf.constant([[[1, 1], [1, 0]], [[1, 1], [0, 0]]])
     windows = windows_of_tensors({"input_ids": 7 * mask, "input_mask": mask})
-    assert windows.owners.numpy().tolist() == [0, 0, 1] and windows.num_texts == 2
+    assert windows.text_ids.numpy().tolist() == [0, 0, 1] and windows.num_texts == 2
     assert windows.inputs["input_ids"].numpy().tolist() == [[7, 7], [7, 0], [7, 7]]

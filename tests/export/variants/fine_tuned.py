@@ -1,4 +1,4 @@
-"""Tiny models of every task that is scored, with files of examples, as tests of variants ask."""
+"""Builds a tiny model of each task that has a score, and a file of labelled examples."""
 
 import dataclasses
 import json
@@ -6,15 +6,15 @@ from pathlib import Path
 
 import keras
 
-from bert_keras.checkpoints.card import ModelCard
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.models import MODELS
 from bert_keras.models.pretrained import save_model
 from bert_keras.tasks.catalog import named_task
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 WORDS = ("anna", "bob", "lyon", "good", "bad", "film", "a", "in", "met", "?")
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, *WORDS))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS))
 TEXTS = [f"{a} {b} {c}" for a in WORDS[:4] for b in WORDS[3:7] for c in WORDS[6:9]]
 TABLES = {
     "classification": [("text", "label"), *((t, ("no", "yes")[len(t) % 2]) for t in TEXTS)],
@@ -35,11 +35,11 @@ SETTINGS = {"squad1": {"max_question_length": 4, "stride": 4}}
 
 
 def fine_tuned(name: str, folder: Path, *, seed: int = 3) -> tuple[Path, Path]:
-    """A model folder of the task and a file of labelled examples."""
+    """Returns the model folder of a task and a file of labelled examples."""
     task = dataclasses.replace(
         named_task(name), max_length=16, labels=LABELS.get(name, ()), **SETTINGS.get(name, {})
     )
-    card = ModelCard(
+    metadata = ModelMetadata(
         model=task.model,
         config=BertConfig(
             vocab_size=len(VOCABULARY),
@@ -56,10 +56,10 @@ def fine_tuned(name: str, folder: Path, *, seed: int = 3) -> tuple[Path, Path]:
         task=task.settings(),
     )
     keras.utils.set_random_seed(seed)
-    model = MODELS[card.model].from_card(card)
-    for weight in model.weights:  # far from the start, where all answers are alike
+    model = MODELS[metadata.model].from_metadata(metadata)
+    for weight in model.weights:  # initial weights give nearly equal outputs
         weight.assign(weight + keras.random.normal(weight.shape, stddev=0.2))
-    save_model(model, folder / "model", card=card, vocabulary=VOCABULARY)
+    save_model(model, folder / "model", metadata=metadata, vocabulary=VOCABULARY)
     return folder / "model", _examples(name, folder)
 
 

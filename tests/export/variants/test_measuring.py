@@ -6,7 +6,7 @@ from bert_keras.export.variants import measuring
 from bert_keras.export.variants.measuring import score, seconds
 from bert_keras.export.verify import loaded
 from bert_keras.models import load_model
-from bert_keras.runs.evaluate import answers_of_model
+from bert_keras.runs.evaluate import model_predictions
 from bert_keras.tasks.catalog import task_of
 from tests.export.variants.fine_tuned import fine_tuned
 
@@ -22,48 +22,48 @@ from tests.export.variants.fine_tuned import fine_tuned
         pytest.param("ner", 1, marks=pytest.mark.slow),
     ],
 )
-def test_an_export_scores_as_its_model_does(tmp_path, name, points, monkeypatch, not_verified):
+def test_an_export_has_the_score_of_its_model(tmp_path, name, points, monkeypatch, not_verified):
     monkeypatch.setattr(measuring, "_SECONDS", 0)
     model_folder, data = fine_tuned(name, tmp_path, seed=6)
     written = export_model(model_folder, tmp_path / "name" / "1")
-    whole = answers_of_model(name, model=model_folder, data=str(data))
-    task, examples = whole.task, whole.examples
+    predictions = model_predictions(name, model=model_folder, data=str(data))
+    task, examples = predictions.task, predictions.examples
     encoded = task.encode(examples, load_model(model_folder).tokenizer)
-    with loaded(written) as answer:
+    with loaded(written) as run:
 
-        def ask(inputs):
-            return answer({"signature": "tensors", "inputs": inputs})
+        def run_tensors(inputs):
+            return run({"signature": "tensors", "inputs": inputs})
 
-        found = score(ask, task=task, examples=examples, encoded=encoded, stage="test")
-        times = seconds({"it": ask}, task=task, encoded=encoded)
-    expected = points * whole.scores()[task.metric]
+        actual = score(run_tensors, task=task, examples=examples, encoded=encoded, stage="test")
+        times = seconds({"model": run_tensors}, task=task, encoded=encoded)
+    expected = points * predictions.scores()[task.metric]
     assert 0 < abs(expected) < 100
-    assert found == pytest.approx(expected, abs=1e-3)
-    one, many = times["it"]
+    assert actual == pytest.approx(expected, abs=1e-3)
+    one, many = times["model"]
     assert one == f"1 x {int(np.median(encoded.lengths))} pieces"
     assert many == "8 x 16 pieces"
 
 
-@pytest.mark.parametrize("each_alone", [False, True])
-def test_logits_of_outputs(each_alone):
-    """Logits up to a constant, which no scorer reads, of every kind of output."""
+@pytest.mark.parametrize("is_multi_label", [False, True])
+def test_logits_are_recovered_from_outputs(is_multi_label):
+    """The logits are correct up to a constant, for every kind of output."""
     logits = np.array([[1.0, -2.0, 0.5]])
     odds = np.exp(logits)
-    probabilities = odds / (1 + odds) if each_alone else odds / odds.sum()
-    found = measuring._logits({"probabilities": probabilities}, each_alone=each_alone)
-    constant = 0 if each_alone else np.log(odds.sum())
-    np.testing.assert_allclose(found, logits - constant)
-    assert measuring._logits({"score": logits[0]}, each_alone=each_alone).shape == (3, 1)
+    probabilities = odds / (1 + odds) if is_multi_label else odds / odds.sum()
+    actual = measuring._logits({"probabilities": probabilities}, is_multi_label=is_multi_label)
+    constant = 0 if is_multi_label else np.log(odds.sum())
+    np.testing.assert_allclose(actual, logits - constant)
+    assert measuring._logits({"score": logits[0]}, is_multi_label=is_multi_label).shape == (3, 1)
     ends = {"start_logits": logits, "end_logits": -logits}
-    found = measuring._logits(ends, each_alone=each_alone)
-    assert found["start"] is logits and (found["end"] == -logits).all()
+    actual = measuring._logits(ends, is_multi_label=is_multi_label)
+    assert actual["start"] is logits and (actual["end"] == -logits).all()
 
 
-def test_all_are_asked_in_turn(tmp_path):
+def test_models_are_timed_in_turn(tmp_path):
     model_folder, data = fine_tuned("classification", tmp_path)
-    task = task_of(load_model(model_folder).card, name="classification", source=model_folder)
+    task = task_of(load_model(model_folder).metadata, name="classification", source=model_folder)
     encoded = task.encode(task.read(data, split="dev"), load_model(model_folder).tokenizer)
-    asked = []
-    asks = {name: lambda inputs, name=name: asked.append(name) for name in ("a", "b")}
-    seconds(asks, task=task, encoded=encoded)
-    assert asked[2:6] == ["a", "b", "a", "b"]
+    calls = []
+    models = {name: lambda inputs, name=name: calls.append(name) for name in ("a", "b")}
+    seconds(models, task=task, encoded=encoded)
+    assert calls[2:6] == ["a", "b", "a", "b"]

@@ -1,4 +1,4 @@
-"""TF Serving's messages that its Python package leaves out, from their .proto files (2.20.0):
+"""Protobuf messages that TF Serving's Python package omits, from their .proto files (2.20.0):
 servables/tensorflow/session_bundle_config.proto and config/monitoring_config.proto."""
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, wrappers_pb2
@@ -36,7 +36,7 @@ _FIELDS = {
 
 
 def message(name):
-    """An empty message of TF Serving's."""
+    """Returns an empty message of TF Serving."""
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
     file = descriptor_pb2.FileDescriptorProto(
@@ -50,5 +50,5 @@ def message(name):
         ],
     )
     pool.AddSerializedFile(file.SerializeToString())
-    found = pool.FindMessageTypeByName(f"tensorflow.serving.{name}")
-    return message_factory.GetMessageClass(found)()
+    descriptor = pool.FindMessageTypeByName(f"tensorflow.serving.{name}")
+    return message_factory.GetMessageClass(descriptor)()

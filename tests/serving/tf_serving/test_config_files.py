@@ -1,4 +1,4 @@
-"""The files that start TF Serving are what TF Serving, Docker and Kubernetes read."""
+"""TF Serving, Docker and Kubernetes can read the configuration files."""
 
 import os
 import subprocess
@@ -25,17 +25,17 @@ from tests.serving.tf_serving.protos import message
 
 @pytest.fixture
 def written(figures):
-    """The files of a model whose name and path need care."""
-    return config_files("My_model.2", models="../my $aved models/My_model.2", found=figures())
+    """The files of a model whose name and path contain special characters."""
+    return config_files("My_model.2", models="../my $aved models/My_model.2", measurement=figures())
 
 
-def parsed(found):
-    text = config_files("sst2", models="sst2", found=found)["batching_parameters.txt"]
+def parsed(measurement):
+    text = config_files("sst2", models="sst2", measurement=measurement)["batching_parameters.txt"]
     assert max(map(len, text.splitlines())) <= 100
     return text, text_format.Parse(text, message("BatchingParameters"))
 
 
-def test_the_figures_become_settings(figures):
+def test_the_measurement_determines_the_batching(figures):
     text, read = parsed(figures())
     assert read.max_execution_batch_size.value == 8  # 100 texts/s; 16 give 103.2
     assert read.batch_timeout_micros.value == 2000
@@ -51,14 +51,14 @@ def test_the_figures_become_settings(figures):
     assert "must have one length" in text
 
 
-def test_a_model_that_knows_padding_gets_it(figures):
-    text, read = parsed(figures(pads=True))
+def test_a_model_with_a_mask_gets_padding(figures):
+    text, read = parsed(figures(can_pad=True))
     assert read.pad_variable_length_inputs
     assert "must have one length" not in text
 
 
-def test_answers_that_cannot_be_joined_are_not_cut(figures):
-    text, read = parsed(figures(splits=False))
+def test_requests_are_not_split_if_their_outputs_cannot_be_joined(figures):
+    text, read = parsed(figures(can_split=False))
     assert read.max_batch_size.value == 8
     assert not read.HasField("enable_large_batch_splitting")
     assert not read.HasField("max_execution_batch_size")
@@ -69,8 +69,8 @@ def test_answers_that_cannot_be_joined_are_not_cut(figures):
     ("rate", "num_enqueued", "largest"),
     [(0.1, 1, 2), (10.0, 150, 300), (5000.0, 75_000, 1000)],
 )
-def test_a_slow_model_queues_less_and_takes_smaller_requests(figures, rate, num_enqueued, largest):
-    """A batch of two is always taken: warm-up requests are as large."""
+def test_a_slow_model_has_a_shorter_queue(figures, rate, num_enqueued, largest):
+    """A batch of two is always accepted, because the warm-up requests have two rows."""
     _, read = parsed(figures(seconds={1: 1 / rate, 2: 2 / rate}, rates={1: rate}))
     assert read.max_execution_batch_size.value == 2
     assert read.max_enqueued_batches.value == num_enqueued
@@ -139,7 +139,7 @@ def test_kubernetes(written):
 
 
 @pytest.mark.parametrize(("name", "code"), [("words", 0), ("other", 1)])
-def test_the_health_check_tells_whether_a_model_answers(saved, name, code):
+def test_the_health_check_fails_unless_the_model_is_available(saved, name, code):
     with running_server(saved().parent) as url:
         command = health_command(name, port=int(url.rpartition(":")[2]))
         assert subprocess.run(["bash", "-c", command], timeout=20).returncode == code
@@ -148,20 +148,20 @@ def test_the_health_check_tells_whether_a_model_answers(saved, name, code):
 
 @pytest.fixture
 def exports(monkeypatch, figures):
-    """`export` without a model and a measurement: what was asked for."""
-    asked = []
+    """Replaces export and measurement; returns the list of exported models."""
+    exported = []
 
     def export_model(model, folder, *, num_texts):
-        asked.append(model)
+        exported.append(model)
         os.makedirs(folder)
         return folder
 
     monkeypatch.setattr("bert_keras.export.model_folder.export_model", export_model)
-    monkeypatch.setattr(tf_serving.config_files, "measured", lambda version: figures())
-    return asked
+    monkeypatch.setattr(tf_serving.config_files, "measure_version", lambda version: figures())
+    return exported
 
 
-def test_an_export_is_written_with_what_starts_it(tmp_path, monkeypatch, exports, capsys):
+def test_an_export_is_written_with_its_configuration(tmp_path, monkeypatch, exports, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["export", "runs/sst2/model", "sst2", "--serving-config", "serving/sst2"]) == 0
     written = {path.name: path.read_text() for path in (tmp_path / "serving/sst2").iterdir()}
@@ -178,25 +178,25 @@ def test_an_export_is_written_with_what_starts_it(tmp_path, monkeypatch, exports
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
-        ("sst2 --serving-config taken", "taken is already there; choose another name"),
-        ("größe --serving-config new", "the model's name is 'größe'; for files of TF Serving"),
+        ("sst2 --serving-config taken", "taken exists already; choose another name"),
+        ("größe --serving-config new", "the model's name is 'größe'; the configuration files"),
     ],
 )
-def test_what_cannot_be_written_is_told_before_the_export(
-    tmp_path, monkeypatch, exports, capsys, arguments, said
+def test_invalid_options_are_refused_before_the_export(
+    tmp_path, monkeypatch, exports, capsys, arguments, expected
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine").touch()
     assert main(f"export model {arguments}".split()) == 2
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
     assert not exports
 
 
 @pytest.mark.parametrize("name", ["a b", "größe", "-x", 'x"', "a/b", ""])
-def test_names_that_the_files_cannot_hold(name):
-    with pytest.raises(InputError, match="it must be of letters"):
+def test_names_that_are_invalid_in_the_files_are_refused(name):
+    with pytest.raises(InputError, match="allow letters, digits"):
         check_name(name)
     check_name("Sst-2_b.1")

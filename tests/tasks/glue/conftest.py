@@ -1,4 +1,4 @@
-"""The GLUE folder in small: every official layout with two or three rows a file."""
+"""A small GLUE folder: every official file format with two or three rows per file."""
 
 import pytest
 

@@ -1,11 +1,11 @@
-"""TFDS' own builders of the same data: the same examples in the same order."""
+"""The TFDS builders of GLUE give the examples of the official files in the same order."""
 
 import dataclasses
 
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.tasks.classification import OWN_TABLE_TASKS
+from bert_keras.tasks.classification import TABLE_TASKS
 from bert_keras.tasks.glue.task import GLUE_TASKS
 
 tfds = pytest.importorskip("tensorflow_datasets")
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.extra
 
 @pytest.fixture
 def builders(glue_folder, tmp_path, monkeypatch):
-    """GLUE's builders read the small folder in place of what they download."""
+    """Makes the GLUE builders read the small folder instead of downloaded files."""
 
     def extracted(manager, url):
         return glue_folder
@@ -22,7 +22,7 @@ def builders(glue_folder, tmp_path, monkeypatch):
     def downloaded(manager, urls):
         if isinstance(urls, str):
             return glue_folder / "AX" / "diagnostic.tsv"
-        # MRPC is cut from Microsoft's files: train and dev are one, ids tell them apart.
+        # MRPC comes from Microsoft's files: train and dev are one file, and ids separate them.
         train, dev = ((glue_folder / "MRPC" / f"{n}.tsv").read_text() for n in ("train", "dev"))
         paths = {name: tmp_path / f"{name}.txt" for name in urls}
         paths["train"].write_text(train + "".join(dev.splitlines(keepends=True)[1:]))
@@ -37,19 +37,19 @@ def builders(glue_folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", GLUE_TASKS)
-def test_builders_hold_what_the_files_hold(glue_folder, builders, name):
+def test_builders_give_the_examples_of_the_files(glue_folder, builders, name):
     task = GLUE_TASKS[name]
-    places, files = task.files(f"tfds:glue/{name}"), task.files(glue_folder)
-    assert places.keys() == files.keys()
-    for split, place in places.items():
-        ours = [example[:2] for example in task.read(files[split], split=split)]
-        theirs = [example[:2] for example in task.read(place, split=split)]
-        assert [label for _, label in theirs] == pytest.approx([label for _, label in ours])
-        assert [texts for texts, _ in theirs] == [texts for texts, _ in ours]
+    splits, files = task.files(f"tfds:glue/{name}"), task.files(glue_folder)
+    assert splits.keys() == files.keys()
+    for split, path in splits.items():
+        expected = [example[:2] for example in task.read(files[split], split=split)]
+        examples = [example[:2] for example in task.read(path, split=split)]
+        assert [label for _, label in examples] == pytest.approx([label for _, label in expected])
+        assert [texts for texts, _ in examples] == [texts for texts, _ in expected]
 
 
-def test_a_builder_is_a_table_of_ones_own_too(builders):
-    task = dataclasses.replace(OWN_TABLE_TASKS["classification"], text_columns=("sentence",))
+def test_the_classification_task_reads_builders(builders):
+    task = dataclasses.replace(TABLE_TASKS["classification"], text_columns=("sentence",))
     files = task.files("tfds:glue/sst2")
     assert files == {
         "train": "tfds:glue/sst2:train",
@@ -61,7 +61,7 @@ def test_a_builder_is_a_table_of_ones_own_too(builders):
     assert len(task.read(files["test"], split="test")) == 1
 
 
-def test_what_is_not_there_is_told(builders):
+def test_unknown_builders_and_splits_are_refused(builders):
     with pytest.raises(InputError, match=r"tfds:glue/nix cannot be read"):
         GLUE_TASKS["cola"].read("tfds:glue/nix:train")
     with pytest.raises(InputError, match=r"'glue/cola' has the splits train, validation, test"):

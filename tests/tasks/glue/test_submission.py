@@ -1,4 +1,4 @@
-"""The zip of GLUE's server: all eleven files, each as it expects them."""
+"""The zip for the GLUE server contains eleven files in the expected format."""
 
 import dataclasses
 import zipfile
@@ -24,15 +24,15 @@ def predictions(tmp_path, monkeypatch):
     }
     monkeypatch.setattr(submission, "ROWS", small)
     for row in small.values():
-        answers = ("0.000", "5.000") if row.kind == "number" else row.labels
+        labels = ("0.000", "5.000") if row.kind == "number" else row.labels
         for file in row.num_test_rows:
-            lines = ["index\tprediction", f"0\t{answers[0]}", f"1\t{answers[1]}"]
+            lines = ["index\tprediction", f"0\t{labels[0]}", f"1\t{labels[1]}"]
             (tmp_path / file).write_text("\n".join(lines) + "\n")
     (tmp_path / "notes.txt").touch()
     return tmp_path
 
 
-def test_the_eleven_files_are_packed_as_they_are(predictions, tmp_path):
+def test_the_eleven_files_are_packed_unchanged(predictions, tmp_path):
     submission_zip(predictions, tmp_path / "out" / "glue.zip")
     with zipfile.ZipFile(tmp_path / "out" / "glue.zip") as archive:
         assert sorted(archive.namelist()) == OFFICIAL
@@ -42,13 +42,13 @@ def test_the_eleven_files_are_packed_as_they_are(predictions, tmp_path):
 def test_missing_files_are_named_with_their_tasks(predictions, tmp_path):
     for name in ("AX.tsv", "QQP.tsv"):
         (predictions / name).unlink()
-    with pytest.raises(InputError, match=r"has no QQP.tsv, AX.tsv; write .* predict, mnli, qqp"):
+    with pytest.raises(InputError, match=r"has no QQP.tsv, AX.tsv; write .* predict for mnli, qqp"):
         submission_zip(predictions, tmp_path / "glue.zip")
     assert not (tmp_path / "glue.zip").exists()
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("RTE.tsv", "0\tentailment\n", r"RTE.tsv, line 1 is '0\\tentailment'; expected 'index"),
         ("RTE.tsv", f"{HEADER}0\t1\n1\t1\n", "line 2 has '1'; expected entailment or not_entail"),
@@ -60,7 +60,7 @@ def test_missing_files_are_named_with_their_tasks(predictions, tmp_path):
         ("AX.tsv", "", r"AX.tsv has 0 predictions"),
     ],
 )
-def test_what_the_server_would_refuse_is_refused(predictions, tmp_path, name, text, said):
+def test_files_that_the_server_would_refuse_are_refused(predictions, tmp_path, name, text, message):
     (predictions / name).write_text(text)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         submission_zip(predictions, tmp_path / "glue.zip")

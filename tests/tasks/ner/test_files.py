@@ -1,3 +1,5 @@
+"""Files in CoNLL format: sentences, tags, documents and error messages."""
+
 import sys
 
 import pytest
@@ -25,7 +27,7 @@ def file_of(tmp_path, text: str):
     return path
 
 
-def test_conll_2003(tmp_path):
+def test_conll_2003_files_are_read(tmp_path):
     assert read_conll(file_of(tmp_path, CONLL_2003)) == [
         Sentence(("EU", "rejects"), ("I-ORG", "O"), document=1, line=3),
         Sentence(("Peter",), ("I-PER",), document=1, line=6),
@@ -34,21 +36,21 @@ def test_conll_2003(tmp_path):
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_wnut_17(tmp_path, line_end):
-    """A byte order mark, a line of a tab alone, two empty lines, no line end at the end."""
+def test_wnut_17_files_are_read(tmp_path, line_end):
+    """The file has a byte order mark, a line with only a tab, and no line end at its end."""
     assert read_conll(file_of(tmp_path, WNUT_17.replace("\n", line_end))) == [
         Sentence(("Empire", "State"), ("B-location", "I-location"), document=0, line=1),
         Sentence((":",), ("O",), document=0, line=5),
     ]
 
 
-def test_words_alone(tmp_path):
+def test_files_may_have_words_without_tags(tmp_path):
     sentences = read_conll(file_of(tmp_path, "a\n\u00a0\n\nb\n"))
     assert [(s.words, s.tags) for s in sentences] == [(("a", "\u00a0"), None), (("b",), None)]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a O\nb\n", "line 2 has 1 columns; line 1 has 2"),
         ("a NN O\n\nNew York NN O\n", "line 3 has 4 columns; line 1 has 3"),
@@ -56,29 +58,29 @@ def test_words_alone(tmp_path):
         ("a O\nb S-PER\n", "line 2 ends in 'S-PER'; expected the tag"),
         ("a B-\n", "line 1 ends in 'B-'; expected the tag"),
         ("a o\n", "line 1 ends in 'o'; expected the tag"),
-        ("", "holds no sentence"),
-        ("-DOCSTART- O\n\n", "holds no sentence"),
+        ("", "contains no sentence"),
+        ("-DOCSTART- O\n\n", "contains no sentence"),
     ],
 )
-def test_bad_files_are_told(tmp_path, text, told):
+def test_invalid_files_are_refused(tmp_path, text, message):
     path = file_of(tmp_path, text)
-    with pytest.raises(InputError, match=told) as error:
+    with pytest.raises(InputError, match=message) as error:
         read_conll(path)
     assert str(error.value).startswith(str(path))
 
 
-def test_tfds(monkeypatch):
-    """Its last row has no words where the file ends in an empty line."""
+def test_rows_of_a_builder_are_read(monkeypatch):
+    """The last row of the builder has no words if the file ends with an empty line."""
     rows = [{"tokens": ["EU", "."], "pos": ["NNP", "."], "ner": ["B-ORG", "O"]}]
     rows.append({"tokens": [], "pos": [], "ner": []})
-    reading = sys.modules["bert_keras.tasks.ner.files"]
-    monkeypatch.setattr(reading, "tfds_rows", lambda place: rows if "2003" in place else [{"x": 1}])
+    module = sys.modules["bert_keras.tasks.ner.files"]
+    monkeypatch.setattr(module, "tfds_rows", lambda path: rows if "2003" in path else [{"x": 1}])
     assert read_tfds("tfds:conll2003:dev") == [Sentence(("EU", "."), ("B-ORG", "O"), 0, 1)]
     with pytest.raises(InputError, match="tfds:glue/sst2:dev has the columns x; expected tokens"):
         read_tfds("tfds:glue/sst2:dev")
 
 
-def test_shared_wnut(shared_data):
+def test_the_shared_wnut_files_are_read(shared_data):
     counts = {}
     for split in ("train", "dev", "test"):
         sentences = read_conll(shared_data / f"ner/wnut17/{split}.conll")

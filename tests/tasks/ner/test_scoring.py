@@ -1,3 +1,5 @@
+"""Entities of tags and their scores, which equal those of conlleval.pl."""
+
 import pytest
 
 from bert_keras.tasks.ner.scoring import entities, entity_scores
@@ -14,12 +16,12 @@ from bert_keras.tasks.ner.scoring import entities, entity_scores
         ("O O", []),
     ],
 )
-def test_entities(tags, expected):
+def test_entities_are_read_from_tags(tags, expected):
     assert list(entities(tags.split())) == expected
 
 
-# What conlleval.pl (2004-01-26) printed for sentences of given and predicted tags, "|" between
-# sentences: accuracy, precision, recall, F1, then the last three of each type.
+# The output of conlleval.pl (2004-01-26) for sentences with true and predicted tags, separated by
+# "|": accuracy, precision, recall and F1, then the last three for each type.
 TABLE = [
     (
         "O B-PER I-creative-work I-LOC I-PER",
@@ -59,7 +61,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("gold", "predicted", "overall", "of_types"), TABLE)
-def test_equal_to_conlleval(gold, predicted, overall, of_types):
+def test_scores_equal_those_of_conlleval(gold, predicted, overall, of_types):
     scores = entity_scores(*([s.split() for s in tags.split("|")] for tags in (gold, predicted)))
     names = ("accuracy", "precision", "recall", "f1")
     assert tuple(round(scores.pop(name), 2) for name in names) == overall

@@ -1,4 +1,4 @@
-"""Small questions about small contexts, and a way to write SQuAD's files."""
+"""Fixtures for small questions, their tokenizer, and files in SQuAD's format."""
 
 import json
 
@@ -6,11 +6,11 @@ import pytest
 
 from bert_keras.tasks.squad.questions import Answer, Question
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-PIECES = (
-    *SPECIAL_PIECES,
+TOKENS = (
+    *SPECIAL_TOKENS,
     *LETTERS,
     *"(),.-?'",
     "who",
@@ -26,29 +26,29 @@ PIECES = (
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    return WordPieceTokenizer(Vocabulary(PIECES))
+    return WordPieceTokenizer(Vocabulary(TOKENS))
 
 
 @pytest.fixture
 def ask():
-    """A question about a context whose answer is the given part of it."""
+    """Makes a question about a context; the answer is a part of the context."""
 
-    def question(context, answer=None, *, asked="who ?", identity="q", start=None, **fields):
+    def make(context, answer=None, *, question="who ?", identity="q", start=None, **fields):
         answers = ()
         if answer is not None:
             answers = (Answer(answer, context.index(answer) if start is None else start),)
-        return Question(id=identity, question=asked, context=context, answers=answers, **fields)
+        return Question(id=identity, question=question, context=context, answers=answers, **fields)
 
-    return question
+    return make
 
 
 @pytest.fixture
 def squad_file(tmp_path):
-    """Writes one article with one paragraph a pair (context, questions)."""
+    """Writes one article with a paragraph for each pair (context, questions)."""
 
     def write(*paragraphs, name="train-v1.1.json"):
-        listed = [{"context": context, "qas": qas} for context, qas in paragraphs]
-        values = {"version": "1.1", "data": [{"title": "T", "paragraphs": listed}]}
+        items = [{"context": context, "qas": qas} for context, qas in paragraphs]
+        values = {"version": "1.1", "data": [{"title": "T", "paragraphs": items}]}
         path = tmp_path / name
         path.write_text(json.dumps(values), encoding="utf-8")
         return path

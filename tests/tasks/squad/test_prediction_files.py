@@ -1,3 +1,5 @@
+"""Files of predictions, n-best lists and null odds, as run_squad.py writes them."""
+
 import json
 
 import pytest
@@ -15,7 +17,7 @@ def questions(ask):
     return [ask("a b", identity="1"), ask("c d", identity="2")]
 
 
-def test_files_as_run_squad_writes_them(tmp_path, questions):
+def test_files_equal_those_of_run_squad(tmp_path, questions):
     path = tmp_path / "predictions.json"
     predictions = [
         Prediction("é", -1.5, (Candidate("é", 0.75, 2.0, 1.0), Candidate("", 0.25, 1.0, 0.5))),
@@ -31,14 +33,14 @@ def test_files_as_run_squad_writes_them(tmp_path, questions):
     assert read_predictions(path, questions) == [Prediction("é", -1.5), Prediction("", 2.5)]
 
 
-def test_without_odds_or_lists_there_is_one_file(tmp_path, questions):
+def test_predictions_without_odds_and_candidates_are_one_file(tmp_path, questions):
     path = tmp_path / "predictions.json"
     write_predictions(path, questions, [Prediction("a"), Prediction("c")])
     assert [each.name for each in tmp_path.iterdir()] == ["predictions.json"]
     assert read_predictions(path, questions) == [Prediction("a"), Prediction("c")]
 
 
-def test_files_of_other_names_stand_apart(tmp_path, questions):
+def test_each_prediction_file_has_its_null_odds_file(tmp_path, questions):
     for name, odds in (("dev_predictions.json", 1.0), ("b.json", 2.0)):
         write_predictions(tmp_path / name, questions, [Prediction("a", odds)] * 2)
     assert {each.name for each in tmp_path.iterdir()} == {
@@ -47,29 +49,32 @@ def test_files_of_other_names_stand_apart(tmp_path, questions):
     assert read_predictions(tmp_path / "dev_predictions.json", questions)[0].null_odds == 1.0
 
 
-def test_questions_that_the_file_lacks(tmp_path, questions, capsys):
+def test_missing_predictions_are_reported(tmp_path, questions, capsys):
     path = tmp_path / "predictions.json"
     path.write_text('{"2": "c", "9": "x"}')
     assert read_predictions(path, questions) == [None, Prediction("c")]
     assert "no prediction for 1 of 2 questions, such as 1; they score 0" in capsys.readouterr().err
     path.write_text('{"9": "x"}')
-    with pytest.raises(InputError, match="none of the 2 questions; it begins with '9'"):
+    with pytest.raises(
+        InputError,
+        match="none of the 2 questions; its first id is '9'",
+    ):
         read_predictions(path, questions)
 
 
 @pytest.mark.parametrize(
-    ("predictions", "odds", "told"),
+    ("predictions", "odds", "message"),
     [
-        ('{"1": "a", "2": 3}', None, "the prediction of 2 is no text"),
-        ('{"1": "a", "2": "b"}', '{"1": 0.5}', "null_odds.json: expected a number for 2"),
-        ('{"1": "a", "2": "b"}', '{"1": "x", "2": 1}', "expected a number for 1"),
-        ('{"1": "a"', None, "is not the JSON"),
+        ('{"1": "a", "2": 3}', None, "the prediction of 2 is not a text"),
+        ('{"1": "a", "2": "b"}', '{"1": 0.5}', "null_odds.json has no number for 2, which is in "),
+        ('{"1": "a", "2": "b"}', '{"1": "x", "2": 1}', "has no number for 1"),
+        ('{"1": "a"', None, "is not valid JSON"),
     ],
 )
-def test_files_that_cannot_be_read(tmp_path, questions, predictions, odds, told):
+def test_invalid_files_are_refused(tmp_path, questions, predictions, odds, message):
     path = tmp_path / "predictions.json"
     path.write_text(predictions)
     if odds is not None:
         (tmp_path / "null_odds.json").write_text(odds)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         read_predictions(path, questions)

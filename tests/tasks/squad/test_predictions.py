@@ -1,3 +1,5 @@
+"""The best answer spans of windows, from start and end logits."""
+
 import numpy as np
 import pytest
 
@@ -8,8 +10,8 @@ LIMITS = {"num_best": 20, "max_answer_length": 30}
 
 
 @pytest.fixture
-def asked(tokenizer):
-    """Windows over the contexts of questions, and outputs that are `low` but where told.
+def model_outputs(tokenizer):
+    """Makes the windows of questions, and outputs that are `low` except at some positions.
 
     `starts` and `ends` are {(row, character of the context): logit}; "C" stands for [CLS].
     """
@@ -20,23 +22,23 @@ def asked(tokenizer):
         outputs = []
         for row, length in enumerate(windows.lengths):
             logits = {name: np.full(length + padding, low, np.float32) for name in ("start", "end")}
-            logits["start"][length:] = logits["end"][length:] = 99.0  # padding means nothing
-            for name, told in (("start", starts), ("end", ends)):
-                for (where, place), logit in told.items():
-                    if where == row:
-                        logits[name][_position(windows, row, place)] = logit
+            logits["start"][length:] = logits["end"][length:] = 99.0  # padding must be ignored
+            for name, chosen in (("start", starts), ("end", ends)):
+                for (window, character), logit in chosen.items():
+                    if window == row:
+                        logits[name][_position(windows, row, character)] = logit
             outputs.append(logits)
         return windows, outputs
 
     return make
 
 
-def _position(windows, row, place):
-    if place == "C":
+def _position(windows, row, character):
+    if character == "C":
         return 0
     first, before = windows.starts_N2[row, 1], 2 + windows.lengths_N2[row, 0]
     passage = windows.offsets[first : first + windows.lengths_N2[row, 1]]
-    return before + int(np.flatnonzero(passage[:, 1] > place)[0])
+    return before + int(np.flatnonzero(passage[:, 1] > character)[0])
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,7 @@ def _position(windows, row, place):
     [
         ("a lyon b", 2, 2, "lyon"),
         ("a (Lyon).", 3, 3, "Lyon"),
-        ("a  Lyon \t\n won", 3, 11, "Lyon \t\n won"),  # as it stands, white space and all
+        ("a  Lyon \t\n won", 3, 11, "Lyon \t\n won"),  # with its white space
         ("x 北京 y", 2, 3, "北京"),
         ("🎉 lyon 🎉 b", 2, 7, "lyon 🎉"),
         ("a Cafe\u0301 b", 2, 2, "Cafe\u0301"),
@@ -52,10 +54,10 @@ def _position(windows, row, place):
         ("a Japanese b", 2, 2, "Japan"),
     ],
 )
-def test_answers_are_cut_from_the_context(ask, asked, context, start, end, text):
+def test_answers_are_substrings_of_the_context(ask, model_outputs, context, start, end, text):
     questions = [ask(context)]
     (prediction,) = predicted_answers(
-        questions, *asked(questions, {(0, start): 5}, {(0, end): 5}), **LIMITS
+        questions, *model_outputs(questions, {(0, start): 5}, {(0, end): 5}), **LIMITS
     )
     assert prediction.text == text
     assert prediction.null_odds is None
@@ -63,31 +65,31 @@ def test_answers_are_cut_from_the_context(ask, asked, context, start, end, text)
     assert (best.text, best.start_logit, best.end_logit) == (text, 5.0, 5.0)
 
 
-def test_an_answer_does_not_end_before_it_begins_nor_grow_too_long(ask, asked):
+def test_answers_end_after_their_start_and_have_a_maximum_length(ask, model_outputs):
     questions = [ask("a b c d e")]
-    windows, outputs = asked(
+    windows, outputs = model_outputs(
         questions, {(0, 4): 5, (0, 0): 1}, {(0, 2): 5, (0, 8): 2}
-    )  # c begins best, b ends best
-    for longest, text in ((30, "c d e"), (2, "a b")):
+    )  # c is the best start, b the best end
+    for max_length, text in ((30, "c d e"), (2, "a b")):
         (prediction,) = predicted_answers(
-            questions, windows, outputs, num_best=20, max_answer_length=longest
+            questions, windows, outputs, num_best=20, max_answer_length=max_length
         )
         assert prediction.text == text
 
 
-def test_neither_question_nor_specials_are_an_answer(ask, asked):
-    questions = [ask("a b", asked="who won ?")]
-    windows, outputs = asked(questions, {(0, "C"): 50}, {(0, "C"): 50})
+def test_questions_and_special_tokens_are_not_answers(ask, model_outputs):
+    questions = [ask("a b", question="who won ?")]
+    windows, outputs = model_outputs(questions, {(0, "C"): 50}, {(0, "C"): 50})
     outputs[0]["start"][1:5] = outputs[0]["end"][1:5] = 60
     outputs[0]["start"][windows.lengths[0] - 1] = outputs[0]["end"][windows.lengths[0] - 1] = 70
     (prediction,) = predicted_answers(questions, windows, outputs, **LIMITS)
     assert prediction.text in ("a", "b", "a b")
 
 
-def test_a_span_counts_where_its_window_shows_most_around_its_begin(ask, asked):
-    questions = [ask("a b c d e f g h i j", asked="who")]
+def test_spans_start_in_the_window_with_the_maximum_context(ask, model_outputs):
+    questions = [ask("a b c d e f g h i j", question="who")]
     sizes = {"max_length": 9, "stride": 3}  # abcde, defgh, ghij
-    windows, outputs = asked(
+    windows, outputs = model_outputs(
         questions, {(0, 8): 9, (1, 8): 1, (2, 18): 2}, {(0, 8): 9, (1, 8): 1, (2, 18): 2}, **sizes
     )
     (prediction,) = predicted_answers(questions, windows, outputs, **LIMITS)
@@ -95,23 +97,23 @@ def test_a_span_counts_where_its_window_shows_most_around_its_begin(ask, asked):
     assert prediction.candidates[1].score == 2.0
 
 
-def test_n_best_texts_come_once_with_probabilities(ask, asked):
+def test_each_candidate_has_a_different_text_and_a_probability(ask, model_outputs):
     questions = [ask("a b a")]
-    windows, outputs = asked(
+    windows, outputs = model_outputs(
         questions, {(0, 0): 1, (0, 4): 3, (0, 2): 2}, {(0, 0): 1, (0, 4): 3, (0, 2): 2}
     )
     limits = {"num_best": 3, "max_answer_length": 1}
     (prediction,) = predicted_answers(questions, windows, outputs, **limits)
     assert [(each.text, each.score) for each in prediction.candidates] == [("a", 6.0), ("b", 4.0)]
-    chances = [each.probability for each in prediction.candidates]
-    assert chances == pytest.approx([1 / (1 + np.exp(-2)), 1 / (1 + np.exp(2))])
+    probabilities = [each.probability for each in prediction.candidates]
+    assert probabilities == pytest.approx([1 / (1 + np.exp(-2)), 1 / (1 + np.exp(2))])
     (prediction,) = predicted_answers(questions, windows, outputs, num_best=1, max_answer_length=1)
     assert [(each.text, each.probability) for each in prediction.candidates] == [("a", 1.0)]
 
 
-def test_no_answer_is_scored_where_its_window_believes_it_least(ask, asked):
-    questions = [ask("a b c d e f g h i j", asked="who")]
-    windows, outputs = asked(
+def test_the_score_of_no_answer_is_the_minimum_over_windows(ask, model_outputs):
+    questions = [ask("a b c d e f g h i j", question="who")]
+    windows, outputs = model_outputs(
         questions,
         {(0, "C"): 4, (1, "C"): 2, (2, "C"): 7, (0, 2): 1.5},
         {(0, "C"): 4, (1, "C"): 3, (2, "C"): 7, (0, 2): 2},
@@ -129,9 +131,9 @@ def test_no_answer_is_scored_where_its_window_believes_it_least(ask, asked):
     assert sum(each.probability for each in prediction.candidates) == pytest.approx(1)
 
 
-def test_no_answer_is_in_the_n_best_list_though_it_scores_last(ask, asked):
+def test_the_n_best_list_contains_no_answer_even_if_it_is_worst(ask, model_outputs):
     questions = [ask("a b c")]
-    windows, outputs = asked(questions, {(0, 0): 5}, {(0, 0): 5}, low=0.0)
+    windows, outputs = model_outputs(questions, {(0, 0): 5}, {(0, 0): 5}, low=0.0)
     outputs[0]["start"][0] = outputs[0]["end"][0] = -20.0
     limits = {"num_best": 2, "max_answer_length": 30, "null_threshold": 0.0}
     (prediction,) = predicted_answers(questions, windows, outputs, **limits)
@@ -139,9 +141,9 @@ def test_no_answer_is_in_the_n_best_list_though_it_scores_last(ask, asked):
     assert (prediction.text, prediction.null_odds) == ("a", -50.0)
 
 
-def test_each_question_has_its_own_answer(ask, asked):
+def test_each_question_has_an_answer(ask, model_outputs):
     questions = [ask("a b", identity="1"), ask("a b", identity="2"), ask("c", identity="3")]
-    windows, outputs = asked(
+    windows, outputs = model_outputs(
         questions, {(0, 0): 5, (1, 2): 5, (2, 0): 5}, {(0, 0): 5, (1, 2): 5, (2, 0): 5}
     )
     predictions = predicted_answers(questions, windows, outputs, **LIMITS)

@@ -1,3 +1,5 @@
+"""Windows of contexts, their targets, and the maximum context of each token."""
+
 import numpy as np
 import pytest
 
@@ -7,16 +9,16 @@ from bert_keras.tasks.squad.windows import max_context, windows_over
 LIMITS = {"max_length": 384, "stride": 128, "max_question_length": 64}
 
 
-def answers_trained(questions, windows):
-    """What each window is trained to answer: characters of its context; None at [CLS]."""
+def trained_answers(questions, windows):
+    """Returns the text at the targets of each window; None for [CLS]."""
     texts = []
-    for number, question in enumerate(questions):
-        for row in windows.of_question(number):
+    for index, question in enumerate(questions):
+        for row in windows.of_question(index):
             start, end = (int(windows.targets[name][row]) for name in ("start", "end"))
             before = 2 + windows.lengths_N2[row, 0]
-            first, last = (windows.starts_N2[row, 1] + at - before for at in (start, end))
-            cut = slice(windows.offsets[first, 0], windows.offsets[last, 1])
-            texts.append(question.context[cut] if start else None)
+            first, last = (windows.starts_N2[row, 1] + i - before for i in (start, end))
+            characters = slice(windows.offsets[first, 0], windows.offsets[last, 1])
+            texts.append(question.context[characters] if start else None)
     return texts
 
 
@@ -24,11 +26,11 @@ def answers_trained(questions, windows):
     ("context", "answer", "trained"),
     [
         ("lyon won.", "won", "won"),
-        ("a (lyon).", "lyon", "lyon"),  # without what clings to it
+        ("a (lyon).", "lyon", "lyon"),  # without the adjacent punctuation
         ("a  \t lyon \n won .", "lyon \n won", "lyon \n won"),
         ("Lyon's", "Lyon", "Lyon"),
-        ("a Japanese b", "Japan", "Japan"),  # a piece of its own
-        ("a Japanese b", "apan", "Japan"),  # the pieces that it shares characters with
+        ("a Japanese b", "Japan", "Japan"),  # a separate token
+        ("a Japanese b", "apan", "Japan"),  # the tokens that overlap the answer
         ("a-b-a", "a", "a"),
         ("🎉🎉 lyon 🎉", "lyon", "lyon"),
         ("x 北京 y", "京", "京"),
@@ -38,28 +40,28 @@ def answers_trained(questions, windows):
         (" lyon ", " lyon ", "lyon"),
     ],
 )
-def test_the_pieces_of_an_answer(ask, tokenizer, context, answer, trained):
+def test_targets_are_the_tokens_that_overlap_the_answer(ask, tokenizer, context, answer, trained):
     questions = [ask(context, answer)]
-    assert answers_trained(questions, windows_over(questions, tokenizer, **LIMITS)) == [trained]
+    assert trained_answers(questions, windows_over(questions, tokenizer, **LIMITS)) == [trained]
 
 
-def test_the_answer_where_it_was_marked_not_where_it_first_occurs(ask, tokenizer):
+def test_targets_are_at_the_annotated_occurrence(ask, tokenizer):
     questions = [ask("a-b-a c", "a", start=4)]
     windows = windows_over(questions, tokenizer, **LIMITS)
     assert windows.targets["start"].tolist() == [2 + 2 + 4]
 
 
-def test_windows_of_a_long_context(ask, tokenizer):
+def test_a_long_context_has_several_windows(ask, tokenizer):
     questions = [
-        ask("a b c d e f g h i j", "g h", asked="who ? who ?", identity="long"),
+        ask("a b c d e f g h i j", "g h", question="who ? who ?", identity="long"),
         ask("a b c", "b", identity="short"),
     ]
     windows = windows_over(questions, tokenizer, max_length=10, stride=3, max_question_length=2)
     inputs, targets = windows.batch(np.arange(len(windows)))
-    pieces = [[tokenizer.vocabulary.pieces[i] for i in row] for row in inputs["input_ids"]]
-    assert [row[:4] for row in pieces] == [["[CLS]", "who", "?", "[SEP]"]] * 4
-    assert ["".join(row[4:9]) for row in pieces[:3]] == ["abcde", "defgh", "ghij[SEP]"]
-    assert pieces[3][4:] == ["a", "b", "c", "[SEP]", "[PAD]", "[PAD]"]
+    tokens = [[tokenizer.vocabulary.tokens[i] for i in row] for row in inputs["input_ids"]]
+    assert [row[:4] for row in tokens] == [["[CLS]", "who", "?", "[SEP]"]] * 4
+    assert ["".join(row[4:9]) for row in tokens[:3]] == ["abcde", "defgh", "ghij[SEP]"]
+    assert tokens[3][4:] == ["a", "b", "c", "[SEP]", "[PAD]", "[PAD]"]
     assert inputs["segment_ids"].tolist()[3] == [0, 0, 0, 0, 1, 1, 1, 1, 0, 0]
     assert inputs["input_mask"].sum(axis=1).tolist() == windows.lengths.tolist() == [10, 10, 9, 8]
     assert targets["start"].tolist() == [0, 7, 4, 5]
@@ -69,47 +71,48 @@ def test_windows_of_a_long_context(ask, tokenizer):
     assert list(windows.of_question(1)) == [3]
 
 
-def test_a_batch_is_as_long_as_its_longest(ask, tokenizer):
+def test_a_batch_is_padded_to_its_longest_window(ask, tokenizer):
     questions = [ask("a b c d e", "b"), ask("a", "a")]
     windows = windows_over(questions, tokenizer, **LIMITS)
     assert windows.batch(np.array([1]))[0]["input_ids"].shape == (1, 6)
 
 
-def test_questions_without_an_answer_are_trained_to_cls(ask, tokenizer):
+def test_targets_of_questions_without_an_answer_are_at_cls(ask, tokenizer):
     questions = [ask("a b", is_impossible=True), ask("a b", "b", start=0)]
     windows = windows_over(questions, tokenizer, **LIMITS)
     assert windows.targets["start"].tolist() == windows.targets["end"].tolist() == [0, 0]
 
 
-def test_a_context_of_nothing_that_is_text(ask, tokenizer):
-    with pytest.raises(InputError, match=r"f\.json: nothing of the context is a piece"):
-        windows_over([ask("\u200b", place="f.json")], tokenizer, **LIMITS)
+def test_a_context_without_tokens_is_refused(ask, tokenizer):
+    with pytest.raises(InputError, match=r"f\.json: the context has no tokens"):
+        windows_over([ask("\u200b", location="f.json")], tokenizer, **LIMITS)
 
 
-def test_each_piece_has_one_window_that_shows_most_around_it():
+def test_each_token_has_one_window_with_the_maximum_context():
     starts, lengths = np.array([0, 3, 6]), np.array([5, 5, 4])
-    shown = max_context(starts, lengths)
-    assert [part.tolist() for part in shown] == [
-        [True, True, True, True, False],  # 3 has one to its right here, none to its left there
+    is_max = max_context(starts, lengths)
+    assert [part.tolist() for part in is_max] == [
+        # Token 3 has one token to its right, but none to its left in the next window.
+        [True, True, True, True, False],
         [False, True, True, True, False],
         [False, True, True, True],
     ]
-    pieces = [
-        piece
-        for start, part in zip(starts, shown, strict=True)
-        for piece in start + part.nonzero()[0]
+    tokens = [
+        token
+        for start, part in zip(starts, is_max, strict=True)
+        for token in start + part.nonzero()[0]
     ]
-    assert sorted(pieces) == list(range(10))
+    assert sorted(tokens) == list(range(10))
 
 
-def test_of_windows_that_show_as_much_the_longer_then_the_first():
+def test_ties_of_context_prefer_longer_and_earlier_windows():
     first, second = max_context(np.array([0, 2]), np.array([3, 3]))
     assert (first[2], second[0]) == (True, False)
     first, second = max_context(np.array([0, 2]), np.array([3, 4]))
     assert (first[2], second[0]) == (False, True)
 
 
-def test_the_shared_files_are_windowed_as_run_squad_does(shared_data):
+def test_the_shared_file_has_as_many_windows_as_in_run_squad(shared_data):
     from bert_keras.tasks.squad.task import SQUAD_TASKS
     from bert_keras.text.tokenizer import WordPieceTokenizer
     from bert_keras.text.vocab import Vocabulary

@@ -22,13 +22,13 @@ from tfrecords_tools.inputs.corpus import (
 from tfrecords_tools.inputs.decoding import Repairs
 
 
-def read(*places, unit_bytes=1 << 20, errors="fail", text_field="text"):
-    """All lines of all units, and what had to be repaired."""
+def read(*paths, unit_bytes=1 << 20, errors="fail", text_field="text"):
+    """Returns all lines of all units, and the repairs."""
     repairs, lines = Repairs(), []
-    for unit in units(places, unit_bytes=unit_bytes, text_field=text_field):
-        own = Repairs()  # as in a job of its own
-        lines += lines_of(unit, repairs=own, errors=errors)
-        repairs += own
+    for unit in units(paths, unit_bytes=unit_bytes, text_field=text_field):
+        unit_repairs = Repairs()  # as in the job of the unit
+        lines += lines_of(unit, repairs=unit_repairs, errors=errors)
+        repairs += unit_repairs
     return lines, repairs
 
 
@@ -56,7 +56,7 @@ def test_only_line_feeds_end_lines(file):
     assert read(path)[0] == ["a\u2028b\x0cc\u0085d\re", ""]
 
 
-def text_of(generator, *, begin="", blank="\n"):
+def text_of(generator, *, blank="\n"):
     """Lines and blank lines of all kinds, some of more than a block or the longest line."""
     words = [
         "a",
@@ -71,7 +71,7 @@ def text_of(generator, *, begin="", blank="\n"):
         "\t",
         "\r",
     ]
-    parts = [begin]
+    parts = []
     for _ in range(generator.randrange(1, 40)):
         parts.append("".join(generator.choices(words, k=generator.randrange(0, 9))))
         parts.append(generator.choice(["\n", "\r\n", blank, " \n \t\r\n", "\n" * 4]))
@@ -90,7 +90,7 @@ def json_of(generator):
     return "\n".join(json.dumps(record, ensure_ascii=False) for record in records)
 
 
-@pytest.mark.parametrize("made", [text_of, articles_of, json_of])
+@pytest.mark.parametrize("make", [text_of, articles_of, json_of])
 @pytest.mark.parametrize(
     ("block", "seeds"),
     [
@@ -99,59 +99,61 @@ def json_of(generator):
         pytest.param(64, range(2, 12), marks=pytest.mark.slow),
     ],
 )
-def test_the_corpus_is_the_same_however_it_is_cut(file, monkeypatch, made, block, seeds):
+def test_the_unit_size_does_not_change_the_lines(file, monkeypatch, make, block, seeds):
     monkeypatch.setattr(input_parts, "BLOCK", block)
     monkeypatch.setattr(text_formats, "LONGEST_LINE", 64)
     for seed in seeds:
-        content = made(random.Random(seed)).encode()
+        content = make(random.Random(seed)).encode()
         path = file(content)
-        whole, repairs = read(path, unit_bytes=len(content) + 1)
+        expected, repairs = read(path, unit_bytes=len(content) + 1)
         for unit_bytes in {1, 2, 3, 7, 50, *range(1, len(content), len(content) // 9 + 1)}:
-            lines, own = read(path, unit_bytes=unit_bytes)
-            assert lines == whole
-            assert own.summary() == repairs.summary()
+            lines, same_repairs = read(path, unit_bytes=unit_bytes)
+            assert lines == expected
+            assert same_repairs.summary() == repairs.summary()
 
 
-def test_one_document_of_many_units_is_read_once_and_by_one(file):
+def test_a_document_of_many_units_is_read_by_the_first_unit_only(file):
     path = file("a line without a blank line\n" * 1000)
-    found = [list(lines_of(u, repairs=Repairs())) for u in units([path], unit_bytes=100)]
-    assert len(found) == 280
-    assert [len(lines) for lines in found] == [1001, *[0] * 279]
+    lines_of_units = [
+        list(lines_of(unit, repairs=Repairs())) for unit in units([path], unit_bytes=100)
+    ]
+    assert len(lines_of_units) == 280
+    assert [len(lines) for lines in lines_of_units] == [1001, *[0] * 279]
 
 
-def test_a_range_reads_what_it_hands_out_and_little_more(tmp_path, monkeypatch):
-    """Units behind the first of one endless document stop at their own end."""
+def test_a_unit_without_a_document_start_reads_no_lines(tmp_path, monkeypatch):
+    """All units of a long document except the first one contain no document start."""
     path = tmp_path / "endless"
     path.write_bytes(b"words and words\n" * 500_000)
-    read_bytes = []
-    kept = input_parts._reads
-    monkeypatch.setattr(input_parts, "_reads", lambda *args: read_bytes.append(1) or kept(*args))
+    calls = []
+    original = input_parts._reads
+    monkeypatch.setattr(input_parts, "_reads", lambda *args: calls.append(1) or original(*args))
     unit = units([path], unit_bytes=1 << 20)[3]
     tracemalloc.start()
     assert list(lines_of(unit, repairs=Repairs())) == []
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert not read_bytes
+    assert not calls
     assert peak < 8 * input_parts.BLOCK
 
 
-def test_small_files_stand_together_in_their_order(tmp_path):
+def test_small_files_share_units_in_their_order(tmp_path):
     for number in range(10):
         (tmp_path / f"{number}.txt").write_text(f"document {number}\n")  # 11 bytes
-    found = units([tmp_path], unit_bytes=35)
-    assert [len(unit) for unit in found] == [3, 3, 3, 1]
+    all_units = units([tmp_path], unit_bytes=35)
+    assert [len(unit) for unit in all_units] == [3, 3, 3, 1]
     assert read(tmp_path, unit_bytes=35)[0][::2] == [f"document {number}" for number in range(10)]
-    assert [part.path for unit in found for part in unit] == [
+    assert [part.path for unit in all_units for part in unit] == [
         str(tmp_path / f"{number}.txt") for number in range(10)
     ]
 
 
-def test_units_and_repairs_travel_between_processes(file):
+def test_units_and_repairs_can_be_pickled(file):
     path = file(b"a\xe9\n\nb")
-    found = units([path], unit_bytes=2)
+    all_units = units([path], unit_bytes=2)
     repairs = Repairs()
-    lines = [x for u in found for x in lines_of(u, repairs=repairs, errors="skip")]
-    assert pickle.loads(pickle.dumps(found)) == found
+    lines = [x for unit in all_units for x in lines_of(unit, repairs=repairs, errors="skip")]
+    assert pickle.loads(pickle.dumps(all_units)) == all_units
     assert pickle.loads(pickle.dumps(repairs)) == repairs
     assert lines == ["b", ""]
 
@@ -165,19 +167,19 @@ COMPRESSED = {
 
 
 @pytest.mark.parametrize("kind", COMPRESSED)
-@pytest.mark.parametrize("made", [text_of, articles_of, json_of])
-def test_compressed_files_read_as_what_is_in_them(file, kind, made):
-    content = made(random.Random(5)).encode()
+@pytest.mark.parametrize("make", [text_of, articles_of, json_of])
+def test_compressed_files_give_the_same_lines(file, kind, make):
+    content = make(random.Random(5)).encode()
     packed = file(COMPRESSED[kind](content), "packed")
     assert read(packed, unit_bytes=3)[0] == read(file(content))[0] != []
 
 
 @pytest.mark.parametrize("kind", COMPRESSED)
-def test_compressed_files_that_are_cut_short(file, kind):
+def test_truncated_compressed_files_are_refused(file, kind):
     draw = random.Random(0)
     content = b"".join(b"%d words\n" % draw.randrange(10**9) for _ in range(30_000))
     packed = COMPRESSED[kind](content)
-    with pytest.raises(InputError, match=r"packed is damaged or cut short .*fetch or compress"):
+    with pytest.raises(InputError, match=r"packed is damaged or truncated .*download or compress"):
         read(file(packed[: len(packed) * 3 // 4], "packed"))
 
 
@@ -185,13 +187,13 @@ def test_compressed_files_that_are_cut_short(file, kind):
     "content",
     ["", "\n \n\t\n", "\ufeff", '{"text": null}\n', '<doc id="1" title="T">\nT\n\n</doc>'],
 )
-def test_a_corpus_without_text(file, content):
+def test_a_corpus_without_text_is_refused(file, content):
     path = file(content)
     lines, repairs = read(path)
     assert lines == []
-    with pytest.raises(InputError, match=r"the corpus holds no text .*file\); expected one para"):
+    with pytest.raises(InputError, match=r"contains no text \(.*file.*\); expected one paragraph"):
         repairs.expect_text()
-    with pytest.raises(InputError, match=r"the corpus holds no text"):
+    with pytest.raises(InputError, match=r"the corpus contains no text"):
         list(documents([path], stage="read"))
 
 
@@ -208,7 +210,7 @@ def test_files_without_text_are_named(file):
 
 
 @pytest.mark.parametrize("unit_bytes", [1 << 20, 7])
-def test_bytes_that_are_not_utf8(file, unit_bytes):
+def test_lines_that_are_not_utf8_are_refused_dropped_or_repaired(file, unit_bytes):
     path = file(b"fine\n\n\ncaf\xe9 au lait\nmore\n\n\xff\n")
     with pytest.raises(
         InputError, match=r"file, line 4 is not UTF-8 \(byte 0xe9 at column 4\); .* --errors skip"
@@ -226,7 +228,7 @@ def test_bytes_that_are_not_utf8(file, unit_bytes):
         read(path, errors="ignore")
 
 
-def test_the_first_places_are_kept_and_all_are_counted(file):
+def test_all_repairs_are_counted_and_the_first_are_located(file):
     path = file(b"\xff\n" * 99)
     remarks = read(path, unit_bytes=9, errors="skip")[1].remarks()
     assert remarks[1].startswith("lines that are not UTF-8, dropped: 99 (")
@@ -238,12 +240,12 @@ def test_control_characters_and_lone_returns_are_counted(file):
     lines, repairs = read(path)
     assert lines == ["a\x00b", "", "c\td", "e\rf", ""]
     assert repairs.remarks() == [
-        f"control characters, which the tokenizer leaves out: 2 ({path}, line 1)",
+        f"control characters, which the tokenizer removes: 2 ({path}, line 1)",
         f"carriage returns inside lines, read as white space: 1 ({path}, line 5)",
     ]
 
 
-def test_a_line_without_end_is_read_in_parts(tmp_path):
+def test_a_long_line_is_read_in_parts(tmp_path):
     path = tmp_path / "endless"
     with path.open("wb") as file:
         for _ in range(24):
@@ -257,9 +259,11 @@ def test_a_line_without_end_is_read_in_parts(tmp_path):
     tracemalloc.stop()
     assert peak < 6 * input_parts.LONGEST_LINE
     assert max(lengths) < input_parts.LONGEST_LINE
-    assert sum(lengths) == 24 * 5 * (1 << 18) - (len(lengths) - 1)  # but for what it was cut at
+    assert sum(lengths) == 24 * 5 * (1 << 18) - (
+        len(lengths) - 1
+    )  # the blanks at the cuts are lost
     assert repairs.remarks() == [
-        f"lines too long to be held in memory, cut at white space: 1 ({path}, line 1)"
+        f"lines too long for memory, cut at white space: 1 ({path}, line 1)"
     ]
 
 
@@ -273,11 +277,11 @@ def test_long_lines_are_cut_between_characters(file, monkeypatch):
     assert repairs.summary() == {"long_lines_cut": 2}
 
 
-def test_a_file_that_became_shorter(file):
-    found = units([file("a\n\n" * 100)], unit_bytes=100)
+def test_a_file_that_became_shorter_is_refused(file):
+    all_units = units([file("a\n\n" * 100)], unit_bytes=100)
     file("a\n\n" * 60)
     with pytest.raises(InputError, match=r"file became \d+ bytes shorter while it was read"):
-        [list(lines_of(unit, repairs=Repairs())) for unit in found]
+        [list(lines_of(unit, repairs=Repairs())) for unit in all_units]
 
 
 def test_digest_and_fingerprint(file):
@@ -296,7 +300,7 @@ def test_digest_and_fingerprint(file):
 def test_real_text(shared_data):
     corpus = shared_data / "corpus"
     for name, num_documents in {"wiki.txt": 599, "books.txt": 25, "wikiextractor": 37}.items():
-        whole, repairs = read(corpus / name)
-        assert whole.count("") == num_documents
+        lines, repairs = read(corpus / name)
+        assert lines.count("") == num_documents
         assert repairs.summary() == {}
-        assert read(corpus / name, unit_bytes=30_000)[0] == whole
+        assert read(corpus / name, unit_bytes=30_000)[0] == lines

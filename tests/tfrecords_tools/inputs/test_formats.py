@@ -8,13 +8,15 @@ from tfrecords_tools.inputs import parts as input_parts
 from tfrecords_tools.inputs import text_formats
 from tfrecords_tools.inputs.corpus import lines_of, units
 from tfrecords_tools.inputs.decoding import Repairs
-from tfrecords_tools.inputs.formats import recognised
+from tfrecords_tools.inputs.formats import file_format
 
 
 def read(path, *, errors="fail", text_field="text"):
     repairs = Repairs()
-    found = units([path], unit_bytes=1 << 20, text_field=text_field)
-    return [x for u in found for x in lines_of(u, repairs=repairs, errors=errors)], repairs
+    all_units = units([path], unit_bytes=1 << 20, text_field=text_field)
+    return [
+        x for unit in all_units for x in lines_of(unit, repairs=repairs, errors=errors)
+    ], repairs
 
 
 @pytest.fixture
@@ -47,8 +49,8 @@ def file(tmp_path):
         ("\x00\x01 a few control characters", "a", "text"),
     ],
 )
-def test_content_tells_the_format(file, content, name, kind):
-    assert recognised(file(content, name)) == kind
+def test_the_content_decides_the_format(file, content, name, kind):
+    assert file_format(file(content, name)) == kind
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_content_tells_the_format(file, content, name, kind):
     [
         ("text".encode("utf-16"), r"is UTF-16 text; expected UTF-8 text: convert it .*UTF-16 -t"),
         ("text".encode("utf-32"), r"is UTF-32 text; .*iconv -f UTF-32 -t UTF-8"),
-        ("a longer text".encode("utf-16-be"), r"is UTF-16 text or no text; .*iconv"),
+        ("a longer text".encode("utf-16-be"), r"is UTF-16 text or not text; .*iconv"),
         (b"%PDF-1.7\n", r"is a PDF; expected UTF-8 text: extract its text first \(pdftotext\)"),
         (b"{\\rtf1", r"is RTF; .*save it as text"),
         (b"PK\x03\x04....", r"is a ZIP archive or an office document; .*unpack it"),
@@ -66,25 +68,28 @@ def test_content_tells_the_format(file, content, name, kind):
         (b"<?xml version", r"is XML"),
         (b"name\0" + b"\0" * 252 + b"ustar", r"is a tar archive; .*name the folder"),
         (b"ARROW1\0\0", r"is an Arrow file; .*parquet"),
-        (b"7z\xbc\xaf", r"is compressed in a way not read here; .*gz, bz2, xz, zst"),
-        (b"version https://git-lfs.github.com/spec/v1\n", r"is a note of Git LFS; .*git lfs pull"),
-        (bytes(range(256)) * 4, r"is no text: 104 of its first 1,024 bytes are control characters"),
+        (b"7z\xbc\xaf", r"is compressed with 7z or LZ4; .*gz, bz2, xz or zst"),
+        (b"version https://git-lfs.github.com/spec/v1\n", r"is a Git LFS pointer; .*git lfs pull"),
+        (
+            bytes(range(256)) * 4,
+            r"is not text: 104 of its first 1,024 bytes are control characters",
+        ),
     ],
 )
-def test_what_is_no_text_is_refused_in_words(file, content, message):
+def test_other_formats_are_refused_by_name(file, content, message):
     path = file(content)
     with pytest.raises(InputError, match=message) as caught:
-        recognised(path)
+        file_format(path)
     assert str(caught.value).startswith(path)
     with pytest.raises(InputError, match=message):
-        recognised(file(gzip.compress(content)))
+        file_format(file(gzip.compress(content)))
 
 
-def test_names_that_promise_what_is_not_there(file):
-    with pytest.raises(InputError, match=r"a\.parquet is no parquet file, whatever its name"):
-        recognised(file("text", "a.parquet"))
-    with pytest.raises(InputError, match=r"a\.json holds one JSON list; .*jq -c"):
-        recognised(file('[{"text": "a"}]', "a.json"))
+def test_names_that_do_not_match_the_content_are_refused(file):
+    with pytest.raises(InputError, match=r"a\.parquet is not a parquet file despite its name"):
+        file_format(file("text", "a.parquet"))
+    with pytest.raises(InputError, match=r"a\.json is one JSON list; .*jq -c"):
+        file_format(file('[{"text": "a"}]', "a.json"))
 
 
 WIKIEXTRACTOR = """<doc id="1" url="u?curid=1" title="Salt &amp; Pepper">
@@ -140,16 +145,16 @@ def test_json_lines(file):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"text": ', r"x\.jsonl, line 2 is not a JSON object \(.*\); mend it, or drop such"),
-        ("[1]", r"line 2 is not a JSON object; mend it"),
-        ("{}", r'line 2 has no field "text", only none \(see --text-field\)'),
-        ('{"a": 1, "b": 2}', r'line 2 has no field "text", only a, b \(see'),
-        ('{"text": ["a"]}', r'line 2 has a "text" that is no text but a list'),
+        ('{"text": ', r"x\.jsonl, line 2 is not a JSON object \(.*\); correct it, or drop such"),
+        ("[1]", r"line 2 is not a JSON object; correct it"),
+        ("{}", r'line 2 has no field "text" \(fields: none; see --text-field\)'),
+        ('{"a": 1, "b": 2}', r'line 2 has no field "text" \(fields: a, b; see'),
+        ('{"text": ["a"]}', r'line 2 has a "text" of the type list, not a string'),
         ("[" * 100_000, r"line 2 is not a JSON object"),
         ('{"text": "' + "x" * 5000 + '"}', r"line 2 is longer than 4,096 bytes"),
     ],
 )
-def test_damaged_json_lines(file, line, message, monkeypatch):
+def test_damaged_json_lines_are_refused_or_dropped(file, line, message, monkeypatch):
     if message.endswith("bytes"):
         monkeypatch.setattr(text_formats, "LONGEST_RECORD", 4096)
         monkeypatch.setattr(input_parts, "BLOCK", 1024)

@@ -39,21 +39,21 @@ def table(tmp_path):
 def test_rows_are_documents_for_every_kind_of_text(table, kind):
     texts = pa.array(TEXTS * 20)
     path = table(text=texts.dictionary_encode() if kind == "dictionary" else texts.cast(kind))
-    whole, repairs = read(path)
-    assert whole == LINES * 20
+    expected, repairs = read(path)
+    assert expected == LINES * 20
     assert repairs.summary() == {"records_without_text": 40}
     for unit_bytes in (1, 100, 300):
-        lines, own = read(path, unit_bytes=unit_bytes)
-        assert (lines, own.remarks()) == (whole, repairs.remarks())
+        lines, same_repairs = read(path, unit_bytes=unit_bytes)
+        assert (lines, same_repairs.remarks()) == (expected, repairs.remarks())
     assert len(units([path], unit_bytes=1)) == 15  # row groups
     assert "row 2;" in repairs.remarks()[0] and "row 12; ..." in repairs.remarks()[0]
 
 
-def test_columns_that_hold_no_text(table):
+def test_columns_without_text_are_refused(table):
     path = table(text=pa.array(["a"]), n=pa.array([1]))
-    with pytest.raises(InputError, match=r't\.parquet has no column "body", only x, text, n; say'):
+    with pytest.raises(InputError, match=r't\.parquet has no column "body", only x, text, n; name'):
         read(path, text_field="body")
-    with pytest.raises(InputError, match=r'the column "n" holds int64, not text'):
+    with pytest.raises(InputError, match=r'the column "n" contains int64, not text'):
         read(path, text_field="n")
 
 
@@ -66,21 +66,23 @@ def test_text_that_is_not_utf8(table):
     assert read(path, errors="replace")[0] == ["abc", "", "d\ufffdf", ""]
 
 
-def test_damaged_files(table):
+def test_damaged_files_are_refused(table):
     path = table(text=pa.array(["a word of text"] * 500), row_group_size=500)
     content = path.read_bytes()
     path.write_bytes(content[:-50])
-    with pytest.raises(InputError, match=r"t\.parquet is damaged or cut short .*; fetch it again"):
+    with pytest.raises(
+        InputError, match=r"t\.parquet is damaged or truncated .*; download it again"
+    ):
         read(path)
     path.write_bytes(b"PAR1")
-    with pytest.raises(InputError, match=r"t\.parquet is damaged or cut short"):
+    with pytest.raises(InputError, match=r"t\.parquet is damaged or truncated"):
         read(path)
 
 
-def test_tables_without_rows(table):
+def test_a_table_without_rows_contains_no_text(table):
     lines, repairs = read(table(text=pa.array([], pa.string())))
     assert lines == []
-    with pytest.raises(InputError, match=r"the corpus holds no text .*t\.parquet"):
+    with pytest.raises(InputError, match=r"the corpus contains no text .*t\.parquet"):
         repairs.expect_text()
 
 

@@ -37,9 +37,9 @@ def _data_dir(folder, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(folder))
 
 
-def read(place, *, unit_bytes=1 << 20, text_field="text"):
+def read(path, *, unit_bytes=1 << 20, text_field="text"):
     repairs, lines = Repairs(), []
-    for unit in units([place], unit_bytes=unit_bytes, text_field=text_field):
+    for unit in units([path], unit_bytes=unit_bytes, text_field=text_field):
         lines += lines_of(unit, repairs=repairs)
     return lines, repairs
 
@@ -68,48 +68,51 @@ def test_splits_and_their_parts():
     assert read("tfds:two_splits?split=train[10:12]+test[-1:]")[0] == documents(10, 11, 6)
 
 
-def test_the_corpus_is_the_same_however_it_is_cut():
-    place = "tfds:two_splits?split=train[5:]+test"
-    found = units([place], unit_bytes=60)
-    assert len(found) > 5
-    paths = dict.fromkeys(part.path for unit in found for part in unit)
+def test_parts_do_not_change_the_lines():
+    path = "tfds:two_splits?split=train[5:]+test"
+    all_units = units([path], unit_bytes=60)
+    assert len(all_units) > 5
+    paths = dict.fromkeys(part.path for unit in all_units for part in unit)
     assert list(paths) == [f"tfds:two_splits:1.2.0?split={name}" for name in ("train", "test")]
-    assert read(place, unit_bytes=60)[0] == read(place)[0] == documents(*range(5, 100), *range(7))
+    assert read(path, unit_bytes=60)[0] == read(path)[0] == documents(*range(5, 100), *range(7))
 
 
 @pytest.mark.parametrize(
-    ("place", "message"),
+    ("name", "message"),
     [
-        ("two_splits", r"has the splits train, test; say which: tfds:two_splits\?split=SPLIT"),
-        ("two_splits?split=dev", r"asks for the split dev; expected one of train, test, or a part"),
-        ("two_splits?part=x", r"is no name of a dataset; expected tfds:two_splits\?split=SPLIT"),
+        ("two_splits", r"has the splits train, test; name one: tfds:two_splits\?split=SPLIT"),
+        ("two_splits?split=dev", r"has no split dev; expected one of train, test, or a part"),
+        (
+            "two_splits?part=x",
+            r"is not the name of a dataset; expected tfds:two_splits\?split=SPLIT",
+        ),
         ("no_such_thing", r"is not known to TFDS \(Dataset no_such_thing not found.*tfds:FOLDER"),
         ("wikipedia/20230601.en", r"is not prepared in .*; run `tfds build wikipedia/20230601.en`"),
         ("wikipedia/20230601.en:9.9.9", r"is not known to TFDS \(.*9\.9\.9"),
     ],
 )
-def test_names_that_mean_nothing(place, message):
+def test_invalid_names_are_refused(name, message):
     with pytest.raises(InputError, match=message):
-        read(f"tfds:{place}")
+        read(f"tfds:{name}")
 
 
-def test_features_that_hold_no_text():
-    with pytest.raises(InputError, match=r'has no feature "body", only number, text; say which'):
+def test_features_without_text_are_refused():
+    with pytest.raises(InputError, match=r'has no feature "body", only number, text; name the'):
         read("tfds:one_split", text_field="body")
-    with pytest.raises(InputError, match=r'the feature "number" holds .*int64.*, not text'):
+    with pytest.raises(InputError, match=r'the feature "number" contains .*int64.*, not text'):
         read("tfds:one_split", text_field="number")
 
 
 def test_digest_and_fingerprint(folder):
     ((part,),) = units(["tfds:two_splits?split=test"], unit_bytes=1 << 20)
-    place = part.path
-    found = digest(place)
-    assert found == digest("tfds:two_splits?split=test")
-    assert found["path"] == place == "tfds:two_splits:1.2.0?split=test"
-    assert found["examples"] == 7 and len(found["sha256"]) == 64
-    before = fingerprint(place)
-    assert before["bytes"] == found["bytes"] > 0
+    path = part.path
+    entry = digest(path)
+    assert entry == digest("tfds:two_splits?split=test")
+    assert entry["path"] == path == "tfds:two_splits:1.2.0?split=test"
+    assert entry["examples"] == 7 and len(entry["sha256"]) == 64
+    before = fingerprint(path)
+    assert before["bytes"] == entry["bytes"] > 0
     (shard,) = (folder / "two_splits" / "1.2.0").glob("*test*")
     content = shard.read_bytes()
     shard.write_bytes(content)
-    assert fingerprint(place) != before
+    assert fingerprint(path) != before

@@ -8,13 +8,13 @@ import pytest
 
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.inspect.check import check, report
 from tfrecords_tools.inspect.verify import verify
 from tfrecords_tools.manifest import FORMAT, MANIFEST, vocabulary_sha256
 from tfrecords_tools.records.writer import framed, serialized
 
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, "a", "cat", "##s", "sat"))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "cat", "##s", "sat"))
 
 
 def features(**changes):
@@ -42,7 +42,7 @@ def plain(**changes):
 
 
 def packed(**changes):
-    """ "[CLS] a [MASK] [SEP] | [CLS] sat [SEP] [PAD]", the first label random; room for three."""
+    """ "[CLS] a [MASK] [SEP] | [CLS] sat [SEP] [PAD]", the first label random; space for three."""
     one = {
         "input_ids": [2, 5, 4, 3, 2, 8, 3, 0],
         "input_mask": [1, 1, 1, 1, 1, 1, 1, 0],
@@ -70,7 +70,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def folder(write, tmp_path):
-    """Two shards of two records, and a manifest that tells the truth about them."""
+    """Two shards of two records, and a manifest that fits them."""
     texts = iter(range(4))
     for name in ("train-0.tfrecord", "train-1.tfrecord"):
         write(*(record_of_text(next(texts)) for _ in range(2)), name=name)
@@ -130,30 +130,30 @@ def test_counts_and_report(write):
         ["random", "next", "50.00%"],
         ["padding", "11.11%"],
         ["predicted", "25.00%"],
-        ["shown", "as", "[MASK]", "50.00%"],
-        ["shown", "as", "another", "0.00%"],
-        ["shown", "as", "it", "is", "50.00%"],
+        ["masked", "50.00%"],
+        ["replaced", "0.00%"],
+        ["kept", "50.00%"],
         ["[UNK]", "in", "the", "text", "20.00%"],
         ["repeated", "texts", "50.00%"],
     ]
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
-        ({"input_ids": [2, 5, 9, 7, 3, 8, 1, 3, 0]}, "an id is outside the vocabulary of 9 pieces"),
-        ({"masked_lm_ids": [6, 99, 0]}, "an id is outside the vocabulary of 9 pieces"),
+        ({"input_ids": [2, 5, 9, 7, 3, 8, 1, 3, 0]}, "an id is outside the vocabulary of 9 tokens"),
+        ({"masked_lm_ids": [6, 99, 0]}, "an id is outside the vocabulary of 9 tokens"),
         ({"masked_lm_positions": [2, 8, 0]}, "a masked position is outside the sequence"),
         ({"masked_lm_positions": [2, 2, 0]}, "a position is masked twice"),
-        ({"masked_lm_weights": np.zeros((1, 3), np.float32)}, "nothing is to be predicted"),
+        ({"masked_lm_weights": np.zeros((1, 3), np.float32)}, "no position is predicted"),
         ({"input_mask": [1, 1, 1, 0, 1, 1, 1, 1, 0]}, "input_mask is not ones and then zeros"),
         ({"segment_ids": [0, 0, 0, 0, 0, 1, 1, 2, 0]}, "a segment is neither 0 nor 1"),
-        ({"input_ids": [5, 5, 4, 7, 3, 8, 1, 3, 0]}, r"does not begin with \[CLS\]"),
+        ({"input_ids": [5, 5, 4, 7, 3, 8, 1, 3, 0]}, r"does not start with \[CLS\]"),
         ({"next_sentence_labels": [2]}, "a label is neither 0 nor 1"),
     ],
 )
-def test_wrong_records_are_named(changes, told):
-    with pytest.raises(InputError, match=rf"a\.tfrecord, record 9: .*{told}"):
+def test_wrong_records_are_named(changes, message):
+    with pytest.raises(InputError, match=rf"a\.tfrecord, record 9: .*{message}"):
         verify_two(features(), features(**changes))
 
 
@@ -182,37 +182,37 @@ def test_packed_records_are_counted_by_sequence(write):
     counts = check(write(packed(), packed()), vocabulary=VOCABULARY)
     assert (counts["records"], counts["sequences"]) == (2, 4)
     assert (counts["labels"], counts["labels_one"]) == (4, 2)
-    told = report(counts)
-    assert "sequences a record              2.00" in told
-    assert "random next                   50.00%" in told
+    text = report(counts)
+    assert "sequences per record            2.00" in text
+    assert "random next                   50.00%" in text
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
-        ({"sequence_ids": [1, 1, 1, 1, 2, 2, 2, 2]}, "not 0 exactly where padding is"),
+        ({"sequence_ids": [1, 1, 1, 1, 2, 2, 2, 2]}, "not 0 exactly at the padding"),
         ({"sequence_ids": [1, 1, 1, 1, 3, 3, 3, 0]}, "do not count 1, 2, 3 without a gap"),
         ({"sequence_ids": [2, 2, 2, 2, 1, 1, 1, 0]}, "do not count 1, 2, 3 without a gap"),
-        ({"position_ids": [0, 1, 2, 3, 4, 5, 6, 0]}, "do not begin anew at 0"),
-        ({"position_ids": [0, 1, 2, 3, 0, 2, 1, 0]}, "do not begin anew at 0"),
-        ({"input_ids": [2, 5, 4, 3, 8, 8, 3, 0]}, r"a sequence does not begin with \[CLS\]"),
-        ({"next_sentence_positions": [0, 5, 0]}, r"a label does not stand at the \[CLS\]"),
-        ({"next_sentence_positions": [4, 0, 0]}, r"a label does not stand at the \[CLS\]"),
-        ({"next_sentence_positions": [0, 99, 0]}, r"a label does not stand at the \[CLS\]"),
+        ({"position_ids": [0, 1, 2, 3, 4, 5, 6, 0]}, "do not restart at 0"),
+        ({"position_ids": [0, 1, 2, 3, 0, 2, 1, 0]}, "do not restart at 0"),
+        ({"input_ids": [2, 5, 4, 3, 8, 8, 3, 0]}, r"a sequence does not start with \[CLS\]"),
+        ({"next_sentence_positions": [0, 5, 0]}, r"the position of a label is not the \[CLS\]"),
+        ({"next_sentence_positions": [4, 0, 0]}, r"the position of a label is not the \[CLS\]"),
+        ({"next_sentence_positions": [0, 99, 0]}, r"the position of a label is not the \[CLS\]"),
         (
             {"next_sentence_weights": np.array([[1, 0, 0]], np.float32)},
-            "not every sequence has its label",
+            "the labels do not match the sequences",
         ),
     ],
 )
-def test_wrong_packing_is_named(changes, told):
-    with pytest.raises(InputError, match=rf"a\.tfrecord, record 9: .*{told}"):
+def test_wrong_packing_is_named(changes, message):
+    with pytest.raises(InputError, match=rf"a\.tfrecord, record 9: .*{message}"):
         verify_two(packed(), packed(**changes))
 
 
 def test_wrong_packing_of_a_file_is_named(write):
     path = write(packed(), packed(next_sentence_positions=[0, 5, 0]))
-    with pytest.raises(InputError, match=r"a\.tfrecord, record 2: a label does not stand at the"):
+    with pytest.raises(InputError, match=r"a\.tfrecord, record 2: the position of a label is not"):
         check(path, vocabulary=VOCABULARY)
 
 
@@ -223,7 +223,7 @@ def test_truncated_files_are_named_without_a_manifest(write):
         check(path, vocabulary=VOCABULARY)
 
 
-def test_a_folder_that_is_as_its_manifest_says(folder):
+def test_folder_that_matches_its_manifest_passes(folder):
     counts = check(folder, vocabulary=VOCABULARY)
     assert (counts["records"], counts["repeated"], counts["manifests"]) == (4, 0, 1)
     assert "manifest                      agrees" in report(counts)
@@ -267,7 +267,7 @@ def change_schema(folder):
 
 
 def change_vocabulary(folder):
-    write_manifest(folder, vocabulary={"sha256": vocabulary_sha256(Vocabulary(SPECIAL_PIECES))})
+    write_manifest(folder, vocabulary={"sha256": vocabulary_sha256(Vocabulary(SPECIAL_TOKENS))})
 
 
 def change_format(folder):
@@ -279,56 +279,56 @@ def damage(folder):
 
 
 @pytest.mark.parametrize(
-    ("harm", "told"),
+    ("harm", "message"),
     [
         (
             cut,
-            r"train-1\.tfrecord is truncated, or another file: it has \d+ bytes, manifest",
+            r"train-1\.tfrecord is truncated or replaced: it has \d+ bytes, but manifest",
         ),
         (grow, r"train-1\.tfrecord is longer than it was written: it has"),
         (alter, r"train-1\.tfrecord was altered: its SHA-256 is not the one in manifest"),
-        (copy, r"train-2\.tfrecord is not one of the shards that manifest"),
-        (copy, r"train-2\.tfrecord holds the same records as .*train-0\.tfrecord; remove one"),
-        (copy_over, r"train-1\.tfrecord holds the same records as .*train-0\.tfrecord"),
+        (copy, r"train-2\.tfrecord is not among the shards in manifest"),
+        (copy, r"train-2\.tfrecord contains the same records as .*train-0\.tfrecord; remove one"),
+        (copy_over, r"train-1\.tfrecord contains the same records as .*train-0\.tfrecord"),
         (lose, r"train-1\.tfrecord is missing"),
-        (lose_count, r"train-0\.tfrecord holds 2 records, but manifest\.json beside it says 3"),
-        (change_schema, r"of 9 positions .*, but manifest\.json beside them says 10 positions"),
-        (change_vocabulary, r"manifest\.json names another vocabulary than this one of 9 pieces"),
+        (lose_count, r"train-0\.tfrecord contains 2 records, but manifest\.json states 3"),
+        (change_schema, r"have 9 positions .*, but manifest\.json states 10 positions"),
+        (change_vocabulary, r"manifest\.json states another vocabulary than this one of 9 tokens"),
         (change_format, r"manifest\.json has the format 3; expected 2"),
-        (damage, r"manifest\.json is not what bert-tfrecords build wrote"),
+        (damage, r"manifest\.json is not a manifest of bert-tfrecords build"),
     ],
 )
-def test_what_differs_from_the_manifest_is_named(folder, harm, told):
+def test_differences_from_the_manifest_are_named(folder, harm, message):
     harm(folder)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         check(folder, vocabulary=VOCABULARY)
 
 
-def test_all_faults_are_told_at_once(folder):
+def test_all_problems_are_reported_together(folder):
     cut(folder)
     copy(folder)
     (folder / "train-3.tfrecord").write_bytes((folder / "train-0.tfrecord").read_bytes()[:-1])
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as error:
         check(folder, vocabulary=VOCABULARY)
-    lines = str(told.value).splitlines()
-    assert lines[0] == "5 faults:"
+    lines = str(error.value).splitlines()
+    assert lines[0] == "5 problems (at most 20 are listed):"
     assert [Path(line.split()[0]).name for line in lines[1:]] == [
         f"train-{number}.tfrecord" for number in (1, 2, 3, 3, 2)
     ]
 
 
-def test_single_files_of_a_folder_are_checked_alone(folder):
+def test_named_files_of_a_folder_do_not_need_the_others(folder):
     lose(folder)
     assert check(folder / "train-0.tfrecord", vocabulary=VOCABULARY)["records"] == 2
 
 
-def test_the_same_shard_twice_is_seen_without_a_manifest(write):
+def test_duplicate_shards_are_refused_without_a_manifest(write):
     paths = [write(features(), name="a.tfrecord"), write(features(), name="b.tfrecord")]
-    with pytest.raises(InputError, match=r"b\.tfrecord holds the same records as .*a\.tfrecord"):
+    with pytest.raises(InputError, match=r"b\.tfrecord contains the same records as .*a\.tfrecord"):
         check(paths, vocabulary=VOCABULARY)
 
 
-def test_a_folder_means_all_its_records_and_held_out_ones_are_compared(write, tmp_path):
+def test_held_out_records_of_a_folder_are_compared_with_training(write, tmp_path):
     write(record_of_text(0), record_of_text(1), name="train-0.tfrecord")
     write(record_of_text(1), record_of_text(2), record_of_text(3), name="held-out-0.tfrecord")
     counts = check(tmp_path, vocabulary=VOCABULARY)

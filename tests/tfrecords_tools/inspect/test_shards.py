@@ -1,11 +1,11 @@
 import pytest
 
-from tfrecords_tools.inspect.shards import holds_records
+from tfrecords_tools.inspect.shards import has_records
 from tfrecords_tools.records.writer import framed
 
 
 @pytest.fixture
-def place(tmp_path):
+def folder(tmp_path):
     (tmp_path / "part-0").write_bytes(framed([b"some record"]))
     (tmp_path / "text").write_text("Some text that is no record.")
     (tmp_path / "short").write_text("Text")
@@ -24,7 +24,7 @@ def place(tmp_path):
         ("part-0", True),
         ("part-*", True),
         ("cut.tfrecord", True),
-        ("missing.tfrecord", True),  # whose absence is told as that of records
+        ("missing.tfrecord", True),  # reported as missing records
         ("records", True),
         ("text", False),
         ("short", False),
@@ -33,5 +33,5 @@ def place(tmp_path):
         ("missing", False),
     ],
 )
-def test_records_are_told_from_text(place, name, expected):
-    assert holds_records(place / name) is expected
+def test_records_are_distinguished_from_text(folder, name, expected):
+    assert has_records(folder / name) is expected

@@ -8,17 +8,17 @@ import pytest
 
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
-from tfrecords_tools.inspect.show import shown, takes_colour, text_of
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tfrecords_tools.inspect.show import has_colours, record_text, record_texts
 from tfrecords_tools.manifest import FORMAT, MANIFEST
 from tfrecords_tools.records.writer import framed, serialized
 
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, "a", "cat", "##s", "sat"))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "cat", "##s", "sat"))
 COLOURS = re.compile(r"\x1b\[[0-9;]+m")
 
 
 def masked(label=1, first=5):
-    """One record: "[CLS] a [MASK]##s [SEP] sat a [UNK] [SEP] [PAD]", three pieces predicted."""
+    """One record: "[CLS] a [MASK]##s [SEP] sat a [UNK] [SEP] [PAD]", three tokens predicted."""
     return {
         "input_ids": np.array([[2, first, 4, 7, 3, 8, 5, 1, 3, 0]]),
         "input_mask": np.array([[1, 1, 1, 1, 1, 1, 1, 1, 1, 0]]),
@@ -50,9 +50,9 @@ def files(tmp_path):
     return tmp_path
 
 
-def test_records_read_as_words_with_their_answers(files):
-    marks, *texts = shown(files, vocabulary=VOCABULARY, count=3)
-    assert marks == "{[MASK]=answer} masked, {other=answer} replaced, {answer=answer} kept"
+def test_records_are_printed_with_original_tokens(files):
+    marks, *texts = record_texts(files, vocabulary=VOCABULARY, count=3)
+    assert marks == "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
     assert texts == [
         f"{name}: {label} next\n  [CLS] {first} {{[MASK]=cat}}s [SEP] {{sat=sat}} {{a=cat}} [UNK] "
         "[SEP]"
@@ -64,20 +64,23 @@ def test_records_read_as_words_with_their_answers(files):
     ]
 
 
-def test_a_start_counts_through_all_files(files):
-    _, text = shown(files, vocabulary=VOCABULARY, count=1, start=3)
+def test_start_counts_over_all_files(files):
+    _, text = record_texts(files, vocabulary=VOCABULARY, count=1, start=3)
     assert text.startswith("b.tfrecord, record 1: random next\n  [CLS] cat")
-    _, text = shown(files, vocabulary=VOCABULARY, count=9, start=4)
+    _, text = record_texts(files, vocabulary=VOCABULARY, count=9, start=4)
     assert text.startswith("b.tfrecord, record 2: true next")
 
 
-@pytest.mark.parametrize(("start", "told"), [(5, "there are 4"), (0, "expected 1 or more")])
-def test_a_start_that_is_not_there(files, start, told):
-    with pytest.raises(InputError, match=f"record {start} was asked for; {told}"):
-        list(shown(files, vocabulary=VOCABULARY, count=1, start=start))
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [(5, ", but there are only 4 records"), (0, "; expected the number of a record")],
+)
+def test_invalid_start_is_refused(files, start, message):
+    with pytest.raises(InputError, match=f"start is {start}{message}"):
+        list(record_texts(files, vocabulary=VOCABULARY, count=1, start=start))
 
 
-def test_labels_are_called_by_the_objective_of_the_manifest(files):
+def test_label_names_depend_on_the_objective(files):
     schema = asdict(PretrainingSchema(10, 4))
     (files / MANIFEST).write_text(
         json.dumps(
@@ -90,16 +93,18 @@ def test_labels_are_called_by_the_objective_of_the_manifest(files):
             }
         )
     )
-    _, *texts = shown(files, vocabulary=VOCABULARY, count=2)
+    _, *texts = record_texts(files, vocabulary=VOCABULARY, count=2)
     assert [text.splitlines()[0] for text in texts] == [
         "a.tfrecord, record 1: changed order",
         "a.tfrecord, record 2: true order",
     ]
 
 
-def test_colours_tell_masked_replaced_and_kept_apart(files):
-    legend, plain = shown(files, vocabulary=VOCABULARY, count=1)
-    coloured_legend, coloured = shown(files, vocabulary=VOCABULARY, count=1, is_coloured=True)
+def test_masked_replaced_and_kept_have_different_colours(files):
+    legend, plain = record_texts(files, vocabulary=VOCABULARY, count=1)
+    coloured_legend, coloured = record_texts(
+        files, vocabulary=VOCABULARY, count=1, is_coloured=True
+    )
     assert COLOURS.sub("", coloured) == plain
     colour = {text: code for code, text in re.findall(r"\x1b\[([0-9;]+)m(.*?)\x1b\[0m", coloured)}
     assert colour.keys() == {"[CLS]", "[SEP]", "{[MASK]=cat}", "{sat=sat}", "{a=cat}", "[UNK]"}
@@ -109,8 +114,8 @@ def test_colours_tell_masked_replaced_and_kept_apart(files):
     assert COLOURS.sub("", coloured_legend) == legend
 
 
-def test_words_cut_by_masks_and_borders_stay_readable():
-    text = text_of(
+def test_words_cut_by_masks_and_separators_stay_readable():
+    text = record_text(
         record(
             input_ids=[2, 7, 5, 4, 8, 7, 3, 7, 3],
             masked_lm_positions=[3],
@@ -119,34 +124,34 @@ def test_words_cut_by_masks_and_borders_stay_readable():
         ),
         vocabulary=VOCABULARY,
     )
-    assert text == "9 pieces\n  [CLS] ##s a{[MASK]=##s} sats [SEP] ##s [SEP]"
+    assert text == "9 tokens\n  [CLS] ##s a{[MASK]=##s} sats [SEP] ##s [SEP]"
 
 
-def test_plain_ids():
-    text = text_of(record(input_ids=[2, 6, 7, 3, 0]), vocabulary=VOCABULARY)
-    assert text == "4 pieces\n  [CLS] cats [SEP]"
+def test_ids_without_masks_and_labels():
+    text = record_text(record(input_ids=[2, 6, 7, 3, 0]), vocabulary=VOCABULARY)
+    assert text == "4 tokens\n  [CLS] cats [SEP]"
 
 
-def test_packed_sequences_stand_one_under_the_other():
+def test_packed_sequences_are_printed_on_separate_lines():
     packed = record(
         input_ids=[2, 6, 7, 3, 2, 8, 3, 0],
         sequence_ids=[1, 1, 1, 1, 2, 2, 2, 0],
         next_sentence_labels=[0, 1, 0],
         next_sentence_weights=[1.0, 1.0, 0.0],
     )
-    assert text_of(packed, vocabulary=VOCABULARY).splitlines() == [
+    assert record_text(packed, vocabulary=VOCABULARY).splitlines() == [
         "2 sequences",
-        "  sequence 1: 4 pieces, true next",
+        "  sequence 1: 4 tokens, true next",
         "    [CLS] cats [SEP]",
-        "  sequence 2: 3 pieces, random next",
+        "  sequence 2: 3 tokens, random next",
         "    [CLS] sat [SEP]",
     ]
 
 
 @pytest.mark.parametrize("width", [40, 100])
-def test_lines_wrap_by_what_is_seen(width):
+def test_escape_sequences_do_not_count_in_the_line_width(width):
     long = record(input_ids=[2, *[8] * 100, 3])
-    text = text_of(long, vocabulary=VOCABULARY, is_coloured=True, width=width)
+    text = record_text(long, vocabulary=VOCABULARY, is_coloured=True, width=width)
     lines = text.splitlines()[1:]
     seen = [COLOURS.sub("", line) for line in lines]
     assert all(len(line) <= width for line in seen)
@@ -169,9 +174,9 @@ class Terminal(io.StringIO):
         (io.StringIO(), {}, False),
     ],
 )
-def test_colours_are_for_terminals(stream, environment, expected, monkeypatch):
+def test_only_terminals_have_colours(stream, environment, expected, monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert takes_colour(stream) is expected
+    assert has_colours(stream) is expected

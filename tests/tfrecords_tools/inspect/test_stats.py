@@ -1,19 +1,19 @@
 import numpy as np
 import pytest
 
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.inspect.stats import Histogram, record_histograms, text_bars
 from tfrecords_tools.records.writer import framed, serialized
 
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, "a", "cat", "##s", "sat"))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "cat", "##s", "sat"))
 
 
 def counts(**values):
-    """A histogram in which value n came `values["n"]` times."""
+    """A histogram in which value n occurs `values["n"]` times."""
     array = np.zeros(1 + max(int(name[1:]) for name in values), np.int64)
     for name, count in values.items():
         array[int(name[1:])] = count
-    return Histogram("pieces in a record", "records", array)
+    return Histogram("tokens in a record", "records", array)
 
 
 def test_few_values_have_a_bar_each():
@@ -29,25 +29,25 @@ def test_many_values_share_bars_of_round_ranges():
     assert sum(count for _, count in bars) == 10
 
 
-def test_nothing_has_no_bars():
-    empty = Histogram("pieces in a record", "records", np.zeros(0, np.int64))
+def test_empty_histogram_has_no_bars():
+    empty = Histogram("tokens in a record", "records", np.zeros(0, np.int64))
     assert empty.bars() == []
-    assert text_bars(empty) == "pieces in a record (0 records)"
+    assert text_bars(empty) == "tokens in a record (0 records)"
 
 
 def test_bars_as_text():
-    told = text_bars(Histogram("next sentence", "labels", np.array([300, 100]), ("true", "random")))
-    assert told.splitlines() == [
+    text = text_bars(Histogram("next sentence", "labels", np.array([300, 100]), ("true", "random")))
+    assert text.splitlines() == [
         "next sentence (400 labels)",
         "    true " + "█" * 40 + "  75.00%          300",
         "  random " + "█" * 13 + "▍" + " " * 26 + "  25.00%          100",
     ]
-    assert text_bars(counts(n2=1, n4=3)).startswith("pieces in a record (4 records, mean 3.5)\n")
+    assert text_bars(counts(n2=1, n4=3)).startswith("tokens in a record (4 records, mean 3.5)\n")
 
 
 @pytest.fixture
 def records(tmp_path):
-    """A record of 4 pieces, one masked; in a second file one of 5, one kept and one replaced."""
+    """A record of 4 tokens, one masked; in a second file one of 5, one kept and one replaced."""
     first = {
         "input_ids": [[2, 4, 3, 3, 0, 0]],
         "input_mask": [[1, 1, 1, 1, 0, 0]],
@@ -73,15 +73,17 @@ def records(tmp_path):
 
 
 def test_histograms_of_records(records):
-    found = {each.title: each for each in record_histograms(records, vocabulary=VOCABULARY)}
-    assert {title: [bar for bar in each.bars() if bar[1]] for title, each in found.items()} == {
-        "pieces in a record": [("4", 1), ("5", 1)],
+    histograms = {each.title: each for each in record_histograms(records, vocabulary=VOCABULARY)}
+    assert {
+        title: [bar for bar in each.bars() if bar[1]] for title, each in histograms.items()
+    } == {
+        "tokens in a record": [("4", 1), ("5", 1)],
         "predictions in a record": [("1", 1), ("2", 1)],
         "position of predictions": [("1", 2), ("2", 1)],
-        "a predicted piece is shown as": [("[MASK]", 1), ("another", 1), ("itself", 1)],
+        "input at predicted positions": [("[MASK]", 1), ("another token", 1), ("same token", 1)],
         "labels": [("true next", 2)],
     }
-    assert found["labels"].bars()[1] == ("random next", 0)
+    assert histograms["labels"].bars()[1] == ("random next", 0)
 
 
 def test_histograms_of_packed_plain_ids(tmp_path):
@@ -94,10 +96,10 @@ def test_histograms_of_packed_plain_ids(tmp_path):
     features["input_mask"] = (features["sequence_ids"] > 0).astype(int)
     features["segment_ids"] = np.zeros((2, 8), int)
     (tmp_path / "a.tfrecord").write_bytes(framed(serialized(features)))
-    found = record_histograms(tmp_path, vocabulary=VOCABULARY)
-    assert {each.title: [bar for bar in each.bars() if bar[1]] for each in found} == {
-        "pieces in a record": [("4", 1), ("7", 1)],
+    histograms = record_histograms(tmp_path, vocabulary=VOCABULARY)
+    assert {each.title: [bar for bar in each.bars() if bar[1]] for each in histograms} == {
+        "tokens in a record": [("4", 1), ("7", 1)],
         "sequences in a record": [("1", 1), ("2", 1)],
-        "pieces in a sequence": [("3", 1), ("4", 2)],
+        "tokens in a sequence": [("3", 1), ("4", 2)],
     }
-    assert found[2].of == "sequences"
+    assert histograms[2].of == "sequences"

@@ -14,14 +14,14 @@ def write(path, instances, *, seed=1, num_buckets=NUM_BUCKETS):
 
 
 def read(paths, bucket):
-    """Instances of a bucket, put together again."""
+    """Returns the instances of a bucket."""
     table = read_bucket(paths, num_buckets=NUM_BUCKETS, bucket=bucket)
-    found = {}
+    bucket_instances = {}
     for number, label, start, end in np.stack(table, axis=1).tolist():
-        spans, _ = found.get(number, ((), label))
-        found[number] = Instance((*spans, (start, end)), label)
-    assert list(found) == list(range(len(found)))
-    return list(found.values())
+        spans, _ = bucket_instances.get(number, ((), label))
+        bucket_instances[number] = Instance((*spans, (start, end)), label)
+    assert list(bucket_instances) == list(range(len(bucket_instances)))
+    return list(bucket_instances.values())
 
 
 def instances(count, first=0):
@@ -31,7 +31,7 @@ def instances(count, first=0):
     ]
 
 
-def test_every_instance_comes_back_from_one_bucket(tmp_path):
+def test_every_instance_is_in_exactly_one_bucket(tmp_path):
     paths = [
         write(tmp_path / "a", instances(50)),
         write(tmp_path / "b", []),
@@ -46,7 +46,7 @@ def test_every_instance_comes_back_from_one_bucket(tmp_path):
         assert numbers == sorted(numbers)
 
 
-def test_no_instances_at_all(tmp_path):
+def test_a_file_without_instances_is_read(tmp_path):
     assert read([write(tmp_path / "a", [])], 3) == []
 
 
@@ -58,13 +58,13 @@ def test_buckets_are_even(tmp_path):
     assert np.abs(sizes - 4000).max() < 5 * np.sqrt(20_000 * 0.2 * 0.8)
 
 
-def test_a_seed_decides_the_bytes(tmp_path):
+def test_the_seed_decides_the_bytes(tmp_path):
     same = [write(tmp_path / name, instances(40), seed=3).read_bytes() for name in "ab"]
     assert same[0] == same[1] != write(tmp_path / "c", instances(40), seed=4).read_bytes()
 
 
 @pytest.mark.parametrize("num_buckets", [1, 3])
-def test_a_bucket_is_read_alone(tmp_path, num_buckets):
+def test_all_buckets_together_contain_every_span(tmp_path, num_buckets):
     path = write(tmp_path / "a", instances(9), num_buckets=num_buckets)
     tables = [read_bucket([path], num_buckets=num_buckets, bucket=n) for n in range(num_buckets)]
     assert sum(len(table.starts) for table in tables) == 18

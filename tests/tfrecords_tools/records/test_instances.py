@@ -1,11 +1,11 @@
-"""Instances are cut, shuffled and laid into records, several in one where asked."""
+"""Instances are cut, shuffled and packed into records, one or several in a record."""
 
 import numpy as np
 import pytest
 
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.schema import PretrainingSchema
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.records.buckets import SpanTable
 from tfrecords_tools.records.instances import (
     batches,
@@ -16,8 +16,8 @@ from tfrecords_tools.records.instances import (
     sizes_of,
 )
 
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, *map(str, range(5, 50)), "##s"))
-PIECES = np.arange(100, dtype=np.uint16) % 45 + 5
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *map(str, range(5, 50)), "##s"))
+TOKENS = np.arange(100, dtype=np.uint16) % 45 + 5
 
 
 def table(*instances):
@@ -28,20 +28,20 @@ def table(*instances):
     return SpanTable(*np.array(rows, np.int64).T)
 
 
-def laid_out(instances, *, masker=None, seed=1, **schema):
+def features_of(instances, *, masker=None, seed=1, **schema):
     """The features of all records in one batch."""
     schema = PretrainingSchema(10, masker.policy.max_predictions if masker else 0, **schema)
     generator = np.random.default_rng(seed)
     sequences = sequences_of(table(*instances), schema=schema, generator=generator)
-    pieces = np.concatenate(
-        [PIECES[s : s + n] for s, n in zip(sequences.starts, sequences.lengths, strict=True)]
+    tokens = np.concatenate(
+        [TOKENS[s : s + n] for s, n in zip(sequences.starts, sequences.lengths, strict=True)]
     )
     return features(
-        sequences, pieces, schema=schema, vocabulary=VOCABULARY, masker=masker, generator=generator
+        sequences, tokens, schema=schema, vocabulary=VOCABULARY, masker=masker, generator=generator
     )
 
 
-def test_cutting_takes_from_both_ends_of_the_longer():
+def test_cut_removes_tokens_at_both_ends_of_the_longer_text():
     pairs = 1000
     starts, lengths = cut(
         np.array([100, 500] * pairs),
@@ -53,34 +53,34 @@ def test_cutting_takes_from_both_ends_of_the_longer():
     assert (lengths.reshape(-1, 2) == [40, 20]).all()
     assert (starts[1::2] == 500).all()
     assert 110 < starts[::2].min() < starts[::2].max() < 150
-    # 60 pieces are cut, each from the front with p = 1/2: five standard errors of the mean
+    # 60 tokens are cut, each at the start with p = 1/2: five standard errors of the mean
     assert starts[::2].mean() == pytest.approx(130, abs=5 * (60 / 4 / pairs) ** 0.5)
 
 
-def test_a_pair():
+def test_features_of_a_pair():
     policy = MaskingPolicy(max_predictions=4, mask_share=1.0, random_share=0.0)
-    record = laid_out([(1, [(2, 5), (10, 12)])], masker=Masker(policy, VOCABULARY))
+    record = features_of([(1, [(2, 5), (10, 12)])], masker=Masker(policy, VOCABULARY))
     position = int(record["masked_lm_positions"][0, 0])
     answer = int(record["masked_lm_ids"][0, 0])
-    whole = [2, 7, 8, 9, 3, 15, 16, 3, 0, 0]
+    expected = [2, 7, 8, 9, 3, 15, 16, 3, 0, 0]
     assert record["masked_lm_weights"].tolist() == [[1, 0, 0, 0]]  # round(8 * .15)
-    assert answer == whole[position]
+    assert answer == expected[position]
     assert position in (1, 2, 3, 5, 6)
-    whole[position] = VOCABULARY.mask_id
-    assert record["input_ids"].tolist() == [whole]
+    expected[position] = VOCABULARY.mask_id
+    assert record["input_ids"].tolist() == [expected]
     assert record["segment_ids"].tolist() == [[0, 0, 0, 0, 0, 1, 1, 1, 0, 0]]
     assert record["next_sentence_labels"].tolist() == [[1]]
 
 
-def test_documents_in_one_text_have_one_segment():
-    record = laid_out([(0, [(2, 5), (10, 12), (20, 21)])], has_labels=False)
+def test_texts_without_labels_have_one_segment():
+    record = features_of([(0, [(2, 5), (10, 12), (20, 21)])], has_labels=False)
     assert record["input_ids"].tolist() == [[2, 7, 8, 9, 3, 15, 16, 3, 25, 3]]
     assert record["segment_ids"].tolist() == [[0] * 10]
     assert set(record) == {"input_ids", "input_mask", "segment_ids"}
 
 
-def test_several_pairs_in_a_record():
-    record = laid_out([(1, [(0, 1), (5, 6)]), (0, [(10, 11), (11, 12)])], max_sequences=3)
+def test_features_of_several_pairs_in_a_record():
+    record = features_of([(1, [(0, 1), (5, 6)]), (0, [(10, 11), (11, 12)])], max_sequences=3)
     first = [2, 5, 3, 10, 3]
     second = [2, 15, 3, 16, 3]
     is_turned = record["input_ids"][0, 1] == 15
@@ -94,14 +94,14 @@ def test_several_pairs_in_a_record():
     assert record["next_sentence_labels"].tolist() == [[0, 1, 0] if is_turned else [1, 0, 0]]
 
 
-def test_pieces_that_a_segmenter_joined_are_masked_together():
+def test_tokens_of_a_segmented_word_are_masked_together():
     policy = MaskingPolicy(
         mask_rate=0.4, max_predictions=4, mask_share=1.0, random_share=0.0, unit="word"
     )
     schema = PretrainingSchema(10, 4, has_labels=False)
     generator = np.random.default_rng(1)
     size = len(VOCABULARY)
-    pieces = np.array(
+    tokens = np.array(
         [5, 6, 7 + size, 8 + size, 9, 10, 50 + size], np.uint16
     )  # 5, 6-7-8, 9, 10-##s
     words = {(1,), (2, 3, 4), (5,), (6, 7)}
@@ -110,23 +110,23 @@ def test_pieces_that_a_segmenter_joined_are_masked_together():
         sequences = sequences_of(table((0, [(0, 7)])), schema=schema, generator=generator)
         record = features(
             sequences,
-            pieces,
+            tokens,
             schema=schema,
             vocabulary=VOCABULARY,
             masker=Masker(policy, VOCABULARY),
             generator=generator,
         )
         chosen = record["masked_lm_positions"][0][record["masked_lm_weights"][0] > 0].tolist()
-        whole = [word for word in words if set(word) <= set(chosen)]
-        assert sorted(place for word in whole for place in word) == chosen
-        seen.update(whole)
+        chosen_words = [word for word in words if set(word) <= set(chosen)]
+        assert sorted(position for word in chosen_words for position in word) == chosen
+        seen.update(chosen_words)
         ids = record["input_ids"][0].copy()
         ids[chosen] = record["masked_lm_ids"][0][: len(chosen)]
         assert ids.tolist() == [2, 5, 6, 7, 8, 9, 10, 50, 3, 0]
     assert seen == words
 
 
-def test_batches_hold_every_record_once():
+def test_batches_contain_every_record_once():
     instances = [(n % 2, [(n, n + 2), (n + 2, n + 2 + n % 4)]) for n in range(1, 41) if n % 4]
     schema = PretrainingSchema(20, 0, max_sequences=3)
     sequences = sequences_of(table(*instances), schema=schema, generator=np.random.default_rng(1))
@@ -134,11 +134,11 @@ def test_batches_hold_every_record_once():
     assert {part.num_rows for part in parts[:-1]} == {4}
     assert sum(part.num_rows for part in parts) == sequences.num_rows
     for name in ("starts", "lengths", "labels", "columns"):
-        whole = np.concatenate([getattr(part, name) for part in parts])
-        assert whole.tolist() == getattr(sequences, name).tolist()
-    sizes = [sizes_of(part.lengths, part.first, num_separators=1) for part in parts]
-    whole = sizes_of(sequences.lengths, sequences.first, num_separators=1)
-    assert np.concatenate(sizes).tolist() == whole.tolist()
+        expected = np.concatenate([getattr(part, name) for part in parts])
+        assert expected.tolist() == getattr(sequences, name).tolist()
+    sizes = [sizes_of(part.lengths, part.bounds, num_separators=1) for part in parts]
+    expected = sizes_of(sequences.lengths, sequences.bounds, num_separators=1)
+    assert np.concatenate(sizes).tolist() == expected.tolist()
 
 
 def filled(sizes, *, length=128, most=8, seed=1):
@@ -148,7 +148,7 @@ def filled(sizes, *, length=128, most=8, seed=1):
 
 
 @pytest.mark.parametrize("most", [1, 2, 8])
-def test_every_sequence_has_a_place_of_its_own(most):
+def test_every_sequence_has_a_position_without_overlap(most):
     sizes = np.random.default_rng(0).integers(3, 129, 500)
     order, rows, columns = filled(sizes, most=most)
     assert sorted(order.tolist()) == list(range(500))
@@ -162,7 +162,7 @@ def test_every_sequence_has_a_place_of_its_own(most):
     assert (columns[1:][~follows] == 0).all()
 
 
-def test_little_is_left_over():
+def test_filled_rows_have_little_padding():
     sizes = np.random.default_rng(0).integers(3, 65, 5000)
     _, rows, _ = filled(sizes)
     assert 1 - sizes.sum() / (128 * (rows[-1] + 1)) < 0.03
@@ -174,6 +174,6 @@ def test_sequences_that_fill_a_record_are_alone():
     assert sorted(columns.tolist()) in ([0, 0, 0, 60], [0, 0, 0, 68])
 
 
-def test_the_order_is_drawn():
+def test_the_order_is_random():
     sizes = [128] * 50
     assert filled(sizes)[0].tolist() != filled(sizes, seed=2)[0].tolist() != list(range(50))

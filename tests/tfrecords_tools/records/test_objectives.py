@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tfrecords_tools.records.objectives import (
-    OBJECTIVES,
-    Draws,
+    RECORD_OBJECTIVES,
+    PairChoices,
     doc_sentences,
     full_sentences,
     next_sentence,
@@ -14,12 +14,12 @@ from tfrecords_tools.records.objectives import (
 
 
 def documents(*sentence_lengths: list[int]):
-    """(number, bounds) of documents that stand one after the other."""
-    found, place = [], 0
+    """Returns (number, bounds) of adjacent documents."""
+    corpus, start = [], 0
     for number, lengths in enumerate(sentence_lengths):
-        found.append((number, [place, *(place + np.cumsum(lengths)).tolist()]))
-        place = found[-1][1][-1]
-    return found
+        corpus.append((number, [start, *(start + np.cumsum(lengths)).tolist()]))
+        start = corpus[-1][1][-1]
+    return corpus
 
 
 def many(seed=0, num_documents=60, most_sentences=80):
@@ -35,35 +35,35 @@ def many(seed=0, num_documents=60, most_sentences=80):
 def draws(corpus, *, max_length=128, short=0.1, seed=1, fills_records=False):
     random = Random(seed)
 
-    def other_text(number, room):
+    def other_text(number, num_tokens):
         other = random.choice([each for each in range(len(corpus)) if each != number])
         bounds = corpus[other][1]
         first = random.randrange(len(bounds) - 1)
         last = next(
-            (n for n in range(first + 1, len(bounds)) if bounds[n] - bounds[first] >= room),
+            (n for n in range(first + 1, len(bounds)) if bounds[n] - bounds[first] >= num_tokens),
             len(bounds) - 1,
         )
         return bounds[first], bounds[last]
 
-    return Draws(random, max_length, short, other_text, fills_records)
+    return PairChoices(random, max_length, short, other_text, fills_records)
 
 
-def found(objective, corpus, **settings):
+def instances_of(objective, corpus, **settings):
     return list(objective(corpus, draws(corpus, **settings)))
 
 
-def document_of(corpus, place):
-    return next(n for n, bounds in corpus if bounds[0] <= place < bounds[-1])
+def document_of(corpus, position):
+    return next(n for n, bounds in corpus if bounds[0] <= position < bounds[-1])
 
 
-def places(spans):
-    return [place for start, end in spans for place in range(start, end)]
+def positions(spans):
+    return [position for start, end in spans for position in range(start, end)]
 
 
 def test_random_next_is_of_another_document_and_true_next_follows():
     corpus = many()
-    bounds = {place for _, bounds in corpus for place in bounds}
-    for (text_a, text_b), label in found(next_sentence, corpus):
+    bounds = {position for _, bounds in corpus for position in bounds}
+    for (text_a, text_b), label in instances_of(next_sentence, corpus):
         assert {*text_a, *text_b} <= bounds
         assert text_a[0] < text_a[1]
         assert text_b[0] < text_b[1]
@@ -77,18 +77,18 @@ def test_random_next_is_of_another_document_and_true_next_follows():
 @pytest.mark.parametrize("objective", [next_sentence, sentence_order])
 def test_labels_are_balanced_to_the_pair(objective):
     for seed in range(8):
-        labels = [label for _, label in found(objective, many(seed), seed=seed)]
+        labels = [label for _, label in instances_of(objective, many(seed), seed=seed)]
         assert len(labels) > 200
         assert 2 * sum(labels) == len(labels)
 
 
-def test_every_sentence_is_used_and_unused_ones_are_put_back():
+def test_every_sentence_is_used_and_unused_sentences_begin_the_next_pair():
     corpus = many()
     used = set()
     ends = []
-    pairs = found(next_sentence, corpus, seed=3)
+    pairs = instances_of(next_sentence, corpus, seed=3)
     for (text_a, text_b), label in pairs:
-        used.update(places([text_a] if label else [text_a, text_b]))
+        used.update(positions([text_a] if label else [text_a, text_b]))
         ends.append(text_a[1] if label else text_b[1])
     assert used == set(range(corpus[-1][1][-1]))
     starts = {bounds[0] for _, bounds in corpus}
@@ -96,51 +96,51 @@ def test_every_sentence_is_used_and_unused_ones_are_put_back():
         assert text_a[0] == end or text_a[0] in starts
 
 
-def test_texts_fill_the_length_and_one_in_ten_is_short():
+def test_pairs_fill_the_length_and_ten_percent_are_short():
     corpus = documents(*([5] * 4000 for _ in range(3)))
-    lengths = np.array([len(places(spans)) for spans, _ in found(next_sentence, corpus)])
+    lengths = np.array([len(positions(spans)) for spans, _ in instances_of(next_sentence, corpus)])
     assert lengths.max() <= 130
     # 95 % within 1.96 standard deviations; 4 of them
-    share, num = np.mean(lengths < 125), len(lengths)
-    assert share == pytest.approx(0.1 * 118 / 124, abs=4 * (0.1 * 0.9 / num) ** 0.5)
+    short_rate, num = np.mean(lengths < 125), len(lengths)
+    assert short_rate == pytest.approx(0.1 * 118 / 124, abs=4 * (0.1 * 0.9 / num) ** 0.5)
     assert lengths.min() <= 15
-    without = [len(places(spans)) for spans, _ in found(next_sentence, corpus, short=0.0)]
+    without = [len(positions(spans)) for spans, _ in instances_of(next_sentence, corpus, short=0.0)]
     assert np.mean(np.array(without) >= 125) > 0.99
 
 
 def test_a_single_sentence_may_be_followed_by_its_true_next():
     corpus = documents(*([200] * 50 for _ in range(4)))
-    labels = [label for _, label in found(next_sentence, corpus, short=0.0)]
+    labels = [label for _, label in instances_of(next_sentence, corpus, short=0.0)]
     assert 2 * sum(labels) == len(labels)
 
 
 def test_documents_of_one_sentence_have_only_random_next_texts():
     corpus = documents(*[[5]] * 30)
-    assert [label for _, label in found(next_sentence, corpus)] == [1] * 30
-    assert found(sentence_order, corpus) == []
+    assert [label for _, label in instances_of(next_sentence, corpus)] == [1] * 30
+    assert instances_of(sentence_order, corpus) == []
 
 
-def test_sentence_order_is_of_neighbours():
+def test_sentence_order_pairs_adjacent_texts():
     corpus = many()
     used = set()
-    for (text_a, text_b), label in found(sentence_order, corpus):
-        before, behind = (text_b, text_a) if label else (text_a, text_b)
-        assert before[1] == behind[0]
-        assert document_of(corpus, before[0]) == document_of(corpus, behind[1] - 1)
-        used.update(places([before, behind]))
-    alone = places([tuple(bounds) for _, bounds in corpus if len(bounds) == 2])
+    for (text_a, text_b), label in instances_of(sentence_order, corpus):
+        before, after = (text_b, text_a) if label else (text_a, text_b)
+        assert before[1] == after[0]
+        assert document_of(corpus, before[0]) == document_of(corpus, after[1] - 1)
+        used.update(positions([before, after]))
+    alone = positions([tuple(bounds) for _, bounds in corpus if len(bounds) == 2])
     assert used == set(range(corpus[-1][1][-1])) - set(alone)
 
 
 @pytest.mark.parametrize("fills_records", [False, True])
 @pytest.mark.parametrize("objective", [full_sentences, doc_sentences])
-def test_full_sentences_use_every_piece_once_in_order(objective, fills_records):
+def test_full_sentences_use_every_token_once_in_order(objective, fills_records):
     corpus = many(num_documents=200, most_sentences=9)
-    bounds = {place for _, bounds in corpus for place in bounds}
+    bounds = {position for _, bounds in corpus for position in bounds}
     ends = {bounds[-1] for _, bounds in corpus}
-    instances = found(objective, corpus, max_length=64, fills_records=fills_records)
+    instances = instances_of(objective, corpus, max_length=64, fills_records=fills_records)
     spans = [span for instance in instances for span in instance.spans]
-    assert places(spans) == list(range(corpus[-1][1][-1]))
+    assert positions(spans) == list(range(corpus[-1][1][-1]))
     for instance in instances:
         assert 1 + sum(end - start + 1 for start, end in instance.spans) <= 64
         assert all(end in ends for _, end in instance.spans[:-1]), "a span ends inside a document"
@@ -154,16 +154,16 @@ def test_filled_records_are_full():
     corpus = many()
     sizes = [
         1 + sum(end - start + 1 for start, end in instance.spans)
-        for instance in found(full_sentences, corpus, fills_records=True)
+        for instance in instances_of(full_sentences, corpus, fills_records=True)
     ]
     assert min(sizes[:-1]) > 128 - 10
     assert np.mean(sizes[:-1]) > 127
-    assert np.mean([len(places(i.spans)) for i in found(full_sentences, corpus)]) < 120
+    assert np.mean([len(positions(i.spans)) for i in instances_of(full_sentences, corpus)]) < 120
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", RECORD_OBJECTIVES)
 def test_same_seed_same_instances(name):
-    objective = OBJECTIVES[name].instances
-    assert found(objective, many(), seed=3) == found(objective, many(), seed=3)
-    if OBJECTIVES[name].has_labels:
-        assert found(objective, many(), seed=3) != found(objective, many(), seed=4)
+    objective = RECORD_OBJECTIVES[name].instances
+    assert instances_of(objective, many(), seed=3) == instances_of(objective, many(), seed=3)
+    if RECORD_OBJECTIVES[name].has_labels:
+        assert instances_of(objective, many(), seed=3) != instances_of(objective, many(), seed=4)

@@ -15,16 +15,16 @@ def features(generator, rows=50):
     }
 
 
-def test_bytes_equal_protobufs_own():
+def test_bytes_equal_those_of_protobuf():
     values = features(np.random.default_rng(1))
-    for row, given in enumerate(serialized(values)):
+    for row, encoded in enumerate(serialized(values)):
         example = tf.train.Example()
         for name in sorted(values):
             feature = example.features.feature[name]
             kind = feature.float_list if name == "weights" else feature.int64_list
             kind.value.extend((values[name][row] + 0).tolist())
-        assert tf.train.Example.FromString(given) == example
-        assert given == example.SerializeToString(deterministic=True)
+        assert tf.train.Example.FromString(encoded) == example
+        assert encoded == example.SerializeToString(deterministic=True)
 
 
 def test_varints():
@@ -35,7 +35,7 @@ def test_varints():
     ]
 
 
-def test_files_equal_tensorflows_own(tmp_path):
+def test_files_equal_those_of_tensorflow(tmp_path):
     records = serialized(features(np.random.default_rng(2)))
     records += [b"four", b"five5", bytes(range(256)) * 9]
     with tf.io.TFRecordWriter(str(tmp_path / "theirs")) as writer:
@@ -51,7 +51,7 @@ def test_checksum_of_a_known_message():
     assert head[-4:] == masked.to_bytes(4, "little")
 
 
-def test_a_batch_of_nothing(tmp_path):
+def test_an_empty_batch_gives_an_empty_file(tmp_path):
     (tmp_path / "none").write_bytes(framed([]))
     with pytest.raises(StopIteration):
         next(tf.data.TFRecordDataset([str(tmp_path / "none")]).as_numpy_iterator())

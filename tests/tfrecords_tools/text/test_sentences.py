@@ -60,7 +60,7 @@ def test_a_long_quotation_is_split_and_its_marks_stay_with_their_sentences():
     ]
 
 
-def test_a_short_quotation_stays_whole():
+def test_a_short_quotation_is_not_split():
     line = "“Go. Run. Hide.” He went."
     assert sentences(line) == ["“Go. Run. Hide.”", "He went."]
 
@@ -78,22 +78,22 @@ def test_a_short_quotation_stays_whole():
         "🙂. É. ß! ﬁ? 日。\u0301. A",
     ],
 )
-def test_nothing_is_lost(line, monkeypatch):
+def test_sentences_contain_all_characters_of_the_line(line, monkeypatch):
     for window, long in [(2000, 300), (7, 3), (1, 1)]:
         monkeypatch.setattr(module, "WINDOW", window)
         monkeypatch.setattr(module, "LONG_QUOTATION", long)
-        found = sentences(line)
-        assert "".join("".join(found).split()) == "".join(line.split())
-        assert all(each == each.strip() != "" for each in found)
+        results = sentences(line)
+        assert "".join("".join(results).split()) == "".join(line.split())
+        assert all(each == each.strip() != "" for each in results)
 
 
-def test_windows_change_nothing_where_sentences_are_short(monkeypatch):
+def test_windows_do_not_change_short_sentences(monkeypatch):
     expected = [f"Sentence {n} of Mr. Smith cost {n}.50 dollars." for n in range(40)]
     monkeypatch.setattr(module, "WINDOW", 120)
     assert sentences(" ".join(expected)) == expected
 
 
-def test_a_window_without_an_end_is_cut_between_words(monkeypatch):
+def test_a_window_without_a_sentence_end_is_cut_between_words(monkeypatch):
     monkeypatch.setattr(module, "WINDOW", 20)
     assert sentences("one two three four five six seven") == [
         "one two three four",
@@ -105,7 +105,7 @@ def test_a_window_without_an_end_is_cut_between_words(monkeypatch):
 @pytest.mark.parametrize(
     "unit", ["日本です。", "“No. Yes. ", "word ", "a", "Mr. X. ", "「日。」", "?!", ". ", "(A b. "]
 )
-def test_time_grows_with_the_length_alone(unit):
+def test_time_is_linear_in_the_length(unit):
     def seconds(size):
         start = time.process_time()
         sentences(unit * (size // len(unit)))
@@ -115,23 +115,23 @@ def test_time_grows_with_the_length_alone(unit):
     assert seconds(100_000) < 1  # a line without windows takes minutes
 
 
-def test_lines_as_they_are():
+def test_the_splitter_lines_keeps_lines():
     assert splitter("lines")(" A b. C d. ") == ["A b. C d."]
     assert splitter("lines")("  ") == []
     assert splitter("en")("  ") == splitter("en")("") == []
 
 
-def test_splitters_travel_to_other_processes():
+def test_splitters_can_be_pickled():
     for name in ("en", "lines"):
         assert pickle.loads(pickle.dumps(splitter(name)))("A.") == ["A."]
 
 
-def test_a_function_of_ones_own(tmp_path, monkeypatch):
+def test_a_function_of_the_user(tmp_path, monkeypatch):
     (tmp_path / "own_rules.py").write_text("def halves(line): return line.split('|')")
     monkeypatch.syspath_prepend(tmp_path)
     assert splitter("own_rules:halves")("a.b|c") == ["a.b", "c"]
 
 
-def test_an_unknown_language_is_not_taken_for_english():
+def test_unknown_languages_are_refused():
     with pytest.raises(InputError, match=r"no sentence rules for 'jp'; expected lines, module:"):
         splitter("jp")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bert_keras.data.records import common_schema
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.build import build
 from tfrecords_tools.inputs.corpus import units
 from tfrecords_tools.inspect.verify import every_file, parsed_batches
@@ -11,33 +11,33 @@ from tfrecords_tools.text.store import TokenStore
 from tfrecords_tools.text.tokens import TokenizeUnit, counts_of, cut_to_fit
 
 
-def tokenized(place, vocabulary, tmp_path, **changes):
-    """Documents as sentences of pieces, and the counts."""
+def tokenized(path, vocabulary, tmp_path, **changes):
+    """Returns documents as lists of sentences of ids, and the counts."""
     vocabulary.save(tmp_path / "vocab.txt")
     settings = BuildSettings(**{"max_predictions": 5, **changes})
-    (unit,) = units([place], unit_bytes=1 << 20)
+    (unit,) = units([path], unit_bytes=1 << 20)
     job = TokenizeUnit(unit, tmp_path / "tokens", tmp_path / "vocab.txt", settings)
     job(lambda _: None)
-    assert job.size == place.stat().st_size
+    assert job.size == path.stat().st_size
     store = TokenStore(job.output)
     documents = []
     for number in range(store.num_documents):
         first, last = store.documents(number, number + 1)
-        places = store.sentences(first, last).tolist()
-        ids = np.frombuffer(store.pieces(places[0], places[-1]), store.dtype)
-        sentences = np.split(ids, np.array(places[1:-1], int) - places[0])
+        bounds = store.sentences(first, last).tolist()
+        ids = np.frombuffer(store.tokens(bounds[0], bounds[-1]), store.dtype)
+        sentences = np.split(ids, np.array(bounds[1:-1], int) - bounds[0])
         documents.append([each.tolist() for each in sentences])
     return documents, counts_of(job.output)
 
 
 def words(documents, vocabulary):
     return [
-        [" ".join(vocabulary.pieces[number] for number in sentence) for sentence in document]
+        [" ".join(vocabulary.tokens[number] for number in sentence) for sentence in document]
         for document in documents
     ]
 
 
-def test_documents_sentences_and_pieces(vocabulary, tmp_path):
+def test_documents_sentences_and_tokens(vocabulary, tmp_path):
     (tmp_path / "a.txt").write_text("Ada sees cats. And Ben too!\nCy.\n\n\nDora likes Zed.\n")
     documents, (counts, repairs) = tokenized(tmp_path / "a.txt", vocabulary, tmp_path)
     assert words(documents, vocabulary) == [
@@ -48,7 +48,7 @@ def test_documents_sentences_and_pieces(vocabulary, tmp_path):
     assert repairs.summary() == {}
 
 
-def test_lines_are_left_whole_where_asked(vocabulary, tmp_path):
+def test_the_splitter_lines_keeps_lines_together(vocabulary, tmp_path):
     (tmp_path / "a.txt").write_text("Ada sees cats. And Ben too!\n")
     documents, _ = tokenized(tmp_path / "a.txt", vocabulary, tmp_path, splitter="lines")
     assert words(documents, vocabulary) == [["ada sees cats . and ben too !"]]
@@ -61,7 +61,7 @@ def test_long_sentences_are_cut_and_counted(vocabulary, tmp_path):
     assert counts["long_sentences_cut"] == 1
 
 
-def test_only_the_first_part_opens_a_document():
+def test_only_the_first_part_of_a_sentence_starts_a_document():
     lengths, opens = cut_to_fit(np.array([3, 0, 25]), np.array([True, False, True]), longest=10)
     assert lengths.tolist() == [3, 0, 9, 8, 8]
     assert opens.tolist() == [True, False, True, False, False]
@@ -71,14 +71,14 @@ WORDS = ["今天", "北京", "语言", "模型", "学生", "音乐", "朋友", "
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_segmenter_of_ones_own_masks_chinese_words_whole(tmp_path, monkeypatch, workers):
+def test_a_segmenter_function_masks_whole_chinese_words(tmp_path, monkeypatch, workers):
     (tmp_path / "own_words.py").write_text(
         "def pairs(text): return [text[n : n + 2] for n in range(0, len(text), 2)]\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     lines = ["".join(WORDS[n % 8] for n in range(line, line + 5)) + "。" for line in range(40)]
     (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
-    vocabulary = Vocabulary((*SPECIAL_PIECES, "。", *"".join(WORDS)))
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "。", *"".join(WORDS)))
     settings = BuildSettings(
         splitter="zh",
         segmenter="own_words:pairs",
@@ -87,20 +87,29 @@ def test_a_segmenter_of_ones_own_masks_chinese_words_whole(tmp_path, monkeypatch
         max_length=50,
     )
     records = tmp_path / "records"
-    places = [tmp_path / "a.txt"]
-    build(places, vocabulary=vocabulary, output=records, settings=settings, workers=workers)
+    build(
+        [tmp_path / "a.txt"],
+        vocabulary=vocabulary,
+        output=records,
+        settings=settings,
+        workers=workers,
+    )
     files, num_words = every_file(records), 0
     for file in files:
         for batch in parsed_batches(file, schema=common_schema(files)):
-            for places, answers in zip(
+            for positions, masked_ids in zip(
                 batch["masked_lm_positions"], batch["masked_lm_ids"], strict=True
             ):
                 predicted = {
-                    place: vocabulary.pieces[answer]
-                    for place, answer in zip(places.tolist(), answers.tolist(), strict=True)
-                    if place
+                    position: vocabulary.tokens[masked_id]
+                    for position, masked_id in zip(
+                        positions.tolist(), masked_ids.tolist(), strict=True
+                    )
+                    if position
                 }
-                text = "".join(predicted[place] for place in sorted(predicted)).replace("。", "")
+                text = "".join(predicted[position] for position in sorted(predicted)).replace(
+                    "。", ""
+                )
                 pairs = [text[n : n + 2] for n in range(0, len(text), 2)]
                 assert set(pairs) <= set(WORDS)
                 num_words += len(pairs)

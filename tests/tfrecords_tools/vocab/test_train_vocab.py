@@ -7,40 +7,45 @@ import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.vocab import word_counts
-from tfrecords_tools.vocab.train_vocab import characters, reserved, train_vocabulary, trained
+from tfrecords_tools.vocab.train_vocab import (
+    alphabet_of,
+    reserved_tokens,
+    train_vocabulary,
+    train_wordpiece,
+)
 from tfrecords_tools.vocab.word_counts import Reading
 
 
-def test_pieces_exactly():
+def test_exact_tokens():
     words = Counter({"low": 5, "lower": 2, "newest": 6, "widest": 3})
-    pieces = trained(words, size=45).pieces
+    tokens = train_wordpiece(words, size=45).tokens
     first, inside = sorted("lowernstid"), sorted("owerstid")
-    assert pieces[: 5 + 10 + 8] == (*SPECIAL_PIECES, *first, *(f"##{each}" for each in inside))
-    assert pieces[23:26] == ("##es", "##est", "lo")  # 9 each, then 7: ties go to the lower ids
-    assert len(pieces) <= 45
-    assert "newest" in pieces
+    assert tokens[: 5 + 10 + 8] == (*SPECIAL_TOKENS, *first, *(f"##{each}" for each in inside))
+    assert tokens[23:26] == ("##es", "##est", "lo")  # 9 each, then 7: ties go to the lower ids
+    assert len(tokens) <= 45
+    assert "newest" in tokens
 
 
 def test_rare_characters_and_their_words_are_left_out():
-    alphabet, inside = characters(Counter({"ab": 9, "ac": 5, "d": 1}), room=5)
+    alphabet, inside = alphabet_of(Counter({"ab": 9, "ac": 5, "d": 1}), num_tokens=5)
     assert (alphabet, inside) == (["a", "b", "c"], ["##b", "##c"])
-    alphabet, inside = characters(Counter({"ab": 9, "ac": 5, "d": 1}), room=4)
+    alphabet, inside = alphabet_of(Counter({"ab": 9, "ac": 5, "d": 1}), num_tokens=4)
     assert (alphabet, inside) == (["a", "b"], ["##b"])
-    assert "##c" not in trained(Counter({"ab": 9, "ac": 5}), size=13).pieces
+    assert "##c" not in train_wordpiece(Counter({"ab": 9, "ac": 5}), size=13).tokens
 
 
-def test_specials_stand_once_and_nothing_is_twice(tmp_path):
+def test_tokens_are_unique(tmp_path):
     (tmp_path / "a").write_text("[MASK] [UNK] [unused1] mask " * 50)
-    pieces = train_vocabulary([tmp_path / "a"], size=60).pieces
-    assert pieces[:5] == SPECIAL_PIECES
-    assert len(set(pieces)) == len(pieces)
-    assert not any("[" in piece and len(piece) > 1 for piece in pieces[5:])
-    assert "mask" in pieces
+    tokens = train_vocabulary([tmp_path / "a"], size=60).tokens
+    assert tokens[:5] == SPECIAL_TOKENS
+    assert len(set(tokens)) == len(tokens)
+    assert not any("[" in token and len(token) > 1 for token in tokens[5:])
+    assert "mask" in tokens
 
 
-def test_a_trained_vocabulary_leaves_nothing_unknown(corpus):
+def test_trained_vocabulary_covers_its_corpus(corpus):
     vocabulary = train_vocabulary(corpus, size=150)
     assert len(vocabulary) <= 150
     tokenizer = WordPieceTokenizer(vocabulary)
@@ -48,57 +53,55 @@ def test_a_trained_vocabulary_leaves_nothing_unknown(corpus):
     assert "doc" in vocabulary.ids
 
 
-def test_slots_stand_where_published_vocabularies_have_them(shared_data):
-    published = Vocabulary.from_file(shared_data / "vocab/bert-base-uncased-vocab.txt").pieces
-    assert tuple(reserved(994, size=30522)) == published[:999]
-    assert reserved(2, size=30) == ["[PAD]", "[unused0]", "[unused1]", *SPECIAL_PIECES[1:]]
+def test_unused_tokens_have_the_ids_of_published_vocabularies(shared_data):
+    published = Vocabulary.from_file(shared_data / "vocab/bert-base-uncased-vocab.txt").tokens
+    assert tuple(reserved_tokens(994)) == published[:999]
+    assert reserved_tokens(2) == ["[PAD]", "[unused0]", "[unused1]", *SPECIAL_TOKENS[1:]]
 
 
-def test_slots_take_the_place_of_the_last_pieces():
+def test_unused_tokens_replace_the_last_tokens():
     words = Counter({"low": 5, "lower": 2, "newest": 6, "widest": 3})
-    pieces = trained(words, size=33).pieces
-    with_slots = trained(words, size=35, unused=2).pieces
-    assert with_slots == (*reserved(2, size=35), *pieces[5:])
+    tokens = train_wordpiece(words, size=33).tokens
+    with_unused = train_wordpiece(words, size=35, unused=2).tokens
+    assert with_unused == (*reserved_tokens(2), *tokens[5:])
 
 
 @pytest.mark.parametrize(
-    ("size", "unused", "told"),
+    ("size", "unused", "message"),
     [
-        (6, 0, "a vocabulary of 6 pieces is too small; expected at least 7"),
-        (
-            50,
-            44,
-            "a vocabulary of 50 pieces with 44 unused slots is too small; expected at le.* 51",
-        ),
-        (50, -1, "no negative number of slots"),
+        (6, 0, "size is 6; expected at least 7 tokens for wordpiece with 0"),
+        (50, 44, "size is 50; expected at least 51 tokens for wordpiece with 44 unused tokens"),
+        (50, -1, "unused is -1; expected 0 or more"),
     ],
 )
-def test_too_small_a_size(corpus, size, unused, told):
-    with pytest.raises(InputError, match=told):
+def test_invalid_sizes_are_refused(corpus, size, unused, message):
+    with pytest.raises(InputError, match=message):
         train_vocabulary(corpus, size=size, unused=unused)
 
 
-def test_chinese_text_gives_characters_of_their_own(tmp_path):
+def test_chinese_characters_are_single_tokens(tmp_path):
     (tmp_path / "a").write_text("他走了。 你好，世界！\n" * 9, encoding="utf-8")
-    pieces = train_vocabulary([tmp_path / "a"], size=60).pieces
-    assert set("他走了。你好，世界！") <= set(pieces)
-    assert not any(piece.startswith("##") for piece in pieces)
+    tokens = train_vocabulary([tmp_path / "a"], size=60).tokens
+    assert set("他走了。你好，世界！") <= set(tokens)
+    assert not any(token.startswith("##") for token in tokens)
 
 
-def test_too_many_words_leave_the_most_frequent(monkeypatch):
-    monkeypatch.setattr(word_counts, "MOST_LEARNT", 2)
+def test_only_the_most_frequent_words_are_learnt(monkeypatch):
+    monkeypatch.setattr(word_counts, "MAX_LEARNT_WORDS", 2)
     words = Counter({"abab": 5, "caca": 4, "dbdb": 4})
-    pieces = trained(words, size=60).pieces
-    assert "abab" in pieces
-    assert "caca" in pieces
-    assert "dbdb" not in pieces
+    tokens = train_wordpiece(words, size=60).tokens
+    assert "abab" in tokens
+    assert "caca" in tokens
+    assert "dbdb" not in tokens
 
 
-def test_what_was_left_out_is_told(tmp_path):
+def test_repairs_are_logged(tmp_path):
     (tmp_path / "a").write_bytes(b"some text\xff here\n" * 3)
-    told = []
-    train_vocabulary([tmp_path / "a"], size=60, reading=Reading(errors="replace"), tell=told.append)
-    (remark,) = told
+    remarks = []
+    train_vocabulary(
+        [tmp_path / "a"], size=60, reading=Reading(errors="replace"), log=remarks.append
+    )
+    (remark,) = remarks
     assert "UTF-8" in remark
 
 

@@ -31,7 +31,7 @@ def test_a_layer_has_one_norm_over_all_its_weights():
 
 
 @pytest.mark.parametrize("devices", [1, 2])
-def test_the_norms_of_a_model_wherever_its_weights_lie(devices):
+def test_norms_by_layer_on_one_or_two_devices(devices):
     strategy = tf.distribute.get_strategy()
     if devices > 1:
         strategy = tf.distribute.MirroredStrategy(

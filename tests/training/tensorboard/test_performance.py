@@ -1,4 +1,4 @@
-"""Operations of an example, utilisation, profile."""
+"""The number of operations, the utilisation and the profile of steps."""
 
 import dataclasses
 
@@ -26,10 +26,10 @@ CONFIG = BertConfig(
 )
 
 
-def test_the_operations_counted_by_hand():
+def test_operations_equal_a_manual_count():
     """T = 10, D = 8, F = 24, V = 50, P = 3."""
     layer = 2 * 10 * 8 * 8 * 4  # query, key, value, output
-    layer += 2 * 10 * 8 * 24 * 2  # there and back
+    layer += 2 * 10 * 8 * 24 * 2  # both layers
     layer += 2 * 10 * 10 * 8 * 2  # scores and context, of both heads together
     pooler_and_next_sentence = 2 * 8 * 8 + 2 * 8 * 2
     masked_lm = 2 * 3 * 8 * 8 + 2 * 3 * 8 * 50
@@ -37,7 +37,7 @@ def test_the_operations_counted_by_hand():
     assert flops_per_example(CONFIG, 10, 3) == 3 * forward
 
 
-def test_of_bert_base_6_operations_a_weight_and_token_and_the_attention():
+def test_bert_base_needs_6_operations_per_weight_and_token_and_the_attention():
     config = BertConfig()
     blocks = 12 * 12 * 768**2
     flops = flops_per_example(config, 128, 0)
@@ -46,7 +46,7 @@ def test_of_bert_base_6_operations_a_weight_and_token_and_the_attention():
 
 @pytest.mark.parametrize("Model", [BertPretrainer, BertMaskedLM])
 @pytest.mark.parametrize("changes", [{}, {"embedding_size": 6, "shares_layers": True}], ids=str)
-def test_they_are_the_products_of_matrices_in_the_graph_of_the_gradient(Model, changes):
+def test_operations_equal_the_matrix_products_of_the_gradient_graph(Model, changes):
     has_pooler = Model is BertPretrainer
     config = dataclasses.replace(CONFIG, has_pooler=has_pooler, **changes)
     model, rows = Model(config), 4
@@ -72,11 +72,11 @@ def flops_of(operation: tf.Operation) -> int:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_peak_of_this_machine_is_a_possible_one(dtype):
+def test_the_peak_of_this_machine_is_plausible(dtype):
     assert 1e8 < peak_flops_per_second(dtype) < 1e16
 
 
-def test_the_utilisation_is_of_the_steps_after_the_first(tmp_path, monkeypatch):
+def test_utilisation_excludes_the_first_step(tmp_path, monkeypatch):
     monkeypatch.setattr(callbacks, "peak_flops_per_second", lambda dtype: 1e6)
     times = iter([100.0, 1.0, 1.25, 1.5])
     monkeypatch.setattr(callbacks.time, "perf_counter", lambda: next(times))
@@ -111,14 +111,14 @@ def test_the_utilisation_is_of_the_steps_after_the_first(tmp_path, monkeypatch):
     assert [step for step, _ in train["optimizer/learning_rate"]] == [0, 1]
 
 
-@pytest.mark.parametrize("told", ["", "5", "0:3", "7:6", "a:b", "1:2:3", "-1:3", " 1:2"])
-def test_what_names_no_steps_is_refused(told):
-    with pytest.raises(InputError, match=r"names no steps to profile; expected FIRST:LAST"):
-        steps_to_profile(told)
+@pytest.mark.parametrize("text", ["", "5", "0:3", "7:6", "a:b", "1:2:3", "-1:3", " 1:2"])
+def test_invalid_steps_to_profile_are_refused(text):
+    with pytest.raises(InputError, match=r"the steps to profile are .*; expected FIRST:LAST"):
+        steps_to_profile(text)
 
 
 @pytest.mark.parametrize(
-    ("told", "begun", "profiled"),
+    ("text", "start", "profiled"),
     [
         ("5:6", 0, [5, 6]),
         ("3:3", 0, [3]),
@@ -128,25 +128,25 @@ def test_what_names_no_steps_is_refused(told):
         ("5:5", 3, [5]),
     ],
 )
-def test_the_steps_from_first_to_last(monkeypatch, told, begun, profiled):
-    first, last = steps_to_profile(told)
-    seen, running = [], []
+def test_the_steps_from_first_to_last_are_profiled(monkeypatch, text, start, profiled):
+    first, last = steps_to_profile(text)
+    steps, running = [], []
     monkeypatch.setattr("tensorflow.profiler.experimental.start", running.append)
     monkeypatch.setattr("tensorflow.profiler.experimental.stop", running.pop)
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     model.build((None, 1))
-    model.optimizer.iterations.assign(begun)
+    model.optimizer.iterations.assign(start)
     profile = Profile("logs", first=first, last=last)
 
-    class Watch(keras.callbacks.Callback):
+    class StepLog(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):
             if running:
-                seen.append(int(self.model.optimizer.iterations) + 1)
+                steps.append(int(self.model.optimizer.iterations) + 1)
 
-    x = np.ones((8 - begun, 1))
-    model.fit(x, x, batch_size=1, verbose=0, shuffle=False, callbacks=[profile, Watch()])
-    assert seen == profiled and not running
+    x = np.ones((8 - start, 1))
+    model.fit(x, x, batch_size=1, verbose=0, shuffle=False, callbacks=[profile, StepLog()])
+    assert steps == profiled and not running
 
 
 def test_a_profile_is_written(tmp_path):

@@ -1,4 +1,4 @@
-"""What a pretraining shows of itself, on one device and on two."""
+"""The TensorBoard data of a pretraining on one device and on two."""
 
 import re
 
@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from bert_keras.config import BertConfig
 from bert_keras.models.pretrainer import BertPretrainer
-from bert_keras.text.vocab import SPECIAL_PIECES, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training import callbacks
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.curves import read_curves
@@ -22,17 +22,17 @@ from bert_keras.training.tensorboard.performance import flops_per_example
 from bert_keras.training.tensorboard.samples import MaskedSamples
 
 CONFIG = BertConfig(vocab_size=20, hidden_size=8, num_layers=2, num_heads=2, max_positions=8)
-VOCABULARY = Vocabulary((*SPECIAL_PIECES, *(f"word{n}" for n in range(15))))
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"word{n}" for n in range(15))))
 
 
 def batches() -> tf.data.Dataset:
     random = np.random.default_rng(0)
-    ids, answers = random.integers(5, 20, (64, 6)), random.integers(5, 20, (64, 2))
+    ids, targets = random.integers(5, 20, (64, 6)), random.integers(5, 20, (64, 2))
     ids[:, 3] = VOCABULARY.mask_id
     zeros = np.zeros((64, 6), "int32")
     x = {"input_ids": ids.astype("int32"), "input_mask": zeros + 1, "segment_ids": zeros}
     x["masked_lm_positions"] = np.tile(np.array([3, 0], "int32"), (64, 1))
-    y = {"masked_lm": answers.astype("int32"), "next_sentence": zeros[:, 0]}
+    y = {"masked_lm": targets.astype("int32"), "next_sentence": zeros[:, 0]}
     filled = np.tile(np.array([1, 0], "float32"), (64, 1))
     weights = {"masked_lm": filled, "next_sentence": np.ones(64, "float32")}
     return tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(8, drop_remainder=True)
@@ -46,7 +46,7 @@ def board(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
-def test_every_point_has_norms_and_use_and_every_saved_state_its_samples(
+def test_points_have_norms_and_utilisation_and_saved_states_have_samples(
     tmp_path, monkeypatch, devices
 ):
     monkeypatch.setattr(callbacks, "peak_flops_per_second", lambda dtype: 1e12)
@@ -66,7 +66,7 @@ def test_every_point_has_norms_and_use_and_every_saved_state_its_samples(
         )
         fit_resumable(
             model,
-            batches().repeat(),
+            batches().repeat,
             FitSettings(
                 stage="test",
                 output=tmp_path,
@@ -84,20 +84,20 @@ def test_every_point_has_norms_and_use_and_every_saved_state_its_samples(
     for tag in ("gradient_norm/layer_01", "weight_norm/embeddings", "gradient_norm/heads"):
         assert [step for step, _ in train[tag]] == [2, 4, 6, 8, 10], tag
         assert all(norm > 0 for _, norm in train[tag]), tag
-    whole = [norm for _, norm in train["optimizer/gradient_norm"]]
+    total_norms = [norm for _, norm in train["optimizer/gradient_norm"]]
     parts = [train[tag] for tag in train if tag.startswith("gradient_norm/")]
-    together = [np.linalg.norm([norm for _, norm in point]) for point in zip(*parts, strict=True)]
-    np.testing.assert_allclose(together, whole, rtol=1e-5)
+    norms = [np.linalg.norm([norm for _, norm in point]) for point in zip(*parts, strict=True)]
+    np.testing.assert_allclose(norms, total_norms, rtol=1e-5)
     examples = dict(train["speed/examples_per_second"])
-    for step, share in train["speed/model_flops_utilisation"]:
+    for step, rate in train["speed/model_flops_utilisation"]:
         per_example = flops_per_example(CONFIG, 6, 2)
         expected = examples[step] * per_example / (devices * 1e12)
-        assert share == pytest.approx(expected, rel=1e-5)
+        assert rate == pytest.approx(expected, rel=1e-5)
     assert_samples(model, tmp_path / "logs" / "samples")
 
 
 def assert_samples(model, folder):
-    """Of the last step, from a model that is trained no more."""
+    """Compares the samples of the last step with the predictions of the trained model."""
     inputs, targets, _ = next(iter(batches().unbatch().batch(3)))
     logits_PV = model(inputs, training=False)["masked_lm"][:, 0]
     steps = []
@@ -107,9 +107,11 @@ def assert_samples(model, folder):
         if event.step == 10:
             rows = [row.decode() for row in event.tensor_proto.string_val]
     assert sorted(steps) == [4, 8, 10]
-    for row, answers, logits_V in zip(rows, targets["masked_lm"].numpy(), logits_PV, strict=True):
-        words = [VOCABULARY.pieces[number] for number in (answers[0], np.argmax(logits_V))]
-        told = f"&#91;{words[0]} → {words[1]} {np.max(tf.nn.softmax(logits_V)):.2f}&#93;"
+    for row, target_ids, logits_V in zip(
+        rows, targets["masked_lm"].numpy(), logits_PV, strict=True
+    ):
+        words = [VOCABULARY.tokens[number] for number in (target_ids[0], np.argmax(logits_V))]
+        expected = f"&#91;{words[0]} → {words[1]} {np.max(tf.nn.softmax(logits_V)):.2f}&#93;"
         assert re.fullmatch(
-            r"(word\d+ ){3}(\*\*)?" + re.escape(told) + r"(\*\*)?( word\d+){2}", row
+            r"(word\d+ ){3}(\*\*)?" + re.escape(expected) + r"(\*\*)?( word\d+){2}", row
         )

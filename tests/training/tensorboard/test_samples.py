@@ -1,16 +1,16 @@
-"""Gaps filled by the model, as Markdown."""
+"""Predictions of masked tokens as Markdown."""
 
 from bert_keras.training.tensorboard.samples import escaped, filled_text
 
 
-def test_words_are_put_together_and_gaps_stand_in_their_places():
-    pieces = ["[CLS]", "un", "##aff", "[MASK]", "##s", "a", "dog", ".", "[SEP]"]
-    assert filled_text(pieces, {3: "GAP", 6: "OTHER"}) == (
+def test_tokens_are_joined_and_gaps_are_filled():
+    tokens = ["[CLS]", "un", "##aff", "[MASK]", "##s", "a", "dog", ".", "[SEP]"]
+    assert filled_text(tokens, {3: "GAP", 6: "OTHER"}) == (
         "&#91;CLS&#93; unaff GAP &#35;&#35;s a OTHER . &#91;SEP&#93;"
     )
 
 
-def test_nothing_of_a_text_is_taken_for_a_form():
+def test_special_characters_are_escaped():
     assert escaped("<b> *x* _y_ [z] | # &") == (
         "&#60;b&#62; &#42;x&#42; &#95;y&#95; &#91;z&#93; &#124; &#35; &#38;"
     )

@@ -5,8 +5,8 @@ import pytest
 
 from bert_keras.errors import InputError
 from tfrecords_tools.inputs.corpus import digest, fingerprint, lines_of, units
+from tfrecords_tools.inputs.corpus_files import files
 from tfrecords_tools.inputs.decoding import Repairs
-from tfrecords_tools.inputs.places import files
 
 
 @pytest.fixture
@@ -17,11 +17,11 @@ def tree(tmp_path):
     return tmp_path
 
 
-def names(tree, *places):
-    return [os.path.relpath(path, tree) for path in files([tree / place for place in places])]
+def names(tree, *paths):
+    return [os.path.relpath(path, tree) for path in files([tree / each for each in paths])]
 
 
-def test_folders_and_globs_are_sorted_and_places_keep_their_order(tree):
+def test_folders_and_globs_are_sorted_and_arguments_keep_their_order(tree):
     assert names(tree, "") == ["[z].txt", "a/x/3.txt", "b/1.txt", "b/2.txt"]
     assert names(tree, "b", "a") == ["b/1.txt", "b/2.txt", "a/x/3.txt"]
     assert names(tree, "b/2.txt", "b/*.txt") == ["b/2.txt", "b/1.txt", "b/2.txt"]
@@ -32,8 +32,8 @@ def test_folders_and_globs_are_sorted_and_places_keep_their_order(tree):
     assert files(["tfds:wikipedia/20230601.en"]) == ["tfds:wikipedia/20230601.en"]
 
 
-def test_places_without_files(tree):
-    with pytest.raises(InputError, match=r"no files were named; name files, folders or globs"):
+def test_paths_without_files_are_refused(tree):
+    with pytest.raises(InputError, match=r"the corpus is empty; name files, folders or globs"):
         files([])
     with pytest.raises(InputError, match=r"none\.txt does not exist; expected a file, a folder or"):
         files([tree / "b", tree / "none.txt"])
@@ -53,11 +53,11 @@ def test_links_to_folders_are_followed_once(tree, tmp_path_factory):
     (tree / "a" / "link").symlink_to(elsewhere)
     assert names(tree, "a") == ["a/link/4.txt", "a/x/3.txt"]
     (tree / "a" / "x" / "back").symlink_to(tree / "a")
-    with pytest.raises(InputError, match=r"back leads to .*a, which .*a holds already; take one"):
+    with pytest.raises(InputError, match=r"back links to .*a, which .*a also contains; remove one"):
         names(tree, "a")
 
 
-def test_folders_that_cannot_be_read_are_not_passed_over(tree, monkeypatch):
+def test_unreadable_folders_raise(tree, monkeypatch):
     def scandir(path):
         raise PermissionError(13, "Permission denied", path)
 
@@ -81,7 +81,7 @@ TEXTS = {
 
 @pytest.fixture
 def remote(tmp_path):
-    """The same folder in fsspec's memory, which stands for gs:// and the like, and on the disk."""
+    """The same folder in fsspec's memory, which replaces gs:// and similar systems, and on disk."""
     system = fsspec.filesystem("memory")
     for name, data in TEXTS.items():
         system.pipe(f"/corpus/{name}", data)
@@ -91,23 +91,23 @@ def remote(tmp_path):
     system.rm("/corpus", recursive=True)
 
 
-def remote_names(remote, place):
-    return [os.path.relpath(path, remote) for path in files([f"{remote}/{place}".rstrip("/")])]
+def remote_names(remote, pattern):
+    return [os.path.relpath(path, remote) for path in files([f"{remote}/{pattern}".rstrip("/")])]
 
 
-def test_remote_folders_and_globs_are_those_of_local_files(remote, tmp_path):
-    for place in ("", "sub", "a.txt", "*.txt", "**/*.txt", "s*", "**", "*/d*", "sub/**", "[ab].txt",
-                  "part[1].txt", "*/deep", "**/deep/*", ".x/*"):  # fmt: skip
-        assert remote_names(remote, place) == names(tmp_path, place) != [], place
-    for place, told in {"none": "does not exist", "*.md": "matches no file"}.items():
-        with pytest.raises(InputError, match=rf"{told}; expected a file"):
-            remote_names(remote, place)
+def test_remote_and_local_paths_give_the_same_files(remote, tmp_path):
+    for pattern in ("", "sub", "a.txt", "*.txt", "**/*.txt", "s*", "**", "*/d*", "sub/**",
+                    "[ab].txt", "part[1].txt", "*/deep", "**/deep/*", ".x/*"):  # fmt: skip
+        assert remote_names(remote, pattern) == names(tmp_path, pattern) != [], pattern
+    for pattern, message in {"none": "does not exist", "*.md": "matches no file"}.items():
+        with pytest.raises(InputError, match=rf"{message}; expected a file"):
+            remote_names(remote, pattern)
 
 
-def test_remote_files_read_as_local_ones(remote):
-    cut = units([remote], unit_bytes=50)
-    assert len(cut) > 8
-    lines = [line for unit in cut for line in lines_of(unit, repairs=Repairs())]
+def test_remote_files_are_read_like_local_files(remote):
+    all_units = units([remote], unit_bytes=50)
+    assert len(all_units) > 8
+    lines = [line for unit in all_units for line in lines_of(unit, repairs=Repairs())]
     assert lines == ["a", "", *["b", "", "c"], *["b", "", "c"] * 99, "", "p", "", "d", "", "g", ""]
     assert digest(f"{remote}/a.txt")["sha256"].startswith("ca978112ca1bbdca")
     before = fingerprint(f"{remote}/a.txt")
@@ -116,21 +116,21 @@ def test_remote_files_read_as_local_ones(remote):
     assert fingerprint(f"{remote}/a.txt") != before
 
 
-def test_remote_files_that_cannot_be_reached(remote, monkeypatch):
-    found = units([f"{remote}/a.txt"], unit_bytes=9)
+def test_inaccessible_remote_files_raise_an_error_with_the_url(remote, monkeypatch):
+    (unit,) = units([f"{remote}/a.txt"], unit_bytes=9)
     fsspec.filesystem("memory").rm("/corpus/a.txt")
     with pytest.raises(FileNotFoundError, match=r"memory://corpus/a\.txt"):
-        list(lines_of(found[0], repairs=Repairs()))
+        list(lines_of(unit, repairs=Repairs()))
 
     def denied(*_, **__):
-        raise PermissionError(13, "no key was given")
+        raise PermissionError(13, "no key")
 
     monkeypatch.setattr("fsspec.implementations.memory.MemoryFileSystem.exists", denied)
-    with pytest.raises(PermissionError, match=r"no key was given.*memory://corpus/b\.txt"):
+    with pytest.raises(PermissionError, match=r"no key.*memory://corpus/b\.txt"):
         files([f"{remote}/b.txt"])
 
 
-def test_places_in_remote_files_are_counted_from_their_top(remote):
+def test_lines_of_remote_files_are_counted_from_the_first_line(remote):
     fsspec.filesystem("memory").pipe("/corpus/c.txt", b"b\n\n" * 20 + b"\xff\n")
     with pytest.raises(InputError, match=r"memory://corpus/c\.txt, line 41 is not UTF-8"):
         for unit in units([f"{remote}/c.txt"], unit_bytes=9):

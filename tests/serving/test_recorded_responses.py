@@ -1,14 +1,14 @@
-"""Every recorded pair of TF Serving is answered equally by the local server.
+"""The local server responds to every recorded request as TF Serving did.
 
-By TF Serving itself too, where TF_SERVING_URL names one that serves the models of conftest.py:
+If TF_SERVING_URL is set, TF Serving is tested too. It must serve the models of conftest.py:
 
     python tests/serving/conftest.py FOLDER      writes them and prints the two lines that follow
     docker run -p 8501:8501 -v FOLDER:/models tensorflow/serving:2.20.0 \\
       --model_config_file=/models/models.config
     TF_SERVING_URL=http://127.0.0.1:8501 pytest tests/serving
 
-A server of one model, such as `bert-keras serve FOLDER/half_plus_two --versions 123 124`, is asked
-for that one; what is asked of the others is skipped.
+A server of one model, such as `bert-keras serve FOLDER/half_plus_two --versions 123 124`, gets only
+the requests for this model; the other tests are skipped.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ def pairs():
 
 
 def cases_of(pairs, model):
-    """Those of one model; of the first also those of none, such as /v1/models/nope."""
+    """The cases of one model; the first model has those without a model too."""
     named = {case: pairs[case]["request"]["path"] for case in pairs.keys() - HOT}
     others = [
         case for case, path in named.items() if any(f"/{each}" in path for each in MODELS[1:])
@@ -62,26 +62,26 @@ def cases_of(pairs, model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_answers_are_those_recorded(pairs, server_of, both_versions, send, model):
+def test_responses_equal_the_recorded_ones(pairs, server_of, both_versions, send, model):
     url = both_versions if model == MODELS[0] else server_of(model)
     check(pairs, cases_of(pairs, model), url, send)
 
 
 @pytest.mark.skipif(TF_SERVING_URL not in os.environ, reason="TF_SERVING_URL names no TF Serving")
 @pytest.mark.parametrize("model", MODELS)
-def test_tf_serving_answers_so_still(pairs, send, model):
+def test_tf_serving_still_responds_as_recorded(pairs, send, model):
     url = os.environ[TF_SERVING_URL].rstrip("/")
     tf_serving_of(url, model)
     check(pairs, cases_of(pairs, model), url, send)
 
 
-def test_every_pair_is_asked(pairs):
+def test_every_recorded_pair_is_requested(pairs):
     asked = [case for model in MODELS for case in cases_of(pairs, model)]
     assert sorted([*asked, *HOT]) == sorted(pairs)
     assert len(asked) == 94
 
 
-def test_versions_come_and_go_as_recorded(pairs, models, tmp_path, send):
+def test_versions_are_loaded_and_unloaded_as_recorded(pairs, models, tmp_path, send):
     folder = tmp_path / "hot"
     shutil.copytree(models / "keras_tiny" / "1", folder / "1")
     with running_server(folder) as url:
@@ -101,17 +101,17 @@ def test_versions_come_and_go_as_recorded(pairs, models, tmp_path, send):
 
 @contextlib.contextmanager
 def always_answered(url, send):
-    """Requests without a gap while the block lasts; all of them are answered."""
+    """Sends requests continuously during the block; all of them must succeed."""
     import threading
 
     statuses, done = [], threading.Event()
 
-    def ask():
+    def send_request():
         while not done.is_set():
             body = '{"instances": [[1, 2, 3]]}'
             statuses.append(send(url, "POST", "/v1/models/hot:predict", body).status)
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=send_request)
     thread.start()
     yield
     done.set()
@@ -162,13 +162,13 @@ def content_type(headers):
 
 
 def meaning(body):
-    """The parsed body without what depends on the graph's inside."""
+    """The parsed body without names of graph nodes."""
     try:
         parsed = json.loads(body)
     except ValueError:
         return body
     if "error" in parsed:
-        parsed["error"] = parsed["error"].partition("\n\t [[")[0]  # then comes a node's name
+        parsed["error"] = parsed["error"].partition("\n\t [[")[0]  # a node name follows
         if parsed["error"].startswith(PARSE_ERROR):  # then come the words of another JSON parser
             parsed["error"] = PARSE_ERROR
     if "metadata" in parsed:

@@ -20,7 +20,7 @@ KNOWN = (
     "BertForTokenClassification, BertForQuestionAnswering, BertForMultipleChoice"
 )
 ACTIVATIONS = "gelu, gelu_python, gelu_pytorch_tanh, gelu_new, gelu_fast, relu, silu, swish, tanh"
-THREE_LABELS = "; expected 3 labels, as of classifier.weight, numbered from 0"
+THREE_LABELS = "; expected 3 labels numbered from 0, one for each row of classifier.weight"
 NOT_THOSE = "the weights are not those of a BertEncoder of 2 layers and hidden size 8: "
 
 
@@ -43,50 +43,52 @@ def change(path: Path, **values) -> None:
 
 
 def go_on(name: str) -> str:
-    return f"; to go on all the same: ignore=({name!r},), or --ignore {name}"
+    return f"; to ignore this: ignore=({name!r},), or --ignore {name}"
 
 
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"model_type": "electra"}, "config.json: model_type is 'electra'; known here are 'bert', "
+        ({"model_type": "electra"}, "config.json: model_type is 'electra'; expected one of 'bert', "
          "'distilbert', 'albert', 'roberta'"),
-        ({"model_type": ["bert"]}, "config.json: model_type is ['bert']; known here are 'bert', "
+        ({"model_type": ["bert"]}, "config.json: model_type is ['bert']; expected one of 'bert', "
          "'distilbert', 'albert', 'roberta'"),
-        ({"model_type": "roberta"}, "config.json: pad_token_id is 0; expected 1, the only one "
-         "known here"),
+        ({"model_type": "roberta"}, "config.json: pad_token_id is 0; expected 1, the only "
+         "supported value"),
         ({"model_type": "albert", "num_hidden_groups": 2}, "config.json: num_hidden_groups is 2; "
-         "expected 1, the only one known here"),
+         "expected 1, the only supported value"),
         ({"type_vocab_size": 0}, "config.json: type_vocab_size is 0; expected at least 1"),
         ({"architectures": ["BertForNextSentencePrediction"]},
-         f"config.json is of a BertForNextSentencePrediction; known are {KNOWN}"
+         f"config.json names the class BertForNextSentencePrediction; expected one of {KNOWN}"
          + go_on("architectures")),
-        ({"auto_map": {"AutoModel": "their.Code"}}, "config.json has an auto_map, a model's code "
-         "in the folder, which is never run" + go_on("auto_map")),
-        ({"hidden_act": "mish"}, f"config.json: hidden_act is 'mish'; known are {ACTIVATIONS}"),
+        ({"auto_map": {"AutoModel": "their.Code"}}, "config.json has an auto_map, which names code "
+         "in the folder; this code never runs" + go_on("auto_map")),
+        ({"hidden_act": "mish"}, "config.json: hidden_act is 'mish'; expected one of "
+         + ACTIVATIONS),
         ({"position_embedding_type": "relative_key"}, "config.json: position_embedding_type is "
-         '"relative_key"; expected "absolute", the only one known here'),
-        ({"is_decoder": True}, "config.json: is_decoder is true; expected false, the only one "
-         "known here"),
+         '"relative_key"; expected "absolute", the only supported value'),
+        ({"is_decoder": True}, "config.json: is_decoder is true; expected false, the only "
+         "supported value"),
         ({"add_cross_attention": True}, "config.json: add_cross_attention is true; expected false, "
-         "the only one known here"),
+         "the only supported value"),
         ({"pruned_heads": {"0": [1]}}, 'config.json: pruned_heads is {"0": [1]}; expected {}, the '
-         "only one known here"),
+         "only supported value"),
         ({"quantization_config": {"bits": 8}}, 'config.json: quantization_config is {"bits": 8}; '
-         "expected null, the only one known here"),
-        ({"num_attention_heads": 3}, "config.json: hidden_size 8 is not a multiple of num_heads 3"),
+         "expected null, the only supported value"),
+        ({"num_attention_heads": 3}, "config.json: hidden_size is 8; expected a multiple of "
+         "num_heads, 3"),
         ({"hidden_size": "8"}, "config.json: hidden_size is '8'; expected int"),
         ({"intermediate_size": None}, NOT_THOSE + "; ".join(
             f"encoder.layer.{n}.{name}, expected {shape}" for n in (0, 1) for name, shape in (
-                ("intermediate.dense.weight is (12, 8)", (3072, 8)),
-                ("intermediate.dense.bias is (12,)", (3072,)),
-                ("output.dense.weight is (8, 12)", (8, 3072))))),
-        ({"vocab_size": 20}, NOT_THOSE + "embeddings.word_embeddings.weight is (16, 8), expected "
-         "(20, 8)"),
-        ({"bert_keras": {"model": "BertEncoder", "colour": 1}}, "config.json: bert_keras is not "
-         "what bert-keras wrote; remove that key"),
-        ({"bert_keras": {"model": "BertEncoder", "text_columns": 1}}, "config.json: bert_keras is "
-         "not what bert-keras wrote; remove that key"),
+                ("intermediate.dense.weight has the shape (12, 8)", (3072, 8)),
+                ("intermediate.dense.bias has the shape (12,)", (3072,)),
+                ("output.dense.weight has the shape (8, 12)", (8, 3072))))),
+        ({"vocab_size": 20}, NOT_THOSE + "embeddings.word_embeddings.weight has the shape (16, 8), "
+         "expected (20, 8)"),
+        ({"bert_keras": {"model": "BertEncoder", "colour": 1}}, "config.json: bert-keras did not "
+         "write this bert_keras; remove that key"),
+        ({"bert_keras": {"model": "BertEncoder", "text_columns": 1}}, "config.json: bert-keras did "
+         "not write this bert_keras; remove that key"),
     ],
 )  # fmt: skip
 def test_configs(copy, values, sentence):
@@ -98,9 +100,9 @@ def test_configs(copy, values, sentence):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"architectures": None}, "classifier.weight may be of BertForSequenceClassification, "
-         "BertForTokenClassification, BertForMultipleChoice; write into config.json which it is: "
-         '"architectures": ["BertForSequenceClassification"]'),
+        ({"architectures": None}, "classifier.weight can belong to BertForSequenceClassification, "
+         "BertForTokenClassification, BertForMultipleChoice; name the class in config.json, such "
+         'as "architectures": ["BertForSequenceClassification"]'),
         ({"id2label": {"0": "a", "1": "b", "3": "c"}}, "config.json: num_labels is 3 and id2label "
          '{"0": "a", "1": "b", "3": "c"}' + THREE_LABELS),
         ({"id2label": {"0": "a", "1": "b"}}, "config.json: num_labels is 3 and id2label "
@@ -110,8 +112,8 @@ def test_configs(copy, values, sentence):
         ({"id2label": ["a", "b", "c"]}, "config.json: num_labels is 3 and id2label "
          '["a", "b", "c"]' + THREE_LABELS),
         ({"id2label": {"0": "a", "1": None, "2": "c"}}, "config.json: id2label has null; expected "
-         "a label's name"),
-        ({"problem_type": "ranking"}, "config.json: problem_type is 'ranking'; known are "
+         "names of labels"),
+        ({"problem_type": "ranking"}, "config.json: problem_type is 'ranking'; expected one of "
          "regression, single_label_classification, multi_label_classification"),
     ],
 )  # fmt: skip
@@ -132,17 +134,19 @@ def put(name: str, array) -> dict:
         ("encoder", put("head.weight", np.ones(3, np.float32)), [],
          NOT_THOSE + "head.weight is unexpected"),
         ("encoder", put("bert.pooler.dense.bias", np.ones(8, np.float32)), [],
-         "two weights are called pooler.dense.bias, one of them pooler.dense.bias; leave one"),
+         "two weights are called pooler.dense.bias, one of them pooler.dense.bias; remove one"),
         ("encoder", put("pooler.dense.bias", np.ones(8, np.int64)), [],
-         "pooler.dense.bias: of int64; expected floating point numbers: save the model as it was "
-         "before quantising"),
+         "pooler.dense.bias: the dtype is int64; expected floating-point numbers; save the model "
+         "without quantization"),
         ("encoder", put("pooler.dense.bias", np.ones(8, np.int8)), [],
-         "model.safetensors: pooler.dense.bias is of I8; expected F32, F64, F16, BF16, I64"),
+         "model.safetensors: pooler.dense.bias has the dtype I8; expected F32, F64, F16, BF16, "
+         "I64"),
         ("encoder", put("embeddings.position_ids", np.arange(10)[::-1].copy()), [],
-         "embeddings.position_ids is not what BERT has there; its positions count from 0"),
+         "embeddings.position_ids has wrong values; expected position ids from 0 and segment ids "
+         "of 0"),
         ("masked_lm", put("cls.predictions.decoder.weight", np.ones((16, 8), np.float32)), [],
-         "cls.predictions.decoder.weight and embeddings.word_embeddings.weight differ; here they "
-         "are one weight, as in the original; to go on with the second: "
+         "cls.predictions.decoder.weight and embeddings.word_embeddings.weight differ, but BERT "
+         "has one weight for both; to use the second: "
          "ignore=('cls.predictions.decoder.weight',), or --ignore cls.predictions.decoder.weight"),
         ("classification", {}, ["bert.pooler.dense.weight", "bert.pooler.dense.bias"],
          "the weights are not those of a BertClassifier of 2 layers and hidden size 8: "
@@ -152,48 +156,49 @@ def put(name: str, array) -> dict:
 def test_weights(copy, model, values, without, sentence):
     folder = copy(model)
     arrays = load_file(folder / "model.safetensors") | values
-    kept = {name: array for name, array in arrays.items() if name not in without}
-    save_file(kept, folder / "model.safetensors")
+    remaining = {name: array for name, array in arrays.items() if name not in without}
+    save_file(remaining, folder / "model.safetensors")
     assert refusal(folder) == sentence
 
 
+SPLITS_AS_BERT = "; expected one that splits text as BERT's"
 TRAINED_WITH = "remove the file that the weights were not trained with"
 
 
 @pytest.mark.parametrize(
     ("file", "values", "sentence"),
     [
-        ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "texts are read by "
-         "a BertJapaneseTokenizer there; here by BERT's alone" + go_on("tokenizer_class")),
-        ("config.json", {"tokenizer_class": "XLMTokenizer"}, "texts are read by a XLMTokenizer "
-         "there; here by BERT's alone" + go_on("tokenizer_class")),
+        ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "the "
+         "tokenizer_class is BertJapaneseTokenizer" + SPLITS_AS_BERT + go_on("tokenizer_class")),
+        ("config.json", {"tokenizer_class": "XLMTokenizer"}, "the tokenizer_class is XLMTokenizer"
+         + SPLITS_AS_BERT + go_on("tokenizer_class")),
         ("tokenizer_config.json", {"do_lower_case": False}, "tokenizer_config.json: do_lower_case "
          "is false, tokenizer.json: lowercase is true; correct the one that the weights were not "
          "trained with"),
         ("tokenizer_config.json", {"strip_accents": False}, "tokenizer_config.json: strip_accents "
-         "is false and lower case true; BERT's tokenizer does both or none"
+         "is false and lower case true; BERT's tokenizer does both or neither"
          + go_on("strip_accents")),
         ("tokenizer_config.json", {"tokenize_chinese_chars": False}, "tokenizer_config.json: "
-         "tokenize_chinese_chars is false; BERT's has it true" + go_on("tokenize_chinese_chars")),
+         "tokenize_chinese_chars is false; expected true" + go_on("tokenize_chinese_chars")),
         ("tokenizer_config.json", {"unk_token": "<unk>"}, "tokenizer_config.json: unk_token is "
          "'<unk>'; expected '[UNK]'" + go_on("unk_token")),
         ("tokenizer_config.json", {"never_split": ["ab"]}, "tokenizer_config.json never splits ab; "
          "this tokenizer does" + go_on("never_split")),
         ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}, "tokenizer.json: normalizer is "
-         "Lowercase; BERT's is BertNormalizer" + go_on("normalizer")),
+         "Lowercase; expected BertNormalizer" + go_on("normalizer")),
         ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "tokenizer.json: "
-         "pre_tokenizer is Whitespace; BERT's is BertPreTokenizer" + go_on("pre_tokenizer")),
+         "pre_tokenizer is Whitespace; expected BertPreTokenizer" + go_on("pre_tokenizer")),
         ("tokenizer.json", {"model": {"type": "WordLevel"}}, "tokenizer.json is of a WordLevel "
          "tokenizer; known are WordPiece, byte-level BPE and SentencePiece's Unigram"),
-        ("tokenizer.json", {"model": {"vocab": {"a": 0, "b": 2}}}, "tokenizer.json: the ids of its "
-         "pieces are not each number from 0 once"),
+        ("tokenizer.json", {"model": {"vocab": {"a": 0, "b": 2}}}, "tokenizer.json: the ids of the "
+         "tokens are not the numbers from 0 to 1, each once"),
         ("tokenizer.json", {"model": {"vocab": {}, "continuing_subword_prefix": "@"}},
          "tokenizer.json: continuing_subword_prefix is '@'; expected '##'"),
-        ("tokenizer.json", {"added_tokens": [{"id": 16, "content": "[NEW]"}]}, "the token [NEW] of "
-         "id 16 is not of the vocabulary" + go_on("[NEW]")),
+        ("tokenizer.json", {"added_tokens": [{"id": 16, "content": "[NEW]"}]}, "the added token "
+         "[NEW] with id 16 is not in the vocabulary" + go_on("[NEW]")),
         ("tokenizer.json", {"added_tokens": [16]}, "tokenizer.json or tokenizer_config.json is not "
          "what transformers writes (TypeError(\"'int' object is not subscriptable\")); copy both "
-         "anew"),
+         "again"),
     ],
 )  # fmt: skip
 def test_tokenizers(copy, file, values, sentence):
@@ -203,24 +208,24 @@ def test_tokenizers(copy, file, values, sentence):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "sentence"),
+    ("change_tokens", "sentence"),
     [
-        (lambda p: p[:-1], "piece 15 is None in vocab.txt, '##b' in tokenizer.json; "
+        (lambda p: p[:-1], "token 15 is None in vocab.txt, '##b' in tokenizer.json; "
          + TRAINED_WITH),
-        (lambda p: [*p[:5], "x", *p[6:]], "piece 5 is 'x' in vocab.txt, 'a' in tokenizer.json; "
+        (lambda p: [*p[:5], "x", *p[6:]], "token 5 is 'x' in vocab.txt, 'a' in tokenizer.json; "
          + TRAINED_WITH),
         (lambda p: p[1:], "vocab.txt: the vocabulary lacks [PAD]; BERT needs [PAD] [UNK] [CLS] "
          "[SEP] [MASK]"),
     ],
 )  # fmt: skip
-def test_vocabularies_that_differ(copy, spoil, sentence):
+def test_vocabularies_that_differ_are_refused(copy, change_tokens, sentence):
     folder = copy("encoder")
-    pieces = spoil([*open_checkpoint(folder).vocabulary.pieces])
-    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    tokens = change_tokens([*open_checkpoint(folder).vocabulary.tokens])
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
     assert refusal(folder) == sentence
 
 
-def test_a_table_longer_than_the_vocabulary_offers_the_padding(copy):
+def test_a_table_longer_than_the_vocabulary_can_be_padded(copy):
     folder = copy("encoder")
     arrays = load_file(folder / "model.safetensors")
     table = arrays["embeddings.word_embeddings.weight"]
@@ -228,63 +233,62 @@ def test_a_table_longer_than_the_vocabulary_offers_the_padding(copy):
     save_file(arrays, folder / "model.safetensors")
     change(folder / "config.json", vocab_size=24)
     assert refusal(folder) == (
-        "the vocabulary has 16 pieces, the token table 24 rows; where the table was padded, pad "
-        "the vocabulary by 8 unused pieces: pad_vocabulary=True, or --pad-vocabulary"
+        "the vocabulary has 16 tokens, but the token table has 24 rows; use the vocabulary that "
+        "the weights were trained with, or append 8 unused tokens: pad_vocabulary=True, or "
+        "--pad-vocabulary"
     )
     assert len(open_checkpoint(folder, pad_vocabulary=True).vocabulary) == 24
 
 
-def test_files_that_are_missing(copy):
+def test_missing_files_are_refused(copy):
     folder = copy("encoder")
     (folder / "model.safetensors").rename(folder / "tf_model.h5")
     assert refusal(folder) == (
-        f"{folder} has its weights in tf_model.h5 alone, which is TensorFlow's; load it in "
-        "transformers 4 and save it again: that writes model.safetensors"
+        f"{folder} has weights only in tf_model.h5, a file of TensorFlow; load the folder in "
+        "transformers 4 and save it again, which writes model.safetensors"
     )
     (folder / "tf_model.h5").unlink()
     assert refusal(folder) == (
-        f"{folder} has no weights; expected model.safetensors beside config.json"
+        f"{folder} has no weights; expected model.safetensors next to config.json"
     )
     folder = copy("masked_lm")
     (folder / "config.json").unlink()
     assert refusal(folder) == (
-        f"{folder} has no config.json, which says what the weights are; put it there"
+        f"{folder} has no config.json; add the file that describes the model"
     )
     folder = copy("classification")
     (folder / "config.json").write_text('{"model_type": "bert"')
-    assert refusal(folder).startswith("config.json is not the JSON it was written as")
+    assert refusal(folder).startswith("config.json is not valid JSON")
 
 
-def test_files_that_are_cut_off(copy):
+def test_truncated_files_are_refused(copy):
     folder = copy("encoder")
     os.truncate(folder / "model.safetensors", 5000)
     assert refusal(folder).startswith("model.safetensors is damaged (")
     os.truncate(folder / "model.safetensors", 0)
-    assert refusal(folder).endswith("; copy or write it anew")
+    assert refusal(folder).endswith("; copy or write it again")
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
-def test_pointers_of_git_lfs(copy, name):
+def test_git_lfs_pointers_are_refused(copy, name):
     folder = copy("encoder")
     (folder / "model.safetensors").unlink()
     (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
     assert refusal(folder) == (
-        f"{name} is a Git LFS pointer, not the file itself: fetch it with git lfs pull"
+        f"{name} is a Git LFS pointer, not the file itself; fetch it with git lfs pull"
     )
 
 
 def test_shards(copy):
     folder = copy("pretraining")
     index = folder / "model.safetensors.index.json"
-    places = json.loads(index.read_text())["weight_map"]
-    change(index, weight_map=places | {"x": "../model-00001-of-00004.safetensors"})
-    no_map = (
-        "model.safetensors.index.json has no weight_map of names to files beside it; copy it anew"
-    )
+    weight_map = json.loads(index.read_text())["weight_map"]
+    change(index, weight_map=weight_map | {"x": "../model-00001-of-00004.safetensors"})
+    no_map = "model.safetensors.index.json has no weight_map to files in its folder; copy it again"
     assert refusal(folder) == no_map
     change(index, weight_map=["x"])
     assert refusal(folder) == no_map
-    change(index, weight_map=places)
+    change(index, weight_map=weight_map)
     (folder / "model-00002-of-00004.safetensors").unlink()
     assert refusal(folder) == ("model-00002-of-00004.safetensors does not exist; expected a file")
 
@@ -292,11 +296,11 @@ def test_shards(copy):
 @pytest.mark.parametrize(
     ("modules", "sentence"),
     [
-        ("[" * 100_000, "modules.json names no Transformer; expected what sentence-transformers "
-         "writes"),
-        ("[]", "modules.json names no Transformer; expected what sentence-transformers writes"),
-        ('[{"type": "models.Transformer", "path": "../other"}]', "modules.json leads to ../other; "
-         "expected a folder within"),
+        ("[" * 100_000, "modules.json names no Transformer; expected a file of "
+         "sentence-transformers"),
+        ("[]", "modules.json names no Transformer; expected a file of sentence-transformers"),
+        ('[{"type": "models.Transformer", "path": "../other"}]', "modules.json names ../other; "
+         "expected a subfolder"),
     ],
 )  # fmt: skip
 def test_modules_of_sentence_transformers(copy, modules, sentence):
@@ -310,7 +314,7 @@ def test_a_pytorch_file_without_pytorch(copy, monkeypatch):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     monkeypatch.setitem(sys.modules, "torch", None)
     assert refusal(folder) == (
-        'pytorch_model.bin takes PyTorch to read: pip install "bert-keras[parity]"; or save it '
+        'reading pytorch_model.bin requires PyTorch: pip install "bert-keras[parity]"; or save it '
         "again as model.safetensors where it was made"
     )
 
@@ -330,8 +334,8 @@ def test_pickled_code_is_never_run(copy, monkeypatch):
     path = folder / "pytorch_model.bin"
     (folder / "model.safetensors").unlink()
     sentence = (
-        "pytorch_model.bin holds pickled code or is damaged; code is never run: save it again as "
-        "model.safetensors where it was made"
+        "pytorch_model.bin contains pickled code, which is never run, or is damaged; save it again "
+        "as model.safetensors where it was made"
     )
     for write in (
         lambda: torch.save({"a": _Code()}, path),
@@ -341,23 +345,23 @@ def test_pickled_code_is_never_run(copy, monkeypatch):
         write()
         assert refusal(folder) == sentence
     torch.save(["a"], path)
-    assert refusal(folder) == "pytorch_model.bin holds a list; expected tensors by name"
+    assert refusal(folder) == "pytorch_model.bin contains a list; expected tensors by name"
     torch.save({"state_dict": {"a": torch.ones(3)}}, path)
     assert refusal(folder) == (
-        "pytorch_model.bin holds state_dict, no tensors; expected tensors by name"
+        "pytorch_model.bin: state_dict is not a tensor; expected tensors by name"
     )
     torch.save({"a": torch.ones(3).to_sparse()}, path)
     assert refusal(folder) == (
-        "pytorch_model.bin: a is sparse, quantised or complex; expected plain numbers"
+        "pytorch_model.bin: a is sparse, quantized or complex; expected a dense real tensor"
     )
     torch.save({"a": torch.ones(3000)}, path)
     os.truncate(path, 2000)
-    assert refusal(folder) in (sentence, "pytorch_model.bin is damaged; copy it anew")
+    assert refusal(folder) in (sentence, "pytorch_model.bin is damaged; copy it again")
     path.write_bytes(b"")
-    assert refusal(folder) in (sentence, "pytorch_model.bin is damaged; copy it anew")
+    assert refusal(folder) in (sentence, "pytorch_model.bin is damaged; copy it again")
     monkeypatch.setattr(torch, "__version__", "2.5.1")
     assert refusal(folder) == (
-        "pytorch_model.bin takes PyTorch 2.6 or newer to read: 2.5.1 can be made to run code by "
+        "reading pytorch_model.bin requires PyTorch 2.6 or newer, because 2.5.1 can run code in "
         'it; pip install "bert-keras[parity]"'
     )
     assert not (folder / "run").exists()

@@ -13,24 +13,24 @@ from bert_keras.errors import InputError
 from bert_keras.storage import file_system, is_remote, open_file, remote_errors
 
 _RUNNING = "running"  # a file that marks the partial folder
-_BYTES_AT_ONCE = 1 << 20
+_COPY_BYTES = 1 << 20
 
 
-def begun(output: str) -> str:
-    """Creates the folder beside `output` that a job writes to, and returns its path.
+def create_partial(output: str) -> str:
+    """Creates the folder OUTPUT.beam-partial that a job writes to, and returns its path.
 
     Raises:
-        InputError: One of both folders exists already.
+        InputError: One of the two folders exists already.
     """
     output = output.rstrip("/")
     partial = f"{output}.beam-partial"
     with remote_errors(output) if is_remote(output) else contextlib.nullcontext():
-        if _is_there(output):
-            raise InputError(f"{output} is already there; choose another name or remove it first")
-        if _is_there(partial):
+        if _is_used(output):
+            raise InputError(f"{output} exists already; choose another name or remove it first")
+        if _is_used(partial):
             raise InputError(
-                f"{partial} is already there: another job is writing {output}, or one was "
-                "stopped; wait for it, or remove the folder and run again"
+                f"{partial} exists already: another job is writing {output}, or one was stopped; "
+                "wait for it, or remove the folder and run again"
             )
         system, folder = file_system(partial)
         system.makedirs(folder, exist_ok=True)
@@ -44,14 +44,14 @@ def join(folder: str, name: str) -> str:
 
 
 def upload(path: Path, folder: str) -> None:
-    """Copies a local file into the folder under its own name."""
-    with path.open("rb") as file, _whole(join(folder, path.name)) as out:
-        shutil.copyfileobj(file, out, _BYTES_AT_ONCE)
+    """Copies a local file into the folder."""
+    with path.open("rb") as file, _atomic_file(join(folder, path.name)) as out:
+        shutil.copyfileobj(file, out, _COPY_BYTES)
 
 
 def write(path: str, data: bytes) -> None:
     """Writes a file, which appears only when it is complete."""
-    with _whole(path) as out:
+    with _atomic_file(path) as out:
         out.write(data)
 
 
@@ -73,17 +73,17 @@ def publish(partial: str, output: str, names: Sequence[str]) -> None:
     The call may be repeated after an interruption: files that were moved already are kept.
     """
     output = output.rstrip("/")
-    left = _names_in(partial)
+    existing = _names_in(partial)
     if not is_remote(output):
-        for name in set(left) - set(names):
+        for name in set(existing) - set(names):
             os.remove(join(partial, name))
-        if left:
+        if existing:
             os.replace(partial, output)
         return
     system, folder = file_system(output)
     system.makedirs(folder, exist_ok=True)
     for name in names:
-        if name in left:
+        if name in existing:
             system.mv(join(file_system(partial)[1], name), join(folder, name))
     remove(partial)
 
@@ -96,16 +96,16 @@ def remove(folder: str) -> None:
 
 
 @contextlib.contextmanager
-def _whole(path: str) -> Iterator[BinaryIO]:
-    """Opens a file beside `path`, which is renamed to `path` if the block ends without an error."""
+def _atomic_file(path: str) -> Iterator[BinaryIO]:
+    """Opens a temporary file, which is renamed to `path` if the block ends without an error."""
     system, name = file_system(path)
-    beside = f"{name}.{uuid.uuid4().hex}.part"
-    with system.open(beside, "wb") as file:
+    partial_path = f"{name}.{uuid.uuid4().hex}.part"
+    with system.open(partial_path, "wb") as file:
         yield file
-    system.mv(beside, name)
+    system.mv(partial_path, name)
 
 
-def _is_there(path: str) -> bool:
+def _is_used(path: str) -> bool:
     system, name = file_system(path)
     return system.isfile(name) or bool(_names_in(path))
 
@@ -113,5 +113,5 @@ def _is_there(path: str) -> bool:
 def _names_in(folder: str) -> list[str]:
     """Returns the names of the files of a folder, or none if the folder does not exist."""
     system, name = file_system(folder)
-    found = system.ls(name, detail=False) if system.isdir(name) else []
-    return sorted(filter(None, (each.removeprefix(f"{name}/") for each in found)))
+    paths = system.ls(name, detail=False) if system.isdir(name) else []
+    return sorted(filter(None, (path.removeprefix(f"{name}/") for path in paths)))

@@ -12,7 +12,7 @@ from bert_keras.text.vocab import Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelCard:
+class ModelMetadata:
     """Metadata of one model.
 
     Raises:
@@ -35,19 +35,17 @@ class ModelCard:
         if not 3 <= self.max_length <= self.config.max_positions:
             raise InputError(
                 f"max_length is {self.max_length}; expected 3 to {self.config.max_positions}, "
-                "the encoder's positions"
+                "the number of positions of the encoder"
             )
         if any(not isinstance(label, str) or not label for label in self.labels):
-            raise InputError(f"the labels are {self.labels}; expected texts, none of them empty")
+            raise InputError(f"the labels are {self.labels}; expected texts that are not empty")
         if len(set(self.labels)) < len(self.labels):
-            raise InputError(f"the labels are {self.labels}; expected each once")
+            raise InputError(f"the labels are {self.labels}; expected each label once")
         if ARCHITECTURES[self.model].is_labelled != bool(self.labels):
             expected = "none" if self.labels else "at least one"
-            raise InputError(
-                f"{self.model} comes with {len(self.labels)} labels; expected {expected}"
-            )
+            raise InputError(f"{self.model} has {len(self.labels)} labels; expected {expected}")
 
-    def of_model(self, model: str, *, keeps_head: bool, **changes: Any) -> "ModelCard":
+    def of_model(self, model: str, *, keeps_head: bool, **changes: Any) -> "ModelMetadata":
         """Returns the metadata of another model with the same encoder.
 
         Args:
@@ -56,8 +54,8 @@ class ModelCard:
                 describe the head (labels, text columns, problem type, task) are reset.
             **changes: Values of other fields.
         """
-        of_head: dict[str, Any] = {"labels": (), "text_columns": (), "problem_type": "", "task": {}}
-        return dataclasses.replace(self, model=model, **({} if keeps_head else of_head) | changes)
+        reset: dict[str, Any] = {"labels": (), "text_columns": (), "problem_type": "", "task": {}}
+        return dataclasses.replace(self, model=model, **({} if keeps_head else reset) | changes)
 
 
 def numbered_labels(count: int) -> tuple[str, ...]:
@@ -75,7 +73,7 @@ def seems_lowercase(vocabulary: Vocabulary | None) -> bool:
         True if no token has a capital letter. Also True without a vocabulary, because most BERT
         models are uncased.
     """
-    tokens = () if vocabulary is None else vocabulary.pieces
+    tokens = () if vocabulary is None else vocabulary.tokens
     return all(
         token == token.lower() or (token[0], token[-1]) in {("[", "]"), ("<", ">")}
         for token in tokens
