@@ -22,10 +22,10 @@ from pathlib import Path
 
 from serving_load import Latencies, Server, closed_loop
 
+from bert_keras.downstream.squad.questions import read_questions
+from bert_keras.downstream.table import table_rows
 from bert_keras.errors import InputError, run_command
 from bert_keras.quiet import import_tensorflow
-from bert_keras.tasks.squad.questions import read_questions
-from bert_keras.tasks.table import table_rows
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 
@@ -56,7 +56,7 @@ def write_model(size: str, folder: Path, *, vocabulary: Vocabulary, max_length: 
     import keras
 
     from bert_keras import BertClassifier, preset
-    from bert_keras.export.model_folder import export_classifier
+    from bert_keras.exporting.model_folder import export_classifier
 
     keras.utils.set_random_seed(SEED)
     export_classifier(

@@ -20,7 +20,7 @@ _HOMES = {
     "BertAdamW": "bert_keras.training.optimizer",
     "Distiller": "bert_keras.training.distiller",
     "LinearWarmupDecay": "bert_keras.training.schedule",
-    "export_classifier": "bert_keras.export.model_folder",
+    "export_classifier": "bert_keras.exporting.model_folder",
 }
 __all__ = sorted(_HOMES)
 

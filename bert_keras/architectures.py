@@ -37,7 +37,7 @@ ENCODER = Architecture(
     name="BertEncoder",
     module="bert_keras.models.encoder",
     class_names={"huggingface": "Model", "keras_hub": ""},
-    exporter="bert_keras.export.signatures.embeddings",
+    exporter="bert_keras.exporting.signatures.embeddings",
 )
 PRETRAINER = Architecture(
     name="BertPretrainer",
@@ -46,14 +46,14 @@ PRETRAINER = Architecture(
     reads_pooled_output=True,
     student="BertMaskedLM",
     class_names={"huggingface": "ForPreTraining"},
-    exporter="bert_keras.export.signatures.masked_lm",
+    exporter="bert_keras.exporting.signatures.masked_lm",
 )
 MASKED_LM = Architecture(
     name="BertMaskedLM",
     module="bert_keras.models.pretrainer",
     heads=("masked_lm",),
     class_names={"huggingface": "ForMaskedLM", "keras_hub": "BertMaskedLM"},
-    exporter="bert_keras.export.signatures.masked_lm",
+    exporter="bert_keras.exporting.signatures.masked_lm",
 )
 CLASSIFIER = Architecture(
     name="BertClassifier",
@@ -63,7 +63,7 @@ CLASSIFIER = Architecture(
     reads_pooled_output=True,
     student="BertEncoder",
     class_names={"huggingface": "ForSequenceClassification", "keras_hub": "BertTextClassifier"},
-    exporter="bert_keras.export.signatures.classifier",
+    exporter="bert_keras.exporting.signatures.classifier",
 )
 TOKEN_CLASSIFIER = Architecture(
     name="BertTokenClassifier",
@@ -71,14 +71,14 @@ TOKEN_CLASSIFIER = Architecture(
     heads=("token_labels",),
     is_labelled=True,
     class_names={"huggingface": "ForTokenClassification"},
-    exporter="bert_keras.export.signatures.token_classifier",
+    exporter="bert_keras.exporting.signatures.token_classifier",
 )
 QUESTION_ANSWERING = Architecture(
     name="BertQuestionAnswering",
     module="bert_keras.models.task_models",
     heads=("span",),
     class_names={"huggingface": "ForQuestionAnswering"},
-    exporter="bert_keras.export.signatures.question_answering",
+    exporter="bert_keras.exporting.signatures.question_answering",
 )
 MULTIPLE_CHOICE = Architecture(
     name="BertMultipleChoice",
@@ -87,7 +87,7 @@ MULTIPLE_CHOICE = Architecture(
     reads_pooled_output=True,
     student="BertEncoder",
     class_names={"huggingface": "ForMultipleChoice"},
-    exporter="bert_keras.export.signatures.multiple_choice",
+    exporter="bert_keras.exporting.signatures.multiple_choice",
 )
 FEATURE_TAGGER = Architecture(
     name="BertFeatureTagger",

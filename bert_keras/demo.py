@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
-from bert_keras.export.model_folder import export_model
+from bert_keras.exporting.model_folder import export_model
 from bert_keras.options import with_changes
 from bert_keras.progress import progress
 from bert_keras.runs.finetune import finetune
@@ -18,7 +19,6 @@ from bert_keras.runs.recipes import PRETRAIN, named_recipe, task_recipes
 from bert_keras.serving.client import predict
 from bert_keras.serving.server import running_server
 from bert_keras.storage import write_text
-from bert_keras.tasks.catalog import named_task
 from bert_keras.training.curves import read_curves
 from tfrecords_tools.build import build
 from tfrecords_tools.inputs.corpus import documents

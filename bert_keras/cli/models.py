@@ -153,8 +153,8 @@ class Export(Command):
     )
 
     def run(self) -> None:
-        from bert_keras.export.variants.export_variant import NOT_SERVED
-        from bert_keras.export.version_folder import check_model_name, next_version
+        from bert_keras.exporting.variants.export_variant import NOT_SERVED
+        from bert_keras.exporting.version_folder import check_model_name, next_version
 
         check_model_name(self.name)
         model_folder = os.path.join(self.to, self.name)
@@ -178,8 +178,8 @@ class Export(Command):
         print(f"{written}\n{config}\nserve it:  docker compose -f {config}/compose.yaml up")
 
     def _exporter(self) -> Callable:
-        from bert_keras.export.model_folder import export_model
-        from bert_keras.export.variants.export_variant import export_variant
+        from bert_keras.exporting.model_folder import export_model
+        from bert_keras.exporting.variants.export_variant import export_variant
 
         if self.variant is None:
             return export_model

@@ -28,7 +28,7 @@ class ExamplesOptions(Command):
         Raises:
             InputError: If the data has no such split.
         """
-        from bert_keras.tasks.catalog import named_task
+        from bert_keras.downstream.catalog import named_task
 
         if not (os.path.isdir(self.data) or self.data.startswith("tfds:")):
             return self.data
@@ -128,7 +128,7 @@ class Submission(Command):
     output: str = option(metavar="FILE", help="the .zip file to write")
 
     def run(self) -> None:
-        from bert_keras.tasks.glue.submission import submission_zip
+        from bert_keras.downstream.glue.submission import submission_zip
 
         submission_zip(self.folder, self.output)
         print(self.output)

@@ -136,11 +136,11 @@ class Finetune(TrainingOptions):
 
     def run(self) -> None:
         from bert_keras.distribution.strategy import workers
+        from bert_keras.downstream.catalog import named_task
         from bert_keras.runs.distillation import Distillation
         from bert_keras.runs.finetune import finetune
         from bert_keras.runs.recipes import named_recipe, task_recipes
         from bert_keras.runs.study import study
-        from bert_keras.tasks.catalog import named_task
 
         task = named_task(self.task)
         recipe = named_recipe(task_recipes(task.name), self.recipe)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
-from bert_keras.tasks.catalog import named_task
 
 
 @dataclass(frozen=True, kw_only=True)

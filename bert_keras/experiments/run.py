@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bert_keras.downstream.catalog import named_task
+from bert_keras.downstream.task import Task
 from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn, slug
 from bert_keras.experiments.page import write_page
 from bert_keras.experiments.results import Pretraining, Results, Score
@@ -19,8 +21,6 @@ from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.study import study
 from bert_keras.storage import json_object, write_text
-from bert_keras.tasks.catalog import named_task
-from bert_keras.tasks.task import Task
 from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.curves import read_curves
 from tfrecords_tools.build import build

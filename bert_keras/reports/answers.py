@@ -3,11 +3,11 @@
 import itertools
 from collections.abc import Sequence
 
+from bert_keras.downstream.squad.predictions import Prediction
+from bert_keras.downstream.squad.questions import Question
+from bert_keras.downstream.squad.task import SquadTask
 from bert_keras.reports.findings import Errors, Findings, confusion
 from bert_keras.reports.page import Cell, MarkedText, decimals
-from bert_keras.tasks.squad.predictions import Prediction
-from bert_keras.tasks.squad.questions import Question
-from bert_keras.tasks.squad.task import SquadTask
 
 MARGIN = 300  # characters shown before and after the marked answers
 ANSWER, NONE = "answer", "none"

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from operator import itemgetter
 
+from bert_keras.downstream.ner.files import Sentence
+from bert_keras.downstream.ner.scoring import Entity, entities
+from bert_keras.downstream.task import Task
 from bert_keras.reports.findings import Errors, Findings, confusion, label_table, small
 from bert_keras.reports.page import Cell, MarkedText
-from bert_keras.tasks.ner.files import Sentence
-from bert_keras.tasks.ner.scoring import Entity, entities
-from bert_keras.tasks.task import Task
 
 NONE = "none"
 

@@ -3,17 +3,17 @@
 import os
 from collections.abc import Mapping, Sequence
 
+from bert_keras.downstream.classification import TextExample
+from bert_keras.downstream.ner.files import Sentence
+from bert_keras.downstream.squad.questions import Question
+from bert_keras.downstream.swag import SwagExample
+from bert_keras.downstream.task import Task
 from bert_keras.reports.answers import answer_findings
 from bert_keras.reports.entities import entity_findings
 from bert_keras.reports.findings import FindErrors
 from bert_keras.reports.labels import choice_findings, text_findings
 from bert_keras.reports.page import Report, Section, Table
 from bert_keras.storage import write_text
-from bert_keras.tasks.classification import TextExample
-from bert_keras.tasks.ner.files import Sentence
-from bert_keras.tasks.squad.questions import Question
-from bert_keras.tasks.swag import SwagExample
-from bert_keras.tasks.task import Task
 
 # Type of the examples -> function; tasks with the same type of examples have the same tables.
 FINDINGS: dict[type, FindErrors] = {

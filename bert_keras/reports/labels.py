@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from bert_keras.downstream.classification import ClassificationTask, TextExample
+from bert_keras.downstream.label_kinds import LabelPrediction
+from bert_keras.downstream.swag import NUM_ENDINGS, ChosenEnding, SwagExample, SwagTask
 from bert_keras.reports.charts import scatter, svg
 from bert_keras.reports.findings import Errors, Findings, confusion, error_order, label_table, small
 from bert_keras.reports.page import Cell, MarkedText, Section, Value, decimals
-from bert_keras.tasks.classification import ClassificationTask, TextExample
-from bert_keras.tasks.label_kinds import LabelPrediction
-from bert_keras.tasks.swag import NUM_ENDINGS, ChosenEnding, SwagExample, SwagTask
 
 MAX_LABELS = 30  # a larger confusion matrix is unreadable
 

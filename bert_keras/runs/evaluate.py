@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from bert_keras.downstream.batches import Predictor
+from bert_keras.downstream.catalog import named_task, task_of
+from bert_keras.downstream.task import Task
 from bert_keras.errors import InputError
 from bert_keras.models import load_model
 from bert_keras.options import with_changes
-from bert_keras.tasks.batches import Predictor
-from bert_keras.tasks.catalog import named_task, task_of
-from bert_keras.tasks.task import Task
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from bert_keras.architectures import ENCODER
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.downstream.ner.encoding import TaggedWords
+from bert_keras.downstream.ner.files import Sentence
+from bert_keras.downstream.ner.windows import WordTokens, sentence_rows, word_tokens
 from bert_keras.errors import InputError
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.progress import progress
 from bert_keras.storage import atomic_file, readable_size, text_lines
-from bert_keras.tasks.ner.encoding import TaggedWords
-from bert_keras.tasks.ner.files import Sentence
-from bert_keras.tasks.ner.windows import WordTokens, sentence_rows, word_tokens
 from bert_keras.text.tokenizer import TextTokenizer
 
 Features = Iterable[tuple[Sequence[str], np.ndarray]]  # for each text: M tokens, float32 [M, K, D]

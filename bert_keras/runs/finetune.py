@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bert_keras.distribution.strategy import is_chief
+from bert_keras.downstream.task import Task
+from bert_keras.downstream.tfds import is_tfds
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.outcome import claim_output, has_state, model_folder, read_scores, write_scores
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
-from bert_keras.tasks.task import Task
-from bert_keras.tasks.tfds import is_tfds
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable

@@ -11,13 +11,13 @@ import tensorflow as tf
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.downstream.batches import Predictor, training_batches
+from bert_keras.downstream.task import Encoded, Outputs, Task
 from bert_keras.errors import InputError
 from bert_keras.models import MODELS
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.starting_point import check_segments, missing_parts, open_start
-from bert_keras.tasks.batches import Predictor, training_batches
-from bert_keras.tasks.task import Encoded, Outputs, Task
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 

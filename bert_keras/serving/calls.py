@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from bert_keras.export.version_folder import LARGEST_VERSION
+from bert_keras.exporting.version_folder import LARGEST_VERSION
 
 # The grammar is that of tensorflow_serving/model_servers/http_rest_api_util.cc.
 _VERSION = r"(?:(?:/versions/(?P<version>[0-9]+))|(?:/labels/(?P<label>[^/:]+)))?"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_keras.export.verify import register_text_ops, without_deprecation_notes
+from bert_keras.exporting.verify import register_text_ops, without_deprecation_notes
 from bert_keras.serving.calls import Refusal
 
 Tensors = dict[str, np.ndarray]

@@ -67,7 +67,7 @@ def warm_up(model: ServedModel, folder: Path) -> None:
         LoadError: If the file is damaged or one of its requests fails, because TF Serving does not
             load such a version either. A request that exceeds the time limit is no failure.
     """
-    from bert_keras.export.warmup import warmup_requests
+    from bert_keras.exporting.warmup import warmup_requests
 
     try:
         requests = warmup_requests(folder)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.export.version_folder import is_version
+from bert_keras.exporting.version_folder import is_version
 
 
 def chosen_versions(

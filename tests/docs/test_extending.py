@@ -19,7 +19,7 @@ TABLES = {  # to which examples add rows, by their modules
     "PRESETS": "bert_keras.presets",
     "FORMATS": "bert_keras.checkpoints.formats",
     "PRETRAINING_OBJECTIVES": "bert_keras.runs.objectives",
-    "TASKS": "bert_keras.tasks.catalog",
+    "TASKS": "bert_keras.downstream.catalog",
 }
 
 

@@ -11,10 +11,10 @@ import pytest
 import bert_keras
 from bert_keras import BertConfig, BertEncoder, Vocabulary, WordPieceTokenizer
 from bert_keras.cli.training import Finetune, Pretrain
+from bert_keras.downstream.catalog import named_task
 from bert_keras.options import Command, options_of, with_changes
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.recipes import PRETRAIN, task_recipes
-from bert_keras.tasks.catalog import named_task
 from bert_keras.text.vocab import SPECIAL_TOKENS
 
 ROOT = Path(__file__).parents[2]

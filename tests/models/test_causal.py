@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.errors import InputError
-from bert_keras.export.model_folder import export_model
-from bert_keras.export.verify import run_requests
+from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer
 from bert_keras.models.pretrained import save_model
-from tests.export.variants.fine_tuned import VOCABULARY
+from tests.exporting.variants.fine_tuned import VOCABULARY
 from tests.models.test_encoder import CONFIG, inputs, packed, random_encoder
 
 CAUSAL = dataclasses.replace(

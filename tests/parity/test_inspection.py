@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
+from bert_keras.downstream.task import softmax
 from bert_keras.reports.inspection import inspect_texts
-from bert_keras.tasks.task import softmax
 from tests.inspected import data_of, weights_of
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from bert_keras.checkpoints.huggingface.rules import read_rules
-from bert_keras.tasks.ner.files import Sentence
-from bert_keras.tasks.ner.windows import word_tokens
+from bert_keras.downstream.ner.files import Sentence
+from bert_keras.downstream.ner.windows import word_tokens
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.tokenizer import ids_with_masks
 from tests.unicode_texts import TEXTS

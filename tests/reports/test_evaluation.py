@@ -8,15 +8,15 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from bert_keras.downstream.classification import ClassificationTask, TextExample
+from bert_keras.downstream.label_kinds import LabelPrediction
+from bert_keras.downstream.ner.files import Sentence
+from bert_keras.downstream.ner.task import NerTask
+from bert_keras.downstream.squad.predictions import Candidate, Prediction
+from bert_keras.downstream.squad.questions import Answer, Question
+from bert_keras.downstream.squad.task import SQUAD_TASKS
+from bert_keras.downstream.swag import SWAG_TASK, ChosenEnding, SwagExample
 from bert_keras.reports.evaluation import evaluation_page
-from bert_keras.tasks.classification import ClassificationTask, TextExample
-from bert_keras.tasks.label_kinds import LabelPrediction
-from bert_keras.tasks.ner.files import Sentence
-from bert_keras.tasks.ner.task import NerTask
-from bert_keras.tasks.squad.predictions import Candidate, Prediction
-from bert_keras.tasks.squad.questions import Answer, Question
-from bert_keras.tasks.squad.task import SQUAD_TASKS
-from bert_keras.tasks.swag import SWAG_TASK, ChosenEnding, SwagExample
 
 
 class Page(HTMLParser):

@@ -14,11 +14,11 @@ from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
+from bert_keras.downstream.task import softmax
 from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
 from bert_keras.models.pretrained import save_model
 from bert_keras.reports.inspection import MAX_TOKENS, STEPS, inspect_texts
 from bert_keras.reports.neighbours import similarity_order
-from bert_keras.tasks.task import softmax
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer

@@ -9,13 +9,13 @@ from tqdm import tqdm
 
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
+from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
-from bert_keras.tasks.catalog import named_task
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 

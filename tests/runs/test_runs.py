@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from bert_keras.checkpoints.native import read_metadata
+from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.models import load_model
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
 from bert_keras.runs.task_run import TaskRun
-from bert_keras.tasks.catalog import named_task
 from bert_keras.training.curves import read_curves
 from bert_keras.training.loop import StopAfter
 from tfrecords_tools.build import build

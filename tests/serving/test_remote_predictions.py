@@ -10,7 +10,7 @@ import pytest
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
-from bert_keras.export.model_folder import export_model
+from bert_keras.exporting.model_folder import export_model
 from bert_keras.models import BertClassifier
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs.evaluate import model_predictions

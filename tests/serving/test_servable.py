@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
 
-from bert_keras.export.warmup import WARMUP, write_warmup
+from bert_keras.exporting.warmup import WARMUP, write_warmup
 from bert_keras.serving.calls import Call, Refusal
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError

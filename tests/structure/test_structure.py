@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ORDER = (
     *("errors", "options", "quiet", "progress", "storage", "text", "config", "presets"),
     *("architectures", "data", "checkpoints", "layers", "distribution", "models", "training"),
-    *("tasks", "reports", "runs", "export", "serving", "experiments", "demo", "cli"),
+    *("downstream", "reports", "runs", "exporting", "serving", "experiments", "demo", "cli"),
 )
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from bert_keras.checkpoints.huggingface.rules import read_rules
+from bert_keras.downstream.ner.files import Sentence
+from bert_keras.downstream.ner.windows import word_tokens
 from bert_keras.errors import InputError
-from bert_keras.tasks.ner.files import Sentence
-from bert_keras.tasks.ner.windows import word_tokens
 from bert_keras.text.fast_tokenizer import (
     FastTokenizer,
     rules_vocabulary,

@@ -8,11 +8,11 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bert_keras.errors import InputError
-from bert_keras.export.warmup import BATCH_SIZES
+from bert_keras.exporting.warmup import BATCH_SIZES
 from bert_keras.serving.monitoring import METRICS_PATH
 from bert_keras.serving.tf_serving.measurement import Measurement, measure_version
 
-IMAGE = "tensorflow/serving:2.20.0"  # bert_keras/export/serving_ops.py checks models for its ops
+IMAGE = "tensorflow/serving:2.20.0"  # bert_keras/exporting/serving_ops.py checks models for its ops
 CONFIG_FILES = ("models.config", "batching_parameters.txt", "monitoring.config")
 CONTAINER_FILES = ("compose.yaml", "kubernetes.yaml")
 # Port 8500 is gRPC and 8501 is REST; both open after every model has run its warm-up requests.

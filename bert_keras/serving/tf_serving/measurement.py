@@ -20,7 +20,7 @@ from statistics import median
 import numpy as np
 
 from bert_keras.errors import InputError
-from bert_keras.export.warmup import WARMUP, warmup_requests
+from bert_keras.exporting.warmup import WARMUP, warmup_requests
 from bert_keras.progress import progress
 from bert_keras.serving.model import ServedModel, Tensors
 from bert_keras.serving.rows import are_close

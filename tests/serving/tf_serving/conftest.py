@@ -5,7 +5,7 @@ import functools
 import pytest
 import tensorflow as tf
 
-from bert_keras.export.warmup import warmup_requests_for, write_warmup
+from bert_keras.exporting.warmup import warmup_requests_for, write_warmup
 from bert_keras.serving.tf_serving.measurement import Measurement
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary

@@ -156,7 +156,7 @@ def exports(monkeypatch, figures):
         os.makedirs(folder)
         return folder
 
-    monkeypatch.setattr("bert_keras.export.model_folder.export_model", export_model)
+    monkeypatch.setattr("bert_keras.exporting.model_folder.export_model", export_model)
     monkeypatch.setattr(tf_serving.config_files, "measure_version", lambda version: figures())
     return exported
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.export.warmup import WARMUP
+from bert_keras.exporting.warmup import WARMUP
 from bert_keras.serving.tf_serving import measurement
 from bert_keras.serving.tf_serving.measurement import (
     first_best,

@@ -1,0 +1,92 @@
+"""Lists every task in TASKS, and finds the task of a name or of a fine-tuned model."""
+
+import dataclasses
+from typing import TypeVar
+
+from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
+from bert_keras.downstream.classification import TABLE_TASKS
+from bert_keras.downstream.glue.task import GLUE_TASKS
+from bert_keras.downstream.label_kinds import listed_labels
+from bert_keras.downstream.ner.features import NER_FEATURES_TASK
+from bert_keras.downstream.ner.task import NER_TASK
+from bert_keras.downstream.squad.task import SQUAD_TASKS
+from bert_keras.downstream.swag import SWAG_TASK
+from bert_keras.downstream.task import Task
+from bert_keras.errors import InputError, check_name
+from bert_keras.storage import StrPath
+
+AnyTask = TypeVar("AnyTask", bound=Task)
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        *GLUE_TASKS.values(),
+        *SQUAD_TASKS.values(),
+        SWAG_TASK,
+        NER_TASK,
+        NER_FEATURES_TASK,
+        *TABLE_TASKS.values(),
+    )
+}
+
+
+def named_task(name: str) -> Task:
+    """Returns the task of a name.
+
+    Raises:
+        InputError: The name is unknown; the message lists the known ones.
+    """
+    check_name(name, TASKS, what="task")
+    return TASKS[name]
+
+
+def task_of(metadata: ModelMetadata, *, name: str, source: StrPath) -> Task:
+    """Returns the task of a name with the settings on which a model was fine-tuned.
+
+    Args:
+        metadata: The metadata of the model. If it names no task, the default settings are used.
+        name: The name of the task.
+        source: The path of the model, for error messages.
+
+    Raises:
+        InputError: The name is unknown, or the model belongs to another task.
+    """
+    task = named_task(name)
+    if metadata.model != task.model:
+        raise InputError(f"{source} is a {metadata.model}; the task {name} needs a {task.model}")
+    if not metadata.task:
+        return with_model_labels(task, metadata.labels, source=source)
+    if (tuned_on := metadata.task.get("name")) != name:
+        raise InputError(
+            f"{source} was fine-tuned on the task {tuned_on!r}; use this task instead of {name!r}"
+        )
+    known = {field.name for field in dataclasses.fields(task)}
+    settings = {
+        field: tuple(value) if isinstance(value, list) else value
+        for field, value in metadata.task.items()
+        if field in known
+    }
+    return dataclasses.replace(task, **settings, labels=metadata.labels)
+
+
+def with_model_labels(task: AnyTask, labels: tuple[str, ...], *, source: StrPath) -> AnyTask:
+    """Returns the task with the labels of a model, in the order of its logits.
+
+    If the model has only numbered labels, as many as the task, the task is returned unchanged.
+
+    Args:
+        task: The task.
+        labels: The labels of the model.
+        source: The path of the model, for error messages.
+
+    Raises:
+        InputError: The model has other labels than the task.
+    """
+    if not task.labels or set(labels) == set(task.labels):
+        return dataclasses.replace(task, labels=labels)
+    if labels == numbered_labels(len(task.labels)):
+        return task
+    raise InputError(
+        f"{source} has the labels {listed_labels(labels)}; {task.name} has "
+        f"{listed_labels(task.labels)}"
+    )

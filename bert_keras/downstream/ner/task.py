@@ -1,0 +1,187 @@
+"""Defines named entity recognition by fine-tuning (BERT paper, section 5.3)."""
+
+import dataclasses
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise, zip_longest
+from typing import ClassVar, Self
+
+import keras
+import numpy as np
+
+from bert_keras.architectures import TOKEN_CLASSIFIER
+from bert_keras.downstream.ner.encoding import TaggedWords
+from bert_keras.downstream.ner.files import OUTSIDE, Sentence, read_conll, read_tfds
+from bert_keras.downstream.ner.scoring import entity_scores
+from bert_keras.downstream.ner.windows import sentence_rows, word_tokens
+from bert_keras.downstream.task import Outputs, Task, data_files, no_labels_error
+from bert_keras.downstream.tfds import is_tfds, tfds_splits
+from bert_keras.errors import InputError
+from bert_keras.options import check_choice, check_least
+from bert_keras.storage import StrPath, atomic_file
+from bert_keras.text.tokenizer import TextTokenizer
+
+# The possible file names of each split.
+FILES = {
+    "train": ("train.conll", "train.txt", "eng.train"),
+    "dev": ("dev.conll", "valid.txt", "eng.testa"),
+    "test": ("test.conll", "test.txt", "eng.testb"),
+}
+CONTEXTS = ("sentence", "document")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
+    """Named entity recognition: the tag of a word is predicted at its first token, without a CRF.
+
+    The loss and the predictions cover only the words of the sentence of a row, not its context, so
+    each word counts once per epoch. Reproductions of the paper's "maximal document context" reach
+    its score this way (test F1 of 92.35 to 92.4 with BERT-base; kermitt2/delft issue 21,
+    dsindex/ntagger issue 4). No sentence is cut: a sentence of more than `max_length` tokens has
+    several rows, and each word is predicted in the row that gives it the most context.
+
+    `labels` are the tags of the training file, O first. Tags that are absent from it, such as I-X
+    where every entity of the type X is a single word, are not added, because they have no training
+    examples.
+
+    Raises:
+        InputError: A field has an impossible value; the message names it.
+    """
+
+    # What a row contains: "sentence" is the sentence alone; "document" also fills `max_length` with
+    # the text around the sentence in its document.
+    context: str = "sentence"
+
+    model: ClassVar[str] = TOKEN_CLASSIFIER.name
+    metric: ClassVar[str] = "f1"
+    is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
+    prediction_file: ClassVar[str] = "predictions.conll"
+    rows_type: ClassVar[type[TaggedWords]] = TaggedWords
+
+    def __post_init__(self):
+        check_choice(self, "context", CONTEXTS)
+        check_least(self, 3, "max_length")
+
+    def files(self, data: StrPath) -> dict[str, str]:
+        if is_tfds(data):
+            return {split: f"{data}:{split}" for split in tfds_splits(os.fspath(data))}
+        return data_files(data, names=FILES)
+
+    def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
+        sentences = read_tfds(os.fspath(path)) if is_tfds(path) else read_conll(path)
+        if sentences[0].tags is None and split in ("train", "dev"):
+            raise InputError(
+                f"{path}, line {sentences[0].line} has one column; expected a word and its tag"
+            )
+        if self.context == "document" and sentences[-1].document == 0:
+            raise InputError(
+                f"{path} has no -DOCSTART- lines, which context=document needs; use "
+                "context=sentence"
+            )
+        return sentences
+
+    def with_labels_of(self, examples: Sequence[Sentence]) -> Self:
+        if self.labels:
+            return self
+        tags = set(chain.from_iterable(sentence.tags or () for sentence in examples)) - {OUTSIDE}
+        if not tags:
+            raise InputError(
+                f"all tags of the {len(examples)} training sentences are {OUTSIDE}; expected at "
+                "least one entity"
+            )
+        return dataclasses.replace(self, labels=(OUTSIDE, *sorted(tags)))
+
+    def encode(self, examples: Sequence[Sentence], tokenizer: TextTokenizer) -> TaggedWords:
+        """Encodes the sentences.
+
+        Words with a tag that is absent from the training file have weight 0 in the loss, and a
+        score counts them as missed. Their tags and counts are printed on stderr.
+        """
+        tokens = word_tokens(examples, tokenizer)
+        documents = None
+        if self.context == "document":
+            documents = np.array([each.document for each in examples])
+        rows = sentence_rows(tokens, limit=self.max_length - 2, documents=documents)
+        tags = [*chain.from_iterable(s.tags or (None,) * len(s.words) for s in examples)]
+        known: dict[str | None, int] = {tag: index for index, tag in enumerate(self.labels)}
+        label_ids = np.array([known.get(tag, -1) for tag in tags], np.int32)
+        if unknown := Counter(tag for tag in tags if tag is not None and tag not in known):
+            counts = ", ".join(f"{tag} ({count})" for tag, count in sorted(unknown.items()))
+            print(
+                f"{unknown.total()} words have tags that are not in the training file; scores "
+                f"count them as missed: {counts}",
+                file=sys.stderr,
+            )
+        return self.rows_type(tokens, rows, label_ids, tokenizer.vocabulary)
+
+    def compile_arguments(self) -> dict:
+        """Returns the loss, which is the mean over words, and the metrics."""
+        return {
+            "loss": keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            ),
+            "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
+        }
+
+    def predictions(
+        self, examples: Sequence[Sentence], encoded: TaggedWords, outputs: Outputs
+    ) -> list[tuple[str, ...]]:
+        """Returns the most probable tag of each word, whether or not it fits the preceding tag."""
+        label_ids = np.concatenate(
+            [output[encoded.columns(row)].argmax(axis=-1) for row, output in enumerate(outputs)]
+        )
+        tags = [self.labels[label_id] for label_id in label_ids]
+        return [tuple(tags[a:b]) for a, b in pairwise(encoded.tokens.word_bounds)]
+
+    def check_labels(self, examples: Sequence[Sentence]) -> None:
+        if examples[0].tags is None:
+            raise no_labels_error("the file of these sentences")
+
+    def score(
+        self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
+    ) -> dict[str, float]:
+        self.check_labels(examples)
+        return entity_scores([sentence.tags or () for sentence in examples], predictions)
+
+    def write_predictions(
+        self, path: StrPath, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
+    ) -> None:
+        """Writes a line "word gold predicted" for each word, and an empty line after each sentence.
+
+        Lines are "word predicted" if the examples have no tags. -DOCSTART- lines are omitted,
+        because conlleval.pl would count them as words.
+        """
+        with atomic_file(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
+            for sentence, tags in zip(examples, predictions, strict=True):
+                columns = [c for c in (sentence.words, sentence.tags, tags) if c is not None]
+                file.writelines(" ".join(line) + "\n" for line in zip(*columns, strict=True))
+                file.write("\n")
+
+    def read_predictions(
+        self, path: StrPath, examples: Sequence[Sentence]
+    ) -> list[tuple[str, ...]]:
+        """Reads the tags in the last column of a file.
+
+        Raises:
+            InputError: The words of the file are not those of the examples, or it has one column.
+        """
+        sentences = read_conll(path)
+        for sentence, example in zip(sentences, examples, strict=False):
+            words = zip_longest(sentence.words, example.words, fillvalue="the end of a sentence")
+            for index, (word, expected) in enumerate(words):
+                if word != expected:
+                    raise InputError(
+                        f"{path}, line {sentence.line + index} has {word}; line "
+                        f"{example.line + index} of the data has {expected}"
+                    )
+        if len(sentences) != len(examples):
+            raise InputError(f"{path} has {len(sentences)} sentences; the data has {len(examples)}")
+        if sentences[0].tags is None:
+            raise InputError(f"{path} has one column; expected words and their predicted tags")
+        return [sentence.tags or () for sentence in sentences]
+
+
+NER_TASK = NerTask(name="ner", max_length=128)

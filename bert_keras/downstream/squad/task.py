@@ -1,0 +1,242 @@
+"""Defines the SQuAD tasks: find the span of a context that answers a question."""
+
+import dataclasses
+import json
+import math
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar, Self
+
+import keras
+
+from bert_keras.architectures import QUESTION_ANSWERING
+from bert_keras.downstream.squad.predictions import Prediction, predicted_answers
+from bert_keras.downstream.squad.questions import Question, read_questions, without_misplaced
+from bert_keras.downstream.squad.scoring import squad1_scores, squad2_scores
+from bert_keras.downstream.squad.windows import NUM_SPECIALS, QuestionWindows, windows_over
+from bert_keras.downstream.task import Outputs, Task, data_files, needs_labels
+from bert_keras.downstream.tfds import is_tfds
+from bert_keras.errors import InputError
+from bert_keras.options import check_choice, check_least
+from bert_keras.storage import StrPath, json_object, write_text
+from bert_keras.text.tokenizer import TextTokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
+    """Question answering as in SQuAD 1.1 or 2.0 (BERT paper, sections 4.2 and 4.3).
+
+    The defaults are those of google-research/bert run_squad.py.
+
+    Raises:
+        InputError: A field has an impossible value; the message names it.
+    """
+
+    version: str  # "1.1", or "2.0", which has questions without an answer
+    max_length: int = 384  # maximum number of tokens of a window, special tokens included
+    stride: int = 128  # tokens between the starts of two windows of a context
+    max_question_length: int = 64  # in tokens; longer questions are cut
+    max_answer_length: int = 30  # in tokens
+    num_best: int = 20  # maximum number of candidates of a question
+    # Version 2.0 predicts "no answer" if the null odds exceed it; `tuned` sets it on the dev set.
+    null_threshold: float = 0.0
+
+    model: ClassVar[str] = QUESTION_ANSWERING.name
+    input_names: ClassVar[tuple[str, ...]] = ("question", "context")
+    is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
+    prediction_file: ClassVar[str] = "predictions.json"
+
+    def __post_init__(self):
+        check_choice(self, "version", ("1.1", "2.0"))
+        check_least(self, 1, "stride", "max_question_length", "max_answer_length", "num_best")
+        if not math.isfinite(self.null_threshold):
+            raise InputError(f"null_threshold is {self.null_threshold}; expected a finite number")
+        least = self.max_question_length + NUM_SPECIALS + 1
+        if self.max_length < least:
+            question = f"max_question_length={self.max_question_length}"
+            raise InputError(f"max_length is {self.max_length}; {question} needs at least {least}")
+
+    @property
+    def allows_no_answer(self) -> bool:
+        """Whether "no answer" is a valid prediction."""
+        return self.version == "2.0"
+
+    @property
+    def metric(self) -> str:
+        """The name of the score that chooses the best checkpoint.
+
+        For version 2.0, it is the F1 with the best threshold.
+        """
+        return "best_f1" if self.allows_no_answer else "f1"
+
+    def files(self, data: StrPath) -> dict[str, str]:
+        if is_tfds(data):
+            return {"train": f"{data}:train", "dev": f"{data}:validation"}
+        names = {
+            split: (f"{split}-v{self.version}.json", f"{split}.json")
+            for split in ("train", "dev", "test")
+        }
+        return data_files(data, names=names)
+
+    def read(self, path: StrPath, *, split: str = "train") -> list[Question]:
+        """Reads a file in SQuAD's format, or a TFDS split such as tfds:squad/v2.0:train.
+
+        Questions of "train" that have no answer at its position are skipped and listed on stderr.
+        """
+        path = os.fspath(path)
+        questions = read_questions(path)
+        if split == "train":
+            questions = without_misplaced(questions, path=path)
+        if needs_labels(split):
+            self.check_labels(questions)
+        return questions
+
+    def encode(self, examples: Sequence[Question], tokenizer: TextTokenizer) -> QuestionWindows:
+        return windows_over(
+            examples,
+            tokenizer,
+            max_length=self.max_length,
+            stride=self.stride,
+            max_question_length=self.max_question_length,
+        )
+
+    def compile_arguments(self) -> dict:
+        """Returns the loss: the mean of the start and the end losses, as in run_squad.py."""
+        return {
+            "loss": {
+                end: keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+                for end in ("start", "end")
+            },
+            "loss_weights": {"start": 0.5, "end": 0.5},
+        }
+
+    def predictions(
+        self, examples: Sequence[Question], encoded: QuestionWindows, outputs: Outputs
+    ) -> list[Prediction]:
+        return predicted_answers(
+            examples,
+            encoded,
+            outputs,
+            num_best=self.num_best,
+            max_answer_length=self.max_answer_length,
+            null_threshold=self.null_threshold if self.allows_no_answer else None,
+        )
+
+    def tuned(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> Self:
+        """Returns the task with the `null_threshold` that gives these predictions the best F1.
+
+        The best answer of each question is used even where "no answer" was predicted, because
+        thresholds above the present one could not be tested otherwise. If "no answer" for every
+        question is best, the threshold is below all null odds; the official script gives 0.0.
+
+        Args:
+            examples: The questions of the dev set.
+            predictions: Their predictions by this task, with candidates.
+        """
+        if not self.allows_no_answer:
+            return self
+        answers = [
+            dataclasses.replace(each, text=next(c.text for c in each.candidates if c.text))
+            for each in predictions
+            if each is not None
+        ]
+        scores = squad2_scores(examples, answers)
+        threshold = scores["best_f1_thresh"]
+        if scores["best_f1"] == 100.0 * scores.get("NoAns_total", 0) / scores["total"]:
+            threshold = min(each.null_odds or 0.0 for each in answers) - 1.0
+        return dataclasses.replace(self, null_threshold=threshold)
+
+    def check_labels(self, examples: Sequence[Question]) -> None:
+        for each in examples:
+            if each.is_impossible and not self.allows_no_answer:
+                raise InputError(
+                    f"{each.location} has is_impossible, but each question of SQuAD 1.1 has an "
+                    "answer; use the task squad2"
+                )
+            if not each.answers and not each.is_impossible:
+                raise InputError(
+                    f"{each.location} has no answers; expected at least one"
+                    + (', or "is_impossible": true' if self.allows_no_answer else "")
+                    + "; without answers there is nothing to score, use predict"
+                )
+
+    def score(
+        self, examples: Sequence[Question], predictions: Sequence[Prediction | None]
+    ) -> dict[str, float]:
+        self.check_labels(examples)
+        if self.allows_no_answer:
+            return squad2_scores(examples, predictions)
+        return squad1_scores(examples, predictions)
+
+    def write_predictions(
+        self, path: StrPath, examples: Sequence[Question], predictions: Sequence[Prediction]
+    ) -> None:
+        """Writes a JSON object that maps the id of each question to the predicted text.
+
+        If the predictions have candidates or null odds, files for these are written to the same
+        folder.
+        """
+        path, pairs = Path(path), list(zip(examples, predictions, strict=True))
+        nbest = {question.id: [*map(asdict, each.candidates)] for question, each in pairs}
+        odds = {question.id: each.null_odds for question, each in pairs}
+        _write_json(path, {question.id: each.text for question, each in pairs})
+        if all(nbest.values()):
+            _write_json(path.with_name(f"nbest_{path.name}"), nbest)  # the name in run_squad.py
+        if None not in odds.values():
+            _write_json(_null_odds_path(path), odds)
+
+    def read_predictions(
+        self, path: StrPath, examples: Sequence[Question]
+    ) -> list[Prediction | None]:
+        """Reads predictions, and their null odds if the folder has a file for these.
+
+        Returns:
+            The prediction of each question, or None if the file has none for it.
+
+        Raises:
+            InputError: No question has a prediction, a prediction is no text, or the file of null
+                odds lacks a question.
+        """
+        texts, odds_path = json_object(path), _null_odds_path(Path(path))
+        odds = json_object(odds_path) if odds_path.is_file() else None
+        predictions: dict[str, Prediction] = {}
+        for identity in (question.id for question in examples if question.id in texts):
+            text, null_odds = texts[identity], odds.get(identity) if odds else None
+            if not isinstance(text, str):
+                raise InputError(f"{path}: the prediction of {identity} is not a text")
+            if odds is not None and type(null_odds) not in (int, float):
+                raise InputError(f"{odds_path} has no number for {identity}, which is in {path}")
+            predictions[identity] = Prediction(text, null_odds)
+        missing = [question.id for question in examples if question.id not in predictions]
+        if not predictions:
+            raise InputError(
+                f"{path} has none of the {len(examples)} questions; its first id is "
+                f"{next(iter(texts), '')!r}, and that of the questions is {missing[0]!r}"
+            )
+        if missing:
+            print(
+                f"{path} has no prediction for {len(missing)} of {len(examples)} questions, such "
+                f"as {missing[0]}; they score 0",
+                file=sys.stderr,
+            )
+        return [predictions.get(question.id) for question in examples]
+
+
+def _null_odds_path(path: Path) -> Path:
+    """Returns null_odds.json for predictions.json, which are the names in run_squad.py."""
+    part = "predictions"
+    name = path.name.replace(part, "null_odds") if part in path.name else f"null_odds_{path.name}"
+    return path.with_name(name)
+
+
+def _write_json(path: Path, values: dict) -> None:
+    write_text(path, json.dumps(values, indent=4) + "\n")
+
+
+SQUAD_TASKS = {
+    "squad1": SquadTask(name="squad1", version="1.1"),
+    "squad2": SquadTask(name="squad2", version="2.0"),
+}

@@ -1,0 +1,122 @@
+"""Builds the SavedModel signatures and samples of a multiple choice model.
+
+For a model trained on SWAG, `context` is the column sent1, and each choice is the column sent2, a
+space and an ending.
+"""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_keras.downstream.swag import SwagExample, SwagTask
+from bert_keras.exporting.servable import (
+    SAMPLE_TEXTS,
+    ServableModel,
+    Signature,
+    sample_text,
+    samples_of,
+    tensor_specs,
+    traced,
+)
+from bert_keras.exporting.signatures.exporter import Exporter
+from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
+from bert_keras.exporting.text_ops.windows import in_batches
+from bert_keras.text.tokenizer import TextTokenizer
+
+
+def served_multiple_choice(
+    model: keras.Model, reader: TextToInputs, tokenizer: TextTokenizer
+) -> ServableModel:
+    """Builds the signatures of a BertMultipleChoice; see `signatures`.
+
+    A context and a choice that together exceed `reader.max_length` lose tokens at the end of the
+    longer one.
+
+    Args:
+        model: The multiple choice model.
+        reader: Converts texts to the model's inputs inside the graph.
+        tokenizer: The same tokenizer outside the graph, which computes the samples.
+
+    Returns:
+        The signatures and samples.
+    """
+
+    def inputs_of(contexts, choices):
+        swag_examples = [
+            SwagExample(context, "", tuple(endings), None)
+            for context, endings in zip(contexts, choices, strict=True)
+        ]
+        encoded = SwagTask(max_length=reader.max_length).encode(swag_examples, tokenizer)
+        inputs, _ = encoded.batch(np.arange(len(swag_examples)))
+        inputs["input_mask"][np.array(choices) == ""] = 0
+        return inputs
+
+    def outputs_of(**inputs):
+        is_real_BC = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)
+        return _predictions(model(inputs, training=False), is_real_BC)
+
+    long = sample_text(tokenizer, num_tokens=2 * reader.max_length)
+    short, empty, mixed = SAMPLE_TEXTS
+    choices = [[mixed, short, long, ""], [short, "y", long, mixed]]
+    samples = samples_of({"context": [empty, long], "choices": choices}, inputs_of, outputs_of)
+    return ServableModel(signatures(model, reader), samples)
+
+
+def signatures(model: keras.Model, reader: TextToInputs) -> dict[str, Signature]:
+    """Builds `serving_default` and `tensors`.
+
+    `serving_default` takes `context`, string [B], and `choices`, string [B,C]. `tensors` takes
+    `input_ids`, `input_mask` and `segment_ids`, int32 [B,C,T]. Both return `choice`, int32 [B], the
+    index of the most probable choice, and `probabilities`, float32 [B,C], which sum to 1.
+
+    C can differ between requests. Contexts of one request can have different numbers of choices: an
+    empty choice, or one whose `input_mask` is 0 everywhere, is padding and has the probability 0.
+    `serving_default` evaluates WINDOWS_AT_ONCE choices at a time.
+
+    Args:
+        model: The multiple choice model.
+        reader: Converts texts to the model's inputs inside the graph.
+
+    Returns:
+        The signatures by name.
+    """
+
+    def from_rows(**inputs):
+        single_choices = {name: ids_XT[:, None] for name, ids_XT in inputs.items()}
+        return {"logits": model(single_choices, training=False)[:, 0]}
+
+    logits_of = traced(from_rows, **tensor_specs(rank=2))
+
+    def from_tensors(**inputs):
+        length = tf.shape(inputs["input_ids"])[-1]
+        rows = {name: tf.reshape(ids, [-1, length]) for name, ids in inputs.items()}
+        is_real_BC = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)
+        logits_BC = tf.reshape(logits_of(**rows)["logits"], tf.shape(is_real_BC))
+        return _predictions(logits_BC, is_real_BC)
+
+    def from_text(context, choices):
+        is_any = tf.debugging.Assert(tf.size(choices) > 0, ["choices is empty; send at least one"])
+        with tf.control_dependencies([is_any]):
+            num_choices = tf.shape(choices)[1]
+        rows = reader(tf.repeat(context, num_choices), tf.reshape(choices, [-1]))
+        logits_BC = tf.reshape(in_batches(rows, logits_of)["logits"], tf.shape(choices))
+        return _predictions(logits_BC, choices != "")
+
+    return {
+        "serving_default": traced(
+            from_text,
+            context=tf.TensorSpec([None], tf.string, "context"),
+            choices=tf.TensorSpec([None, None], tf.string, "choices"),
+        ),
+        "tensors": traced(from_tensors, **tensor_specs(rank=3)),
+    }
+
+
+def _predictions(logits_BC: tf.Tensor, is_real_BC: tf.Tensor) -> dict[str, tf.Tensor]:
+    logits_BC = tf.where(is_real_BC, logits_BC, tf.float32.min)
+    probabilities_BC = tf.where(is_real_BC, tf.nn.softmax(logits_BC), 0.0)
+    choice_B = tf.argmax(probabilities_BC, axis=1, output_type=tf.int32)
+    return {"choice": choice_B, "probabilities": probabilities_BC}
+
+
+EXPORTER = Exporter(served_multiple_choice)

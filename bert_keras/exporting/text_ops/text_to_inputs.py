@@ -1,0 +1,256 @@
+"""Tokenizes and packs texts or pairs of texts inside a TF graph."""
+
+import os
+from typing import NamedTuple, cast
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from bert_keras.errors import InputError
+from bert_keras.exporting.text_ops.byte_pairs import BytePairs
+from bert_keras.exporting.text_ops.flat import RaggedTensor, regrouped
+from bert_keras.exporting.text_ops.unigrams import Unigrams
+from bert_keras.exporting.text_ops.windows import TextRows, TextWindows, window_rows
+from bert_keras.exporting.text_ops.words import Points, TextTokens, TextWords, utf8_widths, words_of
+from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, ROBERTA_SPECIALS, vocabulary_from
+from bert_keras.text.tokenizer import MASK, MASK_PATTERN, MAX_WORD_CHARACTERS
+
+_MAX_BYTES_PER_CHARACTER = 4  # in UTF-8
+
+
+class WordTokens(NamedTuple):
+    """Tokens of the W words of B texts, with the words' positions in the texts."""
+
+    ids: tf.RaggedTensor  # int32 [B,(tokens)]
+    first_tokens: tf.Tensor  # int64 [W], the index of each word's first token
+    splits: tf.Tensor  # int64 [B+1], the index of each text's first word, then W
+    starts: tf.Tensor  # int64 [W], the index in `source` of each word's first character
+    ends: tf.Tensor  # int64 [W], one more than the index of its last character
+    source: Points  # all texts with a space after each
+
+
+class TextToInputs(tf.Module):
+    """Tokenizes and packs texts with TensorFlow ops.
+
+    The ids equal those of a tokenizer of `bert_keras.text` followed by `pack`.
+
+    Args:
+        vocabulary_file: A file that `write_vocabulary` wrote. It becomes an asset of a SavedModel.
+        lowercase: Whether a WordPiece tokenizer converts words to lower case and drops accents. A
+            tokenizer.json states this itself.
+        max_length: Largest number of tokens of a row, special tokens included. Must exceed the
+            number of special tokens.
+
+    Raises:
+        InputError: The graph ops cannot follow the rules of the tokenizer.json.
+    """
+
+    def __init__(self, vocabulary_file: str | os.PathLike, *, lowercase: bool, max_length: int):
+        super().__init__()
+        self.vocabulary = vocabulary_from(vocabulary_file)
+        self._lowercase = lowercase
+        self.max_length = max_length
+        self._rules_tokenizer = None
+        if self.vocabulary.rules:
+            self._asset = tf.saved_model.Asset(os.fspath(vocabulary_file))
+            kinds = {ROBERTA_SPECIALS: BytePairs, ALBERT_SPECIALS: Unigrams}
+            self._rules_tokenizer = kinds[self.vocabulary.specials](self.vocabulary)
+            return
+        self._table = tf.lookup.StaticHashTable(
+            tf.lookup.TextFileInitializer(
+                os.fspath(vocabulary_file),
+                key_dtype=tf.string,
+                key_index=tf.lookup.TextFileIndex.WHOLE_LINE,
+                value_dtype=tf.int64,
+                value_index=tf.lookup.TextFileIndex.LINE_NUMBER,
+            ),
+            default_value=self.vocabulary.unk_id,
+        )
+        self._wordpiece = tf_text.WordpieceTokenizer(
+            self._table,
+            max_bytes_per_word=MAX_WORD_CHARACTERS * _MAX_BYTES_PER_CHARACTER,
+            token_out_type=tf.int32,
+        )
+
+    def __call__(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+        """Converts texts, or pairs of texts, to the model's inputs.
+
+        Sequences that are too long lose tokens at the end of the longer text, one at a time. If
+        both texts have the same length, the second one loses the token.
+
+        Args:
+            text: string [B].
+            text_pair: string [B], the second texts.
+
+        Returns:
+            `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. T is the length of the longest
+            sequence of the batch, at most `max_length`.
+        """
+        rows = self._tokenized(text, text_pair)
+        return self.packed(rows._replace(lengths=self._truncated(rows.lengths)))
+
+    def windows(
+        self, text: tf.Tensor, text_pair: tf.Tensor | None = None, *, stride: int
+    ) -> TextWindows:
+        """Divides long texts into windows.
+
+        The windows equal those of `downstream.texts.windows_of`, with one exception: if a first
+        text leaves no tokens for the second, `windows_of` raises an error, and this method cuts
+        both texts to one window.
+
+        Args:
+            text: string [B].
+            text_pair: string [B], the second texts. Only these are divided, and each window has the
+                whole first text.
+            stride: Number of tokens between the starts of consecutive windows.
+        """
+        rows = self._tokenized(text, text_pair)
+        limit = self.max_length - self.vocabulary.num_specials(len(rows.lengths))
+        if text_pair is not None:
+            is_cut = rows.lengths[0] >= limit
+            lengths = zip(self._truncated(rows.lengths), rows.lengths, strict=True)
+            rows = rows._replace(lengths=[tf.where(is_cut, *each) for each in lengths])
+        windows = window_rows(rows, limit=limit, stride=stride)
+        return TextWindows(self.packed(windows.texts), windows.row_ids, tf.shape(text)[0])
+
+    def _tokenized(self, text: tf.Tensor, text_pair: tf.Tensor | None) -> TextRows:
+        texts = tf.stack([text] if text_pair is None else [text, text_pair])
+        tokens = self.tokens(tf.reshape(texts, [-1]))
+        starts = tf.unstack(tf.reshape(tokens.row_starts(), tf.shape(texts)))
+        lengths = tf.unstack(tf.reshape(tokens.row_lengths(), tf.shape(texts)))
+        return TextRows(tokens.values, starts, lengths)
+
+    def _truncated(self, lengths: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Returns the lengths that fit `max_length`, int64 [B] for each text.
+
+        Pairs follow `text.packing.truncated_lengths`.
+        """
+        limit = self.max_length - self.vocabulary.num_specials(len(lengths))
+        if len(lengths) == 1:
+            return [tf.minimum(lengths[0], limit)]
+        first, second = lengths
+        first = tf.minimum(first, tf.maximum(limit - second, (limit + 1) // 2))
+        return [first, tf.minimum(second, limit - first)]
+
+    def packed(self, texts: TextRows) -> dict[str, tf.Tensor]:
+        """Adds the special tokens and the padding.
+
+        A row is `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`. Some vocabularies, such as RoBERTa's,
+        put two [SEP] between the texts and have one segment for both.
+
+        Args:
+            texts: B rows of one or two texts that fit `max_length`.
+
+        Returns:
+            `input_ids`, `input_mask` and `segment_ids`, int32 [B,T].
+        """
+        specials, num_rows = self.vocabulary.specials, tf.size(texts.starts[0])
+        sep = tf.fill([num_rows, 1], self.vocabulary.sep_id)
+        parts = [tf.fill([num_rows, 1], self.vocabulary.cls_id)]
+        for start, length in zip(texts.starts, texts.lengths, strict=True):
+            if len(parts) > 1:
+                parts += [sep] * (specials.num_separators - 1)
+            indices = tf.ragged.range(start, start + length)
+            parts += [indices.with_values(tf.gather(texts.values, indices.values)), sep]
+        input_ids = tf.concat(parts, axis=1)
+        mask = tf.sequence_mask(input_ids.row_lengths(), dtype=tf.int32)
+        first = tf.sequence_mask(texts.lengths[0] + 2, tf.shape(mask)[1], tf.int32)
+        return {
+            "input_ids": input_ids.to_tensor(self.vocabulary.pad_id),
+            "input_mask": mask,
+            "segment_ids": specials.second_segment * (mask - first),
+        }
+
+    def tokens(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the token ids of texts, string [B], as int32 [B,(tokens)]."""
+        return self.tokens_with_offsets(text).ids
+
+    def check_has_offsets(self) -> None:
+        """Raises InputError if `tokens_with_offsets` cannot locate tokens in the source text."""
+        if self._rules_tokenizer is not None and not self._rules_tokenizer.has_offsets:
+            raise InputError(
+                "the tokenizer puts a space before each text (add_prefix_space), and an exported "
+                "graph cannot locate the tokens of such a text; set it to false, as in RoBERTa"
+            )
+
+    def tokens_with_offsets(self, text: tf.Tensor) -> TextTokens:
+        """Returns the tokens of texts, string [B], with their positions in the texts.
+
+        Each token of a word spans the characters that it comes from. An [UNK] spans its whole word.
+        """
+        if self._rules_tokenizer is not None:
+            return self._rules_tokenizer(text)
+        words = words_of(text, lowercase=self._lowercase)
+        tokens, byte_starts, _ = self._wordpiece.tokenize_with_offsets(_word_strings(words))
+        with tf.device("CPU:0"):
+            widths = utf8_widths(words.words.flat_values)
+            bytes_before = tf.pad(tf.cumsum(widths), [[1, 0]])
+            word_bytes = tf.gather(bytes_before, words.words.values.row_starts())
+            token_bytes = tf.gather(word_bytes, tokens.value_rowids()) + byte_starts.values
+            # `tf.searchsorted` refuses an empty tensor.
+            starts = tf.raw_ops.LowerBound(
+                sorted_inputs=bytes_before[None], values=token_bytes[None], out_type=tf.int64
+            )[0]
+            characters = RaggedTensor.from_row_starts(
+                words.source_indices.flat_values, starts, validate=False
+            )
+            return TextTokens(
+                regrouped(tokens, words.words.row_splits), *_spans(characters), words.source
+            )
+
+    def word_tokens(self, text: tf.Tensor) -> WordTokens:
+        """Returns the tokens of each word of texts, string [B], for token classification.
+
+        The rules are those of `downstream.ner.windows.word_tokens`: each word is tokenized by
+        itself after a space, and a word without tokens becomes [UNK]. White space, punctuation and
+        CJK characters separate words, whatever the tokenizer.
+        """
+        if self._rules_tokenizer is None:
+            words = words_of(text, lowercase=self._lowercase)
+            tokens = self._wordpiece.tokenize(_word_strings(words))
+        else:
+            words = words_of(text, lowercase=False)
+            tokens = self._rules_tokenizer(
+                " " + tf.strings.unicode_encode(words.words.values, "UTF-8")
+            )
+            num_missing = tf.cast(tokens.ids.row_lengths() == 0, tf.int64)
+            unknown = tf.fill([tf.reduce_sum(num_missing)], self.vocabulary.unk_id)
+            unknown = RaggedTensor.from_row_lengths(unknown, num_missing, validate=False)
+            tokens = cast(tf.RaggedTensor, tf.concat([tokens.ids, unknown], axis=1))
+        with tf.device("CPU:0"):
+            return WordTokens(
+                regrouped(tokens, words.words.row_splits),
+                tokens.row_starts(),
+                words.words.row_splits,
+                *_spans(words.source_indices.values),
+                words.source,
+            )
+
+
+class MaskedTextToInputs(TextToInputs):
+    """Converts texts as `TextToInputs` does, and each "[MASK]" in a text to the mask token.
+
+    The ids equal those of `text.tokenizer.ids_with_masks` followed by `pack`. `TextToInputs` itself
+    reads "[MASK]" as two brackets and a word. No other text becomes the mask token, because a
+    bracket is always a word of its own.
+    """
+
+    def tokens(self, text):
+        parts = tf.strings.split(tf.strings.regex_replace(text, MASK_PATTERN, MASK), MASK)
+        tokens = super().tokens(parts.values)
+        masks = tf.fill([tokens.nrows(), 1], self.vocabulary.mask_id)
+        with_masks = tf.concat([masks, tokens], axis=1)
+        return regrouped(with_masks, parts.row_splits)[:, 1:]
+
+
+def _word_strings(words: TextWords) -> tf.Tensor:
+    """Returns the text of each word, string [W]; words that are too long become [UNK]."""
+    characters = words.words.values
+    is_long = characters.row_lengths() > MAX_WORD_CHARACTERS
+    return tf.where(is_long, "[UNK]", tf.strings.unicode_encode(characters, "UTF-8"))
+
+
+def _spans(indices: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the smallest index of each row of int64 [N,(indices)], and the largest plus 1."""
+    values, rows = indices.values, indices.value_rowids()
+    return tf.math.segment_min(values, rows), tf.math.segment_max(values, rows) + 1

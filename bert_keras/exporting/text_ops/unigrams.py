@@ -1,0 +1,252 @@
+"""Tokenizes text with a Unigram model inside a TF graph.
+
+A table normalizes each character as the library `tokenizers` does. A Viterbi search then finds the
+best tokens of all words of a batch together. tensorflow-text's SentencePiece tokenizer adds scores
+in float32. `tokenizers` adds them in float64, which can give another result where two sequences
+have equal scores ("ww" "w" and "w" "ww").
+"""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
+
+import numpy as np
+import tensorflow as tf
+from tokenizers import Tokenizer
+from tokenizers.normalizers import Normalizer
+
+from bert_keras.errors import InputError
+from bert_keras.exporting.text_ops.flat import (
+    RaggedTensor,
+    every_second,
+    following,
+    previous,
+    regrouped,
+)
+from bert_keras.exporting.text_ops.unicode_tables import replacements_of, without_surrogates
+from bert_keras.exporting.text_ops.words import Points, TextTokens, replaced, source_points
+from bert_keras.text.vocab import Vocabulary
+
+# The normalizers of which ALBERT's rules consist. They drop accents, so the normal form of a
+# character does not depend on its neighbours.
+_NORMALIZERS = ("Replace", "NFKD", "StripAccents", "Lowercase", "Precompiled")
+_REQUIRED = ("NFKD", "StripAccents")
+_SPACE, _DOUBLE_QUOTE, _WORD = map(ord, ' "▁')
+_QUOTES = tuple(map(ord, "`'"))  # two equal ones become a double quote
+# The score of an unknown letter is this much lower than the lowest score of a token (`tokenizers`).
+_UNKNOWN_PENALTY = 10.0
+_POINTS = 1 << 21  # exceeds the largest code point
+_NONE = -1
+
+
+class Unigrams(tf.Module):
+    """Tokenizes texts, string [B], with the same ids and offsets as `FastTokenizer`.
+
+    Bytes that are not valid UTF-8 are dropped.
+
+    Args:
+        vocabulary: A vocabulary with the rules of an ALBERT tokenizer.json.
+
+    Raises:
+        InputError: The rules are not those of ALBERT.
+    """
+
+    has_offsets = True
+
+    def __init__(self, vocabulary: Vocabulary):
+        super().__init__()
+        rules = json.loads(vocabulary.rules)
+        _check(rules)
+        self._replacements = replacements_of(
+            partial(_normalized, Tokenizer.from_str(vocabulary.rules))
+        )
+        self._tree = _Tree(rules["model"], vocabulary)
+
+    def __call__(self, text: tf.Tensor) -> TextTokens:
+        with tf.device("CPU:0"):
+            source = source_points(text)
+            points = replaced(_with_double_quotes(source), self._replacements)
+            is_letter = points.values != _SPACE
+            words = points.words(
+                is_first=is_letter & tf.logical_not(previous(is_letter, 1)),
+                is_space=tf.logical_not(is_letter),
+            )
+            # The word mark "▁" has the position of the word's first letter.
+            letters = tf.concat([words.values[:, :1], words.values], axis=1)
+            marks = tf.fill([letters.nrows(), 1], _WORD)
+            word_letters = words.values.with_values(tf.gather(points.values, words.flat_values))
+            tokens, starts, word_ids = _best_tokens(
+                cast(tf.RaggedTensor, tf.concat([marks, word_letters], axis=1)), self._tree
+            )
+            of_words = RaggedTensor.from_value_rowids(
+                tokens, word_ids, nrows=letters.nrows(), validate=False
+            )
+            source_indices = tf.gather(points.source_indices, letters.values)
+            ends = tf.concat([starts, [tf.size(source_indices, tf.int64)]], axis=0)[1:]
+            return TextTokens(
+                regrouped(of_words, words.row_splits),
+                tf.gather(source_indices, starts),
+                tf.gather(source_indices, ends - 1) + 1,
+                source,
+            )
+
+
+class _Tree(tf.Module):
+    """A trie of the tokens. Each state is a prefix of a token."""
+
+    def __init__(self, model: dict, vocabulary: Vocabulary):
+        super().__init__()
+        tokens = [
+            (token, number, score)
+            for number, (token, score) in enumerate(model["vocab"])
+            if token not in vocabulary.specials.tokens
+        ]
+        self.unk_id = model["unk_id"]
+        self.unknown_score = min(score for _, score in model["vocab"]) - _UNKNOWN_PENALTY
+        self.longest = max(len(token) for token, _, _ in tokens)
+        states = {"": 0}
+        for token, _, _ in tokens:
+            for end in range(1, len(token) + 1):
+                states.setdefault(token[:end], len(states))
+        self.tokens = np.zeros(len(states) + 1, np.int32)  # the last row stands for _NONE
+        self.scores = np.full(len(states) + 1, -np.inf)
+        for token, number, score in tokens:
+            self.tokens[states[token]], self.scores[states[token]] = number, score
+        steps = {states[p[:-1]] * _POINTS + ord(p[-1]): n for p, n in states.items() if p}
+        self._steps = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                np.array([*steps], np.int64), np.array([*steps.values()], np.int32)
+            ),
+            default_value=_NONE,
+        )
+
+    def step(self, states: tf.Tensor, letters: tf.Tensor) -> tf.Tensor:
+        """Returns the state after each state and letter, int32 [N]; _NONE if there is none."""
+        keys = tf.cast(states, tf.int64) * _POINTS + tf.cast(letters, tf.int64)
+        return tf.where(states == _NONE, _NONE, self._steps.lookup(keys))
+
+
+def _with_double_quotes(points: Points) -> Points:
+    """Replaces two equal quotes by one double quote, as `tokenizers` does.
+
+    The double quote has the index of the second quote.
+    """
+    is_quote = [points.values == quote for quote in _QUOTES]
+    is_left = every_second(tf.reduce_any([each & following(each, 1) for each in is_quote], axis=0))
+    values = tf.where(previous(is_left, 1), _DOUBLE_QUOTE, points.values)
+    return points._replace(values=values).without(is_left)
+
+
+def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Finds the sequence of tokens with the highest total score for each word (Viterbi).
+
+    Args:
+        words: int32 [W,(letters)], the code points of each word.
+        tree: The trie of the tokens.
+
+    Returns:
+        For each of P tokens its id, int32 [P], the index of its first letter, int64 [P], and the
+        index of its word, int64 [P].
+    """
+    scores_XL, tokens_XL, lengths_L = _tokens_ending(words, tree)
+    starts, lengths = words.row_starts(), words.row_lengths()
+    # `best` holds the highest score up to each letter. Each word has one more entry, for the
+    # position before its first letter.
+    entries = starts + tf.range(words.nrows())
+    best = tf.zeros([tf.size(words.values, tf.int64) + words.nrows()], tf.float64)
+
+    def forward(number, best, chosen):
+        active = tf.where(lengths > number)[:, 0]
+        letter = tf.gather(starts, active) + number
+        entry = tf.gather(entries, active) + number + 1
+        preceding_XL = tf.gather(best, tf.maximum(entry[:, None] - lengths_L, 0))
+        sums_XL = preceding_XL + tf.gather(scores_XL, letter)
+        best = tf.tensor_scatter_nd_update(best, entry[:, None], tf.reduce_max(sums_XL, axis=1))
+        choice = tf.argmax(sums_XL, axis=1)
+        return number + 1, best, tf.tensor_scatter_nd_update(chosen, letter[:, None], choice)
+
+    longest = tf.reduce_max(tf.pad(lengths, [[0, 1]]))
+    _, _, chosen = tf.while_loop(
+        lambda number, best, chosen: number < longest,
+        forward,
+        (tf.constant(0, tf.int64), best, tf.zeros_like(words.value_rowids())),
+    )
+
+    def backward(ends, tokens):
+        active = tf.where(ends > starts)[:, 0]
+        letter = tf.gather(ends, active) - 1
+        choice = tf.gather(chosen, letter)
+        start = letter + 1 - tf.gather(lengths_L, choice)
+        token = tf.gather_nd(tokens_XL, tf.stack([letter, choice], axis=1))
+        tokens = tf.tensor_scatter_nd_update(tokens, start[:, None], token)
+        return tf.tensor_scatter_nd_update(ends, active[:, None], start), tokens
+
+    _, tokens = tf.while_loop(
+        lambda ends, tokens: tf.reduce_any(ends > starts),
+        backward,
+        (words.row_splits[1:], tf.fill(tf.shape(chosen), _NONE)),
+    )
+    first = tf.where(tokens != _NONE)[:, 0]
+    word_ids, tokens = tf.gather(words.value_rowids(), first), tf.gather(tokens, first)
+    # Adjacent unknown letters form one unknown token.
+    is_unknown = tokens == tree.unk_id
+    is_repeated = is_unknown & previous(is_unknown, 1) & (word_ids == previous(word_ids, 1))
+    indices = tf.where(tf.logical_not(is_repeated))[:, 0]
+    return tf.gather(tokens, indices), tf.gather(first, indices), tf.gather(word_ids, indices)
+
+
+def _tokens_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Finds the tokens that can end at each of X letters, one for each of L lengths.
+
+    The longest token comes first: of tokens with equal total scores, the first is chosen.
+
+    Returns:
+        The scores, float64 [X,L], -inf where no token exists; the ids, int32 [X,L]; the lengths in
+        letters, int64 [L].
+    """
+    letters, word_ends = words.values, tf.gather(words.row_splits[1:], words.value_rowids())
+    num_remaining = word_ends - tf.range(tf.size(letters, tf.int64))
+    states, scores, tokens = tf.zeros_like(letters), [], []
+    for length in range(1, tree.longest + 1):
+        next_states = tree.step(states, following(letters, length - 1))
+        states = tf.where(num_remaining >= length, next_states, _NONE)
+        state = tf.math.floormod(states, len(tree.scores))
+        score, token = tf.gather(tree.scores, state), tf.gather(tree.tokens, state)
+        if length == 1:
+            is_known = score > -np.inf
+            score = tf.where(is_known, score, tree.unknown_score)
+            token = tf.where(is_known, token, tree.unk_id)
+        scores.insert(0, previous(score, length - 1, filler=-np.inf))
+        tokens.insert(0, previous(token, length - 1))
+    lengths = tf.range(tree.longest, 0, -1, tf.int64)
+    return tf.stack(scores, axis=1), tf.stack(tokens, axis=1), lengths
+
+
+def _check(rules: dict) -> None:
+    normalizer, splitter = rules["normalizer"] or {}, rules["pre_tokenizer"]
+    steps = [each["type"] for each in normalizer.get("normalizers", ())]
+    splits = [each["type"] for each in splitter.get("pretokenizers", ())]
+    if (
+        not set(_REQUIRED) <= set(steps) <= set(_NORMALIZERS)
+        or splits != ["WhitespaceSplit", "Metaspace"]
+        or splitter["pretokenizers"][1]["prepend_scheme"] != "always"
+        or rules["model"].get("byte_fallback")
+    ):
+        raise InputError(
+            f"the tokenizer normalizes with {', '.join(steps)} and splits with "
+            f"{', '.join(splits)}; an exported graph supports ALBERT's rules only, which drop "
+            "accents (keep_accents false)"
+        )
+
+
+def _normalized(tokenizer: Tokenizer, block: str) -> Sequence[str]:
+    """Normalizes each character of a block; white space becomes a space, where words are split."""
+    block, normalizer = without_surrogates(block), cast(Normalizer, tokenizer.normalizer)
+    joined = "a".join(block)
+    if normalizer.normalize_str(joined) == joined:
+        return block
+    return [
+        "".join(" " if part.isspace() else part for part in normalizer.normalize_str(each))
+        for each in block
+    ]

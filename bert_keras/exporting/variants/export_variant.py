@@ -1,0 +1,194 @@
+"""Exports a smaller or faster variant of a fine-tuned model and compares it with float32."""
+
+import contextlib
+import dataclasses
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from statistics import geometric_mean
+
+from bert_keras.architectures import ARCHITECTURES
+from bert_keras.checkpoints.formats import open_text_checkpoint
+from bert_keras.downstream.catalog import TASKS, task_of
+from bert_keras.downstream.task import Task
+from bert_keras.errors import InputError, check_name
+from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.saved_model import METADATA, write_metadata
+from bert_keras.exporting.variants.int8 import Int8
+from bert_keras.exporting.variants.litert import litert_run, write_litert
+from bert_keras.exporting.variants.measuring import Figures, Run, score, seconds
+from bert_keras.exporting.variants.variant import Float16, Variant
+from bert_keras.exporting.verify import loaded
+from bert_keras.reports.page import Table
+from bert_keras.storage import atomic_folder, json_object, readable_size
+
+FLOAT32, LITERT = "float32", "litert"
+SAVED_MODELS: dict[str, type[Variant]] = {"float16": Float16, "int8": Int8}
+VARIANTS = (*SAVED_MODELS, LITERT)
+NOT_SERVED = {  # variants that TF Serving cannot load
+    LITERT: "TF Serving cannot load a LiteRT model; run it with a LiteRT interpreter",
+}
+# A variant may take at most this fraction of the size or time of float32. A smaller gain can be
+# noise of the measurement.
+_MAX_RATE = 0.95
+
+
+def export_variant(
+    model_folder: str | os.PathLike,
+    folder: str | os.PathLike,
+    *,
+    variant: str,
+    data: str,
+    task: str | None = None,
+    num_texts: int | None = None,
+    max_score_loss: float = 0.5,
+) -> Path:
+    """Exports a variant and prints its size, time and score next to those of float32.
+
+    The function also exports the float32 model, to a temporary folder. It loads both models and
+    sends the same requests to their signature `tensors`. SavedModels are loaded as TF Serving does.
+    The measurements are stored in the metadata file of the variant.
+
+    Args:
+        model_folder: The folder of a fine-tuned model.
+        folder: The version folder, saved_models/NAME/VERSION, which must not exist yet.
+        variant: One of VARIANTS.
+        data: A file with labelled examples of the task, or a data folder or tfds: name whose split
+            "dev" is read.
+        task: The name of the task; None takes the task that the model was fine-tuned on.
+        num_texts: The number of texts that a classifier takes; see `export_model`.
+        max_score_loss: The largest loss in points of the task's score that is accepted.
+
+    Returns:
+        The path of `folder`.
+
+    Raises:
+        InputError: The variant loses more than `max_score_loss` points; it is not smaller or faster
+            than float32 on this machine; no task scores the model; or `export_model` refuses it.
+    """
+    check_name(variant, VARIANTS, what="variant")
+    if not (math.isfinite(max_score_loss) and max_score_loss >= 0):
+        raise InputError(
+            f"--accept-loss is {max_score_loss}; expected a number of points, such as 0.5"
+        )
+    folder, checkpoint = Path(folder), open_text_checkpoint(model_folder)
+    scored_task = _task(checkpoint.metadata, model_folder, name=task)
+    has_splits = os.path.isdir(data) or "tfds:" in data
+    examples = scored_task.read(scored_task.files(data)["dev"] if has_splits else data, split="dev")
+    scored_task.check_labels(examples)
+    encoded = scored_task.encode(examples, checkpoint.tokenizer)
+    with (
+        atomic_folder(folder) as partial_folder,
+        tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as scratch,
+        contextlib.ExitStack() as open_models,
+    ):
+        # Warm-up requests contain the name of the model, which is that of the parent folder.
+        named = Path(folder.resolve().parent.name, folder.name)
+        export = partial(export_model, model_folder, num_texts=num_texts)
+        folders = {name: Path(scratch, name, named) for name in (FLOAT32, variant)}
+        export(folders[FLOAT32])
+        if variant == LITERT:
+            write_litert(folders[FLOAT32], folders[LITERT])
+        else:
+            export(folders[variant], variant=SAVED_MODELS[variant])
+        models = {n: open_models.enter_context(_opened(n, path)) for n, path in folders.items()}
+        times = seconds(models, task=scored_task, encoded=encoded)
+        figures = {
+            name: Figures(
+                num_bytes=_num_bytes(folders[name]),
+                seconds=times[name],
+                score=score(run, task=scored_task, examples=examples, encoded=encoded, stage=name),
+            )
+            for name, run in models.items()
+        }
+        metric = scored_task.metric
+        print(table(figures, metric=metric))
+        _check(figures, variant, metric=metric, max_score_loss=max_score_loss)
+        written = folders[variant]
+        measurements = {
+            "name": variant,
+            "figures": {name: dataclasses.asdict(each) for name, each in figures.items()},
+            "scored_on": {"task": scored_task.name, "metric": metric, "examples": len(examples)},
+        }
+        write_metadata(written, {**json_object(written / METADATA), "variant": measurements})
+        os.replace(written, partial_folder)
+    return folder
+
+
+def table(figures: dict[str, Figures], *, metric: str) -> str:
+    """Formats the measurements of two models as a text table.
+
+    Args:
+        figures: The measurements by name, float32 first.
+        metric: The name of the task's metric.
+
+    Returns:
+        A header, a line for each model, and a line that compares the second model with the first.
+    """
+    rows = [
+        (
+            name,
+            readable_size(each.num_bytes),
+            *(f"{1000 * seconds:.1f} ms" for seconds in each.seconds.values()),
+            f"{each.score:.2f}",
+        )
+        for name, each in figures.items()
+    ]
+    float32, variant = figures.values()
+    times = (f"{rate:.2f}x" for rate in variant.time_rates(float32))
+    size, score = f"{variant.size_rate(float32):.2f}x", f"{variant.score - float32.score:+.2f}"
+    rows.append(("", size, *times, score))
+    # The metadata keeps the word of earlier versions.
+    sizes = (size.replace("pieces", "tokens") for size in float32.seconds)
+    return "\n".join(Table(("", "on disk", *sizes, metric), rows).aligned())
+
+
+def _task(metadata, model_folder: str | os.PathLike, *, name: str | None) -> Task:
+    scored = {task.model for task in TASKS.values() if ARCHITECTURES[task.model].exporter}
+    if metadata.model not in scored:
+        raise InputError(
+            f"{model_folder} contains a {metadata.model}, which no task scores; expected one of "
+            f"{', '.join(sorted(scored))}"
+        )
+    name = name or metadata.task.get("name")
+    if name is None:
+        raise InputError(
+            f"{model_folder} does not state the task that it was fine-tuned on; set it with --task"
+        )
+    return task_of(metadata, name=str(name), source=model_folder)
+
+
+@contextlib.contextmanager
+def _opened(variant: str, folder: Path) -> Iterator[Run]:
+    """Loads an exported model and yields a function that runs its signature `tensors`."""
+    if variant == LITERT:
+        yield litert_run(folder)
+    else:
+        with loaded(folder) as run:
+            yield lambda inputs: run({"signature": "tensors", "inputs": inputs})
+
+
+def _check(figures: dict[str, Figures], name: str, *, metric: str, max_score_loss: float) -> None:
+    float32, variant = figures.values()
+    loss = float32.score - variant.score
+    if not loss <= max_score_loss:
+        raise InputError(
+            f"{name} loses {loss:.2f} points of {metric}, more than {max_score_loss:g}, and is not "
+            "written; choose another variant, or set --accept-loss to the points that it may lose"
+        )
+    if name == LITERT or SAVED_MODELS[name].saves == "size":
+        unit, rate = "bytes", variant.size_rate(float32)
+    else:
+        unit, rate = "time", geometric_mean(variant.time_rates(float32))
+    if rate > _MAX_RATE:
+        raise InputError(
+            f"{name} takes {rate:.2f}x of float32's {unit} on this machine, more than "
+            f"{_MAX_RATE}x, and is not written; serve float32, or choose another variant"
+        )
+
+
+def _num_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

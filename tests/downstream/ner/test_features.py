@@ -1,0 +1,250 @@
+"""NER from frozen features: the stored files, and training on them instead of the full model."""
+
+import dataclasses
+import errno
+import resource
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import BertConfig
+from bert_keras.downstream.batches import Predictor, training_batches
+from bert_keras.downstream.ner import features
+from bert_keras.downstream.ner.features import NER_FEATURES_TASK
+from bert_keras.downstream.ner.files import Sentence
+from bert_keras.errors import InputError
+from bert_keras.models import BertFeatureTagger, load_model
+from bert_keras.models.pretrained import save_model
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+
+TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *"abcdef", "##a")))
+CONFIG = BertConfig(
+    vocab_size=12, hidden_size=8, num_layers=4, num_heads=2, max_positions=16,
+    hidden_dropout_rate=0.0, has_pooler=False,
+)  # fmt: skip
+LABELS = ("O", "B-x", "I-x")
+TASK = dataclasses.replace(
+    NER_FEATURES_TASK, labels=LABELS, layers="weighted-sum-last-four", lstm_units=12, max_length=8
+)
+
+
+def sentences(count: int) -> list[Sentence]:
+    """Returns sentences of 1 to 9 words; the longer ones have several rows."""
+    random = np.random.default_rng(0)
+    result = []
+    for line in range(count):
+        size = random.integers(1, 10)
+        words = tuple(random.choice([*"abcdef", "aa", "baa"], size).tolist())
+        tags = tuple("B-x" if word in "ab" else "O" for word in words)
+        result.append(Sentence(words, tags, 0, line))
+    return result
+
+
+SENTENCES = sentences(20)
+TWO = [
+    Sentence(("aa", "b", "c"), ("B-x", "I-x", "O"), 1, 2),
+    Sentence(("d", "e"), ("O", "B-x"), 2, 7),
+]
+
+
+def new(task=TASK, seed=1):
+    keras.utils.set_random_seed(seed)
+    options = {"layers": task.layers, "lstm_units": task.lstm_units}
+    return BertFeatureTagger(CONFIG, num_labels=3, **options)
+
+
+@pytest.fixture(scope="module")
+def encoded():
+    return TASK.encode(SENTENCES, TOKENIZER)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_batches():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(features, "BATCH_SIZE", 8)
+        patch.setattr(features, "BATCHES_PER_CHECKPOINT", 2)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("features")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return new()
+
+
+@pytest.fixture(scope="module")
+def stored(encoded, model, folder):
+    return TASK.prepared(encoded, model, folder=folder)
+
+
+@pytest.fixture
+def computed_rows(monkeypatch):
+    """The rows of tokens from which vectors were computed."""
+    computed = []
+    batch = features.PositionedWords.batch
+
+    def counted(self, rows):
+        computed.extend(rows)
+        return batch(self, rows)
+
+    monkeypatch.setattr(features.PositionedWords, "batch", counted)
+    return computed
+
+
+def files(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_inputs_have_the_positions_of_the_words():
+    inputs, label_ids, weights = TASK.encode(TWO, TOKENIZER).batch(np.array([1, 0]))
+    assert inputs["word_positions"].tolist() == [[1, 2, 0], [1, 3, 4]]
+    assert label_ids.tolist() == [[0, 1, 0], [1, 2, 0]]
+    assert weights.tolist() == [[1, 1, 0], [1, 1, 1]]
+    assert inputs["input_ids"].shape == (2, 6)
+    assert {a.dtype.name for a in (*inputs.values(), label_ids)} == {"int32"}
+
+
+@pytest.mark.slow
+def test_stored_features_give_the_logits_and_targets_of_the_full_model(encoded, model, stored):
+    assert len(stored) == len(encoded) > len(SENTENCES)
+    assert all(isinstance(each, np.memmap) and not each.flags.writeable for each in stored.vectors)
+    for rows in (np.array([0]), np.arange(20), np.array([20, 2, 9])):
+        features, *targets = stored.batch(rows)
+        inputs, *expected = encoded.batch(rows)
+        np.testing.assert_array_equal(features["word_mask"], inputs["word_positions"] > 0)
+        np.testing.assert_allclose(model.tagger(features), model(inputs), atol=1e-5)
+        for target, other in zip(targets, expected, strict=True):
+            np.testing.assert_array_equal(target, other)
+
+
+def test_predictions_from_stored_features_are_the_same(encoded, stored):
+    random = np.random.default_rng(1)
+    outputs = [random.random((8, len(LABELS))) for _ in range(len(encoded))]
+    predictions = TASK.predictions(SENTENCES, encoded, outputs)
+    assert TASK.predictions(SENTENCES, stored, outputs) == predictions
+    assert list(map(len, predictions)) == [len(sentence.words) for sentence in SENTENCES]
+
+
+@pytest.mark.slow
+def test_training_on_stored_features_learns(encoded, folder):
+    model = new()
+    trained = TASK.trained(model)
+    stored = TASK.prepared(encoded, model, folder=folder)
+    trained.compile(optimizer=keras.optimizers.Adam(0.03), **TASK.compile_arguments())
+    batches = training_batches(stored, batch_size=16, seed=1)
+    trained.fit(batches, steps_per_epoch=60, shuffle=False, verbose=0)
+    outputs, _ = Predictor(model)(encoded)
+    scores = TASK.score(SENTENCES, TASK.predictions(SENTENCES, encoded, outputs))
+    assert scores["f1"] > 80
+
+
+def test_vectors_are_computed_once(encoded, model, stored, computed_rows, tmp_path):
+    folder = tmp_path / "features"
+    shutil.copytree(stored.vectors[0].filename.parents[2], folder)
+    assert files(folder) == [f"layer_{number}.npy" for number in (1, 2, 3, 4)]
+    TASK.prepared(encoded, model, folder=folder)
+    last = dataclasses.replace(TASK, layers="last")
+    last.prepared(encoded, new(last), folder=folder)  # the same encoder, one of its layers
+    assert not computed_rows
+    embeddings = dataclasses.replace(TASK, layers="embeddings")
+    embeddings.prepared(encoded, new(embeddings), folder=folder)
+    assert sorted(computed_rows) == list(range(len(encoded)))
+    assert "layer_0.npy" in files(folder)
+
+
+def test_other_weights_or_words_are_computed_again(encoded, model, stored, computed_rows, folder):
+    other = TASK.prepared(encoded, new(seed=2), folder=folder).vectors[0]
+    assert np.abs(stored.vectors[0] - other).max() > 0.01
+    shorter = TASK.encode(SENTENCES[:-1], TOKENIZER)
+    assert TASK.prepared(shorter, model, folder=folder).vectors[0].shape[0] < len(other)
+    assert len(computed_rows) == len(encoded) + len(shorter)
+
+
+def test_an_interrupted_computation_continues(
+    encoded, model, stored, computed_rows, tmp_path, monkeypatch
+):
+    class Interrupted(Exception):
+        pass
+
+    class Bar:
+        def __init__(self, **_):
+            self.count = 0
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def update(self, count):
+            self.count += count
+            if self.count > 16:
+                raise Interrupted
+
+    with monkeypatch.context() as patch:
+        patch.setattr(features, "progress", Bar)
+        with pytest.raises(Interrupted):
+            TASK.prepared(encoded, model, folder=tmp_path / "cut")
+    assert "batches_done" in files(tmp_path / "cut")
+    num_done = len(computed_rows)
+    vectors = TASK.prepared(encoded, model, folder=tmp_path / "cut").vectors
+    assert 0 < len(computed_rows) - num_done == len(encoded) - 16  # two batches were recorded
+    for array, expected in zip(vectors, stored.vectors, strict=True):
+        np.testing.assert_array_equal(array, expected)
+    assert files(tmp_path / "cut") == [f"layer_{number}.npy" for number in (1, 2, 3, 4)]
+
+
+def test_the_size_is_reported_and_a_full_disk_is_an_error_before_the_computation(
+    encoded, model, computed_rows, tmp_path, capsys
+):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
+    try:
+        with pytest.raises(OSError, match=r"layer_1\.npy") as error:
+            TASK.prepared(encoded, model, folder=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert error.value.errno in (errno.EFBIG, errno.ENOSPC)
+    words = sum(len(sentence.words) for sentence in SENTENCES)
+    size = f"{words * 0.128:.1f} kB"
+    assert f"{words} words x 4 layers x 8 values: {size} in " in capsys.readouterr().err
+    assert computed_rows == []
+    assert len(TASK.prepared(encoded, model, folder=tmp_path).vectors) == 4
+
+
+def test_invalid_settings_are_refused():
+    with pytest.raises(InputError, match="no choice of layers is called 'top'; known: embed"):
+        dataclasses.replace(TASK, layers="top")
+    with pytest.raises(InputError, match="lstm_units is 0; expected at least 1"):
+        dataclasses.replace(TASK, lstm_units=0)
+
+
+def test_a_saved_model_is_rebuilt_from_the_settings_of_its_task(model, tmp_path):
+    metadata = ModelMetadata(
+        model=TASK.model,
+        config=CONFIG,
+        lowercase=True,
+        max_length=TASK.max_length,
+        labels=LABELS,
+        task=TASK.settings(),
+    )
+    save_model(model, tmp_path / "model", metadata=metadata, vocabulary=TOKENIZER.vocabulary)
+    loaded = load_model(tmp_path / "model")
+    inputs, *_ = TASK.encode(TWO, TOKENIZER).batch(np.arange(2))
+    np.testing.assert_array_equal(loaded(inputs), model(inputs))
+
+
+def test_an_encoder_with_too_few_layers_is_refused():
+    TASK.check_encoder(CONFIG)
+    two = dataclasses.replace(CONFIG, num_layers=2)
+    with pytest.raises(InputError, match="has only 2 layers; use layers=last or layers=w"):
+        TASK.check_encoder(two)
+    dataclasses.replace(TASK, layers="weighted-sum-all").check_encoder(two)

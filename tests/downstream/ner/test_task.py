@@ -1,0 +1,176 @@
+"""Named entity recognition by fine-tuning: inputs, loss, predictions, scores and files."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras.config import BertConfig
+from bert_keras.downstream.batches import Predictor, training_batches
+from bert_keras.downstream.ner.files import Sentence
+from bert_keras.downstream.ner.task import NER_TASK
+from bert_keras.errors import InputError
+from bert_keras.models.task_models import BertTokenClassifier
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *"abcdef", "##a"))
+TOKENIZER = WordPieceTokenizer(VOCABULARY)
+LABELS = ("O", "B-x", "I-x")
+TASK = dataclasses.replace(NER_TASK, max_length=8, labels=LABELS)
+SENTENCES = [
+    Sentence(("aa", "b", "c"), ("B-x", "I-x", "O"), 1, 2),
+    Sentence(("d", "e"), ("O", "B-x"), 2, 7),
+]
+
+
+def unlabelled(sentences):
+    return [dataclasses.replace(each, tags=None) for each in sentences]
+
+
+def test_targets_are_at_the_first_token_of_each_word():
+    inputs, label_ids, weights = TASK.encode(SENTENCES, TOKENIZER).batch(np.array([1, 0]))
+    tokens = [[VOCABULARY.tokens[number] for number in row] for row in inputs["input_ids"]]
+    assert tokens == [
+        ["[CLS]", "d", "e", "[SEP]", "[PAD]", "[PAD]"],
+        ["[CLS]", "a", "##a", "b", "c", "[SEP]"],
+    ]
+    assert label_ids.tolist() == [[0, 0, 1, 0, 0, 0], [0, 1, 0, 2, 0, 0]]
+    assert weights.tolist() == [[0, 1, 1, 0, 0, 0], [0, 1, 0, 1, 1, 0]]
+    assert label_ids.dtype == np.int32 and weights.dtype == np.float32
+
+
+def test_context_of_the_document_has_no_targets():
+    sentences = [dataclasses.replace(each, document=1) for each in SENTENCES]
+    task = dataclasses.replace(TASK, context="document")
+    inputs, label_ids, weights = task.encode(sentences, TOKENIZER).batch(np.array([0, 1]))
+    tokens = [[VOCABULARY.tokens[number] for number in row] for row in inputs["input_ids"]]
+    assert tokens == [["[CLS]", "a", "##a", "b", "c", "d", "e", "[SEP]"]] * 2
+    assert label_ids.tolist() == [[0, 1, 0, 2, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 1, 0]]
+    assert weights.tolist() == [[0, 1, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1, 1, 0]]
+
+
+def test_the_loss_is_the_mean_over_words():
+    loss = TASK.compile_arguments()["loss"]
+    _, label_ids, weights = TASK.encode(SENTENCES, TOKENIZER).batch(np.array([0, 1]))
+    logits = np.random.default_rng(0).normal(size=(*label_ids.shape, 3)).astype(np.float32)
+    labelled = weights == 1
+    log_probabilities = keras.ops.log_softmax(logits).numpy()[labelled]
+    expected = -log_probabilities[np.arange(5), label_ids[labelled]].mean()
+    assert float(loss(label_ids, logits, sample_weight=weights)) == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize("context", ["sentence", "document"])
+def test_each_word_is_predicted_at_its_first_token(context):
+    """Long sentences have several rows; the outputs depend on the token at each position."""
+    rng = np.random.default_rng(1)
+    sentences = [
+        Sentence(tuple(rng.choice(["a", "b", "aa"], size)), None, number // 2, 1)
+        for number, size in enumerate([1, 30, 2, 5, 40])
+    ]
+    task = dataclasses.replace(TASK, context=context)
+    encoded = task.encode(sentences, TOKENIZER)
+    assert len(encoded) > len(sentences) and encoded.lengths.max() == 8
+    inputs, _, weights = encoded.batch(np.arange(len(encoded)))
+    assert weights.sum() == 0
+    a, b = VOCABULARY.ids["a"], VOCABULARY.ids["b"]
+    outputs = np.stack([inputs["input_ids"] == number for number in (a, b)], axis=-1)
+    outputs = [*np.concatenate([np.zeros_like(outputs[..., :1]), outputs], axis=-1).astype(float)]
+    expected = [tuple("B-x" if w[0] == "a" else "I-x" for w in s.words) for s in sentences]
+    assert task.predictions(sentences, encoded, outputs) == expected
+
+
+def test_labels_are_the_tags_of_the_training_sentences():
+    assert NER_TASK.with_labels_of(SENTENCES).labels == LABELS
+    assert TASK.with_labels_of(SENTENCES[1:]) is TASK
+    with pytest.raises(InputError, match="all tags of the 1 training sentences are O"):
+        NER_TASK.with_labels_of([Sentence(("a",), ("O",), 0, 1)])
+
+
+def test_unknown_tags_are_reported_and_count_as_missed(capsys):
+    sentences = [Sentence(("a", "b", "c"), ("B-x", "B-y", "I-y"), 0, 1)]
+    encoded = TASK.encode(sentences, TOKENIZER)
+    assert capsys.readouterr().err == (
+        "2 words have tags that are not in the training file; scores count them as missed: "
+        "B-y (1), I-y (1)\n"
+    )
+    assert encoded.batch(np.array([0]))[2].tolist() == [[0, 1, 0, 0, 0]]
+    scores = TASK.score(sentences, [("B-x", "O", "O")])
+    assert (scores["precision"], scores["recall"], scores["y recall"]) == (100, 50, 0)
+    assert scores["accuracy"] == pytest.approx(100 / 3)
+
+
+def test_files_of_each_split_are_found(tmp_path):
+    for name in ("eng.train", "eng.testa", "eng.testb", "valid.txt"):
+        (tmp_path / name).touch()
+    files = TASK.files(tmp_path)
+    assert {split: path.rsplit("/", 1)[1] for split, path in files.items()} == {
+        "train": "eng.train", "dev": "valid.txt", "test": "eng.testb"
+    }  # fmt: skip
+
+
+def test_missing_tags_and_documents_are_refused(tmp_path):
+    path = tmp_path / "words"
+    path.write_text("a\nb\n")
+    assert TASK.read(path, split="test")[0].tags is None
+    with pytest.raises(InputError, match="words, line 1 has one column; expected a word and its"):
+        TASK.read(path, split="dev")
+    in_documents = dataclasses.replace(TASK, context="document")
+    with pytest.raises(InputError, match="has no -DOCSTART- lines, which context=document needs"):
+        in_documents.read(path, split="test")
+    path.write_text("-DOCSTART-\n\na\nb\n")
+    assert in_documents.read(path, split="test")[0].document == 1
+    with pytest.raises(InputError, match="has no labels, so there is nothing to score; use pred"):
+        TASK.score(unlabelled(SENTENCES), [("O", "O", "O"), ("O", "O")])
+
+
+@pytest.mark.parametrize("changes", [{"context": "page"}, {"max_length": 2}])
+def test_invalid_settings_are_refused(changes):
+    with pytest.raises(InputError, match=f"{next(iter(changes))} is .*; expected"):
+        dataclasses.replace(TASK, **changes)
+
+
+@pytest.mark.parametrize("examples", [SENTENCES, unlabelled(SENTENCES)])
+def test_predictions_are_written_and_read(tmp_path, examples):
+    predicted = [("B-x", "O", "O"), ("I-x", "B-x")]
+    TASK.write_predictions(tmp_path / "p", examples, predicted)
+    first = "aa B-x B-x" if examples[0].tags else "aa B-x"
+    assert (tmp_path / "p").read_text().split("\n")[0] == first
+    assert (tmp_path / "p").read_text().count("\n\n") == 2
+    assert TASK.read_predictions(tmp_path / "p", SENTENCES) == predicted
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("aa O\nb O\nd O\n\nd O\ne O\n", "p, line 3 has d; line 4 of the data has c"),
+        ("aa O\nb O\nc O\nd O\ne O\n", "line 4 has d; line 5 of .* has the end of a sentence"),
+        ("aa O\nb O\n\nd O\ne O\n", "line 3 has the end of a sentence; line 4 of .* has c"),
+        ("aa O\nb O\nc O\n", "p has 1 sentences; the data has 2"),
+        ("aa\nb\nc\n\nd\ne\n", "p has one column"),
+        ("aa O\nb x\n", "p, line 2 ends in 'x'"),
+    ],
+)
+def test_predictions_of_other_examples_are_refused(tmp_path, text, message):
+    (tmp_path / "p").write_text(text)
+    with pytest.raises(InputError, match=message):
+        TASK.read_predictions(tmp_path / "p", SENTENCES)
+
+
+@pytest.mark.slow
+def test_keras_fit_learns():
+    """The tag of each word depends only on the word, so some steps suffice."""
+    config = BertConfig(
+        vocab_size=len(VOCABULARY), hidden_size=16, num_layers=1, num_heads=2,
+        intermediate_size=32, max_positions=8, hidden_dropout_rate=0, attention_dropout_rate=0,
+    )  # fmt: skip
+    keras.utils.set_random_seed(1)
+    model = BertTokenClassifier(config, num_labels=3)
+    model.compile(keras.optimizers.Adam(1e-2), **TASK.compile_arguments())
+    encoded = TASK.encode(SENTENCES, TOKENIZER)
+    batches = training_batches(encoded, batch_size=2, seed=1)
+    history = model.fit(batches, steps_per_epoch=60, verbose=0).history
+    outputs, loss = Predictor(model)(encoded)
+    assert loss < history["loss"][0] / 2
+    assert TASK.score(SENTENCES, TASK.predictions(SENTENCES, encoded, outputs))["f1"] == 100

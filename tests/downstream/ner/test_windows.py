@@ -1,0 +1,105 @@
+"""Tokens of words, and the rows in which words are predicted."""
+
+import numpy as np
+import pytest
+
+from bert_keras.downstream.ner.files import Sentence
+from bert_keras.downstream.ner.windows import WordTokens, sentence_rows, word_tokens
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "new", "york", "##er", "!"))
+TOKENIZER = WordPieceTokenizer(VOCABULARY)
+
+
+def of_lengths(sentences: list[list[int]]) -> WordTokens:
+    """Returns the tokens of sentences from the number of tokens of each word."""
+    counts = np.concatenate(sentences)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    word_bounds = np.cumsum([0, *map(len, sentences)])
+    return WordTokens(np.arange(starts[-1]), starts[:-1], starts[word_bounds], word_bounds)
+
+
+def test_words_are_tokenized_separately():
+    """A word of U+FE0F alone has no tokens, because Google's tokenizer removes it."""
+    sentences = [
+        Sentence(("New", "yorker", "\ufe0f"), None, 0, 1),
+        Sentence(("\ufe0f", "!!", "?"), None, 0, 5),
+    ]
+    tokens = word_tokens(sentences, TOKENIZER)
+    text = " ".join(VOCABULARY.tokens[token_id] for token_id in tokens.ids)
+    assert text == "new york ##er [UNK] [UNK] ! ! [UNK]"
+    assert tokens.starts.tolist() == [0, 1, 3, 4, 5, 7]
+    assert tokens.bounds.tolist() == [0, 4, 8]
+    assert tokens.word_bounds.tolist() == [0, 3, 6]
+
+
+def test_each_short_sentence_is_a_row():
+    tokens = of_lengths([[1, 2], [3], [1, 1, 1]])
+    rows = sentence_rows(tokens, limit=3)
+    assert rows.starts.tolist() == [0, 3, 6]
+    assert rows.lengths.tolist() == [3, 3, 3]
+    assert rows.word_rows.tolist() == [0, 0, 1, 2, 2, 2]
+    assert rows.word_starts.tolist() == [0, 1, 0, 0, 1, 2]
+
+
+def test_a_long_sentence_has_several_rows():
+    """Rows 0-3, 2-5, 4-7 and 5-8 have the middles 1.5, 3.5, 5.5 and 6.5; the first wins a tie."""
+    tokens = of_lengths([[1] * 9])
+    rows = sentence_rows(tokens, limit=4)
+    assert rows.starts.tolist() == [0, 2, 4, 5]
+    assert rows.lengths.tolist() == [4, 4, 4, 4]
+    assert rows.word_rows.tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3]
+    assert rows.word_starts.tolist() == [0, 1, 2, 1, 2, 1, 2, 2, 3]
+
+
+def test_rows_without_words_are_omitted():
+    tokens = of_lengths([[1, 20, 1]])
+    rows = sentence_rows(tokens, limit=4)
+    assert rows.word_rows.tolist() == [0, 0, 1]
+    assert rows.starts.tolist() == [0, 18]
+
+
+@pytest.mark.parametrize(
+    ("limit", "starts", "lengths"),
+    [
+        # At the end of a document, the other side gets the remaining tokens.
+        (4, [0, 1, 2, 6, 8], [4, 4, 4, 4, 4]),
+        (5, [0, 1, 1, 6, 7], [5, 5, 5, 5, 5]),
+        (100, [0, 0, 0, 6, 6], [6, 6, 6, 6, 6]),
+    ],
+)
+def test_documents_fill_rows_on_both_sides(limit, starts, lengths):
+    tokens = of_lengths([[1, 1], [1, 1], [2], [3], [3]])
+    rows = sentence_rows(tokens, limit=limit, documents=np.array([1, 1, 1, 2, 2]))
+    assert rows.starts.tolist() == starts
+    assert rows.lengths.tolist() == lengths
+    assert rows.word_rows.tolist() == [0, 0, 1, 1, 2, 3, 4]
+    assert (rows.starts[rows.word_rows] + rows.word_starts).tolist() == tokens.starts.tolist()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_word_has_the_row_with_the_most_context(seed):
+    rng = np.random.default_rng(seed)
+    tokens = of_lengths([rng.integers(1, 5, rng.integers(1, 30)) for _ in range(20)])
+    documents = np.sort(rng.integers(1, 5, 20))
+    limit = int(rng.integers(6, 40))
+    for groups in (np.arange(20), documents):
+        starts, ends = (np.searchsorted(groups, groups, side=side) for side in ("left", "right"))
+        bounds = np.stack([tokens.bounds[starts], tokens.bounds[ends]], axis=1)
+        rows = sentence_rows(tokens, limit=limit, documents=groups)
+        ends = rows.starts + rows.lengths
+        sentences = np.repeat(np.arange(20), np.diff(tokens.word_bounds))
+        row_sentences = np.empty(len(rows.starts), int)
+        row_sentences[rows.word_rows] = sentences
+        assert rows.lengths.max() <= limit
+        assert (np.diff(rows.word_rows) >= 0).all()
+        assert (rows.starts >= bounds[row_sentences, 0]).all()
+        assert (ends <= bounds[row_sentences, 1]).all()
+        full = np.minimum(bounds[:, 1] - bounds[:, 0], limit)
+        long = np.diff(tokens.bounds) > limit
+        assert (rows.lengths == np.where(long, limit, full)[row_sentences]).all()
+        for word, first in enumerate(tokens.starts):
+            context = np.minimum(first - rows.starts, ends - 1 - first)
+            candidates = np.flatnonzero(row_sentences == sentences[word])
+            assert context[rows.word_rows[word]] == context[candidates].max() >= 0

@@ -1,0 +1,165 @@
+"""SQuAD tasks: settings, files, null threshold, training and predictions."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras.config import BertConfig
+from bert_keras.downstream.batches import Predictor, training_batches
+from bert_keras.downstream.squad.predictions import Candidate, Prediction
+from bert_keras.downstream.squad.task import SQUAD_TASKS
+from bert_keras.errors import InputError
+from bert_keras.models.task_models import BertQuestionAnswering
+
+SQUAD1, SQUAD2 = SQUAD_TASKS["squad1"], SQUAD_TASKS["squad2"]
+
+
+def qa(identity, *answers, **fields):
+    items = [{"text": text, "answer_start": start} for text, start in answers]
+    return {"id": identity, "question": "who?", "answers": items, **fields}
+
+
+def test_default_settings_are_those_of_run_squad():
+    expected = {"max_length": 384, "stride": 128, "max_question_length": 64,
+                "max_answer_length": 30, "num_best": 20, "null_threshold": 0.0}  # fmt: skip
+    assert SQUAD1.settings() == {"name": "squad1", "version": "1.1", **expected}
+    assert SQUAD2.settings() == {"name": "squad2", "version": "2.0", **expected}
+    assert (SQUAD1.metric, SQUAD2.metric) == ("f1", "best_f1")
+    assert not SQUAD1.allows_no_answer and SQUAD2.allows_no_answer
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"version": "3"}, "version is '3'; expected one of 1.1, 2.0"),
+        ({"null_threshold": float("nan")}, "null_threshold is nan; expected a finite number"),
+        ({"null_threshold": float("inf")}, "null_threshold is inf; expected a finite number"),
+        ({"stride": 0}, "stride is 0; expected at least 1"),
+        ({"max_length": 64}, "max_length is 64; max_question_length=64 needs at least 68"),
+    ],
+)
+def test_invalid_settings_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        dataclasses.replace(SQUAD1, **changes)
+
+
+def test_files_of_a_folder_or_a_builder_are_found(tmp_path):
+    for name in ("train-v1.1.json", "dev.json", "dev-v1.1.json", "test.json", "dev-v2.0.json"):
+        (tmp_path / name).write_text("{}")
+    assert SQUAD1.files(tmp_path) == {
+        "train": str(tmp_path / "train-v1.1.json"),
+        "dev": str(tmp_path / "dev-v1.1.json"),
+        "test": str(tmp_path / "test.json"),
+    }
+    with pytest.raises(InputError, match=r"has no train-v2.0.json or train.json"):
+        SQUAD2.files(tmp_path)
+    assert SQUAD2.files("tfds:squad/v2.0") == {
+        "train": "tfds:squad/v2.0:train",
+        "dev": "tfds:squad/v2.0:validation",
+    }
+
+
+def test_misplaced_answers_are_excluded_only_from_training(squad_file, capsys):
+    path = squad_file(
+        ("Lyon won.", [qa("1", ("Lyon", 0)), qa("2", ("won", 4)), qa("3", ("x", 1), ("won", 5))])
+    )
+    assert [each.id for each in SQUAD1.read(path, split="train")] == ["1", "3"]
+    report = capsys.readouterr().err
+    assert "1 of 3 questions are not used for training" in report
+    assert "qas[1] (id 2): the context has ' wo' at 4, not 'won'" in report
+    assert [each.id for each in SQUAD1.read(path, split="dev")] == ["1", "2", "3"]
+    assert capsys.readouterr().err == ""
+
+
+def test_only_the_first_misplaced_answers_are_listed(squad_file, capsys):
+    path = squad_file(
+        ("Lyon won.", [qa("1", ("Lyon", 0)), *(qa(f"bad{i}", ("won", 0)) for i in range(30))])
+    )
+    SQUAD1.read(path)
+    lines = capsys.readouterr().err.splitlines()
+    assert "30 of 31" in lines[0] and len(lines) == 1 + 20 + 1
+    assert lines[-1] == "  and 10 more"
+
+
+def test_a_training_file_with_only_misplaced_answers_is_refused(squad_file):
+    with pytest.raises(InputError, match=r"no answer that is in its context at .*qas"):
+        SQUAD1.read(squad_file(("Lyon won.", [qa("1", ("won", 0))])))
+
+
+def test_train_and_dev_questions_must_have_answers(squad_file):
+    path = squad_file(("Lyon won.", [qa("1", ("Lyon", 0)), qa("2", is_impossible=True)]))
+    assert SQUAD2.read(path)[1].is_impossible
+    for split in ("train", "dev"):
+        with pytest.raises(InputError, match="has an answer; use the task squad2"):
+            SQUAD1.read(path, split=split)
+    path = squad_file(("Lyon won.", [{"id": "1", "question": "who?"}]), name="test.json")
+    (question,) = SQUAD1.read(path, split="test")
+    for task in (SQUAD1, SQUAD2):
+        with pytest.raises(InputError, match=r"\(id 1\) has no answers; .* to score, use predict"):
+            task.score([question], [Prediction("x", 0.0)])
+    with pytest.raises(InputError, match="has no answers; expected at least one"):
+        SQUAD1.read(path, split="dev")
+    with pytest.raises(InputError, match="has no questions"):
+        SQUAD1.read(squad_file(), split="dev")
+
+
+def test_the_threshold_is_tuned_on_the_best_answers(ask):
+    questions = [ask("x y", "x", identity="1"), ask("x y", identity="2", is_impossible=True)]
+
+    def prediction(text, odds):
+        return Prediction(text, odds, (Candidate("", 0.5, 1.0, 1.0), Candidate("x", 0.5, 1.0, 1.0)))
+
+    predictions = [prediction("", 3.0), prediction("", 5.0)]  # with the present threshold
+    assert SQUAD2.score(questions, predictions)["f1"] == 50.0
+    assert SQUAD2.tuned(questions, predictions).null_threshold == 3.0
+    assert SQUAD1.tuned(questions, predictions) is SQUAD1
+
+
+def test_the_threshold_is_below_all_null_odds_if_no_answer_is_best(ask):
+    questions = [ask("x y", "x", identity="1"), ask("x y", identity="2", is_impossible=True)]
+    candidates = (Candidate("y", 0.5, 1.0, 1.0), Candidate("", 0.5, 1.0, 1.0))
+    predictions = [Prediction("y", odds, candidates) for odds in (-7.0, -5.0)]
+    assert SQUAD2.score(questions, predictions)["best_f1_thresh"] == 0.0
+    assert SQUAD2.tuned(questions, predictions).null_threshold < -7.0
+
+
+@pytest.mark.slow
+def test_a_model_learns_to_answer(ask, tokenizer, tmp_path):
+    """The answer to each question is "lyon" at a random position; a third have no answer."""
+    task = SQUAD2
+    random = np.random.default_rng(1)
+    examples = []
+    for number in range(48):
+        words = [*random.permutation([*"abcdefgh"])]
+        if number % 3:
+            words.insert(random.integers(9), "lyon")
+        context = " ".join(words)
+        answer = {"answer": "lyon"} if "lyon" in words else {"is_impossible": True}
+        examples.append(ask(context, identity=str(number), **answer))
+    config = BertConfig(
+        vocab_size=len(tokenizer.vocabulary.tokens), hidden_size=32, num_layers=1, num_heads=2,
+        intermediate_size=64, max_positions=384, hidden_dropout_rate=0.0,
+        attention_dropout_rate=0.0, initializer_stddev=0.2,
+    )  # fmt: skip
+    keras.utils.set_random_seed(1)
+    model = BertQuestionAnswering(config)
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), **task.compile_arguments())
+    encoded = task.encode(examples, tokenizer)
+    data = training_batches(encoded, batch_size=16, seed=1)
+    model.fit(data, steps_per_epoch=30, verbose=0)
+
+    outputs, loss = Predictor(model)(encoded)
+    positions = [encoded.targets[name] for name in ("start", "end")]
+    log_probabilities = [
+        [keras.ops.log_softmax(row[name])[i] for row, i in zip(outputs, target, strict=True)]
+        for name, target in zip(("start", "end"), positions, strict=True)
+    ]
+    assert loss == pytest.approx(-np.mean(log_probabilities), abs=1e-4)
+    predictions = task.predictions(examples, encoded, outputs)
+    scores = task.score(examples, predictions)
+    assert scores["f1"] > 95
+    path = tmp_path / task.prediction_file
+    task.write_predictions(path, examples, predictions)
+    assert task.score(examples, task.read_predictions(path, examples)) == scores

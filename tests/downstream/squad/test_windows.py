@@ -1,0 +1,125 @@
+"""Windows of contexts, their targets, and the maximum context of each token."""
+
+import numpy as np
+import pytest
+
+from bert_keras.downstream.squad.windows import max_context, windows_over
+from bert_keras.errors import InputError
+
+LIMITS = {"max_length": 384, "stride": 128, "max_question_length": 64}
+
+
+def trained_answers(questions, windows):
+    """Returns the text at the targets of each window; None for [CLS]."""
+    texts = []
+    for index, question in enumerate(questions):
+        for row in windows.of_question(index):
+            start, end = (int(windows.targets[name][row]) for name in ("start", "end"))
+            before = 2 + windows.lengths_N2[row, 0]
+            first, last = (windows.starts_N2[row, 1] + i - before for i in (start, end))
+            characters = slice(windows.offsets[first, 0], windows.offsets[last, 1])
+            texts.append(question.context[characters] if start else None)
+    return texts
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "trained"),
+    [
+        ("lyon won.", "won", "won"),
+        ("a (lyon).", "lyon", "lyon"),  # without the adjacent punctuation
+        ("a  \t lyon \n won .", "lyon \n won", "lyon \n won"),
+        ("Lyon's", "Lyon", "Lyon"),
+        ("a Japanese b", "Japan", "Japan"),  # a separate token
+        ("a Japanese b", "apan", "Japan"),  # the tokens that overlap the answer
+        ("a-b-a", "a", "a"),
+        ("🎉🎉 lyon 🎉", "lyon", "lyon"),
+        ("x 北京 y", "京", "京"),
+        ("un Café à b", "Café", "Café"),
+        ("e\u0301 lyon", "lyon", "lyon"),
+        ("a \u200b lyon", "lyon", "lyon"),
+        (" lyon ", " lyon ", "lyon"),
+    ],
+)
+def test_targets_are_the_tokens_that_overlap_the_answer(ask, tokenizer, context, answer, trained):
+    questions = [ask(context, answer)]
+    assert trained_answers(questions, windows_over(questions, tokenizer, **LIMITS)) == [trained]
+
+
+def test_targets_are_at_the_annotated_occurrence(ask, tokenizer):
+    questions = [ask("a-b-a c", "a", start=4)]
+    windows = windows_over(questions, tokenizer, **LIMITS)
+    assert windows.targets["start"].tolist() == [2 + 2 + 4]
+
+
+def test_a_long_context_has_several_windows(ask, tokenizer):
+    questions = [
+        ask("a b c d e f g h i j", "g h", question="who ? who ?", identity="long"),
+        ask("a b c", "b", identity="short"),
+    ]
+    windows = windows_over(questions, tokenizer, max_length=10, stride=3, max_question_length=2)
+    inputs, targets = windows.batch(np.arange(len(windows)))
+    tokens = [[tokenizer.vocabulary.tokens[i] for i in row] for row in inputs["input_ids"]]
+    assert [row[:4] for row in tokens] == [["[CLS]", "who", "?", "[SEP]"]] * 4
+    assert ["".join(row[4:9]) for row in tokens[:3]] == ["abcde", "defgh", "ghij[SEP]"]
+    assert tokens[3][4:] == ["a", "b", "c", "[SEP]", "[PAD]", "[PAD]"]
+    assert inputs["segment_ids"].tolist()[3] == [0, 0, 0, 0, 1, 1, 1, 1, 0, 0]
+    assert inputs["input_mask"].sum(axis=1).tolist() == windows.lengths.tolist() == [10, 10, 9, 8]
+    assert targets["start"].tolist() == [0, 7, 4, 5]
+    assert targets["end"].tolist() == [0, 8, 5, 5]
+    assert targets["start"].dtype == np.int32
+    assert list(windows.of_question(0)) == [0, 1, 2]
+    assert list(windows.of_question(1)) == [3]
+
+
+def test_a_batch_is_padded_to_its_longest_window(ask, tokenizer):
+    questions = [ask("a b c d e", "b"), ask("a", "a")]
+    windows = windows_over(questions, tokenizer, **LIMITS)
+    assert windows.batch(np.array([1]))[0]["input_ids"].shape == (1, 6)
+
+
+def test_targets_of_questions_without_an_answer_are_at_cls(ask, tokenizer):
+    questions = [ask("a b", is_impossible=True), ask("a b", "b", start=0)]
+    windows = windows_over(questions, tokenizer, **LIMITS)
+    assert windows.targets["start"].tolist() == windows.targets["end"].tolist() == [0, 0]
+
+
+def test_a_context_without_tokens_is_refused(ask, tokenizer):
+    with pytest.raises(InputError, match=r"f\.json: the context has no tokens"):
+        windows_over([ask("\u200b", location="f.json")], tokenizer, **LIMITS)
+
+
+def test_each_token_has_one_window_with_the_maximum_context():
+    starts, lengths = np.array([0, 3, 6]), np.array([5, 5, 4])
+    is_max = max_context(starts, lengths)
+    assert [part.tolist() for part in is_max] == [
+        # Token 3 has one token to its right, but none to its left in the next window.
+        [True, True, True, True, False],
+        [False, True, True, True, False],
+        [False, True, True, True],
+    ]
+    tokens = [
+        token
+        for start, part in zip(starts, is_max, strict=True)
+        for token in start + part.nonzero()[0]
+    ]
+    assert sorted(tokens) == list(range(10))
+
+
+def test_ties_of_context_prefer_longer_and_earlier_windows():
+    first, second = max_context(np.array([0, 2]), np.array([3, 3]))
+    assert (first[2], second[0]) == (True, False)
+    first, second = max_context(np.array([0, 2]), np.array([3, 4]))
+    assert (first[2], second[0]) == (False, True)
+
+
+def test_the_shared_file_has_as_many_windows_as_in_run_squad(shared_data):
+    from bert_keras.downstream.squad.task import SQUAD_TASKS
+    from bert_keras.text.tokenizer import WordPieceTokenizer
+    from bert_keras.text.vocab import Vocabulary
+
+    vocabulary = Vocabulary.from_file(shared_data / "vocab/bert-base-uncased-vocab.txt")
+    task = SQUAD_TASKS["squad2"]
+    path = task.files(shared_data / "squad")["train"]
+    windows = task.encode(task.read(path), WordPieceTokenizer(vocabulary))
+    assert len(windows) == 10_418
+    assert int((windows.targets["start"] == 0).sum()) == 3_202

@@ -1,0 +1,315 @@
+"""Classification of user-provided tables: reading, training, predictions, files and errors."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras.config import BertConfig
+from bert_keras.downstream.batches import Predictor, training_batches
+from bert_keras.downstream.classification import TABLE_TASKS
+from bert_keras.downstream.label_kinds import LabelPrediction
+from bert_keras.downstream.label_scores import majority_accuracy
+from bert_keras.errors import InputError
+from bert_keras.models import BertClassifier
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "good", "bad", "film", "very"))
+TOKENIZER = WordPieceTokenizer(VOCABULARY)
+
+
+def task(name="classification", **changes):
+    return dataclasses.replace(TABLE_TASKS[name], **{"max_length": 8, **changes})
+
+
+SINGLE = task(labels=("neg", "pos"))
+
+
+@pytest.fixture
+def rows(tmp_path):
+    lines = ["text\tother\tlabel", "good film\tvery\tpos", "bad\tgood film\tneg", "film\tbad\tpos"]
+    (tmp_path / "rows.tsv").write_text("\n".join(lines) + "\n")
+    return tmp_path / "rows.tsv"
+
+
+def test_a_batch_is_padded_to_its_longest_row(rows):
+    encoded = SINGLE.encode(SINGLE.read(rows), TOKENIZER)
+    inputs, labels = encoded.batch(np.array([0, 1]))
+    assert labels.tolist() == [1, 0]
+    assert inputs["input_ids"].tolist() == [[2, 5, 7, 3], [2, 6, 3, 0]]
+    assert inputs["input_mask"].tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    assert encoded.batch(np.array([2]))[0]["input_ids"].tolist() == [[2, 7, 3]]
+
+
+def test_pairs_have_two_segments(rows):
+    pair = dataclasses.replace(SINGLE, text_columns=("text", "other"))
+    encoded = pair.encode(pair.read(rows), TOKENIZER)
+    assert encoded.lengths.tolist() == [6, 6, 5]
+    inputs, _ = encoded.batch(np.array([0]))
+    assert inputs["input_ids"].tolist() == [[2, 5, 7, 3, 8, 3]]
+    assert inputs["segment_ids"].tolist() == [[0, 0, 0, 0, 1, 1]]
+
+
+def test_training_batches_repeat_and_are_the_same_for_a_seed(rows):
+    encoded = SINGLE.encode(SINGLE.read(rows), TOKENIZER)
+
+    def labels(seed):
+        batches = training_batches(encoded, batch_size=2, seed=seed).take(20)
+        return [each.tolist() for _, each in batches.as_numpy_iterator()]
+
+    assert labels(1) == labels(1) != labels(2)
+    assert sum(map(len, labels(1))) == 30
+
+
+def test_the_majority_label_is_that_of_the_training_rows(rows):
+    examples = SINGLE.read(rows)
+    assert majority_accuracy(examples, examples) == pytest.approx(2 / 3)
+
+
+def test_labels_are_those_of_the_training_rows(rows, tmp_path):
+    labelled = task().with_labels_of(task().read(rows))
+    assert labelled.labels == ("neg", "pos")
+    (tmp_path / "dev.csv").write_text("label,text\nneutral,fine\n")
+    with pytest.raises(InputError, match=r"dev.csv, line 2 has the label 'neutral'; known: "):
+        labelled.read(tmp_path / "dev.csv", split="dev")
+    unknown = labelled.read(tmp_path / "dev.csv", split="test")
+    labelled.encode(unknown, WordPieceTokenizer(VOCABULARY))
+    with pytest.raises(InputError, match=r"dev.csv, line 2 has the label 'neutral'; known: neg"):
+        labelled.score(unknown, [LabelPrediction("neg")])
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "expected"),
+    [("classification", "pos ", "pos"), ("multi-label", "b, a", ("b", "a")),
+     ("regression", " 2.5", 2.5), ("classification", "", None), ("regression", "", None)],
+)  # fmt: skip
+def test_labels_of_a_test_file_are_read_if_present(tmp_path, name, label, expected):
+    (tmp_path / "rows.tsv").write_text(f"text\tlabel\na\t{label}\n")
+    (example,) = task(name).read(tmp_path / "rows.tsv", split="test")
+    assert example.label == expected
+
+
+@pytest.mark.parametrize("name", TABLE_TASKS)
+def test_examples_without_labels_cannot_be_scored(tmp_path, name):
+    (tmp_path / "rows.tsv").write_text("text\na\n")
+    examples = task(name).read(tmp_path / "rows.tsv", split="test")
+    with pytest.raises(InputError, match=r"rows.tsv, line 2 has no labels, so .*; use predict"):
+        task(name, labels=("x", "y")).score(examples, [LabelPrediction("x")])
+    with pytest.raises(InputError, match="line 2 has no column 'label'"):
+        task(name).read(tmp_path / "rows.tsv", split="dev")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "classification",
+            "text\tlabel\na\tx\nb\tx\n",
+            "rows.tsv has 1 different labels in ",
+        ),
+        ("classification", "text\tlabel\na\t\n", "rows.tsv, line 2 has an empty label"),
+        (
+            "classification",
+            "text\tlabel\n \tx\n",
+            "line 2 has no text; expected one in the column text",
+        ),
+        ("classification", "words\tlabel\na\tx\n", "no column 'text'; it has 'words', 'label'"),
+        (
+            "multi-label",
+            "text\tlabel\na\t\n",
+            "rows.tsv has 0 different labels in the column",
+        ),
+        (
+            "multi-label",
+            "text\tlabel\na\tx,,y\n",
+            "line 2 has the labels 'x,,y'; expected each",
+        ),
+        ("multi-label", "text\tlabel\na\tx,x\n", "line 2 has the labels 'x,x'; expected each"),
+        (
+            "regression",
+            "text\tlabel\na\tnan\n",
+            "line 2 has the label 'nan'; expected a number",
+        ),
+        (
+            "regression",
+            "text\tlabel\na\tthree\n",
+            "line 2 has the label 'three'; expected a number",
+        ),
+    ],
+)
+def test_errors_name_the_invalid_row(tmp_path, name, text, message):
+    (tmp_path / "rows.tsv").write_text(text)
+    with pytest.raises(InputError, match=message):
+        task(name).with_labels_of(task(name).read(tmp_path / "rows.tsv"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"text_columns": ()}, "text_columns has 0 names; expected 1 or 2"),
+        (
+            {"long_texts": "cut"},
+            r"long_texts is 'cut'; expected one of error, truncate, mean",
+        ),
+        ({"kind": "two"}, "kind is 'two'; expected one of one, many, number"),
+        ({"max_length": 2}, "max_length is 2; expected at least 3"),
+        ({"stride": 0}, "stride is 0; expected at least 1"),
+    ],
+)
+def test_invalid_settings_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        task(**changes)
+
+
+def test_several_labels_are_learnt_predicted_and_scored(tmp_path):
+    (tmp_path / "rows.jsonl").write_text(
+        '{"text": "good", "label": ["b", "a"]}\n{"text": "bad", "label": []}\n'
+        '{"text": "film", "label": "c"}\n'
+    )
+    many = task("multi-label")
+    examples = many.read(tmp_path / "rows.jsonl")
+    assert [example.label for example in examples] == [("b", "a"), (), ("c",)]
+    many = many.with_labels_of(examples)
+    assert (many.labels, many.problem_type) == (("a", "b", "c"), "multi_label_classification")
+    _, targets = many.encode(examples, TOKENIZER).batch(np.arange(3))
+    assert targets.tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
+
+    outputs = np.array([[2.0, 1.0, -1.0], [-1.0, -3.0, 0.0], [-1.0, -1.0, -1.0]], np.float32)
+    predictions = many.predictions(examples, None, outputs)
+    assert [prediction.label for prediction in predictions] == [("a", "b"), ("c",), ()]
+    assert predictions[1].probabilities[2] == 0.5
+    # 2 of 3 labels are predicted and 1 is wrong; a and b are always right, and c never.
+    assert many.score(examples, predictions) == pytest.approx(
+        {"micro_f1_of_labels": 2 / 3, "macro_f1_of_labels": 2 / 3, "subset_accuracy": 1 / 3}
+    )
+    many.write_predictions(tmp_path / "p.tsv", examples, predictions)
+    loaded = many.read_predictions(tmp_path / "p.tsv", examples)
+    assert [prediction.label for prediction in loaded] == [("a", "b"), ("c",), ()]
+
+
+def test_numbers_are_learnt_predicted_and_scored(tmp_path):
+    (tmp_path / "rows.csv").write_text('text,label\n"good, very",1.5\nbad,-2\nfilm,0\n')
+    number = task("regression")
+    examples = number.read(tmp_path / "rows.csv")
+    number = number.with_labels_of(examples)
+    assert (number.labels, number.problem_type) == (("label",), "regression")
+    _, targets = number.encode(examples, TOKENIZER).batch(np.arange(3))
+    assert targets.tolist() == [[1.5], [-2.0], [0.0]]
+    outputs = np.array([[0.1], [-3.0], [0.7]], np.float32)
+    predictions = number.predictions(examples, None, outputs)
+    scores = number.score(examples, predictions)
+    assert scores["spearman"] == pytest.approx(0.5)
+    assert scores["mean_squared_error"] == pytest.approx((1.4**2 + 1 + 0.7**2) / 3)
+    number.write_predictions(tmp_path / "p.tsv", examples, predictions)
+    assert number.read_predictions(tmp_path / "p.tsv", examples) == predictions
+
+
+def test_prediction_files_contain_the_probability_of_each_label(rows, tmp_path):
+    examples = SINGLE.read(rows)
+    outputs = np.log(np.array([[1, 3], [1, 1.001], [4, 1]], np.float32))
+    predictions = SINGLE.predictions(examples, None, outputs)
+    SINGLE.write_predictions(tmp_path / "p.tsv", examples, predictions)
+    assert (tmp_path / "p.tsv").read_text().splitlines()[:2] == [
+        "index\tprediction\tneg\tpos",
+        "0\tpos\t0.250000\t0.750000",
+    ]
+    loaded = SINGLE.read_predictions(tmp_path / "p.tsv", examples)
+    assert [prediction.label for prediction in loaded] == ["pos", "pos", "neg"]
+    assert SINGLE.score(examples, loaded)["accuracy"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("index\tprediction\n0\tpos\n", r"p.tsv has 1 predictions; expected 3"),
+        ("0\tpos\n", r"p.tsv, line 1 is '0\\tpos'; expected 'index\\tprediction'"),
+        (
+            "index\tprediction\n1\tpos\n",
+            r"p.tsv, line 2 is '1\\tpos'; expected '0\\tprediction'",
+        ),
+        ("index\tprediction\n0\n", r"p.tsv, line 2 is '0'; expected '0\\tprediction'"),
+    ],
+)
+def test_predictions_of_other_examples_are_refused(rows, tmp_path, text, message):
+    (tmp_path / "p.tsv").write_text(text)
+    with pytest.raises(InputError, match=message):
+        SINGLE.read_predictions(tmp_path / "p.tsv", SINGLE.read(rows))
+
+
+def test_long_texts_are_refused_or_cut(tmp_path):
+    (tmp_path / "long.tsv").write_text("text\tlabel\ngood\tpos\n" + "very " * 9 + "bad\tneg\n")
+    examples = SINGLE.read(tmp_path / "long.tsv")
+    with pytest.raises(InputError, match=r"long.tsv, line 3 has 12 tokens, more than max_length=8"):
+        SINGLE.encode(examples, TOKENIZER)
+    encoded = dataclasses.replace(SINGLE, long_texts="truncate").encode(examples, TOKENIZER)
+    assert encoded.lengths.tolist() == [3, 8]
+    inputs, _ = encoded.batch(np.arange(2))
+    assert inputs["input_ids"][1].tolist() == [2, 8, 8, 8, 8, 8, 8, 3]
+
+
+def test_long_texts_are_divided_into_windows(tmp_path):
+    """Windows of six tokens divide ten tokens; each starts three tokens after the preceding one."""
+    (tmp_path / "long.tsv").write_text(
+        "text\tlabel\ngood very film bad good very film bad good film\tpos\nbad\tneg\n"
+    )
+    windowed = dataclasses.replace(SINGLE, long_texts="max", stride=3)
+    encoded = windowed.encode(windowed.read(tmp_path / "long.tsv"), TOKENIZER)
+    inputs, targets = encoded.batch(np.array([1, 0]))
+    assert targets.tolist() == [0, 1]
+    assert inputs["input_ids"].tolist() == [
+        [[2, 6, 3, 0, 0, 0, 0, 0], [0] * 8, [0] * 8],
+        [[2, 5, 8, 7, 6, 5, 8, 3], [2, 6, 5, 8, 7, 6, 5, 3], [2, 7, 6, 5, 7, 3, 0, 0]],
+    ]
+    assert inputs["input_mask"].sum(axis=(1, 2)).tolist() == [3, 22]
+    assert encoded.lengths.tolist() == [22, 3]
+
+
+def test_the_second_text_of_a_pair_is_divided_into_windows(tmp_path):
+    (tmp_path / "long.tsv").write_text("text\tother\tlabel\ngood film\tbad film very good\tpos\n")
+    pair = dataclasses.replace(
+        SINGLE, text_columns=("text", "other"), long_texts="mean", stride=99, max_length=7
+    )
+    examples = pair.read(tmp_path / "long.tsv")
+    encoded = pair.encode(examples, TOKENIZER)
+    inputs, _ = encoded.batch(np.array([0]))
+    assert inputs["input_ids"].tolist() == [[[2, 5, 7, 3, 6, 7, 3], [2, 5, 7, 3, 8, 5, 3]]]
+    assert inputs["segment_ids"].tolist() == [[[0, 0, 0, 0, 1, 1, 1]] * 2]
+    assert encoded.lengths.tolist() == [14]
+    with pytest.raises(InputError, match=r"line 2 has a first text of 2 tokens, which leaves none"):
+        dataclasses.replace(pair, max_length=5).encode(examples, TOKENIZER)
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "long_texts"),
+    [
+        ("classification", "no", "yes", "truncate"),
+        pytest.param("classification", "no", "yes", "max", marks=pytest.mark.slow),
+        pytest.param("multi-label", "x", "x,y", "truncate", marks=pytest.mark.slow),
+        pytest.param("regression", "-1", "1", "mean", marks=pytest.mark.slow),
+    ],
+)
+def test_keras_fit_learns_each_kind_of_label(tmp_path, name, low, high, long_texts):
+    lines = [f"film bad\t{low}", f"film film film film film good\t{high}"] * 8
+    if long_texts == "truncate":
+        lines = [line.replace("film ", "") for line in lines]
+    (tmp_path / "rows.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
+    table_task = task(name, max_length=5, long_texts=long_texts, stride=2)
+    examples = table_task.read(tmp_path / "rows.tsv")
+    table_task = table_task.with_labels_of(examples)
+    encoded = table_task.encode(examples, TOKENIZER)
+    keras.utils.set_random_seed(1)
+    config = BertConfig(
+        vocab_size=len(VOCABULARY), hidden_size=16, num_layers=1, num_heads=2, max_positions=8,
+        hidden_dropout_rate=0.0, attention_dropout_rate=0.0, initializer_stddev=0.2,
+    )  # fmt: skip
+    pooling = {} if long_texts == "truncate" else {"window_pooling": long_texts}
+    model = BertClassifier(config, num_labels=len(table_task.labels), **pooling)
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), **table_task.compile_arguments())
+    batches = training_batches(encoded, batch_size=16, seed=1)
+    model.fit(batches, steps_per_epoch=40, shuffle=False, verbose=0)
+    outputs, loss = Predictor(model)(encoded)
+    assert loss < 0.1
+    scores = table_task.score(examples, table_task.predictions(examples, encoded, outputs))
+    assert scores[table_task.metric] > 0.99

@@ -1,0 +1,203 @@
+"""SWAG: rows, their four sequences, predictions and errors."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_keras.downstream.batches import Predictor, training_batches
+from bert_keras.downstream.swag import SWAG_TASK, ChosenEnding, SwagExample, SwagTask
+from bert_keras.errors import InputError
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+
+WORDS = "he she opens the door and then leaves a sings sleeps dog window ,"
+TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *WORDS.split())))
+HEADER = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3"
+ROWS = [
+    '0,v1,7,x,He opens the door.,She,gold,sings,"leaves, and then sleeps",opens,sleeps,1',
+    "1,v2,8,x,The dog sleeps.,,gold,and,door,then,window,3",
+]
+
+
+def write(path, header=f"{HEADER},label", rows=ROWS):
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def test_official_rows_are_read(tmp_path):
+    first, second = SWAG_TASK.read(write(tmp_path / "train.csv"))
+    assert first == SwagExample(
+        "He opens the door.", "She", ("sings", "leaves, and then sleeps", "opens", "sleeps"), 1
+    )
+    assert (second.start, second.label) == ("", 3)
+
+
+def test_test_files_need_no_label(tmp_path):
+    unlabelled = [row.rpartition(",")[0] for row in ROWS]
+    path = write(tmp_path / "test.csv", HEADER, unlabelled)
+    assert [each.label for each in SWAG_TASK.read(path, split="test")] == [None, None]
+    with pytest.raises(InputError, match=r"test.csv, line 2 has no column 'label'; it has '', 'v"):
+        SWAG_TASK.read(path, split="dev")
+    with pytest.raises(InputError, match=r"test.csv, line 2 has no labels, so there is nothing to"):
+        SWAG_TASK.score(SWAG_TASK.read(path, split="test"), [ChosenEnding(0)] * 2)
+    labelled = SWAG_TASK.read(write(tmp_path / "val.csv"), split="test")
+    assert [each.label for each in labelled] == [1, 3]
+
+
+def test_json_lines_are_read(tmp_path):
+    row = {"sent1": "he", "sent2": "she", **{f"ending{n}": "sings" for n in range(4)}, "label": 2}
+    (tmp_path / "dev.jsonl").write_text(json.dumps(row) + "\n")
+    (example,) = SWAG_TASK.read(tmp_path / "dev.jsonl", split="dev")
+    assert (example.start, example.label) == ("she", 2)
+
+
+def test_a_batch_has_four_sequences_and_one_label_per_example(tmp_path):
+    encoded = SWAG_TASK.encode(SWAG_TASK.read(write(tmp_path / "train.csv")), TOKENIZER)
+    assert encoded.lengths.tolist() == [5 + 6 + 3, 4 + 1 + 3]  # "." becomes [UNK]
+    inputs, labels = encoded.batch(np.array([1, 0]))
+    assert labels.tolist() == [3, 1] and labels.dtype == np.int32
+    assert inputs["input_ids"].shape == (2, 4, 14) and inputs["input_ids"].dtype == np.int32
+    assert TOKENIZER.decode(inputs["input_ids"][1, 1]) == (
+        "[CLS] he opens the door [UNK] [SEP] she leaves , and then sleeps [SEP]"
+    )
+    assert inputs["segment_ids"][1, 1].tolist() == [0] * 7 + [1] * 7
+    assert inputs["input_mask"].sum(axis=-1).tolist() == [[8, 8, 8, 8], [10, 14, 10, 10]]
+
+
+def test_the_longer_text_is_cut_at_its_end(tmp_path):
+    task = SwagTask(max_length=9)
+    encoded = task.encode(task.read(write(tmp_path / "train.csv")), TOKENIZER)
+    assert encoded.lengths.tolist() == [9, 8]
+    inputs, _ = encoded.batch(np.array([0]))
+    text = TOKENIZER.decode(inputs["input_ids"][0, 1])
+    assert text == "[CLS] he opens the [SEP] she leaves , [SEP]"
+
+
+def test_scores_baseline_and_prediction_files(tmp_path):
+    swag_examples = SWAG_TASK.read(write(tmp_path / "val.csv"), split="dev")
+    outputs = [np.array([0.0, np.log(3), 0, 0], np.float32), np.array([2.0, 0, 0, 0], np.float32)]
+    predictions = SWAG_TASK.predictions(swag_examples, None, outputs)
+    assert [each.ending for each in predictions] == [1, 0]
+    assert predictions[0].probabilities == pytest.approx((1 / 6, 1 / 2, 1 / 6, 1 / 6))
+    assert SWAG_TASK.score(swag_examples, predictions) == {"accuracy": 0.5}
+    train = [SwagExample("a", "b", ("c",) * 4, label) for label in (3, 3, 1)]
+    assert SWAG_TASK.baseline(train, swag_examples) == {"majority_accuracy": 0.5}
+
+    path = tmp_path / "predictions.csv"
+    SWAG_TASK.write_predictions(path, swag_examples, predictions)
+    assert path.read_text() == ",pred\n0,1\n1,0\n"
+    assert SWAG_TASK.read_predictions(path, swag_examples) == [ChosenEnding(1), ChosenEnding(0)]
+
+
+@pytest.mark.slow
+def test_a_model_learns_from_the_batches_and_predicts_each_row(tmp_path):
+    import keras
+
+    from bert_keras.config import BertConfig
+    from bert_keras.models import BertMultipleChoice
+
+    swag_examples = SWAG_TASK.read(write(tmp_path / "train.csv"))
+    encoded = SWAG_TASK.encode(swag_examples, TOKENIZER)
+    config = BertConfig(
+        vocab_size=len(TOKENIZER.vocabulary),
+        hidden_size=16,
+        num_layers=1,
+        num_heads=2,
+        hidden_dropout_rate=0.0,
+        attention_dropout_rate=0.0,
+    )
+    keras.utils.set_random_seed(1)
+    model = BertMultipleChoice(config)
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), **SWAG_TASK.compile_arguments())
+    batches = training_batches(encoded, batch_size=2, seed=1)
+    history = model.fit(batches, epochs=20, steps_per_epoch=2, shuffle=False, verbose=0).history
+    losses = history["loss"]
+    assert losses[-1] < 0.5 * losses[0]
+    outputs, loss = Predictor(model)(encoded)
+    predictions = SWAG_TASK.predictions(swag_examples, encoded, outputs)
+    assert SWAG_TASK.score(swag_examples, predictions) == {"accuracy": 1.0} and loss < losses[0]
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "message"),
+    [
+        ("sent1,ending0", ["a,b"], r"line 2 has no column 'sent2'; it has 'sent1', 'ending0'"),
+        (f"{HEADER},label", [ROWS[0], ROWS[1][:-1] + "4"], r"line 3 has the label '4'; expected the"
+         r" index of an ending, 0 to 3"),
+        (f"{HEADER},label", [ROWS[0][:-1]], r"line 2 has the label ''"),
+        (f"{HEADER},label", ['0,v,7,x,"He opens,She,gold,a,b,c,d,1'], r"line 2 is not CSV"),
+        (f"{HEADER},label", ["0,v,7,x,,She,gold,a,b,c,d,1"], r"line 2 has an empty sent1"),
+        (f"{HEADER},label", ["0,v,7,x,He,She,gold,a, ,c,d,1"], r"line 2 has an empty ending1"),
+        (f"{HEADER},label", [], r"has no rows"),
+        ("", [], r"val.csv is empty|has no rows"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_file_and_line(tmp_path, header, rows, message):
+    with pytest.raises(InputError, match=message):
+        SWAG_TASK.read(write(tmp_path / "val.csv", header, rows), split="dev")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (",pred\n0,1\n", "has 1 predictions; expected 2"),
+        (",pred\n0,1\n2,1\n", "line 3 is '2,1'; expected '1,pred'"),
+        (",pred\n0,1\n1,5\n", "line 3 has the label '5'"),
+        ("label\n1\n", "line 1 is 'label'; expected ',pred'"),
+    ],
+)
+def test_predictions_of_other_rows_are_refused(tmp_path, text, message):
+    swag_examples = SWAG_TASK.read(write(tmp_path / "val.csv"), split="dev")
+    (tmp_path / "predictions.csv").write_text(text)
+    with pytest.raises(InputError, match=message):
+        SWAG_TASK.read_predictions(tmp_path / "predictions.csv", swag_examples)
+
+
+def test_val_csv_is_preferred_to_dev_csv(tmp_path):
+    for name in ("train.csv", "dev.csv", "val.csv", "test.jsonl"):
+        (tmp_path / name).touch()
+    assert SWAG_TASK.files(tmp_path) == {
+        split: str(tmp_path / name)
+        for split, name in {"train": "train.csv", "dev": "val.csv", "test": "test.jsonl"}.items()
+    }
+    with pytest.raises(InputError, match="max_length is 3; expected at least 4"):
+        SwagTask(max_length=3)
+
+
+def test_codah_files_are_read(shared_data):
+    files = SWAG_TASK.files(shared_data / "swag" / "codah")
+    train, dev = (SWAG_TASK.read(files[split], split=split) for split in ("train", "dev"))
+    assert (len(train), len(dev)) == (1665, 555)
+    assert SWAG_TASK.baseline(train, dev)["majority_accuracy"] == pytest.approx(0.25, abs=0.02)
+    sample = SWAG_TASK.read(shared_data / "swag" / "swag_sample10.csv", split="dev")
+    assert len(sample) == 10 and sample[0].start == "A drum line"
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize("max_length", [128, 33])
+def test_inputs_equal_those_of_transformers(shared_data, tmp_path, max_length):
+    """The texts are packed as in run_swag.py.
+
+    If both texts have more than half of an odd number of tokens, the last token belongs to A here
+    and in google-research/bert, but to B in `tokenizers`.
+    """
+    transformers = pytest.importorskip("transformers")
+    swag_examples = SWAG_TASK.read(shared_data / "swag" / "codah" / "val.csv", split="dev")
+    words = sorted({w for s in swag_examples for w in s.context.lower().split() if w.isalpha()})
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *words))
+    vocabulary.save(tmp_path / "vocab.txt")
+    task = SwagTask(max_length=max_length)
+    encoded = task.encode(swag_examples, WordPieceTokenizer(vocabulary))
+    expected = transformers.BertTokenizerFast(str(tmp_path / "vocab.txt"), do_lower_case=True)(
+        [s.context for s in swag_examples for _ in s.endings],
+        [f"{s.start} {ending}" for s in swag_examples for ending in s.endings],
+        truncation=True,
+        max_length=max_length,
+        padding="longest",
+        return_tensors="np",
+    )
+    inputs, _ = encoded.batch(np.arange(len(swag_examples)))
+    packed = {name: ids.reshape(-1, ids.shape[-1]) for name, ids in inputs.items()}
+    assert np.array_equal(packed["input_ids"], expected["input_ids"])
+    assert np.array_equal(packed["segment_ids"], expected["token_type_ids"])

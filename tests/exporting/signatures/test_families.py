@@ -1,0 +1,91 @@
+"""BERT's relatives have the same signatures as BERT."""
+
+import dataclasses
+import json
+
+import keras
+import pytest
+import tensorflow as tf
+
+from bert_keras.architectures import family_of
+from bert_keras.checkpoints.huggingface.rules import read_rules
+from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import BertConfig
+from bert_keras.downstream.catalog import named_task
+from bert_keras.exporting.model_folder import export_model
+from bert_keras.models import MODELS
+from bert_keras.models.pretrained import save_model
+from bert_keras.text.fast_tokenizer import rules_vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+
+# Each traces the same graph as BERT; how text becomes ids is tested in text_ops/test_rules.py.
+pytestmark = pytest.mark.slow
+
+CHANGES = {
+    "distilbert": {"num_segments": 0, "pooler_activation": "relu"},
+    "albert": {"embedding_size": 6, "shares_layers": True, "num_layers": 2},
+    "roberta": {"position_offset": 2, "num_segments": 1},
+}
+
+
+@pytest.fixture
+def saved(subwords, tmp_path):
+    """Returns a function that saves a model of a family."""
+
+    def make(family: str, model: str, **fields):
+        vocabulary = Vocabulary((*SPECIAL_TOKENS, "the", "license", "a", "##s"))
+        if family in subwords:
+            vocabulary = rules_vocabulary(read_rules(subwords[family], {}))
+        sizes = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "max_positions": 32}
+        config = BertConfig(vocab_size=len(vocabulary), **{**sizes, **CHANGES[family]})
+        assert family_of(config).kind == family
+        metadata = ModelMetadata(
+            model=model, config=config, lowercase=family != "roberta", max_length=24, **fields
+        )
+        keras.utils.set_random_seed(3)
+        instance = MODELS[model].from_metadata(metadata)
+        for weight in instance.weights:  # initial weights give nearly equal outputs
+            weight.assign(weight + keras.random.normal(weight.shape, stddev=0.2))
+        save_model(instance, tmp_path / "model", metadata=metadata, vocabulary=vocabulary)
+        return tmp_path / "model"
+
+    return make
+
+
+@pytest.mark.parametrize("family", ["roberta", "albert", "distilbert"])
+def test_classifier_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
+    fields = {"labels": ("no", "yes", "perhaps"), "text_columns": ("question", "answer")}
+    folder = export_model(saved(family, "BertClassifier", **fields), tmp_path / "family" / "1")
+    assert_frozen("classifier_of_pairs", folder)
+    asset = "vocab.txt" if family == "distilbert" else "tokenizer.json"
+    assert [path.name for path in (folder / "assets").iterdir()] == [asset]
+
+
+@pytest.mark.parametrize("family", ["albert", "roberta"])
+def test_masked_lm_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
+    model = saved(family, "BertMaskedLM")
+    folder = export_model(model, tmp_path / "family" / "1")
+    assert_frozen("masked_lm", folder)
+    served = tf.saved_model.load(folder).signatures["serving_default"]
+    outputs = served(text=tf.constant(["the [MASK] license"]))
+    assert json.loads((model / "bert_keras.json").read_text())["max_length"] == 24
+    assert {name: tuple(value.shape[:2]) for name, value in outputs.items()} == {
+        name: (1, 1) for name in outputs
+    }
+
+
+SQUAD = dataclasses.replace(named_task("squad1"), max_length=24, max_question_length=4, stride=4)
+LABELS = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
+NER = dataclasses.replace(named_task("ner"), max_length=24, labels=LABELS)
+
+
+@pytest.mark.parametrize("family", ["albert", "roberta"])
+def test_question_answering_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
+    model = saved(family, "BertQuestionAnswering", task=SQUAD.settings())
+    assert_frozen("question_answering", export_model(model, tmp_path / "family" / "1"))
+
+
+@pytest.mark.parametrize("family", ["albert", "roberta"])
+def test_token_classifier_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
+    model = saved(family, "BertTokenClassifier", task=NER.settings(), labels=LABELS)
+    assert_frozen("token_labels", export_model(model, tmp_path / "family" / "1"))

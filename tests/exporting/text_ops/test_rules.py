@@ -1,0 +1,174 @@
+"""Byte-level BPE and Unigram tokens in a graph equal those of the library `tokenizers`."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_keras.checkpoints.huggingface.rules import read_rules
+from bert_keras.downstream.ner.files import Sentence
+from bert_keras.downstream.ner.windows import word_tokens
+from bert_keras.errors import InputError
+from bert_keras.exporting.text_ops.byte_pairs import BytePairs
+from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
+from bert_keras.exporting.text_ops.unigrams import Unigrams
+from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
+from bert_keras.text.google_words import google_words
+from bert_keras.text.packing import pack
+from tests.unicode_texts import CHARACTERS, TEXTS, characters_in_any_order
+
+LICENSE = (Path(__file__).parents[3] / "LICENSE").read_text("utf-8").split("\n")
+IN_GRAPH = {"roberta": BytePairs, "albert": Unigrams}
+
+
+@pytest.fixture(scope="module", params=IN_GRAPH)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def vocabulary(kind, subwords):
+    return rules_vocabulary(read_rules(subwords[kind], {}))
+
+
+@pytest.fixture(scope="module")
+def both(kind, vocabulary):
+    """Returns functions texts -> ids and offsets, of the library and of a graph."""
+    tokenizer, module = FastTokenizer(vocabulary), IN_GRAPH[kind](vocabulary)
+    return lambda texts: encoded(tokenizer, texts), in_graph(lambda text: spans_of(module(text)))
+
+
+def encoded(tokenizer, texts):
+    return [(each.ids, each.offsets) for each in tokenizer.encode_batch(texts)]
+
+
+def spans_of(tokens):
+    texts = tokens.ids.value_rowids()
+    spans = [tokens.source.in_text(each, texts) for each in (tokens.starts, tokens.ends)]
+    return tokens.ids, tokens.ids.with_values(tf.stack(spans, axis=1))
+
+
+def in_graph(read):
+    spec = tf.TensorSpec([None], tf.string)
+    graph = tf.function(read, input_signature=[spec], autograph=False)
+
+    def call(texts):
+        ids, spans = graph(tf.constant(texts, tf.string, shape=[len(texts)]))
+        spans = [[tuple(span) for span in row] for row in spans.to_list()]
+        return list(zip(ids.to_list(), spans, strict=True))
+
+    return call
+
+
+def assert_equal(both, texts) -> None:
+    offline, graph = (encode(texts) for encode in both)
+    for text, expected, actual in zip(texts, offline, graph, strict=True):
+        assert actual == expected, ascii(text)
+
+
+def test_unicode_suite_and_real_text(both):
+    assert_equal(both, [*TEXTS, *LICENSE, "", "\n\n", "a" * 500, "  the  license ", "   "])
+    assert_equal(both, [])
+
+
+@pytest.mark.parametrize("step", [101, pytest.param(23, marks=pytest.mark.slow)])
+def test_every_character(both, step):
+    """The letters around a character show whether it is dropped, a space or part of a word."""
+    assert_equal(both, [f"a{character}B {character}" for character in CHARACTERS[::step]])
+    assert_equal(both, [f"{character}1{character}!" for character in CHARACTERS[:1500]])
+
+
+def test_spaces_apostrophes_and_kinds_in_any_order(both):
+    rng = random.Random(1)
+    characters = [*" '`\n\t\u00a0\u3000\x1c", *"stmdrev", *"aB1²!?.é中\u0301😀"]
+    assert_equal(both, ["".join(rng.choices(characters, k=rng.randrange(14))) for _ in range(3000)])
+
+
+def test_characters_in_any_order(both):
+    assert_equal(both, characters_in_any_order(3000))
+
+
+def test_ids_with_a_space_before_each_text(subwords):
+    rules = read_rules(subwords["roberta"], {"add_prefix_space": True})
+    vocabulary = rules_vocabulary(rules)
+    texts = [*TEXTS, "a", " a", "\na", "\u00a0a", ""]
+    graph = tf.function(BytePairs(vocabulary).__call__, autograph=False)
+    assert graph(tf.constant(texts)).ids.to_list() == FastTokenizer(vocabulary).ids_batch(texts)
+
+
+def test_invalid_utf8_bytes_are_dropped(both):
+    _, graph = both
+    assert graph([b"\xff a\xff\xc3b"]) == graph([b" ab"])
+
+
+@pytest.mark.parametrize("max_length", [9, pytest.param(40, marks=pytest.mark.slow)])
+def test_packed_inputs_equal_offline_inputs(vocabulary, tmp_path, max_length):
+    file = write_vocabulary(vocabulary, tmp_path)
+    reader = TextToInputs(file, lowercase=False, max_length=max_length)
+    tokenizer = FastTokenizer(vocabulary)
+    first_texts, second_texts = LICENSE[:40], LICENSE[40:80]
+    for texts in ((first_texts,), (first_texts, second_texts)):
+        ids = [tokenizer.ids_batch(each) for each in texts]
+        expected = pack(*ids, vocabulary=vocabulary, max_length=max_length)
+        inputs = reader(*(tf.constant(each) for each in texts))
+        assert inputs.keys() == expected.keys()
+        for name, array in expected.items():
+            np.testing.assert_array_equal(inputs[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "changes", "message"),
+    [
+        ("roberta", {}, {"normalizer": {"type": "NFC"}}, "the tokenizer has normalizer, which an"),
+        ("roberta", {}, {"merges": [["a", "bc"], ["b", "c"]]}, "merges of tokens that later merge"),
+        ("albert", {"keep_accents": True}, {}, "which drop accents"),
+    ],
+)
+def test_unsupported_rules_are_refused(subwords, kind, settings, changes, message):
+    rules = json.loads(read_rules(subwords[kind], settings))
+    for name, value in changes.items():
+        if name == "merges":
+            rules["model"]["merges"] = value
+            rules["model"]["vocab"] |= {"bc": 400, "abc": 401}
+        else:
+            rules[name] = value
+    with pytest.raises(InputError, match=message):
+        IN_GRAPH[kind](rules_vocabulary(json.dumps(rules)))
+
+
+@pytest.mark.slow
+def test_word_tokens_equal_those_of_training(vocabulary, tmp_path):
+    """Each word is tokenized by itself after a space, as in a tagged file."""
+    file = write_vocabulary(vocabulary, tmp_path)
+    reader = TextToInputs(file, lowercase=True, max_length=9)
+    texts = ["", *TEXTS, "\u0301 a\u0301, b-c", *LICENSE[:30], ""]
+    words = [google_words(text, lowercase=False) for text in texts]
+    sentences = [Sentence(tuple(each.text for each in row), None, 0, 1) for row in words]
+    expected = word_tokens(sentences, FastTokenizer(vocabulary))
+    tokens = tf.function(reader.word_tokens, autograph=False)(tf.constant(texts))
+    assert tokens.ids.values.numpy().tolist() == expected.ids.tolist()
+    assert tokens.ids.row_splits.numpy().tolist() == expected.bounds.tolist()
+    assert tokens.first_tokens.numpy().tolist() == expected.starts.tolist()
+    assert tokens.splits.numpy().tolist() == expected.word_bounds.tolist()
+    text_ids = np.repeat(np.arange(len(texts)), [len(row) for row in words])
+    spans = [tokens.source.in_text(each, text_ids).numpy() for each in (tokens.starts, tokens.ends)]
+    assert list(zip(*spans, strict=True)) == [
+        (min(each.indices), max(each.indices) + 1) for row in words for each in row
+    ]
+
+
+def test_a_tokenizer_that_adds_a_space_has_no_offsets(subwords, tmp_path):
+    rules = read_rules(subwords["roberta"], {"add_prefix_space": True})
+    file = write_vocabulary(rules_vocabulary(rules), tmp_path)
+    reader = TextToInputs(file, lowercase=False, max_length=9)
+    with pytest.raises(InputError, match="puts a space before each text"):
+        reader.check_has_offsets()
+
+
+@pytest.mark.slow
+def test_real_text(both, shared_data):
+    corpora = [shared_data / "corpus" / name for name in ("books.txt", "wiki.txt")]
+    assert_equal(both, [t for path in corpora for t in path.read_text("utf-8").split("\n")[::40]])

@@ -1,0 +1,94 @@
+"""Builds a tiny model of each task that has a score, and a file of labelled examples."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import keras
+
+from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import BertConfig
+from bert_keras.downstream.catalog import named_task
+from bert_keras.models import MODELS
+from bert_keras.models.pretrained import save_model
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+
+WORDS = ("anna", "bob", "lyon", "good", "bad", "film", "a", "in", "met", "?")
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS))
+TEXTS = [f"{a} {b} {c}" for a in WORDS[:4] for b in WORDS[3:7] for c in WORDS[6:9]]
+TABLES = {
+    "classification": [("text", "label"), *((t, ("no", "yes")[len(t) % 2]) for t in TEXTS)],
+    "multi-label": [("text", "label"), *((t, ("no", "no,yes")[len(t) % 2]) for t in TEXTS)],
+    "regression": [("text", "label"), *((t, str(len(t))) for t in TEXTS)],
+    "swag": [
+        ("sent1", "sent2", *(f"ending{n}" for n in range(4)), "label"),
+        *((t, "a", "bob", "lyon", "good film", "in", str(len(t) % 4)) for t in TEXTS),
+    ],
+}
+LABELS = {
+    "classification": ("no", "yes"),
+    "multi-label": ("no", "yes"),
+    "regression": ("label",),
+    "ner": ("O", "B-LOC", "B-PER"),
+}
+SETTINGS = {"squad1": {"max_question_length": 4, "stride": 4}}
+
+
+def fine_tuned(name: str, folder: Path, *, seed: int = 3) -> tuple[Path, Path]:
+    """Returns the model folder of a task and a file of labelled examples."""
+    task = dataclasses.replace(
+        named_task(name), max_length=16, labels=LABELS.get(name, ()), **SETTINGS.get(name, {})
+    )
+    metadata = ModelMetadata(
+        model=task.model,
+        config=BertConfig(
+            vocab_size=len(VOCABULARY),
+            hidden_size=32,
+            num_layers=1,
+            num_heads=2,
+            max_positions=16,
+        ),
+        lowercase=True,
+        max_length=task.max_length,
+        labels=task.labels,
+        text_columns=task.input_names,
+        problem_type=task.problem_type,
+        task=task.settings(),
+    )
+    keras.utils.set_random_seed(seed)
+    model = MODELS[metadata.model].from_metadata(metadata)
+    for weight in model.weights:  # initial weights give nearly equal outputs
+        weight.assign(weight + keras.random.normal(weight.shape, stddev=0.2))
+    save_model(model, folder / "model", metadata=metadata, vocabulary=VOCABULARY)
+    return folder / "model", _examples(name, folder)
+
+
+def _examples(name: str, folder: Path) -> Path:
+    if name == "squad1":
+        questions = [
+            {
+                "id": str(number),
+                "question": "met a film ?",
+                "answers": [{"text": text.split()[1], "answer_start": text.index(text.split()[1])}],
+            }
+            for number, text in enumerate(TEXTS)
+        ]
+        paragraphs = [
+            {"context": text, "qas": [question]}
+            for text, question in zip(TEXTS, questions, strict=True)
+        ]
+        path = folder / "dev.json"
+        path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+        return path
+    if name == "ner":
+        tags = {"anna": "B-PER", "bob": "B-PER", "lyon": "B-LOC"}
+        sentences = [
+            "".join(f"{word} {tags.get(word, 'O')}\n" for word in text.split()) for text in TEXTS
+        ]
+        path = folder / "dev.conll"
+        path.write_text("\n".join(sentences))
+        return path
+    ending, separator = (".csv", ",") if name == "swag" else (".tsv", "\t")
+    path = folder / f"dev{ending}"
+    path.write_text("".join(separator.join(row) + "\n" for row in TABLES[name]))
+    return path
