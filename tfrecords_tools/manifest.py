@@ -5,7 +5,6 @@ continues must have the same plan. It writes the manifest last, so a folder with
 complete. `check` compares record files with the manifest.
 """
 
-import hashlib
 import json
 import os
 import platform
@@ -18,7 +17,12 @@ from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from bert_keras.storage import atomic_file, json_object
-from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from, vocabulary_in
+from bert_keras.text.fast_tokenizer import (
+    vocabulary_file,
+    vocabulary_from,
+    vocabulary_in,
+    vocabulary_sha256,
+)
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import digest, fingerprint
 from tfrecords_tools.settings import BuildSettings, GoogleSettings, Settings
@@ -156,11 +160,6 @@ def split_summary(shards: Sequence[dict], *, summed: Sequence[str], **totals: in
         **{name: sum(each[name] for each in shards) for name in summed},
         "shards": [{name: each[name] for name in SHARD_FIELDS} for each in shards],
     }
-
-
-def vocabulary_sha256(vocabulary: Vocabulary) -> str:
-    """Returns the SHA-256 of the file of a vocabulary."""
-    return hashlib.sha256(vocabulary_file(vocabulary)[1].encode()).hexdigest()
 
 
 _LIBRARIES = ("bert-keras", "numpy", "tokenizers", "sentencex")

@@ -12,7 +12,8 @@ import numpy as np
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
 from bert_keras.checkpoints.model_readme import README
 from bert_keras.errors import InputError, check_name
-from bert_keras.storage import atomic_folder, is_remote
+from bert_keras.remote import is_remote
+from bert_keras.storage import atomic_folder
 
 
 class Format(Protocol):

@@ -19,7 +19,13 @@ from bert_keras.runs.objectives import named_objective
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.starting_point import check_segments, open_starting_point
 from bert_keras.storage import json_object
-from bert_keras.text.fast_tokenizer import ROBERTA_SPECIALS, vocabulary_in
+from bert_keras.text.fast_tokenizer import (
+    ROBERTA_SPECIALS,
+    vocabulary_file,
+    vocabulary_in,
+    vocabulary_sha256,
+)
+from bert_keras.text.vocab import Vocabulary
 
 
 class PretrainInputs:
@@ -69,7 +75,7 @@ class PretrainInputs:
         self.objective = named_objective(recipe.objective, has_labels=self.schema.has_labels)
         self.masking = self._masking()
         architecture = self.objective.model.architecture
-        lowercase, self.starting_point = _lowercase(records), None
+        lowercase, self.starting_point = _lowercase(records, vocabulary), None
         if start is not None:
             self.starting_point = open_starting_point(
                 start,
@@ -185,12 +191,24 @@ class PretrainInputs:
         return DynamicMasking(Masker(policy, self.vocabulary), seed=recipe.seed)
 
 
-def _lowercase(records: Path) -> bool | None:
-    """Returns `lowercase` of the records' manifest, or None if there is no manifest."""
+def _lowercase(records: Path, vocabulary: Vocabulary) -> bool | None:
+    """Returns `lowercase` of the records' manifest, or None if there is no manifest.
+
+    Raises:
+        InputError: The manifest is damaged, or the records were written with another vocabulary.
+    """
     manifest = records / "manifest.json"
     if not manifest.is_file():
         return None
     try:
-        return json_object(manifest)["settings"]["lowercase"]
+        values = json_object(manifest)
+        lowercase, sha256 = values["settings"]["lowercase"], values["vocabulary"]["sha256"]
     except (KeyError, TypeError) as error:
         raise InputError(f"{manifest} is no manifest of bert-tfrecords; restore it") from error
+    if sha256 != vocabulary_sha256(vocabulary):
+        raise InputError(
+            f"{records / vocabulary_file(vocabulary)[0]} is not the vocabulary that the records "
+            "were written with: its SHA-256 is not the one in manifest.json; copy the vocabulary "
+            "of the records there"
+        )
+    return lowercase

@@ -5,6 +5,7 @@ the splitting of a byte-level BPE tokenizer (RoBERTa) or a Unigram tokenizer (AL
 those of Hugging Face's tokenizers.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -55,6 +56,11 @@ def vocabulary_file(vocabulary: Vocabulary) -> tuple[str, str]:
     if vocabulary.rules:
         return RULES_FILE, vocabulary.rules
     return VOCABULARY_FILE, vocabulary.lines
+
+
+def vocabulary_sha256(vocabulary: Vocabulary) -> str:
+    """Returns the SHA-256 of the file that `write_vocabulary` writes, as hexadecimal digits."""
+    return hashlib.sha256(vocabulary_file(vocabulary)[1].encode()).hexdigest()
 
 
 def rules_vocabulary(rules: str) -> Vocabulary:

@@ -24,7 +24,7 @@ from bert_keras.models.pretrained import named_weights
 from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
-from bert_keras.text.fast_tokenizer import rules_vocabulary
+from bert_keras.text.fast_tokenizer import rules_vocabulary, vocabulary_sha256
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.checkpoints import load_training_state
 from bert_keras.training.curves import read_curves
@@ -271,11 +271,19 @@ def test_unsuitable_checkpoints_are_refused_before_anything_is_written(
     one = tmp_path / "one"
     write_checkpoint(checkpoint_of("BertEncoder", num_segments=1), one, format="bert-keras")
     assert f"pairs, which need 2 segments, but {one} has 1; use another model" in refusal(start=one)
-    (records / "manifest.json").write_text('{"settings": {"lowercase": false}}')
+    manifest = {
+        "settings": {"lowercase": False},
+        "vocabulary": {"sha256": vocabulary_sha256(VOCABULARY)},
+    }
+    (records / "manifest.json").write_text(json.dumps(manifest))
     message = refusal()
     assert f"records are cased, but {start} is lower case; write the records without" in message
     (records / "manifest.json").write_text("{}")
     assert "manifest.json is no manifest of bert-tfrecords" in refusal()
+    manifest["vocabulary"]["sha256"] = vocabulary_sha256(Vocabulary((*VOCABULARY.tokens, "more")))
+    (records / "manifest.json").write_text(json.dumps(manifest))
+    message = refusal()
+    assert f"{records / 'vocab.txt'} is not the vocabulary that the records were" in message
     (records / "manifest.json").unlink()
     Vocabulary(VOCABULARY.tokens[:-1]).save(start / "vocab.txt")
     message = refusal()

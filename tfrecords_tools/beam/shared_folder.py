@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bert_keras.errors import InputError
-from bert_keras.storage import file_system, is_remote, open_file, remote_errors
+from bert_keras.remote import file_system, is_remote, open_file, remote_errors
 
 _RUNNING = "running"  # a file that marks the partial folder
 _COPY_BYTES = 1 << 20

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from bert_keras.errors import InputError
-from bert_keras.storage import file_system, is_remote, open_file, remote_errors
+from bert_keras.remote import file_system, is_remote, open_file, remote_errors
 
 TFDS = "tfds:"  # prefix of the name of a TensorFlow dataset
 _SKIPPED = (".", "_")  # prefixes of files and folders that other programs write

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from bert_keras.errors import InputError
-from bert_keras.storage import open_file
+from bert_keras.remote import open_file
 from tfrecords_tools.inputs.parts import blocks
 
 NUM_LOCATIONS = 5  # locations that are stored for each kind of repair

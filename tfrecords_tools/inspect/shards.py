@@ -8,9 +8,10 @@ from pathlib import Path
 
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.progress import progress
+from bert_keras.text.fast_tokenizer import vocabulary_sha256
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus_files import digest
-from tfrecords_tools.manifest import MANIFEST, Manifest, Shard, vocabulary_sha256
+from tfrecords_tools.manifest import MANIFEST, Manifest, Shard
 from tfrecords_tools.records.writer import framed_length
 
 SUFFIX = ".tfrecord"

@@ -8,10 +8,11 @@ import pytest
 
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
+from bert_keras.text.fast_tokenizer import vocabulary_sha256
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.inspect.check import check, report
 from tfrecords_tools.inspect.verify import verify
-from tfrecords_tools.manifest import FORMAT, MANIFEST, vocabulary_sha256
+from tfrecords_tools.manifest import FORMAT, MANIFEST
 from tfrecords_tools.records.writer import framed, serialized
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "cat", "##s", "sat"))
