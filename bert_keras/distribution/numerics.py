@@ -1,10 +1,11 @@
 """Selects the precision of a run and makes its sums deterministic."""
 
 import os
+from collections.abc import Iterable
 
 import tensorflow as tf
 
-from bert_keras.errors import check_name
+from bert_keras.errors import InputError, check_name
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
@@ -30,6 +31,18 @@ def named_policy(name: str = "auto") -> str:
         has_tpu = bool(tf.config.list_logical_devices("TPU"))
         name = "bfloat16" if has_tpu or (are_new and all(are_new)) else "float32"
     return name if name == "float32" else f"mixed_{name}"
+
+
+def check_weight_dtypes(dtypes: Iterable[str]) -> None:
+    """Raises InputError if weights are too narrow for averages of gradients, such as Adam's.
+
+    The factor 0.999 of an average is 1 in bfloat16, and small squares are 0 in float16.
+    """
+    for dtype in {"bfloat16", "float16"}.intersection(dtypes):
+        raise InputError(
+            f"the weights are {dtype}, in which the averages of an optimizer are wrong; use the "
+            f"dtype policy mixed_{dtype}, which keeps the weights in float32"
+        )
 
 
 def add_in_one_order() -> None:

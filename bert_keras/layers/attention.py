@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from bert_keras.layers.primitives import projection
+from bert_keras.layers.primitives import projection, softmax
 
 # Bias of masked positions, as in the original modeling.py; exp(-10000) is 0 in float32.
 PADDING_SCORE = -10_000.0
@@ -106,7 +106,7 @@ class SelfAttention(keras.layers.Layer):
         scores_BNTT = ops.matmul(
             query_BNTH * (1.0 / math.sqrt(head_size)), ops.transpose(key_BNTH, (0, 1, 3, 2))
         )
-        attention_BNTT = ops.softmax(ops.cast(scores_BNTT, precise) + ops.cast(bias, precise))
+        attention_BNTT = softmax(ops.cast(scores_BNTT, precise) + ops.cast(bias, precise))
         weight_BNTT = self.dropout(ops.cast(attention_BNTT, self.compute_dtype), training=training)
         context_BTNH = ops.transpose(ops.matmul(weight_BNTT, value_BNTH), (0, 2, 1, 3))
         return self.output_dense(ops.reshape(context_BTNH, (-1, size))), attention_BNTT

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from bert_keras.layers.primitives import softmax
+
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BiLSTM(keras.layers.Layer):
@@ -67,5 +69,5 @@ class LayerMix(keras.layers.Layer):
         self.built = True
 
     def call(self, features):
-        weights_K1 = ops.expand_dims(ops.softmax(self.layer_logits) * self.scale, axis=-1)
+        weights_K1 = ops.expand_dims(softmax(self.layer_logits) * self.scale, axis=-1)
         return ops.sum(features * weights_K1, axis=-2)

@@ -45,8 +45,15 @@ class LayerNorm(keras.layers.LayerNormalization):
         x = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
         centred = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
-        scale = ops.rsqrt(variance + self.epsilon) * self.gamma
-        return ops.cast(centred * scale + self.beta, self.compute_dtype)
+        # Under a policy such as bfloat16 the weights are narrower than float32.
+        gamma, beta = ops.cast(self.gamma, x.dtype), ops.cast(self.beta, x.dtype)
+        scale = ops.rsqrt(variance + self.epsilon) * gamma
+        return ops.cast(centred * scale + beta, self.compute_dtype)
+
+
+def softmax(scores):
+    """Softmax over the last axis; `ops.softmax` warns if that axis has one position."""
+    return 1.0 + 0.0 * scores if scores.shape[-1] == 1 else ops.softmax(scores)
 
 
 def states_at(hidden_BTD, positions_BP):

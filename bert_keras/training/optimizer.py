@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
+from bert_keras.distribution.numerics import check_weight_dtypes
 from bert_keras.distribution.replicas import add_local, assign_local, copy_handle, sum_over_replicas
 
 _HYPERPARAMETERS = (
@@ -73,6 +74,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
     def build(self, var_list):
         if self.built:
             return
+        check_weight_dtypes(variable.dtype for variable in var_list)
         super().build(var_list)
         self._momentums, self._velocities = self.add_optimizer_variables(
             var_list, ["momentum", "velocity"]

@@ -6,9 +6,12 @@ import pytest
 from keras import ops
 
 from bert_keras.config import BertConfig
+from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.errors import InputError
 from bert_keras.layers.attention import SelfAttention, attention_bias, packed_bias
 from bert_keras.layers.primitives import LayerNorm
-from bert_keras.models.encoder import BertEncoder
+from bert_keras.models import BertClassifier, BertEncoder
+from bert_keras.training.optimizer import BertAdamW
 
 POLICIES = ("mixed_bfloat16", "mixed_float16")
 # Largest difference from float32 over the largest value: twice what was measured.
@@ -114,3 +117,22 @@ def test_hidden_states_are_close_to_float32(float32_encoder, policy):
         np.testing.assert_allclose(ops.sum(attention, axis=-1), 1, atol=1e-6)
         padding = np.broadcast_to(mask[:, None, None, :] == 0, attention.shape)
         assert (ops.convert_to_numpy(attention)[padding] == 0).all()
+
+
+def test_one_training_step_and_one_token_with_narrow_weights(recwarn):
+    config = BertConfig(vocab_size=9, hidden_size=8, num_layers=1, num_heads=2)
+    model = BertClassifier(config, num_labels=2, dtype="bfloat16")
+    inputs = {name: np.ones((4, 1), "int32") for name in SEQUENCE_FEATURES}
+    before = model.get_weights()
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer="sgd", loss=loss)
+    history = model.fit(inputs, np.array([0, 1, 1, 1]), verbose=0).history
+    assert history["loss"][0] == pytest.approx(np.log(2), rel=0.05)
+    assert any((old != new).any() for old, new in zip(before, model.get_weights(), strict=True))
+    assert {weight.dtype for weight in model.weights[:-2]} == {"bfloat16"}
+    assert not [each for each in recwarn if "softmax" in str(each.message)]
+    states = model.encoder.states(inputs)
+    np.testing.assert_array_equal(ops.cast(states.attentions[0], "float32"), np.ones((4, 2, 1, 1)))
+    model.compile(optimizer=BertAdamW(), loss=loss)
+    with pytest.raises(InputError, match=r"weights are bfloat16.*; use the dtype policy mixed_bfl"):
+        model.fit(inputs, np.array([0, 1, 1, 1]), verbose=0)

@@ -8,7 +8,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.downstream.swag import SwagExample, SwagTask
 from bert_keras.exporting.servable import (
     SAMPLE_TEXTS,
     ServableModel,
@@ -21,6 +20,7 @@ from bert_keras.exporting.servable import (
 from bert_keras.exporting.signatures.exporter import Exporter
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.text_ops.windows import in_batches
+from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 
 
@@ -42,12 +42,10 @@ def served_multiple_choice(
     """
 
     def inputs_of(contexts, choices):
-        swag_examples = [
-            SwagExample(context, "", tuple(endings), None)
-            for context, endings in zip(contexts, choices, strict=True)
-        ]
-        encoded = SwagTask(max_length=reader.max_length).encode(swag_examples, tokenizer)
-        inputs, _ = encoded.batch(np.arange(len(swag_examples)))
+        contexts = np.repeat(contexts, len(choices[0]))
+        ids = [tokenizer.ids_batch([*texts]) for texts in (contexts, np.ravel(choices))]
+        rows = pack(*ids, vocabulary=tokenizer.vocabulary, max_length=reader.max_length)
+        inputs = {name: np.reshape(array, (*np.shape(choices), -1)) for name, array in rows.items()}
         inputs["input_mask"][np.array(choices) == ""] = 0
         return inputs
 

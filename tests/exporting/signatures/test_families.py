@@ -89,3 +89,9 @@ def test_question_answering_signatures_are_frozen(saved, tmp_path, family, asser
 def test_token_classifier_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertTokenClassifier", task=NER.settings(), labels=LABELS)
     assert_frozen("token_labels", export_model(model, tmp_path / "family" / "1"))
+
+
+@pytest.mark.parametrize("family", ["albert", "roberta"])
+def test_multiple_choice_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
+    model = saved(family, "BertMultipleChoice")
+    assert_frozen("multiple_choice", export_model(model, tmp_path / "family" / "1"))

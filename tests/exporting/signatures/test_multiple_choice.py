@@ -168,7 +168,7 @@ def test_swag_examples_equal_the_predictions_of_the_task(model, folder):
 
 
 def test_a_max_length_without_space_for_tokens_is_refused(model, tmp_path):
-    with pytest.raises(InputError, match="max_length is 3; expected at least 4"):
+    with pytest.raises(InputError, match="max_length is 3; expected more than the 3"):
         write_saved_model(
             model,
             tmp_path / "x" / "1",
