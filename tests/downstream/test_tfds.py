@@ -3,13 +3,11 @@
 import logging
 
 import pytest
+import requests
+import tensorflow_datasets as tfds
 
 from bert_keras.downstream.tfds import tfds_splits
 from bert_keras.errors import InputError
-
-tfds = pytest.importorskip("tensorflow_datasets")
-requests = pytest.importorskip("requests")
-pytestmark = pytest.mark.extra
 
 
 def test_failed_downloads_give_a_short_error_message(tmp_path, monkeypatch, caplog):

@@ -63,14 +63,9 @@ def rows(part: FilePart, *, repairs: Repairs, errors: str) -> Iterator[list[str]
 @contextlib.contextmanager
 def _parquet_file(path: str) -> Iterator:
     """Opens a file with pyarrow; raises InputError if pyarrow cannot read it."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise InputError(
-            f"{path} is a parquet file, but pyarrow is not installed; expected the extra parquet: "
-            'pip install "bert-keras[parquet]"'
-        ) from error
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
     try:
         with (
             open_file(path) as file,

@@ -91,14 +91,9 @@ def digest(path: str) -> dict:
 
 def _builder_and_split(path: str) -> tuple[Any, str]:
     """Returns the builder of a prepared dataset and the named split."""
-    try:
-        import_tensorflow()
-        import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise InputError(
-            f"{path} is a dataset, but tensorflow-datasets is not installed; expected the extra "
-            'tfds: pip install "bert-keras[tfds]"'
-        ) from error
+    import_tensorflow()
+    import tensorflow_datasets as tfds
+
     name, _, query = path.removeprefix(corpus_files.TFDS).partition("?")
     option, _, split = query.partition("=")
     if query and (option != "split" or not split):

@@ -3,13 +3,11 @@
 import dataclasses
 
 import pytest
+import tensorflow_datasets as tfds
 
 from bert_keras.downstream.classification import TABLE_TASKS
 from bert_keras.downstream.glue.task import GLUE_TASKS
 from bert_keras.errors import InputError
-
-tfds = pytest.importorskip("tensorflow_datasets")
-pytestmark = pytest.mark.extra
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """The `conll2003` builder of TFDS reads a small file in its format."""
 
 import pytest
+import tensorflow_datasets as tfds
 
 from bert_keras.downstream.ner.task import NER_TASK
-
-pytestmark = pytest.mark.extra
-tfds = pytest.importorskip("tensorflow_datasets", reason='needs TFDS: "bert-keras[tfds]"')
 
 
 @pytest.fixture

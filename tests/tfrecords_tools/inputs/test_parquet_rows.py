@@ -1,14 +1,12 @@
 import tracemalloc
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from bert_keras.errors import InputError
 from tfrecords_tools.inputs.corpus import lines_of, units
 from tfrecords_tools.inputs.decoding import Repairs
-
-pa = pytest.importorskip("pyarrow", reason='needs pyarrow: pip install "bert-keras[parquet]"')
-parquet = pytest.importorskip("pyarrow.parquet")
-pytestmark = pytest.mark.extra
 
 TEXTS = ["a\n\nb", None, " ", "c\r\nd", "\u00e9"]
 LINES = ["a", "b", "", "c", "d", "", "\u00e9", ""]

@@ -1,12 +1,10 @@
 import pytest
 import tensorflow as tf
+import tensorflow_datasets as tfds
 
 from bert_keras.errors import InputError
 from tfrecords_tools.inputs.corpus import digest, fingerprint, lines_of, units
 from tfrecords_tools.inputs.decoding import Repairs
-
-tfds = pytest.importorskip("tensorflow_datasets", reason='needs TFDS: "bert-keras[tfds]"')
-pytestmark = pytest.mark.extra
 
 
 def split(num_examples):
