@@ -3,16 +3,20 @@
 import contextlib
 import errno
 import fcntl
+import glob
+import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bert_keras.errors import InputError
 
 StrPath = str | os.PathLike
+
+LOCK = ".lock"  # the file of `locked_folder`
 
 
 def text_lines(path: str | os.PathLike) -> Iterator[str]:
@@ -55,6 +59,12 @@ def json_object(path: str | os.PathLike) -> dict:
     return values
 
 
+def file_sha256(path: str | os.PathLike) -> str:
+    """Return the SHA-256 of the content of a file as hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def readable_size(num_bytes: float) -> str:
     """Format a size with a decimal unit, such as "12.3 kB"."""
     units = ["bytes", "kB", "MB", "GB", "TB"]
@@ -90,7 +100,8 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     """Write a file atomically.
 
     If the `with` block ends without an exception, the temporary file is renamed to `path`;
-    otherwise it is deleted. Missing parent folders are created.
+    otherwise it is deleted. If the process is killed, the next process that writes `path` deletes
+    it. Missing parent folders are created.
 
     Yields:
         The path of a temporary file in the same folder.
@@ -102,10 +113,13 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     path = Path(path)
     check_output(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(_parts_of(path))
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        yield partial
-        os.replace(partial, path)
+        partial.touch()
+        with _in_use(partial):
+            yield partial
+            os.replace(partial, path)
     except OSError as error:
         # On a full disk, `write` raises an error without a file name.
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and not error.filename
@@ -127,7 +141,8 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     """Write a folder atomically.
 
     If the `with` block ends without an exception, the temporary folder is renamed to `path`;
-    otherwise it is deleted, together with the parent folders that were created for it.
+    otherwise it is deleted, together with the parent folders that were created for it. If the
+    process is killed, the next process that writes `path` deletes it.
 
     Yields:
         The path of a temporary folder in the same parent folder.
@@ -143,13 +158,15 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     created = [parent for parent in path.parents if not parent.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        _remove_abandoned(_parts_of(path))
         partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
     except OSError as error:
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
     try:
-        yield partial
-        partial.chmod(0o755)
-        os.replace(partial, path)
+        with _in_use(partial):
+            yield partial
+            partial.chmod(0o755)
+            os.replace(partial, path)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         with contextlib.suppress(OSError):  # a parent folder may hold other files by now
@@ -182,21 +199,76 @@ def resumed_folder(path: str | os.PathLike) -> Iterator[Path]:
     partial = path.with_name(f"{path.name}.partial")
     existed = partial.exists()
     partial.mkdir(parents=True, exist_ok=True)
-    with (partial / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(f"another run is writing {path}; wait for it or end it") from error
-        for part in [*partial.rglob(".*.part")]:  # incomplete files and folders of a killed run
-            shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
+    with locked_folder(partial, output=path):
         try:
             yield partial
         except InputError:
             if not existed:
                 shutil.rmtree(partial)
             raise
-        (partial / ".lock").unlink()
+        (partial / LOCK).unlink()
         os.replace(partial, path)
+
+
+@contextlib.contextmanager
+def locked_folder(folder: Path, *, output: Path | None = None) -> Iterator[None]:
+    """Hold the lock of a folder, and delete what a killed process left half-written in it.
+
+    The lock is a file in the folder that exists as long as it is held. It ends with the process,
+    also if the process is killed.
+
+    Args:
+        folder: An existing folder.
+        output: The path for the error message, `folder` by default.
+
+    Raises:
+        InputError: If another process holds the lock.
+    """
+    path = folder / LOCK
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_held = os.fstat(lock.fileno()).st_nlink == 0  # another process has just ended
+        except BlockingIOError:
+            is_held = True
+        if is_held:
+            raise InputError(
+                f"another run is writing {output or folder}; wait for it or end it, or choose "
+                "another output"
+            )
+        try:
+            _remove_abandoned(folder.rglob(".*.part"))
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _in_use(part: Path) -> Iterator[None]:
+    """Lock an incomplete file or folder, so that no process deletes it as an abandoned one."""
+    descriptor = os.open(part, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # not on every network file system
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_abandoned(parts: Iterable[Path]) -> None:
+    """Delete the incomplete files and folders that no running process has locked."""
+    for part in [*parts]:
+        with contextlib.suppress(OSError):  # in use, or deleted by another process
+            descriptor = os.open(part, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(part) if part.is_dir() else part.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def _parts_of(path: Path) -> Iterator[Path]:
+    return path.parent.glob(f".{glob.escape(path.name)}.*.part")
 
 
 @contextlib.contextmanager

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 import tensorflow as tf
 
@@ -7,6 +10,7 @@ from bert_keras.storage import (
     atomic_folder,
     check_output,
     existing_file,
+    locked_folder,
     readable_size,
     resumed_folder,
     tensorflow_writes,
@@ -48,6 +52,7 @@ def test_errors_name_the_requested_path(tmp_path):
     with pytest.raises(InputError, match=r"is a folder; name a file"), atomic_file(tmp_path):
         pass
     with pytest.raises(FileNotFoundError) as raised, atomic_file(tmp_path / "file") as partial:
+        partial.unlink()
         partial.read_bytes()
     assert raised.value.filename == str(tmp_path / "file")
     (tmp_path / "file").touch()
@@ -134,6 +139,36 @@ def test_a_folder_with_invalid_input_is_deleted(tmp_path):
     with pytest.raises(InputError, match="wrong"), resumed_folder(tmp_path / "a"):
         raise InputError("wrong")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_half_written_is_deleted_by_the_next(tmp_path):
+    """Two processes write `folder` and `file`; one is killed, and the other goes on."""
+    script = """
+import sys, time
+from bert_keras.storage import atomic_file, atomic_folder
+with atomic_folder(sys.argv[1] + "/folder") as folder, atomic_file(sys.argv[1] + "/file") as file:
+    (folder / "half").touch()
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE) as killed,
+        subprocess.Popen(command, stdout=subprocess.PIPE) as living,
+    ):
+        for process in (killed, living):
+            assert process.stdout and process.stdout.readline()
+        before = {*tmp_path.iterdir()}
+        killed.kill()
+        killed.wait()
+        with atomic_folder(tmp_path / "folder"), atomic_file(tmp_path / "file"):
+            (part,) = before & {*tmp_path.glob(".folder.*.part")}
+            assert (part / "half").exists()
+            assert before & {*tmp_path.glob(".file.*")} == {tmp_path / f".file.{living.pid}.part"}
+        living.kill()
+    with locked_folder(tmp_path):
+        assert {path.name for path in tmp_path.iterdir()} == {"folder", "file", ".lock"}
+    assert not (tmp_path / ".lock").exists()
 
 
 def test_two_runs_cannot_write_one_folder(tmp_path):

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bert_keras.downstream.catalog import named_task
@@ -16,7 +16,7 @@ from bert_keras.experiments.results import Pretraining, Results, Score
 from bert_keras.experiments.scales import Phase, Scale
 from bert_keras.options import with_changes
 from bert_keras.runs.finetune import finetune
-from bert_keras.runs.outcome import claim_output, read_scores
+from bert_keras.runs.outcome import claimed_output, read_scores
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.study import study
@@ -56,9 +56,6 @@ def reproduce(
     needed = scale.needed(experiment)
     replaced = [f"{new} replaces {old}." for old, new in needed.stand_ins.items()]
     source = {"table": experiment.name, "data": os.path.realpath(data)}
-    runs = Runs(claim_output(output, recipe=needed, **source), scale, corpus)
-    for line in missing:
-        print(line, file=sys.stderr)
     results = Results(
         experiment=experiment,
         columns=columns,
@@ -66,21 +63,29 @@ def reproduce(
         remarks=(*missing, *replaced),
         steps={arm.name: scale.step(arm) for arm in experiment.arms},
     )
-    models = {}
+    with claimed_output(output, recipe=needed, **source) as folder:
+        for line in missing:
+            print(line, file=sys.stderr)
+        _fill(results, Runs(folder, scale, corpus), files=files)
+    return results
+
+
+def _fill(results: Results, runs: "Runs", *, files: Mapping[str, dict[str, str]]) -> None:
+    """Computes all cells of the results; the report is rewritten after each of them."""
+    experiment, models = results.experiment, {}
     for name, arm in experiment.models.items():
         print(f"{experiment.name}: pretrain {name}", file=sys.stderr, flush=True)
         ends = [*results.steps.values()]
         models[name], results.pretrainings[name] = runs.pretrained(name, arm, ends=ends)
     for arm in experiment.arms:
-        for column in columns:
+        for column in results.columns:
             cell = f"{arm.name} on {column.name}"
             print(f"{experiment.name}: fine-tune {cell}", file=sys.stderr, flush=True)
-            model = models[arm.pretraining_name][scale.step(arm)]
+            model = models[arm.pretraining_name][results.steps[arm.name]]
             score = runs.score(arm, column, model=model, files=files[column.name])
             results.scores[arm.name, column.name] = score
             results.costs = runs.costs()
             write_page(runs.folder, results)
-    return results
 
 
 class Runs:

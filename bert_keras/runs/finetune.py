@@ -10,9 +10,16 @@ from bert_keras.downstream.task import Task
 from bert_keras.downstream.tfds import is_tfds
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.outcome import claim_output, has_state, model_folder, read_scores, write_scores
+from bert_keras.runs.outcome import (
+    claimed_output,
+    has_state,
+    model_folder,
+    read_scores,
+    write_scores,
+)
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
+from bert_keras.storage import file_sha256
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
@@ -57,17 +64,25 @@ def finetune(
         distillation=distillation,
     )
     teaching = {"distillation": dataclasses.asdict(distillation)} if distillation else {}
-    output = claim_output(
+    data = {split: _absolute(files[split]) for split in ("train", "dev")}
+    claim = claimed_output(
         output,
         recipe=recipe,
+        files={name: file_sha256(path) for name, path in data.items() if not is_tfds(path)},
         task=run.task.settings(),
         pretrained=os.path.abspath(pretrained),
-        **{split: _absolute(files[split]) for split in ("train", "dev")},
+        **data,
         **teaching,
     )
-    if (scores := read_scores(output)) is not None:
-        return scores
+    with claim as folder:
+        if (scores := read_scores(folder)) is not None:
+            return scores
+        return _train(run, folder, files=files, teaching=teaching)
 
+
+def _train(run: TaskRun, output: Path, *, files: Mapping[str, str], teaching: dict) -> dict:
+    """Trains in a claimed output folder; returns the scores as `finetune` does."""
+    recipe, task = run.recipe, run.task
     run.resumed = has_state(output)
     evaluations = Evaluations(
         run.scores, metric=task.metric, folder=output, patience=recipe.patience

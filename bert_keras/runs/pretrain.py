@@ -15,7 +15,13 @@ from bert_keras.models.pretrained import save_model
 from bert_keras.models.task_models import TaskModel
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.objectives import evaluate_pretrainer
-from bert_keras.runs.outcome import claim_output, has_state, model_folder, read_scores, write_scores
+from bert_keras.runs.outcome import (
+    claimed_output,
+    has_state,
+    model_folder,
+    read_scores,
+    write_scores,
+)
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.training.callbacks import FitSettings
@@ -73,9 +79,19 @@ def pretrain(
     if (starting_point := inputs.starting_point) is not None:
         claimed |= {"start": starting_point.path, "start_step": str(starting_point.step)}
     teaching = {"distillation": dataclasses.asdict(distillation)} if distillation else {}
-    output = claim_output(output, recipe=recipe, **claimed, **teaching)
-    if (scores := read_scores(output)) is not None:
-        return scores
+    claim = claimed_output(output, recipe=recipe, files=inputs.file_states(), **claimed, **teaching)
+    with claim as folder:
+        if (scores := read_scores(folder)) is not None:
+            return scores
+        hyperparameters = dataclasses.asdict(recipe) | teaching
+        return _train(inputs, folder, hyperparameters=hyperparameters, profile=profile)
+
+
+def _train(
+    inputs: PretrainInputs, output: Path, *, hyperparameters: dict, profile: tuple[int, int] | None
+) -> dict:
+    """Trains in a claimed output folder; returns the scores as `pretrain` does."""
+    recipe = inputs.recipe
     if recipe.skip_broken:
         for file, count in broken_files([*inputs.files, *inputs.held_out_files]).items():
             print(
@@ -132,14 +148,13 @@ def pretrain(
         model_folder(output),
         state=training_state(trained) if recipe.last_step else None,
         sections={
-            "Data": {"records": Path(records).name},
+            "Data": {"records": inputs.records.name},
             "Recipe": dataclasses.asdict(recipe),
             "Scores on held-out records": scores,
         },
     )
     if best.scores["step"] == recipe.end:
         shutil.rmtree(output / "best")
-    hyperparameters = dataclasses.asdict(recipe) | teaching
     write_hyperparameters(logs / "final", hyperparameters, scores=scores, step=recipe.end)
     write_projector(logs / "final", model.encoder.token_table.numpy(), vocabulary=inputs.vocabulary)
     return write_scores(output, scores)

@@ -18,7 +18,7 @@ from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.objectives import named_objective
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.starting_point import check_segments, open_starting_point
-from bert_keras.storage import json_object
+from bert_keras.storage import file_sha256, json_object
 from bert_keras.text.fast_tokenizer import (
     ROBERTA_SPECIALS,
     vocabulary_file,
@@ -26,6 +26,8 @@ from bert_keras.text.fast_tokenizer import (
     vocabulary_sha256,
 )
 from bert_keras.text.vocab import Vocabulary
+
+MANIFEST = "manifest.json"  # of bert-tfrecords build
 
 
 class PretrainInputs:
@@ -68,7 +70,7 @@ class PretrainInputs:
                 f"{records} contains no vocab.txt and no tokenizer.json; copy the vocabulary of "
                 "the records there"
             )
-        self.recipe, self.vocabulary = recipe, vocabulary
+        self.recipe, self.records, self.vocabulary = recipe, records, vocabulary
         self.files = record_files(records)
         self.held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
         self.schema = common_schema([*self.files, *self.held_out_files])
@@ -122,6 +124,14 @@ class PretrainInputs:
             )
         otherwise = "write records without pairs: bert-tfrecords build --objective full-sentences"
         check_segments(sample["segment_ids"], encoders, file=self.files[0], otherwise=otherwise)
+
+    def file_states(self) -> dict[str, int | str]:
+        """Returns the sizes of the record files, and the digests of vocabulary and manifest."""
+        sizes = {
+            Path(file).name: os.path.getsize(file) for file in (*self.files, *self.held_out_files)
+        }
+        small = (self.records / name for name in (vocabulary_file(self.vocabulary)[0], MANIFEST))
+        return sizes | {path.name: file_sha256(path) for path in small if path.is_file()}
 
     def training_batches(self):
         """Returns an endless data set of shuffled batches."""
@@ -197,7 +207,7 @@ def _lowercase(records: Path, vocabulary: Vocabulary) -> bool | None:
     Raises:
         InputError: The manifest is damaged, or the records were written with another vocabulary.
     """
-    manifest = records / "manifest.json"
+    manifest = records / MANIFEST
     if not manifest.is_file():
         return None
     try:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from bert_keras.errors import InputError
 from bert_keras.reports.study import degenerate
-from bert_keras.runs.outcome import claim_output, read_scores, write_scores
+from bert_keras.runs.outcome import claimed_output, read_scores, write_scores
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.study import study
 
@@ -36,18 +36,22 @@ class FakeRun:
         self.finished, self.interrupted_at, self.recipe = [], interrupted_at, recipe
 
     def __call__(self, recipe, output):
-        claim_output(output, recipe=recipe)
-        if (scores := read_scores(output)) is not None:
-            return scores
-        if len(self.finished) == self.interrupted_at:
-            raise KeyboardInterrupt
-        write_logs(output, "train", {"loss/total": [0.9, 0.1]})  # of an interrupted first attempt
-        self.finished.append(output.relative_to(output.parents[1]).as_posix())
-        score = SCORES[recipe.learning_rate, recipe.seed]
-        (output / "model").mkdir()
-        write_logs(output, "train", {"loss/total": [0.7, 0.5, 0.4]})
-        write_logs(output, "held_out", {"loss/total": [0.6, 0.5], "score/accuracy": [0.5, score]})
-        return write_scores(output, {"accuracy": score, "majority_accuracy": 0.5, "steps": 3})
+        with claimed_output(output, recipe=recipe):
+            if (scores := read_scores(output)) is not None:
+                return scores
+            if len(self.finished) == self.interrupted_at:
+                raise KeyboardInterrupt
+            write_logs(
+                output, "train", {"loss/total": [0.9, 0.1]}
+            )  # of an interrupted first attempt
+            self.finished.append(output.relative_to(output.parents[1]).as_posix())
+            score = SCORES[recipe.learning_rate, recipe.seed]
+            (output / "model").mkdir()
+            write_logs(output, "train", {"loss/total": [0.7, 0.5, 0.4]})
+            write_logs(
+                output, "held_out", {"loss/total": [0.6, 0.5], "score/accuracy": [0.5, score]}
+            )
+            return write_scores(output, {"accuracy": score, "majority_accuracy": 0.5, "steps": 3})
 
 
 @pytest.fixture
@@ -177,7 +181,8 @@ def test_wrong_settings_are_refused_before_the_first_run(several, output, settin
 
 
 def test_the_folder_of_a_single_run_is_refused(several, output):
-    claim_output(output, recipe=RECIPE)
+    with claimed_output(output, recipe=RECIPE):
+        pass
     with pytest.raises(InputError, match=r"contains a single run; choose another folder"):
         several(FakeRun())
 

@@ -24,6 +24,7 @@ from bert_keras.models.pretrained import named_weights
 from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
+from bert_keras.storage import locked_folder
 from bert_keras.text.fast_tokenizer import rules_vocabulary, vocabulary_sha256
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.checkpoints import load_training_state
@@ -308,5 +309,34 @@ def test_without_a_manifest_the_casing_is_that_of_the_checkpoint(records, tmp_pa
 
 def test_another_starting_checkpoint_is_refused(finished_run):
     folder, _ = finished_run
-    with pytest.raises(InputError, match=r"with other settings \(start '.*start', now None"):
+    with pytest.raises(
+        InputError, match=r"with other settings or files \(start '.*start', now None"
+    ):
         pretrain(RECIPE, records=folder / "records", output=folder / "run")
+
+
+def test_changed_records_are_refused(finished_run, tmp_path):
+    folder, _ = finished_run
+    for part in ("records", "run"):
+        shutil.copytree(folder / part, tmp_path / part)
+    recipe_of_run = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    recipe_of_run["records"] = str(tmp_path / "records")
+    (tmp_path / "run" / "recipe.json").write_text(json.dumps(recipe_of_run))
+    train = tmp_path / "records" / "train.tfrecord"
+    shutil.copy(train, train.with_name("train-2.tfrecord"))
+    train.write_bytes(train.read_bytes() * 2)
+    parts = {"records": tmp_path / "records", "output": tmp_path / "run", "start": folder / "start"}
+    changes = "the file train-2.tfrecord was added; the file train.tfrecord was changed"
+    with pytest.raises(InputError, match=rf"run with other settings or files \({changes}\); cont"):
+        pretrain(RECIPE, **parts)
+
+
+def test_a_run_that_another_process_writes_is_refused(finished_run):
+    folder, _ = finished_run
+    parts = {"records": folder / "records", "output": folder / "run", "start": folder / "start"}
+    with (
+        locked_folder(folder / "run"),
+        pytest.raises(InputError, match=r"another run is writing .*run; wait for it or end it"),
+    ):
+        pretrain(RECIPE, **parts)
+    assert pretrain(RECIPE, **parts)["steps"] == 8

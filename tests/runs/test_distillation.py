@@ -116,7 +116,7 @@ def test_an_interrupted_distillation_continues(folder, run, tmp_path, monkeypatc
     for name, array in weights(run / "model").items():
         np.testing.assert_array_equal(resumed[name], array, name)
     with pytest.raises(
-        InputError, match=r"a run with other settings \(distillation.teacher '.*', now"
+        InputError, match=r"a run with other settings or files \(distillation.teacher '.*', now"
     ):
         pretrain(recipe, output=tmp_path / "run", **{**arguments, "distillation": None})
 

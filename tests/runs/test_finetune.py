@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import shutil
+from pathlib import Path
 
 import pytest
 from tqdm import tqdm
@@ -117,7 +118,7 @@ def test_a_run_continues_after_an_interruption_at_any_stage(run, tmp_path, monke
     monkeypatch.setattr("bert_keras.training.callbacks.progress", progress_bar)
     assert "loaded      encoder (21), pooler (2)" in interrupt_at("save_model")
     assert (bars[0].n, bars[0].total) == (16, 16)  # rows
-    with pytest.raises(InputError, match=r"settings \(task.text_columns \['one'\], now \['two'\]"):
+    with pytest.raises(InputError, match=r"files \(task.text_columns \['one'\], now \['two'\]"):
         continue_run("two")
     assert interrupt_at("write_scores") == ""  # the start is not loaded again
     assert (folder / "model").is_dir()
@@ -131,6 +132,19 @@ def test_a_run_continues_after_an_interruption_at_any_stage(run, tmp_path, monke
     (folder / "best.safetensors").unlink()
     with pytest.raises(InputError, match=r"(evaluations.json|best.safetensors) is missing"):
         continue_run("one")
+
+
+def test_changed_training_examples_are_refused(run, files, tmp_path, monkeypatch):
+    start = encoder(tmp_path / "encoder")
+    monkeypatch.setattr("bert_keras.runs.finetune.fit_resumable", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(start, "one", output="run")
+    (tmp_path / "run" / "checkpoints").mkdir()
+    rows = Path(files["train"])
+    rows.write_text(rows.read_text().replace("bad film\tfilm\t0\n", "", 1))
+    changes = "the file train was changed; the file dev was changed"
+    with pytest.raises(InputError, match=rf"other settings or files \({changes}\); continue"):
+        run(start, "one", output="run")
 
 
 def test_unsuitable_checkpoints_are_refused_before_anything_is_written(run, tmp_path):

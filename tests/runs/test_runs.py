@@ -145,12 +145,14 @@ def test_a_finished_run_is_not_repeated_and_other_settings_are_refused(pretraine
     output, scores = pretrained
     assert pretrain(PRETRAIN, records=records, output=output) == scores
     other = PretrainRecipe(**{**PRETRAIN.__dict__, "seed": 2})
-    with pytest.raises(InputError, match=r"other settings \(seed 1, now 2\); choose another"):
+    with pytest.raises(InputError, match=r"other settings or files \(seed 1, now 2\); continue"):
         pretrain(other, records=records, output=output)
     other = PretrainRecipe(
         size="tiny", batch_size=8, num_steps=9, num_warmup_steps=1, learning_rate=1e-4
     )
-    with pytest.raises(InputError, match=r"other settings \(([^;]+; ){4}and \d+ more\); choose"):
+    with pytest.raises(
+        InputError, match=r"other settings or files \(([^;]+; ){4}and \d+ more\); continue"
+    ):
         pretrain(other, records=records, output=output)
 
 
