@@ -57,7 +57,8 @@ def run_command(program: str, command: Callable[[], None]) -> int:
         print(f"{program}: {path}{error.strerror or error}{remedy}", file=sys.stderr)
         return 2
     except MemoryError:
-        print(f"{program}: not enough memory; use a machine with more memory", file=sys.stderr)
+        remedy = "use smaller sizes, such as batch_size, or a machine with more memory"
+        print(f"{program}: not enough memory; {remedy}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interrupt:
         print(f"{program}: {'; '.join(('interrupted', *interrupt.args))}", file=sys.stderr)

@@ -1,30 +1,17 @@
 """Derives command-line options and FIELD=VALUE settings from dataclass fields, and checks them."""
 
-import abc
 import argparse
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import MISSING, Field, field, fields, replace
 from types import UnionType
-from typing import Any, ClassVar, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from bert_keras.errors import InputError
 
+LARGEST_COUNT = 2**31 - 1  # of the 32-bit integers that NumPy, TensorFlow and tokenizers use
+LARGEST_SIZE = 2**20  # of a layer, a batch or a vocabulary; none in use is larger
 _BOOLEANS = {"true": True, "false": False}
-
-
-class Command(abc.ABC):
-    """A command of a program, as a dataclass whose fields are the options of the command.
-
-    The command line uses the class name in lower case as the name of the command, and the docstring
-    of the class as its description.
-    """
-
-    examples: ClassVar[str]  # command lines for the help text
-
-    @abc.abstractmethod
-    def run(self) -> None:
-        """Run the command with the options in the attributes."""
 
 
 def option(
@@ -85,29 +72,6 @@ def group(settings: type, *, only: Collection[str] | None = None) -> Any:
 def fixed(default: Any = MISSING) -> Any:
     """Declare a field that neither an option nor FIELD=VALUE can set."""
     return field(default=default, metadata={"is_fixed": True})
-
-
-def add_commands(
-    parser: argparse.ArgumentParser, commands: Iterable[type[Command]], *, metavar: str = "COMMAND"
-) -> None:
-    """Add a subparser for each command.
-
-    Args:
-        parser: Parser of the program. Its parsed arguments hold the chosen class as `command`.
-        commands: The command classes.
-        metavar: Name of the command argument in the help text.
-    """
-    added = parser.add_subparsers(required=True, metavar=metavar)
-    for command in commands:
-        sub = added.add_parser(
-            command.__name__.lower(),
-            help=command.__doc__,
-            description=command.__doc__,
-            epilog=f"example:\n  {command.examples}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        add_options(sub, command)
-        sub.set_defaults(command=command)
 
 
 def add_options(
@@ -175,20 +139,23 @@ def with_changes(*settings: Any, changes: Iterable[str]) -> tuple:
     return tuple(changed)
 
 
-def check_least(settings: Any, least: float, *names: str) -> None:
-    """Check that fields of a dataclass instance are large enough.
+def check_least(settings: Any, least: int, *names: str, most: int = LARGEST_COUNT) -> None:
+    """Check that fields of a dataclass instance are large enough, and not too large.
 
     Args:
         settings: The instance.
         least: The smallest allowed value.
         names: Names of the fields to check.
+        most: The largest allowed value.
 
     Raises:
-        InputError: If a value is below `least`.
+        InputError: If a value is below `least` or above `most`.
     """
     for name in names:
-        if getattr(settings, name) < least:
-            raise InputError(f"{name} is {getattr(settings, name)}; expected at least {least}")
+        if (value := getattr(settings, name)) < least:
+            raise InputError(f"{name} is {value}; expected at least {least}")
+        if value > most:
+            raise InputError(f"{name} is {value}; expected at most {most}")
 
 
 # Name of a range in error messages -> whether a number is in the range
@@ -255,6 +222,23 @@ def _kind(each: Field) -> tuple[type, bool]:
     return kind, False
 
 
+def _integer(text: str) -> int:
+    value = int(text)
+    if abs(value) >= 2**63:
+        raise argparse.ArgumentTypeError(f"{value} is too large; expected at most {2**63 - 1}")
+    return value
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("received an empty text; give a value")
+    return text
+
+
+_integer.__name__ = "int"  # argparse states it in its messages
+_ARGUMENT_TYPES: dict[type, Callable[[str], Any]] = {int: _integer, str: _text}
+
+
 def _read(text: str, each: Field) -> Any:
     kind, is_several = _kind(each)
     try:
@@ -275,7 +259,7 @@ def _add_option(target: Any, each: Field) -> None:
     if kind is bool:
         details.setdefault("action", "store_true")
     if "action" not in details:
-        details.setdefault("type", kind)
+        details.setdefault("type", _ARGUMENT_TYPES.get(kind, kind))
         details.setdefault("nargs", "+" if is_several else None)
     if details.pop("is_positional", False):
         target.add_argument(each.name, **details)

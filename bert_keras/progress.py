@@ -45,6 +45,7 @@ def progress(
         leave=leave,
         unit_scale=True,
         dynamic_ncols=True,
+        disable=total == 0,  # no bar of 0 of 0 items
         mininterval=0.2 if on_terminal else _LOG_SECONDS,
         file=sys.stderr if on_terminal else _LogLines(),
     )

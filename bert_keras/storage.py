@@ -84,10 +84,11 @@ def check_output(path: str | os.PathLike) -> None:
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write")
-    _check_parent(path)
+    check_parent(path)
 
 
-def _check_parent(path: Path) -> None:
+def check_parent(path: Path) -> None:
+    """Check as `check_output` does, but `path` may be a folder."""
     parent = next(each for each in path.absolute().parents if os.path.lexists(each))
     if not parent.is_dir():
         raise InputError(f"{path} cannot be written: {parent} is not a folder; choose another path")
@@ -154,7 +155,7 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     """
     path = Path(path)
     _refuse_existing(path)
-    _check_parent(path)
+    check_parent(path)
     created = [parent for parent in path.parents if not parent.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

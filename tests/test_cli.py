@@ -4,6 +4,7 @@ import shutil
 
 import keras
 import pytest
+import tensorflow as tf
 
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.cli import main
@@ -71,6 +72,7 @@ def inputs(tmp_path_factory):
         "single.txt": "One document.\nIt has no other.\n",
         "nothing.txt": "",
         "nothing.tsv": "",
+        "deep.jsonl": '{"text": ' + "[" * 20_000 + "\n",
     }.items():
         (folder / name).write_text(text)
     (folder / "latin1.tsv").write_bytes(b"text\tlabel\ncaf\xe9\tpos\n")
@@ -117,15 +119,22 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         ),
         (
             PRETRAIN.replace("/records ", "/other-words "),
-            "contains the token id 8, but the vocabulary in",
+            "vocab.txt is not the vocabulary that the records were written with",
         ),
         (PRETRAIN.replace("/records ", "/bad-manifest "), "manifest.json is not valid JSON"),
         (PRETRAIN.replace("/new", "/full"), "full exists and has no run; choose a new or empty"),
         (PRETRAIN.replace("/new", "/file"), "file exists and has no run"),
         (PRETRAIN.replace("/new", "/file/new"), "file is not a folder"),
         (PRETRAIN + " --set num_steps=x", "'num_steps=x': expected int"),
+        (
+            PRETRAIN + " --set size=L-2_H-1000000000_A-10",
+            "hidden_size is 1000000000; expected at most 1048576",
+        ),
+        (PRETRAIN + f" --set batch_size={10**12}", f"batch_size is {10**12}; expected at most"),
+        (PRETRAIN + f" --set num_steps={10**20}", f"num_steps is {10**20}; expected at most"),
         (PRETRAIN.replace("demo", "dem"), "no recipe is called 'dem'; known: demo"),
         (FINETUNE.replace("{}/pretrainer", "{}/none"), "does not exist"),
+        (FINETUNE.replace("--train {}/train.tsv", "--train {}/deep.jsonl"), "line 1 is not JSON"),
         (FINETUNE.replace("{}/pretrainer", "{}/full"), "full contains no known checkpoint"),
         (FINETUNE.replace("--train {}/train.tsv", "--train {}/no.tsv"), "no.tsv does not exist"),
         (FINETUNE.replace("--train {}/train.tsv", "--train {}/latin1.tsv"), "line 2 is not UTF-8"),
@@ -171,7 +180,7 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         (EXPORT.replace("/saved", "/file"), "file is not a folder; choose another path"),
         (EXPORT.replace("/saved", "/file/deep"), "file is not a folder; choose another path"),
         (EXPORT.replace(" x ", " ../x "), "the model's name is '../x'; expected a folder name"),
-        (EXPORT + f" --version {2**63}", "does not end in a version number, 0 to 9223372036854775"),
+        (EXPORT + " --version -1", "does not end in a version number, 0 to 9223372036854775"),
         (EXPORT + " --variant int8", "--variant requires --data, labelled examples"),
         (VARIANT.replace("int8", "int9"), "no variant is called 'int9'; known: float16, int8"),
         (VARIANT.replace("/train.tsv", "/none.tsv"), "none.tsv does not exist"),
@@ -194,6 +203,7 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         (ASK.replace("/train.tsv", "/latin1.txt"), "latin1.txt, line 1 is not UTF-8"),
         (ASK.replace("classification", "ner"), "--server supports only tasks that predict cl"),
         (EVALUATE + " --report {}/full", "full is a folder; name a file to write"),
+        ("inspect {}/pretrainer good\udcff -o {}/page.html", "is not valid UTF-8"),
         ("reproduce table9 --data {}/full", "no table is called 'table9'; known: table5, table6"),
         ("reproduce c2 --scale huge --data {}/full", "no scale is called 'huge'; known: tiny, "),
         ("reproduce c2 --data {}/full", "--output DIR is missing; name a new folder or use"),
@@ -257,6 +267,17 @@ def test_a_full_disk_is_reported_in_one_sentence(inputs, capsys, monkeypatch, co
     )
     assert not (inputs / "crowded" / "model").exists()
     assert not any(path.name.endswith(".part") for path in inputs.rglob("*"))
+
+
+def test_exhausted_memory_is_reported_in_one_sentence(inputs, capsys, monkeypatch):
+    def exhaust(*arguments, **named):
+        tf.zeros([2**45])
+
+    monkeypatch.setattr("bert_keras.runs.finetune.fit_resumable", exhaust)
+    command = FINETUNE.replace("/new", "/exhausted")
+    assert main(command.replace("{}", str(inputs)).split()) == 2
+    last_line = capsys.readouterr().err.splitlines()[-1]
+    assert last_line.startswith("bert-keras finetune: not enough memory; use smaller sizes")
 
 
 def test_an_interrupted_run_says_that_it_continues(inputs, capsys, monkeypatch):

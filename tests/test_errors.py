@@ -1,3 +1,7 @@
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from bert_keras.errors import InputError, run_command
@@ -20,7 +24,12 @@ def raising(error):
             2,
             "prog: No space left on device; free disk space and run this again\n",
         ),
-        (MemoryError(), 2, "prog: not enough memory; use a machine with more memory\n"),
+        (
+            MemoryError(),
+            2,
+            "prog: not enough memory; use smaller sizes, such as batch_size, or a machine with "
+            "more memory\n",
+        ),
         (KeyboardInterrupt(), 130, "prog: interrupted\n"),
     ],
 )
@@ -36,3 +45,17 @@ def test_other_errors_keep_their_traceback():
 
 def test_the_exit_code_of_success_is_0():
     assert run_command("prog", lambda: None) == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [("bert_keras.cli", "pretrain demo --records none"), ("tfrecords_tools.cli", "show none")],
+)
+def test_ctrl_c_while_modules_are_imported_is_reported_in_one_line(module, command):
+    program = [sys.executable, "-X", "importtime", "-m", module, *command.split()]
+    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as process:
+        next(line for line in process.stderr if line.endswith(" bert_keras.errors\n"))
+        process.send_signal(signal.SIGINT)
+        lines = [line for line in process.stderr if not line.startswith("import time:")]
+    assert process.returncode == 130
+    assert len(lines) == 1 and lines[0].startswith("bert-") and "interrupted" in lines[0]

@@ -1,23 +1,15 @@
 """Command-line options and FIELD=VALUE settings are derived from dataclass fields."""
 
 import argparse
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
 
+from bert_keras.commands import Command, add_commands
 from bert_keras.errors import InputError
-from bert_keras.options import (
-    Command,
-    add_commands,
-    add_options,
-    argument,
-    fixed,
-    group,
-    option,
-    options_of,
-    with_changes,
-)
+from bert_keras.options import add_options, argument, fixed, group, option, options_of, with_changes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +65,14 @@ def test_fields_become_options():
         ("a -o out --data x --server x", "--server: not allowed with argument --data"),
         ("a -o out --data x --max-length x", "--max-length: invalid int value: 'x'"),
         ("a -o out --data x --seed 1", "unrecognized arguments: --seed 1"),
+        ("a -o '' --data x", "argument -o/--output: received an empty text; give a value"),
+        ("'' -o out --data x", "argument FILE: received an empty text; give a value"),
+        (f"a -o out --data x --max-length {2**63}", f"{2**63} is too large; expected at most"),
     ],
 )
 def test_invalid_command_lines_are_refused(words, message, capsys):
     with pytest.raises(SystemExit) as stop:
-        parsed(*words.split())
+        parsed(*shlex.split(words))
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
 

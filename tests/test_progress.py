@@ -23,6 +23,12 @@ def test_a_log_gets_the_last_line_of_a_short_stage(capsys):
     assert "3.00/3.00" in line
 
 
+def test_a_stage_without_items_has_no_bar(capsys):
+    with progress(stage="count", unit="B", total=0):
+        pass
+    assert capsys.readouterr().err == ""
+
+
 def test_a_short_nested_stage_leaves_no_line(capsys):
     with progress(stage="outer", unit="B", total=2) as bar:
         for _ in progress(range(3), stage="inner", unit="B", leave=False):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from bert_keras.data.masking import REPLACEMENTS, UNITS, MaskingPolicy, replacement_shares
-from bert_keras.data.schema import PretrainingSchema
+from bert_keras.data.schema import LONGEST_RECORD, PretrainingSchema
 from bert_keras.errors import InputError, check_name
 from bert_keras.options import check_choice, check_least, check_range, option
 from bert_keras.text.fast_tokenizer import RULES_FILE, is_uncased
@@ -15,6 +15,8 @@ from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
 ERRORS = ("fail", "skip", "replace")
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
 _DEFAULT_DUPLICATES = 5
+_MOST_DUPLICATES = 10_000
+_MOST_SHARDS = 99_999  # the name of a file has five digits
 
 
 @dataclass(frozen=True)
@@ -86,10 +88,12 @@ class BuildSettings:
             passes_differ = self.max_predictions or RECORD_OBJECTIVES[self.objective].has_labels
             object.__setattr__(self, "duplicates", _DEFAULT_DUPLICATES if passes_differ else 1)
         check_choice(self, "errors", ERRORS)
-        check_least(self, 0, "max_predictions", "seed")
-        check_least(self, 1, "duplicates", "sequences_per_record")
+        check_least(self, 0, "max_predictions")
+        check_least(self, 0, "seed", most=2**63 - 1)
+        check_least(self, 1, "duplicates", most=_MOST_DUPLICATES)
+        check_least(self, 1, "sequences_per_record", most=LONGEST_RECORD)
         if self.shards is not None:
-            check_least(self, 1, "shards")
+            check_least(self, 1, "shards", most=_MOST_SHARDS)
         _ = self.schema, self.policy  # both check their values
         check_range(self, "a rate in [0, 1)", "short_sequence_rate", "held_out_rate")
         if self.segmenter and not self.masks_written_words:
@@ -166,7 +170,7 @@ class GoogleSettings:
 
     def __post_init__(self):
         _ = self.schema  # it checks its values
-        check_least(self, 1, "max_predictions", "duplicates", "shards")
+        check_least(self, 1, "max_predictions", "duplicates", "shards", most=_MOST_SHARDS)
         for name in ("short_sequence_rate", "mask_rate"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is {getattr(self, name)}; expected a rate from 0 to 1")

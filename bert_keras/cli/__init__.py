@@ -1,32 +1,7 @@
-"""Parses the arguments of the command line `bert-keras` and runs one command."""
+"""The command line `bert-keras`."""
 
-import argparse
-import contextlib
+import sys
 from collections.abc import Sequence
-
-from bert_keras.cli.experiments import Demo, Reproduce
-from bert_keras.cli.models import Convert, Export, Inspect, Serve
-from bert_keras.cli.tasks import Evaluate, Features, Predict, Submission
-from bert_keras.cli.training import Curves, DeviceOptions, Finetune, Pretrain
-from bert_keras.errors import run_command
-from bert_keras.options import Command, add_commands, options_of
-from bert_keras.quiet import import_tensorflow
-
-COMMANDS = (
-    *(Demo, Pretrain, Finetune, Evaluate, Predict, Submission, Features, Inspect, Reproduce),
-    *(Convert, Curves, Export, Serve),
-)
-
-
-def command_parser() -> argparse.ArgumentParser:
-    """Build the argument parser of `bert-keras` with a subparser for each command."""
-    parser = argparse.ArgumentParser(
-        prog="bert-keras",
-        description="Pretrain BERT on records, fine-tune it, export it and serve it.",
-        epilog="bert-tfrecords writes the records. `bert-keras demo` runs every stage once.",
-    )
-    add_commands(parser, COMMANDS)
-    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,39 +13,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, as from `bert_keras.errors.run_command`.
     """
-    parser = command_parser()
-    arguments = parser.parse_args(argv)
-    command = options_of(arguments, arguments.command)
+    try:
+        from bert_keras.cli.program import run
 
-    def run() -> None:
-        is_server = isinstance(command, Serve)
-        import_tensorflow(without=("keras", "jax", "scipy", "h5py") if is_server else ())
-        if not is_server and getattr(command, "strategy", None) != "tpu":
-            from bert_keras.distribution.numerics import add_in_one_order
-
-            add_in_one_order()
-        try:
-            with _devices(command):
-                command.run()
-        except KeyboardInterrupt:
-            if not isinstance(command, (Finetune, Pretrain, Reproduce)):
-                raise
-            raise KeyboardInterrupt("the same command continues the run") from None
-
-    return run_command(f"{parser.prog} {arguments.command.__name__.lower()}", run)
-
-
-def _devices(command: Command) -> contextlib.AbstractContextManager:
-    """Set the dtype policy and return the strategy scope for a command with device options."""
-    if not isinstance(command, DeviceOptions):
-        return contextlib.nullcontext()
-    import keras
-
-    from bert_keras.distribution.numerics import named_policy
-    from bert_keras.distribution.strategy import named_strategy
-
-    strategy = named_strategy(command.strategy)
-    keras.config.set_dtype_policy(named_policy(command.precision))
-    if strategy.num_replicas_in_sync > 1:
-        print(f"{strategy.num_replicas_in_sync} replicas: {type(strategy).__name__}")
-    return strategy.scope()
+        return run(argv)
+    except KeyboardInterrupt:
+        print("bert-keras: interrupted", file=sys.stderr)
+        return 130

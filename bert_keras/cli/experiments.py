@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_keras.cli.training import DeviceOptions
+from bert_keras.commands import Command
 from bert_keras.errors import InputError, check_name
-from bert_keras.options import Command, argument, option
+from bert_keras.options import argument, option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from bert_keras.commands import Command
 from bert_keras.errors import InputError
-from bert_keras.options import Command, argument, option
+from bert_keras.options import argument, option
 from bert_keras.storage import atomic_folder
 
 _MODEL = "OUTPUT/model of a run, or a checkpoint of any format (see convert)"

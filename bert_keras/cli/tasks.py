@@ -5,8 +5,9 @@ import os
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bert_keras.commands import Command
 from bert_keras.errors import InputError
-from bert_keras.options import Command, argument, option
+from bert_keras.options import argument, option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_keras.cli.tasks import print_table
+from bert_keras.commands import Command
 from bert_keras.errors import InputError
-from bert_keras.options import Command, argument, option, with_changes
+from bert_keras.options import argument, option, with_changes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,7 +47,8 @@ class MaskingPolicy:
     def __post_init__(self):
         if not 0 < self.mask_rate <= 1:
             raise InputError(f"mask_rate is {self.mask_rate}; expected a number above 0, at most 1")
-        check_least(self, 1, "max_predictions", "max_ngram")
+        check_least(self, 1, "max_predictions")
+        check_least(self, 1, "max_ngram", most=1_000)
         if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1:
             raise InputError(
                 f"mask_share {self.mask_share} and random_share {self.random_share} must be at "

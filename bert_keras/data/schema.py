@@ -29,6 +29,9 @@ _PACKED_LABEL_FEATURES = (LABEL_POSITIONS_FEATURE, LABEL_WEIGHTS_FEATURE)
 _FLOATS = (WEIGHTS_FEATURE, LABEL_WEIGHTS_FEATURE)
 
 
+LONGEST_RECORD = 2**16  # positions; a batch of 1,024 records then takes 0.5 GB for each feature
+
+
 @dataclass(frozen=True)
 class PretrainingSchema:
     """The shape of the records of a file.
@@ -50,8 +53,8 @@ class PretrainingSchema:
             raise InputError(
                 f"max_length is {self.max_length}; expected at least 5: [CLS] A [SEP] B [SEP]"
             )
-        check_least(self, 0, "max_predictions")
-        check_least(self, 1, "max_sequences")
+        check_least(self, 0, "max_length", "max_predictions", most=LONGEST_RECORD)
+        check_least(self, 1, "max_sequences", most=LONGEST_RECORD)
         if self.max_sequences > 1 and not self.has_labels:
             object.__setattr__(self, "max_sequences", max(2, self.max_length // 3))
 

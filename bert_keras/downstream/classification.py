@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Self
@@ -113,7 +114,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         columns = (*self.text_columns, *([self.label_column] if needs_labels(split) else []))
         lists = (self.label_column,) if self.kind == "many" else ()
         rows = table_rows(path, columns=columns, lists=lists)
-        return [
+        examples = [
             self.example(
                 [values[column] for column in self.text_columns],
                 values.get(self.label_column),
@@ -122,6 +123,19 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
             )
             for location, values in rows
         ]
+        self.remark_on_labels(examples, split=split)
+        return examples
+
+    def remark_on_labels(self, examples: Sequence[TextExample], *, split: str) -> None:
+        """Prints a remark on stderr if all examples of the split "dev" have the same label."""
+        labels = {example.label for example in examples}
+        if split == "dev" and len(labels) == 1:
+            file, label = examples[0].location.rpartition(", ")[0], labels.pop()
+            print(
+                f"{file} has only the label {label!r}, so scores on it do not show how well the "
+                "model distinguishes the labels",
+                file=sys.stderr,
+            )
 
     def example(
         self, texts: Iterable[str], label: str | None, *, location: str, split: str

@@ -161,7 +161,7 @@ def _json_rows(path: StrPath) -> Iterator[tuple[str, dict]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}, line {number} is not JSON: {error}") from error
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {number} is not a JSON object with named columns")

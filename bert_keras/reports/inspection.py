@@ -93,6 +93,11 @@ def _inputs(
     """
     if len(texts) > 2:
         raise InputError(f"received {len(texts)} texts; expected one text or a pair")
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"the text {text!r} is not valid UTF-8; correct it") from error
     vocabulary, ids = tokenizer.vocabulary, ids_with_masks(texts, tokenizer)
     for text, tokens in zip(texts, ids, strict=True):
         if not tokens:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError, listed
-from bert_keras.storage import LOCK, json_object, locked_folder, write_text
+from bert_keras.storage import LOCK, check_parent, json_object, locked_folder, write_text
 from bert_keras.training.saved_states import saved_steps
 
 RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
@@ -46,6 +46,7 @@ def claimed_output(
     path = output / RECIPE
     if not path.is_file() and output.exists() and (not output.is_dir() or _names(output)):
         raise InputError(f"{output} exists and has no run; choose a new or empty output folder")
+    check_parent(output)
     output.mkdir(parents=True, exist_ok=True)
     with locked_folder(output):
         settings = {**inputs, **dataclasses.asdict(recipe), "files": files or {}}

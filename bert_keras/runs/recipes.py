@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bert_keras.data.masking import MaskingPolicy, replacement_shares
 from bert_keras.errors import InputError, check_name
-from bert_keras.options import check_choice, check_least, check_range, with_changes
+from bert_keras.options import LARGEST_SIZE, check_choice, check_least, check_range, with_changes
 from bert_keras.presets import preset
 from bert_keras.runs.objectives import PRETRAINING_OBJECTIVES
 
@@ -50,7 +50,8 @@ class PretrainRecipe:
     def __post_init__(self):
         preset(self.size)
         intervals = ("steps_per_log", "logs_per_checkpoint", "keep_checkpoints")
-        check_least(self, 1, "batch_size", "num_steps", "gradient_accumulation_steps", *intervals)
+        check_least(self, 1, "batch_size", most=LARGEST_SIZE)
+        check_least(self, 1, "num_steps", "gradient_accumulation_steps", *intervals)
         check_least(self, 0, "num_warmup_steps", "max_skipped")
         check_range(self, "0 to 4294967295", "seed")
         check_range(self, "a rate in [0, 1)", "dropout_rate", "beta_2")
@@ -115,7 +116,8 @@ class FinetuneRecipe:
     seed: int = 1
 
     def __post_init__(self):
-        check_least(self, 1, "batch_size", "gradient_accumulation_steps", "num_epochs")
+        check_least(self, 1, "batch_size", most=LARGEST_SIZE)
+        check_least(self, 1, "gradient_accumulation_steps", "num_epochs")
         check_least(self, 1, "logs_per_epoch", "keep_checkpoints")
         check_least(self, 0, "patience", "num_lstm_layers", "max_train_examples")
         check_range(self, "0 to 4294967295", "seed")

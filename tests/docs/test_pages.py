@@ -11,8 +11,9 @@ import pytest
 import bert_keras
 from bert_keras import BertConfig, BertEncoder, Vocabulary, WordPieceTokenizer
 from bert_keras.cli.training import Finetune, Pretrain
+from bert_keras.commands import Command
 from bert_keras.downstream.catalog import named_task
-from bert_keras.options import Command, options_of, with_changes
+from bert_keras.options import options_of, with_changes
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.recipes import PRETRAIN, task_recipes
 from bert_keras.text.vocab import SPECIAL_TOKENS
@@ -21,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 GENERATED = {"reference/bert-keras.md", "reference/bert-tfrecords.md"}
 PARSERS = {
-    "bert-keras": import_module("bert_keras.cli").command_parser,
-    "bert-tfrecords": import_module("tfrecords_tools.cli").command_parser,
+    "bert-keras": import_module("bert_keras.cli.program").command_parser,
+    "bert-tfrecords": import_module("tfrecords_tools.commands").command_parser,
 }
 # Private words for which a term of the field exists, such as token, attend to, unused, estimate.
 NOT_PLAIN = r"pieces?|hears?|reckon\w*|stumbl\w*|weighed|knows? of|left over|what a card"

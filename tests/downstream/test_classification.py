@@ -68,6 +68,15 @@ def test_the_majority_label_is_that_of_the_training_rows(rows):
     assert majority_accuracy(examples, examples) == pytest.approx(2 / 3)
 
 
+def test_a_dev_file_of_one_label_is_remarked_on(tmp_path, capsys):
+    for name, labels in (("both", "pos neg"), ("one", "pos pos")):
+        lines = ["text\tlabel", *(f"film\t{label}" for label in labels.split())]
+        (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+        SINGLE.read(tmp_path / f"{name}.tsv", split="dev")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "one.tsv has only the label 'pos', so scores on it do not show" in line
+
+
 def test_labels_are_those_of_the_training_rows(rows, tmp_path):
     labelled = task().with_labels_of(task().read(rows))
     assert labelled.labels == ("neg", "pos")

@@ -30,6 +30,9 @@ def test_from_text_to_records_and_back(corpus, tmp_path, capsys):
     assert "masked" in capsys.readouterr().out
     assert run("show", tmp_path / "records", "--count", 2) == 0
     assert capsys.readouterr().out.count("[CLS]") == 2
+    page = tmp_path / "new/folder/page.html"
+    assert run("show", tmp_path / "records", "--plot", page) == 0
+    assert capsys.readouterr().out == f"{page}\n" and page.is_file()
 
 
 def test_documents_of_one_sentence_are_noted(corpus, vocab, tmp_path, capsys):
@@ -69,6 +72,7 @@ def bad(tmp_path, corpus, vocab):
         "single.txt": b"ada sees cats\nben likes dogs\n",
         "no-mask.txt": b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nada\n",
         "bad-vocab.txt": b"x" * 1000 + b" \n",
+        "deep.jsonl": b'{"text": ' + b"[" * 20_000 + b"\n",
         "one.jsonl": b'{"text": "ada sees cats"}\n',
         "cut.tfrecord": b"\x10\0\0\0\0\0\0\0 some bytes of a record",
     }
@@ -77,6 +81,9 @@ def bad(tmp_path, corpus, vocab):
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").touch()
     return {path.name: path for path in tmp_path.iterdir()}
+
+
+BUILD = "build one.txt --vocab vocab.txt --output new"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +96,9 @@ def bad(tmp_path, corpus, vocab):
         ),
         ("vocab empty.txt --output v", "the corpus contains no text"),
         ("vocab latin1.txt --output v", "latin1.txt, line 3 is not UTF-8"),
+        ("vocab deep.jsonl --output v", "deep.jsonl, line 1 is not a JSON object"),
         ("vocab one.txt --output one.txt/v", "is not a folder"),
+        (f"vocab one.txt --output v --size {10**13}", f"size is {10**13}; expected at most"),
         ("build none.txt --vocab vocab.txt --output new", "none.txt does not exist"),
         ("build empty.txt --vocab vocab.txt --output new", "the corpus contains no text"),
         ("build latin1.txt --vocab vocab.txt --output new", "latin1.txt, line 3 is not UTF-8"),
@@ -99,6 +108,13 @@ def bad(tmp_path, corpus, vocab):
         ("build one.txt --vocab vocab.txt --output full", "full exists already"),
         ("build one.txt --vocab vocab.txt --output one.txt/new", "one.txt"),
         ("build one.txt --vocab vocab.txt --output new --shards 0", "shards is 0"),
+        (f"{BUILD} --shards 999999999", "shards is 999999999; expected at most 99999"),
+        (f"{BUILD} --max-length {10**11}", "max_length is 100000000000; expected at most 65536"),
+        (f"{BUILD} --max-predictions {10**11}", "max_predictions is 100000000000; expected at"),
+        (f"{BUILD} --duplicates {10**11}", "duplicates is 100000000000; expected at most 10000"),
+        (f"{BUILD} --sequences-per-record {10**11}", "per_record is 100000000000; expected at"),
+        (f"{BUILD} --max-ngram {10**13}", "max_ngram is 10000000000000; expected at most 1000"),
+        (f"check one.txt --max-length {10**12}", "max_length is 1000000000000; expected at most"),
         (
             "check none --vocab vocab.txt",
             "none does not exist; expected a file, a folder or a glob",
@@ -138,7 +154,9 @@ def test_bad_input_is_reported_in_one_line_and_writes_nothing(
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     assert run(*command.split()) == 2
-    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bert-tf")]
+    output = capsys.readouterr().err
+    assert "0.00 B" not in output
+    errors = [line for line in output.splitlines() if line.startswith("bert-tf")]
     assert len(errors) == 1
     assert message in errors[0]
     assert len(errors[0]) < 500
@@ -156,6 +174,8 @@ def test_bad_input_is_reported_in_one_line_and_writes_nothing(
         "show a --no",
         "check a --sample -1",
         "vocab a --output v --sample nan",
+        f"vocab a --output v --size {10**20}",
+        f"show a --count {10**20}",
     ],
 )
 def test_wrong_options_are_reported_in_one_line(arguments, capsys):

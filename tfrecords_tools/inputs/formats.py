@@ -115,7 +115,7 @@ def _is_json_object(start: bytes) -> bool:
         return re.match(rb'\{\s*"[^"]*"\s*:', line) is not None
     try:
         return isinstance(json.loads(line), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

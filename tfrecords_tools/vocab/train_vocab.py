@@ -17,6 +17,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.trainers import WordPieceTrainer
 
 from bert_keras.errors import InputError
+from bert_keras.options import LARGEST_SIZE
 from bert_keras.progress import progress
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.vocab.subwords import (
@@ -68,6 +69,8 @@ def train_vocabulary(
     if unused < 0 or (unused and not is_wordpiece):
         expected = "0 or more" if is_wordpiece else f"0: {model} has no [unusedN] tokens"
         raise InputError(f"unused is {unused}; expected {expected}")
+    if size > LARGEST_SIZE:
+        raise InputError(f"size is {size}; expected at most {LARGEST_SIZE} tokens")
     if size < min_size + unused:
         raise InputError(
             f"size is {size}; expected at least {min_size + unused} tokens for {model} "

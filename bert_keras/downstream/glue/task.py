@@ -105,6 +105,7 @@ class GlueTask(ClassificationTask):
         if broken:
             reason = "with a wrong number of columns; the first is"
             print(f"skipped {len(broken)} rows {reason} {broken[0]}", file=sys.stderr)
+        self.remark_on_labels(examples, split=split)
         return examples
 
     def write_predictions(

@@ -1,0 +1,52 @@
+"""Defines the commands of a program and parses their command lines."""
+
+import abc
+import argparse
+from collections.abc import Iterable
+from typing import ClassVar, NoReturn
+
+from bert_keras.options import add_options
+
+
+class Command(abc.ABC):
+    """A command of a program, as a dataclass whose fields are the options of the command.
+
+    The command line uses the class name in lower case as the name of the command, and the docstring
+    of the class as its description.
+    """
+
+    examples: ClassVar[str]  # command lines for the help text
+
+    @abc.abstractmethod
+    def run(self) -> None:
+        """Run the command with the options in the attributes."""
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Reports a mistake on the command line in one line, as every other error is reported."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def add_commands(
+    parser: argparse.ArgumentParser, commands: Iterable[type[Command]], *, metavar: str = "COMMAND"
+) -> None:
+    """Add a subparser for each command.
+
+    Args:
+        parser: Parser of the program. Its parsed arguments hold the chosen class as `command`.
+        commands: The command classes.
+        metavar: Name of the command argument in the help text.
+    """
+    added = parser.add_subparsers(required=True, metavar=metavar)
+    for command in commands:
+        sub = added.add_parser(
+            command.__name__.lower(),
+            help=command.__doc__,
+            description=command.__doc__,
+            epilog=f"example:\n  {command.examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add_options(sub, command)
+        sub.set_defaults(command=command)
