@@ -17,6 +17,8 @@ _HOMES = {
     "pretraining_dataset": "bert_keras.data.records",
     **{row.name: row.module for row in ARCHITECTURES.values()},
     "load_model": "bert_keras.models",
+    "from_keras_hub": "bert_keras.models.keras_hub",
+    "to_keras_hub": "bert_keras.models.keras_hub",
     "BertAdamW": "bert_keras.training.optimizer",
     "Distiller": "bert_keras.training.distiller",
     "LinearWarmupDecay": "bert_keras.training.schedule",

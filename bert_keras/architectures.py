@@ -25,9 +25,8 @@ class Architecture:
     # Name of the model of a student that has fewer layers and no pooler. That model omits the heads
     # that read the pooled output or several layers. "" if the student keeps all heads.
     student: str = ""
-    # Class name of the model by checkpoint format. For "huggingface" it is the end of the class
-    # name in transformers; for "keras_hub" it is the task class, "" for the bare backbone. A format
-    # that is absent here cannot store the model.
+    # End of the class name by checkpoint format, in transformers and in keras_hub; it begins with
+    # the `class_prefix` of the family. A format that is absent here cannot store the model.
     class_names: Mapping[str, str] = field(default_factory=dict)
     # Module whose EXPORTER builds the SavedModel; "" if the model cannot be exported.
     exporter: str = ""
@@ -36,7 +35,7 @@ class Architecture:
 ENCODER = Architecture(
     name="BertEncoder",
     module="bert_keras.models.encoder",
-    class_names={"huggingface": "Model", "keras_hub": ""},
+    class_names={"huggingface": "Model", "keras_hub": "Backbone"},
     exporter="bert_keras.exporting.signatures.embeddings",
 )
 PRETRAINER = Architecture(
@@ -52,7 +51,7 @@ MASKED_LM = Architecture(
     name="BertMaskedLM",
     module="bert_keras.models.pretrainer",
     heads=("masked_lm",),
-    class_names={"huggingface": "ForMaskedLM", "keras_hub": "BertMaskedLM"},
+    class_names={"huggingface": "ForMaskedLM", "keras_hub": "MaskedLM"},
     exporter="bert_keras.exporting.signatures.masked_lm",
 )
 CLASSIFIER = Architecture(
@@ -62,7 +61,7 @@ CLASSIFIER = Architecture(
     is_labelled=True,
     reads_pooled_output=True,
     student="BertEncoder",
-    class_names={"huggingface": "ForSequenceClassification", "keras_hub": "BertTextClassifier"},
+    class_names={"huggingface": "ForSequenceClassification", "keras_hub": "TextClassifier"},
     exporter="bert_keras.exporting.signatures.classifier",
 )
 TOKEN_CLASSIFIER = Architecture(
@@ -118,12 +117,12 @@ def class_names(format: str) -> dict[str, str]:
 class Family:
     """A kind of encoder: the configuration values of its members and its Hugging Face names.
 
-    The names of weights, classes and config.json keys are those of the transformers library.
+    The names of weights and config.json keys are those of the transformers library.
     """
 
     # model_type in config.json; also the prefix of the encoder's weight names in task models.
     kind: str
-    class_prefix: str  # start of the class names, such as "DistilBert"
+    class_prefix: str  # start of the class names, such as "DistilBert", also in keras_hub
     # Values of BertConfig fields that all members share and that differ from `BERT_TRAITS`.
     traits: Mapping[str, object] = field(default_factory=dict)
     # Fields in OPTIONAL_SIZES that are above 0 in every member; the others there are 0.

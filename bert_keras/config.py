@@ -19,7 +19,7 @@ ZERO_ALLOWED = ("num_segments", "embedding_size", "position_offset", "num_lstm_l
 # Fields that only relatives of BERT change; `to_dict` omits them at their default value.
 RELATIVE_FIELDS = (
     *("embedding_size", "shares_layers", "position_offset", "pooler_activation", "is_causal"),
-    "num_lstm_layers",
+    *("num_lstm_layers", "masked_lm_activation", "masked_lm_epsilon"),
 )
 
 
@@ -68,6 +68,10 @@ class BertConfig:
     # Layers of a BiLSTM after the last block, with hidden_size / 2 units in each direction. 0 means
     # no BiLSTM (section 5.1).
     num_lstm_layers: int = 0
+    # Activation and LayerNorm epsilon of the masked-LM head, which differ from those of the encoder
+    # in KerasHub's models. "" means `activation`, 0 means `layer_norm_epsilon`.
+    masked_lm_activation: str = ""
+    masked_lm_epsilon: float = 0.0
 
     def __post_init__(self) -> None:
         if self.intermediate_size == 0:
@@ -81,6 +85,7 @@ class BertConfig:
                 check_least(self, minimum, field.name, most=LARGEST_SIZE)
         check_choice(self, "activation", ACTIVATIONS)
         check_choice(self, "pooler_activation", POOLER_ACTIVATIONS)
+        check_choice(self, "masked_lm_activation", ("", *ACTIVATIONS))
         for problem in self._problems():
             raise InputError(problem)
 
@@ -102,6 +107,8 @@ class BertConfig:
         for name in ("layer_norm_epsilon", "initializer_stddev"):
             if not (value := getattr(self, name)) > 0:
                 yield f"{name} is {value}; expected more than 0"
+        if not self.masked_lm_epsilon >= 0:
+            yield f"masked_lm_epsilon is {self.masked_lm_epsilon}; expected at least 0"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as JSON values; omits `RELATIVE_FIELDS` at their default value."""

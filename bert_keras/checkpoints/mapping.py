@@ -185,7 +185,7 @@ def translated(
         InputError: The format cannot store the encoder, or tensors are missing, unexpected or have
             the wrong shape. The message names all of them.
     """
-    _check_family(metadata, column)
+    check_family(metadata, column)
     table = {column.name(row.name, metadata): row for row in rows(metadata)}
     shapes = {
         name: row.shape[::-1] if column.is_transposed(row.name) else column.shape(row, metadata)
@@ -236,7 +236,7 @@ def foreign_tensors(
     Raises:
         InputError: The format cannot store the model.
     """
-    _check_family(metadata, column)
+    check_family(metadata, column)
     foreign = {}
     for name, tensor in tensors.items():
         foreign_name = column.name(name, metadata)
@@ -251,7 +251,8 @@ def foreign_tensors(
     return foreign
 
 
-def _check_family(metadata: ModelMetadata, column: NameColumn) -> None:
+def check_family(metadata: ModelMetadata, column: NameColumn) -> None:
+    """Raises InputError if the format cannot store encoders of this kind."""
     family, kinds = family_of(metadata.config), column.kinds
     if kinds is not None and (family is None or family.kind not in kinds):
         kind = f"the kind {family.kind}" if family else "no known kind"

@@ -27,7 +27,7 @@ def model_readme(metadata: ModelMetadata, *, name: str, format: str, sections: S
     family, names = family_of(metadata.config), ARCHITECTURES[metadata.model].class_names
     huggingface, keras_hub = names.get("huggingface", ""), names.get("keras_hub", "")
     huggingface = family.class_prefix + huggingface if family and huggingface else ""
-    keras_hub = keras_hub if family is BERT else ""
+    keras_hub = family.class_prefix + keras_hub if family and keras_hub else ""
     loaders = {  # by library: module, class ("" if it has none), method, and format that it reads
         "transformers": ("transformers", huggingface, "from_pretrained", "huggingface"),
         "KerasHub": ("keras_hub.models", keras_hub, "from_preset", "keras-hub"),

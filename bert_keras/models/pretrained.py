@@ -175,6 +175,13 @@ class Pretrained(ConfiguredModel):
             labels=numbered_labels(self.num_labels) if is_labelled else (),
         )
 
+    def stored_metadata(self, tokenizer: TextTokenizer | None) -> ModelMetadata:
+        """Returns the metadata with which the model is saved with this tokenizer, or None."""
+        metadata = self.metadata or self.new_metadata()
+        if tokenizer is None:
+            return metadata
+        return dataclasses.replace(metadata, lowercase=tokenizer.lowercase)
+
     def save_pretrained(
         self,
         path: str | os.PathLike,
@@ -196,7 +203,8 @@ class Pretrained(ConfiguredModel):
         """
         if not self.built:
             self.build()
-        metadata, tokenizer = self.metadata or self.new_metadata(), tokenizer or self.tokenizer
+        tokenizer = tokenizer or self.tokenizer
+        metadata = self.stored_metadata(tokenizer)
         if labels := _names("labels", labels):
             if len(labels) != len(metadata.labels):
                 raise InputError(
@@ -204,8 +212,6 @@ class Pretrained(ConfiguredModel):
                     "of labels of the head"
                 )
             metadata = dataclasses.replace(metadata, labels=labels)
-        if tokenizer is not None:
-            metadata = dataclasses.replace(metadata, lowercase=tokenizer.lowercase)
         vocabulary = None if tokenizer is None else tokenizer.vocabulary
         for note in save_model(self, path, metadata=metadata, vocabulary=vocabulary, format=format):
             print(f"{'note':<12}{note}")

@@ -120,7 +120,7 @@ def _masked_lm_head(model: TaskModel) -> MaskedLMHead:
     return model.head(
         MaskedLMHead,
         config.vocab_size,
-        activation=config.activation,
-        layer_norm_epsilon=config.layer_norm_epsilon,
+        activation=config.masked_lm_activation or config.activation,
+        layer_norm_epsilon=config.masked_lm_epsilon or config.layer_norm_epsilon,
         name="masked_lm",
     )

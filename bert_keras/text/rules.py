@@ -57,8 +57,35 @@ def unigram_rules(
         InputError: `model` lacks a special token of ALBERT.
     """
     tokens = [(each.piece, each.score + _comma_score(each.piece)) for each in model.pieces]
-    tokenizer = Tokenizer(Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False))
     steps = unigram_steps(lowercase=lowercase, keeps_accents=keeps_accents)
+    return _unigram_text(model, tokens, steps, file=file)
+
+
+def sentencepiece_rules(model, *, file: str = "the vocabulary") -> str:
+    """Builds the tokenizer.json that tokenizes as SentencePiece itself does, as KerasHub's ALBERT.
+
+    Args:
+        model: SentencePiece's ModelProto.
+        file: What an error message names as the source of the tokens.
+
+    Returns:
+        The text of the tokenizer.json.
+
+    Raises:
+        InputError: `model` lacks a special token of ALBERT.
+    """
+    return _unigram_text(model, [(each.piece, each.score) for each in model.pieces], [], file=file)
+
+
+def _unigram_text(
+    model,
+    tokens: list[tuple[str, float]],
+    steps: list[normalizers.Normalizer],
+    *,
+    file: str,
+) -> str:
+    """Returns the tokenizer.json of a Unigram model whose own normalization follows `steps`."""
+    tokenizer = Tokenizer(Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False))
     if charsmap := model.normalizer_spec.precompiled_charsmap:
         steps.append(normalizers.Precompiled(charsmap))
     steps.append(normalizers.Replace(Regex(" {2,}"), " "))

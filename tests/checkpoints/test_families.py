@@ -102,11 +102,10 @@ def test_other_dropout_rates_of_heads_are_noted(small, tmp_path):
 
 
 @pytest.mark.parametrize("family", CHANGES)
-@pytest.mark.parametrize(("format", "column"), [("google", "google"), ("keras-hub", "keras_hub")])
-def test_formats_that_store_only_bert_refuse_relatives(small, tmp_path, family, format, column):
+def test_google_stores_no_relatives(small, tmp_path, family):
     original = small(family, "BertEncoder", has_pooler=True)
-    with pytest.raises(InputError, match=f"{column} cannot store an encoder of the kind {family}"):
-        write_checkpoint(original, tmp_path / "it", format=format)
+    with pytest.raises(InputError, match=f"google cannot store an encoder of the kind {family}"):
+        write_checkpoint(original, tmp_path / "it", format="google")
     assert not (tmp_path / "it").exists()
 
 

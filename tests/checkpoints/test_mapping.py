@@ -6,11 +6,13 @@ import pytest
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.google.folder import GOOGLE
 from bert_keras.checkpoints.huggingface.folder import HUGGING_FACE
-from bert_keras.checkpoints.keras_hub.folder import KERAS_HUB
+from bert_keras.checkpoints.keras_hub.families import ANY_FAMILY, HUB_FAMILIES
 from bert_keras.checkpoints.mapping import foreign_tensors, rows, translated
 from bert_keras.errors import InputError
 from bert_keras.models import MODELS
 from bert_keras.models.pretrained import named_weights
+
+KERAS_HUB = HUB_FAMILIES["bert"].column
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_names_of_the_formats(checkpoint, column, public_name, foreign_name):
     assert column.name(public_name, metadata) == foreign_name
 
 
-@pytest.mark.parametrize("column", [GOOGLE, HUGGING_FACE, KERAS_HUB])
+@pytest.mark.parametrize("column", [GOOGLE, HUGGING_FACE, ANY_FAMILY])
 def test_only_the_native_format_stores_a_causal_encoder(checkpoint, column):
     original = checkpoint("BertEncoder")
     config = dataclasses.replace(original.metadata.config, is_causal=True)

@@ -44,25 +44,43 @@ def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
             return (folder / TOKENIZER).read_text("utf-8")
         return None
     if (folder / MODEL).is_file():
-        return _unigram(folder / MODEL, settings)
+        return unigram_rules(
+            sentencepiece_model(folder / MODEL),
+            lowercase=settings.get("do_lower_case", True),
+            keeps_accents=settings.get("keep_accents", False),
+            file=MODEL,
+        )
     missing = [name for name in (TOKENS, MERGES) if not (folder / name).is_file()]
     if not missing:
-        return _byte_pair(folder, settings)
+        prefixed = settings.get("add_prefix_space", False)
+        model = byte_pair_model(folder / TOKENS, folder / MERGES)
+        return byte_pair_rules(model, prefixed=prefixed, file=TOKENS)
     if len(missing) == 1 and not (folder / VOCABULARY).is_file():
         raise InputError(f"{missing[0]} is missing; byte-level BPE needs {TOKENS} and {MERGES}")
     return None
 
 
-def _byte_pair(folder: Path, settings: Mapping[str, Any]) -> str:
-    in_order_of_ids(json_object(folder / TOKENS), file=TOKENS)
+def byte_pair_model(tokens: Path, merges: Path) -> BPE:
+    """Reads a byte-level BPE from the file of its tokens and that of its merges.
+
+    Raises:
+        InputError: A file is damaged.
+    """
+    in_order_of_ids(json_object(tokens), file=tokens.name)
     try:
-        model = BPE.from_file(str(folder / TOKENS), str(folder / MERGES))
+        return BPE.from_file(str(tokens), str(merges))
     except Exception as error:  # the library raises plain Exception
-        raise InputError(f"{TOKENS} or {MERGES} is damaged ({error}); copy both again") from error
-    return byte_pair_rules(model, prefixed=settings.get("add_prefix_space", False), file=TOKENS)
+        raise InputError(
+            f"{tokens.name} or {merges.name} is damaged ({error}); copy both again"
+        ) from error
 
 
-def _unigram(path: Path, settings: Mapping[str, Any]) -> str:
+def sentencepiece_model(path: Path):
+    """Reads SentencePiece's ModelProto of a Unigram model.
+
+    Raises:
+        InputError: The file is damaged, or it is of another kind of model.
+    """
     from sentencepiece import sentencepiece_model_pb2 as protobuf
 
     # The type checker does not find the class, which protobuf creates on import.
@@ -71,14 +89,9 @@ def _unigram(path: Path, settings: Mapping[str, Any]) -> str:
         model.ParseFromString(path.read_bytes())
     except Exception as error:  # protobuf raises one of two error classes of its own
         refuse_lfs_pointer(path)
-        raise InputError(f"{MODEL} is damaged ({error}); copy it again") from error
+        raise InputError(f"{path.name} is damaged ({error}); copy it again") from error
     if not (model.pieces and model.HasField("trainer_spec") and model.HasField("normalizer_spec")):
-        raise InputError(f"{MODEL} ends after {len(model.pieces):,} pieces; copy it again")
+        raise InputError(f"{path.name} ends after {len(model.pieces):,} pieces; copy it again")
     if model.trainer_spec.model_type != UNIGRAM:
-        raise InputError(f"{MODEL} is not a Unigram model; expected SentencePiece's Unigram")
-    return unigram_rules(
-        model,
-        lowercase=settings.get("do_lower_case", True),
-        keeps_accents=settings.get("keep_accents", False),
-        file=MODEL,
-    )
+        raise InputError(f"{path.name} is not a Unigram model; expected SentencePiece's Unigram")
+    return model

@@ -1,21 +1,23 @@
 """Reads and writes KerasHub's preset folders, those of `save_to_preset` and `from_preset`.
 
-config.json, model.weights.h5       the BertBackbone; model.weights.json lists shards, if any
-task.json, task.weights.h5          the head of a BertMaskedLM or BertTextClassifier
-tokenizer.json, preprocessor.json, assets/tokenizer/vocabulary.txt      the tokenizer
+config.json, model.weights.h5       the backbone; model.weights.json lists shards, if any
+task.json, task.weights.h5          the head of a masked-LM model or text classifier
+tokenizer.json, preprocessor.json, assets/tokenizer/    the tokenizer
 metadata.json                       contains EXTRA_KEY
 
 Neither reading nor writing needs keras_hub or builds a model.
 """
 
+import dataclasses
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
-from bert_keras.architectures import CLASSIFIER, ENCODER, MASKED_LM
+from bert_keras.architectures import CLASSIFIER, ENCODER, MASKED_LM, Family, family_of
 from bert_keras.checkpoints import mapping
 from bert_keras.checkpoints.checkpoint import Checkpoint, fitted_vocabulary
 from bert_keras.checkpoints.foreign import training_fields
@@ -24,68 +26,28 @@ from bert_keras.checkpoints.keras_hub.config import (
     METADATA,
     read_config,
     read_extra,
+    read_family,
+    read_max_length,
     read_task,
-    read_text,
     write_configs,
 )
+from bert_keras.checkpoints.keras_hub.families import (
+    ANY_FAMILY,
+    CLASSIFIER_HEAD,
+    HUB_FAMILIES,
+    MASKED_LM_HEAD,
+    TASK_WEIGHTS,
+    WEIGHTS,
+)
+from bert_keras.checkpoints.keras_hub.tokenizer import read_tokenizer, write_tokenizer
 from bert_keras.checkpoints.keras_hub.weights import stored_tensors, write_tensors
-from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels, seems_lowercase
+from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
-from bert_keras.text.vocab import Vocabulary
 
-VOCABULARY = Path("assets/tokenizer/vocabulary.txt")
-WEIGHTS, SHARDS, TASK_WEIGHTS = "model.weights.h5", "model.weights.json", "task.weights.h5"
-# Paths of our layers and weights in KerasHub's files, which identify a layer by its class and its
-# index among the layers of that class, and a weight by its index in the layer.
-BLOCK = "encoder/layer_{}"
-HUB_LAYERS = f"{WEIGHTS}/layers"
-HUB_BLOCK = f"{HUB_LAYERS}/transformer_encoder_{{}}"
-HUB_ATTENTION = f"{HUB_BLOCK}/_self_attention_layer"
-MASKED_LM_HEAD = f"{TASK_WEIGHTS}/layers/masked_lm_head"
-CLASSIFIER_HEAD = f"{TASK_WEIGHTS}/layers/dense"
-LAYERS = {
-    "encoder/embeddings/token": f"{HUB_LAYERS}/reversible_embedding/vars/0",
-    "encoder/embeddings/position": f"{HUB_LAYERS}/position_embedding/vars/0",
-    "encoder/embeddings/segment": f"{HUB_LAYERS}/embedding/vars/0",
-    "encoder/embeddings/norm": f"{HUB_LAYERS}/layer_normalization",
-    f"{BLOCK}/attention/query": f"{HUB_ATTENTION}/query_dense",
-    f"{BLOCK}/attention/key": f"{HUB_ATTENTION}/key_dense",
-    f"{BLOCK}/attention/value": f"{HUB_ATTENTION}/value_dense",
-    f"{BLOCK}/attention/output": f"{HUB_ATTENTION}/output_dense",
-    f"{BLOCK}/attention_norm": f"{HUB_BLOCK}/_self_attention_layer_norm",
-    f"{BLOCK}/feed_forward/intermediate": f"{HUB_BLOCK}/_feedforward_intermediate_dense",
-    f"{BLOCK}/feed_forward/output": f"{HUB_BLOCK}/_feedforward_output_dense",
-    f"{BLOCK}/feed_forward_norm": f"{HUB_BLOCK}/_feedforward_layer_norm",
-    "encoder/pooler": f"{HUB_LAYERS}/dense",
-    "masked_lm/transform": f"{MASKED_LM_HEAD}/_intermediate_dense",
-    "masked_lm/norm": f"{MASKED_LM_HEAD}/_intermediate_layer_norm",
-    "masked_lm/output_bias": f"{MASKED_LM_HEAD}/vars/0",
-    "classification/dense": CLASSIFIER_HEAD,
-}
-SUFFIXES = {"kernel": "/vars/0", "bias": "/vars/1", "gamma": "/vars/0", "beta": "/vars/1"}
+SHARDS = "model.weights.json"
 HEADS = {MASKED_LM_HEAD: MASKED_LM.name, CLASSIFIER_HEAD: CLASSIFIER.name}
-
-
-def _name(name: str, metadata: ModelMetadata) -> str:
-    # Keras appends no number to the first layer of a class.
-    path = mapping.renamed(name, LAYERS, suffixes=SUFFIXES)
-    return path.replace("transformer_encoder_0", "transformer_encoder")
-
-
-def _shape(row: mapping.WeightRow, metadata: ModelMetadata) -> tuple[int, ...]:
-    """Returns KerasHub's shape of a weight: attention weights have an axis for the heads."""
-    size, num_heads = metadata.config.hidden_size, metadata.config.num_heads
-    heads = (num_heads, size // num_heads)
-    layer, weight = row.name.split("/")[-2:]
-    if "/attention/" not in row.name or (layer, weight) == ("output", "bias"):
-        return row.shape
-    if layer == "output":
-        return (*heads, size)
-    return (size, *heads) if weight == "kernel" else heads
-
-
-KERAS_HUB = mapping.NameColumn(format="keras_hub", name=_name, shape=_shape)
+POSITIONS, SEGMENTS = "encoder/embeddings/position", "encoder/embeddings/segment"
 # Adam's step and learning rate. `from_preset` compiles a task with an optimizer, and prints a
 # warning if these variables are missing.
 OPTIMIZER = {"optimizer/vars/0": np.int64(0), "optimizer/vars/1": np.float32(5e-5)}
@@ -105,9 +67,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
 
     `ignore` may name arrays, such as task.weights.h5/layers/dense/vars/0, and keys of config.json.
     """
-    extra = read_extra(path)
-    config, notes = read_config(path, extra, ignore=ignore)
-    arrays = _arrays(path)
+    extra, hub, arrays = read_extra(path), read_family(path), _arrays(path)
     heads = (m for start, m in HEADS.items() if any(n.startswith(f"{start}/") for n in arrays))
     model = next(heads, ENCODER.name)
     if extra.get("labels") and model != CLASSIFIER.name:
@@ -115,15 +75,14 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
             f"{path / TASK_WEIGHTS} is missing or lacks the classifier that {METADATA} describes; "
             f"add it, or remove {METADATA} to read only the encoder"
         )
-    num_labels, task_notes = read_task(path, model)
-    lowercase, max_length, text_notes = read_text(path, extra, config)
-    file = path / VOCABULARY
-    vocabulary = Vocabulary.from_file(file) if file.is_file() else None
+    config, notes = read_config(path, extra, hub=hub, model=model, ignore=ignore)
+    num_labels, task_notes = read_task(path, hub, model)
+    vocabulary, lowercase, text_notes = read_tokenizer(path, hub, lowercase=extra.get("lowercase"))
     metadata = ModelMetadata(
         model=model,
         config=config,
-        lowercase=seems_lowercase(vocabulary) if lowercase is None else lowercase,
-        max_length=max_length,
+        lowercase=lowercase,
+        max_length=read_max_length(path, extra, config),
         labels=tuple(extra.get("labels", ())) or numbered_labels(num_labels),
         **training_fields(extra),
     )
@@ -132,24 +91,85 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         n: t for n, t in arrays.items() if "/optimizer/" not in n and "/seed_generator/" not in n
     }
     tensors, unused = mapping.translated(
-        weights, metadata=metadata, column=KERAS_HUB, ignore=ignore
+        weights, metadata=hub.stored_metadata(metadata), column=hub.column, ignore=ignore
     )
     if f"{TASK_WEIGHTS}/optimizer/vars/{len(OPTIMIZER)}" in arrays:
         notes += (f"the optimizer's averages in {TASK_WEIGHTS} are not read",)
     return Checkpoint(
         metadata=metadata,
-        tensors=tensors,
+        tensors=_expanded(tensors, metadata),
         vocabulary=fitted_vocabulary(vocabulary, metadata, pad_vocabulary=pad_vocabulary),
         unused=unused,
         notes=(*notes, *task_notes, *text_notes),
     )
 
 
+def storable(checkpoint: Checkpoint) -> Checkpoint:
+    """Returns a checkpoint of the same outputs that has only values which KerasHub stores.
+
+    KerasHub's RoBERTa has no segment embedding and no positions before `position_offset`. The
+    segment embedding, which every token has, is therefore added to each position embedding.
+
+    Raises:
+        InputError: KerasHub has no encoder of this kind.
+    """
+    mapping.check_family(checkpoint.metadata, ANY_FAMILY)
+    config, tensors = checkpoint.metadata.config, checkpoint.tensors
+    if not (offset := config.position_offset):
+        return checkpoint
+    if config.num_segments > 1:
+        raise InputError(
+            f"KerasHub's RoBERTa has no segment embeddings and this model has "
+            f"{config.num_segments}; choose another format"
+        )
+
+    def positions() -> np.ndarray:
+        table = tensors[POSITIONS].read() + tensors[SEGMENTS].read()
+        table[:offset] = 0
+        return table
+
+    shape = tensors[SEGMENTS].shape
+    changed = {
+        POSITIONS: StoredTensor(tensors[POSITIONS].shape, positions),
+        SEGMENTS: StoredTensor(shape, partial(np.zeros, shape, np.float32)),
+    }
+    return dataclasses.replace(checkpoint, tensors={**tensors, **changed})
+
+
+def _expanded(
+    tensors: Mapping[str, StoredTensor], metadata: ModelMetadata
+) -> Mapping[str, StoredTensor]:
+    """Returns the weights with the zeros that a RoBERTa has and KerasHub does not store."""
+    if not (offset := metadata.config.position_offset):
+        return tensors
+    shapes = {row.name: row.shape for row in mapping.rows(metadata)}
+    zeros = np.zeros((offset, shapes[POSITIONS][1]), np.float32)
+    changed = {
+        POSITIONS: StoredTensor(
+            shapes[POSITIONS], lambda: np.concatenate([zeros, tensors[POSITIONS].read()])
+        ),
+        SEGMENTS: StoredTensor(shapes[SEGMENTS], lambda: zeros[: shapes[SEGMENTS][0]]),
+    }
+    return {**tensors, **changed}
+
+
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
-    """Writes a preset; see `formats.Format`."""
+    """Writes a preset of a checkpoint that `storable` returned; see `formats.Format`."""
     metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
-    tensors = mapping.foreign_tensors(checkpoint.tensors, metadata=metadata, column=KERAS_HUB)
-    notes = write_configs(metadata, folder, has_text=vocabulary is not None)
+    hub = HUB_FAMILIES[cast(Family, family_of(metadata.config)).kind]
+    stored = dict(checkpoint.tensors)
+    if offset := metadata.config.position_offset:
+        del stored[SEGMENTS]
+        table = stored[POSITIONS]
+        shape = (table.shape[0] - offset, table.shape[1])
+        stored[POSITIONS] = StoredTensor(shape, lambda: table.read()[offset:])
+    tensors = mapping.foreign_tensors(
+        stored, metadata=hub.stored_metadata(metadata), column=hub.column
+    )
+    tokenizer, text_notes = None, ()
+    if vocabulary is not None:
+        tokenizer, *text_notes = write_tokenizer(vocabulary, folder, lowercase=metadata.lowercase)
+    notes = write_configs(metadata, folder, hub=hub, tokenizer=tokenizer)
     files = {WEIGHTS: {}, TASK_WEIGHTS: {}}
     for name, tensor in tensors.items():
         file, _, array = name.partition("/")
@@ -160,9 +180,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     for file, arrays in files.items():
         if arrays:
             write_tensors(folder / file, arrays)
-    if vocabulary is not None:
-        vocabulary.save(folder / VOCABULARY)
-    return notes
+    return (*notes, *text_notes)
 
 
 def _arrays(path: Path) -> dict[str, StoredTensor]:
