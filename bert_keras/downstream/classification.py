@@ -1,7 +1,6 @@
 """Defines tasks that predict one class, several classes or a number for the texts of a table."""
 
 import dataclasses
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from bert_keras.downstream.task import (
     no_labels_error,
 )
 from bert_keras.downstream.texts import EncodedTexts, num_tokens, windows_of
-from bert_keras.downstream.tfds import is_tfds, tfds_splits
+from bert_keras.downstream.tfds import is_tfds, tfds_files
 from bert_keras.errors import InputError
 from bert_keras.options import check_choice, check_least
 from bert_keras.storage import StrPath
@@ -96,12 +95,10 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
     def files(self, data: StrPath) -> dict[str, str]:
         """Returns the files of the splits "train", "dev" and, if it exists, "test".
 
-        Files end in .tsv, .csv or .jsonl. For a TFDS builder, "dev" is its split "validation".
+        Files end in .tsv, .csv or .jsonl. For a data set of TFDS, see `tfds_files`.
         """
         if is_tfds(data):
-            splits = {"train": "train", "dev": "validation", "test": "test"}
-            existing = tfds_splits(os.fspath(data))
-            return {name: f"{data}:{split}" for name, split in splits.items() if split in existing}
+            return tfds_files(data)
         return data_files(data, names=FILES)
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:

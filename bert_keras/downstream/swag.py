@@ -19,6 +19,7 @@ from bert_keras.downstream.task import (
     softmax,
 )
 from bert_keras.downstream.texts import EncodedGroups, num_tokens
+from bert_keras.downstream.tfds import is_tfds, tfds_files
 from bert_keras.errors import InputError
 from bert_keras.options import check_least, fixed
 from bert_keras.storage import StrPath
@@ -84,7 +85,7 @@ class SwagTask(Task[SwagExample, EncodedGroups, ChosenEnding]):
 
         The file of "dev" may be named "val" or "dev".
         """
-        return data_files(data, names=FILES)
+        return tfds_files(data) if is_tfds(data) else data_files(data, names=FILES)
 
     def read(self, path: StrPath, *, split: str = "train") -> list[SwagExample]:
         """Reads the columns sent1, sent2, ending0 to ending3 and label; test files have no label.

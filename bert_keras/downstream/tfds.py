@@ -1,7 +1,10 @@
-"""Reads the rows of a split of a TensorFlow Datasets (TFDS) builder, as `tfds:NAME:SPLIT`."""
+"""Reads the rows of TensorFlow Datasets (TFDS), named `tfds:NAME` or `tfds:FOLDER`."""
 
+import contextlib
+import io
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,11 +15,35 @@ from bert_keras.errors import InputError
 from bert_keras.storage import StrPath
 
 PREFIX = "tfds:"
+_TRIES = 3  # of each download; TFDS has 10, which take minutes without a network
+# The possible names of each split.
+_SPLITS = {"train": ("train",), "dev": ("validation", "dev"), "test": ("test",)}
 
 
 def is_tfds(path: StrPath) -> bool:
-    """Returns whether a data path names a TFDS builder instead of a file."""
+    """Returns whether a data path names a data set of TFDS instead of a file."""
     return os.fspath(path).startswith(PREFIX)
+
+
+def tfds_files(data: StrPath) -> dict[str, str]:
+    """Returns the path `tfds:NAME:SPLIT` of each of the splits "train", "dev" and "test".
+
+    Splits that the data set lacks are left out. In TFDS, "dev" is often named "validation".
+
+    Args:
+        data: `tfds:NAME`, where NAME is for example `glue/mrpc` or `glue/mrpc:2.0.0`, or
+            `tfds:FOLDER`, where FOLDER is a data set that TFDS wrote.
+
+    Raises:
+        InputError: The data set does not exist or cannot be downloaded.
+    """
+    existing = _builder(os.fspath(data).removeprefix(PREFIX)).info.splits
+    return {
+        split: f"{os.fspath(data)}:{name}"
+        for split, names in _SPLITS.items()
+        for name in names
+        if name in existing
+    }
 
 
 def tfds_rows(path: str) -> Iterator[dict[str, object]]:
@@ -27,11 +54,10 @@ def tfds_rows(path: str) -> Iterator[dict[str, object]]:
     the folder of TFDS yet is downloaded.
 
     Args:
-        path: `tfds:NAME:SPLIT`, where NAME is for example `glue/mrpc` or `glue/mrpc:2.0.0`.
+        path: `tfds:NAME:SPLIT` or `tfds:FOLDER:SPLIT`; see `tfds_files`.
 
     Raises:
-        InputError: The builder or split does not exist, the data cannot be downloaded, or TFDS is
-            not installed.
+        InputError: The data set or split does not exist, or the data cannot be downloaded.
     """
     name, _, split = path.removeprefix(PREFIX).rpartition(":")
     builder = _builder(name)
@@ -44,37 +70,58 @@ def tfds_rows(path: str) -> Iterator[dict[str, object]]:
         yield {column: _python(value, features[column]) for column, value in row.items()}
 
 
-def tfds_splits(path: str) -> tuple[str, ...]:
-    """Returns the names of the splits of `tfds:NAME`; raises the errors of `tfds_rows`."""
-    return tuple(_builder(path.removeprefix(PREFIX)).info.splits)
-
-
 def _builder(name: str) -> Any:
+    """Returns the builder of a prepared data set; prepares it if necessary."""
+    import requests
+    import tensorflow_datasets as tfds
+
+    if name.startswith("huggingface:"):
+        raise InputError(
+            f"{PREFIX}{name} is a data set of Hugging Face, which TFDS does not contain; save it "
+            "as the files of the task and pass their folder"
+        )
     try:
-        import requests
-        import tensorflow_datasets as tfds
-    except ImportError as error:
-        raise InputError("tfds: needs TensorFlow Datasets; pip install bert-keras[tfds]") from error
-    retries = logging.getLogger("urllib3.connectionpool")
-    level = retries.level
-    try:
+        if os.path.isfile(os.path.join(name, "dataset_info.json")):
+            return tfds.builder_from_directory(name)
         builder = tfds.builder(name)
-        retries.setLevel(logging.ERROR)  # TFDS tries each file ten times and warns each time
-        builder.download_and_prepare()
+        if not os.path.isdir(builder.data_dir):
+            print(f"downloading {PREFIX}{name} to {builder.data_dir}", file=sys.stderr)
+            with _quiet_download():
+                builder.download_and_prepare()
+        return builder
     except requests.RequestException as error:
         host = urlsplit(error.request.url).hostname if error.request else "its server"
         status = "" if error.response is None else f" (HTTP status {error.response.status_code})"
         raise InputError(
-            f"tfds:{name} is not in the TFDS folder ({builder.data_dir}) and could not be "
-            f"downloaded from {host}{status}; run the command once on a machine with network "
-            "access and copy that folder, or pass the task's files instead"
+            f"{PREFIX}{name} could not be downloaded from {host}{status}; run the command once on "
+            f"a machine with network access and copy its TFDS folder ({builder.data_dir}), or pass "
+            "the task's files instead"
         ) from error
-    except (tfds.core.DatasetNotFoundError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"tfds:{name} cannot be read: {reason}") from error
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # the code of each builder raises errors of its own
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise InputError(f"{PREFIX}{name} cannot be read: {reason}") from error
+
+
+@contextlib.contextmanager
+def _quiet_download() -> Iterator[None]:
+    """Hides what TFDS prints on stdout, its bars and the warning of each try; tries less often."""
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core.download import downloader
+
+    retries = logging.getLogger("urllib3.connectionpool")
+    level, most_tries = retries.level, downloader.MAX_RETRIES
+    retries.setLevel(logging.ERROR)
+    downloader.MAX_RETRIES = _TRIES
+    tfds.disable_progress_bar()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
     finally:
+        tfds.enable_progress_bar()
+        downloader.MAX_RETRIES = most_tries
         retries.setLevel(level)
-    return builder
 
 
 def _python(value, feature):

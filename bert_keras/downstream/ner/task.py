@@ -18,7 +18,7 @@ from bert_keras.downstream.ner.files import OUTSIDE, Sentence, read_conll, read_
 from bert_keras.downstream.ner.scoring import entity_scores
 from bert_keras.downstream.ner.windows import sentence_rows, word_tokens
 from bert_keras.downstream.task import Outputs, Task, data_files, no_labels_error
-from bert_keras.downstream.tfds import is_tfds, tfds_splits
+from bert_keras.downstream.tfds import is_tfds, tfds_files
 from bert_keras.errors import InputError
 from bert_keras.options import check_choice, check_least
 from bert_keras.storage import StrPath, atomic_file
@@ -67,7 +67,7 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
 
     def files(self, data: StrPath) -> dict[str, str]:
         if is_tfds(data):
-            return {split: f"{data}:{split}" for split in tfds_splits(os.fspath(data))}
+            return tfds_files(data)
         return data_files(data, names=FILES)
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:

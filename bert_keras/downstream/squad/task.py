@@ -18,7 +18,7 @@ from bert_keras.downstream.squad.questions import Question, read_questions, with
 from bert_keras.downstream.squad.scoring import squad1_scores, squad2_scores
 from bert_keras.downstream.squad.windows import NUM_SPECIALS, QuestionWindows, windows_over
 from bert_keras.downstream.task import Outputs, Task, data_files, needs_labels
-from bert_keras.downstream.tfds import is_tfds
+from bert_keras.downstream.tfds import is_tfds, tfds_files
 from bert_keras.errors import InputError
 from bert_keras.options import check_choice, check_least
 from bert_keras.storage import StrPath, json_object, write_text
@@ -74,7 +74,7 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
 
     def files(self, data: StrPath) -> dict[str, str]:
         if is_tfds(data):
-            return {"train": f"{data}:train", "dev": f"{data}:validation"}
+            return tfds_files(data)
         names = {
             split: (f"{split}-v{self.version}.json", f"{split}.json")
             for split in ("train", "dev", "test")

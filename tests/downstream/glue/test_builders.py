@@ -1,13 +1,19 @@
 """The TFDS builders of GLUE give the examples of the official files in the same order."""
 
 import dataclasses
+import json
 
 import pytest
 import tensorflow_datasets as tfds
 
+from bert_keras.cli import main
+from bert_keras.config import BertConfig
 from bert_keras.downstream.classification import TABLE_TASKS
 from bert_keras.downstream.glue.task import GLUE_TASKS
 from bert_keras.errors import InputError
+from bert_keras.models import BertEncoder
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 
 @pytest.fixture
@@ -44,6 +50,20 @@ def test_builders_give_the_examples_of_the_files(glue_folder, builders, name):
         examples = [example[:2] for example in task.read(path, split=split)]
         assert [label for _, label in examples] == pytest.approx([label for _, label in expected])
         assert [texts for texts, _ in examples] == [texts for texts, _ in expected]
+
+
+def test_the_command_trains_and_scores_with_a_builder(builders, tmp_path, capsys):
+    tokenizer = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, "a", "man")))
+    config = BertConfig(
+        vocab_size=len(tokenizer.vocabulary), hidden_size=8, num_layers=1, num_heads=2
+    )
+    start = BertEncoder(config).save_pretrained(tmp_path / "encoder", tokenizer=tokenizer)
+    data = ["--data", "tfds:glue/mrpc"]
+    output = str(tmp_path / "run")
+    assert main(["finetune", "mrpc", *data, "--from", str(start), "--output", output]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", "mrpc", *data, "--model", f"{output}/model", "--json"]) == 0
+    assert "accuracy" in json.loads(capsys.readouterr().out)
 
 
 def test_the_classification_task_reads_builders(builders):

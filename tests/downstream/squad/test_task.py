@@ -45,7 +45,7 @@ def test_invalid_settings_are_refused(changes, message):
         dataclasses.replace(SQUAD1, **changes)
 
 
-def test_files_of_a_folder_or_a_builder_are_found(tmp_path):
+def test_files_of_a_folder_are_found(tmp_path):
     for name in ("train-v1.1.json", "dev.json", "dev-v1.1.json", "test.json", "dev-v2.0.json"):
         (tmp_path / name).write_text("{}")
     assert SQUAD1.files(tmp_path) == {
@@ -55,10 +55,6 @@ def test_files_of_a_folder_or_a_builder_are_found(tmp_path):
     }
     with pytest.raises(InputError, match=r"has no train-v2.0.json or train.json"):
         SQUAD2.files(tmp_path)
-    assert SQUAD2.files("tfds:squad/v2.0") == {
-        "train": "tfds:squad/v2.0:train",
-        "dev": "tfds:squad/v2.0:validation",
-    }
 
 
 def test_misplaced_answers_are_excluded_only_from_training(squad_file, capsys):
