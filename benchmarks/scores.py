@@ -46,7 +46,7 @@ def settings(arguments, name: str):
     """Returns the task, its recipe and its files."""
     from bert_keras.downstream.catalog import named_task
     from bert_keras.options import with_changes
-    from bert_keras.runs.recipes import task_recipes
+    from bert_keras.runs.settings import task_recipes
 
     recipe = task_recipes(name)[arguments.recipe]
     recipe = dataclasses.replace(recipe, learning_rate=arguments.rate or recipe.learning_rate)
@@ -64,9 +64,9 @@ def ours(task, recipe, files, pretrained: str) -> dict:
             task,
             recipe,
             pretrained=pretrained,
-            files=files,
+            data=files,
             output=Path(folder) / "run",
-        )
+        ).scores
     return {"score": scores[task.metric], "seconds": time.perf_counter() - start, "scores": scores}
 
 
@@ -82,7 +82,7 @@ def theirs(task, recipe, files, pretrained: str) -> dict:
     start = time.perf_counter()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.manual_seed(recipe.seed)
-    run = TaskRun(task, recipe, pretrained=pretrained, files=files)
+    run = TaskRun(task, recipe, pretrained=pretrained, data=files)
     task, rows, dev, dev_rows = run.task, run.rows, run.dev_examples, run.dev_rows
     head = {
         "BertClassifier": "BertForSequenceClassification",

@@ -4,33 +4,114 @@ The modules of the public names are imported on first use, so `import bert_keras
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from bert_keras.architectures import ARCHITECTURES
+if TYPE_CHECKING:  # for type checkers and editors
+    from bert_keras.config import BertConfig as BertConfig
+    from bert_keras.data.masking import Masker as Masker
+    from bert_keras.data.masking import MaskingPolicy as MaskingPolicy
+    from bert_keras.data.objectives import DynamicMasking as DynamicMasking
+    from bert_keras.data.records import pretraining_dataset as pretraining_dataset
+    from bert_keras.downstream.task import Task
+    from bert_keras.errors import InputError as InputError
+    from bert_keras.exporting.model_folder import export_classifier as export_classifier
+    from bert_keras.models import load_model as load_model
+    from bert_keras.models.encoder import BertEncoder as BertEncoder
+    from bert_keras.models.feature_tagger import BertFeatureTagger as BertFeatureTagger
+    from bert_keras.models.keras_hub import from_keras_hub as from_keras_hub
+    from bert_keras.models.keras_hub import to_keras_hub as to_keras_hub
+    from bert_keras.models.pretrainer import BertMaskedLM as BertMaskedLM
+    from bert_keras.models.pretrainer import BertPretrainer as BertPretrainer
+    from bert_keras.models.task_models import BertClassifier as BertClassifier
+    from bert_keras.models.task_models import BertMultipleChoice as BertMultipleChoice
+    from bert_keras.models.task_models import BertQuestionAnswering as BertQuestionAnswering
+    from bert_keras.models.task_models import BertTokenClassifier as BertTokenClassifier
+    from bert_keras.presets import preset as preset
+    from bert_keras.runs.finetune import finetune as finetune
+    from bert_keras.runs.outcome import RunResult as RunResult
+    from bert_keras.runs.pretrain import pretrain as pretrain
+    from bert_keras.runs.recipes import FinetuneRecipe as FinetuneRecipe
+    from bert_keras.runs.recipes import PretrainRecipe as PretrainRecipe
+    from bert_keras.runs.task_run import TaskRun as TaskRun
+    from bert_keras.text.encode import encode as encode
+    from bert_keras.text.encode import encode_masked as encode_masked
+    from bert_keras.text.tokenizer import WordPieceTokenizer as WordPieceTokenizer
+    from bert_keras.text.vocab import Vocabulary as Vocabulary
+    from bert_keras.training.distiller import Distiller as Distiller
+    from bert_keras.training.losses import pretraining_losses as pretraining_losses
+    from bert_keras.training.losses import pretraining_metrics as pretraining_metrics
+    from bert_keras.training.optimizer import BertAdamW as BertAdamW
+    from bert_keras.training.schedule import LinearWarmupDecay as LinearWarmupDecay
 
+    tasks: dict[str, Task]
+    """The fine-tuning tasks by name. `finetune` and `evaluate` also accept a task that is not here.
+
+    Example:
+
+    ```python
+    print(*tasks)
+    short = dataclasses.replace(tasks["mrpc"], max_length=64)
+    ```
+    """
+
+    recipes: dict[str, PretrainRecipe]
+    """The pretraining recipes by name, which `pretrain` accepts.
+
+    Example:
+
+    ```python
+    print(*recipes)
+    longer = dataclasses.replace(recipes["tiny-hour"], num_steps=20_000)
+    ```
+    """
+
+# Public name -> module
 _HOMES = {
     "BertConfig": "bert_keras.config",
     "preset": "bert_keras.presets",
+    "InputError": "bert_keras.errors",
     "Vocabulary": "bert_keras.text.vocab",
     "WordPieceTokenizer": "bert_keras.text.tokenizer",
     "encode": "bert_keras.text.encode",
     "encode_masked": "bert_keras.text.encode",
     "pretraining_dataset": "bert_keras.data.records",
-    **{row.name: row.module for row in ARCHITECTURES.values()},
+    "DynamicMasking": "bert_keras.data.objectives",
+    "Masker": "bert_keras.data.masking",
+    "MaskingPolicy": "bert_keras.data.masking",
+    "BertEncoder": "bert_keras.models.encoder",
+    "BertPretrainer": "bert_keras.models.pretrainer",
+    "BertMaskedLM": "bert_keras.models.pretrainer",
+    "BertClassifier": "bert_keras.models.task_models",
+    "BertTokenClassifier": "bert_keras.models.task_models",
+    "BertQuestionAnswering": "bert_keras.models.task_models",
+    "BertMultipleChoice": "bert_keras.models.task_models",
+    "BertFeatureTagger": "bert_keras.models.feature_tagger",
     "load_model": "bert_keras.models",
     "from_keras_hub": "bert_keras.models.keras_hub",
     "to_keras_hub": "bert_keras.models.keras_hub",
     "BertAdamW": "bert_keras.training.optimizer",
-    "Distiller": "bert_keras.training.distiller",
     "LinearWarmupDecay": "bert_keras.training.schedule",
+    "Distiller": "bert_keras.training.distiller",
+    "pretraining_losses": "bert_keras.training.losses",
+    "pretraining_metrics": "bert_keras.training.losses",
+    "tasks": "bert_keras.downstream.catalog",
+    "recipes": "bert_keras.runs.recipes",
+    "PretrainRecipe": "bert_keras.runs.recipes",
+    "FinetuneRecipe": "bert_keras.runs.recipes",
+    "RunResult": "bert_keras.runs.outcome",
+    "TaskRun": "bert_keras.runs.task_run",
+    "pretrain": "bert_keras.runs.pretrain",
+    "finetune": "bert_keras.runs.finetune",
     "export_classifier": "bert_keras.exporting.model_folder",
 }
+_CONSTANTS = {"tasks": "TASKS", "recipes": "PRETRAIN"}  # their names in these modules
 __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module 'bert_keras' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES[name]), _CONSTANTS.get(name, name))
 
 
 def __dir__() -> list[str]:

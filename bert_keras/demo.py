@@ -7,15 +7,13 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.exporting.model_folder import export_model
-from bert_keras.options import with_changes
 from bert_keras.progress import progress
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
-from bert_keras.runs.recipes import PRETRAIN, named_recipe, task_recipes
 from bert_keras.serving.client import predict
 from bert_keras.serving.server import running_server
 from bert_keras.storage import write_text
@@ -81,12 +79,9 @@ def _build_records(files: Sequence[str | os.PathLike], folder: Path, *, seed: in
 
 
 def _pretrain(folder: Path, *, num_steps: int | None, seed: int) -> None:
-    changes = [f"seed={seed}"] + ([] if num_steps is None else [f"num_steps={num_steps}"])
-    scores = pretrain(
-        named_recipe(PRETRAIN, "demo", changes=changes),
-        records=folder / "records",
-        output=folder / "pretrain",
-    )
+    changes: dict[str, Any] = {} if num_steps is None else {"num_steps": num_steps}
+    records, output = folder / "records", folder / "pretrain"
+    scores = pretrain("demo", records=records, output=output, seed=seed, **changes).scores
     losses = read_curves(folder / "pretrain" / "logs")["train"]["loss/total"]
     print(
         f"  {scores['parameters']:,} parameters, {scores['steps']} steps; loss (masked LM + next "
@@ -96,18 +91,17 @@ def _pretrain(folder: Path, *, num_steps: int | None, seed: int) -> None:
 
 
 def _finetune(folder: Path, *, seed: int) -> None:
-    recipe, task = with_changes(
-        task_recipes("classification")["demo"],
-        named_task("classification"),
-        changes=[f"seed={seed}", "text_columns=sentence", "max_length=64", "long_texts=truncate"],
-    )
     scores = finetune(
-        task,
-        recipe,
+        "classification",
+        "demo",
         pretrained=folder / "pretrain" / "model",
-        files={"train": str(folder / "train.tsv"), "dev": str(folder / "dev.tsv")},
+        data={"train": str(folder / "train.tsv"), "dev": str(folder / "dev.tsv")},
         output=folder / "finetune",
-    )
+        seed=seed,
+        text_columns=["sentence"],
+        max_length=64,
+        long_texts="truncate",
+    ).scores
     print(
         f"  accuracy on {scores['dev_rows']} held-out sentences: {scores['accuracy']:.1%}; always "
         f"predicting the most frequent label: {scores['majority_accuracy']:.1%}\n",

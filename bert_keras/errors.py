@@ -9,6 +9,15 @@ class InputError(ValueError):
     """An error that the user can correct.
 
     Its message is one sentence: what was received, what was expected and what to do.
+
+    Example:
+
+    ```python
+    try:
+        preset("huge")
+    except InputError as error:
+        print(error)
+    ```
     """
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields, replace
 from types import UnionType
 from typing import Any, get_args, get_origin
@@ -105,13 +105,14 @@ def options_of(arguments: argparse.Namespace, settings: type) -> Any:
     return settings(**_parsed_values(arguments, settings))
 
 
-def with_changes(*settings: Any, changes: Iterable[str]) -> tuple:
+def with_changes(*settings: Any, changes: Iterable[str] | Mapping[str, Any]) -> tuple:
     """Change fields of dataclass instances.
 
     Args:
         settings: The instances; a None stays None.
-        changes: Texts of the form FIELD=VALUE. Each one applies to every instance that has the
-            field. Commas separate the values of a tuple.
+        changes: The new value of each field, or texts of the form FIELD=VALUE. A value that is a
+            text is converted to the type of the field; commas separate the values of a tuple. Each
+            change applies to every instance that has the field.
 
     Returns:
         The changed instances, in the order of `settings`.
@@ -125,16 +126,20 @@ def with_changes(*settings: Any, changes: Iterable[str]) -> tuple:
         for one in settings
     ]
     known = [name for table in tables for name in table]
-    parsed = [change.partition("=") for change in changes]
-    for name, equals, text in parsed:
-        if not equals or name not in known:
+    if isinstance(changes, Mapping):
+        texts, values = [f"{name}={value}" for name, value in changes.items()], changes
+    else:
+        texts = [*changes]
+        values = {name: value for name, _, value in (text.partition("=") for text in texts)}
+    for text in texts:
+        if "=" not in text or text.split("=")[0] not in known:
             raise InputError(
-                f"{name + equals + text!r} is not a setting; expected FIELD=VALUE, where FIELD is "
-                f"one of {', '.join(known)}"
+                f"{text!r} is not a setting; expected FIELD=VALUE, where FIELD is one of "
+                f"{', '.join(known)}"
             )
     changed = []
     for one, table in zip(settings, tables, strict=True):
-        new = {name: _read(text, table[name]) for name, _, text in parsed if name in table}
+        new = {name: _value(values[name], table[name]) for name in values if name in table}
         changed.append(replace(one, **new) if new else one)
     return tuple(changed)
 
@@ -169,15 +174,12 @@ _RANGES: dict[str, Callable[[float], bool]] = {
 
 
 def check_range(settings: Any, expected: str, *names: str) -> None:
-    """Check that fields of a dataclass instance are in a range.
+    """Check that fields of a dataclass instance are in a range; otherwise raise InputError.
 
     Args:
         settings: The instance.
         expected: The range, a key of `_RANGES`.
         names: Names of fields that hold a number or a tuple of numbers.
-
-    Raises:
-        InputError: If a number is outside the range.
     """
     for name in names:
         value = getattr(settings, name)
@@ -187,12 +189,7 @@ def check_range(settings: Any, expected: str, *names: str) -> None:
 
 
 def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:
-    """Check that a field of a dataclass instance has a known value.
-
-    Args:
-        settings: The instance.
-        name: Name of the field.
-        known: All valid values.
+    """Check that the field `name` of a dataclass instance has one of the `known` values.
 
     Raises:
         InputError: If the value is not in `known`.
@@ -237,6 +234,18 @@ def _text(text: str) -> str:
 
 _integer.__name__ = "int"  # argparse states it in its messages
 _ARGUMENT_TYPES: dict[type, Callable[[str], Any]] = {int: _integer, str: _text}
+
+
+def _value(value: Any, each: Field) -> Any:
+    """Return the value of a field for a text or for a value of the field's type."""
+    if isinstance(value, str):
+        return _read(value, each)
+    kind, is_several = _kind(each)
+    values: Any = value if is_several and isinstance(value, (list, tuple)) else [value]
+    accepted = {float: (float, int)}.get(kind, (kind,))
+    if not all(isinstance(v, accepted) and (type(v) is not bool or kind is bool) for v in values):
+        raise InputError(f"{each.name} is {value!r}; expected {kind.__name__}")
+    return tuple(map(kind, values)) if is_several else kind(value)
 
 
 def _read(text: str, each: Field) -> Any:

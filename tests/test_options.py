@@ -94,6 +94,8 @@ def test_settings_are_changed():
     (changed, none) = with_changes(Settings(), None, changes=changes)
     assert changed == Settings(max_length=9, rates=(1.0, 2.0), is_cased=True, seed=3)
     assert none is None
+    values = {"max_length": 9, "rates": [1, 2.0], "is_cased": True, "seed": "3"}
+    assert with_changes(Settings(), changes=values) == (changed,)
 
 
 @pytest.mark.parametrize(
@@ -113,3 +115,18 @@ def test_settings_are_changed():
 def test_invalid_changes_are_refused(change, message):
     with pytest.raises(InputError, match=f"^{message}"):
         with_changes(Settings(), changes=[change])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"depth": 3}, "'depth=3' is not a setting"),
+        ({"max_length": 9.5}, "max_length is 9.5; expected int"),
+        ({"max_length": True}, "max_length is True; expected int"),
+        ({"is_cased": 1}, "is_cased is 1; expected bool"),
+        ({"rates": [None]}, r"rates is \[None\]; expected float"),
+    ],
+)
+def test_values_of_another_type_are_refused(changes, message):
+    with pytest.raises(InputError, match=f"^{message}"):
+        with_changes(Settings(), changes=changes)

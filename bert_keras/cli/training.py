@@ -7,7 +7,7 @@ from typing import ClassVar
 from bert_keras.cli.tasks import print_table
 from bert_keras.commands import Command
 from bert_keras.errors import InputError
-from bert_keras.options import argument, option, with_changes
+from bert_keras.options import argument, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,17 +76,13 @@ class Pretrain(TrainingOptions):
     dry_run: bool = option(False, help="take ten steps, print the cost of the run, write nothing")
 
     def run(self) -> None:
-        from bert_keras.runs.distillation import Distillation
         from bert_keras.runs.forecast import forecast
         from bert_keras.runs.pretrain import pretrain
-        from bert_keras.runs.recipes import PRETRAIN as RECIPES
-        from bert_keras.runs.recipes import named_recipe
+        from bert_keras.runs.settings import pretrain_settings
         from bert_keras.training.tensorboard.performance import steps_to_profile
 
-        recipe = named_recipe(RECIPES, self.recipe)
-        teacher = Distillation.of_pretraining(self.teacher) if self.teacher else None
-        recipe, teacher = with_changes(recipe, teacher, changes=self.changes)
-        arguments = {"records": self.records, "start": self.start, "distillation": teacher}
+        recipe, teacher = pretrain_settings(self.recipe, teacher=self.teacher, changes=self.changes)
+        arguments = {"records": self.records, "start": self.start, "teacher": teacher}
         if self.dry_run:
             print(forecast(recipe, **arguments))
             return
@@ -94,7 +90,7 @@ class Pretrain(TrainingOptions):
             raise InputError("--output DIR is missing; name a new folder or use --dry-run")
         if self.profile:
             arguments["profile"] = steps_to_profile(self.profile)
-        _print_scores(pretrain(recipe, output=self.output, **arguments), self.output)
+        _print_scores(pretrain(recipe, output=self.output, **arguments).scores, self.output)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,35 +133,28 @@ class Finetune(TrainingOptions):
 
     def run(self) -> None:
         from bert_keras.distribution.strategy import workers
-        from bert_keras.downstream.catalog import named_task
-        from bert_keras.runs.distillation import Distillation
         from bert_keras.runs.finetune import finetune
-        from bert_keras.runs.recipes import named_recipe, task_recipes
+        from bert_keras.runs.settings import finetune_settings
         from bert_keras.runs.study import study
 
-        task = named_task(self.task)
-        recipe = named_recipe(task_recipes(task.name), self.recipe)
-        teacher = Distillation.of_task(self.teacher) if self.teacher else None
-        recipe, task, teacher = with_changes(recipe, task, teacher, changes=self.changes)
-        if self.data:
-            if self.dev:
-                raise InputError("--dev cannot be used with --data; use --train and --dev instead")
-            files = task.files(self.data)
-        elif not self.dev:
+        task, recipe, teacher = finetune_settings(
+            self.task, self.recipe, teacher=self.teacher, changes=self.changes
+        )
+        if self.data and self.dev:
+            raise InputError("--dev cannot be used with --data; use --train and --dev instead")
+        if self.train and not self.dev:
             raise InputError("--train requires --dev, a file of held-out examples")
-        else:
-            files = {"train": self.train, "dev": self.dev}
 
         def run(recipe, output) -> dict:
             return finetune(
                 task,
                 recipe,
                 pretrained=self.pretrained,
-                files=files,
+                data=self.data or {"train": self.train, "dev": self.dev},
                 output=output,
+                teacher=teacher,
                 features=os.path.join(self.output, "features"),
-                distillation=teacher,
-            )
+            ).scores
 
         rates = self.learning_rates
         if self.seeds == 1 and rates is None:

@@ -30,6 +30,12 @@ class MaskingPolicy:
 
     Raises:
         InputError: A field has an impossible value; the message names it.
+
+    Example:
+
+    ```python
+    words = MaskingPolicy(mask_rate=0.15, max_predictions=20, unit="word")
+    ```
     """
 
     # Fraction of the tokens of a sequence that are predicted; special tokens are counted.
@@ -70,7 +76,16 @@ class MaskingPolicy:
 
 @dataclass(frozen=True)
 class Masker:
-    """Masks token ids by a policy, either when records are written or when they are read."""
+    """Masks token ids by a policy, either when records are written or when they are read.
+
+    Example:
+
+    ```python
+    masker = Masker(MaskingPolicy(), Vocabulary.from_file("vocab.txt"))
+    masked = masker.mask(np.array([[2, 5, 6, 7, 3]]), generator=np.random.default_rng(1))
+    print(masked["masked_lm_positions"], masked["masked_lm_ids"])
+    ```
+    """
 
     policy: MaskingPolicy  # how many tokens are predicted, and what replaces them
     vocabulary: Vocabulary  # the vocabulary of the ids

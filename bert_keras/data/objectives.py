@@ -31,6 +31,14 @@ class DynamicMasking:
 
     The masks of batch n depend only on (`seed`, n), so a resumed run that skips batches gets the
     same masks.
+
+    Example:
+
+    ```python
+    masker = Masker(MaskingPolicy(), Vocabulary.from_file("plain/vocab.txt"))
+    masking = DynamicMasking(masker, seed=1)
+    batches = pretraining_dataset("plain", batch_size=32, seed=1, masking=masking)
+    ```
     """
 
     masker: Masker  # draws the masks

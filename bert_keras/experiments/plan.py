@@ -125,7 +125,7 @@ def _finetuning_stages(
                 task,
                 recipe,
                 pretrained=sample.folder / arms[0].pretraining_name,
-                files=files[column.name],
+                data=files[column.name],
                 features=sample.folder / "features",
             )
             seconds = statistics.median(step_seconds(run.trained, run.train))

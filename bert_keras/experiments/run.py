@@ -138,7 +138,8 @@ class Runs:
             if (scores := read_scores(folder)) is None:
                 records = self.records(phase)
                 with self._timed(f"pretrain {name}"):
-                    scores = pretrain(phase.recipe, records=records, output=folder, start=start)
+                    result = pretrain(phase.recipe, records=records, output=folder, start=start)
+                    scores = result.scores
             models[end] = start = folder / "model"
             for side, tags in read_curves(folder / "logs").items():
                 for tag, points in tags.items():
@@ -156,8 +157,8 @@ class Runs:
             features = folder / "features"
             with self._timed(f"fine-tune {column.name}"):
                 return finetune(
-                    task, recipe, pretrained=model, files=files, output=output, features=features
-                )
+                    task, recipe, pretrained=model, data=files, output=output, features=features
+                ).scores
 
         path = folder / "study.json"
         outcome = json_object(path) if path.is_file() else None

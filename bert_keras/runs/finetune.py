@@ -4,6 +4,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.downstream.task import Task
@@ -11,6 +12,8 @@ from bert_keras.downstream.tfds import is_tfds
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.outcome import (
+    MODEL,
+    RunResult,
     claimed_output,
     has_state,
     model_folder,
@@ -19,7 +22,7 @@ from bert_keras.runs.outcome import (
 )
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
-from bert_keras.storage import file_sha256
+from bert_keras.storage import StrPath, file_sha256
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
@@ -28,59 +31,87 @@ from bert_keras.training.tensorboard.norms import NormsByLayer
 
 
 def finetune(
-    task: Task,
-    recipe: FinetuneRecipe,
+    task: str | Task,
+    recipe: str | FinetuneRecipe = "paper",
     *,
-    pretrained: str | os.PathLike,
-    files: Mapping[str, str],
-    output: str | os.PathLike,
-    features: str | os.PathLike | None = None,
-    distillation: Distillation | None = None,
-) -> dict[str, float]:
-    """Fine-tunes a checkpoint on a task and scores the dev examples after every epoch.
+    pretrained: StrPath,
+    data: StrPath | Mapping[str, StrPath],
+    output: StrPath,
+    teacher: StrPath | Distillation | None = None,
+    features: StrPath | None = None,
+    **changes: Any,
+) -> RunResult:
+    """Fine-tunes a checkpoint on a task, scores the dev examples after every epoch, keeps the best.
 
-    A second call with the same arguments continues an interrupted run.
+    `bert-keras finetune` calls this function. A second call with the same arguments continues an
+    interrupted run. The function trains with the distribution strategy in whose scope it is called
+    and with Keras' dtype policy.
 
     Args:
-        task: The task. If it does not fix its labels, they are taken from the training examples.
-        recipe: The hyperparameters.
+        task: A task or its name in `tasks`. If the task does not fix its labels, they are taken
+            from the training examples.
+        recipe: The hyperparameters, or the name of a recipe: "paper", or "small-models" for hidden
+            sizes under 768.
         pretrained: A checkpoint of any format. A model of the same task and labels keeps its head.
-        files: The files "train" and "dev", as `task.files` returns them.
+        data: A folder with the task's official files, a TFDS builder as `tfds:NAME`, or the paths
+            of the files "train" and "dev".
         output: The folder for the best model, its predictions on dev, logs and scores.
+        teacher: A model of the same task from which to distil. It is not saved.
         features: The folder for the encoder outputs that a task with a frozen encoder computes
             once; several runs may share it. The default is `output`/features.
-        distillation: The teacher and the settings of the distillation. The teacher is not saved.
+        **changes: New values of fields of the recipe, the task and the distillation, such as
+            `num_epochs=4`, `max_length=256` or `alpha_soft=1.0`.
 
     Returns:
-        The scores of the best epoch and of the task's baseline. Only the first worker writes files
-        and returns scores; the other workers return {}.
+        The scores of the best epoch and of the task's baseline, and the folder of the model. Only
+        the first worker writes files and returns scores.
+
+    Raises:
+        InputError: The arguments are invalid or do not fit together, or `output` belongs to another
+            run.
+
+    Example:
+
+    ```python
+    result = finetune(
+        "mrpc",
+        pretrained="bert-base-uncased",
+        data="glue/MRPC",
+        output="runs/mrpc",
+        num_epochs=1,
+    )
+    print(result.scores["accuracy"], result.model)
+    ```
     """
     run = TaskRun(
         task,
         recipe,
         pretrained=pretrained,
-        files=files,
+        data=data,
+        teacher=teacher,
         features=Path(output) / "features" if features is None else features,
-        distillation=distillation,
+        **changes,
     )
+    recipe, distillation = run.recipe, run.distillation
     teaching = {"distillation": dataclasses.asdict(distillation)} if distillation else {}
-    data = {split: _absolute(files[split]) for split in ("train", "dev")}
+    paths = {split: _absolute(run.files[split]) for split in ("train", "dev")}
     claim = claimed_output(
         output,
         recipe=recipe,
-        files={name: file_sha256(path) for name, path in data.items() if not is_tfds(path)},
+        files={name: file_sha256(path) for name, path in paths.items() if not is_tfds(path)},
         task=run.task.settings(),
         pretrained=os.path.abspath(pretrained),
-        **data,
+        **paths,
         **teaching,
     )
     with claim as folder:
-        if (scores := read_scores(folder)) is not None:
-            return scores
-        return _train(run, folder, files=files, teaching=teaching)
+        scores = read_scores(folder)
+        if scores is None:
+            scores = _train(run, folder, teaching=teaching)
+    return RunResult(scores, folder / MODEL)
 
 
-def _train(run: TaskRun, output: Path, *, files: Mapping[str, str], teaching: dict) -> dict:
+def _train(run: TaskRun, output: Path, *, teaching: dict) -> dict:
     """Trains in a claimed output folder; returns the scores as `finetune` does."""
     recipe, task = run.recipe, run.task
     run.resumed = has_state(output)
@@ -127,7 +158,7 @@ def _train(run: TaskRun, output: Path, *, files: Mapping[str, str], teaching: di
         metadata=run.metadata,
         vocabulary=run.checkpoint.vocabulary,
         sections={
-            "Data": {split: Path(files[split]).name for split in ("train", "dev")},
+            "Data": {split: Path(run.files[split]).name for split in ("train", "dev")},
             "Task": run.task.settings(),
             "Recipe": dataclasses.asdict(recipe),
             "Scores on dev": scores,

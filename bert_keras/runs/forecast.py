@@ -1,11 +1,11 @@
 """Estimates the steps, tokens, time, memory and disk space of a pretraining from measured steps."""
 
-import os
 import resource
 import statistics
 import sys
 import time
 from datetime import timedelta
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -16,18 +16,20 @@ from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
-from bert_keras.storage import readable_size
+from bert_keras.runs.settings import pretrain_settings
+from bert_keras.storage import StrPath, readable_size
 from bert_keras.training.loop import shard_rows
 
 WARMUP_STEPS, MEASURED_STEPS = 2, 10
 
 
 def forecast(
-    recipe: PretrainRecipe,
+    recipe: str | PretrainRecipe,
     *,
-    records: str | os.PathLike,
-    start: str | os.PathLike | None = None,
-    distillation: Distillation | None = None,
+    records: StrPath,
+    start: StrPath | None = None,
+    teacher: StrPath | Distillation | None = None,
+    **changes: Any,
 ) -> str:
     """Estimates what `pretrain` with the same arguments needs on this machine. Writes no files.
 
@@ -36,6 +38,7 @@ def forecast(
     Returns:
         A table for the terminal.
     """
+    recipe, distillation = pretrain_settings(recipe, teacher=teacher, changes=changes)
     inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
     model = compiled_pretrainer(inputs, resumes=False)
     optimizer = model.optimizer

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.distribution.strategy import is_chief
@@ -15,6 +16,21 @@ from bert_keras.storage import LOCK, check_parent, json_object, locked_folder, w
 from bert_keras.training.saved_states import saved_steps
 
 RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The result of a finished run, which `pretrain` and `finetune` return.
+
+    Example:
+
+    ```python
+    result = RunResult(scores={"accuracy": 0.9}, model=Path("runs/mrpc/model"))
+    ```
+    """
+
+    scores: dict[str, float]  # {} on every worker but the first, which alone computes scores
+    model: Path  # the folder of the trained model, OUTPUT/model
 
 
 @contextlib.contextmanager

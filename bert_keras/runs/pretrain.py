@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -16,6 +17,8 @@ from bert_keras.models.task_models import TaskModel
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.objectives import evaluate_pretrainer
 from bert_keras.runs.outcome import (
+    MODEL,
+    RunResult,
     claimed_output,
     has_state,
     model_folder,
@@ -24,6 +27,8 @@ from bert_keras.runs.outcome import (
 )
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
+from bert_keras.runs.settings import pretrain_settings
+from bert_keras.storage import StrPath
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.checkpoints import BestModel, load_training_state, training_state
 from bert_keras.training.distiller import Distiller
@@ -38,42 +43,58 @@ from bert_keras.training.tensorboard.samples import MaskedSamples
 
 
 def pretrain(
-    recipe: PretrainRecipe,
+    recipe: str | PretrainRecipe,
     *,
-    records: str | os.PathLike,
-    output: str | os.PathLike,
-    start: str | os.PathLike | None = None,
-    distillation: Distillation | None = None,
+    records: StrPath,
+    output: StrPath,
+    start: StrPath | None = None,
+    teacher: StrPath | Distillation | None = None,
     profile: tuple[int, int] | None = None,
-) -> dict:
+    **changes: Any,
+) -> RunResult:
     """Pretrains a model on `records`/train*.tfrecord.
 
-    Writes `output`/model, logs, checkpoints and scores.json. A second call with the same arguments
-    continues an interrupted run. Records of plain ids are masked as the recipe says, with new masks
-    in each epoch. The objective "bert" trains only the masked LM on records without next-sentence
-    labels. Files held-out*.tfrecord are scored at every checkpoint and at the end. If their lowest
-    loss is not that of the last step, `output`/best is the model with the lowest loss.
+    `bert-keras pretrain` calls this function. It writes `output`/model, logs, checkpoints and
+    scores.json. A second call with the same arguments continues an interrupted run. The function
+    trains with the distribution strategy in whose scope it is called and with Keras' dtype policy.
+
+    Records of plain ids are masked as the recipe says, with new masks in each epoch. The objective
+    "bert" trains only the masked LM on records without next-sentence labels. Files
+    held-out*.tfrecord are scored at every checkpoint and at the end. If their lowest loss is not
+    that of the last step, `output`/best is the model with the lowest loss.
 
     Args:
-        recipe: The hyperparameters. If its `last_step` ends the run before the end of the schedule,
-            the model is saved with its training state.
+        recipe: The hyperparameters, or the name of a recipe in `recipes`. If its `last_step` ends
+            the run before the end of the schedule, the model is saved with its training state.
         records: The folder that `bert-tfrecords build` wrote, or another one with record files of
             google-research/bert and their vocabulary.
         output: The folder of the run.
         start: A checkpoint of any format, whose size replaces that of the recipe. Heads that it
             lacks start with random weights. With a training state the run continues at its step,
             which `num_steps` includes, and reads the records from their beginning.
-        distillation: The teacher and the settings of the distillation. The teacher is not saved.
+        teacher: A model from which to distil. It is not saved.
         profile: The first and the last step whose profile is logged.
+        **changes: New values of fields of the recipe and the distillation, such as
+            `num_steps=20_000` or `temperature=1.5`.
 
     Returns:
-        The scores. Only the first worker writes files and returns scores; the other workers return
-        {}.
+        The scores and the folder of the model. Only the first worker writes files and returns
+        scores.
 
     Raises:
         InputError: The arguments are invalid or do not fit together, `output` belongs to another
             run, or the training diverges.
+
+    Example:
+
+    ```python
+    result = pretrain(
+        "demo", records="records", output="runs/tiny", num_steps=4, num_warmup_steps=1
+    )
+    print(result.scores, result.model)
+    ```
     """
+    recipe, distillation = pretrain_settings(recipe, teacher=teacher, changes=changes)
     inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
     claimed = {"records": os.path.realpath(records)}
     if (starting_point := inputs.starting_point) is not None:
@@ -81,10 +102,11 @@ def pretrain(
     teaching = {"distillation": dataclasses.asdict(distillation)} if distillation else {}
     claim = claimed_output(output, recipe=recipe, files=inputs.file_states(), **claimed, **teaching)
     with claim as folder:
-        if (scores := read_scores(folder)) is not None:
-            return scores
-        hyperparameters = dataclasses.asdict(recipe) | teaching
-        return _train(inputs, folder, hyperparameters=hyperparameters, profile=profile)
+        scores = read_scores(folder)
+        if scores is None:
+            hyperparameters = dataclasses.asdict(recipe) | teaching
+            scores = _train(inputs, folder, hyperparameters=hyperparameters, profile=profile)
+    return RunResult(scores, folder / MODEL)
 
 
 def _train(

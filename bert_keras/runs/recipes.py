@@ -2,19 +2,27 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bert_keras.data.masking import MaskingPolicy, replacement_shares
-from bert_keras.errors import InputError, check_name
-from bert_keras.options import LARGEST_SIZE, check_choice, check_least, check_range, with_changes
+from bert_keras.errors import InputError
+from bert_keras.options import LARGEST_SIZE, check_choice, check_least, check_range
 from bert_keras.presets import preset
 from bert_keras.runs.objectives import PRETRAINING_OBJECTIVES
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainRecipe:
-    """The hyperparameters of a pretraining run."""
+    """The hyperparameters of a pretraining run.
+
+    Example:
+
+    ```python
+    recipe = PretrainRecipe(
+        size="tiny", batch_size=32, num_steps=1_000, num_warmup_steps=100, learning_rate=5e-4
+    )
+    ```
+    """
 
     size: str  # a name of bert_keras/presets.py
     batch_size: int  # sequences of all devices together
@@ -93,7 +101,14 @@ class PretrainRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneRecipe:
-    """The hyperparameters of a fine-tuning run."""
+    """The hyperparameters of a fine-tuning run.
+
+    Example:
+
+    ```python
+    recipe = FinetuneRecipe(batch_size=16, num_epochs=4, learning_rate=3e-5, seed=2)
+    ```
+    """
 
     batch_size: int  # rows per step, over all devices
     num_epochs: int
@@ -280,18 +295,3 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
     # `bert-keras demo` takes half a minute on 2 cores.
     "demo": {"": FinetuneRecipe(batch_size=16, num_epochs=8, learning_rate=1e-3)},
 }
-
-
-def named_recipe(recipes: dict, name: str, *, changes: Iterable[str] = ()):
-    """Returns the recipe of a name with changes FIELD=VALUE.
-
-    Raises:
-        InputError: The name, a field or a value is unknown.
-    """
-    check_name(name, recipes, what="recipe")
-    return with_changes(recipes[name], changes=changes)[0]
-
-
-def task_recipes(task: str) -> dict[str, FinetuneRecipe]:
-    """Returns the fine-tuning recipes for the task of a name."""
-    return {name: recipes.get(task, recipes[""]) for name, recipes in FINETUNE.items()}

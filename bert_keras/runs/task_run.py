@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -17,7 +18,9 @@ from bert_keras.errors import InputError
 from bert_keras.models import MODELS
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.runs.settings import finetune_settings
 from bert_keras.runs.starting_point import check_segments, missing_parts, open_start
+from bert_keras.storage import StrPath
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 
@@ -28,26 +31,52 @@ class TaskRun:
     All files are read and checked when the run is built. Weights are loaded when `model` is first
     used.
 
+    The arguments and errors are those of `finetune`, which adds logs, checkpoints, predictions and
+    the choice of the best epoch.
+
     Args:
-        task: The task; its labels may be those of the training examples.
-        recipe: The hyperparameters.
+        task: A task or its name in `tasks`.
+        recipe: The hyperparameters, or the name of a recipe.
         pretrained: A checkpoint of any format.
-        files: The files "train" and "dev", as `task.files` returns them.
+        data: A folder with the task's official files, a TFDS builder as `tfds:NAME`, or the paths
+            of the files "train" and "dev".
+        teacher: A model of the same task from which to distil.
         features: The folder for features of a frozen encoder.
-        distillation: The teacher, and how to learn from it.
+        **changes: New values of fields of the recipe, the task and the distillation.
+
+    Attributes:
+        task: The task, with its labels.
+        recipe: The recipe.
+        files: The files "train" and "dev".
+
+    Example:
+
+    ```python
+    run = TaskRun("mrpc", pretrained="minilm", data="glue/MRPC", num_epochs=1)
+    run.trained.fit(run.train, steps_per_epoch=run.steps_per_epoch, shuffle=False)
+    print(run.scores())
+    ```
     """
 
     def __init__(
         self,
-        task: Task,
-        recipe: FinetuneRecipe,
+        task: str | Task,
+        recipe: str | FinetuneRecipe = "paper",
         *,
-        pretrained: str | os.PathLike,
-        files: Mapping[str, str],
-        features: str | os.PathLike = "features",
-        distillation: Distillation | None = None,
+        pretrained: StrPath,
+        data: StrPath | Mapping[str, StrPath],
+        teacher: StrPath | Distillation | None = None,
+        features: StrPath = "features",
+        **changes: Any,
     ):
+        task, recipe, self.distillation = finetune_settings(
+            task, recipe, teacher=teacher, changes=changes
+        )
         self.recipe, self.pretrained, self.features = recipe, pretrained, Path(features)
+        files = data if isinstance(data, Mapping) else task.files(os.fspath(data))
+        self.files = {split: os.fspath(path) for split, path in files.items()}
+        if missing := {"train", "dev"} - {*self.files}:
+            raise InputError(f"data has no {' and '.join(sorted(missing))}; name the file of each")
         self.checkpoint = open_start(pretrained)
         task.check_encoder(self.checkpoint.metadata.config)
         if recipe.num_lstm_layers and task.freezes_encoder:
@@ -55,27 +84,29 @@ class TaskRun:
                 f"num_lstm_layers is {recipe.num_lstm_layers}, but {task.name} does not train the "
                 "encoder and has its own BiLSTM; leave num_lstm_layers out"
             )
-        examples = task.read(files["train"], split="train")
+        examples = task.read(self.files["train"], split="train")
         self.task = task.with_labels_of(examples)
         num_used = min(recipe.max_train_examples or len(examples), len(examples))
         self.examples = [examples[i * len(examples) // num_used] for i in range(num_used)]
-        self.dev_examples = self.task.read(files["dev"], split="dev")
+        self.dev_examples = self.task.read(self.files["dev"], split="dev")
         self.resumed = False
         self._rows = self.task.encode(self.examples, self.checkpoint.tokenizer)
         self._dev_rows = self.task.encode(self.dev_examples, self.checkpoint.tokenizer)
-        encoders, self.teacher = {os.fspath(pretrained): self.metadata.config}, None
-        if distillation is not None:
+        encoders, self.teacher = {str(pretrained): self.metadata.config}, None
+        if self.distillation is not None:
             if task.freezes_encoder:
                 raise InputError(
                     f"{task.name} does not train the encoder, so it has no use for a teacher; "
                     "leave --teacher out"
                 )
             vocabulary = self.checkpoint.vocabulary
-            self.teacher = open_teacher(distillation, student=self.metadata, vocabulary=vocabulary)
-            encoders[distillation.teacher] = self.teacher.checkpoint.metadata.config
+            self.teacher = open_teacher(
+                self.distillation, student=self.metadata, vocabulary=vocabulary
+            )
+            encoders[self.distillation.teacher] = self.teacher.checkpoint.metadata.config
         inputs, *_ = self._rows.batch(self._rows.lengths.argmax()[None])
         segment_ids, otherwise = inputs["segment_ids"], "a task with one text per example"
-        check_segments(segment_ids, encoders, file=files["train"], otherwise=otherwise)
+        check_segments(segment_ids, encoders, file=self.files["train"], otherwise=otherwise)
 
     @property
     def metadata(self) -> ModelMetadata:

@@ -106,8 +106,22 @@ def cosine_distance(teacher, student):
 
 
 def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.losses.Loss]:
-    """Returns the losses of the given outputs of a pretraining model, for `compile(loss=...)`.
+    """Returns the losses of a pretraining model for `compile(loss=...)`.
+
     Their sum is minimised. The next-sentence loss is the mean over pairs with a weight above 0.
+
+    Args:
+        outputs: The outputs of the model: "masked_lm", "next_sentence" or both.
+
+    Returns:
+        A loss for each output, by name.
+
+    Example:
+
+    ```python
+    model = BertMaskedLM(preset("tiny", vocab_size=4_000))
+    model.compile(BertAdamW(1e-4), loss=pretraining_losses(["masked_lm"]))
+    ```
     """
     losses = {
         "masked_lm": MaskedLMLoss(),
@@ -121,8 +135,23 @@ def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.loss
 def pretraining_metrics(
     outputs: Sequence[str] = OUTPUTS,
 ) -> dict[str, list[keras.metrics.Metric]]:
-    """Returns the accuracies for `compile(weighted_metrics=...)`, which ignore unused slots. Their
-    names in the logs are `masked_lm_accuracy` and `next_sentence_accuracy`.
+    """Returns the accuracies of a pretraining model for `compile(weighted_metrics=...)`.
+
+    They ignore unused slots. Their names in the logs are `masked_lm_accuracy` and
+    `next_sentence_accuracy`.
+
+    Args:
+        outputs: The outputs of the model: "masked_lm", "next_sentence" or both.
+
+    Returns:
+        A list with one metric for each output, by name.
+
+    Example:
+
+    ```python
+    model = BertPretrainer(preset("tiny", vocab_size=4_000))
+    model.compile(loss=pretraining_losses(), weighted_metrics=pretraining_metrics())
+    ```
     """
     # Keras adds the output's name to the names of metrics only if the model has several outputs.
     prefix = f"{outputs[0]}_" if len(outputs) == 1 else ""

@@ -1,9 +1,12 @@
 """Runs the examples in the docstrings of the public names on small models and data."""
 
+import dataclasses
 import inspect
 import re
 import shutil
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import bert_keras
@@ -11,22 +14,31 @@ from bert_keras.models.pretrained import Pretrained
 
 NAMES = {name: getattr(bert_keras, name) for name in bert_keras.__all__}
 OBJECTS = NAMES | {"from_pretrained": Pretrained.from_pretrained}
+USED = NAMES | {"Path": Path, "dataclasses": dataclasses, "np": np}
+SLOW = {"TaskRun", "export", "export_classifier", "finetune", "pretrain"}
 WITHOUT = {"encode_masked"}  # its example is that of BertMaskedLM
 
 
+def documentation(name: str) -> str:
+    if name not in bert_keras._CONSTANTS:
+        return inspect.getdoc(OBJECTS[name]) or ""
+    # The docstring of a constant follows its annotation.
+    source = inspect.getsource(bert_keras)
+    return inspect.cleandoc(re.search(rf'    {name}: [^\n]*\n    """(.*?)"""', source, re.S)[1])
+
+
 def example(name: str) -> str:
-    blocks = re.findall(r"```python\n(.*?)```", inspect.getdoc(OBJECTS[name]) or "", re.S)
+    blocks = re.findall(r"```python\n(.*?)```", documentation(name), re.S)
     assert blocks, f"{name} has no example"
     return "\n".join(blocks)
 
 
 def marked(name: str):
-    """Marks the examples that export a model."""
-    return pytest.param(name, marks=pytest.mark.slow) if "export" in name else name
+    return pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in OBJECTS if name not in WITHOUT])
 def test_the_example_runs(name, folder, monkeypatch):
     monkeypatch.chdir(folder)
     shutil.rmtree("saved_models/film-critic", ignore_errors=True)
-    exec(compile(example(name), name, "exec"), dict(NAMES))
+    exec(compile(example(name), name, "exec"), dict(USED))

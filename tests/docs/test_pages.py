@@ -15,7 +15,8 @@ from bert_keras.commands import Command
 from bert_keras.downstream.catalog import named_task
 from bert_keras.options import options_of, with_changes
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.recipes import PRETRAIN, task_recipes
+from bert_keras.runs.recipes import PRETRAIN
+from bert_keras.runs.settings import task_recipes
 from bert_keras.text.vocab import SPECIAL_TOKENS
 
 ROOT = Path(__file__).parents[2]
@@ -129,6 +130,8 @@ def test_the_reference_documents_every_public_name():
         module, _, name = path.rpartition(".")
         assert is_module(path) or hasattr(import_module(module), name), path
     assert set(bert_keras.__all__) <= {path.rpartition(".")[2] for path in paths}
+    table = re.findall(r"^\|.*`.*\|$", (folder / "index.md").read_text("utf-8"), re.M)
+    assert sorted(re.findall(r"`(\w+)`", "".join(table))) == bert_keras.__all__
 
 
 def test_every_page_is_in_the_navigation():

@@ -129,7 +129,7 @@ def finished_run(tmp_path_factory):
     write_checkpoint(checkpoint, folder / "start", format="google")
     parts = {"records": folder / "records", "output": folder / "run", "start": folder / "start"}
     with contextlib.redirect_stdout(printed):
-        assert pretrain(RECIPE, **parts)["steps"] == 8
+        assert pretrain(RECIPE, **parts).scores["steps"] == 8
     return folder, printed.getvalue()
 
 
@@ -339,4 +339,4 @@ def test_a_run_that_another_process_writes_is_refused(finished_run):
         pytest.raises(InputError, match=r"another run is writing .*run; wait for it or end it"),
     ):
         pretrain(RECIPE, **parts)
-    assert pretrain(RECIPE, **parts)["steps"] == 8
+    assert pretrain(RECIPE, **parts).scores["steps"] == 8

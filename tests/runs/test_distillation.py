@@ -99,7 +99,7 @@ def test_an_interrupted_distillation_continues(folder, run, tmp_path, monkeypatc
     arguments = {
         "records": folder / "records",
         "start": folder / "student",
-        "distillation": distillation,
+        "teacher": distillation,
     }
 
     def kill(self, epoch, logs=None):
@@ -118,7 +118,7 @@ def test_an_interrupted_distillation_continues(folder, run, tmp_path, monkeypatc
     with pytest.raises(
         InputError, match=r"a run with other settings or files \(distillation.teacher '.*', now"
     ):
-        pretrain(recipe, output=tmp_path / "run", **{**arguments, "distillation": None})
+        pretrain(recipe, output=tmp_path / "run", **{**arguments, "teacher": None})
 
 
 def test_unsuitable_teachers_of_pretraining_are_refused(folder, tmp_path, capsys):
@@ -187,9 +187,9 @@ def test_a_classifier_learns_from_a_teacher(folder, table, tmp_path):
         FINETUNE,
         pretrained=folder / "student",
         output=tmp_path / "run",
-        distillation=Distillation.of_task(teacher),
-        files=table,
-    )
+        teacher=teacher,
+        data=table,
+    ).scores
     model = load_model(tmp_path / "run" / "model")
     assert model.config.num_layers == 1 and model.metadata.labels == ("no", "yes")
     inputs = {"input_ids": [[2, 6, 7, 3], [2, 8, 9, 3]], "input_mask": [[1] * 4] * 2}
@@ -212,8 +212,8 @@ def test_unsuitable_teachers_of_a_task_are_refused(folder, table, tmp_path):
                 dataclasses.replace(named_task(task), max_length=8, **settings),
                 FINETUNE,
                 pretrained=folder / "student",
-                distillation=Distillation.of_task(teacher),
-                files=files,
+                teacher=teacher,
+                data=files,
             )
         return str(error.value)
 

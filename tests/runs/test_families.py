@@ -56,7 +56,7 @@ def test_a_related_model_learns_text_pairs(start, tmp_path, family):
         task,
         RECIPE,
         pretrained=start(family),
-        files={"train": str(tmp_path / "rows.tsv"), "dev": str(tmp_path / "rows.tsv")},
+        data={"train": str(tmp_path / "rows.tsv"), "dev": str(tmp_path / "rows.tsv")},
         output=tmp_path / "run",
     )
     model = load_model(tmp_path / "run" / "model")

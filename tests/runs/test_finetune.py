@@ -55,7 +55,7 @@ def run(files, tmp_path):
             dataclasses.replace(TASK, text_columns=text_columns),
             dataclasses.replace(RECIPE, **changes),
             pretrained=start,
-            files=files,
+            data=files,
             output=tmp_path / output,
         )
 
@@ -163,7 +163,7 @@ def test_unsuitable_checkpoints_are_refused_before_anything_is_written(run, tmp_
 def test_a_bilstm_with_random_weights_is_inserted_before_the_head(files, tmp_path, capsys):
     def task_run(start, **changes) -> TaskRun:
         recipe = dataclasses.replace(RECIPE, **changes)
-        return TaskRun(TASK_OF_PAIRS, recipe, pretrained=start, files=files)
+        return TaskRun(TASK_OF_PAIRS, recipe, pretrained=start, data=files)
 
     run = task_run(encoder(tmp_path / "start", is_causal=True), num_lstm_layers=1)
     config = run.model.config
@@ -182,4 +182,4 @@ def test_a_bilstm_is_refused_for_a_task_with_a_frozen_encoder(tmp_path):
     recipe = dataclasses.replace(RECIPE, num_lstm_layers=1)
     files = {"train": str(rows), "dev": str(rows)}
     with pytest.raises(InputError, match="num_lstm_layers is 1, but ner-features does not train"):
-        finetune(task, recipe, pretrained=start, files=files, output=tmp_path / "run")
+        finetune(task, recipe, pretrained=start, data=files, output=tmp_path / "run")

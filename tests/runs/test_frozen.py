@@ -33,9 +33,9 @@ def test_a_continued_run_has_the_weights_of_an_uninterrupted_run(tmp_path):
 
     def run(output, task=TASK):
         return finetune(
-            task, RECIPE, pretrained=start, files={"train": str(path), "dev": str(path)},
+            task, RECIPE, pretrained=start, data={"train": str(path), "dev": str(path)},
             output=tmp_path / output,
-        )  # fmt: skip
+        ).scores  # fmt: skip
 
     expected = run("complete")
     shutil.copytree(tmp_path / "complete", tmp_path / "interrupted")  # as before the model is saved

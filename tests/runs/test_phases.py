@@ -26,7 +26,7 @@ def test_a_second_phase_continues_at_the_last_step_of_the_first(records, start, 
 
     scores = pretrain(
         recipe(), records=records, output=tmp_path / "second", start=tmp_path / "first" / "model"
-    )
+    ).scores
     assert scores["steps"] == 8
     rate = dict(read_curves(tmp_path / "second" / "logs")["train"]["optimizer/learning_rate"])
     assert rate == {6: pytest.approx(1e-2 * 2 / 8), 8: pytest.approx(0.0)}
@@ -43,6 +43,6 @@ def test_the_rest_of_a_truncated_file_is_skipped_with_a_warning(records, start, 
     with pytest.raises(InputError, match=r"train\.tfrecord is truncated or corrupt"):
         pretrain(recipe(), records=records, output=tmp_path / "run", start=start)
     skipping = recipe(skip_broken=True)
-    scores = pretrain(skipping, records=records, output=tmp_path / "run", start=start)
+    scores = pretrain(skipping, records=records, output=tmp_path / "run", start=start).scores
     assert scores["steps"] == 8
     assert f"WARNING: {file} is truncated or corrupt after 19 records" in capsys.readouterr().err

@@ -1,7 +1,8 @@
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.runs.recipes import PRETRAIN, FinetuneRecipe, named_recipe, task_recipes
+from bert_keras.runs.recipes import PRETRAIN, FinetuneRecipe
+from bert_keras.runs.settings import named_recipe, task_recipes
 
 
 def test_changes_are_converted_to_the_type_of_the_field():

@@ -8,7 +8,8 @@ from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer, load_model
 from bert_keras.runs.pretrain import pretrain
-from bert_keras.runs.recipes import PRETRAIN, named_recipe
+from bert_keras.runs.recipes import PRETRAIN
+from bert_keras.runs.settings import named_recipe
 from bert_keras.text.packing import TextSpans, packed, packing_features
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
@@ -85,7 +86,7 @@ def labelled(tmp_path):
 @pytest.mark.slow
 def test_plain_ids_without_labels_train_a_masked_lm(plain, tmp_path):
     recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, "mask_rate=0.3", "max_ngram=2"])
-    scores = pretrain(recipe, records=plain, output=tmp_path / "run")
+    scores = pretrain(recipe, records=plain, output=tmp_path / "run").scores
     assert not [name for name in scores if "next_sentence" in name]
     assert scores["held_out_examples"] == 40
     assert 40 * 2 <= scores["held_out_predictions"] <= 40 * 8  # 0.3 of 9 to 11 tokens: about 3
@@ -107,7 +108,7 @@ def test_plain_ids_without_labels_train_a_masked_lm(plain, tmp_path):
 def test_plain_ids_train_a_causal_model(plain, tmp_path):
     changes = [*CHANGES, "objective=left-to-right", "num_steps=40", "learning_rate=0.003"]
     recipe = named_recipe(PRETRAIN, "demo", changes=changes)
-    scores = pretrain(recipe, records=plain, output=tmp_path / "run")
+    scores = pretrain(recipe, records=plain, output=tmp_path / "run").scores
     assert 40 * 8 <= scores["held_out_predictions"] <= 40 * 10  # 9 to 11 tokens, each but the last
     assert 0 < scores["held_out_masked_lm_loss"] < np.log(len(VOCABULARY))
     model = load_model(tmp_path / "run" / "model")
@@ -124,7 +125,7 @@ def test_plain_ids_train_a_causal_model(plain, tmp_path):
 @pytest.mark.slow
 def test_several_labelled_pairs_in_a_record_train_both_objectives(labelled, tmp_path):
     recipe = named_recipe(PRETRAIN, "demo", changes=CHANGES)
-    scores = pretrain(recipe, records=labelled, output=tmp_path / "run")
+    scores = pretrain(recipe, records=labelled, output=tmp_path / "run").scores
     assert 0 <= scores["held_out_next_sentence_accuracy"] <= 1
     assert 0 < scores["held_out_next_sentence_loss"] < 3
     assert scores["held_out_examples"] == 20
@@ -134,7 +135,7 @@ def test_several_labelled_pairs_in_a_record_train_both_objectives(labelled, tmp_
 @pytest.mark.slow
 def test_the_objective_masked_lm_ignores_labels(labelled, tmp_path):
     recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, "objective=masked-lm"])
-    scores = pretrain(recipe, records=labelled, output=tmp_path / "run")
+    scores = pretrain(recipe, records=labelled, output=tmp_path / "run").scores
     assert not [name for name in scores if "next_sentence" in name]
     model = load_model(tmp_path / "run" / "model")
     assert (type(model), model.encoder.pooler) == (BertMaskedLM, None)

@@ -10,7 +10,8 @@ from bert_keras.errors import InputError
 from bert_keras.models import BertMaskedLM, BertPretrainer, load_model
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
-from bert_keras.runs.recipes import PRETRAIN, named_recipe
+from bert_keras.runs.recipes import PRETRAIN
+from bert_keras.runs.settings import named_recipe
 from bert_keras.text.packing import pack
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
@@ -33,7 +34,7 @@ def test_related_models_are_pretrained_from_a_text(tmp_path, name):
     settings = BuildSettings(objective=objective, max_length=48, max_predictions=0, duplicates=1)
     build([LICENSE], vocabulary=vocabulary, output=records, settings=settings)
     recipe = named_recipe(PRETRAIN, name, changes=CHANGES)
-    scores = pretrain(recipe, records=records, output=tmp_path / "run")
+    scores = pretrain(recipe, records=records, output=tmp_path / "run").scores
     assert scores["steps"] == 3
     assert (folder / "tokenizer.json").read_bytes() == (records / "tokenizer.json").read_bytes()
     trained = load_model(folder)

@@ -61,7 +61,7 @@ def records(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pretrained(records, tmp_path_factory):
     output = tmp_path_factory.mktemp("pretrain") / "run"
-    scores = pretrain(PRETRAIN, records=records, output=output)
+    scores = pretrain(PRETRAIN, records=records, output=output).scores
     return output, scores
 
 
@@ -114,7 +114,7 @@ def test_held_out_scores_equal_those_of_keras_evaluate(pretrained, records):
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_scores(pretrained, records, tmp_path):
     _, scores = pretrained
-    assert pretrain(PRETRAIN, records=records, output=tmp_path / "again") == scores
+    assert pretrain(PRETRAIN, records=records, output=tmp_path / "again").scores == scores
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ def test_a_stop_at_any_step_changes_no_weight(records, tmp_path, monkeypatch):
 
 def test_a_finished_run_is_not_repeated_and_other_settings_are_refused(pretrained, records):
     output, scores = pretrained
-    assert pretrain(PRETRAIN, records=records, output=output) == scores
+    assert pretrain(PRETRAIN, records=records, output=output).scores == scores
     other = PretrainRecipe(**{**PRETRAIN.__dict__, "seed": 2})
     with pytest.raises(InputError, match=r"other settings or files \(seed 1, now 2\); continue"):
         pretrain(other, records=records, output=output)
@@ -169,9 +169,9 @@ def test_finetuning_scores_better_than_the_majority_class(pretrained, table):
         TASK,
         FINETUNE,
         pretrained=output / "model",
-        files={"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")},
+        data={"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")},
         output=table / "run",
-    )
+    ).scores
     assert scores["accuracy"] > 0.9 > scores["majority_accuracy"]
     metadata = read_metadata(table / "run" / "model")
     assert metadata.labels == ("is cloth", "is stone", "is water")
@@ -194,7 +194,7 @@ def test_random_initial_weights_differ_from_the_pretrained_weights(pretrained, t
             TASK,
             dataclasses.replace(FINETUNE, initial_weights=weights),
             pretrained=output / "model",
-            files={"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")},
+            data={"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")},
         )
         assert np.array_equal(run.model.encoder.get_weights()[0], pretrained_weights) == same
         report = capsys.readouterr().out
@@ -208,7 +208,7 @@ def test_limited_training_examples_are_evenly_spaced(pretrained, table):
             TASK,
             dataclasses.replace(FINETUNE, max_train_examples=count),
             pretrained=pretrained[0] / "model",
-            files=files,
+            data=files,
         )
         for count in (0, 5, 10_000)
     )
@@ -226,7 +226,7 @@ def test_a_label_only_in_dev_is_refused_before_anything_is_written(pretrained, t
             TASK,
             FINETUNE,
             pretrained=pretrained[0] / "model",
-            files={"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")},
+            data={"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")},
             output=table / "run",
         )
     assert not (table / "run").exists()

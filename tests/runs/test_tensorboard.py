@@ -47,7 +47,7 @@ def run(tmp_path_factory):
     settings = BuildSettings(max_length=32, max_predictions=5, duplicates=3, held_out_rate=0.34)
     records = folder / "records"
     build([folder / "corpus.txt"], vocabulary=vocabulary, output=records, settings=settings)
-    return folder / "run", pretrain(RECIPE, records=records, output=folder / "run")
+    return folder / "run", pretrain(RECIPE, records=records, output=folder / "run").scores
 
 
 @pytest.fixture(scope="module")

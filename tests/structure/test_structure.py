@@ -107,10 +107,40 @@ def test_layers_and_models_are_pure_keras():
 
 def test_public_names_resolve():
     for name in bert_keras.__all__:
-        assert getattr(bert_keras, name).__name__ == name
+        value = getattr(bert_keras, name)
+        assert isinstance(value, dict) or value.__name__ == name
     assert set(dir(bert_keras)) == set(bert_keras.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'Bert'"):
         bert_keras.Bert  # noqa: B018
+
+
+def test_type_checkers_find_each_public_name_in_its_module():
+    tree = ast.parse((ROOT / "bert_keras" / "__init__.py").read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        alias.asname: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname
+    }
+    annotated = {node.target.id for node in block.body if isinstance(node, ast.AnnAssign)}
+    homes = bert_keras._HOMES
+    assert imported == {name: homes[name] for name in homes if name not in annotated}
+    assert annotated == {*bert_keras._CONSTANTS}
+
+
+def test_no_module_hides_a_public_name():
+    """An import of bert_keras.x would replace the public name x by the module."""
+    assert not [name for name in bert_keras.__all__ if is_module(f"bert_keras.{name}")]
+    code = (
+        "import bert_keras.runs.recipes, bert_keras.downstream.catalog\n"
+        "from bert_keras import recipes, tasks\n"
+        "assert 'demo' in recipes and 'mrpc' in tasks\n"
+    )
+    first, second, third = code.splitlines()
+    for lines in ((first, second, third), (second, first, second, third)):
+        subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, capture_output=True)
 
 
 def test_imports_and_help_load_no_heavy_packages():
