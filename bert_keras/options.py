@@ -198,6 +198,22 @@ def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:
         raise InputError(f"{name} is {value!r}; expected one of {', '.join(known)}")
 
 
+def check_unused(settings: Any, *names: str, reason: str) -> None:
+    """Check that fields of a dataclass instance that have no effect have their default values.
+
+    Args:
+        settings: The instance.
+        names: Names of the fields.
+        reason: Why they have no effect, a clause that follows "has no effect".
+
+    Raises:
+        InputError: If a field has another value.
+    """
+    for name in names:
+        if (value := getattr(settings, name)) != getattr(type(settings), name):
+            raise InputError(f"{name}={value} has no effect {reason}; leave it out")
+
+
 def _parsed_values(arguments: argparse.Namespace, settings: type) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for each in fields(settings):

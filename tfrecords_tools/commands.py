@@ -10,9 +10,9 @@ from typing import Any
 
 from bert_keras.commands import Command, CommandParser, add_commands
 from bert_keras.errors import InputError, run_command
-from bert_keras.options import argument, group, option, options_of
+from bert_keras.options import argument, check_unused, group, option, options_of
 from bert_keras.quiet import import_tensorflow
-from bert_keras.storage import write_text
+from bert_keras.storage import check_output, write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.beam.build import build_on_beam
@@ -109,8 +109,11 @@ class Vocab(Command):
     text: Mapping[str, Any] = group(BuildSettings, only=_TEXT_FIELDS)
 
     def run(self) -> None:
-        if os.path.isdir(self.output):
-            raise InputError(f"{self.output} is a folder; expected the name of a file to write")
+        check_output(self.output)
+        if os.path.lexists(self.output):
+            raise InputError(
+                f"{self.output} exists already; choose another name or remove it first"
+            )
         is_wordpiece = self.model == "wordpiece"
         if is_wordpiece == self.output.endswith(".json"):
             expected = "vocab.txt" if is_wordpiece else "tokenizer.json"
@@ -163,6 +166,7 @@ class Build(Command):
         if self.beam is None:
             manifest = build(self.files, **arguments, workers=self.workers)
         else:
+            check_unused(self, "workers", reason="with --beam, whose runner has its own workers")
             manifest = build_on_beam(self.files, **arguments, pipeline_options=self.beam)
         for remark in manifest["remarks"]:
             _note(remark)
@@ -211,6 +215,9 @@ class Check(Command):
             self._check_corpus()
 
     def _check_records(self) -> None:
+        reason = "on records; it is an option for a corpus"
+        check_unused(self, "sample", reason=reason)
+        check_unused(BuildSettings(**self.settings), *self.settings, reason=reason)
         vocabulary = records_vocabulary(self.paths, file=self.vocab)
         import_tensorflow()
         from tfrecords_tools.inspect import check, verify
@@ -247,6 +254,8 @@ class Show(Command):
     def run(self) -> None:
         from tfrecords_tools.inspect.picture import check_picture
 
+        if self.stats or self.plot:
+            check_unused(self, "count", "start", reason="on histograms, which show all records")
         if self.plot:
             check_picture(self.plot)
         vocabulary = records_vocabulary(self.records, file=self.vocab)

@@ -7,7 +7,7 @@ from typing import Any
 from bert_keras.data.masking import REPLACEMENTS, UNITS, MaskingPolicy, replacement_shares
 from bert_keras.data.schema import LONGEST_RECORD, PretrainingSchema
 from bert_keras.errors import InputError, check_name
-from bert_keras.options import check_choice, check_least, check_range, option
+from bert_keras.options import check_choice, check_least, check_range, check_unused, option
 from bert_keras.text.fast_tokenizer import RULES_FILE, is_uncased
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
@@ -96,6 +96,10 @@ class BuildSettings:
             check_least(self, 1, "shards", most=_MOST_SHARDS)
         _ = self.schema, self.policy  # both check their values
         check_range(self, "a rate in [0, 1)", "short_sequence_rate", "held_out_rate")
+        if not self.max_predictions:
+            masking = ("mask_rate", "mask_unit", "max_ngram", "replacement")
+            reason = "with max_predictions=0: training masks the tokens (bert-keras pretrain --set)"
+            check_unused(self, *masking, reason=reason)
         if self.segmenter and not self.masks_written_words:
             raise InputError(
                 f"segmenter is {self.segmenter}, which only masking of whole words uses; set "

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from bert_keras.commands import Command
 from bert_keras.errors import InputError
-from bert_keras.options import argument, option
+from bert_keras.options import argument, check_unused, option
 from bert_keras.storage import atomic_folder
 
 _MODEL = "OUTPUT/model of a run, or a checkpoint of any format (see convert)"
@@ -96,6 +96,8 @@ class Inspect(Command):
     def run(self) -> None:
         from bert_keras.reports.inspection import inspect_texts
 
+        if not self.texts:
+            check_unused(self, "top_k", reason="without a TEXT")
         inspect_texts(
             self.model,
             self.texts,
@@ -183,6 +185,7 @@ class Export(Command):
         from bert_keras.exporting.variants.export_variant import export_variant
 
         if self.variant is None:
+            check_unused(self, "data", "task", "accept_loss", reason="without --variant")
             return export_model
         if self.data is None:
             raise InputError("--variant requires --data, labelled examples to score the variant on")

@@ -7,7 +7,7 @@ from typing import ClassVar
 from bert_keras.cli.tasks import print_table
 from bert_keras.commands import Command
 from bert_keras.errors import InputError
-from bert_keras.options import argument, option
+from bert_keras.options import argument, check_unused, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +84,7 @@ class Pretrain(TrainingOptions):
         recipe, teacher = pretrain_settings(self.recipe, teacher=self.teacher, changes=self.changes)
         arguments = {"records": self.records, "start": self.start, "teacher": teacher}
         if self.dry_run:
+            check_unused(self, "profile", reason="with --dry-run")
             print(forecast(recipe, **arguments))
             return
         if self.output is None:
@@ -162,6 +163,10 @@ class Finetune(TrainingOptions):
             return
         if len(workers()) > 1:
             raise InputError("a study of several runs trains on one machine; unset TF_CONFIG")
+        changed = {change.partition("=")[0] for change in self.changes}
+        for name, is_replaced in (("seed", True), ("learning_rate", rates is not None)):
+            if is_replaced and name in changed:
+                raise InputError(f"--set {name} has no effect on a study, which sets it; omit it")
         rates = (recipe.learning_rate,) if rates is None else rates or recipe.learning_rates
         summary = study(
             run,

@@ -287,7 +287,6 @@ LONG = " ".join(["money"] * MAX_TOKENS)
     [
         ("{folder}", "there is nothing to show; give a text"),
         ("{folder} a b money", "received 3 texts; expected one text or a pair"),
-        ("{folder} ''", "the text '' contains no word"),
         ("{folder} money ' '", "the text ' ' contains no word"),
         (f"{{folder}} '{LONG}'", f"has {MAX_TOKENS + 2} tokens, with [CLS] and [SEP]"),
         ("{folder} money --top-k 0", "tokens to show is 0; expected at least 1"),

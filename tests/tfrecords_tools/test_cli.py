@@ -80,6 +80,8 @@ def bad(tmp_path, corpus, vocab):
         (tmp_path / name).write_bytes(content)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").touch()
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link/one.txt").symlink_to(tmp_path / "one.txt")
     return {path.name: path for path in tmp_path.iterdir()}
 
 
@@ -108,6 +110,19 @@ BUILD = "build one.txt --vocab vocab.txt --output new"
         ("build one.txt --vocab vocab.txt --output full", "full exists already"),
         ("build one.txt --vocab vocab.txt --output one.txt/new", "one.txt"),
         ("build one.txt --vocab vocab.txt --output new --shards 0", "shards is 0"),
+        (
+            f"{BUILD} --max-predictions 0 --mask-rate 0.2",
+            "mask_rate=0.2 has no effect with max_pre",
+        ),
+        (f"{BUILD} --workers 987 --beam", "workers=987 has no effect with --beam"),
+        ("check cut.tfrecord --vocab vocab.txt --shards 3", "shards=3 has no effect on records"),
+        ("show cut.tfrecord --stats --start 3", "start=3 has no effect on histograms"),
+        ("vocab one.txt --output vocab.txt", "vocab.txt exists already; choose another name"),
+        ("vocab one.txt full ../{}/one.txt --output v", "one.txt twice (also as one.txt)"),
+        (
+            "vocab link one.txt --output v",
+            "the corpus contains one.txt twice (also as link",
+        ),
         (f"{BUILD} --shards 999999999", "shards is 999999999; expected at most 99999"),
         (f"{BUILD} --max-length {10**11}", "max_length is 100000000000; expected at most 65536"),
         (f"{BUILD} --max-predictions {10**11}", "max_predictions is 100000000000; expected at"),
@@ -139,7 +154,7 @@ BUILD = "build one.txt --vocab vocab.txt --output new"
             "build one.jsonl --vocab vocab.txt --output new --errors skip --text-field b",
             "text (files without text: 1 (one.jsonl); records that cannot be read, dropped: 1 (",
         ),
-        ("vocab one.txt --output full", "full is a folder; expected the name of a file"),
+        ("vocab one.txt --output full", "full is a folder; name a file to write"),
         ("show none", "none does not exist; expected a folder of records"),
         ("show cut.tfrecord --count -1", "count is -1; expected at least 1"),
         ("check cut.tfrecord one.txt", "the arguments name both records and text"),
@@ -153,7 +168,7 @@ def test_bad_input_is_reported_in_one_line_and_writes_nothing(
 ):
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    assert run(*command.split()) == 2
+    assert run(*command.replace("{}", tmp_path.name).split()) == 2
     output = capsys.readouterr().err
     assert "0.00 B" not in output
     errors = [line for line in output.splitlines() if line.startswith("bert-tf")]

@@ -89,6 +89,7 @@ def test_a_new_process_learns_the_same_bytes(tmp_path, model):
     command = ["vocab", str(tmp_path / "a"), "--model", model, "--size", "420", "--output"]
     assert main([*command, str(output), "--workers", "1"]) == 0
     vocabulary, first = vocabulary_from(output), output.read_bytes()
+    output.unlink()
     subprocess.run(
         [sys.executable, "-m", "tfrecords_tools.cli", *command, output, "--workers", "1"],
         env=os.environ | {"RAYON_NUM_THREADS": "3"},

@@ -25,13 +25,21 @@ def files(corpus: Sequence[str | os.PathLike]) -> list[str]:
             unchanged.
 
     Raises:
-        InputError: A file does not exist, or there are no files.
+        InputError: A file does not exist, or there are no files, or a file occurs twice.
     """
     paths: list[str] = []
     for name in [os.fspath(name) for name in corpus]:
         paths += [name] if name.startswith(TFDS) else _files_of(name)
     if not paths:
         raise InputError("the corpus is empty; name files, folders or globs")
+    first: dict[str, str] = {}  # path by the file that it leads to
+    for path in paths:
+        file = path if is_remote(path) or path.startswith(TFDS) else os.path.realpath(path)
+        if file in first:
+            raise InputError(
+                f"the corpus contains {path} twice (also as {first[file]}); name each file once"
+            )
+        first[file] = path
     return paths
 
 

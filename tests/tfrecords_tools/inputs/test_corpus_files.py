@@ -24,12 +24,21 @@ def names(tree, *paths):
 def test_folders_and_globs_are_sorted_and_arguments_keep_their_order(tree):
     assert names(tree, "") == ["[z].txt", "a/x/3.txt", "b/1.txt", "b/2.txt"]
     assert names(tree, "b", "a") == ["b/1.txt", "b/2.txt", "a/x/3.txt"]
-    assert names(tree, "b/2.txt", "b/*.txt") == ["b/2.txt", "b/1.txt", "b/2.txt"]
+    assert names(tree, "b/2.txt", "b/1*") == ["b/2.txt", "b/1.txt"]
     assert names(tree, "**/*.txt") == ["[z].txt", "a/x/3.txt", "b/1.txt", "b/2.txt"]
     assert names(tree, "b/**") == ["b/1.txt", "b/2.txt"]  # which matches b/ and what is in it
     assert names(tree, "[ab]") == ["a/x/3.txt", "b/1.txt", "b/2.txt"]
     assert names(tree, "[z].txt") == ["[z].txt"]
     assert files(["tfds:wikipedia/20230601.en"]) == ["tfds:wikipedia/20230601.en"]
+
+
+def test_a_file_that_occurs_twice_is_refused(tree):
+    (tree / "link").symlink_to(tree / "b/2.txt")
+    for corpus in (["b/2.txt", "b"], ["link", "b/2.txt"], ["a", "a"]):
+        with pytest.raises(InputError, match=r"\.txt twice \(also as .*\); name each file once"):
+            names(tree, *corpus)
+    with pytest.raises(InputError, match="contains tfds:a twice"):
+        files(["tfds:a", "tfds:a"])
 
 
 def test_paths_without_files_are_refused(tree):
