@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.data.masking import Masker as Masker
     from bert_keras.data.masking import MaskingPolicy as MaskingPolicy
     from bert_keras.data.objectives import DynamicMasking as DynamicMasking
+    from bert_keras.data.preprocessor import Preprocessor as Preprocessor
     from bert_keras.data.records import pretraining_dataset as pretraining_dataset
     from bert_keras.downstream.task import Task
     from bert_keras.errors import InputError as InputError
@@ -74,6 +75,7 @@ _HOMES = {
     "WordPieceTokenizer": "bert_keras.text.tokenizer",
     "encode": "bert_keras.text.encode",
     "encode_masked": "bert_keras.text.encode",
+    "Preprocessor": "bert_keras.data.preprocessor",
     "pretraining_dataset": "bert_keras.data.records",
     "DynamicMasking": "bert_keras.data.objectives",
     "Masker": "bert_keras.data.masking",

@@ -19,6 +19,7 @@ from bert_keras.errors import InputError, check_name
 from bert_keras.layers.heads import ClassificationHead, SpanHead, TokenLabelsHead
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.pretrained import Pretrained
+from bert_keras.models.text_inputs import WINDOW_POOLINGS, TextInputs
 
 Head = TypeVar("Head", bound=keras.layers.Layer)
 
@@ -77,12 +78,12 @@ def _rows(inputs: dict) -> dict:
     }
 
 
-WINDOW_POOLINGS = ("mean", "max")
-
-
 @keras.saving.register_keras_serializable(package="bert_keras")
-class BertClassifier(TaskModel):
+class BertClassifier(TextInputs, TaskModel):
     """Classifies texts or text pairs, or predicts numbers (section 4.1).
+
+    `fit`, `evaluate` and `predict` also take texts, which `preprocessor` encodes: a list or array
+    of strings, a tuple of two of them for pairs, or a `tf.data.Dataset` of batches of them.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -102,7 +103,7 @@ class BertClassifier(TaskModel):
 
     ```python
     model = BertClassifier.from_pretrained("film-critic")
-    logits = model(encode(model.tokenizer, ["a good film"], max_length=128))
+    logits = model.predict(["a good film", "two hours of nothing"])
     ```
     """
 

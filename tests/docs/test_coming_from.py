@@ -57,7 +57,10 @@ def test_tfbertmodel(save):
     assert Path("saved_models/film-critic/1/saved_model.pb").is_file()
 
 
+@pytest.mark.slow
 def test_keras_hub(save):
     save(BertEncoder, "bert_preset", format="keras-hub")
-    assert run("coming-from-keras-hub.md")["outputs"]["pooled_output"].shape == (1, 16)
+    names = run("coming-from-keras-hub.md")
+    assert names["outputs"]["pooled_output"].shape == (1, 16)
+    assert names["theirs"].preprocessor.sequence_length == 64
     assert load_model("film-critic-preset").metadata.labels == ("negative", "positive")

@@ -1,0 +1,92 @@
+"""Converts texts to the inputs of a model, at once or inside a tf.data pipeline."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.errors import InputError
+from bert_keras.text.encode import encode
+from bert_keras.text.tokenizer import TextTokenizer
+
+
+@dataclass(frozen=True)
+class Preprocessor:
+    """Converts texts, or pairs of texts, to the inputs of a model.
+
+    Raises:
+        InputError: On a call, a value that is not a string, or columns of different lengths.
+
+    Example:
+
+    ```python
+    tokenizer = WordPieceTokenizer(Vocabulary.from_file("vocab.txt"))
+    preprocessor = Preprocessor(tokenizer, max_length=64)
+    inputs = preprocessor(["a good film"])
+    pairs = preprocessor((["a good film"], ["two hours of nothing"]))
+    ```
+    """
+
+    tokenizer: TextTokenizer  # the tokenizer of the model
+    _: KW_ONLY
+    max_length: int  # maximum number of tokens of a row, special tokens included
+
+    def __call__(self, texts) -> dict[str, Any]:
+        """Returns the arrays of `encode`.
+
+        Args:
+            texts: B strings as a list, a NumPy array or a tensor, or a tuple of B first texts and
+                B second texts. In `tf.data.Dataset.map`, an element of a batched data set.
+
+        Returns:
+            `input_ids`, `input_mask` and `segment_ids`, int32 [B,T], where T is the length of the
+            longest row.
+        """
+        columns = texts if isinstance(texts, tuple) else (texts,)
+        if any(hasattr(column, "graph") for column in columns):
+            return self._in_graph(columns)
+        return encode(self.tokenizer, *map(_strings, columns), max_length=self.max_length)
+
+    def _in_graph(self, columns: Sequence[Any]) -> dict[str, Any]:
+        import tensorflow as tf
+
+        def arrays(*columns):
+            inputs = self(columns)
+            return [inputs[name] for name in SEQUENCE_FEATURES]
+
+        dtypes = [tf.int32] * len(SEQUENCE_FEATURES)
+        tensors = tf.numpy_function(arrays, columns, dtypes, stateful=False)
+        for tensor in tensors:
+            tensor.set_shape([columns[0].shape[0], None])
+        return dict(zip(SEQUENCE_FEATURES, tensors, strict=True))
+
+
+def is_text(data) -> bool:
+    """Returns whether `data` is a column of strings or a tuple of such columns.
+
+    The columns may also be the specs of tensors, as in `tf.data.Dataset.element_spec`.
+    """
+    if isinstance(data, tuple):
+        return bool(data) and all(map(is_text, data))
+    if isinstance(data, (str, bytes)):
+        return True
+    dtype = getattr(data, "dtype", None)
+    if dtype is None or str(dtype) == "object":
+        first = next(iter(data), None) if hasattr(data, "__len__") and len(data) else None
+        return not isinstance(data, dict) and isinstance(first, (str, bytes))
+    return "str" in str(dtype) or getattr(dtype, "kind", "") in ("S", "U")
+
+
+def _strings(column) -> list[str]:
+    """Returns a column as a list of Python strings; bytes that are not UTF-8 are dropped."""
+    if isinstance(column, str):
+        raise InputError(f"the texts are the string {column[:40]!r}; expected a list of strings")
+    values = column if isinstance(column, list) else column.__array__().tolist()
+    texts = [each.decode("utf-8", "ignore") if isinstance(each, bytes) else each for each in values]
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(
+                f"text {number} is {str(text)[:40]!r}; expected a string (give pairs of texts as a "
+                "tuple of two lists)"
+            )
+    return texts

@@ -1,0 +1,102 @@
+"""Lets `fit`, `evaluate` and `predict` of a model take texts."""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+from bert_keras.data.preprocessor import Preprocessor, is_text
+from bert_keras.errors import InputError
+from bert_keras.models.pretrained import Pretrained
+
+WINDOW_POOLINGS = ("mean", "max")  # how the logits of the windows of a long text are combined
+
+
+class TextInputs(Pretrained):
+    """The base class of models whose `fit`, `evaluate` and `predict` also take texts.
+
+    Texts are a list, an array or a tensor of strings, or a `tf.data.Dataset` of batches of them. A
+    tuple of two columns means pairs of texts. `preprocessor` converts them to the inputs of the
+    model. Other inputs reach Keras unchanged.
+    """
+
+    @property
+    def preprocessor(self) -> Preprocessor | None:
+        """Converts texts to the inputs of the model.
+
+        It is None without a tokenizer, and for a model that was fine-tuned on windows of long
+        texts, because the preprocessor cuts them. An assigned preprocessor is saved with the model
+        by `save_pretrained`.
+        """
+        if self.tokenizer is None or self._reads_windows:
+            return None
+        return Preprocessor(self.tokenizer, max_length=self.stored_metadata(None).max_length)
+
+    @preprocessor.setter
+    def preprocessor(self, preprocessor: Preprocessor) -> None:
+        metadata = self.stored_metadata(preprocessor.tokenizer)
+        self.metadata = dataclasses.replace(metadata, max_length=preprocessor.max_length)
+        self.tokenizer = preprocessor.tokenizer
+
+    @property
+    def _reads_windows(self) -> bool:
+        return self.stored_metadata(None).task.get("long_texts") in WINDOW_POOLINGS
+
+    def fit(self, x=None, y=None, *args, validation_data=None, **kwargs):
+        """Trains the model as `keras.Model.fit` does; see the class for texts."""
+        if isinstance(validation_data, tuple):
+            validation_data = (*self._encoded(*validation_data[:2]), *validation_data[2:])
+        elif validation_data is not None:
+            validation_data, _ = self._encoded(validation_data)
+        x, y = self._encoded(x, y)
+        return super().fit(x, y, *args, validation_data=validation_data, **kwargs)
+
+    def evaluate(self, x=None, y=None, *args, **kwargs):
+        """Scores the model as `keras.Model.evaluate` does; see the class for texts."""
+        return super().evaluate(*self._encoded(x, y), *args, **kwargs)
+
+    def predict(self, x, *args, **kwargs):
+        """Returns outputs as `keras.Model.predict` does; see the class for texts."""
+        return super().predict(self._encoded(x)[0], *args, **kwargs)
+
+    def _encoded(self, x, y=None):
+        """Returns the inputs of the model for texts and labels, or other data unchanged."""
+        if hasattr(x, "element_spec"):
+            return self._encoded_dataset(x), y
+        if not is_text(x):
+            return x, y
+        return self._checked_preprocessor()(x), np.asarray(y) if isinstance(y, list) else y
+
+    def _encoded_dataset(self, dataset):
+        spec = dataset.element_spec
+        texts, labels, _ = keras.utils.unpack_x_y_sample_weight(spec)
+        if not is_text(texts):
+            return dataset
+        if labels is not None and is_text(labels):
+            raise InputError(
+                "the data set yields two texts and no label; expected ((text, text_pair), label), "
+                "or ((text, text_pair),) without labels"
+            )
+        if any(column.shape.rank == 0 for column in keras.tree.flatten(texts)):
+            raise InputError("the data set yields single texts; batch it: dataset.batch(32)")
+        preprocessor = self._checked_preprocessor()
+
+        def encoded(*element):
+            texts, labels, weights = keras.utils.unpack_x_y_sample_weight(element)
+            return keras.utils.pack_x_y_sample_weight(preprocessor(texts), labels, weights)
+
+        return dataset.map(encoded)
+
+    def _checked_preprocessor(self) -> Preprocessor:
+        if (preprocessor := self.preprocessor) is None:
+            if self._reads_windows:
+                raise InputError(
+                    f"this {type(self).__name__} reads windows of long texts; use bert-keras "
+                    "predict or an exported model, or give input_ids, input_mask and segment_ids"
+                )
+            raise InputError(
+                f"this {type(self).__name__} has no tokenizer, so it cannot take texts; set "
+                "model.preprocessor = Preprocessor(tokenizer, max_length=128), or give input_ids, "
+                "input_mask and segment_ids"
+            )
+        return preprocessor

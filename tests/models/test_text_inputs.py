@@ -1,0 +1,121 @@
+"""A classifier takes texts: lists, arrays, pairs and data sets, with the numbers of `encode`."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_keras import BertClassifier, Preprocessor, WordPieceTokenizer, encode
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "good", "bad", "film", "of", "nothing", "."))
+CONFIG = BertConfig(
+    vocab_size=12, hidden_size=8, num_layers=1, num_heads=2, max_positions=16,
+    hidden_dropout_rate=0.0, attention_dropout_rate=0.0, initializer_stddev=0.5,
+)  # fmt: skip
+TEXTS = ["a good film", "", "A bad film of nothing. A bad film of nothing.", "good"]
+OTHERS = ["nothing", "a film", "bad", "of a good film"]
+LABELS = [1, 0, 0, 1]
+
+
+@pytest.fixture
+def model():
+    return made()
+
+
+def made():
+    keras.utils.set_random_seed(1)
+    model = BertClassifier(CONFIG, num_labels=2)
+    model.preprocessor = Preprocessor(WordPieceTokenizer(VOCABULARY), max_length=9)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer="sgd", loss=loss, metrics=["accuracy"], run_eagerly=True)
+    return model
+
+
+def encoded(*columns):
+    return encode(WordPieceTokenizer(VOCABULARY), *columns, max_length=9)
+
+
+def data_set(columns, *labels):
+    return tf.data.Dataset.from_tensor_slices((columns, *labels) if labels else columns).batch(3)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [TEXTS, np.array(TEXTS), np.array(TEXTS, object), tf.constant(TEXTS), data_set(TEXTS)],
+)  # fmt: skip
+def test_texts_give_the_outputs_of_encode(model, texts):
+    expected = model(encoded(TEXTS))
+    np.testing.assert_allclose(model.predict(texts, verbose=0), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "pairs", [(TEXTS, OTHERS), (np.array(TEXTS), OTHERS), data_set(((TEXTS, OTHERS),))]
+)
+def test_tuples_are_pairs_of_texts(model, pairs):
+    expected = model(encoded(TEXTS, OTHERS))
+    np.testing.assert_allclose(model.predict(pairs, verbose=0), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_fit_and_evaluate_on_texts_equal_those_on_arrays(model):
+    other, arrays, labels = made(), encoded(TEXTS), np.array(LABELS)
+    options = {"shuffle": False, "verbose": 0, "batch_size": 4, "epochs": 2}
+    expected = other.fit(arrays, labels, validation_data=(arrays, labels), **options).history
+    assert model.fit(TEXTS, LABELS, validation_data=(TEXTS, LABELS), **options).history == expected
+    weights = [np.ones(4)]
+    assert model.evaluate(TEXTS, LABELS, 4, 0) == other.evaluate(arrays, labels, 4, 0)
+    batches = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS, *weights)).batch(4)
+    expected = other.evaluate(arrays, labels, 4, 0)
+    np.testing.assert_allclose(model.evaluate(batches, verbose=0), expected, rtol=1e-6)
+    model.fit(batches, validation_data=batches, verbose=0)
+    other.fit(arrays, labels, **{**options, "epochs": 1})
+    np.testing.assert_allclose(model(arrays), other(arrays), rtol=1e-5)
+
+
+def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
+    model.save_pretrained(tmp_path / "model")
+    loaded = BertClassifier.from_pretrained(tmp_path / "model")
+    assert loaded.preprocessor.max_length == 9
+    assert loaded.preprocessor.tokenizer.vocabulary == VOCABULARY
+    expected = model.predict(TEXTS, verbose=0)
+    np.testing.assert_allclose(loaded.predict(TEXTS, verbose=0), expected, rtol=1e-5)
+    model.save(tmp_path / "model.keras")
+    assert keras.models.load_model(tmp_path / "model.keras").preprocessor is None
+
+
+def test_bytes_that_are_not_utf_8_are_dropped(model):
+    data = tf.data.Dataset.from_tensors([b"good\xff film", b"good film"])
+    one, two = model.predict(data, verbose=0)
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ("a film", "the texts are the string 'a film'; expected a list of strings"),
+        (["a film", None], "text 1 is 'None'; expected a string"),
+        (np.array([["a", "film"]]), "text 0 is \"['a', 'film']\"; expected a string (give pairs"),
+        ((TEXTS, OTHERS[1:]), "there are 4 first texts and 3 second texts"),
+        (tf.data.Dataset.from_tensor_slices(TEXTS), "single texts; batch it: dataset.batch(32)"),
+        (data_set(TEXTS, OTHERS), "the data set yields two texts and no label; expected ((text"),
+    ],
+)
+def test_wrong_texts_are_refused(model, texts, message):
+    with pytest.raises(InputError) as error:
+        model.predict(texts, verbose=0)
+    assert message in str(error.value)
+
+
+def test_models_that_cannot_take_texts_say_why():
+    model = BertClassifier(CONFIG, num_labels=2)
+    assert model.preprocessor is None
+    with pytest.raises(InputError, match="BertClassifier has no tokenizer, so it cannot take text"):
+        model.predict(TEXTS)
+    model = made()
+    model.metadata = model.metadata.of_model(
+        "BertClassifier", keeps_head=True, task={"long_texts": "mean"}
+    )
+    with pytest.raises(InputError, match="reads windows of long texts; use bert-keras predict"):
+        model.predict(TEXTS)
