@@ -1,8 +1,10 @@
 """Defines the exception for errors that a user can correct, and reports errors of a command."""
 
+import contextlib
 import errno
+import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 
 class InputError(ValueError):
@@ -40,6 +42,19 @@ def listed(problems: list[str], *, most: int = 50) -> str:
     """Join the first `most` faults into one text that ends with the number of the other faults."""
     named = "; ".join(problems[:most])
     return named if len(problems) <= most else f"{named}; and {len(problems) - most:,} more"
+
+
+@contextlib.contextmanager
+def tensorflow_writes(path: str | os.PathLike) -> Iterator[None]:
+    """Convert TensorFlow's errors while it writes to the path `path` to `OSError`s."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path)) from error
+    except tf.errors.PermissionDeniedError as error:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path)) from error
 
 
 def run_command(program: str, command: Callable[[], None]) -> int:

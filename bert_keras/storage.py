@@ -155,6 +155,25 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     """
     path = Path(path)
     _refuse_existing(path)
+    with partial_folder(path) as partial:
+        yield partial
+        partial.chmod(0o755)
+        while not rename_folder(partial, path):
+            _refuse_existing(path)
+
+
+@contextlib.contextmanager
+def partial_folder(path: str | os.PathLike) -> Iterator[Path]:
+    """Create a temporary folder in the parent folder of `path`, and delete it in the end.
+
+    Missing parents are created; empty ones are removed in the end. If the process is
+    killed, the next process that calls this function for `path` deletes the temporary folder.
+
+    Raises:
+        InputError: If one of the parents is a file.
+        OSError: If a folder cannot be created.
+    """
+    path = Path(path)
     check_parent(path)
     created = [parent for parent in path.parents if not parent.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -166,14 +185,22 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     try:
         with _in_use(partial):
             yield partial
-            partial.chmod(0o755)
-            os.replace(partial, path)
-    except BaseException:
+    finally:
         shutil.rmtree(partial, ignore_errors=True)
         with contextlib.suppress(OSError):  # a parent folder may hold other files by now
             for parent in created:
                 parent.rmdir()
+
+
+def rename_folder(folder: str | os.PathLike, path: str | os.PathLike) -> bool:
+    """Rename a folder to `path`; return False if `path` has contents, which are kept."""
+    try:
+        os.replace(folder, path)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
         raise
+    return True
 
 
 def _refuse_existing(path: Path) -> None:
@@ -270,16 +297,3 @@ def _remove_abandoned(parts: Iterable[Path]) -> None:
 
 def _parts_of(path: Path) -> Iterator[Path]:
     return path.parent.glob(f".{glob.escape(path.name)}.*.part")
-
-
-@contextlib.contextmanager
-def tensorflow_writes(path: str | os.PathLike) -> Iterator[None]:
-    """Convert TensorFlow's errors while it writes to the path `path` to `OSError`s."""
-    import tensorflow as tf
-
-    try:
-        yield
-    except tf.errors.ResourceExhaustedError as error:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path)) from error
-    except tf.errors.PermissionDeniedError as error:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path)) from error

@@ -4,7 +4,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, tensorflow_writes
 from bert_keras.storage import (
     atomic_file,
     atomic_folder,
@@ -13,7 +13,6 @@ from bert_keras.storage import (
     locked_folder,
     readable_size,
     resumed_folder,
-    tensorflow_writes,
     text_lines,
 )
 
@@ -102,6 +101,13 @@ def test_a_folder_is_written_completely_or_not_at_all(tmp_path):
 def test_a_folder_is_never_overwritten(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
+    with (
+        pytest.raises(InputError, match="twice exists already"),
+        atomic_folder(tmp_path / "twice"),
+        atomic_folder(tmp_path / "twice") as partial,
+    ):
+        (partial / "file").touch()  # the second process ends first
+    assert sorted(path.name for path in tmp_path.iterdir() if "twice" in path.name) == ["twice"]
     with pytest.raises(InputError, match="out exists already"), atomic_folder(tmp_path / "out"):
         pass
     assert (tmp_path / "out" / "mine").exists()

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from shlex import quote
 from typing import ClassVar
 
 from bert_keras.commands import Command
@@ -157,17 +158,19 @@ class Export(Command):
 
     def run(self) -> None:
         from bert_keras.exporting.variants.export_variant import NOT_SERVED
-        from bert_keras.exporting.version_folder import check_model_name, next_version
+        from bert_keras.exporting.version_folder import check_model_name, export_next_version
 
         check_model_name(self.name)
         model_folder = os.path.join(self.to, self.name)
-        version = next_version(model_folder) if self.version is None else self.version
-        folder = os.path.join(model_folder, str(version))
-        export = partial(self._exporter(), self.model, folder, num_texts=self.texts)
+        export_to = partial(self._exporter(), self.model, num_texts=self.texts)
+        if self.version is None:
+            export = partial(export_next_version, export_to, model_folder)
+        else:
+            export = partial(export_to, os.path.join(model_folder, str(self.version)))
         config = self.serving_config
         note = NOT_SERVED.get(self.variant) if self.variant else None
         if config is None:
-            serve = note or f"serve it:  bert-keras serve {model_folder} --port 8501"
+            serve = note or f"serve it:  bert-keras serve {quote(model_folder)} --port 8501"
             print(f"{export()}\n{serve}")
             return
         if note:
@@ -178,7 +181,7 @@ class Export(Command):
         with atomic_folder(config) as new_folder:  # fails before the long export
             written = export()
             write_config(written, new_folder)
-        print(f"{written}\n{config}\nserve it:  docker compose -f {config}/compose.yaml up")
+        print(f"{written}\n{config}\nserve it:  docker compose -f {quote(config)}/compose.yaml up")
 
     def _exporter(self) -> Callable:
         from bert_keras.exporting.model_folder import export_model

@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, tensorflow_writes
 from bert_keras.exporting.servable import ServableModel, check_outputs
 from bert_keras.exporting.serving_ops import check_ops
 from bert_keras.exporting.signatures.derived import on_examples, with_checked_tensors
@@ -23,7 +23,7 @@ from bert_keras.exporting.version_folder import LARGEST_VERSION, is_version
 from bert_keras.exporting.warmup import warmup_requests_for, write_warmup
 from bert_keras.progress import progress
 from bert_keras.runs.outcome import MODEL, RECIPE, SCORES
-from bert_keras.storage import atomic_folder, json_object, tensorflow_writes, write_text
+from bert_keras.storage import atomic_folder, json_object, write_text
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.tokenizer import TextTokenizer
 

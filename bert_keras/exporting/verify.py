@@ -15,6 +15,7 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -75,8 +76,8 @@ def loaded(folder: str | os.PathLike) -> Iterator[Callable[[dict], dict]]:
     register_text_ops()
     v1 = tf.compat.v1
     with contextlib.closing(v1.Session(graph=v1.Graph())) as session:
-        with without_deprecation_notes():
-            meta_graph = v1.saved_model.loader.load(session, ["serve"], os.fspath(folder))
+        with without_deprecation_notes(), path_without_patterns(folder) as path:
+            meta_graph = v1.saved_model.loader.load(session, ["serve"], path)
 
         def run(request: dict) -> dict:
             signature = meta_graph.signature_def[request["signature"]]
@@ -112,6 +113,23 @@ def register_text_ops() -> None:
 
     package = Path(cast(Any, find_spec("tensorflow_text")).origin).parent
     tf.load_library(str(package / "python" / "ops"))
+
+
+@contextlib.contextmanager
+def path_without_patterns(folder: str | os.PathLike) -> Iterator[str]:
+    """Yields a path of the folder that Python's loader of SavedModels does not read as a pattern.
+
+    The loader, unlike TF Serving's, does not find the variables if a path contains "[" or a
+    backslash. Such a folder gets a symbolic link, which exists until the `with` block ends.
+    """
+    path = os.path.abspath(folder)
+    if not set("[\\") & set(path):
+        yield os.fspath(folder)
+        return
+    with tempfile.TemporaryDirectory() as links:
+        link = os.path.join(links, "model")
+        os.symlink(path, link)
+        yield link
 
 
 @contextlib.contextmanager

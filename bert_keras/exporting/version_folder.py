@@ -4,19 +4,21 @@ The module does not import TensorFlow, so that a command refuses a wrong name im
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from bert_keras.errors import InputError
+from bert_keras.storage import partial_folder, rename_folder
 
 LARGEST_VERSION = 2**63 - 1  # TF Serving parses an int64 and ignores other folders
 
 
 def check_model_name(name: str) -> None:
     """Raises InputError if `name` cannot be a folder name or part of a URL of the server."""
-    if name in ("", ".", "..") or "/" in name or ":" in name:
+    if name in ("", ".", "..") or {"/", ":"} & {*name} or not name.isprintable():
         raise InputError(
-            f"the model's name is {name!r}; expected a folder name without '/' and ':', such as "
-            "sst2 (--to sets the parent folder)"
+            f"the model's name is {name!r}; expected a folder name of printable characters without "
+            "'/' and ':', such as sst2 (--to sets the parent folder)"
         )
 
 
@@ -29,3 +31,26 @@ def next_version(folder: str | os.PathLike) -> int:
     """Returns the largest version number in `folder`, saved_models/NAME, plus 1; 1 without any."""
     versions = [int(path.name) for path in Path(folder).glob("*") if is_version(path.name)]
     return max(versions, default=0) + 1
+
+
+def export_next_version(export: Callable[[Path], object], model_folder: str | os.PathLike) -> Path:
+    """Exports to the next version of a model.
+
+    The number is chosen when the export has ended, so that exports at the same time get different
+    numbers.
+
+    Args:
+        export: Takes a version folder, NAME/VERSION, and writes it.
+        model_folder: The folder saved_models/NAME, which is created if it does not exist.
+
+    Returns:
+        The path of the version folder.
+    """
+    parent = Path(model_folder)
+    with partial_folder(parent / "next") as scratch:
+        # The warm-up requests contain the name of the model, which is that of the parent folder.
+        written = Path(scratch, parent.resolve().name, "1")
+        export(written)
+        while not rename_folder(written, folder := parent / str(next_version(parent))):
+            pass
+        return folder

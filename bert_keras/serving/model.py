@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bert_keras.exporting.verify import register_text_ops, without_deprecation_notes
+from bert_keras.exporting.verify import (
+    path_without_patterns,
+    register_text_ops,
+    without_deprecation_notes,
+)
 from bert_keras.serving.calls import Refusal
 
 Tensors = dict[str, np.ndarray]
@@ -61,13 +65,17 @@ class ServedModel:
         self._runs: dict[str, Callable[..., list[Any]]] = {}
         self._session = v1.Session(graph=v1.Graph(), config=_session_config())
         try:
-            with self._session.graph.as_default(), without_deprecation_notes():
-                self._load(folder)
+            with (
+                self._session.graph.as_default(),
+                without_deprecation_notes(),
+                path_without_patterns(folder) as path,
+            ):
+                self._load(path)
         except Exception as error:
             self.close()
             raise _load_error(error) from error
 
-    def _load(self, folder: Path) -> None:
+    def _load(self, path: str) -> None:
         """Load the graph, then restore the variables and make the callables in two threads.
 
         `v1.saved_model.loader.load` does the same in sequence. TensorFlow optimizes the graphs of
@@ -75,7 +83,7 @@ class ServedModel:
         """
         from tensorflow.python.saved_model.loader_impl import SavedModelLoader
 
-        loader, tags = SavedModelLoader(str(folder)), ["serve"]
+        loader, tags = SavedModelLoader(path), ["serve"]
         saver, _ = loader.load_graph(self._session.graph, tags)
         meta_graph: Any = loader.get_meta_graph_def_from_tags(tags)
         self.signatures = dict(meta_graph.signature_def)

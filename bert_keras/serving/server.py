@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import uvicorn
 from starlette.applications import Starlette
@@ -46,7 +47,7 @@ def serve(
     """
     with _listener(host, port) as listener:
         server = _server(create_app(model_folder, versions=versions, labels=labels, limits=limits))
-        model_url = f"{_url(listener)}/v1/models/{Path(model_folder).resolve().name}"
+        model_url = f"{_url(listener)}/v1/models/{quote(Path(model_folder).resolve().name)}"
         with _quiet_exit(server):
             print(f"serving {model_url}:predict (Ctrl-C stops)", flush=True)
             server.run(sockets=[listener])

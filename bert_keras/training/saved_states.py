@@ -10,8 +10,8 @@ from pathlib import Path
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from bert_keras.errors import InputError
-from bert_keras.storage import tensorflow_writes, write_text
+from bert_keras.errors import InputError, tensorflow_writes
+from bert_keras.storage import write_text
 
 _STATE_FILE = re.compile(r"step-(\d+)\.(index|data-\d+-of-\d+)")
 # Errors that do not mean damaged files.

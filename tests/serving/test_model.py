@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
+from bert_keras.exporting.verify import loaded
 from bert_keras.serving.app import create_app
 from bert_keras.serving.calls import Refusal
 from bert_keras.serving.model import LoadError, ServedModel
@@ -15,6 +16,13 @@ from bert_keras.serving.responses import error_body
 @pytest.fixture
 def broken(models, tmp_path):
     return shutil.copytree(models / "keras_tiny" / "1", tmp_path / "broken" / "1")
+
+
+def test_folders_of_any_name_are_loaded(models, tmp_path):
+    folder = shutil.copytree(models / "keras_tiny" / "1", tmp_path / "<[a]>\\ '?\"" / "1")
+    ServedModel(folder).close()
+    with loaded(folder):
+        pass
 
 
 def test_incomplete_models_are_not_loaded(broken):

@@ -18,8 +18,7 @@ from threading import Lock
 import numpy as np
 
 from bert_keras.checkpoints.tensors import StoredTensor, refuse_lfs_pointer, tensor
-from bert_keras.errors import InputError
-from bert_keras.storage import tensorflow_writes
+from bert_keras.errors import InputError, tensorflow_writes
 
 OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"  # an entry that only tf.train.Checkpoint (TF2) writes
 PATHS = "checkpoint"  # the file in which a Saver stores the name of its newest checkpoint
