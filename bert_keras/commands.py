@@ -5,6 +5,7 @@ import argparse
 from collections.abc import Iterable
 from typing import ClassVar, NoReturn
 
+from bert_keras.errors import printable
 from bert_keras.options import add_options
 
 
@@ -26,7 +27,7 @@ class CommandParser(argparse.ArgumentParser):
     """Reports a mistake on the command line in one line, as every other error is reported."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+        self.exit(2, printable(f"{self.prog}: {message}; see {self.prog} --help\n"))
 
 
 def add_commands(

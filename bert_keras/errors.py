@@ -2,7 +2,9 @@
 
 import contextlib
 import errno
+import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
@@ -57,6 +59,16 @@ def tensorflow_writes(path: str | os.PathLike) -> Iterator[None]:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path)) from error
 
 
+# Characters that a terminal obeys instead of showing: control characters except line feed and tab,
+# and marks of the writing direction; and halves of surrogate pairs, which have no UTF-8.
+_NOT_PRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: object) -> str:
+    r"""Return a text of a file as a terminal may print it: an escape character becomes "\x1b"."""
+    return _NOT_PRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(text))
+
+
 def run_command(program: str, command: Callable[[], None]) -> int:
     """Run a command and report errors of the user or the system as one line on stderr.
 
@@ -70,15 +82,17 @@ def run_command(program: str, command: Callable[[], None]) -> int:
         The exit code: 0 for success; 2 for an `InputError`, an `OSError` (no such file, disk full,
         port in use) or a `MemoryError`; 130 for Ctrl-C.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may lack a character
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         command()
     except InputError as error:
-        print(f"{program}: {error}", file=sys.stderr)
+        print(printable(f"{program}: {error}"), file=sys.stderr)
         return 2
     except OSError as error:
         path = f"{error.filename}: " if error.filename else ""
         remedy = "; free disk space and run this again" if error.errno == errno.ENOSPC else ""
-        print(f"{program}: {path}{error.strerror or error}{remedy}", file=sys.stderr)
+        print(printable(f"{program}: {path}{error.strerror or error}{remedy}"), file=sys.stderr)
         return 2
     except MemoryError:
         remedy = "use smaller sizes, such as batch_size, or a machine with more memory"

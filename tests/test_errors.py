@@ -1,3 +1,4 @@
+import io
 import signal
 import subprocess
 import sys
@@ -36,6 +37,20 @@ def raising(error):
 def test_user_errors_are_reported_in_one_line(capsys, error, code, message):
     assert run_command("prog", raising(error)) == code
     assert capsys.readouterr().err == message
+
+
+def test_control_characters_of_files_are_escaped(capsys):
+    text = "\x1b]0;title\x07 é\t日本 \x9b2J \u202e\udcff \x00"
+    assert run_command("prog", raising(InputError(text))) == 2
+    expected = r"prog: \x1b]0;title\x07 é" + "\t日本 " + r"\x9b2J \u202e\udcff \x00"
+    assert capsys.readouterr().err == expected + "\n"
+
+
+def test_characters_that_stdout_cannot_encode_are_escaped(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, "ascii", write_through=True))
+    assert run_command("prog", lambda: print("█ \udcff")) == 0
+    assert written.getvalue() == rb"\u2588 \udcff" + b"\n"
 
 
 def test_other_errors_keep_their_traceback():

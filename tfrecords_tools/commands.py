@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_keras.commands import Command, CommandParser, add_commands
-from bert_keras.errors import InputError, run_command
+from bert_keras.errors import InputError, printable, run_command
 from bert_keras.options import argument, check_unused, group, option, options_of
 from bert_keras.quiet import import_tensorflow
 from bert_keras.storage import check_output, write_text
@@ -223,7 +223,8 @@ class Check(Command):
         from tfrecords_tools.inspect import check, verify
 
         counts = check.check(self.paths, vocabulary=vocabulary)
-        print(check.report(counts, labels=label_names(verify.every_file(self.paths)[0])))
+        labels = label_names(verify.every_file(self.paths)[0])
+        print(printable(check.report(counts, labels=labels)))
 
     def _check_corpus(self) -> None:
         from tfrecords_tools.inspect.advice import report
@@ -235,7 +236,7 @@ class Check(Command):
             settings=BuildSettings(**self.settings),
             sample_bytes=self.sample,
         )
-        print(report(counts))
+        print(printable(report(counts)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,4 +292,4 @@ class Show(Command):
 
 
 def _note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr)
+    print(printable(f"note: {text}"), file=sys.stderr)

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import ClassVar
 
 from bert_keras.commands import Command
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, printable
 from bert_keras.options import argument, check_unused, option
 from bert_keras.storage import atomic_folder
 
@@ -67,7 +67,7 @@ class Convert(Command):
             ignore=self.ignore,
             pad_vocabulary=self.pad_vocabulary,
         )
-        print(table)
+        print(printable(table))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_keras.commands import Command
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, printable
 from bert_keras.options import argument, option
 
 
@@ -175,4 +175,4 @@ def print_table(scores: dict) -> None:
     """Print one line for each score."""
     for name, value in scores.items():
         number = f"{value:>12,.4f}" if isinstance(value, float) else f"{value:>12,}"
-        print(f"{name:<34}{number}")
+        print(f"{printable(name):<34}{number}")

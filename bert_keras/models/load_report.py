@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.checkpoints.mapping import rows, weight_problems
 from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.errors import InputError, listed
+from bert_keras.errors import InputError, listed, printable
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class LoadReport:
     def __str__(self) -> str:
         rows = {"loaded": self.loaded, "new": self.new, "unused": self.unused}
         table = [f"{name:<12}{_parts(names)}" for name, names in rows.items()]
-        return "\n".join([self.source, *table, *(f"{'note':<12}{note}" for note in self.notes)])
+        notes = [f"{'note':<12}{note}" for note in self.notes]
+        return printable("\n".join([self.source, *table, *notes]))
 
 
 def _parts(names: Sequence[str]) -> str:

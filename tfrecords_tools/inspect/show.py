@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_keras.data.records import common_schema
 from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, printable
 from bert_keras.text.fast_tokenizer import readable_tokens
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inspect.verify import every_file, is_labelled, verified_batches
@@ -75,7 +75,7 @@ def record_texts(
                         is_coloured=is_coloured,
                         width=width,
                     )
-                    yield f"{os.path.basename(file)}, record {first + row + 1}: {text}"
+                    yield f"{printable(os.path.basename(file))}, record {first + row + 1}: {text}"
                 num_preceding += size
         if num_preceding < start:
             raise InputError(f"start is {start}, but there are only {num_preceding:,} records")
@@ -155,6 +155,7 @@ def _printed_tokens(
             colour = specials.get(token_id, "")
             is_joined = is_continued or vocabulary.rules  # a text without a blank starts with "##"
             text = token.removeprefix("##") if is_joined else token
+        text = printable(text)
         coloured = _coloured(text, colour if is_coloured else "")
         printed.append(PrintedToken(text, coloured, is_continued))
         can_continue = specials.get(token_id) != SPECIAL

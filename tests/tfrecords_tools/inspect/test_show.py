@@ -41,6 +41,12 @@ def record(*, input_ids, **others):
     }
 
 
+def test_control_characters_of_a_vocabulary_are_escaped():
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "\x1b[2Ja", "##\x9bb"))
+    text = record_text(record(input_ids=[2, 5, 6, 3]), vocabulary=vocabulary)
+    assert text.splitlines()[-1] == r"  [CLS] \x1b[2Ja\x9bb [SEP]"
+
+
 @pytest.fixture
 def files(tmp_path):
     """Two files of two records, labelled random, true, random, true."""
