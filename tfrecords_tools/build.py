@@ -31,6 +31,7 @@ from tfrecords_tools.records.write_shard import WriteShard
 from tfrecords_tools.settings import BuildSettings, GoogleSettings, Settings
 from tfrecords_tools.text.store import TokenStore, join_stores
 from tfrecords_tools.text.tokens import TokenizeUnit, counts_of
+from tfrecords_tools.tfds_metadata import tfds_metadata
 
 COUNTS = "counts.json"
 UNIT_BYTES = 1 << 20  # larger for a corpus of more than MAX_UNITS units
@@ -75,6 +76,8 @@ def build(
             if not (folder / "work").exists():
                 _check_empty(folder)
             manifest = _build(folder, paths, settings, vocabulary, pool)
+            for name, text in tfds_metadata(manifest).items():
+                (folder / name).write_text(text, encoding="utf-8")
             write_text(folder / MANIFEST, json.dumps(manifest, indent=2) + "\n")
         shutil.rmtree(folder / "work", ignore_errors=True)
         return json_object(folder / MANIFEST)

@@ -90,9 +90,14 @@ class PretrainingSchema:
         import tensorflow as tf
 
         return {
-            name: tf.io.FixedLenFeature([length], tf.float32 if name in _FLOATS else tf.int64)
+            name: tf.io.FixedLenFeature([length], tf.as_dtype(feature_dtype(name)))
             for name, length in self.lengths.items()
         }
+
+
+def feature_dtype(name: str) -> str:
+    """Returns the dtype of a feature of a record, "int64" or "float32"."""
+    return "float32" if name in _FLOATS else "int64"
 
 
 def schema_of(path: str | os.PathLike) -> PretrainingSchema:

@@ -45,6 +45,8 @@ def test_the_folder_contains_records_vocabulary_and_manifest(corpus, vocabulary,
     assert {path.name for path in (tmp_path / "records").iterdir()} == {
         "manifest.json",
         "vocab.txt",
+        "features.json",
+        "dataset_info.json",
         *(f"{name}.tfrecord" for name in names),
     }
     folder = tmp_path / "records"

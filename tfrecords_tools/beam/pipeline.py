@@ -36,6 +36,7 @@ from tfrecords_tools.inputs.corpus import digest, fingerprint
 from tfrecords_tools.inputs.parts import Unit
 from tfrecords_tools.manifest import MANIFEST, known_entries
 from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.tfds_metadata import tfds_metadata
 
 FAILURE = "failure.json"
 _FAILURES, _UNITS, _REQUESTS = "failures", "units", "requests"
@@ -188,12 +189,12 @@ def _finish(
         failure = json.dumps({"message": str(error)})
         shared_folder.write(shared_folder.join(job.partial, FAILURE), failure.encode())
         return
-    name, vocabulary = vocabulary_file(job.vocabulary)
-    text = json.dumps(manifest, indent=2) + "\n"
-    shared_folder.write(shared_folder.join(job.partial, name), vocabulary.encode())
-    shared_folder.write(shared_folder.join(job.partial, MANIFEST), text.encode())
+    texts = dict([vocabulary_file(job.vocabulary)]) | tfds_metadata(manifest)
+    texts[MANIFEST] = json.dumps(manifest, indent=2) + "\n"  # the last file that is written
+    for name, text in texts.items():
+        shared_folder.write(shared_folder.join(job.partial, name), text.encode())
     files = [each["file"] for split in manifest["splits"].values() for each in split["shards"]]
-    shared_folder.publish(job.partial, job.output, [*files, name, MANIFEST])
+    shared_folder.publish(job.partial, job.output, [*files, *texts])
 
 
 def _manifest(
