@@ -22,6 +22,7 @@ def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
     from bert_keras.training.callbacks import FitSettings
     from bert_keras.training.loop import fit_resumable
     from bert_keras.training.losses import pretraining_losses, pretraining_metrics
+    from bert_keras.training.saved_states import SavedStates
 
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], 2 * [tf.config.LogicalDeviceConfiguration()]
@@ -35,13 +36,13 @@ def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
                 loss = float(logs["loss"]).hex()
                 file.write(f"{scalar_value(self.model.optimizer.iterations)} {loss}\n")
 
-    def dying_save(manager, checkpoint_number, save=tf.train.CheckpointManager.save):
-        if checkpoint_number == int(dies_at):
-            manager.checkpoint.write(f"{manager.directory}/step-{checkpoint_number}")
+    def dying_save(states, step, save=SavedStates.save):
+        save(states, step)
+        if step == int(dies_at):
+            (states.folder / f"step-{step}.index").unlink()  # TensorFlow writes this file last
             os.kill(os.getpid(), signal.SIGKILL)
-        return save(manager, checkpoint_number=checkpoint_number)
 
-    tf.train.CheckpointManager.save = dying_save
+    SavedStates.save = dying_save
     files = sorted(map(str, Path(records).glob("train*.tfrecord")))
     keras.utils.set_random_seed(1)
     with named_strategy(name).scope():
