@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
+from bert_keras.checkpoints.keras_hub.presets import may_be_preset, preset_folder
 from bert_keras.checkpoints.model_readme import README
 from bert_keras.errors import InputError, check_name
 from bert_keras.remote import is_remote
@@ -55,7 +56,9 @@ def open_checkpoint(
 
     Args:
         path: A folder in the native, Hugging Face, KerasHub or Google format. A TF1 checkpoint of
-            Google may also be given as its path without the suffix `.index`.
+            Google may also be given as its path without the suffix `.index`. If no such path
+            exists: the name of a preset of KerasHub, such as "bert_base_en_uncased", or a handle
+            "hf://USER/MODEL" or "kaggle://...", which keras_hub downloads.
         ignore: Names of tensors, configuration keys and tokenizer rules to ignore. Error messages
             state the name where this is possible.
         pad_vocabulary: Whether to append unused tokens if the token table has more rows than the
@@ -65,6 +68,8 @@ def open_checkpoint(
         InputError: `path` holds no known checkpoint, or its files contradict each other. The
             message names every tensor that is missing, unexpected or has the wrong shape.
     """
+    if may_be_preset(path) and (folder := preset_folder(os.fspath(path))):
+        path = folder
     if is_remote(path):
         raise InputError(
             f"{path} is not on this machine; copy the folder of the checkpoint to this machine"
@@ -78,8 +83,8 @@ def open_checkpoint(
             raise InputError(str(error) if has_path else f"{path}: {error}") from error
     if not path.exists():
         raise InputError(
-            f"{path} does not exist; expected the folder of a checkpoint on this machine (nothing "
-            "is downloaded)"
+            f"{path} does not exist; expected the folder of a checkpoint on this machine, or the "
+            "name of a preset of KerasHub, such as bert_base_en_uncased"
         )
     if path.is_file():
         raise InputError(f"{path} is a file; give the folder of the checkpoint, {path.parent}")
@@ -98,6 +103,11 @@ def open_checkpoint(
         "config.json and model.weights.h5 (KerasHub), or with bert_config.json and a .ckpt.index "
         "(Google)"
     )
+
+
+def absolute_path(path: str | os.PathLike) -> str:
+    """Returns the absolute path of a checkpoint; the name of a preset stays as it is."""
+    return os.fspath(path) if may_be_preset(path) else os.path.abspath(path)
 
 
 def open_text_checkpoint(path: str | os.PathLike) -> TextCheckpoint:

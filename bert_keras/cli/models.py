@@ -26,8 +26,8 @@ class Convert(Command):
 
     source: str = argument(
         "SRC",
-        help="a checkpoint folder of bert-keras, Google, Hugging Face or KerasHub, or the path of "
-        "a TF1 checkpoint without .index",
+        help="a checkpoint folder of bert-keras, Google, Hugging Face or KerasHub, the path of a "
+        "TF1 checkpoint without .index, or a preset of KerasHub: bert_base_en_uncased, hf://...",
     )
     destination: str = argument("DST", help="a new folder")
     to: str = option(

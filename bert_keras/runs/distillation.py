@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
+from bert_keras.checkpoints.formats import absolute_path
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import TaskModel
@@ -39,7 +40,7 @@ class Distillation:
         Source: the README of DistilBERT's code.
         """
         return cls(
-            teacher=os.path.abspath(teacher), alpha_soft=5.0, alpha_labels=2.0, alpha_cosine=1.0
+            teacher=absolute_path(teacher), alpha_soft=5.0, alpha_labels=2.0, alpha_cosine=1.0
         )
 
     @classmethod
@@ -52,7 +53,7 @@ class Distillation:
         Source: run_squad_w_distillation.py of DistilBERT's code.
         """
         return cls(
-            teacher=os.path.abspath(teacher), alpha_soft=0.5, alpha_labels=0.5, alpha_cosine=0.0
+            teacher=absolute_path(teacher), alpha_soft=0.5, alpha_labels=0.5, alpha_cosine=0.0
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bert_keras.checkpoints.formats import absolute_path
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.downstream.task import Task
 from bert_keras.downstream.tfds import is_tfds
@@ -100,7 +101,7 @@ def finetune(
         recipe=recipe,
         files={name: file_sha256(path) for name, path in paths.items() if not is_tfds(path)},
         task=run.task.settings(),
-        pretrained=os.path.abspath(pretrained),
+        pretrained=absolute_path(pretrained),
         **paths,
         **teaching,
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint, TrainingState, part
-from bert_keras.checkpoints.formats import open_text_checkpoint
+from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.runs.objectives import PretrainingObjective
@@ -126,7 +126,7 @@ def open_starting_point(
     )
     new = tuple(missing_parts(checkpoint, heads=architecture.heads, config=config))
     start = StartingPoint(
-        path=os.path.abspath(path),
+        path=absolute_path(path),
         checkpoint=checkpoint,
         config=config,
         new=new,
