@@ -164,6 +164,9 @@ class Pretrained(ConfiguredModel):
         """Same as `metadata`; goes with version 0.3."""
         return self.metadata
 
+    def __dir__(self):  # Keras reads every listed attribute of a model that it saves
+        return [name for name in super().__dir__() if name != "card"]
+
     def new_metadata(self) -> ModelMetadata:
         """Returns the metadata of a model that was not loaded from a checkpoint."""
         is_labelled = self.architecture.is_labelled

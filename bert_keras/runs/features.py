@@ -107,7 +107,7 @@ def write_features(
     counts = {"text": num_texts, "vector": num_vectors, "layer": len(layers)}
     text, vector, layer = (f"{n:,} {unit}{'s' * (n != 1)}" for unit, n in counts.items())
     print(
-        f"{text}, {vector} x {layer} x {config.hidden_size} numbers: about {size} in {output}",
+        f"{text}, {vector} x {layer} x {config.hidden_size} values: about {size} in {output}",
         file=sys.stderr,
     )
     metadata = dataclasses.replace(

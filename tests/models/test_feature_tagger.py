@@ -133,6 +133,7 @@ def test_only_the_native_format_stores_the_tagger(tmp_path):
             model.save_pretrained(tmp_path / "it", format=format)
 
 
+@pytest.mark.filterwarnings("error:model.card")
 def test_keras_rebuilds_and_saves_it(tmp_path):
     model = new(name="mine", dropout_rate=0.25)
     rebuilt = BertFeatureTagger.from_config(json.loads(json.dumps(model.get_config())))

@@ -70,7 +70,7 @@ def test_a_long_text_is_read_in_windows_without_truncation(
     checkpoint, texts, model, tmp_path, capsys
 ):
     write_features(checkpoint, texts, tmp_path / "out.npz", layers=(3,))
-    assert " x 1 layer x 8 numbers" in capsys.readouterr().err
+    assert " x 1 layer x 8 values" in capsys.readouterr().err
     archive = np.load(tmp_path / "out.npz")
     tokens = [VOCABULARY.tokens[number] for number in ids_of(TEXTS[2])]
     assert archive["tokens_2"].tolist() == tokens
@@ -141,7 +141,7 @@ def test_the_size_is_printed_and_a_full_disk_leaves_no_file(checkpoint, texts, t
     assert error.value.errno in (errno.EFBIG, errno.ENOSPC)
     assert not list(tmp_path.glob("*out*")) + list(tmp_path.glob(".*out*"))
     printed = capsys.readouterr().err.splitlines()[0]
-    assert printed.startswith("4 texts, 33 vectors x 3 layers x 8 numbers: about 3.2 kB in ")
+    assert printed.startswith("4 texts, 33 vectors x 3 layers x 8 values: about 3.2 kB in ")
 
 
 @pytest.mark.parametrize(
