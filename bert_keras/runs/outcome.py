@@ -68,7 +68,11 @@ def claimed_output(
         settings = {**inputs, **dataclasses.asdict(recipe), "files": files or {}}
         settings = json.loads(json.dumps(settings))  # tuples become lists
         if path.is_file() and _names(output) != {RECIPE}:
-            _expect_same(output, json_object(path), settings)
+            try:
+                old = json_object(path)
+            except InputError as error:
+                raise InputError(f"{error}; restore it, or choose another output folder") from error
+            _expect_same(output, old, settings)
         else:
             write_text(path, json.dumps(settings, indent=2) + "\n")
         yield output
@@ -108,15 +112,21 @@ def write_scores(output: Path, scores: dict) -> dict:
 def read_scores(output: Path) -> dict | None:
     """Returns the scores of a finished run.
 
-    Returns None if the run has not finished, or if its model folder is missing.
+    Returns None if the run has not finished, or if its scores are damaged or its model folder is
+    missing.
     """
     path = output / SCORES
     if not path.is_file():
         return None
+    try:
+        scores = json_object(path)
+    except InputError as error:
+        print(f"{error}; the run writes it again", file=sys.stderr)
+        return None
     if not (output / MODEL).is_dir():
         print(f"{output} is a finished run without {MODEL}/; it is written again", file=sys.stderr)
         return None
-    return json_object(path)
+    return scores
 
 
 def model_folder(output: Path) -> Path:

@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -194,8 +195,20 @@ class BestModel(keras.callbacks.Callback):
         super().__init__()
         self.folder, self.save = folder, save
         self.scores = {"step": 0, "held_out_loss": math.inf}
-        if (folder / SCORES).is_file():
-            self.scores = json_object(folder / SCORES)
+        if folder.is_dir():
+            self._read()
+
+    def _read(self) -> None:
+        path = self.folder / SCORES
+        try:
+            scores = json_object(path)
+            self.scores = {"step": scores["step"], "held_out_loss": float(scores["held_out_loss"])}
+        except (InputError, KeyError, TypeError, ValueError):
+            print(
+                f"WARNING: {path} is missing or damaged; the next model that is scored replaces "
+                f"{self.folder}",
+                file=sys.stderr,
+            )
 
     def on_epoch_end(self, epoch, logs=None):
         loss = (logs or {}).get("val_loss", math.nan)
@@ -204,9 +217,14 @@ class BestModel(keras.callbacks.Callback):
         self.scores = {"step": scalar_value(self.model.optimizer.iterations), "held_out_loss": loss}
         if not is_chief():
             return
-        temporary = self.folder.with_name(f".{self.folder.name}.part")
-        shutil.rmtree(temporary, ignore_errors=True)
+        temporary, old = (
+            self.folder.with_name(f".{self.folder.name}.{name}.part") for name in ("new", "old")
+        )
+        for part in (temporary, old):
+            shutil.rmtree(part, ignore_errors=True)
         self.save(temporary)
         write_text(temporary / SCORES, json.dumps(self.scores, indent=2) + "\n")
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.exists():
+            self.folder.rename(old)
         temporary.rename(self.folder)
+        shutil.rmtree(old, ignore_errors=True)

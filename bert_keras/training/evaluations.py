@@ -65,9 +65,22 @@ class Evaluations(keras.callbacks.Callback):
             return False
         return len(self.history) - 1 - self.history.index(self.best) >= self.patience
 
-    def discard_after(self, step: int) -> None:
-        """Removes the evaluations after a step, because a resumed run repeats them."""
+    def continue_from(self, step: int, *, num_epochs: int) -> None:
+        """Removes the evaluations after a step, because a resumed run repeats them.
+
+        Args:
+            step: The step of the saved state.
+            num_epochs: The number of complete epochs up to this step.
+
+        Raises:
+            InputError: An evaluation up to the step is missing.
+        """
         self.history = [scores for scores in self.history if scores["step"] <= step]
+        if len(self.history) < num_epochs:
+            raise InputError(
+                f"{self.folder / HISTORY} is missing or incomplete: it has {len(self.history)} of "
+                f"the {num_epochs} evaluations up to step {step:,}; {_RESTART}"
+            )
 
     def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
         scores, step = dict(self.evaluate()), scalar_value(self.model.optimizer.iterations)
@@ -106,7 +119,8 @@ class Evaluations(keras.callbacks.Callback):
                 float(scores["step"])
                 rank(scores[self.metric])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise InputError(f"{path} is not from this run ({error!r}); {_RESTART}") from error
+            reason = f"{type(error).__name__}: {error}"
+            raise InputError(f"{path} is not from this run ({reason}); {_RESTART}") from error
 
     def restore_best(self, model: keras.Model) -> None:
         """Loads the best weights into a model.
@@ -114,8 +128,6 @@ class Evaluations(keras.callbacks.Callback):
         Raises:
             InputError: The weights are missing or damaged.
         """
-        if not self.history:
-            raise InputError(f"{self.folder / HISTORY} is missing; {_RESTART}")
         try:
             best = stored_tensors(self.folder / BEST)
         except InputError as error:  # its advice to copy the file again does not apply here

@@ -59,7 +59,8 @@ def fit_resumable(
     )
     first_step = checkpoints.restore()
     if evaluations is not None:
-        evaluations.discard_after(first_step)
+        num_epochs = (first_step - run_start) // settings.steps_per_epoch
+        evaluations.continue_from(first_step, num_epochs=num_epochs)
     if first_step >= settings.num_steps or (evaluations is not None and evaluations.is_exhausted):
         return first_step
     bar = ProgressBar(settings, first_step, metric=evaluations.metric if evaluations else "")

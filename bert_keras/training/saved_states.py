@@ -49,38 +49,35 @@ class SavedStates:
     def restore(self, *, is_chief: bool) -> None:
         """Loads the newest state that can be read, if there is any state.
 
-        States that cannot be read are reported on stderr, and the first worker renames their files
-        to `damaged-step-N`.
+        Newer states that cannot be read are reported on stderr, and the first worker renames their
+        files to `damaged-step-N`.
 
         Raises:
-            InputError: The newest readable state belongs to another run, or none can be read.
+            InputError: The newest readable state is of another model, or none can be read.
         """
-        steps, reason = saved_steps(self.folder), ""
-        for step in reversed(steps):
+        damaged: dict[int, str] = {}  # the reason by step
+        for step in reversed(saved_steps(self.folder)):
             try:
                 self.checkpoint.restore(self._prefix(step)).assert_consumed()
-                return
             except _NOT_DAMAGED:
                 raise
             except _UNREADABLE as error:
-                reason = _first_line(error)
-                print(
-                    f"WARNING: {self.folder / f'step-{step}'} cannot be read ({reason}); the run "
-                    "continues from the newest older state, and the files are renamed to "
-                    f"damaged-step-{step}",
-                    file=sys.stderr,
-                )
-                if is_chief:
-                    self._set_aside(step)
+                damaged[step] = _first_line(error)
             except (AssertionError, ValueError) as error:
                 raise InputError(
-                    f"{self.folder / f'step-{step}'} does not hold the state of this run "
-                    f"({_first_line(error)}); choose another output folder"
+                    f"{self.folder / f'step-{step}'} has other weights than the model of this run, "
+                    "for example because the checkpoint from which the run started was replaced, "
+                    "or because it was saved by another version of bert-keras; choose another "
+                    "output folder to train from the start"
                 ) from error
-        if steps:
+            else:
+                self._set_aside(damaged, restored=step, renames=is_chief)
+                return
+        if damaged:
             raise InputError(
-                f"none of the {len(steps)} saved states in {self.folder} can be read ({reason}); "
-                "choose another output folder to train again from the start"
+                f"none of the {len(damaged)} saved states in {self.folder} can be read (the "
+                f"newest: {next(iter(damaged.values()))}); choose another output folder to train "
+                "from the start"
             )
 
     def save(self, step: int) -> None:
@@ -110,10 +107,17 @@ class SavedStates:
     def _files(self, step: int) -> list[Path]:
         return [*self.folder.glob(f"step-{step}.*")]
 
-    def _set_aside(self, step: int) -> None:
-        for path in self._files(step):
-            path.rename(path.with_name(f"damaged-{path.name}"))
+    def _set_aside(self, damaged: dict[int, str], *, restored: int, renames: bool) -> None:
+        for step, reason in damaged.items():
+            print(
+                f"WARNING: {self.folder / f'step-{step}'} cannot be read ({reason}); the run "
+                f"continues from step-{restored}, and the files are renamed to damaged-step-{step}",
+                file=sys.stderr,
+            )
+            for path in self._files(step) if renames else ():
+                path.rename(path.with_name(f"damaged-{path.name}"))
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return re.sub(r"\{\{.*?\}\} ?| \[Op:\w+\]", "", line)  # TensorFlow's names of operations

@@ -116,6 +116,13 @@ def test_a_damaged_history_is_refused(tmp_path, damaged):
         Evaluations(dict, metric="f1", folder=tmp_path)
 
 
+def test_a_missing_history_is_refused(tmp_path):
+    train(compiled(), tmp_path, num_steps=8)
+    (tmp_path / "evaluations.json").unlink()
+    with pytest.raises(InputError, match=r"incomplete: it has 0 of the 2 evaluations up to step 8"):
+        train(compiled(), tmp_path)
+
+
 def test_a_dev_loss_of_nan_ends_the_run(tmp_path):
     model = compiled()
     model.optimizer.build(model.trainable_variables)

@@ -165,7 +165,7 @@ def test_each_warning_is_printed_once(model, capsys):
     assert len(calls) == 1
 
 
-def test_the_best_model_survives_a_restart(model, tmp_path):
+def test_the_best_model_survives_a_restart(model, tmp_path, capsys):
     saved = []
 
     def save(folder):
@@ -182,5 +182,9 @@ def test_the_best_model_survives_a_restart(model, tmp_path):
     assert run(20, None) == run(30, float("nan")) == run(40, 3.5) == run(50, 3.0)
     assert run(60, 2.5) == {"step": 60, "held_out_loss": 2.5}
     assert saved == [10, 60]
+    assert capsys.readouterr().err == ""
     assert sorted(path.name for path in (tmp_path / "best").iterdir()) == ["scores.json", "weights"]
     assert [path.name for path in tmp_path.iterdir()] == ["best"]
+    (tmp_path / "best" / "scores.json").write_text('{"step":')
+    assert run(70, 2.7) == {"step": 70, "held_out_loss": 2.7}
+    assert "scores.json is missing or damaged; the next model" in capsys.readouterr().err

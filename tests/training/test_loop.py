@@ -201,8 +201,9 @@ def test_without_any_readable_state_nothing_is_trained(any_model, tmp_path):
         train(any_model, tmp_path, num_steps=num_steps)
     for path in (tmp_path / "checkpoints").glob("*.data*"):
         truncated(path)
-    with pytest.raises(InputError, match=r"none of the 2 saved states in .* can be read"):
-        train(any_model, tmp_path, num_steps=12)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"none of the 2 saved states in .* can be read"):
+            train(any_model, tmp_path, num_steps=12)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff\x00 garbage {"], ids=ascii)
@@ -219,7 +220,7 @@ def test_the_file_checkpoint_is_not_needed(any_model, tmp_path, content):
 def test_the_state_of_another_run_is_refused(any_model, tmp_path):
     train(any_model, tmp_path, num_steps=8)
     other = new(config=dataclasses.replace(CONFIG, hidden_size=4))
-    with pytest.raises(InputError, match="step-8 does not hold the state of this run"):
+    with pytest.raises(InputError, match="step-8 has other weights than the model of this run"):
         train(other, tmp_path, num_steps=12)
 
 
