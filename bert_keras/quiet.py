@@ -20,19 +20,25 @@ def import_tensorflow(*, without: Collection[str] = ()) -> None:
         without: Packages that TensorFlow must not find. It imports some optional packages, such as
             keras and jax, which takes seconds. The caller can still import them later.
     """
+    with hidden_messages(), _hidden(without), no_collection():
+        import tensorflow as tf
+
+        # With several workers, the strategy must be created before any op runs.
+        if "TF_CONFIG" not in os.environ:
+            tf.config.list_logical_devices()
+            tf.transpose(tf.constant([[True]]))
+
+
+@contextlib.contextmanager
+def hidden_messages() -> Iterator[None]:
+    """Hide what is printed on stderr in the `with` block, unless an exception occurs."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.stderr.flush()
     terminal = os.dup(2)
     with tempfile.TemporaryFile() as messages:
         os.dup2(messages.fileno(), 2)
         try:
-            with _hidden(without), no_collection():
-                import tensorflow as tf
-
-            # With several workers, the strategy must be created before any op runs.
-            if "TF_CONFIG" not in os.environ:
-                tf.config.list_logical_devices()
-                tf.transpose(tf.constant([[True]]))
+            yield
         except Exception:
             messages.seek(0)
             os.write(terminal, messages.read())

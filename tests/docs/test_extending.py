@@ -39,7 +39,7 @@ def marked(title: str):
     return pytest.param(title, marks=pytest.mark.slow) if is_slow else title
 
 
-@pytest.mark.parametrize("title", map(marked, SECTIONS))
+@pytest.mark.parametrize("title", [*map(marked, SECTIONS)])
 def test_the_example_runs(title, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     module = types.ModuleType("example")
