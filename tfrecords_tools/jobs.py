@@ -4,19 +4,20 @@ A job whose output exists is skipped, so an interrupted run continues. The outpu
 depend on other jobs of its stage, so the number of processes does not change it.
 """
 
+import ctypes
 import os
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import get_context, parent_process
 from pathlib import Path
-from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
+from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, SIGKILL, pthread_sigmask
 from typing import Protocol
 
 from bert_keras.errors import InputError
 from bert_keras.progress import progress
 
+_PR_SET_PDEATHSIG = 1  # in linux/prctl.h
 _UPDATE_SECONDS = 0.2  # between updates of the progress bar
 _report: Callable[[int], object]  # in a worker: reports the progress of its job
 
@@ -108,15 +109,17 @@ def _start_worker(reports) -> None:
     """Prepares a new worker, which ends when its parent ends."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes use all cores already
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # reading a TFDS corpus needs no GPU
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _end_with_parent()
     global _report
     _report = reports.put
 
 
 def _end_with_parent() -> None:
-    if parent := parent_process():
-        connection.wait([parent.sentinel])
-    os._exit(1)
+    """Makes Linux kill this process when its parent ends, whatever it does at that time."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, SIGKILL)
+    parent = parent_process()
+    if parent is None or not parent.is_alive():  # it ended before the call
+        os._exit(1)
 
 
 def _run_in_worker(job: Job) -> None:

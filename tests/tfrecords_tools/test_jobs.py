@@ -1,5 +1,6 @@
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -31,8 +32,9 @@ class Write:
             raise InputError(f"{self.output.name} is wrong")
         if self.trouble == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
-        if self.trouble == "slow":
-            time.sleep(60)
+        if self.trouble == "busy":  # for hours, without another thread of Python
+            self.output.with_suffix(".process").write_text(str(os.getpid()))
+            re.match("(a+)+$", "a" * 60 + "b")
         if self.trouble == "Ctrl-C":
             os.kill(os.getpid(), signal.SIGINT)
             assert signal.SIGINT in signal.sigpending()
@@ -111,19 +113,18 @@ def test_workers_end_with_their_parent(tmp_path):
         f"sys.path.insert(0, {str(Path(__file__).parent)!r}); from test_jobs import Write\n"
         "if __name__ == '__main__':\n"
         "    with Workers(2) as workers:\n"
-        f"        jobs = [Write(Path({str(tmp_path)!r}, n), trouble=t)\n"
-        "                for n, t in (('a', ''), ('b', 'slow'), ('c', 'slow'))]\n"
+        f"        jobs = [Write(Path({str(tmp_path)!r}, n), trouble='busy') for n in 'ab']\n"
         "        workers.run(jobs, stage='write', unit='file')\n"
     )
     (tmp_path / "main.py").write_text(program)
     parent = subprocess.Popen([sys.executable, tmp_path / "main.py"], stderr=subprocess.DEVNULL)
+    files = [tmp_path / "a.process", tmp_path / "b.process"]
     try:
-        wait_until((tmp_path / "a").exists)
-        worker = int((tmp_path / "a").read_text())
+        wait_until(lambda: all(file.exists() and file.read_text() for file in files))
     finally:
         parent.kill()
         parent.wait()
-    wait_until(lambda: not is_running(worker))
+    wait_until(lambda: not any(is_running(int(file.read_text())) for file in files), seconds=10)
 
 
 def is_running(process: int) -> bool:
