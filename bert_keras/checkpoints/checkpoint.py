@@ -42,7 +42,7 @@ class Checkpoint:
         remedy = "use the vocabulary that the weights were trained with"
         if tokens < rows:
             remedy += f", or append {rows - tokens:,} unused tokens: pad_vocabulary=True, or "
-            remedy += "--pad-vocabulary"
+            remedy += "bert-keras convert SRC DST --pad-vocabulary"
         raise InputError(
             f"the vocabulary has {tokens:,} tokens, but the token table has {rows:,} rows; {remedy}"
         )

@@ -7,6 +7,7 @@ that format ignore.
 import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from bert_keras.checkpoints.metadata import ModelMetadata
@@ -90,11 +91,17 @@ def check_keys(
     """
     if missing := [name for name in required if name not in values]:
         raise InputError(f"{path} lacks {', '.join(missing)}; add what is missing")
-    if unknown := [name for name in values if name not in (*required, *optional, *ignore)]:
+    known = {*required, *optional}
+    if unknown := [name for name in values if name not in known and name not in ignore]:
         raise InputError(
             f"{path} has {', '.join(unknown)}, which {reader} does not know; if that has no "
-            f"effect, ignore it: ignore=({unknown[0]!r},), or --ignore {unknown[0]}"
+            f"effect, ignore it: {how_to_ignore(unknown[0])}"
         )
+
+
+def how_to_ignore(name: str) -> str:
+    """Returns the end of an error message: the Python argument and the command."""
+    return f"ignore=({name!r},), or bert-keras convert SRC DST --ignore {quote(name)}"
 
 
 def config_of(values: Mapping[str, Any], path: Path | str) -> BertConfig:

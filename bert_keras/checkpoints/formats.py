@@ -2,7 +2,8 @@
 
 import errno
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -66,7 +67,8 @@ def open_checkpoint(
 
     Raises:
         InputError: `path` holds no known checkpoint, or its files contradict each other. The
-            message names every tensor that is missing, unexpected or has the wrong shape.
+            message names every tensor that is missing, unexpected or has the wrong shape. Or the
+            checkpoint has nothing with a name in `ignore`.
     """
     if may_be_preset(path) and (folder := preset_folder(os.fspath(path))):
         path = folder
@@ -77,7 +79,10 @@ def open_checkpoint(
     path = Path(path)
     if format := _format_of(path):
         try:
-            return format.read(path, ignore=ignore, pad_vocabulary=pad_vocabulary)
+            names = _IgnoredNames(ignore)
+            checkpoint = format.read(path, ignore=names, pad_vocabulary=pad_vocabulary)
+            names.check_found()
+            return checkpoint
         except InputError as error:
             has_path = str(path) in str(error)
             raise InputError(str(error) if has_path else f"{path}: {error}") from error
@@ -108,6 +113,32 @@ def open_checkpoint(
 def absolute_path(path: str | os.PathLike) -> str:
     """Returns the absolute path of a checkpoint; the name of a preset stays as it is."""
     return os.fspath(path) if may_be_preset(path) else os.path.abspath(path)
+
+
+class _IgnoredNames(Collection[str]):
+    """Names to ignore, and the names that a format module has looked up among them."""
+
+    def __init__(self, names: Collection[str]):
+        self.names = names
+        self.looked_up: set[str] = set()
+
+    def __contains__(self, name: object) -> bool:
+        self.looked_up.add(str(name))
+        return name in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def check_found(self) -> None:
+        """Raises InputError for a name that no module has looked up: nothing is called so."""
+        for name in self.names:
+            if name not in self.looked_up:
+                similar = get_close_matches(name, self.looked_up, n=1)
+                hint = f"; is it {similar[0]}?" if similar else ""
+                raise InputError(f"there is nothing to ignore that is called {name}{hint}")
 
 
 def open_text_checkpoint(path: str | os.PathLike) -> TextCheckpoint:

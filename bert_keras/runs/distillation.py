@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
-from bert_keras.checkpoints.formats import absolute_path
+from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import TaskModel
 from bert_keras.options import check_range, fixed
-from bert_keras.runs.starting_point import open_start, vocabulary_difference
+from bert_keras.runs.starting_point import vocabulary_difference
 from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.distiller import Distiller
 
@@ -93,13 +93,13 @@ def open_teacher(
         vocabulary: The vocabulary of the student.
 
     Raises:
-        InputError: `open_start` cannot open the checkpoint, or the teacher lacks a head of the
+        InputError: the checkpoint cannot be opened, or the teacher lacks a head of the
             student, has another vocabulary, letter case, attention direction or other labels, has
             fewer positions than the student's texts need, or, with `alpha_cosine`, has another
             hidden size.
     """
     path = distillation.teacher
-    checkpoint = open_start(path)
+    checkpoint = open_text_checkpoint(path)
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
     missing = {*ARCHITECTURES[student.model].heads} - {*map(part, checkpoint.tensors)}
     if missing:

@@ -45,23 +45,6 @@ class StartingPoint:
         return f"{'size':<12}that of the checkpoint: {size}\n{'training':<12}{training}"
 
 
-def open_start(path: str | os.PathLike) -> TextCheckpoint:
-    """Opens a checkpoint with `open_text_checkpoint`.
-
-    The error of `open_text_checkpoint` may name an option that only `bert-keras convert` has. In
-    this case the error also names that command.
-    """
-    try:
-        return open_text_checkpoint(path)
-    except InputError as error:
-        if not any(option in str(error) for option in ("--ignore", "--pad-vocabulary")):
-            raise
-        raise InputError(
-            f"{error}; first run bert-keras convert {path} NEW_FOLDER with that option, then start "
-            "from NEW_FOLDER"
-        ) from error
-
-
 def open_starting_point(
     path: str | os.PathLike,
     *,
@@ -82,11 +65,11 @@ def open_starting_point(
         lowercase: Whether the texts of the records are in lower case; None if unknown.
 
     Raises:
-        InputError: `open_start` cannot open the checkpoint; its vocabulary or letter case is not
+        InputError: the checkpoint cannot be opened; its vocabulary or letter case is not
             that of the records; it has fewer positions than `max_length`; its attention direction
             is not that of the objective; or it has already trained as many steps as the recipe has.
     """
-    checkpoint = open_start(path)
+    checkpoint = open_text_checkpoint(path)
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
     if checkpoint.vocabulary != vocabulary:
         raise InputError(

@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from bert_keras.architectures import ARCHITECTURES
+from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.task import Encoded, Outputs, Task
@@ -19,7 +20,7 @@ from bert_keras.models import MODELS
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.settings import finetune_settings
-from bert_keras.runs.starting_point import check_segments, missing_parts, open_start
+from bert_keras.runs.starting_point import check_segments, missing_parts
 from bert_keras.storage import StrPath
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
@@ -77,7 +78,7 @@ class TaskRun:
         self.files = {split: os.fspath(path) for split, path in files.items()}
         if missing := {"train", "dev"} - {*self.files}:
             raise InputError(f"data has no {' and '.join(sorted(missing))}; name the file of each")
-        self.checkpoint = open_start(pretrained)
+        self.checkpoint = open_text_checkpoint(pretrained)
         task.check_encoder(self.checkpoint.metadata.config)
         if recipe.num_lstm_layers and task.freezes_encoder:
             raise InputError(

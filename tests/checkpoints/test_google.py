@@ -213,6 +213,8 @@ def test_unknown_variables_must_be_ignored_by_name(copy):
     checkpoint = open_checkpoint(copy, ignore=("loss_scale", "steps/skipped"))
     assert checkpoint.unused == ("loss_scale", "steps/skipped")
     assert checkpoint.state.step == 3
+    with pytest.raises(InputError, match=r"to ignore .* called loss_scal; is it loss_scale\?"):
+        open_checkpoint(copy, ignore=("loss_scale", "steps/skipped", "loss_scal"))
 
 
 def test_an_incomplete_training_state_must_be_ignored_by_name(copy):

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -43,7 +44,8 @@ def change(path: Path, **values) -> None:
 
 
 def go_on(name: str) -> str:
-    return f"; to ignore this: ignore=({name!r},), or --ignore {name}"
+    way = f"ignore=({name!r},), or bert-keras convert SRC DST --ignore {shlex.quote(name)}"
+    return f"; to ignore this: {way}"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,8 @@ def put(name: str, array) -> dict:
         ("masked_lm", put("cls.predictions.decoder.weight", np.ones((16, 8), np.float32)), [],
          "cls.predictions.decoder.weight and embeddings.word_embeddings.weight differ, but BERT "
          "has one weight for both; to use the second: "
-         "ignore=('cls.predictions.decoder.weight',), or --ignore cls.predictions.decoder.weight"),
+         "ignore=('cls.predictions.decoder.weight',), or bert-keras convert SRC DST --ignore "
+         "cls.predictions.decoder.weight"),
         ("classification", {}, ["bert.pooler.dense.weight", "bert.pooler.dense.bias"],
          "the weights are not those of a BertClassifier of 2 layers and hidden size 8: "
          "pooler.dense.weight is missing; pooler.dense.bias is missing"),
@@ -235,7 +238,7 @@ def test_a_table_longer_than_the_vocabulary_can_be_padded(copy):
     assert refusal(folder) == (
         "the vocabulary has 16 tokens, but the token table has 24 rows; use the vocabulary that "
         "the weights were trained with, or append 8 unused tokens: pad_vocabulary=True, or "
-        "--pad-vocabulary"
+        "bert-keras convert SRC DST --pad-vocabulary"
     )
     assert len(open_checkpoint(folder, pad_vocabulary=True).vocabulary) == 24
 

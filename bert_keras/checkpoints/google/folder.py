@@ -151,7 +151,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
 def _state(
     slots: Mapping[str, StoredTensor], step: StoredTensor | None, metadata: ModelMetadata
 ) -> TrainingState:
-    remedy = f"to ignore the training state: ignore=({STEP!r},), or --ignore {STEP}"
+    remedy = f"to ignore the training state: {foreign.how_to_ignore(STEP)}"
     if not slots or step is None:
         stored, absent = (STEP, "adam_m and adam_v") if step else ("adam_m and adam_v", STEP)
         raise InputError(f"the checkpoint has {stored} but no {absent}; {remedy}")

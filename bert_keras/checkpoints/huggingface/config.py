@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from bert_keras.architectures import BERT, FAMILIES, OPTIONAL_SIZES, Family, class_names
-from bert_keras.checkpoints.foreign import EXTRA_KEY, checked_extra, config_of, write_json
+from bert_keras.checkpoints.foreign import (
+    EXTRA_KEY,
+    checked_extra,
+    config_of,
+    how_to_ignore,
+    write_json,
+)
 from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
@@ -90,7 +96,7 @@ def note_if_ignored(name: str, problem: str, *, ignore: Collection[str]) -> str:
     """
     if name in ignore:
         return f"{problem}; ignored as requested"
-    raise InputError(f"{problem}; to ignore this: ignore=({name!r},), or --ignore {name}")
+    raise InputError(f"{problem}; to ignore this: {how_to_ignore(name)}")
 
 
 def read_values(folder: Path) -> tuple[dict[str, Any], Family]:

@@ -8,9 +8,8 @@ modules.json        names the subfolder with these files; only in sentence-trans
 """
 
 import dataclasses
-import json
 from collections.abc import Collection, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import cast
 
 from bert_keras.architectures import (
@@ -38,6 +37,7 @@ from bert_keras.checkpoints.huggingface.config import (
     transformers_class,
     write_config,
 )
+from bert_keras.checkpoints.huggingface.modules import MODULES, encoder_folder
 from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, write_tokenizer
 from bert_keras.checkpoints.huggingface.weights import SAFETENSORS, WEIGHT_FILES, read_weights
 from bert_keras.checkpoints.mapping import NameColumn, foreign_tensors, renamed, translated
@@ -46,7 +46,6 @@ from bert_keras.checkpoints.safetensors_file import write_tensors
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
 
-MODULES = "modules.json"
 # Names of our layers and weights in transformers' BERT, without the prefix `bert.` of task models.
 # architectures.Family.weight_names maps them to the names of other families.
 BLOCK, TRANSFORMERS_BLOCK = "encoder/layer_{}", "encoder.layer.{}"
@@ -113,10 +112,11 @@ def recognises(path: Path) -> bool:
 def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
     """Reads a folder of transformers; see `formats.Format`.
 
-    `ignore` may name weights, keys of config.json such as "architectures" and "auto_map", and rules
-    of the tokenizer such as "strip_accents". Error messages state the name where this is possible.
+    `ignore` may name weights, keys of config.json such as "architectures" and "auto_map", rules of
+    the tokenizer such as "strip_accents", and modules of sentence-transformers such as "Pooling".
+    Error messages state the name where this is possible.
     """
-    folder, notes = _encoder_folder(path)
+    folder, notes = encoder_folder(path, ignore=ignore)
     values, family = read_values(folder)
     config = read_config(values, family)
     named_model, config_notes = read_architecture(values, family, ignore=ignore)
@@ -153,29 +153,6 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         unused=(*unused, *heads),
         notes=(*notes, *config_notes, *label_notes, *weight_notes, *text.notes),
     )
-
-
-def _encoder_folder(path: Path) -> tuple[Path, list[str]]:
-    """Returns the folder with the files of the transformers model, and notes.
-
-    In a folder of sentence-transformers, modules.json names this folder.
-    """
-    if not (path / MODULES).is_file():
-        return path, []
-    try:
-        modules = json.loads((path / MODULES).read_text(encoding="utf-8"))
-        folders = {module["type"].split(".")[-1]: module["path"] for module in modules}
-        folder = PurePosixPath(folders.pop("Transformer"))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"{path / MODULES} names no Transformer; expected a file of sentence-transformers"
-        ) from error
-    if folder.is_absolute() or ".." in folder.parts:
-        raise InputError(f"{path / MODULES} names {folder}; expected a subfolder")
-    unread = ", ".join(folders) or "none"
-    return path / folder, [
-        f"only the encoder of the sentence-transformers model is read; other modules: {unread}"
-    ]
 
 
 def _model(weights: Mapping[str, StoredTensor], named_model: str, family: Family) -> str:

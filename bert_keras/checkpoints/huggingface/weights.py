@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_keras.architectures import MASKED_LM, Family
+from bert_keras.checkpoints.foreign import how_to_ignore
 from bert_keras.checkpoints.safetensors_file import stored_tensors
 from bert_keras.checkpoints.tensors import StoredTensor, refuse_lfs_pointer
 from bert_keras.errors import InputError
@@ -178,7 +179,7 @@ def _drop_duplicates(tensors: dict[str, StoredTensor], family: Family) -> None:
         elif not np.array_equal(duplicate.read(), tensors[first].read(), equal_nan=True):
             raise InputError(
                 f"{name} and {first} differ, but BERT has one weight for both; to use the second: "
-                f"ignore=({name!r},), or --ignore {name}"
+                f"{how_to_ignore(name)}"
             )
 
 
