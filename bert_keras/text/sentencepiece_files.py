@@ -76,7 +76,8 @@ def _replacement_lines(normalizer: Normalizer) -> Iterator[str]:
             texts += [character] if decomposed == character else [character, decomposed]
     for text in texts:
         # Rules split texts at every white space, SentencePiece only at the space.
-        replacement = " " if text.isspace() else normalizer.normalize_str(text)
+        normalized = normalizer.normalize_str(text)
+        replacement = "".join(" " if each.isspace() else each for each in normalized)
         if replacement != text:
             columns = (" ".join(f"{ord(each):X}" for each in part) for part in (text, replacement))
             yield "\t".join(columns) + "\n"

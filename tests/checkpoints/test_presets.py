@@ -7,13 +7,13 @@ from pathlib import Path
 import huggingface_hub
 import numpy as np
 import pytest
+from keras_hub.src.utils import preset_utils
 
 from bert_keras.checkpoints.formats import absolute_path, open_checkpoint, write_checkpoint
 from bert_keras.cli import main
 from bert_keras.errors import InputError
 from bert_keras.models import BertMaskedLM, load_model
 
-preset_utils = pytest.importorskip("keras_hub").src.utils.preset_utils
 FIXTURES = Path(__file__).parent / "fixtures" / "keras_hub"
 NAME = "bert_base_en_uncased"
 

@@ -3,6 +3,7 @@
 import dataclasses
 
 import keras
+import keras_hub
 import numpy as np
 import pytest
 
@@ -15,7 +16,6 @@ from bert_keras.models import MODELS
 from bert_keras.text.encode import encode
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
-keras_hub = pytest.importorskip("keras_hub")
 WORDS = ("good", "bad", "film", "is", "it", "the", "license", "this", "of", "##s", "##ing")
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS, *"abcdefghijklmnopqrstuvwxyz.,!"))
 SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 32, "intermediate_dim": 48}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import h5py
 import keras
+import keras_hub
 import numpy as np
 import pytest
 
@@ -23,11 +24,6 @@ from bert_keras.config import BertConfig
 from bert_keras.models import BertClassifier, BertMaskedLM
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-
-keras_hub = pytest.importorskip(
-    "keras_hub", reason='needs KerasHub: pip install "bert-keras[keras-hub]"'
-)
-pytestmark = pytest.mark.extra
 
 FIXTURES = Path(__file__).parents[1] / "checkpoints" / "fixtures" / "keras_hub"
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

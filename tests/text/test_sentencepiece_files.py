@@ -8,7 +8,12 @@ from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary
 from bert_keras.text.rules import sentencepiece_rules, unigram_rules
 from bert_keras.text.sentencepiece_files import sentencepiece_of
 
-TEXTS = ["The Licensor grants you", "Café ``quoted''  in 1,000 ways", "İSTANBUL 東京 ﬁ ß\tx", ""]
+TEXTS = [
+    "The Licensor grants you",
+    "Café ``quoted''  in 1,000 ways",
+    "İSTANBUL 東京 ﬁ ß\tx a\x0bb",
+    "",
+]
 
 
 @pytest.mark.parametrize("is_uncased", [True, False, None])
