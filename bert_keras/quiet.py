@@ -32,7 +32,8 @@ def import_tensorflow(*, without: Collection[str] = ()) -> None:
 @contextlib.contextmanager
 def hidden_messages() -> Iterator[None]:
     """Hide what is printed on stderr in the `with` block, unless an exception occurs."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # The C++ code of several workers prints errors of the connection, which Python reports too.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if "TF_CONFIG" in os.environ else "2")
     sys.stderr.flush()
     terminal = os.dup(2)
     with tempfile.TemporaryFile() as messages:

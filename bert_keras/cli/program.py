@@ -2,7 +2,7 @@
 
 import argparse
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from bert_keras.cli.experiments import Demo, Reproduce
 from bert_keras.cli.models import Convert, Export, Inspect, Serve
@@ -53,8 +53,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         try:
             with _devices(command):
                 command.run()
-        except KeyboardInterrupt:
-            if not isinstance(command, (Finetune, Pretrain, Reproduce)):
+        except KeyboardInterrupt as interrupt:
+            if interrupt.args or not isinstance(command, (Finetune, Pretrain, Reproduce)):
                 raise
             raise KeyboardInterrupt("the same command continues the run") from None
         except _exhausted() as error:
@@ -70,17 +70,21 @@ def _exhausted() -> type[Exception]:
     return ResourceExhaustedError
 
 
-def _devices(command: Command) -> contextlib.AbstractContextManager:
-    """Set the dtype policy and return the strategy scope for a command with device options."""
+@contextlib.contextmanager
+def _devices(command: Command) -> Iterator[None]:
+    """Set the dtype policy and enter the strategy scope for a command with device options."""
     if not isinstance(command, DeviceOptions):
-        return contextlib.nullcontext()
+        yield
+        return
     import keras
 
     from bert_keras.distribution.numerics import named_policy
-    from bert_keras.distribution.strategy import named_strategy
+    from bert_keras.distribution.strategy import interrupted_by_lost_worker, named_strategy
 
-    strategy = named_strategy(command.strategy)
-    keras.config.set_dtype_policy(named_policy(command.precision))
-    if strategy.num_replicas_in_sync > 1:
-        print(f"{strategy.num_replicas_in_sync} replicas: {type(strategy).__name__}")
-    return strategy.scope()
+    with interrupted_by_lost_worker():
+        strategy = named_strategy(command.strategy)
+        keras.config.set_dtype_policy(named_policy(command.precision))
+        if strategy.num_replicas_in_sync > 1:
+            print(f"{strategy.num_replicas_in_sync} replicas: {type(strategy).__name__}")
+        with strategy.scope():
+            yield

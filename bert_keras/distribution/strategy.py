@@ -1,8 +1,11 @@
 """Selects the distribution strategy and reads TF_CONFIG."""
 
+import contextlib
 import json
 import os
+import re
 import socket
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import tensorflow as tf
@@ -55,6 +58,35 @@ def _tf_config() -> dict:
             "with --strategy multiworker"
         )
     return config
+
+
+# The worker in "remote target /job:worker/replica:0/task:0" and in a list of lost heartbeats.
+_LOST_WORKER = re.compile(
+    r"(?:remote target |heartbeats\):\n)/job:(\w+)/(?:replica:\d+/)?task:(\d+)"
+)
+
+
+@contextlib.contextmanager
+def interrupted_by_lost_worker() -> Iterator[None]:
+    """Turns TensorFlow's error about a worker that has ended into a KeyboardInterrupt.
+
+    Its message names the worker if TensorFlow names it. Without several workers, all errors are
+    raised unchanged.
+    """
+    try:
+        yield
+    except (
+        *(tf.errors.UnavailableError, tf.errors.AbortedError),
+        *(tf.errors.CancelledError, tf.errors.DeadlineExceededError),
+    ) as error:
+        if len(workers()) < 2:
+            raise
+        lost = _LOST_WORKER.search(str(error))
+        raise KeyboardInterrupt(
+            f"the connection to {f'{lost[1]} {lost[2]}' if lost else 'another worker'} was lost; "
+            "start all workers again with the same command, which continues from the newest saved "
+            "state"
+        ) from None
 
 
 STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")

@@ -8,7 +8,12 @@ import tensorflow as tf
 
 from bert_keras.config import BertConfig
 from bert_keras.distribution.numerics import named_policy
-from bert_keras.distribution.strategy import is_chief, named_strategy, workers
+from bert_keras.distribution.strategy import (
+    interrupted_by_lost_worker,
+    is_chief,
+    named_strategy,
+    workers,
+)
 from bert_keras.errors import InputError
 from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.training.losses import pretraining_losses
@@ -98,3 +103,24 @@ def test_keras_distribution_is_refused():
             model.compile(BertAdamW(), loss=pretraining_losses())
     finally:
         keras.distribution.set_distribution(None)
+
+
+@pytest.mark.parametrize(
+    ("message", "lost"),
+    [
+        (
+            "the following tasks (stopped sending heartbeats):\n/job:worker/replica:0/task:1",
+            "worker 1",
+        ),
+        ("from remote target /job:chief/replica:0/task:0 while calling", "chief 0"),
+        ("Socket closed", "another worker"),
+    ],
+)
+def test_a_lost_worker_interrupts_the_run(monkeypatch, message, lost):
+    error = tf.errors.UnavailableError(None, None, message)
+    with pytest.raises(tf.errors.UnavailableError), interrupted_by_lost_worker():
+        raise error
+    tf_config(monkeypatch, TWO)
+    interruption = pytest.raises(KeyboardInterrupt, match=f"to {lost} was lost; start all workers")
+    with interruption, interrupted_by_lost_worker():
+        raise error
