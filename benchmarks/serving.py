@@ -55,18 +55,12 @@ def write_model(size: str, folder: Path, *, vocabulary: Vocabulary, max_length: 
     import_tensorflow()
     import keras
 
-    from bert_keras import BertClassifier, preset
-    from bert_keras.exporting.model_folder import export_classifier
+    from bert_keras import BertClassifier, WordPieceTokenizer, preset
 
     keras.utils.set_random_seed(SEED)
-    export_classifier(
-        BertClassifier(preset(size), num_labels=2),
-        folder,
-        vocabulary=vocabulary,
-        lowercase=True,
-        labels=("0", "1"),
-        max_length=max_length,
-    )
+    model = BertClassifier(preset(size), num_labels=2)
+    tokenizer = WordPieceTokenizer(vocabulary)
+    model.export(folder, tokenizer=tokenizer, labels=("0", "1"), max_length=max_length)
 
 
 def ours(model: Path, *options: object) -> Server:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.data.records import pretraining_dataset as pretraining_dataset
     from bert_keras.downstream.task import Task
     from bert_keras.errors import InputError as InputError
+    from bert_keras.exporting.export import export as export
     from bert_keras.exporting.model_folder import export_classifier as export_classifier
     from bert_keras.models import load_model as load_model
     from bert_keras.models.encoder import BertEncoder as BertEncoder
@@ -104,6 +105,7 @@ _HOMES = {
     "TaskRun": "bert_keras.runs.task_run",
     "pretrain": "bert_keras.runs.pretrain",
     "finetune": "bert_keras.runs.finetune",
+    "export": "bert_keras.exporting.export",
     "export_classifier": "bert_keras.exporting.model_folder",
 }
 _CONSTANTS = {"tasks": "TASKS", "recipes": "PRETRAIN"}  # their names in these modules

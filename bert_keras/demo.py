@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_keras.errors import InputError
-from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.export import export
 from bert_keras.progress import progress
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
@@ -111,9 +111,7 @@ def _finetune(folder: Path, *, seed: int) -> None:
 
 def _export_and_predict(folder: Path, example: str) -> None:
     """Export and serve the classifier, print its prediction for `example` and the next steps."""
-    saved_model = export_model(
-        folder / "finetune" / "model", folder / "saved_models" / "demo" / "1"
-    )
+    saved_model = export(folder / "finetune" / "model", folder / "saved_models" / "demo" / "1")
     path = "/v1/models/demo:predict"
     with running_server(saved_model.parent) as url:
         predictions = [

@@ -178,7 +178,7 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         (FINETUNE.replace("max_length=12", "max_length=17"), "max_length is 17; expected 3 to 16"),
         (
             "export {}/pretrainer x --texts 2 --to {}/saved",
-            "contains a BertPretrainer; only a classifier takes a number of texts",
+            "is a BertPretrainer; only a classifier takes a number of texts",
         ),
         ("export {}/none x --to {}/saved", "does not exist"),
         (EXPORT.replace("/classifier", "/exported"), "exported is a SavedModel, which contains"),

@@ -1,7 +1,6 @@
 """Defines the commands that take a model: convert, inspect, export and serve."""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from shlex import quote
@@ -157,21 +156,34 @@ class Export(Command):
     )
 
     def run(self) -> None:
+        from bert_keras.exporting.export import export
         from bert_keras.exporting.variants.export_variant import NOT_SERVED
         from bert_keras.exporting.version_folder import check_model_name, export_next_version
 
         check_model_name(self.name)
+        if self.variant is None:
+            check_unused(self, "data", "task", "accept_loss", reason="without --variant")
+        elif self.data is None:
+            raise InputError("--variant requires --data, labelled examples to score the variant on")
         model_folder = os.path.join(self.to, self.name)
-        export_to = partial(self._exporter(), self.model, num_texts=self.texts)
+        export_to = partial(
+            export,
+            self.model,
+            num_texts=self.texts,
+            variant=self.variant,
+            data=self.data,
+            task=self.task,
+            max_score_loss=self.accept_loss,
+        )
         if self.version is None:
-            export = partial(export_next_version, export_to, model_folder)
+            export_model = partial(export_next_version, export_to, model_folder)
         else:
-            export = partial(export_to, os.path.join(model_folder, str(self.version)))
+            export_model = partial(export_to, os.path.join(model_folder, str(self.version)))
         config = self.serving_config
         note = NOT_SERVED.get(self.variant) if self.variant else None
         if config is None:
             serve = note or f"serve it:  bert-keras serve {quote(model_folder)} --port 8501"
-            print(f"{export()}\n{serve}")
+            print(f"{export_model()}\n{serve}")
             return
         if note:
             raise InputError(f"--serving-config cannot be used with {self.variant}: {note}")
@@ -179,26 +191,9 @@ class Export(Command):
 
         check_name(self.name)
         with atomic_folder(config) as new_folder:  # fails before the long export
-            written = export()
+            written = export_model()
             write_config(written, new_folder)
         print(f"{written}\n{config}\nserve it:  docker compose -f {quote(config)}/compose.yaml up")
-
-    def _exporter(self) -> Callable:
-        from bert_keras.exporting.model_folder import export_model
-        from bert_keras.exporting.variants.export_variant import export_variant
-
-        if self.variant is None:
-            check_unused(self, "data", "task", "accept_loss", reason="without --variant")
-            return export_model
-        if self.data is None:
-            raise InputError("--variant requires --data, labelled examples to score the variant on")
-        return partial(
-            export_variant,
-            variant=self.variant,
-            data=self.data,
-            task=self.task,
-            max_score_loss=self.accept_loss,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

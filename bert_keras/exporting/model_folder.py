@@ -1,79 +1,129 @@
-"""Exports a trained model to a version folder, saved_models/NAME/VERSION."""
+"""Writes the SavedModel of a trained model to a version folder, saved_models/NAME/VERSION."""
 
+import dataclasses
 import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import keras
+from typing_extensions import deprecated
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_text_checkpoint
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.exporting.saved_model import export_metadata, write_saved_model
 from bert_keras.exporting.signatures.classifier import served_classifier
 from bert_keras.exporting.signatures.exporter import Exporter
 from bert_keras.exporting.variants.variant import Variant
 from bert_keras.models import load_model
+from bert_keras.models.pretrained import Pretrained
+from bert_keras.storage import StrPath
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 
+@dataclass(frozen=True, kw_only=True)
+class TextModel:
+    """A trained model with its tokenizer."""
+
+    source: str  # its folder or its class, for messages
+    folder: Path | None  # None if it is in memory
+    metadata: ModelMetadata
+    tokenizer: TextTokenizer
+    load: Callable[[], keras.Model]
+
+
+def text_model(
+    model: StrPath | Pretrained,
+    *,
+    tokenizer: TextTokenizer | None = None,
+    labels: Sequence[str] = (),
+    max_length: int | None = None,
+) -> TextModel:
+    """Opens a model folder, or describes a model in memory; see `export` for the arguments.
+
+    Raises:
+        InputError: The model has no tokenizer, or `labels` or `max_length` does not fit it.
+    """
+    if isinstance(model, Pretrained):
+        source, folder, load = "the model", None, lambda: model
+        tokenizer = tokenizer or model.tokenizer
+        if tokenizer is None:
+            raise InputError(f"{source} has no vocabulary; give its tokenizer: tokenizer=...")
+        metadata = model.stored_metadata(tokenizer, labels=labels)
+    else:
+        if tokenizer is not None or labels:
+            raise InputError(
+                "tokenizer and labels are for a model in memory; a model folder contains its own"
+            )
+        checkpoint = open_text_checkpoint(model)
+        source, folder, load = os.fspath(model), Path(model), partial(load_model, model)
+        metadata, tokenizer = checkpoint.metadata, checkpoint.tokenizer
+    if max_length is not None:
+        metadata = dataclasses.replace(metadata, max_length=max_length)
+    return TextModel(
+        source=source, folder=folder, metadata=metadata, tokenizer=tokenizer, load=load
+    )
+
+
 def export_model(
-    model_folder: str | os.PathLike,
-    folder: str | os.PathLike,
+    model: TextModel,
+    folder: StrPath,
     *,
     num_texts: int | None = None,
     variant: type[Variant] | None = None,
 ) -> Path:
-    """Exports a model of any checkpoint format as a SavedModel.
+    """Writes a model as a SavedModel.
 
     A classifier that was trained on windows of long texts also reads windows when it is served.
 
     Args:
-        model_folder: A folder with weights, metadata and a vocabulary.
+        model: The model.
         folder: The version folder, saved_models/NAME/VERSION, which must not exist yet.
         num_texts: The number of texts that a classifier takes, 1 or 2; None takes the number that
             the model was trained on, or 1 if the metadata does not state it.
-        variant: The variant to export; None exports the float32 model.
+        variant: The variant to write; None writes the float32 model.
 
     Returns:
         The path of `folder`.
 
     Raises:
-        InputError: The model in `model_folder` has no exporter, or its signatures refuse a setting.
+        InputError: The model has no exporter, or its signatures refuse a setting.
     """
-    checkpoint = open_text_checkpoint(model_folder)
-    metadata = checkpoint.metadata
+    metadata = model.metadata
     module = ARCHITECTURES[metadata.model].exporter
     if not module:
         known = sorted(name for name, row in ARCHITECTURES.items() if row.exporter)
         raise InputError(
-            f"{model_folder} contains a {metadata.model}; expected one of {', '.join(known)}"
+            f"{model.source} is a {metadata.model}; expected one of {', '.join(known)}"
         )
     exporter: Exporter = import_module(module).EXPORTER
-    settings = exporter.settings(metadata, str(model_folder))
+    settings = exporter.settings(metadata, model.source)
     if num_texts is not None:
         if "num_texts" not in settings:
             raise InputError(
-                f"{model_folder} contains a {metadata.model}; only a classifier takes a "
-                "number of texts"
+                f"{model.source} is a {metadata.model}; only a classifier takes a number of texts"
             )
         settings["num_texts"] = num_texts
-    model = load_model(model_folder)
+    loaded = model.load()
     return write_saved_model(
-        model if variant is None else variant(model),
+        loaded if variant is None else variant(loaded),
         folder,
         make=partial(exporter.make, **settings),
         reader=exporter.reader,
-        tokenizer=cast(TextTokenizer, checkpoint.tokenizer),  # a text checkpoint has a tokenizer
+        tokenizer=model.tokenizer,
         max_length=metadata.max_length,
-        metadata=export_metadata(metadata, model_folder=model_folder),
+        metadata=export_metadata(metadata, model_folder=model.folder),
     )
 
 
+@deprecated("use export or model.export; export_classifier goes with version 0.3")
 def export_classifier(
     model: keras.Model,
     folder: str | os.PathLike,
@@ -83,7 +133,7 @@ def export_classifier(
     max_length: int,
     **settings: Any,
 ) -> Path:
-    """Exports a Keras classifier of any origin as a SavedModel.
+    """Exports a Keras classifier as a SavedModel. `export` and `model.export` replace it.
 
     Args:
         model: A Keras model that takes `input_ids`, `input_mask` and `segment_ids` and returns

@@ -153,19 +153,20 @@ def _check_arguments(model: keras.Model | Variant, folder: Path, *, num_tokens: 
         )
 
 
-def export_metadata(metadata: ModelMetadata, *, model_folder: str | os.PathLike) -> dict:
+def export_metadata(metadata: ModelMetadata, *, model_folder: Path | None) -> dict:
     """Collects the metadata that is stored with a SavedModel.
 
     Args:
         metadata: The metadata of the model.
-        model_folder: The folder that the model was loaded from.
+        model_folder: The folder that the model was loaded from; None for a model in memory.
 
     Returns:
         A dict with `card`, the fields of the model's metadata; `training`, the recipe and scores if
         `model_folder` belongs to a training run; `versions`, the versions of the libraries.
     """
-    run = Path(model_folder).parent
-    files = (run / RECIPE, run / SCORES) if Path(model_folder).name == MODEL else ()
+    files = ()
+    if model_folder is not None and model_folder.name == MODEL:
+        files = (model_folder.parent / RECIPE, model_folder.parent / SCORES)
     return {
         "card": dataclasses.asdict(metadata),
         "training": {path.stem: json_object(path) for path in files if path.is_file()},

@@ -5,8 +5,9 @@ import os
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import keras
 from typing_extensions import deprecated
@@ -178,9 +179,21 @@ class Pretrained(ConfiguredModel):
             labels=numbered_labels(self.num_labels) if is_labelled else (),
         )
 
-    def stored_metadata(self, tokenizer: TextTokenizer | None) -> ModelMetadata:
-        """Returns the metadata with which the model is saved with this tokenizer, or None."""
+    def stored_metadata(
+        self, tokenizer: TextTokenizer | None, *, labels: Sequence[str] = ()
+    ) -> ModelMetadata:
+        """Returns the metadata with which the model is saved with this tokenizer, or None.
+
+        `labels` replaces the names of the labels.
+        """
         metadata = self.metadata or self.new_metadata()
+        if labels := _names("labels", labels):
+            if len(labels) != len(metadata.labels):
+                raise InputError(
+                    f"labels has {len(labels)} names; expected {len(metadata.labels)}, the number "
+                    "of labels of the head"
+                )
+            metadata = dataclasses.replace(metadata, labels=labels)
         if tokenizer is None:
             return metadata
         return dataclasses.replace(metadata, lowercase=tokenizer.lowercase)
@@ -207,18 +220,37 @@ class Pretrained(ConfiguredModel):
         if not self.built:
             self.build()
         tokenizer = tokenizer or self.tokenizer
-        metadata = self.stored_metadata(tokenizer)
-        if labels := _names("labels", labels):
-            if len(labels) != len(metadata.labels):
-                raise InputError(
-                    f"labels has {len(labels)} names; expected {len(metadata.labels)}, the number "
-                    "of labels of the head"
-                )
-            metadata = dataclasses.replace(metadata, labels=labels)
+        metadata = self.stored_metadata(tokenizer, labels=labels)
         vocabulary = None if tokenizer is None else tokenizer.vocabulary
         for note in save_model(self, path, metadata=metadata, vocabulary=vocabulary, format=format):
             print(f"{'note':<12}{note}")
         return Path(path)
+
+    def export(self, path: str | os.PathLike, **options: Any) -> Path:
+        """Writes the model as a SavedModel that takes texts, as `bert_keras.export` does.
+
+        This replaces `keras.Model.export`, whose SavedModel takes token ids.
+
+        Args:
+            path: The version folder, saved_models/NAME/VERSION, which must not exist yet.
+            **options: Keyword arguments of `bert_keras.export`, such as `labels` and `max_length`,
+                and `tokenizer` for a model that was not loaded with its vocabulary.
+
+        Returns:
+            The path of the folder.
+
+        Raises:
+            InputError: As `bert_keras.export` does.
+
+        Example:
+
+        ```python
+        model = BertClassifier.from_pretrained("film-critic")
+        model.export("saved_models/film-critic/1")
+        ```
+        """
+        # The package exporting imports the models.
+        return import_module("bert_keras.exporting.export").export(self, path, **options)
 
 
 def named_weights(model: keras.Model) -> dict[str, keras.Variable]:

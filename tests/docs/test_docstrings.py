@@ -13,9 +13,10 @@ import bert_keras
 from bert_keras.models.pretrained import Pretrained
 
 NAMES = {name: getattr(bert_keras, name) for name in bert_keras.__all__}
-OBJECTS = NAMES | {"from_pretrained": Pretrained.from_pretrained}
+METHODS = {"from_pretrained": Pretrained.from_pretrained, "model.export": Pretrained.export}
+OBJECTS = NAMES | METHODS
 USED = NAMES | {"Path": Path, "dataclasses": dataclasses, "np": np}
-SLOW = {"TaskRun", "export", "export_classifier", "finetune", "pretrain"}
+SLOW = {"TaskRun", "export", "export_classifier", "finetune", "model.export", "pretrain"}
 WITHOUT = {"encode_masked"}  # its example is that of BertMaskedLM
 
 

@@ -9,7 +9,7 @@ from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.exporting import model_folder
-from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.export import export
 from bert_keras.models import (
     BertClassifier,
     BertEncoder,
@@ -37,7 +37,7 @@ def foreign(tmp_path):
 
 
 def test_a_foreign_classifier_is_exported(tmp_path, foreign, not_verified):
-    written = export_model(foreign, tmp_path / "name" / "1", num_texts=2)
+    written = export(foreign, tmp_path / "name" / "1", num_texts=2)
     signature = tf.saved_model.load(str(written)).signatures["serving_default"]
     assert set(signature.structured_input_signature[1]) == {"text", "text_pair"}
     outputs = signature(text=tf.constant(["yes"]), text_pair=tf.constant(["yes"]))
@@ -48,7 +48,7 @@ def test_a_foreign_classifier_takes_one_text_by_default(tmp_path, foreign, monke
     monkeypatch.setattr(
         model_folder, "write_saved_model", lambda *_, make, **__: make.keywords["num_texts"]
     )
-    assert export_model(foreign, tmp_path / "name" / "1") == 1
+    assert export(foreign, tmp_path / "name" / "1") == 1
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_a_regression_of_windows_is_exported_as_it_was_trained(tmp_path, assert_
     )
     model = BertClassifier.from_metadata(metadata)
     save_model(model, tmp_path / "model", metadata=metadata, vocabulary=TOKENIZER.vocabulary)
-    written = export_model(tmp_path / "model", tmp_path / "name" / "1")
+    written = export(tmp_path / "model", tmp_path / "name" / "1")
     assert_frozen("regression_of_windows", written)
     signature = tf.saved_model.load(str(written)).signatures["serving_default"]
     outputs = signature(text=tf.constant(["yes", "no " * 6 + "yes " * 3]))
@@ -99,25 +99,48 @@ def test_every_head_is_verified_in_a_fresh_process(
         config, **({"num_labels": 3} if kind in (BertClassifier, BertTokenClassifier) else {})
     )
     model.save_pretrained(tmp_path / "model", tokenizer=TOKENIZER)
-    written = export_model(tmp_path / "model", tmp_path / "name" / "1")
+    written = export(tmp_path / "model", tmp_path / "name" / "1")
     signatures = tf.saved_model.load(str(written)).signatures
     assert set(signatures["serving_default"].structured_outputs) == outputs
     assert {"tensors", "examples"} <= set(signatures)
 
 
+def test_a_model_in_memory_is_exported(tmp_path, not_verified):
+    model = BertClassifier(CONFIG, num_labels=2)
+    folder = tmp_path / "name" / "1"
+    with pytest.raises(InputError, match="the model has no vocabulary; give its tokenizer: token"):
+        model.export(folder)
+    with pytest.raises(InputError, match="labels has 1 names; expected 2, the number of labels"):
+        model.export(folder, tokenizer=TOKENIZER, labels=["no"])
+    model.export(folder, tokenizer=TOKENIZER, labels=["no", "yes"], max_length=8)
+    model.save_pretrained(tmp_path / "model", tokenizer=TOKENIZER, labels=["no", "yes"])
+    export(tmp_path / "model", tmp_path / "name" / "2", max_length=8)
+    texts, responses = tf.constant(["yes", "no x" * 9]), []
+    for version in ("1", "2"):
+        signature = tf.saved_model.load(str(tmp_path / "name" / version)).signatures[
+            "serving_default"
+        ]
+        responses.append(signature(text=texts))
+    for name, array in responses[0].items():
+        np.testing.assert_array_equal(array, responses[1][name], name)
+    assert responses[0]["labels"].numpy().tolist() == [[b"no", b"yes"]] * 2
+
+
 def test_models_that_cannot_be_exported_are_refused(tmp_path):
+    with pytest.raises(InputError, match="tokenizer and labels are for a model in memory; a model"):
+        export(tmp_path / "tagger", tmp_path / "name" / "1", tokenizer=TOKENIZER)
+    with pytest.raises(InputError, match="the variant int8 needs data, labelled examples"):
+        BertEncoder(CONFIG).export(tmp_path / "1", tokenizer=TOKENIZER, variant="int8")
     tagger = BertFeatureTagger(CONFIG, num_labels=2, layers="last", lstm_units=2)
     tagger.save_pretrained(tmp_path / "tagger", tokenizer=TOKENIZER)
-    with pytest.raises(
-        InputError, match="contains a BertFeatureTagger; expected one of BertClassif"
-    ):
-        export_model(tmp_path / "tagger", tmp_path / "name" / "1")
+    with pytest.raises(InputError, match="is a BertFeatureTagger; expected one of BertClassif"):
+        export(tmp_path / "tagger", tmp_path / "name" / "1")
     BertEncoder(CONFIG).save_pretrained(tmp_path / "encoder", tokenizer=TOKENIZER)
     with pytest.raises(InputError, match="a BertEncoder; only a classifier takes"):
-        export_model(tmp_path / "encoder", tmp_path / "name" / "1", num_texts=2)
+        export(tmp_path / "encoder", tmp_path / "name" / "1", num_texts=2)
     BertClassifier(CONFIG, num_labels=2).save_pretrained(tmp_path / "no-vocabulary")
     with pytest.raises(
         InputError,
         match=r"no-vocabulary has no vocabulary; add the vocab.txt or tokenizer.json",
     ):
-        export_model(tmp_path / "no-vocabulary", tmp_path / "name" / "1")
+        export(tmp_path / "no-vocabulary", tmp_path / "name" / "1")

@@ -7,7 +7,7 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.export import export
 from bert_keras.exporting.verify import run_requests
 from bert_keras.exporting.warmup import (
     WARMUP,
@@ -116,7 +116,7 @@ def test_an_exported_classifier_accepts_warmup_texts_and_tokens_of_all_lengths(t
     )
     model = BertClassifier.from_metadata(metadata)
     save_model(model, tmp_path / "model", metadata=metadata, vocabulary=TOKENIZER.vocabulary)
-    folder = export_model(tmp_path / "model", tmp_path / "pairs" / "1")
+    folder = export(tmp_path / "model", tmp_path / "pairs" / "1")
     requests = warmup_requests(folder)
     shapes = [np.shape(inputs["input_ids"]) for inputs in inputs_of(requests, "tensors")]
     assert shapes == [(1, 8), (1, 12)]

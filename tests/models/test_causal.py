@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.errors import InputError
-from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.export import export
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer
 from bert_keras.models.pretrained import save_model
@@ -114,7 +114,7 @@ def test_an_exported_causal_classifier_has_the_same_logits(tmp_path, num_lstm_la
         model="BertClassifier", config=config, lowercase=True, max_length=16, labels=("no", "yes")
     )
     save_model(model, tmp_path / "model", metadata=metadata, vocabulary=VOCABULARY)
-    folder = export_model(tmp_path / "model", tmp_path / "served" / "1")
+    folder = export(tmp_path / "model", tmp_path / "served" / "1")
     rows = {
         "input_ids": [[2, 5, 6, 3, 0], [2, 7, 3, 0, 0]],
         "input_mask": [[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]],
@@ -132,5 +132,5 @@ def test_unsupported_uses_of_a_causal_encoder_are_refused(tmp_path):
     metadata = ModelMetadata(model="BertMaskedLM", config=config, lowercase=True, max_length=16)
     save_model(BertMaskedLM(config), tmp_path / "model", metadata=metadata, vocabulary=VOCABULARY)
     with pytest.raises(InputError, match=r"causal language model, which does not predict \[MASK\]"):
-        export_model(tmp_path / "model", tmp_path / "served" / "1")
+        export(tmp_path / "model", tmp_path / "served" / "1")
     assert not (tmp_path / "served").exists()

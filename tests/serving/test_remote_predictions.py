@@ -10,7 +10,7 @@ import pytest
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
-from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.export import export
 from bert_keras.models import BertClassifier
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs.evaluate import model_predictions
@@ -203,7 +203,7 @@ def test_no_file_is_written_without_a_server_or_after_an_error(root, tmp_path, c
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["sst2", "multi-label", "stsb"])
 def test_a_real_export_and_server(root, tmp_path, name):
-    export_model(root / name, tmp_path / "m" / "1")
+    export(root / name, tmp_path / "m" / "1")
     data, files = root / f"{name}.tsv", (tmp_path / "local.tsv", tmp_path / "remote.tsv")
     command = ["predict", name, "--model", root / name, "--data", data, "--output", files[0]]
     assert main([*map(str, command), "--set", *settings(name), "max_length=12"]) == 0

@@ -11,11 +11,11 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from bert_keras.architectures import ARCHITECTURES
-from bert_keras.checkpoints.formats import open_text_checkpoint
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.downstream.catalog import TASKS, task_of
 from bert_keras.downstream.task import Task
 from bert_keras.errors import InputError, check_name
-from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.model_folder import TextModel, export_model
 from bert_keras.exporting.saved_model import METADATA, write_metadata
 from bert_keras.exporting.variants.int8 import Int8
 from bert_keras.exporting.variants.litert import litert_run, write_litert
@@ -23,7 +23,7 @@ from bert_keras.exporting.variants.measuring import Figures, Run, score, seconds
 from bert_keras.exporting.variants.variant import Float16, Variant
 from bert_keras.exporting.verify import loaded
 from bert_keras.reports.page import Table
-from bert_keras.storage import atomic_folder, json_object, readable_size
+from bert_keras.storage import StrPath, atomic_folder, json_object, readable_size
 
 FLOAT32, LITERT = "float32", "litert"
 SAVED_MODELS: dict[str, type[Variant]] = {"float16": Float16, "int8": Int8}
@@ -37,8 +37,8 @@ _MAX_RATE = 0.95
 
 
 def export_variant(
-    model_folder: str | os.PathLike,
-    folder: str | os.PathLike,
+    model: TextModel,
+    folder: StrPath,
     *,
     variant: str,
     data: str,
@@ -53,7 +53,7 @@ def export_variant(
     The measurements are stored in the metadata file of the variant.
 
     Args:
-        model_folder: The folder of a fine-tuned model.
+        model: A fine-tuned model.
         folder: The version folder, saved_models/NAME/VERSION, which must not exist yet.
         variant: One of VARIANTS.
         data: A file with labelled examples of the task, or a data folder or tfds: name whose split
@@ -74,12 +74,11 @@ def export_variant(
         raise InputError(
             f"--accept-loss is {max_score_loss}; expected a number of points, such as 0.5"
         )
-    folder, checkpoint = Path(folder), open_text_checkpoint(model_folder)
-    scored_task = _task(checkpoint.metadata, model_folder, name=task)
+    folder, scored_task = Path(folder), _task(model.metadata, model.source, name=task)
     has_splits = os.path.isdir(data) or "tfds:" in data
     examples = scored_task.read(scored_task.files(data)["dev"] if has_splits else data, split="dev")
     scored_task.check_labels(examples)
-    encoded = scored_task.encode(examples, checkpoint.tokenizer)
+    encoded = scored_task.encode(examples, model.tokenizer)
     with (
         atomic_folder(folder) as partial_folder,
         tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as scratch,
@@ -87,7 +86,7 @@ def export_variant(
     ):
         # Warm-up requests contain the name of the model, which is that of the parent folder.
         named = Path(folder.resolve().parent.name, folder.name)
-        export = partial(export_model, model_folder, num_texts=num_texts)
+        export = partial(export_model, model, num_texts=num_texts)
         folders = {name: Path(scratch, name, named) for name in (FLOAT32, variant)}
         export(folders[FLOAT32])
         if variant == LITERT:
@@ -146,19 +145,19 @@ def table(figures: dict[str, Figures], *, metric: str) -> str:
     return "\n".join(Table(("", "on disk", *sizes, metric), rows).aligned())
 
 
-def _task(metadata, model_folder: str | os.PathLike, *, name: str | None) -> Task:
+def _task(metadata: ModelMetadata, source: str, *, name: str | None) -> Task:
     scored = {task.model for task in TASKS.values() if ARCHITECTURES[task.model].exporter}
     if metadata.model not in scored:
         raise InputError(
-            f"{model_folder} contains a {metadata.model}, which no task scores; expected one of "
+            f"{source} is a {metadata.model}, which no task scores; expected one of "
             f"{', '.join(sorted(scored))}"
         )
     name = name or metadata.task.get("name")
     if name is None:
         raise InputError(
-            f"{model_folder} does not state the task that it was fine-tuned on; set it with --task"
+            f"{source} does not state the task that it was fine-tuned on; set it with --task"
         )
-    return task_of(metadata, name=str(name), source=model_folder)
+    return task_of(metadata, name=str(name), source=source)
 
 
 @contextlib.contextmanager

@@ -34,7 +34,8 @@ def model():
 
 def export(model, folder, **changes):
     arguments = {"vocabulary": VOCABULARY, "lowercase": True, "labels": LABELS, "max_length": 48}
-    return export_classifier(model, folder, **{**arguments, **changes})
+    with pytest.warns(DeprecationWarning, match="use export or model.export"):
+        return export_classifier(model, folder, **{**arguments, **changes})
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
-from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.export import export
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertEncoder
 from bert_keras.models.pretrained import save_model
@@ -52,7 +52,7 @@ def test_vectors_of_a_batch_equal_the_vectors_of_each_text(
         model="BertEncoder", config=model.config, lowercase=True, max_length=12
     )
     save_model(model, tmp_path / "model", metadata=metadata, vocabulary=VOCABULARY)
-    folder = export_model(tmp_path / "model", tmp_path / name / "1")
+    folder = export(tmp_path / "model", tmp_path / name / "1")
     assert_frozen(name, folder)
     inputs = pack(TOKENIZER.ids_batch(TEXTS), vocabulary=VOCABULARY, max_length=12)
     tensors = {name: array.tolist() for name, array in inputs.items()}

@@ -12,7 +12,7 @@ from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.downstream.catalog import named_task
-from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.export import export
 from bert_keras.models import MODELS
 from bert_keras.models.pretrained import save_model
 from bert_keras.text.fast_tokenizer import rules_vocabulary
@@ -55,7 +55,7 @@ def saved(subwords, tmp_path):
 @pytest.mark.parametrize("family", ["roberta", "albert", "distilbert"])
 def test_classifier_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     fields = {"labels": ("no", "yes", "perhaps"), "text_columns": ("question", "answer")}
-    folder = export_model(saved(family, "BertClassifier", **fields), tmp_path / "family" / "1")
+    folder = export(saved(family, "BertClassifier", **fields), tmp_path / "family" / "1")
     assert_frozen("classifier_of_pairs", folder)
     asset = "vocab.txt" if family == "distilbert" else "tokenizer.json"
     assert [path.name for path in (folder / "assets").iterdir()] == [asset]
@@ -64,7 +64,7 @@ def test_classifier_signatures_are_frozen(saved, tmp_path, family, assert_frozen
 @pytest.mark.parametrize("family", ["albert", "roberta"])
 def test_masked_lm_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertMaskedLM")
-    folder = export_model(model, tmp_path / "family" / "1")
+    folder = export(model, tmp_path / "family" / "1")
     assert_frozen("masked_lm", folder)
     served = tf.saved_model.load(folder).signatures["serving_default"]
     outputs = served(text=tf.constant(["the [MASK] license"]))
@@ -82,16 +82,16 @@ NER = dataclasses.replace(named_task("ner"), max_length=24, labels=LABELS)
 @pytest.mark.parametrize("family", ["albert", "roberta"])
 def test_question_answering_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertQuestionAnswering", task=SQUAD.settings())
-    assert_frozen("question_answering", export_model(model, tmp_path / "family" / "1"))
+    assert_frozen("question_answering", export(model, tmp_path / "family" / "1"))
 
 
 @pytest.mark.parametrize("family", ["albert", "roberta"])
 def test_token_classifier_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertTokenClassifier", task=NER.settings(), labels=LABELS)
-    assert_frozen("token_labels", export_model(model, tmp_path / "family" / "1"))
+    assert_frozen("token_labels", export(model, tmp_path / "family" / "1"))
 
 
 @pytest.mark.parametrize("family", ["albert", "roberta"])
 def test_multiple_choice_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertMultipleChoice")
-    assert_frozen("multiple_choice", export_model(model, tmp_path / "family" / "1"))
+    assert_frozen("multiple_choice", export(model, tmp_path / "family" / "1"))

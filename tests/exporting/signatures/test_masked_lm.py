@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_keras.config import BertConfig
 from bert_keras.downstream.task import softmax
-from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.export import export
 from bert_keras.exporting.saved_model import write_saved_model
 from bert_keras.exporting.signatures.masked_lm import NUM_TOKENS, served_masked_lm
 from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs
@@ -83,7 +83,7 @@ def test_signatures_are_frozen(pretrainer, assert_frozen):
 def test_signatures_of_a_masked_lm_are_frozen(tmp_path, assert_frozen):
     model = BertMaskedLM(dataclasses.replace(CONFIG, vocab_size=len(VOCABULARY)))
     model.save_pretrained(tmp_path / "model", tokenizer=TOKENIZER)
-    assert_frozen("masked_lm", export_model(tmp_path / "model", tmp_path / "masked_lm" / "1"))
+    assert_frozen("masked_lm", export(tmp_path / "model", tmp_path / "masked_lm" / "1"))
 
 
 def test_texts_with_several_masks_one_and_none(pretrainer):

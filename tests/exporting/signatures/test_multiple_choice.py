@@ -10,7 +10,7 @@ from bert_keras.config import BertConfig
 from bert_keras.downstream.swag import SwagExample, SwagTask
 from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError
-from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.export import export
 from bert_keras.exporting.saved_model import write_saved_model
 from bert_keras.exporting.signatures.multiple_choice import served_multiple_choice, signatures
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
@@ -47,7 +47,7 @@ def folder(model, tmp_path_factory):
         model="BertMultipleChoice", config=CONFIG, lowercase=True, max_length=MAX_LENGTH
     )
     save_model(model, parent / "model", metadata=metadata, vocabulary=VOCABULARY)
-    return export_model(parent / "model", parent / "swag" / "1")
+    return export(parent / "model", parent / "swag" / "1")
 
 
 def probabilities_of(model, context: str, choices: list[str]) -> np.ndarray:

@@ -12,7 +12,7 @@ from bert_keras.downstream.ner.files import Sentence, read_conll
 from bert_keras.downstream.ner.scoring import entities
 from bert_keras.downstream.ner.task import NER_TASK
 from bert_keras.errors import InputError
-from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.export import export
 from bert_keras.exporting.saved_model import write_saved_model
 from bert_keras.exporting.signatures.token_classifier import served_token_labels
 from bert_keras.exporting.verify import run_requests
@@ -61,7 +61,7 @@ def folder(model, tmp_path_factory):
     )
     parent = tmp_path_factory.mktemp("saved_models")
     save_model(model, parent / "model", metadata=metadata, vocabulary=VOCABULARY)
-    return export_model(parent / "model", parent / "ner" / "1")
+    return export(parent / "model", parent / "ner" / "1")
 
 
 def offline(model, texts):

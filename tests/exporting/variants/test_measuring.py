@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bert_keras.downstream.catalog import task_of
-from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.export import export
 from bert_keras.exporting.variants import measuring
 from bert_keras.exporting.variants.measuring import score, seconds
 from bert_keras.exporting.verify import loaded
@@ -25,7 +25,7 @@ from tests.exporting.variants.fine_tuned import fine_tuned
 def test_an_export_has_the_score_of_its_model(tmp_path, name, points, monkeypatch, not_verified):
     monkeypatch.setattr(measuring, "_SECONDS", 0)
     model_folder, data = fine_tuned(name, tmp_path, seed=6)
-    written = export_model(model_folder, tmp_path / "name" / "1")
+    written = export(model_folder, tmp_path / "name" / "1")
     predictions = model_predictions(name, model=model_folder, data=str(data))
     task, examples = predictions.task, predictions.examples
     encoded = task.encode(examples, load_model(model_folder).tokenizer)

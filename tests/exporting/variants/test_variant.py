@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.errors import InputError
-from bert_keras.exporting.model_folder import export_model
+from bert_keras.exporting.model_folder import export_model, text_model
 from bert_keras.exporting.variants import int8
 from bert_keras.exporting.variants.int8 import Int8
 from bert_keras.exporting.variants.variant import Float16
@@ -62,7 +62,9 @@ def int8_kernel():
 
 @pytest.fixture(scope="module")
 def float16_folder(model_folder, tmp_path_factory):
-    return export_model(model_folder, tmp_path_factory.mktemp("a") / "1", variant=Float16)
+    return export_model(
+        text_model(model_folder), tmp_path_factory.mktemp("a") / "1", variant=Float16
+    )
 
 
 def test_float16_stores_half_precision_and_approximates_the_scores(float16_folder, expected):
@@ -77,7 +79,7 @@ def test_two_float16_models_in_one_process_keep_separate_weights(
     tmp_path, float16_folder, expected, not_verified
 ):
     other, _ = fine_tuned("regression", tmp_path / "other", seed=4)
-    other_folder = export_model(other, tmp_path / "b" / "1", variant=Float16)
+    other_folder = export_model(text_model(other), tmp_path / "b" / "1", variant=Float16)
     loaded = {
         "a": tf.saved_model.load(str(float16_folder)),
         "b": tf.saved_model.load(str(other_folder)),
@@ -92,7 +94,7 @@ def test_two_float16_models_in_one_process_keep_separate_weights(
 
 @pytest.mark.usefixtures("int8_kernel")
 def test_int8_stores_the_kernels_of_blocks_as_int8(tmp_path, model_folder, expected):
-    written = export_model(model_folder, tmp_path / "name" / "1", variant=Int8)
+    written = export_model(text_model(model_folder), tmp_path / "name" / "1", variant=Int8)
     assert dtypes(written).count("int8") == 6
     actual = scores(written)
     assert (actual != expected).any()
