@@ -22,7 +22,9 @@ def import_tensorflow(*, without: Collection[str] = ()) -> None:
     """
     with hidden_messages(), _hidden(without), no_collection():
         import tensorflow as tf
+        from absl import logging
 
+        logging.set_verbosity(logging.ERROR)  # TensorFlow Datasets warns of its own calls
         # With several workers, the strategy must be created before any op runs.
         if "TF_CONFIG" not in os.environ:
             tf.config.list_logical_devices()

@@ -259,6 +259,7 @@ class Show(Command):
             check_unused(self, "count", "start", reason="on histograms, which show all records")
         if self.plot:
             check_picture(self.plot)
+            check_output(self.plot)
         vocabulary = records_vocabulary(self.records, file=self.vocab)
         import_tensorflow()
         if self.stats or self.plot:
@@ -280,8 +281,9 @@ class Show(Command):
         print("\n\n".join(texts))
 
     def _show_histograms(self, vocabulary: Vocabulary) -> None:
+        from tfrecords_tools.inspect.histograms import text_bars
         from tfrecords_tools.inspect.picture import plot
-        from tfrecords_tools.inspect.stats import record_histograms, text_bars
+        from tfrecords_tools.inspect.stats import record_histograms
 
         histograms = record_histograms(self.records, vocabulary=vocabulary)
         if self.stats:

@@ -1,4 +1,10 @@
+import subprocess
+import sys
+from textwrap import indent
+
 import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
 
 from tfrecords_tools.cli import main
 
@@ -200,6 +206,35 @@ def test_wrong_options_are_reported_in_one_line(arguments, capsys):
     (message,) = capsys.readouterr().err.splitlines()
     assert message.startswith("bert-tfrecords")
     assert message.endswith(" --help")
+
+
+@pytest.mark.slow
+def test_tensorflow_prints_nothing(corpus, vocab, tmp_path, monkeypatch):
+    assert run("build", *corpus, "--vocab", vocab, "--output", tmp_path / "records") == 0
+    dataset = {"train": tf.data.Dataset.from_tensor_slices({"text": ["ada sees cats."] * 9})}
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="texts",
+        version="1.0.0",
+        data_dir=tmp_path,
+        split_datasets=dataset,
+        features=tfds.features.FeaturesDict({"text": tfds.features.Text()}),
+    )
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
+    program = "import sys; from tfrecords_tools.cli import main\n" + "".join(
+        f"if main({command.split()}): sys.exit(1)\n"
+        for command in (
+            "show records",
+            "check records",
+            "vocab tfds:texts/1.0.0 --output v.txt --size 50 --unused 0 --workers 2",
+        )
+    )
+    (tmp_path / "program.py").write_text(f"if __name__ == '__main__':\n{indent(program, ' ')}")
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    stages = ("count words", "learn tokens", "digest", "check", "note: ")
+    assert [line for line in done.stderr.splitlines() if not line.startswith(stages)] == []
 
 
 def test_full_disk_is_reported(corpus, vocab, tmp_path, monkeypatch, capsys):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inspect.stats import Histogram, text_bars
+from tfrecords_tools.inspect.histograms import Histogram, text_bars
 from tfrecords_tools.inspect.survey import MIN_REPEATED_CHARACTERS, Survey
 
 # Thresholds of the warnings. Wikipedia and novels are far below all of them.

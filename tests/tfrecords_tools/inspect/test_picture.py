@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
+from tfrecords_tools.inspect.histograms import Histogram
 from tfrecords_tools.inspect.picture import plot
-from tfrecords_tools.inspect.stats import Histogram
 
 SVG = "{http://www.w3.org/2000/svg}"
 HISTOGRAMS = [

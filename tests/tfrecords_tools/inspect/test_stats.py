@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.inspect.stats import Histogram, record_histograms, text_bars
+from tfrecords_tools.inspect.histograms import Histogram, text_bars
+from tfrecords_tools.inspect.stats import record_histograms
 from tfrecords_tools.records.writer import framed, serialized
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "cat", "##s", "sat"))
