@@ -5,7 +5,9 @@ import errno
 import io
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 
 
@@ -69,6 +71,28 @@ def printable(text: object) -> str:
     return _NOT_PRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(text))
 
 
+class _Termination(KeyboardInterrupt):
+    """SIGTERM arrived."""
+
+
+@contextlib.contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Raise `_Termination` in the `with` block for SIGTERM; only the main thread gets signals."""
+
+    def end(*_) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the removal of files is not interrupted
+        raise _Termination
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
 def run_command(program: str, command: Callable[[], None]) -> int:
     """Run a command and report errors of the user or the system as one line on stderr.
 
@@ -80,12 +104,14 @@ def run_command(program: str, command: Callable[[], None]) -> int:
 
     Returns:
         The exit code: 0 for success; 2 for an `InputError`, an `OSError` (no such file, disk full,
-        port in use) or a `MemoryError`; 130 for Ctrl-C.
+        port in use) or a `MemoryError`; 130 for Ctrl-C; 143 for SIGTERM, which also raises
+        KeyboardInterrupt in `command`, so that incomplete files are removed.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may lack a character
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        command()
+        with _sigterm_interrupts():
+            command()
     except InputError as error:
         print(printable(f"{program}: {error}"), file=sys.stderr)
         return 2
@@ -100,5 +126,5 @@ def run_command(program: str, command: Callable[[], None]) -> int:
         return 2
     except KeyboardInterrupt as interrupt:
         print(f"{program}: {'; '.join(('interrupted', *interrupt.args))}", file=sys.stderr)
-        return 130
+        return 128 + (signal.SIGTERM if isinstance(interrupt, _Termination) else signal.SIGINT)
     return 0

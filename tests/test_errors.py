@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from bert_keras.errors import InputError, run_command
+from bert_keras.storage import atomic_folder
 
 
 def raising(error):
@@ -37,6 +38,20 @@ def raising(error):
 def test_user_errors_are_reported_in_one_line(capsys, error, code, message):
     assert run_command("prog", raising(error)) == code
     assert capsys.readouterr().err == message
+
+
+def test_sigterm_removes_incomplete_files_like_ctrl_c(capsys, tmp_path):
+    previous = signal.getsignal(signal.SIGTERM)
+
+    def command():
+        with atomic_folder(tmp_path / "out") as folder:
+            (folder / "weights").touch()
+            signal.raise_signal(signal.SIGTERM)
+
+    assert run_command("prog", command) == 143
+    assert capsys.readouterr().err == "prog: interrupted\n"
+    assert not [*tmp_path.iterdir()]
+    assert signal.getsignal(signal.SIGTERM) is previous
 
 
 def test_control_characters_of_files_are_escaped(capsys):

@@ -54,9 +54,9 @@ def run(argv: Sequence[str] | None = None) -> int:
             with _devices(command):
                 command.run()
         except KeyboardInterrupt as interrupt:
-            if interrupt.args or not isinstance(command, (Finetune, Pretrain, Reproduce)):
-                raise
-            raise KeyboardInterrupt("the same command continues the run") from None
+            if not interrupt.args and isinstance(command, (Finetune, Pretrain, Reproduce)):
+                interrupt.args = ("the same command continues the run",)
+            raise
         except _exhausted() as error:
             raise MemoryError from error
 
