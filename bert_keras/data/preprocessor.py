@@ -71,9 +71,11 @@ def is_text(data) -> bool:
     if isinstance(data, (str, bytes)):
         return True
     dtype = getattr(data, "dtype", None)
-    if dtype is None or str(dtype) == "object":
-        first = next(iter(data), None) if hasattr(data, "__len__") and len(data) else None
-        return not isinstance(data, dict) and isinstance(first, (str, bytes))
+    if isinstance(data, list) or str(dtype) == "object":
+        first = next(iter(data), None)
+        if isinstance(first, (tuple, list)):  # a list of pairs, which `Preprocessor` refuses
+            return any(isinstance(each, str) for each in first)
+        return isinstance(first, (str, bytes))
     return "str" in str(dtype) or getattr(dtype, "kind", "") in ("S", "U")
 
 

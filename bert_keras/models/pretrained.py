@@ -70,7 +70,7 @@ class Pretrained(ConfiguredModel):
         """Builds the model with the weights of a checkpoint, and prints what was loaded.
 
         Args:
-            path: A folder of any checkpoint format.
+            path: A folder of any checkpoint format, or a preset of KerasHub; see `open_checkpoint`.
             labels: Names of the labels of a new head.
             new: Parts that start with random weights, such as "classification".
             ignore: Names to ignore in the checkpoint; see `open_checkpoint`.

@@ -97,6 +97,7 @@ def test_bytes_that_are_not_utf_8_are_dropped(model):
         ("a film", "the texts are the string 'a film'; expected a list of strings"),
         (["a film", None], "text 1 is 'None'; expected a string"),
         (np.array([["a", "film"]]), "text 0 is \"['a', 'film']\"; expected a string (give pairs"),
+        ([("a", "film")], "text 0 is \"('a', 'film')\"; expected a string (give pairs of texts as"),
         ((TEXTS, OTHERS[1:]), "there are 4 first texts and 3 second texts"),
         (tf.data.Dataset.from_tensor_slices(TEXTS), "single texts; batch it: dataset.batch(32)"),
         (data_set(TEXTS, OTHERS), "the data set yields two texts and no label; expected ((text"),
