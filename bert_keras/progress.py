@@ -1,11 +1,13 @@
 """Shows the progress of long work on stderr, with one bar for each stage."""
 
+import re
 import sys
 from collections.abc import Iterable
 
 from tqdm import tqdm
 
 _LOG_SECONDS = 10
+_INITIAL_STATE = re.compile(r"^[^|[]*: ( *0%\||0\.00 )")  # with and without a total
 _LINE_UP = "\x1b[A"  # the escape sequence that tqdm writes after a nested bar
 
 
@@ -56,7 +58,7 @@ class _LogLines:
 
     def write(self, text: str) -> None:
         line = text.replace(_LINE_UP, "").strip()
-        if line and ":   0%|" not in line:  # skips the initial state of the bar
+        if line and not _INITIAL_STATE.search(line):
             print(line, file=sys.stderr)
 
     def flush(self) -> None:

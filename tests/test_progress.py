@@ -23,6 +23,13 @@ def test_a_log_gets_the_last_line_of_a_short_stage(capsys):
     assert "3.00/3.00" in line
 
 
+def test_a_log_gets_one_line_of_a_short_stage_of_unknown_length(capsys):
+    for _ in progress(iter(range(3)), stage="count", unit="B"):
+        pass
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "3.00 B" in line
+
+
 def test_a_stage_without_items_has_no_bar(capsys):
     with progress(stage="count", unit="B", total=0):
         pass

@@ -57,7 +57,7 @@ def _token_counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
         The three counts of each token, float64 [3, V].
     """
     counts = np.zeros((3, vocab_size))
-    for inputs, targets, weights in progress(batches, stage=stage, unit="batch"):
+    for inputs, targets, weights in progress(batches, stage=stage, unit="batch", leave=False):
         is_used = weights["masked_lm"].numpy() > 0
         positions = inputs["masked_lm_positions"]
         input_ids = tf.gather(inputs["input_ids"], positions, batch_dims=1).numpy()[is_used]

@@ -316,6 +316,12 @@ def test_another_starting_checkpoint_is_refused(finished_run):
         pretrain(RECIPE, records=folder / "records", output=folder / "run")
 
 
+def test_baselines_are_counted_without_a_line_in_the_bar_of_the_run(finished_run, capsys):
+    folder, _ = finished_run
+    assert PretrainInputs(RECIPE, records=folder / "records").baselines()
+    assert capsys.readouterr().err == ""
+
+
 def test_changed_records_are_refused(finished_run, tmp_path):
     folder, _ = finished_run
     for part in ("records", "run"):
