@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for type checkers and editors
+    from bert_keras.checkpoints.conversion import convert as convert
     from bert_keras.config import BertConfig as BertConfig
     from bert_keras.data.masking import Masker as Masker
     from bert_keras.data.masking import MaskingPolicy as MaskingPolicy
@@ -29,12 +30,18 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.models.task_models import BertQuestionAnswering as BertQuestionAnswering
     from bert_keras.models.task_models import BertTokenClassifier as BertTokenClassifier
     from bert_keras.presets import preset as preset
+    from bert_keras.runs.evaluate import evaluate as evaluate
     from bert_keras.runs.finetune import finetune as finetune
     from bert_keras.runs.outcome import RunResult as RunResult
     from bert_keras.runs.pretrain import pretrain as pretrain
     from bert_keras.runs.recipes import FinetuneRecipe as FinetuneRecipe
     from bert_keras.runs.recipes import PretrainRecipe as PretrainRecipe
     from bert_keras.runs.task_run import TaskRun as TaskRun
+    from bert_keras.serving.client import AsyncClient as AsyncClient
+    from bert_keras.serving.client import Client as Client
+    from bert_keras.serving.limits import Limits as Limits
+    from bert_keras.serving.server import running_server as running_server
+    from bert_keras.serving.server import serve as serve
     from bert_keras.text.encode import encode as encode
     from bert_keras.text.encode import encode_masked as encode_masked
     from bert_keras.text.tokenizer import WordPieceTokenizer as WordPieceTokenizer
@@ -105,6 +112,13 @@ _HOMES = {
     "TaskRun": "bert_keras.runs.task_run",
     "pretrain": "bert_keras.runs.pretrain",
     "finetune": "bert_keras.runs.finetune",
+    "evaluate": "bert_keras.runs.evaluate",
+    "convert": "bert_keras.checkpoints.conversion",
+    "serve": "bert_keras.serving.server",
+    "running_server": "bert_keras.serving.server",
+    "Limits": "bert_keras.serving.limits",
+    "Client": "bert_keras.serving.client",
+    "AsyncClient": "bert_keras.serving.client",
     "export": "bert_keras.exporting.export",
     "export_classifier": "bert_keras.exporting.model_folder",
 }

@@ -21,13 +21,15 @@ def convert(
     source: str | os.PathLike,
     destination: str | os.PathLike,
     *,
-    format: str,
+    format: str = "bert-keras",
     model: str | None = None,
     num_layers: int | None = None,
     ignore: Collection[str] = (),
     pad_vocabulary: bool = False,
 ) -> str:
     """Writes a checkpoint as a folder of another format, reads it back and compares.
+
+    `bert-keras convert` calls this function.
 
     Args:
         source: A checkpoint of any format.
@@ -48,6 +50,12 @@ def convert(
         InputError: The source cannot be read, lacks a head of `model`, or has a model that the
             format cannot store; or `destination` has contents.
         RuntimeError: A weight read back from `destination` differs.
+
+    Example:
+
+    ```python
+    print(convert("film-critic", "film-critic-huggingface", format="huggingface"))
+    ```
     """
     checkpoint = open_checkpoint(source, ignore=ignore, pad_vocabulary=pad_vocabulary)
     if model is not None:

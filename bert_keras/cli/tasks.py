@@ -1,12 +1,11 @@
 """Defines the commands that score and apply models: evaluate, predict, submission and features."""
 
 import json
-import os
 from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_keras.commands import Command
-from bert_keras.errors import InputError, printable
+from bert_keras.errors import printable
 from bert_keras.options import argument, option
 
 
@@ -22,21 +21,6 @@ class ExamplesOptions(Command):
     changes: tuple[str, ...] = option(
         (), flags=["--set"], metavar="FIELD=VALUE", help="change settings of the task"
     )
-
-    def file(self) -> str:
-        """Return the path or tfds: name that --data and --split select.
-
-        Raises:
-            InputError: If the data has no such split.
-        """
-        from bert_keras.downstream.catalog import named_task
-
-        if not (os.path.isdir(self.data) or self.data.startswith("tfds:")):
-            return self.data
-        files = named_task(self.task).files(self.data)
-        if self.split not in files:
-            raise InputError(f"{self.data} has no split {self.split!r}; it has {', '.join(files)}")
-        return files[self.split]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,22 +42,17 @@ class Evaluate(ExamplesOptions):
     )
 
     def run(self) -> None:
-        from bert_keras.reports.evaluation import evaluation_page
-        from bert_keras.runs.evaluate import file_predictions, model_predictions
-        from bert_keras.storage import check_output
+        from bert_keras.runs.evaluate import evaluate
 
-        if self.report:
-            check_output(self.report)
-        source = {"data": self.file(), "changes": self.changes}
-        if self.model:
-            result = model_predictions(self.task, model=self.model, split=self.split, **source)
-        else:
-            result = file_predictions(self.task, predictions=self.predictions, **source)
-        scores = result.scores()
-        if self.report:
-            evaluation_page(
-                result.task, result.examples, result.predictions, scores=scores, path=self.report
-            )
+        scores = evaluate(
+            self.task,
+            data=self.data,
+            model=self.model or None,
+            predictions=self.predictions or None,
+            split=self.split,
+            report=self.report,
+            changes=self.changes,
+        )
         if self.json:
             print(json.dumps(scores, indent=2))
         else:
@@ -105,12 +84,13 @@ class Predict(ExamplesOptions):
     output: str = option(metavar="FILE", help="the file of predictions to write")
 
     def run(self) -> None:
-        from bert_keras.runs.evaluate import model_predictions
+        from bert_keras.runs.evaluate import examples_file, model_predictions
         from bert_keras.serving.remote_predictions import server_predictions
         from bert_keras.storage import check_output
 
         check_output(self.output)
-        source = {"data": self.file(), "split": self.split, "changes": self.changes}
+        data = examples_file(self.task, self.data, split=self.split)
+        source = {"data": data, "split": self.split, "changes": self.changes}
         if self.server:
             result = server_predictions(self.task, server=self.server, **source)
         else:

@@ -2,16 +2,20 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import named_task, task_of
 from bert_keras.downstream.task import Task
 from bert_keras.errors import InputError
 from bert_keras.models import load_model
+from bert_keras.models.pretrained import Pretrained
 from bert_keras.options import with_changes
+from bert_keras.reports.evaluation import evaluation_page
+from bert_keras.storage import StrPath, check_output
 
 
 @dataclass(frozen=True)
@@ -37,23 +41,101 @@ class TaskPredictions:
         self.task.write_predictions(path, self.examples, self.predictions)
 
 
+def evaluate(
+    task: str,
+    *,
+    data: StrPath,
+    model: StrPath | Pretrained | None = None,
+    predictions: StrPath | None = None,
+    split: str = "dev",
+    report: StrPath | None = None,
+    changes: Mapping[str, Any] | Iterable[str] = (),
+) -> dict[str, float]:
+    """Scores a model or a file of predictions on labelled examples with the metrics of the task.
+
+    `bert-keras evaluate` calls this function.
+
+    Args:
+        task: The name of the task.
+        data: A file of the task, or a folder of its official files or `tfds:NAME`, whose `split` is
+            read.
+        model: A fine-tuned model or its folder. Give either `model` or `predictions`.
+        predictions: A file that `bert-keras predict` wrote.
+        split: The split of a folder or of `tfds:NAME`.
+        report: The HTML page with scores and errors to write; None writes none.
+        changes: New values of settings of the task, such as `{"max_length": 64}`.
+
+    Returns:
+        The scores by name, in the units of the official scorer.
+
+    Raises:
+        InputError: An example has no label, the model or the file does not belong to the task, or
+            an argument is invalid.
+
+    Example:
+
+    ```python
+    model = BertClassifier.from_pretrained(
+        "minilm", labels=("0", "1"), new=["classification"]
+    )
+    scores = evaluate("mrpc", model=model, data="glue/MRPC")
+    print(scores["accuracy"])
+    ```
+    """
+    if report is not None:
+        check_output(report)
+    file = examples_file(task, data, split=split)
+    if model is not None and predictions is None:
+        result = model_predictions(task, model=model, data=file, split=split, changes=changes)
+    elif predictions is not None and model is None:
+        result = file_predictions(task, predictions=predictions, data=file, changes=changes)
+    else:
+        raise InputError("evaluate needs either model or predictions; give one of them")
+    scores = result.scores()
+    if report is not None:
+        evaluation_page(
+            result.task, result.examples, result.predictions, scores=scores, path=report
+        )
+    return scores
+
+
+def examples_file(task: str, data: StrPath, *, split: str) -> str:
+    """Returns the file of a split, as a path or `tfds:` name.
+
+    Args:
+        task: The name of the task.
+        data: A file, which is returned as it is, or a folder or `tfds:NAME`.
+        split: The split of the folder or of `tfds:NAME`.
+
+    Raises:
+        InputError: The data has no such split.
+    """
+    data = os.fspath(data)
+    if not (os.path.isdir(data) or data.startswith("tfds:")):
+        return data
+    files = named_task(task).files(data)
+    if split not in files:
+        raise InputError(f"{data} has no split {split!r}; it has {', '.join(files)}")
+    return files[split]
+
+
 def model_predictions(
     name: str,
     *,
-    model: str | os.PathLike,
+    model: StrPath | Pretrained,
     data: str,
     split: str = "dev",
-    changes: Iterable[str] = (),
+    changes: Mapping[str, Any] | Iterable[str] = (),
     batch_size: int = 32,
 ) -> TaskPredictions:
     """Prepares the predictions of a fine-tuned model for the examples of a data folder.
 
     Args:
         name: The name of the task.
-        model: The folder of the model.
-        data: The data folder of the task.
+        model: The model or its folder.
+        data: A file of the task.
         split: The split to read. Examples of "dev" must have labels; those of "test" need none.
-        changes: Changes of the task's settings, each of the form `FIELD=VALUE`.
+        changes: Changes of the task's settings; see `with_changes`.
         batch_size: Rows per batch.
 
     Returns:
@@ -62,13 +144,14 @@ def model_predictions(
     Raises:
         InputError: The model folder has no vocabulary, or a setting or example is invalid.
     """
-    loaded = load_model(model)
+    loaded = model if isinstance(model, Pretrained) else load_model(model)
+    source = "the model" if isinstance(model, Pretrained) else model
     metadata, tokenizer = loaded.metadata, loaded.tokenizer
     if metadata is None or tokenizer is None:
         raise InputError(
-            f"{model} contains no vocabulary; copy its vocab.txt or tokenizer.json there"
+            f"{source} contains no vocabulary; copy its vocab.txt or tokenizer.json there"
         )
-    task = task_of(metadata, name=name, source=model)
+    task = task_of(metadata, name=name, source=source)
     (task,) = with_changes(task, changes=changes)
     dataclasses.replace(metadata, max_length=task.max_length)  # raises InputError if it is too long
     examples = task.read(data, split=split)
@@ -82,7 +165,11 @@ def model_predictions(
 
 
 def file_predictions(
-    name: str, *, predictions: str | os.PathLike, data: str, changes: Iterable[str] = ()
+    name: str,
+    *,
+    predictions: StrPath,
+    data: str,
+    changes: Mapping[str, Any] | Iterable[str] = (),
 ) -> TaskPredictions:
     """Reads the predictions for labelled examples from a file that `bert-keras predict` wrote.
 
@@ -91,8 +178,8 @@ def file_predictions(
     Args:
         name: The name of the task.
         predictions: The file of predictions.
-        data: The data folder of the task, whose "dev" split is read.
-        changes: Changes of the task's settings, each of the form `FIELD=VALUE`.
+        data: A file of the task with labels.
+        changes: Changes of the task's settings; see `with_changes`.
 
     Returns:
         The examples and their predictions.

@@ -51,6 +51,15 @@ class Client:
 
     Raises:
         InputError: If `url` is not the URL of a model.
+
+    Example:
+
+    ```python
+    export("film-critic", "saved_models/film-critic/1")
+    with running_server("saved_models/film-critic") as url:
+        with Client(f"{url}/v1/models/film-critic") as client:
+            print(client.predict(["a good film"]))
+    ```
     """
 
     def __init__(
@@ -101,6 +110,21 @@ class AsyncClient:
     """Same as `Client`, with the same arguments, but for asyncio.
 
     Many calls of `predict` may be awaited at the same time.
+
+    Example:
+
+    ```python
+    export("film-critic", "saved_models/film-critic/1")
+
+
+    async def predictions(url):
+        async with AsyncClient(f"{url}/v1/models/film-critic") as client:
+            return await client.predict(["a good film"])
+
+
+    with running_server("saved_models/film-critic") as url:
+        print(asyncio.run(predictions(url)))
+    ```
     """
 
     def __init__(

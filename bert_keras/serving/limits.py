@@ -21,6 +21,12 @@ class Limits:
 
     Raises:
         InputError: If `max_batch_size` or `seconds` is out of range.
+
+    Example:
+
+    ```python
+    limits = Limits(max_batch_size=8, seconds=5)
+    ```
     """
 
     max_batch_size: int = 32  # rows of one session run; at least 1

@@ -31,7 +31,8 @@ def serve(
 ) -> None:
     """Serve a model until Ctrl-C or SIGTERM, then finish the running requests.
 
-    Prints one line when the server accepts requests.
+    `bert-keras serve` calls this function. It prints one line when the server accepts requests.
+    `running_server` serves a model in the background.
 
     Args:
         model_folder: The folder saved_models/NAME, which holds one folder for each version.
@@ -44,6 +45,13 @@ def serve(
     Raises:
         InputError: If the folder holds no version that TensorFlow can load, if a label names a
             version that is not served, or if the server cannot listen on the port.
+
+    Example:
+
+    ```python
+    export("film-critic", "saved_models/film-critic/1")
+    serve("saved_models/film-critic", port=8501)
+    ```
     """
     with _listener(host, port) as listener:
         server = _server(create_app(model_folder, versions=versions, labels=labels, limits=limits))
@@ -76,6 +84,15 @@ def running_server(
 
     Raises:
         InputError: As `serve` does.
+
+    Example:
+
+    ```python
+    export("film-critic", "saved_models/film-critic/1")
+    with running_server("saved_models/film-critic") as url:
+        with Client(f"{url}/v1/models/film-critic") as client:
+            print(client.predict(["a good film"]))
+    ```
     """
     with _listener("127.0.0.1", port) as listener:
         server = _server(create_app(model_folder, versions=versions, labels=labels, limits=limits))

@@ -1,5 +1,6 @@
 """Runs the examples in the docstrings of the public names on small models and data."""
 
+import asyncio
 import dataclasses
 import inspect
 import re
@@ -15,8 +16,11 @@ from bert_keras.models.pretrained import Pretrained
 NAMES = {name: getattr(bert_keras, name) for name in bert_keras.__all__}
 METHODS = {"from_pretrained": Pretrained.from_pretrained, "model.export": Pretrained.export}
 OBJECTS = NAMES | METHODS
-USED = NAMES | {"Path": Path, "dataclasses": dataclasses, "np": np}
-SLOW = {"TaskRun", "export", "export_classifier", "finetune", "model.export", "pretrain"}
+USED = NAMES | {"asyncio": asyncio, "Path": Path, "dataclasses": dataclasses, "np": np}
+SLOW = {
+    *("TaskRun", "finetune", "pretrain", "export", "export_classifier", "model.export"),
+    *("serve", "running_server", "Client", "AsyncClient"),
+}
 WITHOUT = {"encode_masked"}  # its example is that of BertMaskedLM
 
 
@@ -41,5 +45,7 @@ def marked(name: str):
 @pytest.mark.parametrize("name", [marked(name) for name in OBJECTS if name not in WITHOUT])
 def test_the_example_runs(name, folder, monkeypatch):
     monkeypatch.chdir(folder)
+    if name == "serve":
+        monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)
     shutil.rmtree("saved_models/film-critic", ignore_errors=True)
     exec(compile(example(name), name, "exec"), dict(USED))
