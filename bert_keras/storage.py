@@ -2,21 +2,19 @@
 
 import contextlib
 import errno
-import fcntl
 import glob
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from bert_keras.errors import InputError
+from bert_keras.locks import LOCK, in_use, locked_folder, remove_abandoned
 
 StrPath = str | os.PathLike
-
-LOCK = ".lock"  # the file of `locked_folder`
 
 
 def text_lines(path: str | os.PathLike) -> Iterator[str]:
@@ -114,11 +112,11 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     path = Path(path)
     check_output(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(_parts_of(path))
+    remove_abandoned(_parts_of(path))
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         partial.touch()
-        with _in_use(partial):
+        with in_use(partial):
             yield partial
             os.replace(partial, path)
     except OSError as error:
@@ -178,12 +176,12 @@ def partial_folder(path: str | os.PathLike) -> Iterator[Path]:
     created = [parent for parent in path.parents if not parent.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        _remove_abandoned(_parts_of(path))
+        remove_abandoned(_parts_of(path))
         partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
     except OSError as error:
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
     try:
-        with _in_use(partial):
+        with in_use(partial):
             yield partial
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -236,63 +234,6 @@ def resumed_folder(path: str | os.PathLike) -> Iterator[Path]:
             raise
         (partial / LOCK).unlink()
         os.replace(partial, path)
-
-
-@contextlib.contextmanager
-def locked_folder(folder: Path, *, output: Path | None = None) -> Iterator[None]:
-    """Hold the lock of a folder, and delete what a killed process left half-written in it.
-
-    The lock is a file in the folder that exists as long as it is held. It ends with the process,
-    also if the process is killed.
-
-    Args:
-        folder: An existing folder.
-        output: The path for the error message, `folder` by default.
-
-    Raises:
-        InputError: If another process holds the lock.
-    """
-    path = folder / LOCK
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_held = os.fstat(lock.fileno()).st_nlink == 0  # another process has just ended
-        except BlockingIOError:
-            is_held = True
-        if is_held:
-            raise InputError(
-                f"another run is writing {output or folder}; wait for it or end it, or choose "
-                "another output"
-            )
-        try:
-            _remove_abandoned(folder.rglob(".*.part"))
-            yield
-        finally:
-            path.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _in_use(part: Path) -> Iterator[None]:
-    """Lock an incomplete file or folder, so that no process deletes it as an abandoned one."""
-    descriptor = os.open(part, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # not on every network file system
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _remove_abandoned(parts: Iterable[Path]) -> None:
-    """Delete the incomplete files and folders that no running process has locked."""
-    for part in [*parts]:
-        with contextlib.suppress(OSError):  # in use, or deleted by another process
-            descriptor = os.open(part, os.O_RDONLY)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(part) if part.is_dir() else part.unlink()
-            finally:
-                os.close(descriptor)
 
 
 def _parts_of(path: Path) -> Iterator[Path]:

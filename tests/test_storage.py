@@ -1,3 +1,4 @@
+import errno
 import subprocess
 import sys
 
@@ -5,12 +6,12 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.errors import InputError, tensorflow_writes
+from bert_keras.locks import locked_folder
 from bert_keras.storage import (
     atomic_file,
     atomic_folder,
     check_output,
     existing_file,
-    locked_folder,
     readable_size,
     resumed_folder,
     text_lines,
@@ -185,3 +186,14 @@ def test_two_runs_cannot_write_one_folder(tmp_path):
         ):
             pass
         assert (tmp_path / "a.partial").is_dir()
+
+
+def test_a_file_system_without_locks_is_reported(tmp_path, monkeypatch, capsys):
+    def flock(*arguments):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with locked_folder(tmp_path), atomic_folder(tmp_path / "a"), atomic_file(tmp_path / "b"):
+        pass
+    assert "cannot be locked (Function not implemented); do not start" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
