@@ -63,7 +63,11 @@ def from_keras_hub(model, *, preprocessor=None) -> Pretrained:
         model.save_to_preset(folder)
         if preprocessor is not None:
             preprocessor.save_to_preset(folder)
-        checkpoint, source = open_checkpoint(folder), f"keras_hub's {name}"
+        source = f"keras_hub's {name}"
+        try:
+            checkpoint = open_checkpoint(folder)
+        except InputError as error:
+            raise InputError(str(error).replace(folder, source)) from error
         converted = MODELS[checkpoint.metadata.model].from_checkpoint(
             checkpoint, metadata=checkpoint.metadata, source=source
         )
@@ -97,6 +101,11 @@ def to_keras_hub(model: Pretrained) -> Any:
     """
     import keras_hub
 
+    if (name := type(model).__name__) not in CLASSES:
+        raise InputError(
+            f"{name} has no counterpart in keras_hub; expected a {', '.join(CLASSES)}, such as the "
+            "encoder of this model: to_keras_hub(model.encoder)"
+        )
     with TemporaryDirectory() as parent:
         folder = Path(parent) / "preset"
         metadata, tokenizer = model.stored_metadata(model.tokenizer), model.tokenizer

@@ -182,10 +182,7 @@ class Pretrained(ConfiguredModel):
     def stored_metadata(
         self, tokenizer: TextTokenizer | None, *, labels: Sequence[str] = ()
     ) -> ModelMetadata:
-        """Returns the metadata with which the model is saved with this tokenizer, or None.
-
-        `labels` replaces the names of the labels.
-        """
+        """Returns the metadata with which the model is saved with a tokenizer and labels."""
         metadata = self.metadata or self.new_metadata()
         if labels := _names("labels", labels):
             if len(labels) != len(metadata.labels):
@@ -194,9 +191,8 @@ class Pretrained(ConfiguredModel):
                     "of labels of the head"
                 )
             metadata = dataclasses.replace(metadata, labels=labels)
-        if tokenizer is None:
-            return metadata
-        return dataclasses.replace(metadata, lowercase=tokenizer.lowercase)
+        lowercase = metadata.lowercase if tokenizer is None else tokenizer.lowercase
+        return dataclasses.replace(metadata, lowercase=lowercase)
 
     def save_pretrained(
         self,
@@ -258,7 +254,9 @@ def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
 
     The names do not change between releases, because checkpoints store them.
     """
-    prefix = "" if getattr(model, "architecture", None) is ENCODER else f"{model.name}/"
+    prefix = f"{model.name}/"
+    if getattr(model, "architecture", None) is ENCODER:  # which may be a part of another model
+        return {f"encoder/{w.path.partition(prefix)[2]}": w for w in model.weights}
     return {weight.path.removeprefix(prefix): weight for weight in model.weights}
 
 

@@ -91,7 +91,7 @@ def test_convert_writes_a_part_of_a_model(checkpoint, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["nothing", "new"], "nothing does not exist; expected the folder of a checkpoint on"),
-        (["hf://x/y", "new"], "hf://x/y is not on this machine; copy the folder of the check"),
+        (["gs://x/y", "new"], "gs://x/y is not on this machine; copy the folder of the check"),
         (["ours", "gs://x/y"], "gs://x/y is not on this machine; write a local folder and copy"),
         (["ours/weights.safetensors", "new"], "is a file; give the folder of the checkpoint, ours"),
         ([".", "new"], ". itself is not a checkpoint; give ours"),

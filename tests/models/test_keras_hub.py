@@ -7,7 +7,7 @@ import keras_hub
 import numpy as np
 import pytest
 
-from bert_keras import from_keras_hub, to_keras_hub
+from bert_keras import BertPretrainer, from_keras_hub, preset, to_keras_hub
 from bert_keras.architectures import FAMILIES, family_of
 from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.checkpoints.keras_hub.families import CLASSES, HUB_FAMILIES
@@ -133,3 +133,13 @@ def test_classes_without_counterpart_are_refused():
     for model in (keras.Sequential(), "bert_base_en"):
         with pytest.raises(InputError, match="has no counterpart in bert_keras; expected a model"):
             from_keras_hub(model)
+    pretrainer = BertPretrainer(preset("tiny", vocab_size=9, num_layers=1))
+    with pytest.raises(InputError, match="BertPretrainer has no counterpart in keras_hub; expect"):
+        to_keras_hub(pretrainer)
+    assert to_keras_hub(pretrainer.encoder).num_layers == 1
+    backbone = HUB_FAMILIES["albert"].class_name("BertEncoder")
+    sizes = SIZES | {"vocabulary_size": 9, "embedding_dim": 4, "num_groups": 2}
+    with pytest.raises(
+        InputError, match=r"^keras_hub's AlbertBackbone/config\.json: num_groups is 2"
+    ):
+        from_keras_hub(getattr(keras_hub.models, backbone)(**sizes))

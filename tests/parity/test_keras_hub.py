@@ -69,7 +69,7 @@ def trained() -> Checkpoint:
     return Checkpoint(metadata=metadata, tensors=tensors, vocabulary=vocabulary)
 
 
-@pytest.fixture(scope="module", params=["random", "trained"])
+@pytest.fixture(scope="module", params=["random", pytest.param("trained", marks=pytest.mark.slow)])
 def encoders(request, tmp_path_factory):
     """Theirs from the preset that we wrote, every layer's states among its outputs, and ours."""
     checkpoint = trained() if request.param == "trained" else random_checkpoint("BertEncoder")
