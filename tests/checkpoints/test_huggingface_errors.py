@@ -330,7 +330,7 @@ class _Code:
 
 
 @pytest.mark.extra
-def test_pickled_code_is_never_run(copy, monkeypatch):
+def test_pickled_code_is_never_run(copy, monkeypatch, recwarn):
     torch = pytest.importorskip("torch", reason='needs "bert-keras[parity]"')
     folder = copy("encoder")
     monkeypatch.chdir(folder)
@@ -367,4 +367,4 @@ def test_pickled_code_is_never_run(copy, monkeypatch):
         "reading pytorch_model.bin requires PyTorch 2.6 or newer, because 2.5.1 can run code in "
         'it; pip install "bert-keras[parity]"'
     )
-    assert not (folder / "run").exists()
+    assert not (folder / "run").exists() and not recwarn.list

@@ -1,6 +1,7 @@
 """Reads the weights of a Hugging Face folder under their current names, without duplicates."""
 
 import pickle
+import warnings
 import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -130,7 +131,8 @@ def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
         )
     is_zip = zipfile.is_zipfile(path)  # the older format cannot be memory-mapped
     try:
-        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+        with warnings.catch_warnings(action="ignore"):  # newer pickle protocols also load
+            tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except pickle.UnpicklingError as error:
         raise InputError(
             f"{path} contains pickled code, which is never run, or is damaged; {TO_SAFETENSORS}"

@@ -10,6 +10,7 @@ import tensorflow as tf
 from bert_keras.exporting.saved_model import METADATA
 from bert_keras.exporting.servable import traced
 from bert_keras.exporting.variants.measuring import Run
+from bert_keras.quiet import hidden_messages
 
 MODEL = "model.tflite"
 
@@ -52,10 +53,11 @@ def litert_run(folder: str | os.PathLike) -> Run:
     outputs.
     """
     # tf.lite.Interpreter is deprecated. Its successor, ai-edge-litert, is one more package (22 MB).
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), hidden_messages():
         warnings.filterwarnings("ignore", "(?s).*tf.lite.Interpreter is deprecated")
         interpreter = tf.lite.Interpreter(
             os.fspath(Path(folder) / MODEL), num_threads=os.cpu_count()
         )
+        interpreter.allocate_tensors()
     run = interpreter.get_signature_runner()
     return lambda inputs: run(**inputs)

@@ -130,7 +130,7 @@ def test_a_variant_that_saves_nothing_is_refused(
 
 
 @pytest.mark.slow
-def test_a_litert_model_approximates_the_model_for_any_batch_size(tmp_path, run):
+def test_a_litert_model_approximates_the_model_for_any_batch_size(tmp_path, run, capfd):
     model_folder, data = run
     written = export_variant(
         text_model(model_folder),
@@ -143,6 +143,7 @@ def test_a_litert_model_approximates_the_model_for_any_batch_size(tmp_path, run)
     assert names == {"model.tflite", "assets/vocab.txt", METADATA}
     expected = tf.nn.softmax(load_model(model_folder)(INPUTS, training=False)).numpy()
     run_litert = litert_run(written)
+    assert "TensorFlow Lite" not in capfd.readouterr().err
     for rows in (2, 1):
         predictions = run_litert({name: array[:rows] for name, array in INPUTS.items()})
         assert list(predictions) == ["probabilities"]
