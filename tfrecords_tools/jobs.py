@@ -101,7 +101,7 @@ class Workers:
         except BrokenProcessPool as error:
             raise ChildProcessError(
                 "a worker process was killed, possibly because memory was exhausted; run the same "
-                "command again to continue (--workers 1 needs the least memory)"
+                "command again, which continues a build (--workers 1 needs the least memory)"
             ) from error
 
 

@@ -67,7 +67,7 @@ class Manifest:
         if values.get("format") != FORMAT:
             raise InputError(
                 f"{path} has the format {values.get('format')}; expected {FORMAT}: another version "
-                "of bert-tfrecords wrote it"
+                "of bert-tfrecords wrote it; write the records again"
             )
         try:
             shards = [shard for split in values["splits"].values() for shard in split["shards"]]
@@ -210,7 +210,8 @@ def expect_unchanged(folder: Path) -> None:
     for file in json_object(folder / "plan.json")["files"]:
         if fingerprint(file["path"]) != file:
             raise InputError(
-                f"{file['path']} changed while it was read; remove {folder.parent} and run again"
+                f"{file['path']} changed while it was read; run again, after removing "
+                f"{folder.parent} if it exists"
             )
 
 

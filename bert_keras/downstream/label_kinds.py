@@ -89,8 +89,8 @@ class LabelKind(abc.ABC, Generic[AnyLabel]):
         for name in self.names(label):
             if name not in classes:
                 raise InputError(
-                    f"{location} has the label {name!r}; known: {listed_labels(classes)}; add rows "
-                    "with this label to the training file, or remove this row"
+                    f"{location} has the label {name!r}; known: {listed_labels(classes)}; correct "
+                    "the label or remove the row"
                 )
 
 

@@ -22,10 +22,10 @@ def test_labels_with_a_tab_are_refused(kind):
 @pytest.mark.parametrize(("kind", "label"), [(ONE, "new"), (MANY, ("l00", "new"))])
 def test_errors_list_only_the_first_known_labels(kind, label):
     labels = [f"l{number:02}" for number in range(30)]
-    message = r"has the label 'new'; known: l00, .*, l19 and 10 more; add rows with this label"
+    message = r"has the label 'new'; known: l00, .*, l19 and 10 more; correct the label or remove"
     with pytest.raises(InputError, match=message):
         kind.check(label, labels, location="f, line 2")
-    with pytest.raises(InputError, match=r"known: l00, l01; add rows"):
+    with pytest.raises(InputError, match=r"known: l00, l01; correct"):
         kind.check(label, labels[:2], location="f, line 2")
 
 

@@ -192,5 +192,5 @@ def test_an_input_that_changes_while_it_is_read_is_refused(
 
     run = module.Workers(1).run
     monkeypatch.setattr(module.Workers, "run", lambda _, jobs, **kw: run_and_change(jobs, **kw))
-    with pytest.raises(InputError, match=r"one\.txt changed while it was read; remove .*partial"):
+    with pytest.raises(InputError, match=r"one\.txt changed while it was read; run again, after"):
         build(corpus, vocabulary=vocabulary, output=tmp_path / "records", settings=SETTINGS)

@@ -87,7 +87,11 @@ class Repairs:
         """Raises InputError if no line of text was read."""
         if not any(self.text_lines.values()):
             has_dropped = any(name.endswith("_dropped") for name in self.counts)
-            remedy = "; run with --errors fail to see the first error" if has_dropped else ""
+            remedy = (
+                "; bert-tfrecords build --errors fail reports the first error"
+                if has_dropped
+                else ""
+            )
             reasons = "; ".join(self.remarks()) or "no files"
             raise InputError(
                 f"the corpus contains no text ({reasons}); expected one paragraph per line{remedy}"
@@ -148,8 +152,8 @@ class Decoder:
             if self.errors == "fail":
                 raise InputError(
                     f"{location.described()} is not UTF-8 (byte {raw[error.start]:#04x} at column "
-                    f"{error.start + 1}); convert the file to UTF-8, or drop such lines with "
-                    "--errors skip, or keep them with --errors replace"
+                    f"{error.start + 1}); convert the file to UTF-8; bert-tfrecords drops such "
+                    "lines with --errors skip and keeps them with --errors replace"
                 ) from error
             if self.errors == "skip":
                 self.repairs.note("lines_not_utf8_dropped", location)
@@ -175,8 +179,8 @@ class Decoder:
         location = self.location(number)
         if self.errors == "fail":
             raise InputError(
-                f"{location.described()} {reason}; correct it, or drop such records with "
-                "--errors skip"
+                f"{location.described()} {reason}; correct it; bert-tfrecords drops such records "
+                "with --errors skip"
             )
         self.repairs.note("records_damaged_dropped", location)
 

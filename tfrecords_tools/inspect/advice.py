@@ -166,8 +166,8 @@ def _text_warnings(survey: Survey) -> Iterator[str]:
     if _repeated_rate(survey) >= REPEATED:
         yield (
             f"{_repeated_rate(survey):.1%} of the lines (of {MIN_REPEATED_CHARACTERS} characters "
-            "or more) repeat an earlier line. Are these menus, licences, or a file that is named "
-            "twice? The model would memorize them; keep one copy of each."
+            "or more) repeat an earlier line. Are these menus, licences, or copies of a "
+            "file? The model would memorize them; keep one copy of each."
         )
 
 

@@ -27,7 +27,8 @@ def submission_zip(folder: StrPath, path: StrPath) -> None:
     if missing := [name for name in FILES if not (folder / name).is_file()]:
         raise InputError(
             f"{folder} has no {', '.join(missing)}; write them with bert-keras predict for "
-            f"{', '.join(sorted({FILES[name] for name in missing}))}"
+            f"{', '.join(sorted({FILES[name] for name in missing}))} (MNLI-mm.tsv with --split "
+            "test_mismatched, AX.tsv with --split ax)"
         )
     for name in FILES:
         _check(folder / name)
