@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.data.masking import Masker as Masker
     from bert_keras.data.masking import MaskingPolicy as MaskingPolicy
     from bert_keras.data.objectives import DynamicMasking as DynamicMasking
+    from bert_keras.data.objectives import masked_and_labelled as masked_and_labelled
     from bert_keras.data.preprocessor import Preprocessor as Preprocessor
     from bert_keras.data.records import pretraining_dataset as pretraining_dataset
     from bert_keras.downstream.task import Task
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.text.encode import encode_masked as encode_masked
     from bert_keras.text.tokenizer import WordPieceTokenizer as WordPieceTokenizer
     from bert_keras.text.vocab import Vocabulary as Vocabulary
+    from bert_keras.training.curves import read_curves as read_curves
     from bert_keras.training.distiller import Distiller as Distiller
     from bert_keras.training.losses import pretraining_losses as pretraining_losses
     from bert_keras.training.losses import pretraining_metrics as pretraining_metrics
@@ -85,6 +87,7 @@ _HOMES = {
     "encode_masked": "bert_keras.text.encode",
     "Preprocessor": "bert_keras.data.preprocessor",
     "pretraining_dataset": "bert_keras.data.records",
+    "masked_and_labelled": "bert_keras.data.objectives",
     "DynamicMasking": "bert_keras.data.objectives",
     "Masker": "bert_keras.data.masking",
     "MaskingPolicy": "bert_keras.data.masking",
@@ -99,6 +102,7 @@ _HOMES = {
     "load_model": "bert_keras.models",
     "from_keras_hub": "bert_keras.models.keras_hub",
     "to_keras_hub": "bert_keras.models.keras_hub",
+    "read_curves": "bert_keras.training.curves",
     "BertAdamW": "bert_keras.training.optimizer",
     "LinearWarmupDecay": "bert_keras.training.schedule",
     "Distiller": "bert_keras.training.distiller",

@@ -6,6 +6,7 @@ Sanh et al. 2019 (DistilBERT), Lan et al. 2019 (ALBERT v2) and Liu et al. 2019 (
 
 import dataclasses
 import re
+from typing import Any
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
@@ -70,7 +71,7 @@ PRESETS |= {
 }
 
 
-def preset(name: str, **changes) -> BertConfig:
+def preset(name: str, **changes: Any) -> BertConfig:
     """Returns the configuration of a named size.
 
     Args:

@@ -44,7 +44,7 @@ class DynamicMasking:
     masker: Masker  # draws the masks
     seed: int  # of the draws
 
-    def masked(self, number, features: dict) -> dict:
+    def masked(self, number: tf.Tensor, features: dict) -> dict:
         """Returns the features with masked `input_ids`, and adds the features of the predictions.
 
         Args:
@@ -76,7 +76,23 @@ def masked(features: dict) -> tuple[dict, dict, dict]:
 def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
     """Returns (inputs, targets, weights) of masked language modelling and next sentence prediction.
 
-    Records without labels give targets of masked language modelling only.
+    `pretraining_dataset` calls this function. Records without labels give targets of masked
+    language modelling only.
+
+    Args:
+        features: The features of a batch of records by name, such as `input_ids`, int [B, L].
+
+    Returns:
+        Three dicts of tensors, as `pretraining_dataset` documents them.
+
+    Example:
+
+    ```python
+    import tensorflow_datasets as tfds
+
+    examples = tfds.builder_from_directory("records").as_dataset(split="train")
+    inputs, targets, weights = next(iter(examples.batch(32).map(masked_and_labelled)))
+    ```
     """
     inputs, targets, weights = masked(features)
     if LABEL_POSITIONS_FEATURE in features:

@@ -25,7 +25,7 @@ _ACTIVATIONS = {
 }
 
 
-def from_keras_hub(model, *, preprocessor=None) -> Pretrained:
+def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretrained:
     """Converts a model of keras_hub to the model of this package with the same outputs.
 
     Args:

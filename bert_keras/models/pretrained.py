@@ -65,7 +65,7 @@ class Pretrained(ConfiguredModel):
         new: Collection[str] = (),
         ignore: Collection[str] = (),
         pad_vocabulary: bool = False,
-        **config_changes,
+        **config_changes: Any,
     ) -> Self:
         """Builds the model with the weights of a checkpoint, and prints what was loaded.
 

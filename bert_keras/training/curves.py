@@ -13,11 +13,23 @@ def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:
 
     An interrupted run logs the steps after its last saved state twice; the newer value is kept.
 
+    Args:
+        logs: The folder OUTPUT/logs of a run.
+
     Returns:
-        The curves by run (such as "train" or "held_out") and tag (such as "loss/masked_lm").
+        The curves by run (such as "train" or "held_out") and tag (such as "loss/masked_lm"). A
+        curve is a list of (step, value).
 
     Raises:
         InputError: `logs` has no event files with scalars.
+
+    Example:
+
+    ```python
+    pretrain("demo", records="records", output="runs/curves", num_steps=2, num_warmup_steps=1)
+    curves = read_curves("runs/curves/logs")
+    print(curves["train"]["loss/total"])
+    ```
     """
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util.tensor_util import make_ndarray

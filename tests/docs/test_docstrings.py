@@ -19,7 +19,7 @@ OBJECTS = NAMES | METHODS
 USED = NAMES | {"asyncio": asyncio, "Path": Path, "dataclasses": dataclasses, "np": np}
 SLOW = {
     *("TaskRun", "finetune", "pretrain", "export", "export_classifier", "model.export"),
-    *("serve", "running_server", "Client", "AsyncClient"),
+    *("serve", "running_server", "Client", "AsyncClient", "read_curves"),
 }
 WITHOUT = {"encode_masked"}  # its example is that of BertMaskedLM
 

@@ -15,6 +15,7 @@ SMALLER = {
     'preset("tiny", vocab_size=4_000)': 'preset("tiny", vocab_size=15, num_layers=1)',
     'preset("base")': 'preset("tiny", vocab_size=15, num_layers=1)',
     "batch_size=256": "batch_size=32",
+    "num_steps=500": "num_steps=4, num_warmup_steps=1",
 }
 
 pytestmark = pytest.mark.slow
@@ -76,6 +77,13 @@ def test_export_and_serve(capsys):
     with running_server("saved_models/sst2") as url:
         run("how-to/serve.md", changes={"http://localhost:8501": url})
     assert "'label': " in capsys.readouterr().out
+
+
+def test_the_functions_of_the_python_api_run_in_their_order(monkeypatch, capsys):
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)
+    few = {'"tiny-hour"': '"demo", num_steps=4, num_warmup_steps=1'}
+    assert run("reference/python/index.md", changes=few)["tuned"].scores["accuracy"] >= 0
+    assert "/v1/models/mrpc:predict" in capsys.readouterr().out
 
 
 def test_reproduce_tables(monkeypatch):
