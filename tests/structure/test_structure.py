@@ -133,14 +133,6 @@ def test_type_checkers_find_each_public_name_in_its_module():
 def test_no_module_hides_a_public_name():
     """An import of bert_keras.x would replace the public name x by the module."""
     assert not [name for name in bert_keras.__all__ if is_module(f"bert_keras.{name}")]
-    code = (
-        "import bert_keras.exporting.export, bert_keras.downstream.catalog\n"
-        "from bert_keras import export, tasks\n"
-        "assert callable(export) and 'mrpc' in tasks\n"
-    )
-    first, second, third = code.splitlines()
-    for lines in ((first, second, third), (second, first, second, third)):
-        subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, capture_output=True)
 
 
 def test_imports_and_help_load_no_heavy_packages():
