@@ -39,6 +39,8 @@ def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
     """Returns Matthews' correlation coefficient; 0 if only one label is predicted."""
     from sklearn.metrics import matthews_corrcoef
 
+    if len({*gold, *predicted}) == 1:
+        return 0.0  # as scikit-learn, which also warns
     return float(matthews_corrcoef(gold, predicted))
 
 
