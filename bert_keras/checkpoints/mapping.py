@@ -241,10 +241,11 @@ def foreign_tensors(
     for name, tensor in tensors.items():
         foreign_name = column.name(name, metadata)
         if not foreign_name:
-            raise InputError(
-                f"{column.format} cannot store {name} of a {metadata.model}; choose another "
-                f"format, or write only a part: bert-keras convert --model {ENCODER.name}"
-            )
+            remedy = "choose another format"
+            if not name.startswith("encoder/"):
+                remedy += ", or write only the encoder: bert-keras convert SRC DST "
+                remedy += f"--to {column.format} --model {ENCODER.name}"
+            raise InputError(f"{column.format} cannot store {name} of a {metadata.model}; {remedy}")
         shape = column.shape(WeightRow(name, tensor.shape), metadata)
         is_transposed = column.is_transposed(name)
         foreign[foreign_name] = tensor.transposed() if is_transposed else tensor.reshaped(shape)

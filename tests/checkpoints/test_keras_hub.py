@@ -293,7 +293,7 @@ def test_differences_of_keras_hub_are_noted(checkpoint, tmp_path):
         (
             "BertQuestionAnswering",
             {},
-            "or write only a part: bert-keras convert --model BertEncoder",
+            "bert-keras convert SRC DST --to keras-hub --model BertEncoder",
         ),
         ("BertTokenClassifier", {}, "cannot store token_labels/dense/kernel of a BertTokenClass"),
         ("BertMultipleChoice", {}, "cannot store multiple_choice/dense/kernel of a BertMultipleCh"),

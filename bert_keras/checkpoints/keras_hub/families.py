@@ -136,7 +136,7 @@ class HubFamily:
     def column(self) -> mapping.NameColumn:
         """The names and shapes of the stored weights."""
         name = partial(_name, {**LAYERS, **self.layers})
-        return mapping.NameColumn(format="keras_hub", name=name, shape=_shape, kinds=None)
+        return mapping.NameColumn(format="keras-hub", name=name, shape=_shape, kinds=None)
 
 
 HUB_FAMILIES = {
@@ -175,7 +175,7 @@ HUB_FAMILIES = {
     )
 }
 # Checks that a format without other limits gets an encoder of a known family.
-ANY_FAMILY = mapping.NameColumn(format="keras_hub", name=lambda name, metadata: "", kinds=FAMILIES)
+ANY_FAMILY = mapping.NameColumn(format="keras-hub", name=lambda name, metadata: "", kinds=FAMILIES)
 
 
 def serialized(family: Family, ending: str, config: dict[str, Any]) -> dict[str, Any]:

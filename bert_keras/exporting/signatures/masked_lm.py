@@ -150,7 +150,8 @@ def _settings(metadata: ModelMetadata, source: str) -> dict:
     if metadata.config.is_causal:
         raise InputError(
             f"{source} contains a causal language model, which does not predict [MASK]; fine-tune "
-            f"it, or export its encoder: bert-keras convert --model {ENCODER.name}"
+            f"it, or export its encoder, which bert-keras convert SRC DST --model {ENCODER.name} "
+            "writes"
         )
     return {}
 
