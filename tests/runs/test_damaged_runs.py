@@ -34,13 +34,13 @@ def finetuning(files, tmp_path):  # noqa: F811
     start = test_finetune.encoder(tmp_path / "encoder")
     task = dataclasses.replace(test_finetune.TASK, text_columns=("one",))
     recipe = dataclasses.replace(test_finetune.RECIPE, num_epochs=3, keep_checkpoints=3)
-    return lambda output: finetune(task, recipe, pretrained=start, files=files, output=output)
+    return lambda output: finetune(task, recipe, pretrained=start, data=files, output=output)
 
 
 @pytest.mark.parametrize("kind", ["pretraining", "finetuning"])
 def test_a_run_with_a_damaged_file_has_the_same_results_or_is_refused(request, kind, tmp_path):
     run, whole, copy = request.getfixturevalue(kind), tmp_path / "whole", tmp_path / "copy"
-    scores = run(whole)
+    scores = run(whole).scores
     weights = (whole / "model" / "weights.safetensors").read_bytes()
     (whole / "scores.json").unlink()
     *_, newest, last = saved_steps(whole / "checkpoints")
@@ -54,7 +54,7 @@ def test_a_run_with_a_damaged_file_has_the_same_results_or_is_refused(request, k
         for name in group:
             DAMAGES[damage](copy / name)
         try:
-            assert run(copy) == scores, (group, damage)
+            assert run(copy).scores == scores, (group, damage)
         except InputError:
             assert group[0].name in ("recipe.json", "evaluations.json", "best.safetensors")
             assert saved_steps(copy / "checkpoints")[-1] >= newest

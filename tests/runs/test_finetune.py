@@ -122,10 +122,10 @@ def test_a_run_continues_after_an_interruption_at_any_stage(run, tmp_path, monke
         continue_run("two")
     assert interrupt_at("write_scores") == ""  # the start is not loaded again
     assert (folder / "model").is_dir()
-    scores = continue_run("one")
-    assert scores["steps"] == 6 and len(bars) == 1  # nothing was trained again
+    result = continue_run("one")
+    assert result.scores["steps"] == 6 and len(bars) == 1  # nothing was trained again
     shutil.rmtree(folder / "model")
-    assert continue_run("one") == scores
+    assert continue_run("one") == result
     assert "run is a finished run without model/; it is written again" in capsys.readouterr().err
     assert (folder / "model").is_dir()
     shutil.rmtree(folder / "model")

@@ -12,11 +12,11 @@ from tests.runs.test_continue import write_records
 
 @pytest.mark.slow
 def test_the_other_worker_ends_in_one_sentence_and_the_same_command_continues(tmp_path):
-    settings = ["size=tiny", "batch_size=4", "num_steps=200", "num_warmup_steps=2"]
+    settings = ["size=tiny", "batch_size=4", "num_steps=100", "num_warmup_steps=2"]
     command = [
         *(sys.executable, "-m", "bert_keras.cli", "pretrain", "demo", "--strategy", "multiworker"),
         *("--records", str(write_records(tmp_path / "records")), "--output", str(tmp_path / "run")),
-        *("--set", *settings, "steps_per_log=5", "logs_per_checkpoint=1"),
+        *("--set", *settings, "steps_per_log=10", "logs_per_checkpoint=1"),
     ]
 
     def start():
