@@ -157,7 +157,9 @@ def _task(metadata: ModelMetadata, source: str, *, name: str | None) -> Task:
         raise InputError(
             f"{source} does not state the task that it was fine-tuned on; set it with --task"
         )
-    return task_of(metadata, name=str(name), source=source)
+    task = task_of(metadata, name=str(name), source=source)
+    dataclasses.replace(metadata, max_length=task.max_length)  # raises InputError if it is too long
+    return task
 
 
 @contextlib.contextmanager

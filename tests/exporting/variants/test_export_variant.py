@@ -165,6 +165,8 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
     save_model(model, tmp_path / "other", metadata=metadata, vocabulary=vocabulary)
     with pytest.raises(InputError, match="does not state the task that it was fine-tuned on; set"):
         export(tmp_path / "other")
+    with pytest.raises(InputError, match=r"max_length is 128; expected 3 to \d+, the number of"):
+        export(tmp_path / "other", task="classification")
     encoder = BertEncoder(metadata.config)
     encoder.save_pretrained(tmp_path / "encoder", tokenizer=model.tokenizer)
     with pytest.raises(InputError, match="is a BertEncoder, which no task scores; expected"):
