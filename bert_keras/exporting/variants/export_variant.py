@@ -78,6 +78,8 @@ def export_variant(
     has_splits = os.path.isdir(data) or "tfds:" in data
     examples = scored_task.read(scored_task.files(data)["dev"] if has_splits else data, split="dev")
     scored_task.check_labels(examples)
+    # raises InputError if the model has fewer positions
+    dataclasses.replace(model.metadata, max_length=scored_task.max_length)
     encoded = scored_task.encode(examples, model.tokenizer)
     with (
         atomic_folder(folder) as partial_folder,
@@ -157,9 +159,7 @@ def _task(metadata: ModelMetadata, source: str, *, name: str | None) -> Task:
         raise InputError(
             f"{source} does not state the task that it was fine-tuned on; set it with --task"
         )
-    task = task_of(metadata, name=str(name), source=source)
-    dataclasses.replace(metadata, max_length=task.max_length)  # raises InputError if it is too long
-    return task
+    return task_of(metadata, name=str(name), source=source)
 
 
 @contextlib.contextmanager
