@@ -300,6 +300,7 @@ def test_a_full_disk_is_reported_in_one_sentence(inputs, capsys, monkeypatch, co
     assert not any(path.name.endswith(".part") for path in inputs.rglob("*"))
 
 
+@pytest.mark.slow
 def test_exhausted_memory_is_reported_in_one_sentence(inputs, capsys, monkeypatch):
     def exhaust(*arguments, **named):
         tf.zeros([2**45])
