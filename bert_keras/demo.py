@@ -1,5 +1,6 @@
 """Runs every stage once, from a text corpus to a served prediction, in minutes on two CPU cores."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -7,13 +8,13 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from bert_keras.errors import InputError
 from bert_keras.exporting.export import export
 from bert_keras.progress import progress
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
+from bert_keras.runs.recipes import PRETRAIN, PretrainRecipe
 from bert_keras.serving.client import predict
 from bert_keras.serving.server import running_server
 from bert_keras.storage import write_text
@@ -53,15 +54,20 @@ def demo(
         The new folder.
 
     Raises:
-        InputError: If the corpus has too few sentences for a classifier.
+        InputError: If the corpus has too few sentences for a classifier, or `num_steps` is not
+            positive.
     """
+    recipe = dataclasses.replace(PRETRAIN["demo"], seed=seed)
+    if num_steps is not None:
+        warmup = min(recipe.num_warmup_steps, num_steps // 2)
+        recipe = dataclasses.replace(recipe, num_steps=num_steps, num_warmup_steps=warmup)
     numbered = (Path(output, str(number)) for number in itertools.count(1))
     folder = next(each for each in numbered if not each.exists())  # keeps the folder of older demos
     folder.mkdir(parents=True)
     print(f"bert-keras demo: all results are written to {folder}\n")
     files = list(corpus) or [_write_language_reference(folder / "corpus.txt")]
     _build_records(files, folder, seed=seed)
-    _pretrain(folder, num_steps=num_steps, seed=seed)
+    _pretrain(folder, recipe)
     example = _write_rows(files, folder, seed=seed)
     _finetune(folder, seed=seed)
     _export_and_predict(folder, example)
@@ -78,10 +84,8 @@ def _build_records(files: Sequence[str | os.PathLike], folder: Path, *, seed: in
     print(f"  {len(vocabulary):,} tokens; {counts}\n", flush=True)
 
 
-def _pretrain(folder: Path, *, num_steps: int | None, seed: int) -> None:
-    changes: dict[str, Any] = {} if num_steps is None else {"num_steps": num_steps}
-    records, output = folder / "records", folder / "pretrain"
-    scores = pretrain("demo", records=records, output=output, seed=seed, **changes).scores
+def _pretrain(folder: Path, recipe: PretrainRecipe) -> None:
+    scores = pretrain(recipe, records=folder / "records", output=folder / "pretrain").scores
     losses = read_curves(folder / "pretrain" / "logs")["train"]["loss/total"]
     print(
         f"  {scores['parameters']:,} parameters, {scores['steps']} steps; loss (masked LM + next "

@@ -225,6 +225,7 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         ("demo --corpus {}/latin1.txt --output {}/demo", "latin1.txt, line 1 is not UTF-8"),
         ("demo --corpus {}/single.txt --output {}/demo", "needs at least two documents"),
         ("demo --output {}/file", "file"),
+        ("demo --steps 0 --output {}/demo", "num_steps is 0; expected at least 1"),
     ],
 )
 def test_bad_input_is_reported_in_one_sentence(inputs, capsys, command, message):
