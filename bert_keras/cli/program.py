@@ -65,9 +65,9 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def _exhausted() -> type[Exception]:
     """Return the exception that TensorFlow raises if a device has not enough memory."""
-    from tensorflow.errors import ResourceExhaustedError
+    import tensorflow as tf
 
-    return ResourceExhaustedError
+    return tf.errors.ResourceExhaustedError
 
 
 @contextlib.contextmanager
