@@ -13,6 +13,7 @@ from bert_keras.data.schema import PretrainingSchema, schema_of
 from bert_keras.errors import InputError
 
 SHUFFLE_BUFFER = 50_000  # records; about 1 KB each at 128 positions
+PLAIN_IDS = "plain ids, which bert-tfrecords build --max-predictions 0 writes"
 FILES_AT_ONCE = 16  # files that are read interleaved
 
 
@@ -112,8 +113,10 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     files = record_files(files)
     schema = common_schema(files)
     if not objective.reads_masks:
-        if schema.max_predictions or masking:
-            raise InputError(f"{files[0]} contains masked records; left-to-right needs plain ids")
+        if schema.max_predictions:
+            raise InputError(f"{files[0]} contains masked records; left-to-right needs {PLAIN_IDS}")
+        if masking:
+            raise InputError("left-to-right masks no tokens; leave out `masking`")
     elif schema.max_predictions and masking:
         raise InputError(f"{files[0]} contains masked records; leave out `masking`")
     elif not schema.max_predictions and not masking:

@@ -97,7 +97,8 @@ def windows_of(
         if size < 1:
             raise InputError(
                 f"{location} has a first text of {len(first[0])} tokens, which leaves none for the "
-                f"second; raise max_length={max_length}, or exchange the text columns"
+                f"second; raise max_length={max_length}, or cut long texts with "
+                "long_texts=truncate"
             )
         step = min(stride, size)
         for start in range(0, max(1, len(divided) - size + step), step):

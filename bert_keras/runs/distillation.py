@@ -132,6 +132,7 @@ def open_teacher(
     if config.max_positions < student.max_length:
         raise InputError(
             f"the teacher {path} has {config.max_positions} positions, but texts have up to "
-            f"{student.max_length} tokens; choose another teacher or use shorter texts"
+            f"{student.max_length} tokens; choose another teacher, or a max_length of the task or "
+            f"the records of at most {config.max_positions}"
         )
     return Teacher(checkpoint, distillation)

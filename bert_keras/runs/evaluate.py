@@ -148,9 +148,10 @@ def model_predictions(
     source = "the model" if isinstance(model, Pretrained) else model
     metadata, tokenizer = loaded.metadata, loaded.tokenizer
     if metadata is None or tokenizer is None:
-        raise InputError(
-            f"{source} contains no vocabulary; copy its vocab.txt or tokenizer.json there"
-        )
+        remedy = "copy its vocab.txt or tokenizer.json there"
+        if isinstance(model, Pretrained):
+            remedy = "save it with model.save_pretrained(folder, tokenizer=...) and give the folder"
+        raise InputError(f"{source} contains no vocabulary; {remedy}")
     task = task_of(metadata, name=name, source=source)
     (task,) = with_changes(task, changes=changes)
     dataclasses.replace(metadata, max_length=task.max_length)  # raises InputError if it is too long

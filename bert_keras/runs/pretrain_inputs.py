@@ -7,6 +7,7 @@ from bert_keras.checkpoints.metadata import ModelMetadata, seems_lowercase
 from bert_keras.data.masking import Masker
 from bert_keras.data.objectives import DynamicMasking
 from bert_keras.data.records import (
+    PLAIN_IDS,
     common_schema,
     feature_batches,
     pretraining_dataset,
@@ -186,10 +187,13 @@ class PretrainInputs:
         recipe, is_masked = self.recipe, bool(self.schema.max_predictions)
         reads_masks = self.objective.examples.reads_masks
         if (is_masked or not reads_masks) and (changes := recipe.masking_changes()):
-            reason = "the records are masked already; remove it, or use records of plain ids"
+            reason, otherwise = "the records are masked already", f", or use {PLAIN_IDS}"
             if not reads_masks:
-                reason = f"the objective {recipe.objective} masks no tokens; remove it"
-            raise InputError(f"the recipe changes {', '.join(changes)}, but {reason}")
+                reason, otherwise = f"the objective {recipe.objective} masks no tokens", ""
+            defaults = " ".join(f"{name}={getattr(PretrainRecipe, name)}" for name in changes)
+            raise InputError(
+                f"the recipe changes {', '.join(changes)}, but {reason}; set {defaults}{otherwise}"
+            )
         if is_masked or not reads_masks:
             return None
         if recipe.mask_unit == "word" and self.vocabulary.specials == ROBERTA_SPECIALS:

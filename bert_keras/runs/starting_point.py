@@ -86,12 +86,12 @@ def open_starting_point(
     if max_length > config.max_positions:
         raise InputError(
             f"the records have {max_length} positions, but {path} has {config.max_positions}; "
-            "write shorter records"
+            f"write the records with --max-length {config.max_positions} or less"
         )
     if config.num_lstm_layers:
         raise InputError(
             f"{path} has a BiLSTM, which would read the tokens that pretraining predicts; start "
-            "from the checkpoint that was fine-tuned to it"
+            "from a checkpoint without one, such as the one that was fine-tuned"
         )
     if config.is_causal != objective.is_causal:
         kinds = {False: "bidirectional", True: "causal"}

@@ -154,7 +154,8 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
             if each.is_impossible and not self.allows_no_answer:
                 raise InputError(
                     f"{each.location} has is_impossible, but each question of SQuAD 1.1 has an "
-                    "answer; use the task squad2"
+                    "answer; use the task squad2, and for predictions a model that was "
+                    "fine-tuned on it"
                 )
             if not each.answers and not each.is_impossible:
                 raise InputError(
