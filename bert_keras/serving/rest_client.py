@@ -30,7 +30,8 @@ class UnavailableError(InputError):
 def timeout_error(url: str, timeout: float) -> InputError:
     """Return the error for a request that took longer than `timeout` seconds."""
     return InputError(
-        f"{url} took more than {timeout:g} seconds; increase timeout or reduce batch_size"
+        f"{url} took more than {timeout:g} seconds; use a Client with a longer timeout or a "
+        "smaller batch_size"
     )
 
 

@@ -32,9 +32,9 @@ def chosen_versions(
         )
     folders = version_folders(folder)
     if not folders:
-        hint = "give its parent folder" if _is_saved_model(folder) else "export a model first"
         raise InputError(
-            f"{folder} contains no version folder (1, 2, ...), which TF Serving requires; {hint}"
+            f"{folder} contains no version folder (1, 2, ...), which TF Serving requires; "
+            f"{_remedy(folder)}"
         )
     chosen = select_versions(folders, numbers)
     for number in numbers:
@@ -49,6 +49,14 @@ def chosen_versions(
                 f"{version} is not a SavedModel: it has no saved_model.pb; export it again"
             )
     return chosen
+
+
+def _remedy(folder: Path) -> str:
+    if not _is_saved_model(folder):
+        return "give a folder saved_models/NAME, which bert-keras export writes"
+    if is_version(folder.name):
+        return "give its parent folder"
+    return "move the SavedModel to saved_models/NAME/1 and give saved_models/NAME"
 
 
 def select_versions(folders: dict[int, Path], numbers: Sequence[int]) -> dict[int, Path]:

@@ -1,5 +1,6 @@
 """Fixtures of the tests of exports, such as a check of names, dtypes and shapes of signatures."""
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -9,6 +10,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from bert_keras.exporting import saved_model
+from bert_keras.exporting.saved_model import METADATA
+from bert_keras.exporting.variants import export_variant as variant_folder
 from bert_keras.exporting.verify import run_in_fresh_process, run_requests
 
 FROZEN = Path(__file__).with_name("signatures.json")
@@ -35,6 +38,38 @@ def not_verified(monkeypatch):
 def verified_in_fresh_process(monkeypatch):
     """Runs the samples of an export in a fresh process, as users do."""
     monkeypatch.setattr(saved_model, "run_in_fresh_process", run_in_fresh_process)
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Sets the measurements of float32 and of the variant."""
+
+    def measured(*, times=(1.0, 0.5), scores=(90.0, 90.0), sizes=(100, 50)):
+        scores, sizes = iter(scores), iter(sizes)
+        monkeypatch.setattr(
+            variant_folder,
+            "seconds",
+            lambda models, **_: {
+                n: {"1 x 5 pieces": t} for n, t in zip(models, times, strict=True)
+            },
+        )
+        monkeypatch.setattr(variant_folder, "score", lambda run, **_: next(scores))
+        monkeypatch.setattr(variant_folder, "_num_bytes", lambda folder: next(sizes))
+
+    return measured
+
+
+@pytest.fixture
+def fake_exports(monkeypatch):
+    """Replaces each export by a folder with empty metadata, and the loaded model by None."""
+
+    def export(model_folder, folder, **_):
+        (folder / METADATA).parent.mkdir(parents=True)
+        (folder / METADATA).write_text("{}")
+        return folder
+
+    monkeypatch.setattr(variant_folder, "export_model", export)
+    monkeypatch.setattr(variant_folder, "loaded", contextlib.nullcontext)
 
 
 @pytest.fixture

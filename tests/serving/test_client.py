@@ -117,7 +117,7 @@ def test_a_slow_server_causes_a_timeout_error():
     done = threading.Event()
     with scripted_server(lambda *_: done.wait(20) and None) as server:
         with (
-            pytest.raises(InputError, match=r"took more than 0\.2 seconds; increase"),
+            pytest.raises(InputError, match=r"took more than 0\.2 seconds; use a"),
             Client(server.url + PATH, timeout=0.2) as client,
         ):
             client.predict([1])

@@ -20,7 +20,9 @@ def test_the_largest_version_number_is_chosen(models):
 def test_folders_without_a_servable_version_are_refused(models, tmp_path):
     with pytest.raises(InputError, match="missing is not a folder; expected saved_models/NAME"):
         chosen_versions(tmp_path / "missing")
-    with pytest.raises(InputError, match=r"contains no version folder .* export a model first"):
+    with pytest.raises(
+        InputError, match=r"contains no version folder .* which bert-keras export writes"
+    ):
         chosen_versions(tmp_path)
     with pytest.raises(InputError, match=r"contains no version folder .* give its parent folder"):
         chosen_versions(models / "texty" / "1")

@@ -170,7 +170,8 @@ class TextToInputs(tf.Module):
         if self._rules_tokenizer is not None and not self._rules_tokenizer.has_offsets:
             raise InputError(
                 "the tokenizer puts a space before each text (add_prefix_space), and an exported "
-                "graph cannot locate the tokens of such a text; set it to false, as in RoBERTa"
+                "graph cannot locate the tokens of such a text; set it to false in tokenizer.json "
+                "or, without this file, in tokenizer_config.json, as in RoBERTa"
             )
 
     def tokens_with_offsets(self, text: tf.Tensor) -> TextTokens:

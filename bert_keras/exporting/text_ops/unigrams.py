@@ -236,7 +236,8 @@ def _check(rules: dict) -> None:
         raise InputError(
             f"the tokenizer normalizes with {', '.join(steps)} and splits with "
             f"{', '.join(splits)}; an exported graph supports ALBERT's rules only, which drop "
-            "accents (keep_accents false)"
+            "accents (NFKD and StripAccents in tokenizer.json, or keep_accents false in the "
+            "tokenizer_config.json of a spiece.model)"
         )
 
 

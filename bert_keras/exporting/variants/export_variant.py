@@ -13,6 +13,7 @@ from statistics import geometric_mean
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.downstream.catalog import TASKS, task_of
+from bert_keras.downstream.classification import ClassificationTask
 from bert_keras.downstream.task import Task
 from bert_keras.errors import InputError, check_name
 from bert_keras.exporting.model_folder import TextModel, export_model
@@ -78,8 +79,6 @@ def export_variant(
     has_splits = os.path.isdir(data) or "tfds:" in data
     examples = scored_task.read(scored_task.files(data)["dev"] if has_splits else data, split="dev")
     scored_task.check_labels(examples)
-    # raises InputError if the model has fewer positions
-    dataclasses.replace(model.metadata, max_length=scored_task.max_length)
     encoded = scored_task.encode(examples, model.tokenizer)
     with (
         atomic_folder(folder) as partial_folder,
@@ -148,6 +147,7 @@ def table(figures: dict[str, Figures], *, metric: str) -> str:
 
 
 def _task(metadata: ModelMetadata, source: str, *, name: str | None) -> Task:
+    """Returns the task that scores a model; it cuts long texts where the exported model does."""
     scored = {task.model for task in TASKS.values() if ARCHITECTURES[task.model].exporter}
     if metadata.model not in scored:
         raise InputError(
@@ -159,7 +159,11 @@ def _task(metadata: ModelMetadata, source: str, *, name: str | None) -> Task:
         raise InputError(
             f"{source} does not state the task that it was fine-tuned on; set it with --task"
         )
-    return task_of(metadata, name=str(name), source=source)
+    task = task_of(metadata, name=str(name), source=source)
+    task = dataclasses.replace(task, max_length=metadata.max_length)
+    if isinstance(task, ClassificationTask) and task.long_texts == "error":
+        return dataclasses.replace(task, long_texts="truncate")
+    return task
 
 
 @contextlib.contextmanager
@@ -174,7 +178,7 @@ def _opened(variant: str, folder: Path) -> Iterator[Run]:
 
 def _check(figures: dict[str, Figures], name: str, *, metric: str, max_score_loss: float) -> None:
     float32, variant = figures.values()
-    loss = float32.score - variant.score
+    loss = round(float32.score - variant.score, 2)  # as in the message, which recommends it
     if not loss <= max_score_loss:
         raise InputError(
             f"{name} loses {loss:.2f} points of {metric}, more than {max_score_loss:g}, and is not "

@@ -52,8 +52,9 @@ def check_name(name: str) -> None:
     """Raise InputError for a model name that is not valid in the files."""
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise InputError(
-            f"the model's name is {name!r}; the configuration files of TF Serving allow letters, "
-            "digits, '.', '_' and '-' only; export the model with another name"
+            f"the model's name is {name!r}; the configuration files of TF Serving allow a letter "
+            "or digit, followed by letters, digits, '.', '_' and '-'; export the model with such a "
+            "name"
         )
 
 

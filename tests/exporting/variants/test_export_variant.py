@@ -1,4 +1,3 @@
-import contextlib
 import dataclasses
 import json
 
@@ -10,7 +9,6 @@ from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError
 from bert_keras.exporting.model_folder import text_model
 from bert_keras.exporting.saved_model import METADATA
-from bert_keras.exporting.variants import export_variant as variant_folder
 from bert_keras.exporting.variants import measuring
 from bert_keras.exporting.variants.export_variant import export_variant
 from bert_keras.exporting.variants.litert import litert_run
@@ -28,41 +26,9 @@ def run(tmp_path_factory):
     return fine_tuned("classification", tmp_path_factory.mktemp("run"))
 
 
-@pytest.fixture
-def measured(monkeypatch):
-    """Sets the measurements of float32 and of the variant."""
-
-    def measured(*, times=(1.0, 0.5), scores=(90.0, 90.0), sizes=(100, 50)):
-        scores, sizes = iter(scores), iter(sizes)
-        monkeypatch.setattr(
-            variant_folder,
-            "seconds",
-            lambda models, **_: {
-                n: {"1 x 5 pieces": t} for n, t in zip(models, times, strict=True)
-            },
-        )
-        monkeypatch.setattr(variant_folder, "score", lambda run, **_: next(scores))
-        monkeypatch.setattr(variant_folder, "_num_bytes", lambda folder: next(sizes))
-
-    return measured
-
-
 @pytest.fixture(autouse=True)
 def single_measurement(monkeypatch, not_verified):
     monkeypatch.setattr(measuring, "_SECONDS", 0)
-
-
-@pytest.fixture
-def fake_exports(monkeypatch):
-    """Replaces each export by a folder with empty metadata, and the loaded model by None."""
-
-    def export(model_folder, folder, **_):
-        (folder / METADATA).parent.mkdir(parents=True)
-        (folder / METADATA).write_text("{}")
-        return folder
-
-    monkeypatch.setattr(variant_folder, "export_model", export)
-    monkeypatch.setattr(variant_folder, "loaded", contextlib.nullcontext)
 
 
 def test_a_variant_is_measured_and_written(tmp_path, run, measured, capsys):
@@ -165,8 +131,6 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
     save_model(model, tmp_path / "other", metadata=metadata, vocabulary=vocabulary)
     with pytest.raises(InputError, match="does not state the task that it was fine-tuned on; set"):
         export(tmp_path / "other")
-    with pytest.raises(InputError, match=r"max_length is 128; expected 3 to \d+, the number of"):
-        export(tmp_path / "other", task="classification")
     encoder = BertEncoder(metadata.config)
     encoder.save_pretrained(tmp_path / "encoder", tokenizer=model.tokenizer)
     with pytest.raises(InputError, match="is a BertEncoder, which no task scores; expected"):
