@@ -199,7 +199,8 @@ class PretrainInputs:
         if recipe.mask_unit == "word" and self.vocabulary.specials == ROBERTA_SPECIALS:
             raise InputError(
                 "mask_unit is word, but records of byte-level BPE do not mark the first word of a "
-                "line; use bert-tfrecords build --mask-unit word, or mask_unit=piece"
+                "line; set mask_unit=piece, for whole words with records of bert-tfrecords build "
+                "--mask-unit word"
             )
         policy = recipe.masking_policy(max_length=self.schema.max_length)
         return DynamicMasking(Masker(policy, self.vocabulary), seed=recipe.seed)

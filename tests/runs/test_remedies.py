@@ -386,3 +386,20 @@ def test_a_run_without_its_evaluations_is_trained_again_in_another_folder(folder
     assert run(command.replace("--output new", "--output other")) == 0
     shutil.rmtree("new")
     assert run(command) == 0
+
+
+@pytest.mark.slow
+def test_the_remedies_for_whole_words_of_byte_pairs_succeed(folder, capsys):
+    train = "bert-tfrecords vocab corpus.txt --output tokenizer.json --model bpe --size 300"
+    build = BUILD.replace("vocab.txt", "tokenizer.json").rstrip("& ")
+    pairs = build.replace("--output new", "--objective full-sentences --output")
+    assert run(f"{train} && {pairs} plain --max-predictions 0") == 0
+    assert run(f"{pairs} words --mask-unit word") == 0
+    command = f"{PRETRAIN} --set batch_size=2 mask_unit=word".replace("demo", "roberta-tiny")
+    assert run(command.replace(" records ", " plain ")) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "set mask_unit=piece, for whole words with records of" in error
+    assert "bert-tfrecords build --mask-unit word" in error
+    for records in ("plain", "words"):
+        corrected = command.replace("unit=word", "unit=piece").replace(" records ", f" {records} ")
+        assert run(corrected) == 0
