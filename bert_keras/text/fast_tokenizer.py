@@ -79,8 +79,8 @@ def rules_vocabulary(rules: str) -> Vocabulary:
         source, current = json.loads(rules), Tokenizer.from_str(rules).to_str()
     except Exception as error:  # the only class that `tokenizers` raises
         raise InputError(
-            f"{RULES_FILE} is damaged or another kind of file ({error}); copy it again, or give the "
-            f"{RULES_FILE} of the checkpoint"
+            f"{RULES_FILE} is damaged or another kind of file ({error}); copy it again, or give "
+            f"the {RULES_FILE} of the checkpoint"
         ) from error
     settings = json.loads(current)
     kind, split = settings["model"]["type"], json.dumps(settings["pre_tokenizer"])
