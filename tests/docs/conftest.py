@@ -1,5 +1,7 @@
 """Models, records and a task with the names that the documentation uses."""
 
+import shutil
+
 import keras
 import pytest
 
@@ -14,7 +16,7 @@ WORDS = ["a", "good", "bad", "film", "fine", "two", "hours", "of", "nothing", ".
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory):
+def examples(tmp_path_factory):
     """Models, records and a task with the names of the pages."""
     folder = tmp_path_factory.mktemp("examples")
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *WORDS))
@@ -44,4 +46,12 @@ def folder(tmp_path_factory):
     (folder / "glue" / "MRPC").mkdir(parents=True)
     for split in ("train", "dev"):
         (folder / "glue" / "MRPC" / f"{split}.tsv").write_text(mrpc)
+    return folder
+
+
+@pytest.fixture
+def folder(examples, tmp_path, monkeypatch):
+    """A copy of the examples as the current directory."""
+    folder = shutil.copytree(examples, tmp_path / "examples")
+    monkeypatch.chdir(folder)
     return folder

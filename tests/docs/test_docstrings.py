@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import inspect
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -44,8 +43,6 @@ def marked(name: str):
 
 @pytest.mark.parametrize("name", [marked(name) for name in OBJECTS if name not in WITHOUT])
 def test_the_example_runs(name, folder, monkeypatch):
-    monkeypatch.chdir(folder)
     if name == "serve":
         monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)
-    shutil.rmtree("saved_models/film-critic", ignore_errors=True)
     exec(compile(example(name), name, "exec"), dict(USED))

@@ -18,7 +18,7 @@ SMALLER = {
     "num_steps=500": "num_steps=4, num_warmup_steps=1",
 }
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("folder")]
 
 
 def run(page: str, *, names: dict | None = None, first: int = 0, changes: dict = SMALLER) -> dict:
@@ -30,11 +30,6 @@ def run(page: str, *, names: dict | None = None, first: int = 0, changes: dict =
             code = code.replace(written, smaller)
         exec(compile(code, page, "exec"), names)
     return names
-
-
-@pytest.fixture(autouse=True)
-def inside(folder, monkeypatch):
-    monkeypatch.chdir(folder)
 
 
 def test_quickstart():
