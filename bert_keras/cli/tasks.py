@@ -84,12 +84,14 @@ class Predict(ExamplesOptions):
     output: str = option(metavar="FILE", help="the file of predictions to write")
 
     def run(self) -> None:
-        from bert_keras.runs.evaluate import examples_file, model_predictions
+        from bert_keras.downstream.catalog import named_task
+        from bert_keras.downstream.task import examples_file
+        from bert_keras.runs.evaluate import model_predictions
         from bert_keras.serving.remote_predictions import server_predictions
         from bert_keras.storage import check_output
 
         check_output(self.output)
-        data = examples_file(self.task, self.data, split=self.split)
+        data = examples_file(named_task(self.task), self.data, split=self.split)
         source = {"data": data, "split": self.split, "changes": self.changes}
         if self.server:
             result = server_predictions(self.task, server=self.server, **source)

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import keras
 import numpy as np
 
 from bert_keras.config import BertConfig
+from bert_keras.downstream.tfds import is_tfds
 from bert_keras.errors import InputError
 from bert_keras.options import fixed
 from bert_keras.storage import StrPath
@@ -213,3 +215,23 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     """Returns the softmax over the last axis, in the dtype of the logits."""
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def examples_file(task: Task, data: StrPath, *, split: str) -> str:
+    """Returns the file of a split, as a path or `tfds:` name.
+
+    Args:
+        task: The task.
+        data: A file, which is returned as it is, or a folder or `tfds:NAME`.
+        split: The split of the folder or of `tfds:NAME`.
+
+    Raises:
+        InputError: The data has no such split.
+    """
+    data = os.fspath(data)
+    if not (os.path.isdir(data) or is_tfds(data)):
+        return data
+    files = task.files(data)
+    if split not in files:
+        raise InputError(f"{data} has no split {split!r}; it has {', '.join(files)}")
+    return files[split]

@@ -9,7 +9,7 @@ from typing import Any
 
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import named_task, task_of
-from bert_keras.downstream.task import Task
+from bert_keras.downstream.task import Task, examples_file
 from bert_keras.errors import InputError
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
@@ -84,7 +84,7 @@ def evaluate(
     """
     if report is not None:
         check_output(report)
-    file = examples_file(task, data, split=split)
+    file = examples_file(named_task(task), data, split=split)
     if model is not None and predictions is None:
         result = model_predictions(task, model=model, data=file, split=split, changes=changes)
     elif predictions is not None and model is None:
@@ -97,26 +97,6 @@ def evaluate(
             result.task, result.examples, result.predictions, scores=scores, path=report
         )
     return scores
-
-
-def examples_file(task: str, data: StrPath, *, split: str) -> str:
-    """Returns the file of a split, as a path or `tfds:` name.
-
-    Args:
-        task: The name of the task.
-        data: A file, which is returned as it is, or a folder or `tfds:NAME`.
-        split: The split of the folder or of `tfds:NAME`.
-
-    Raises:
-        InputError: The data has no such split.
-    """
-    data = os.fspath(data)
-    if not (os.path.isdir(data) or data.startswith("tfds:")):
-        return data
-    files = named_task(task).files(data)
-    if split not in files:
-        raise InputError(f"{data} has no split {split!r}; it has {', '.join(files)}")
-    return files[split]
 
 
 def model_predictions(

@@ -14,7 +14,7 @@ from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.downstream.catalog import TASKS, task_of
 from bert_keras.downstream.classification import ClassificationTask
-from bert_keras.downstream.task import Task
+from bert_keras.downstream.task import Task, examples_file
 from bert_keras.errors import InputError, check_name
 from bert_keras.exporting.model_folder import TextModel, export_model
 from bert_keras.exporting.saved_model import METADATA, write_metadata
@@ -76,8 +76,8 @@ def export_variant(
             f"--accept-loss is {max_score_loss}; expected a number of points, such as 0.5"
         )
     folder, scored_task = Path(folder), _task(model.metadata, model.source, name=task)
-    has_splits = os.path.isdir(data) or "tfds:" in data
-    examples = scored_task.read(scored_task.files(data)["dev"] if has_splits else data, split="dev")
+    file = examples_file(scored_task, data, split="dev")
+    examples = scored_task.read(file, split="dev")
     scored_task.check_labels(examples)
     encoded = scored_task.encode(examples, model.tokenizer)
     with (
