@@ -72,3 +72,14 @@ def subwords(tmp_path_factory) -> dict[str, Path]:
         minloglevel=2,
     )
     return folders
+
+
+@pytest.fixture
+def refusal(run, capsys):
+    """Runs a command that is refused and returns the message; `run` is a fixture of the module."""
+
+    def refusal(command):
+        assert run(command) == 2
+        return capsys.readouterr().err.splitlines()[-1]
+
+    return refusal

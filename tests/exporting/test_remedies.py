@@ -57,17 +57,6 @@ def run(root):
     return lambda command: main(command.replace("{}", str(root)).split())
 
 
-@pytest.fixture
-def refusal(run, capsys):
-    """Runs a command that is refused and returns the message."""
-
-    def refusal(command):
-        assert run(command) == 2
-        return capsys.readouterr().err.splitlines()[-1]
-
-    return refusal
-
-
 @pytest.mark.parametrize(
     ("command", "remedy", "corrected"),
     [

@@ -46,17 +46,6 @@ def run(root, monkeypatch):
     return lambda command: main(command.replace("{}", str(root)).split())
 
 
-@pytest.fixture
-def refusal(run, capsys):
-    """Runs a command that is refused and returns the message."""
-
-    def refusal(command):
-        assert run(command) == 2
-        return capsys.readouterr().err.splitlines()[-1]
-
-    return refusal
-
-
 @pytest.fixture(scope="module")
 def models_with_copies(models, tmp_path_factory):
     """The folder half_plus_two, a SavedModel outside a version folder, and a model folder."""
