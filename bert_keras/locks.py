@@ -5,7 +5,7 @@ import fcntl
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from bert_keras.errors import InputError
@@ -54,13 +54,28 @@ def locked_folder(folder: Path, *, output: Path | None = None) -> Iterator[None]
 
 
 @contextlib.contextmanager
-def in_use(part: Path) -> Iterator[None]:
-    """Lock an incomplete file or folder, so that no process deletes it as an abandoned one."""
-    descriptor = os.open(part, os.O_RDONLY)
+def locked_part(create: Callable[[], Path]) -> Iterator[Path]:
+    """Create an incomplete file or folder and lock it, so that no process deletes it.
+
+    Another process may take it for an abandoned one until it is locked; then it is created again.
+
+    Args:
+        create: Creates the file or folder and returns its path.
+
+    Yields:
+        The path.
+    """
+    while True:
+        part = create()
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(part, os.O_RDONLY)
+            with contextlib.suppress(OSError):  # not on every network file system
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if part.exists():
+                break
+            os.close(descriptor)
     try:
-        with contextlib.suppress(OSError):  # not on every network file system
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+        yield part
     finally:
         os.close(descriptor)
 

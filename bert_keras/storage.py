@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.locks import LOCK, in_use, locked_folder, remove_abandoned
+from bert_keras.locks import LOCK, locked_folder, locked_part, remove_abandoned
 
 StrPath = str | os.PathLike
 
@@ -114,9 +114,13 @@ def atomic_file(path: str | os.PathLike) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(_parts_of(path))
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+
+    def create() -> Path:
         partial.touch()
-        with in_use(partial):
+        return partial
+
+    try:
+        with locked_part(create):
             yield partial
             os.replace(partial, path)
     except OSError as error:
@@ -175,19 +179,23 @@ def partial_folder(path: str | os.PathLike) -> Iterator[Path]:
     check_parent(path)
     created = [parent for parent in path.parents if not parent.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        remove_abandoned(_parts_of(path))
-        partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
-    try:
-        with in_use(partial):
+    remove_abandoned(_parts_of(path))
+
+    def create() -> Path:
+        try:
+            part = tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+        return Path(part)
+
+    with locked_part(create) as partial:
+        try:
             yield partial
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        with contextlib.suppress(OSError):  # a parent folder may hold other files by now
-            for parent in created:
-                parent.rmdir()
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+            with contextlib.suppress(OSError):  # a parent folder may hold other files by now
+                for parent in created:
+                    parent.rmdir()
 
 
 def rename_folder(folder: str | os.PathLike, path: str | os.PathLike) -> bool:

@@ -67,7 +67,8 @@ class Page:
             reply = b""
             while not reply.endswith(b"\0"):
                 byte = self.read.read1(1 << 20) if not reply else self.read.read(1)
-                assert byte, "the browser has ended"
+                if not byte:
+                    raise EOFError("the browser has ended")
                 reply += byte
             for message in map(json.loads, reply[:-1].split(b"\0")):
                 if message.get("id") == self.number:
@@ -77,26 +78,44 @@ class Page:
 
 @contextlib.contextmanager
 def browser_page(*, width: int = 1400, height: int = 900):
-    """Yields a `Page` of a new browser; skips the test if no browser is installed."""
+    """Yields a `Page` of a new browser; skips the test if there is none or it does not start."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("needs a Chromium to open the page with")
+    for _ in range(3):  # on a machine with little free memory it may end at its start
+        with started_browser([browser, f"--window-size={width},{height}"]) as (page, log):
+            if page is not None:
+                yield page
+                return
+            reason = log.read_text(errors="replace")[-500:]
+    pytest.skip(f"{browser} does not start: {reason}")
+
+
+@contextlib.contextmanager
+def started_browser(command: list[str]):
+    """Yields the first page of a browser, or None if it ends before, and its messages."""
     browser_reads, we_write = os.pipe()
     we_read, browser_writes = os.pipe()
     # It takes 3 and 4: none of the four may be one of these while they are put there.
     ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (browser_reads, browser_writes)]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        process = subprocess.Popen(
-            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
-             "--enable-unsafe-swiftshader", f"--window-size={width},{height}",
-             f"--user-data-dir={profile}"],
-            preexec_fn=lambda: (os.dup2(ends[0], 3), os.dup2(ends[1], 4)),
-            pass_fds=(3, 4), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        log = Path(profile, "messages.txt")
+        with log.open("wb") as messages:
+            process = subprocess.Popen(
+                [*command, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                 "--remote-debugging-pipe", "--enable-unsafe-swiftshader",
+                 f"--user-data-dir={profile}"],
+                preexec_fn=lambda: (os.dup2(ends[0], 3), os.dup2(ends[1], 4)),
+                pass_fds=(3, 4), stdout=subprocess.DEVNULL, stderr=messages,
+            )  # fmt: skip
+        for end in (browser_reads, browser_writes, *ends):
+            os.close(end)
         try:
-            for end in (browser_reads, browser_writes, *ends):
-                os.close(end)
-            yield Page(we_write, we_read)
+            try:
+                page = Page(we_write, we_read)
+            except (BrokenPipeError, EOFError):
+                page = None
+            yield page, log
         finally:
-            process.terminate()
-            process.wait(20)
+            process.kill()
+            process.wait()

@@ -1,4 +1,6 @@
 import errno
+import fcntl
+import os
 import subprocess
 import sys
 
@@ -6,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.errors import InputError, tensorflow_writes
-from bert_keras.locks import locked_folder
+from bert_keras.locks import locked_folder, remove_abandoned
 from bert_keras.storage import (
     atomic_file,
     atomic_folder,
@@ -176,6 +178,27 @@ with atomic_folder(sys.argv[1] + "/folder") as folder, atomic_file(sys.argv[1] +
     with locked_folder(tmp_path):
         assert {path.name for path in tmp_path.iterdir()} == {"folder", "file", ".lock"}
     assert not (tmp_path / ".lock").exists()
+
+
+@pytest.mark.parametrize("function", [(os, "open"), (fcntl, "flock")])
+@pytest.mark.parametrize("write", [atomic_file, atomic_folder])
+def test_a_part_that_is_deleted_before_it_is_locked_is_created_again(
+    tmp_path, monkeypatch, write, function
+):
+    """Another process deletes it as an abandoned one: before it is opened, or after."""
+    original = getattr(*function)
+
+    def late(*arguments, **options):
+        if parts := [*tmp_path.glob(".a.*.part")]:
+            monkeypatch.undo()
+            remove_abandoned(parts)
+            assert not parts[0].exists()
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(*function, late)
+    with write(tmp_path / "a") as part:
+        assert part.exists()
+    assert (tmp_path / "a").exists()
 
 
 def test_two_runs_cannot_write_one_folder(tmp_path):
