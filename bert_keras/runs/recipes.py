@@ -30,8 +30,8 @@ class PretrainRecipe:
     num_warmup_steps: int
     learning_rate: float  # at the end of the warmup
     weight_decay_rate: float = 0.01
-    optimizer: str = "adamw"  # or "lamb"
-    beta_2: float = 0.999  # of AdamW and LAMB
+    optimizer: str = "adamw"  # or "lamb" or "muon"
+    beta_2: float = 0.999  # of AdamW and LAMB, and of the weights that Muon leaves to AdamW
     max_gradient_norm: float = 1.0  # clips the global norm of the gradients; 0 for no limit
     gradient_accumulation_steps: int = 1  # parts of the batch of each device
     recomputes: bool = False  # whether the backward pass recomputes each block, to save memory
@@ -65,7 +65,7 @@ class PretrainRecipe:
         check_range(self, "a rate in [0, 1)", "dropout_rate", "beta_2")
         check_range(self, "a number above 0", "learning_rate", "initializer_stddev")
         check_range(self, "0 or a number above it", "weight_decay_rate", "max_gradient_norm")
-        check_choice(self, "optimizer", ("adamw", "lamb"))
+        check_choice(self, "optimizer", ("adamw", "lamb", "muon"))
         check_choice(self, "objective", PRETRAINING_OBJECTIVES)
         if self.num_warmup_steps >= self.num_steps:
             raise InputError(

@@ -28,9 +28,9 @@ class Guard(keras.callbacks.Callback):
     gradients that are not finite, and whether the mean loss is over twice the lowest of all earlier
     epochs.
 
-    A step with non-finite gradients changes no weight (bert_keras/training/optimizer.py), so the
-    state is saved and the same run can continue after it. After an exploding loss the state is not
-    saved. In both cases `folder`/step-N/ contains batch.npz, the batch of the step, and
+    A step with non-finite gradients changes no weight (see `BertOptimizer`), so the state is saved
+    and the same run can continue after it. After an exploding loss the state is not saved. In both
+    cases `folder`/step-N/ contains batch.npz, the batch of the step, and
     weights.tsv, the norm of every weight and of its gradient on that batch without dropout, at the
     time of the stop.
 

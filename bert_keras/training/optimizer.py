@@ -1,184 +1,12 @@
-"""The optimizers AdamW, as in the original BERT, and LAMB."""
+"""The optimizers AdamW, as in the original BERT, LAMB and Muon."""
 
-import re
-from collections.abc import Sequence
+from collections import defaultdict
 
 import keras
 import tensorflow as tf
 
-from bert_keras.distribution.numerics import check_weight_dtypes
-from bert_keras.distribution.replicas import add_local, assign_local, copy_handle, sum_over_replicas
-
-_HYPERPARAMETERS = (
-    *("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"),
-    *("max_gradient_norm", "layer_rate_decay", "dynamic_loss_scale"),
-)
-_INITIAL_SCALE, _STEPS_TO_DOUBLE = 2.0**15, 2000
-
-
-class BertOptimizer(keras.optimizers.Optimizer):
-    """Base class of the optimizers. It sums, clips and checks gradients over all replicas.
-
-    Each step does the following:
-
-    1. It adds the gradients of all replicas.
-    2. It scales all gradients down if their global norm is greater than `max_gradient_norm` (0
-       disables this). For callbacks, variables keep the norms before the scaling: `gradient_norm`,
-       a float32 scalar, and `gradient_norms`, float32 [number of weights].
-    3. If the global norm is not finite, all replicas leave weights and averages unchanged. The step
-       still counts, because `iterations` is the position in the data. `skipped` counts such steps,
-       and `last_skipped` is the newest of them (counted from 0).
-    4. Every replica applies the same update to its own copy of the weights. Biases and LayerNorm's
-       gamma and beta have no weight decay. The learning rate of layer l of L is multiplied by
-       `layer_rate_decay` to the power of L - l, where the embeddings are layer 0. The learning rate
-       of the heads is not changed (Sun et al. 2019, "How to fine-tune BERT", section 5.3.4).
-
-    With `dynamic_loss_scale`, which models in float16 enable, the loss is multiplied by
-    `loss_scale`. The scale is halved if a gradient of any replica is not finite; `skipped` counts
-    such a step only if the scale cannot be halved. The scale is doubled after 2,000 finite steps
-    (Micikevicius et al. 2018).
-
-    Args:
-        learning_rate: A number or a schedule.
-        weight_decay_rate: The factor of the weights in the update.
-        beta_1: The decay rate of the momentum, the average of the gradients.
-        beta_2: The decay rate of the velocity, the average of the squared gradients.
-        epsilon: Is added to the square root of the velocity.
-        bias_correction: Whether to correct both averages for their initial value of 0.
-    """
-
-    def __init__(  # noqa: PLR0913 - hyperparameters, as in Keras' optimizers
-        self,
-        learning_rate,
-        *,
-        weight_decay_rate: float = 0.01,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-6,
-        bias_correction: bool,
-        max_gradient_norm: float = 1.0,
-        layer_rate_decay: float = 1.0,
-        dynamic_loss_scale: bool = False,
-        name: str,
-    ):
-        super().__init__(learning_rate=learning_rate, name=name)
-        self.weight_decay_rate = weight_decay_rate
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.bias_correction = bias_correction
-        self.max_gradient_norm = max_gradient_norm
-        self.layer_rate_decay = layer_rate_decay
-        self.dynamic_loss_scale = dynamic_loss_scale
-
-    def build(self, var_list):
-        if self.built:
-            return
-        check_weight_dtypes(variable.dtype for variable in var_list)
-        super().build(var_list)
-        self._momentums, self._velocities = self.add_optimizer_variables(
-            var_list, ["momentum", "velocity"]
-        )
-        self.gradient_norm = self.add_variable((), dtype="float32", name="gradient_norm")
-        self.gradient_norms = self.add_variable(
-            (len(var_list),), dtype="float32", name="gradient_norms"
-        )
-        self.skipped = self.add_variable((), dtype="int64", name="skipped")
-        self.last_skipped = self.add_variable((), dtype="int64", name="last_skipped")
-        self._decay_rates = [
-            0.0 if is_exempt(variable.path) else self.weight_decay_rate for variable in var_list
-        ]
-        self._rate_factors = layer_rates([v.path for v in var_list], decay=self.layer_rate_decay)
-        if self.dynamic_loss_scale:
-            initial = keras.initializers.Constant(_INITIAL_SCALE)
-            self.loss_scale = self.add_variable((), initial, dtype="float32", name="loss_scale")
-            self._finite_steps = self.add_variable((), dtype="int32", name="finite_steps")
-
-    def scale_loss(self, loss):
-        if not self.dynamic_loss_scale:
-            return loss
-        return loss * tf.cast(self.loss_scale.value, loss.dtype)
-
-    def apply(self, grads, trainable_variables=None):
-        """Updates the weights. Must be called in replica context.
-
-        Args:
-            grads: One gradient for each weight; weights with the gradient `None` are not changed.
-            trainable_variables: The weights; by default those with which the optimizer was built.
-        """
-        if trainable_variables is None:
-            trainable_variables = self._trainable_variables
-        self.build(trainable_variables)
-        variables = [v for g, v in zip(grads, trainable_variables, strict=True) if g is not None]
-        # The gradient of a lookup table is sparse and may repeat rows; the conversion adds them.
-        grads = sum_over_replicas([tf.convert_to_tensor(g) for g in grads if g is not None])
-        if self.dynamic_loss_scale:
-            grads = [g / tf.cast(self.loss_scale.value, g.dtype) for g in grads]
-        norm = self._store_norms(grads, variables)
-        if self.max_gradient_norm:
-            grads, _ = tf.clip_by_global_norm(grads, self.max_gradient_norm, use_norm=norm)
-        is_finite = tf.math.is_finite(norm)
-
-        def update():
-            rate = self._get_current_learning_rate()
-            # Computed once for all weights, because tracing time grows with the number of
-            # operations.
-            dtypes = dict.fromkeys(variable.dtype for variable in variables)
-            constants = {dtype: self._constants(dtype) for dtype in dtypes}
-            for grad, variable in zip(grads, variables, strict=True):
-                factor = self._rate_factors[self._get_variable_index(variable)]
-                layer_rate = tf.cast(rate if factor == 1 else rate * factor, variable.dtype)
-                grad = tf.cast(grad, variable.dtype)
-                self.update_step(grad, variable, layer_rate, **constants[variable.dtype])
-
-        tf.cond(is_finite, update, self._skip)
-        if self.dynamic_loss_scale:
-            self._adjust_loss_scale(is_finite)
-        add_local(self._iterations, 1)
-
-    def _store_norms(self, grads, variables):
-        """Returns the global norm; stores it and the norm of each gradient in variables."""
-        squares = 2 * tf.stack([tf.nn.l2_loss(tf.cast(grad, "float32")) for grad in grads])
-        indices = [[self._get_variable_index(variable)] for variable in variables]
-        norms = tf.scatter_nd(indices, tf.sqrt(squares), self.gradient_norms.shape)
-        # The order of the sum in tf.add_n depends on which inputs other operations still read.
-        norm = tf.sqrt(tf.reduce_sum(squares))
-        assign_local(self.gradient_norms, norms)
-        assign_local(self.gradient_norm, norm)
-        return norm
-
-    def _skip(self) -> None:
-        is_counted = self.loss_scale.value <= 1 if self.dynamic_loss_scale else True
-        add_local(self.skipped, is_counted)
-        step = self._iterations.value
-        assign_local(self.last_skipped, tf.where(is_counted, step, self.last_skipped.value))
-
-    def _adjust_loss_scale(self, is_finite) -> None:
-        steps = tf.where(is_finite, self._finite_steps.value + 1, 0)
-        doubles = steps == _STEPS_TO_DOUBLE
-        factor = tf.where(is_finite, tf.where(doubles, 2.0, 1.0), 0.5)
-        assign_local(self.loss_scale, tf.maximum(self.loss_scale.value * factor, 1.0))
-        assign_local(self._finite_steps, tf.where(doubles, 0, steps))
-
-    def _state_of(self, variable):
-        """Returns the momentum, velocity and weight decay rate of a variable."""
-        index = self._get_variable_index(variable)
-        return self._momentums[index], self._velocities[index], self._decay_rates[index]
-
-    def _beta_powers(self, dtype):
-        """Returns beta_1^t and beta_2^t at step t; 0 disables the bias correction."""
-        if not self.bias_correction:
-            return tf.zeros((), dtype), tf.zeros((), dtype)
-        step = tf.cast(self.iterations.value + 1, dtype)
-        return tf.cast(self.beta_1, dtype) ** step, tf.cast(self.beta_2, dtype) ** step
-
-    def get_config(self):
-        config = super().get_config()
-        return {
-            "learning_rate": config["learning_rate"],
-            "name": config["name"],
-            **{name: getattr(self, name) for name in _HYPERPARAMETERS},
-        }
+from bert_keras.distribution.replicas import assign_local, copy_handle
+from bert_keras.training.base_optimizer import BertOptimizer, encoder_layer, is_exempt
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -271,30 +99,77 @@ class Lamb(BertOptimizer):
         tf.raw_ops.AssignSubVariableOp(resource=copy_handle(variable), value=rate * ratio * update)
 
 
-OPTIMIZERS = {"adamw": BertAdamW, "lamb": Lamb}
+@keras.saving.register_keras_serializable(package="bert_keras")
+class Muon(BertAdamW):
+    """Muon for the matrices of the encoder's layers, and AdamW for all other weights.
 
+        m = 0.95 m + 0.05 g          u = 0.05 g + 0.95 m
+        w = w - rate (0.2 sqrt(max(rows, columns)) orthogonal(u) + decay w)
 
-def is_exempt(path: str) -> bool:
-    """Returns whether a weight has no weight decay.
+    `orthogonal` approximates the nearest matrix with orthonormal rows or columns. The factor gives
+    the update the size that an update of AdamW has, so that both use the same learning rate and
+    weight decay. The embeddings, the heads, the biases and the weights of LayerNorm are updated as
+    in `BertAdamW`. The matrices need no velocity, so the state is smaller than that of AdamW.
 
-    These are the weights `.../bias`, `.../output_bias`, `.../gamma` and `.../beta`.
+    Sources: Jordan 2024, "Muon: an optimizer for hidden layers in neural networks", and its code;
+    Liu et al. 2025, "Muon is scalable for LLM training", section 2.2, for the factor.
     """
-    return path.rsplit("/", 1)[-1].endswith(("bias", "gamma", "beta"))
+
+    def __init__(self, learning_rate=1e-3, *, name: str = "muon", **kwargs):
+        super().__init__(learning_rate, name=name, **kwargs)
+
+    def _has_velocity(self, variable):
+        return len(variable.shape) != 2 or encoder_layer(variable.path) is None
+
+    def _update(self, grads, variables):
+        others, matrices = [], defaultdict(list)
+        for grad, variable in zip(grads, variables, strict=True):
+            if self._has_velocity(variable):
+                others.append((grad, variable))
+            else:
+                matrices[tuple(sorted(variable.shape))].append((grad, variable))
+        super()._update([grad for grad, _ in others], [variable for _, variable in others])
+        rate = self._get_current_learning_rate()
+        for shape, pairs in matrices.items():  # one product for all matrices of a shape
+            averages = tf.stack([_in_shape(self._average(*pair), shape) for pair in pairs])
+            steps = 0.2 * shape[1] ** 0.5 * orthogonal(averages)
+            for (_, variable), step in zip(pairs, tf.unstack(steps), strict=True):
+                decay = self._state_of(variable)[-1]
+                step = _in_shape(step, variable.shape) + decay * variable.value
+                tf.raw_ops.AssignSubVariableOp(
+                    resource=copy_handle(variable), value=self._layer_rate(rate, variable) * step
+                )
+
+    def _average(self, grad, variable):
+        """Updates the momentum m of a matrix; returns u."""
+        momentum, grad = self._state_of(variable)[0], tf.cast(grad, variable.dtype)
+        m = momentum.value + 0.05 * (grad - momentum.value)
+        assign_local(momentum, m)
+        return 0.05 * grad + 0.95 * m
 
 
-def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:
-    """Returns the factor of each weight's learning rate; see `BertOptimizer`.
+def orthogonal(matrices):
+    """Approximates the nearest matrix with orthonormal rows of each matrix.
+
+    Five steps of a Newton-Schulz iteration move the singular values of U S V^T close to 1. Jordan
+    2024 found that the result trains as well as U V^T itself.
 
     Args:
-        paths: The paths of the weights.
-        decay: The `layer_rate_decay`.
+        matrices: float32 [N, rows, columns], with at most as many rows as columns.
+
+    Returns:
+        [N, rows, columns].
     """
-    layers = [re.search(r"encoder/layer_(\d+)/", path) for path in paths]
-    top = 1 + max((int(layer[1]) for layer in layers if layer), default=-1)
+    x = matrices / (tf.norm(matrices, axis=(1, 2), keepdims=True) + 1e-7)
+    for _ in range(5):
+        square = tf.matmul(x, x, transpose_b=True)
+        x = 3.4445 * x + tf.matmul(-4.7750 * square + 2.0315 * tf.matmul(square, square), x)
+    return x
 
-    def rate(path, layer):
-        if layer:
-            return decay ** (top - 1 - int(layer[1]))
-        return decay**top if "/embeddings/" in path else 1.0
 
-    return list(map(rate, paths, layers))
+def _in_shape(matrix, shape):
+    """Returns a matrix or its transpose, whichever has the shape."""
+    return matrix if tuple(matrix.shape) == tuple(shape) else tf.transpose(matrix)
+
+
+OPTIMIZERS = {"adamw": BertAdamW, "lamb": Lamb, "muon": Muon}

@@ -46,7 +46,7 @@ def test_an_infinite_gradient_of_one_replica_skips_the_step_on_all_replicas():
 
 
 def test_the_scale_changes_no_update_and_is_doubled_after_finite_steps(monkeypatch):
-    monkeypatch.setattr("bert_keras.training.optimizer._STEPS_TO_DOUBLE", 3)
+    monkeypatch.setattr("bert_keras.training.base_optimizer._STEPS_TO_DOUBLE", 3)
     weights = [keras.Variable(np.ones(3, "float32"), name="kernel") for _ in range(2)]
     scaled, plain = BertAdamW(0.1, dynamic_loss_scale=True), BertAdamW(0.1)
     for optimizer, weight in zip((scaled, plain), weights, strict=True):

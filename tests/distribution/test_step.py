@@ -1,5 +1,6 @@
 """The update of a global batch does not depend on the number of devices and parts."""
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -14,16 +15,16 @@ from bert_keras.config import BertConfig
 from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.models.task_models import BertClassifier
 from bert_keras.training.losses import pretraining_losses
-from bert_keras.training.optimizer import BertAdamW
+from bert_keras.training.optimizer import OPTIMIZERS, BertAdamW
 from tests.distribution.training import CONFIG, trained
 from tests.distribution.workers import two_workers
 
 FOLDER = Path(__file__).parent
 
 
-@pytest.fixture(scope="module")
-def alone():
-    return trained(tf.distribute.get_strategy())
+@functools.cache
+def alone(optimizer="adamw"):
+    return trained(tf.distribute.get_strategy(), optimizer=OPTIMIZERS[optimizer](2e-4))
 
 
 def assert_same(result, expected):
@@ -43,25 +44,32 @@ def mirrored(devices: int):
 
 
 @pytest.mark.parametrize(
-    ("devices", "parts", "recomputes"),
+    ("devices", "parts", "recomputes", "optimizer"),
     [
-        pytest.param(1, 3, False, marks=pytest.mark.slow),
-        pytest.param(4, 1, False, marks=pytest.mark.slow),
-        (2, 2, False),
-        pytest.param(2, 2, True, marks=pytest.mark.slow),
+        pytest.param(1, 3, False, "adamw", marks=pytest.mark.slow),
+        pytest.param(4, 1, False, "adamw", marks=pytest.mark.slow),
+        (2, 2, False, "adamw"),
+        pytest.param(2, 2, False, "muon", marks=pytest.mark.slow),
+        pytest.param(2, 2, True, "adamw", marks=pytest.mark.slow),
     ],
 )
-def test_devices_parts_and_recomputed_activations_change_nothing(alone, devices, parts, recomputes):
+def test_devices_parts_and_recomputed_activations_change_nothing(
+    devices, parts, recomputes, optimizer
+):
     strategy = tf.distribute.get_strategy() if devices == 1 else mirrored(devices)
-    assert_same(trained(strategy, parts=parts, recomputes=recomputes), alone)
+    with strategy.scope():
+        rule = OPTIMIZERS[optimizer](2e-4)
+    assert_same(
+        trained(strategy, parts=parts, recomputes=recomputes, optimizer=rule), alone(optimizer)
+    )
 
 
 @pytest.mark.slow
-def test_xla_compiles_the_whole_step(alone, monkeypatch, recwarn):
+def test_xla_compiles_the_whole_step(monkeypatch, recwarn):
     """XLA:TPU has the same requirements: static shapes and supported operations."""
     # Otherwise Keras warns and does not use XLA.
     monkeypatch.setattr(config, "is_op_determinism_enabled", lambda: False)
-    assert_same(trained(tf.distribute.get_strategy(), parts=2, jit_compile=True), alone)
+    assert_same(trained(tf.distribute.get_strategy(), parts=2, jit_compile=True), alone())
     assert not [each for each in recwarn if "jit_compile" in str(each.message)]
 
 
@@ -106,7 +114,7 @@ def test_gradients_of_hundreds_of_megabytes_are_added_up_in_parts():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("parts", "num_cpus"), [(1, 1), (2, 1)])
-def test_two_workers_change_nothing(alone, tmp_path, parts, num_cpus):
+def test_two_workers_change_nothing(tmp_path, parts, num_cpus):
     script, settings = FOLDER / "training.py", ("auto", str(parts), str(num_cpus))
     workers = [
         subprocess.Popen(
@@ -122,4 +130,4 @@ def test_two_workers_change_nothing(alone, tmp_path, parts, num_cpus):
         assert worker.returncode == 0, notes
         arrays = dict(np.load(tmp_path / f"{index}.npz"))
         logs = {name[4:]: float(arrays.pop(name)) for name in [*arrays] if name.startswith("log ")}
-        assert_same((arrays, logs), alone)
+        assert_same((arrays, logs), alone())

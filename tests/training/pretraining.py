@@ -1,6 +1,6 @@
 """A script for a small pretraining with dropout that logs the loss of every step.
 
-python tests/training/pretraining.py RECORDS OUTPUT STRATEGY [STEP_TO_DIE_IN_SAVING]
+python tests/training/pretraining.py RECORDS OUTPUT STRATEGY OPTIMIZER [STEP_TO_DIE_IN_SAVING]
 """
 
 import os
@@ -12,16 +12,17 @@ from pathlib import Path
 NUM_STEPS = 120
 
 
-def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
+def main(records: str, output: str, name: str, optimizer: str, dies_at: str = "0") -> None:
     import keras
     import tensorflow as tf
 
-    from bert_keras import BertAdamW, BertPretrainer, preset, pretraining_dataset
+    from bert_keras import BertPretrainer, preset, pretraining_dataset
     from bert_keras.distribution.replicas import scalar_value
     from bert_keras.distribution.strategy import is_chief, named_strategy
     from bert_keras.training.callbacks import FitSettings
     from bert_keras.training.loop import fit_resumable
     from bert_keras.training.losses import pretraining_losses, pretraining_metrics
+    from bert_keras.training.optimizer import OPTIMIZERS
     from bert_keras.training.saved_states import SavedStates
 
     tf.config.set_logical_device_configuration(
@@ -48,7 +49,9 @@ def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
     with named_strategy(name).scope():
         model = BertPretrainer(preset("tiny", vocab_size=200, num_layers=1, hidden_size=32))
         model.compile(
-            BertAdamW(1e-3), loss=pretraining_losses(), weighted_metrics=pretraining_metrics()
+            OPTIMIZERS[optimizer](1e-3),
+            loss=pretraining_losses(),
+            weighted_metrics=pretraining_metrics(),
         )
         fit_resumable(
             model,

@@ -54,28 +54,35 @@ def losses(output) -> list[tuple[int, float]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "strategy, tolerance", [("one", 0), ("mirrored", 1e-6), ("multiworker", 1e-6)]
+    "strategy, optimizer, tolerance",
+    [
+        ("one", "adamw", 0),
+        ("one", "muon", 0),
+        ("mirrored", "adamw", 1e-6),
+        ("multiworker", "adamw", 1e-6),
+    ],
 )
 def test_a_killed_run_continues_with_the_same_losses(
     records,  # noqa: F811
     tmp_path,
     strategy,
+    optimizer,
     tolerance,
 ):
     unbroken, broken = tmp_path / "whole", tmp_path / "broken"
-    assert Run(records, unbroken, strategy).end() == 0
+    assert Run(records, unbroken, strategy, optimizer).end() == 0
     expected = losses(unbroken)
     assert [step for step, _ in expected] == [*range(1, NUM_STEPS + 1)]
     assert len({loss for _, loss in expected}) > 100
 
     if strategy == "one":
-        run = Run(records, broken, strategy)
+        run = Run(records, broken, strategy, optimizer)
         while run.chief.poll() is None and len(losses(broken)) < 33:
             time.sleep(0.05)
         assert run.kill() == -9, "the run ended before it was killed"
-    assert Run(records, broken, strategy, 60).end() == -9  # during saving
+    assert Run(records, broken, strategy, optimizer, 60).end() == -9  # during saving
     num_before = len(losses(broken))
-    assert Run(records, broken, strategy).end() == 0
+    assert Run(records, broken, strategy, optimizer).end() == 0
     logged = losses(broken)
     assert logged[num_before][0] == 41  # the incomplete state of step 60 is ignored
     assert len(logged) - num_before == NUM_STEPS - 40

@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras.training.optimizer import BertAdamW, Lamb, layer_rates
+from bert_keras.training.base_optimizer import layer_rates
+from bert_keras.training.optimizer import BertAdamW, Lamb, Muon
 
 
 def variables():
@@ -121,6 +122,55 @@ def test_lamb_moves_weights_of_zero():
     weight = keras.Variable(np.zeros((2, 2)), name="kernel")
     Lamb(0.5, bias_correction=False).apply([keras.ops.ones((2, 2))], [weight])
     assert float(weight[0, 0]) == pytest.approx(-0.5 * 0.05 / (np.sqrt(0.001 * 0.25) + 1e-6))
+
+
+def muon_steps(weights, gradients, *, rate, decay=0.01):
+    """muon.py of KellerJordan/Muon in float64, with the factor of Liu et al. 2025, equation 4."""
+    weights = [np.asarray(weight, "float64") for weight in weights]
+    m = [np.zeros_like(weight) for weight in weights]
+    for step in gradients:
+        norm = np.sqrt(sum((gradient**2).sum() for gradient in step))
+        for index, gradient in enumerate(step):
+            gradient = gradient / max(norm, 1.0)
+            m[index] += (1 - 0.95) * (gradient - m[index])
+            x = gradient + 0.95 * (m[index] - gradient)
+            is_tall = x.shape[0] > x.shape[1]
+            x = x.T if is_tall else x
+            x = x / (np.linalg.norm(x) + 1e-7)
+            for _ in range(5):
+                a = x @ x.T
+                x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+            update = 0.2 * np.sqrt(max(x.shape)) * (x.T if is_tall else x)
+            weights[index] = weights[index] * (1 - rate * decay) - rate * update
+    return weights
+
+
+def test_three_steps_of_muon_equal_its_source():
+    random = np.random.default_rng(4)
+    shapes = (4, 6), (6, 4), (5, 5), (4, 6)
+    ours = [keras.Variable(random.normal(size=shape), name="kernel") for shape in shapes]
+    for index, variable in enumerate(ours):
+        variable._path = f"model/encoder/layer_{index}/kernel"
+    gradients = [[random.normal(size=shape) for shape in shapes] for _ in range(3)]
+    expected = muon_steps(ours, gradients, rate=1e-2)
+    optimizer = Muon(1e-2)
+    for step in gradients:
+        optimizer.apply([keras.ops.convert_to_tensor(g, "float32") for g in step], ours)
+    for variable, theirs in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(variable, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_muon_leaves_other_weights_to_adamw():
+    paths = "embeddings/token", "layer_0/attention/query/bias", "pooler/kernel", "layer_0/kernel"
+    moved = {}
+    for kind in (Muon, BertAdamW):
+        weights = [keras.Variable(np.ones(4 if "bias" in path else (4, 4))) for path in paths]
+        for weight, path in zip(weights, paths, strict=True):
+            weight._path = f"model/encoder/{path}"
+        kind(0.1).apply([keras.ops.ones(weight.shape) for weight in weights], weights)
+        moved[kind] = [weight.numpy() for weight in weights]
+    *others, matrix = [np.array_equal(*each) for each in zip(*moved.values(), strict=True)]
+    assert others == [True] * 3 and not matrix
 
 
 def test_each_layer_has_its_learning_rate():
