@@ -185,56 +185,6 @@ def test_bad_input_is_reported_in_one_line_and_writes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("command", "remedy", "corrected"),
-    [
-        (
-            "vocab one.txt --output v --size 5",
-            "at least 107 tokens",
-            "vocab one.txt --output v --size 107",
-        ),
-        (
-            "vocab one.txt --output v.json",
-            "name it vocab.txt",
-            "vocab one.txt --output new/vocab.txt",
-        ),
-        (
-            "vocab latin1.txt --output v",
-            "drops such lines with --errors skip and",
-            "vocab latin1.txt --output v --errors skip",
-        ),
-        (
-            "vocab latin1.txt --output v",
-            "keeps them with --errors replace",
-            "vocab latin1.txt --output v --errors replace",
-        ),
-        (
-            "vocab body.jsonl --output v",
-            "(fields: body; see --text-field)",
-            "vocab body.jsonl --output v --text-field body",
-        ),
-        (f"{BUILD} --segmenter a:b", "or leave out segmenter", BUILD),
-        (f"{BUILD} --max-length 4", "at least 5", f"{BUILD} --max-length 5"),
-        (f"{BUILD} --shards 999", "request fewer shards", f"{BUILD} --shards 2"),
-        (f"{BUILD} --compat google --errors skip", "leave out one", f"{BUILD} --compat google"),
-        (f"{BUILD} --splitter xx", "expected lines, module", f"{BUILD} --splitter lines"),
-        ("check alone/a.tfrecord", "with --vocab", "check alone/a.tfrecord --vocab vocab.txt"),
-    ],
-)
-def test_the_remedy_of_an_error_succeeds(
-    bad, corpus, vocab, tmp_path, monkeypatch, capsys, command, remedy, corrected
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "body.jsonl").write_text('{"body": "ada sees cats and cats"}\n')
-    if "alone" in command:
-        assert run(*BUILD.split(), "--shards", 1) == 0
-        (tmp_path / "alone").mkdir()
-        (tmp_path / "new/train-00000-of-00001.tfrecord").rename(tmp_path / "alone/a.tfrecord")
-    assert run(*command.split()) == 2
-    assert remedy in capsys.readouterr().err
-    assert run(*corrected.split()) == 0
-
-
-@pytest.mark.parametrize(
     "arguments",
     [
         "",

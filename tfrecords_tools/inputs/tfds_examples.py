@@ -111,8 +111,9 @@ def _builder_and_split(path: str) -> tuple[Any, str]:
         ) from error
     if not builder.info.splits:
         raise InputError(
-            f"{path} is not prepared in {builder.data_dir}; run `tfds build {name}`, or set "
-            "TFDS_DATA_DIR to the folder that contains it"
+            f"{path} is not prepared in {builder.data_dir}; run python -c "
+            f'"import tensorflow_datasets as tfds; tfds.builder({name!r}).download_and_prepare()", '
+            "or set TFDS_DATA_DIR to the folder that contains it"
         )
     if not split and len(builder.info.splits) > 1:
         names = ", ".join(builder.info.splits)

@@ -79,7 +79,7 @@ def _read(
             if shard and shard.records != num_records:
                 problems.append(
                     f"{file} contains {num_records} records, but {MANIFEST} states "
-                    f"{shard.records}; write it again"
+                    f"{shard.records}; write the records again"
                 )
     for repeats in texts.values():
         repeated, compared = repeats.counts()

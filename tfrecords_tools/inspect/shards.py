@@ -93,7 +93,7 @@ class Shards:
         problem = "truncated or replaced" if size < shard.bytes else "longer than it was written"
         return (
             f"{file} is {problem}: it has {size:,} bytes, but {MANIFEST} states {shard.bytes:,}; "
-            "write it again"
+            "write the records again"
         )
 
     def content_problems(self) -> list[str]:
@@ -110,7 +110,8 @@ class Shards:
                 problems.append(f"{file} contains the same records as {first}; remove one of them")
             if shard and sha256 != shard.sha256 and self._sizes[file] == shard.bytes:
                 problems.append(
-                    f"{file} was altered: its SHA-256 is not the one in {MANIFEST}; write it again"
+                    f"{file} was altered: its SHA-256 is not the one in {MANIFEST}; write the "
+                    "records again"
                 )
         return problems
 

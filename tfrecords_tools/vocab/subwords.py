@@ -107,8 +107,8 @@ def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vo
             )
         except RuntimeError as error:
             raise InputError(
-                f"SentencePiece cannot learn {size:,} tokens from the corpus ({error}); give more "
-                "text, or another size"
+                f"SentencePiece cannot learn {size:,} tokens from the corpus ({error}); give a "
+                "larger size, or more text if there is almost none"
             ) from error
     model = ModelProto.FromString(written.getvalue())
     return rules_vocabulary(unigram_rules(model, lowercase=lowercase, keeps_accents=not lowercase))

@@ -85,7 +85,7 @@ def test_parts_do_not_change_the_lines():
             r"is not the name of a dataset; expected tfds:two_splits\?split=SPLIT",
         ),
         ("no_such_thing", r"is not known to TFDS \(Dataset no_such_thing not found.*tfds:FOLDER"),
-        ("wikipedia/20230601.en", r"is not prepared in .*; run `tfds build wikipedia/20230601.en`"),
+        ("wikipedia/20230601.en", r"is not prepared in .*tfds\.builder\('wikipedia/20230601.en'\)"),
         ("wikipedia/20230601.en:9.9.9", r"is not known to TFDS \(.*9\.9\.9"),
     ],
 )
