@@ -177,6 +177,12 @@ BERT_TRAITS = {
     "position_offset": 0,
     "pooler_activation": "tanh",
     "is_causal": False,
+    "norm_position": "post",
+    "position_kind": "learned",
+    "is_gated": False,
+    "has_biases": True,
+    "ties_decoder": True,
+    "local_window": 0,
 }
 _NO_NEXT_SENTENCE = {"cls.seq_relationship.weight": "", "cls.seq_relationship.bias": ""}
 

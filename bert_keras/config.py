@@ -14,12 +14,18 @@ from bert_keras.text.vocab import SPECIAL_TOKENS
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
 POOLER_ACTIVATIONS = ("tanh", "relu")
+NORM_POSITIONS = ("post", "pre")
+POSITION_KINDS = ("learned", "rotary")
 # Integer fields that may be 0; the other ones must be at least 1.
-ZERO_ALLOWED = ("num_segments", "embedding_size", "position_offset", "num_lstm_layers")
+ZERO_ALLOWED = (
+    *("num_segments", "embedding_size", "position_offset", "num_lstm_layers", "local_window"),
+)
 # Fields that only relatives of BERT change; `to_dict` omits them at their default value.
 RELATIVE_FIELDS = (
     *("embedding_size", "shares_layers", "position_offset", "pooler_activation", "is_causal"),
-    *("num_lstm_layers", "masked_lm_activation", "masked_lm_epsilon"),
+    *("num_lstm_layers", "masked_lm_activation", "masked_lm_epsilon", "norm_position"),
+    *("position_kind", "rotary_base", "local_rotary_base", "is_gated", "has_biases"),
+    *("ties_decoder", "local_window", "global_every"),
 )
 
 
@@ -29,8 +35,9 @@ class BertConfig:
 
     The defaults are those of BERT-base, uncased (Devlin et al. 2018, section 3). The relatives of
     BERT use the same encoder with other values: ALBERT (Lan et al. 2019) sets `embedding_size` and
-    `shares_layers`, RoBERTa (Liu et al. 2019) sets `position_offset`, and DistilBERT (Sanh et al.
-    2019) sets `num_segments=0` and `pooler_activation="relu"`.
+    `shares_layers`, RoBERTa (Liu et al. 2019) sets `position_offset`, DistilBERT (Sanh et al.
+    2019) sets `num_segments=0` and `pooler_activation="relu"`, and ModernBERT (Warner et al. 2024)
+    sets the fields from `norm_position` on.
 
     Raises:
         InputError: A field has the wrong type or an impossible value.
@@ -72,6 +79,26 @@ class BertConfig:
     # in KerasHub's models. "" means `activation`, 0 means `layer_norm_epsilon`.
     masked_lm_activation: str = ""
     masked_lm_epsilon: float = 0.0
+    # One of NORM_POSITIONS. "post": each sublayer computes LayerNorm(x + sublayer(x)). "pre": it
+    # computes x + sublayer(LayerNorm(x)), and a final LayerNorm follows the last block.
+    norm_position: str = "post"
+    # One of POSITION_KINDS. "learned": a table of position embeddings. "rotary": each head rotates
+    # its queries and keys by angles proportional to the position (Su et al. 2021).
+    position_kind: str = "learned"
+    rotary_base: float = 10_000.0  # the angles of pair i of n are position / rotary_base^(i/n)
+    local_rotary_base: float = 0.0  # rotary_base of blocks with local attention; 0 means the same
+    # Whether the feed-forward network is activation(gate) * value, with gate and value from one
+    # dense layer of 2 * intermediate_size units (Shazeer 2020): GeGLU with "gelu", SwiGLU with
+    # "silu".
+    is_gated: bool = False
+    # Whether the dense layers and the LayerNorms of the encoder and of the masked-LM head have
+    # biases. The last layer of each head always has one.
+    has_biases: bool = True
+    ties_decoder: bool = True  # whether the masked-LM head multiplies by the token embedding table
+    # Size of the window of local attention: a token attends to tokens at a distance of at most
+    # local_window / 2. 0 means that every block attends to the whole sequence.
+    local_window: int = 0
+    global_every: int = 3  # with a local_window, block i attends globally if i % global_every == 0
 
     def __post_init__(self) -> None:
         if self.intermediate_size == 0:
@@ -86,7 +113,9 @@ class BertConfig:
         check_choice(self, "activation", ACTIVATIONS)
         check_choice(self, "pooler_activation", POOLER_ACTIVATIONS)
         check_choice(self, "masked_lm_activation", ("", *ACTIVATIONS))
-        for problem in self._problems():
+        check_choice(self, "norm_position", NORM_POSITIONS)
+        check_choice(self, "position_kind", POSITION_KINDS)
+        for problem in (*self._problems(), *self._position_problems()):
             raise InputError(problem)
 
     def _problems(self) -> Iterator[str]:
@@ -104,11 +133,49 @@ class BertConfig:
         for name in ("hidden_dropout_rate", "attention_dropout_rate"):
             if not 0 <= (rate := getattr(self, name)) < 1:
                 yield f"{name} is {rate}; expected a rate in [0, 1)"
-        for name in ("layer_norm_epsilon", "initializer_stddev"):
+        for name in ("layer_norm_epsilon", "initializer_stddev", "rotary_base"):
             if not (value := getattr(self, name)) > 0:
                 yield f"{name} is {value}; expected more than 0"
-        if not self.masked_lm_epsilon >= 0:
-            yield f"masked_lm_epsilon is {self.masked_lm_epsilon}; expected at least 0"
+        for name in ("masked_lm_epsilon", "local_rotary_base"):
+            if not (value := getattr(self, name)) >= 0:
+                yield f"{name} is {value}; expected at least 0"
+
+    def _position_problems(self) -> Iterator[str]:
+        if self.local_window % 2:
+            yield f"local_window is {self.local_window}; expected an even number, half on each side"
+        if self.is_rotary and self.hidden_size // self.num_heads % 2:
+            yield (
+                f"hidden_size is {self.hidden_size} and num_heads {self.num_heads}; expected heads "
+                "of an even size, because rotary positions rotate pairs"
+            )
+        if self.is_rotary and self.position_offset:
+            yield (
+                f"position_offset is {self.position_offset}; expected 0, because rotary positions "
+                "have no table"
+            )
+
+    @property
+    def is_rotary(self) -> bool:
+        """Whether `position_kind` is "rotary"; the encoder then has no position table."""
+        return self.position_kind == "rotary"
+
+    @property
+    def is_pre_norm(self) -> bool:
+        """Whether `norm_position` is "pre"; the encoder then has a final LayerNorm."""
+        return self.norm_position == "pre"
+
+    def has_attention_norm(self, index: int) -> bool:
+        """Returns whether block `index` has a LayerNorm for its attention.
+
+        The first block of a pre-norm encoder has none if its input comes from the LayerNorm of the
+        embeddings, as in ModernBERT.
+        """
+        reads_norm = index == 0 and not (self.shares_layers or self.embedding_size)
+        return not (self.is_pre_norm and reads_norm)
+
+    def is_local(self, index: int) -> bool:
+        """Returns whether block `index` attends only to the tokens within `local_window`."""
+        return self.local_window > 0 and index % self.global_every > 0
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as JSON values; omits `RELATIVE_FIELDS` at their default value."""

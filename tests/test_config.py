@@ -39,6 +39,20 @@ def test_intermediate_size_follows_hidden_size_unless_given():
         ({"pooler_activation": "gelu"}, "pooler_activation is 'gelu'; expected one of tanh, "),
         ({"activation": "gelu_new"}, "activation is 'gelu_new'; expected one of"),
         ({"layer_norm_epsilon": 0.0}, "layer_norm_epsilon is 0.0; expected more than 0"),
+        ({"rotary_base": 0.0}, "rotary_base is 0.0; expected more than 0"),
+        ({"local_rotary_base": -1.0}, "local_rotary_base is -1.0; expected at least 0"),
+        ({"norm_position": "mid"}, "norm_position is 'mid'; expected one of post, pre"),
+        ({"position_kind": "none"}, "position_kind is 'none'; expected one of learned, rotary"),
+        ({"local_window": 7}, "local_window is 7; expected an even number"),
+        ({"global_every": 0}, "global_every is 0; expected at least 1"),
+        (
+            {"position_kind": "rotary", "hidden_size": 9, "num_heads": 3},
+            "hidden_size is 9 and num_heads 3; expected heads of an even size",
+        ),
+        (
+            {"position_kind": "rotary", "position_offset": 2},
+            "position_offset is 2; expected 0, because rotary positions have no table",
+        ),
     ],
 )
 def test_invalid_values_are_named(values, message):

@@ -57,38 +57,44 @@ def rows(metadata: ModelMetadata) -> list[WeightRow]:
 
 
 def _encoder(config: BertConfig) -> Iterator[WeightRow]:
-    size, inner = config.hidden_size, config.intermediate_size
+    size, inner, has_biases = config.hidden_size, config.intermediate_size, config.has_biases
     table_size = config.embedding_size or size
     for table, count in (
         ("token", config.vocab_size),
-        ("position", config.position_offset + config.max_positions),
+        ("position", 0 if config.is_rotary else config.position_offset + config.max_positions),
         ("segment", config.num_segments),
     ):
         if count:
             yield WeightRow(f"encoder/embeddings/{table}", (count, table_size))
-    yield from _norm("encoder/embeddings/norm", table_size)
+    yield from _norm("encoder/embeddings/norm", table_size, has_biases)
     if config.embedding_size:
-        yield from _dense("encoder/embeddings/projection", table_size, size)
+        yield from _dense("encoder/embeddings/projection", table_size, size, has_biases)
     for index in range(1 if config.shares_layers else config.num_layers):
         block = f"encoder/layer_{index}"
         for name in ("query", "key", "value", "output"):
-            yield from _dense(f"{block}/attention/{name}", size, size)
-        yield from _norm(f"{block}/attention_norm", size)
-        yield from _dense(f"{block}/feed_forward/intermediate", size, inner)
-        yield from _dense(f"{block}/feed_forward/output", inner, size)
-        yield from _norm(f"{block}/feed_forward_norm", size)
+            yield from _dense(f"{block}/attention/{name}", size, size, has_biases)
+        if config.has_attention_norm(index):
+            yield from _norm(f"{block}/attention_norm", size, has_biases)
+        units = 2 * inner if config.is_gated else inner
+        yield from _dense(f"{block}/feed_forward/intermediate", size, units, has_biases)
+        yield from _dense(f"{block}/feed_forward/output", inner, size, has_biases)
+        yield from _norm(f"{block}/feed_forward_norm", size, has_biases)
+    if config.is_pre_norm:
+        yield from _norm("encoder/final_norm", size, has_biases)
     if config.num_lstm_layers:
         yield from _bilstm(
             "encoder/bilstm", size, units=size // 2, num_layers=config.num_lstm_layers
         )
     if config.has_pooler:
-        yield from _dense("encoder/pooler", size, size)
+        yield from _dense("encoder/pooler", size, size, has_biases)
 
 
 def _masked_lm(config: BertConfig) -> Iterator[WeightRow]:
     table_size = config.embedding_size or config.hidden_size
-    yield from _dense("masked_lm/transform", config.hidden_size, table_size)
-    yield from _norm("masked_lm/norm", table_size)
+    yield from _dense("masked_lm/transform", config.hidden_size, table_size, config.has_biases)
+    yield from _norm("masked_lm/norm", table_size, config.has_biases)
+    if not config.ties_decoder:
+        yield WeightRow("masked_lm/decoder", (config.vocab_size, table_size))
     yield WeightRow("masked_lm/output_bias", (config.vocab_size,))
 
 
@@ -116,14 +122,16 @@ def _bilstm(layer: str, size: int, *, units: int, num_layers: int) -> Iterator[W
             yield WeightRow(f"{cell}/bias", (4 * units,))
 
 
-def _dense(layer: str, size: int, count: int) -> Iterator[WeightRow]:
+def _dense(layer: str, size: int, count: int, has_bias: bool = True) -> Iterator[WeightRow]:
     yield WeightRow(f"{layer}/kernel", (size, count))
-    yield WeightRow(f"{layer}/bias", (count,))
+    if has_bias:
+        yield WeightRow(f"{layer}/bias", (count,))
 
 
-def _norm(layer: str, size: int) -> Iterator[WeightRow]:
+def _norm(layer: str, size: int, has_bias: bool) -> Iterator[WeightRow]:
     yield WeightRow(f"{layer}/gamma", (size,))
-    yield WeightRow(f"{layer}/beta", (size,))
+    if has_bias:
+        yield WeightRow(f"{layer}/beta", (size,))
 
 
 # For formats that use the same last part of a weight's name as we do.

@@ -1,5 +1,7 @@
 """A transformer block: self-attention and a feed-forward network, each with LayerNorm."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -11,7 +13,8 @@ from bert_keras.layers.primitives import LayerNorm, activate, projection
 class FeedForward(keras.layers.Layer):
     """The feed-forward network of a block: a dense layer, an activation and a dense layer.
 
-    Maps [X, D] to [X, D].
+    Maps [X, D] to [X, D]. A gated network computes output(activation(gate) * value), where gate
+    and value are the halves of the outputs of the first dense layer (Shazeer 2020).
 
     The inputs have two dimensions, so that each dense layer is one matrix product with its bias and
     activation.
@@ -20,32 +23,52 @@ class FeedForward(keras.layers.Layer):
         intermediate_size: The size F between the two dense layers.
         activation: One of `bert_keras.config.ACTIVATIONS`.
         initializer_stddev: The standard deviation of the kernel initializer.
+        is_gated: Whether the network is gated; the first dense layer then has 2 x F units.
+        has_biases: Whether the dense layers have biases.
     """
 
     def __init__(
-        self, intermediate_size: int, *, activation: str, initializer_stddev: float, **kwargs
+        self,
+        intermediate_size: int,
+        *,
+        activation: str,
+        initializer_stddev: float,
+        is_gated: bool = False,
+        has_biases: bool = True,
+        **kwargs,
     ):
         super().__init__(**kwargs)
+        self.is_gated = is_gated
+        self.has_biases = has_biases
         self.intermediate_size = intermediate_size
         self.activation = activation
         self.initializer_stddev = initializer_stddev
 
     def build(self, hidden_shape):
         size, inner = hidden_shape[-1], self.intermediate_size
-        self.intermediate_dense = projection(self, "intermediate", inputs=size, units=inner)
-        self.output_dense = projection(self, "output", inputs=inner, units=size)
+        units = 2 * inner if self.is_gated else inner
+        self.intermediate_dense = projection(
+            self, "intermediate", inputs=size, units=units, has_bias=self.has_biases
+        )
+        self.output_dense = projection(
+            self, "output", inputs=inner, units=size, has_bias=self.has_biases
+        )
         self.built = True
 
     def call(self, hidden):
         hidden_XF = self.intermediate_dense(hidden)
-        return self.output_dense(activate(hidden_XF, activation=self.activation))
+        if not self.is_gated:
+            return self.output_dense(activate(hidden_XF, activation=self.activation))
+        gate_XF, value_XF = ops.split(hidden_XF, 2, axis=-1)
+        return self.output_dense(activate(gate_XF, activation=self.activation) * value_XF)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class EncoderBlock(keras.layers.Layer):
-    """A post-norm transformer block: self-attention, then the feed-forward network.
+    """A transformer block: self-attention, then the feed-forward network.
 
-    Each sublayer computes LayerNorm(x + Dropout(sublayer(x))).
+    Each sublayer of a post-norm block computes LayerNorm(x + Dropout(sublayer(x))), each sublayer
+    of a pre-norm block x + Dropout(sublayer(LayerNorm(x))).
 
     Args:
         num_heads: The number of attention heads N.
@@ -55,16 +78,22 @@ class EncoderBlock(keras.layers.Layer):
         attention_dropout_rate: The dropout rate of the attention probabilities.
         layer_norm_epsilon: The number that LayerNorm adds to the variance.
         initializer_stddev: The standard deviation of the kernel initializer.
+        is_pre_norm: Whether the block is a pre-norm block.
+        has_attention_norm: Whether the attention has a LayerNorm; only a pre-norm block, whose
+            input is already normalised, may have none.
+        is_gated: Whether the feed-forward network is gated.
+        has_biases: Whether dense layers and LayerNorms have biases.
 
     Call arguments:
         hidden: Hidden states [B, T, D].
         bias: The attention bias, [B, 1, 1, T] or [B, 1, T, T].
+        rotation: The output of `rotary.rotation`, if the encoder has rotary positions.
 
     Returns:
         The new hidden states [B, T, D] and the attention probabilities [B, N, T, T].
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - layers take plain values
         self,
         num_heads: int,
         intermediate_size: int,
@@ -74,48 +103,65 @@ class EncoderBlock(keras.layers.Layer):
         attention_dropout_rate: float,
         layer_norm_epsilon: float,
         initializer_stddev: float,
+        is_pre_norm: bool = False,
+        has_attention_norm: bool = True,
+        is_gated: bool = False,
+        has_biases: bool = True,
         **kwargs,
     ):
         super().__init__(**kwargs)
+
+        def norm(name: str):
+            return LayerNorm(
+                epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name=name
+            )
+
+        self.is_pre_norm = is_pre_norm
         self.attention = SelfAttention(
             num_heads,
             dropout_rate=attention_dropout_rate,
             initializer_stddev=initializer_stddev,
+            has_biases=has_biases,
             dtype=self.dtype_policy,
             name="attention",
         )
-        self.attention_norm = LayerNorm(
-            epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="attention_norm"
-        )
+        self.attention_norm: Any = norm("attention_norm") if has_attention_norm else None
         self.feed_forward = FeedForward(
             intermediate_size,
             activation=activation,
             initializer_stddev=initializer_stddev,
+            is_gated=is_gated,
+            has_biases=has_biases,
             dtype=self.dtype_policy,
             name="feed_forward",
         )
-        self.feed_forward_norm = LayerNorm(
-            epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="feed_forward_norm"
-        )
+        self.feed_forward_norm = norm("feed_forward_norm")
         self.dropout = keras.layers.Dropout(
             hidden_dropout_rate, dtype=self.dtype_policy, name="dropout"
         )
 
-    def build(self, hidden_shape, bias_shape=None):
-        for layer in (
-            self.attention,
-            self.attention_norm,
-            self.feed_forward,
-            self.feed_forward_norm,
-        ):
+    def build(self, hidden_shape, bias_shape=None, rotation_shape=None):
+        norms = [self.attention_norm] if self.attention_norm else []
+        for layer in (self.attention, *norms, self.feed_forward, self.feed_forward_norm):
             layer.build(hidden_shape)
         self.built = True
 
-    def call(self, hidden, bias, training=False):
+    def call(self, hidden, bias, rotation=None, training=False):
         # X = B x T. With two dimensions a dense layer and the following residual are fused.
         hidden_XD = ops.reshape(hidden, (-1, hidden.shape[-1]))
-        context_XD, attention_BNTT = self.attention(hidden_XD, bias, training=training)
+        call = self._pre_norm if self.is_pre_norm else self._post_norm
+        hidden_XD, attention_BNTT = call(hidden_XD, bias, rotation, training=training)
+        return ops.reshape(hidden_XD, ops.shape(hidden)), attention_BNTT
+
+    def _post_norm(self, hidden_XD, bias, rotation, *, training):
+        context_XD, attention_BNTT = self.attention(hidden_XD, bias, rotation, training=training)
         hidden_XD = self.attention_norm(hidden_XD + self.dropout(context_XD, training=training))
         output_XD = self.dropout(self.feed_forward(hidden_XD), training=training)
-        hidden_XD = self.feed_forward_norm(hidden_XD + output_XD)
-        return ops.reshape(hidden_XD, ops.shape(hidden)), attention_BNTT
+        return self.feed_forward_norm(hidden_XD + output_XD), attention_BNTT
+
+    def _pre_norm(self, hidden_XD, bias, rotation, *, training):
+        normed_XD = self.attention_norm(hidden_XD) if self.attention_norm else hidden_XD
+        context_XD, attention_BNTT = self.attention(normed_XD, bias, rotation, training=training)
+        hidden_XD = hidden_XD + self.dropout(context_XD, training=training)
+        output_XD = self.feed_forward(self.feed_forward_norm(hidden_XD))
+        return hidden_XD + self.dropout(output_XD, training=training), attention_BNTT

@@ -24,6 +24,8 @@ class BertEmbeddings(keras.layers.Layer):
         embedding_size: The size E of the tables if it differs from D. The sum is projected to D
             after the dropout (Lan et al. 2019, section 3.1). 0 means D.
         position_offset: The row of the position table for position 0.
+        has_positions: Whether there is a position table; an encoder with rotary positions has none.
+        has_biases: Whether LayerNorm and the projection have biases.
 
     Call arguments:
         input_ids: Int [B, T].
@@ -49,6 +51,8 @@ class BertEmbeddings(keras.layers.Layer):
         initializer_stddev: float,
         embedding_size: int = 0,
         position_offset: int = 0,
+        has_positions: bool = True,
+        has_biases: bool = True,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -59,7 +63,11 @@ class BertEmbeddings(keras.layers.Layer):
         self.initializer_stddev = initializer_stddev
         self.embedding_size = embedding_size
         self.position_offset = position_offset
-        self.norm = LayerNorm(epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm")
+        self.has_positions = has_positions
+        self.has_biases = has_biases
+        self.norm = LayerNorm(
+            epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name="norm"
+        )
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_ids_shape=None, segment_ids_shape=None, position_ids_shape=None):
@@ -73,17 +81,27 @@ class BertEmbeddings(keras.layers.Layer):
             )
 
         self.token_table = table("token", self.vocab_size)
-        self.position_table = table("position", self.position_offset + self.max_positions)
+        if self.has_positions:
+            self.position_table = table("position", self.position_offset + self.max_positions)
         if self.num_segments:
             self.segment_table = table("segment", self.num_segments)
         self.norm.build((None, None, size))
         if self.embedding_size:
-            self.projection = projection(self, "projection", inputs=size, units=self.hidden_size)
+            self.projection = projection(
+                self,
+                "projection",
+                inputs=size,
+                units=self.hidden_size,
+                has_bias=self.has_biases,
+            )
         self.built = True
 
     def call(self, input_ids, segment_ids, position_ids=None, training=False):
         sum_BTE = ops.take(self.token_table, input_ids, axis=0)
-        sum_BTE = sum_BTE + self._positions(input_ids, position_ids)
+        if position_ids is None:
+            self._check_length(ops.shape(input_ids)[1])
+        if self.has_positions:
+            sum_BTE = sum_BTE + self._positions(input_ids, position_ids)
         if self.num_segments:
             sum_BTE = sum_BTE + ops.take(self.segment_table, segment_ids, axis=0)
         sum_BTE = self.dropout(self.norm(sum_BTE), training=training)
@@ -93,10 +111,11 @@ class BertEmbeddings(keras.layers.Layer):
         first = self.position_offset
         if position_ids is not None:
             return ops.take(self.position_table, position_ids + first, axis=0)
-        length = ops.shape(input_ids)[1]
+        return self.position_table[first : first + ops.shape(input_ids)[1]]
+
+    def _check_length(self, length) -> None:
         if isinstance(length, int) and length > self.max_positions:
             raise InputError(
                 f"a sequence has {length} tokens, but the encoder has {self.max_positions} "
                 "positions; reduce max_length, or use an encoder with more positions"
             )
-        return self.position_table[first : first + length]

@@ -84,7 +84,7 @@ class SpanHead(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class MaskedLMHead(keras.layers.Layer):
-    """Masked-LM head: dense layer, activation, LayerNorm, product with the token table, bias (A.1).
+    """Masked-LM head: dense layer, activation, LayerNorm, product with a token table, bias (A.1).
 
     The head first gathers the P masked positions and computes only their logits. This is the
     largest single saving of a pretraining step.
@@ -94,6 +94,9 @@ class MaskedLMHead(keras.layers.Layer):
         activation: One of `bert_keras.config.ACTIVATIONS`.
         layer_norm_epsilon: The number that LayerNorm adds to the variance.
         initializer_stddev: The standard deviation of the kernel initializer.
+        has_biases: Whether the dense layer and LayerNorm have biases.
+        ties_decoder: Whether the states are multiplied by the token table, and not by a table of
+            the head.
 
     Call arguments:
         hidden: Hidden states [B, T, D].
@@ -111,18 +114,31 @@ class MaskedLMHead(keras.layers.Layer):
         activation: str,
         layer_norm_epsilon: float,
         initializer_stddev: float,
+        has_biases: bool = True,
+        ties_decoder: bool = True,
         **kwargs,
     ):
         super().__init__(**kwargs)
+        self.has_biases = has_biases
+        self.ties_decoder = ties_decoder
         self.vocab_size = vocab_size
         self.activation = activation
         self.initializer_stddev = initializer_stddev
-        self.norm = LayerNorm(epsilon=layer_norm_epsilon, dtype=self.dtype_policy, name="norm")
+        self.norm = LayerNorm(
+            epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name="norm"
+        )
 
     def build(self, hidden_shape, positions_shape, token_table_shape):
         size = token_table_shape[-1]
-        self.transform = projection(self, "transform", inputs=hidden_shape[-1], units=size)
+        self.transform = projection(
+            self, "transform", inputs=hidden_shape[-1], units=size, has_bias=self.has_biases
+        )
         self.norm.build((None, size))
+        if not self.ties_decoder:
+            initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
+            self.decoder = self.add_weight(
+                name="decoder", shape=(self.vocab_size, size), initializer=initializer
+            )
         self.output_bias = self.add_weight(
             name="output_bias", shape=(self.vocab_size,), initializer="zeros", autocast=False
         )
@@ -131,7 +147,7 @@ class MaskedLMHead(keras.layers.Layer):
     def call(self, hidden, positions, token_table):
         masked_XE = self.transform(states_at(hidden, positions))
         masked_XE = self.norm(activate(masked_XE, activation=self.activation))
-        table_VE = ops.cast(token_table, masked_XE.dtype)
+        table_VE = ops.cast(token_table if self.ties_decoder else self.decoder, masked_XE.dtype)
         logits_XV = _scores(masked_XE, table_VE)
         logits_XV = ops.cast(logits_XV, self.variable_dtype) + self.output_bias
         return ops.reshape(logits_XV, (-1, ops.shape(positions)[1], self.vocab_size))

@@ -4,7 +4,9 @@ import keras
 from keras import ops
 
 
-def projection(layer, name: str, *, inputs: int, units: int, dtype=None) -> keras.layers.Dense:
+def projection(
+    layer, name: str, *, inputs: int, units: int, has_bias: bool = True, dtype=None
+) -> keras.layers.Dense:
     """Builds a dense layer with the `initializer_stddev` and the dtype policy of `layer`.
 
     The kernel is drawn from a normal distribution truncated at two standard deviations. The bias
@@ -15,10 +17,12 @@ def projection(layer, name: str, *, inputs: int, units: int, dtype=None) -> kera
         name: The name of the dense layer.
         inputs: The size of the last axis of its inputs.
         units: The size of the last axis of its outputs.
+        has_bias: Whether the dense layer adds a bias.
         dtype: A dtype or policy that replaces that of `layer`.
     """
     dense = keras.layers.Dense(
         units,
+        use_bias=has_bias,
         kernel_initializer=keras.initializers.TruncatedNormal(stddev=layer.initializer_stddev),
         dtype=dtype or layer.dtype_policy,
         name=name,
@@ -38,7 +42,8 @@ def activate(x, *, activation: str):
 class LayerNorm(keras.layers.LayerNormalization):
     """LayerNorm over the last axis (Ba et al. 2016), computed in float32 or wider.
 
-    Its weights are `gamma` and `beta`. It needs one pass over memory less than Keras' own layer.
+    Its weights are `gamma` and, unless `center` is False, `beta`. It needs one pass over memory
+    less than Keras' own layer.
     """
 
     def call(self, inputs):
@@ -46,9 +51,10 @@ class LayerNorm(keras.layers.LayerNormalization):
         centred = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
         # Under a policy such as bfloat16 the weights are narrower than float32.
-        gamma, beta = ops.cast(self.gamma, x.dtype), ops.cast(self.beta, x.dtype)
-        scale = ops.rsqrt(variance + self.epsilon) * gamma
-        return ops.cast(centred * scale + beta, self.compute_dtype)
+        x = centred * (ops.rsqrt(variance + self.epsilon) * ops.cast(self.gamma, x.dtype))
+        if self.center:
+            x = x + ops.cast(self.beta, x.dtype)
+        return ops.cast(x, self.compute_dtype)
 
 
 def softmax(scores):

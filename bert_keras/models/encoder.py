@@ -13,19 +13,21 @@ from keras import ops
 
 from bert_keras.architectures import ENCODER
 from bert_keras.config import BertConfig
-from bert_keras.layers.attention import attention_bias, causal_bias, packed_bias
+from bert_keras.layers.attention import attention_bias, causal_bias, packed_bias, window_bias
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock
 from bert_keras.layers.embeddings import BertEmbeddings
-from bert_keras.layers.primitives import last_positions, states_at
+from bert_keras.layers.primitives import LayerNorm, last_positions, states_at
 from bert_keras.layers.recomputation import recomputed
+from bert_keras.layers.rotary import rotation
 from bert_keras.models.pretrained import Pretrained
 
 
 class EncoderStates(NamedTuple):
     """All intermediate and final outputs of the encoder."""
 
-    # num_layers + 1 tensors [B, T, D]: the output of the embeddings, then that of each block.
+    # num_layers + 1 tensors [B, T, D]: the output of the embeddings, then that of each block. In a
+    # pre-norm encoder, the last tensor is the output of the final LayerNorm.
     hidden_states: tuple
     attentions: tuple  # num_layers tensors [B, N, T, T] of probabilities; each row sums to 1
     # [B, T, D]: the last hidden state, or the output of the BiLSTM if the encoder has one.
@@ -80,23 +82,21 @@ class BertEncoder(Pretrained):
             initializer_stddev=config.initializer_stddev,
             embedding_size=config.embedding_size,
             position_offset=config.position_offset,
+            has_positions=not config.is_rotary,
+            has_biases=config.has_biases,
             dtype=self.dtype_policy,
             name="embeddings",
         )
-        self.blocks = [
-            EncoderBlock(
-                config.num_heads,
-                config.intermediate_size,
-                activation=config.activation,
-                hidden_dropout_rate=config.hidden_dropout_rate,
-                attention_dropout_rate=config.attention_dropout_rate,
-                layer_norm_epsilon=config.layer_norm_epsilon,
-                initializer_stddev=config.initializer_stddev,
+        count = 1 if config.shares_layers else config.num_layers
+        self.blocks = [self._block(index) for index in range(count)]
+        self.final_norm = None
+        if config.is_pre_norm:
+            self.final_norm = LayerNorm(
+                epsilon=config.layer_norm_epsilon,
+                center=config.has_biases,
                 dtype=self.dtype_policy,
-                name=f"layer_{index}",
+                name="final_norm",
             )
-            for index in range(1 if config.shares_layers else config.num_layers)
-        ]
         self.bilstm = None
         if config.num_lstm_layers:
             self.bilstm = BiLSTM(
@@ -112,17 +112,37 @@ class BertEncoder(Pretrained):
             self.pooler = keras.layers.Dense(
                 config.hidden_size,
                 activation=config.pooler_activation,
+                use_bias=config.has_biases,
                 kernel_initializer=initializer,
                 dtype=self.dtype_policy,
                 name="pooler",
             )
 
+    def _block(self, index: int) -> EncoderBlock:
+        config = self.config
+        return EncoderBlock(
+            config.num_heads,
+            config.intermediate_size,
+            activation=config.activation,
+            hidden_dropout_rate=config.hidden_dropout_rate,
+            attention_dropout_rate=config.attention_dropout_rate,
+            layer_norm_epsilon=config.layer_norm_epsilon,
+            initializer_stddev=config.initializer_stddev,
+            is_pre_norm=config.is_pre_norm,
+            has_attention_norm=config.has_attention_norm(index),
+            is_gated=config.is_gated,
+            has_biases=config.has_biases,
+            dtype=self.dtype_policy,
+            name=f"layer_{index}",
+        )
+
     def build(self, input_shape=None):
         self.embeddings.build()
         for block in self.blocks:
             block.build((None, None, self.config.hidden_size))
-        if self.bilstm is not None:
-            self.bilstm.build((None, None, self.config.hidden_size))
+        for layer in (self.final_norm, self.bilstm):
+            if layer is not None:
+                layer.build((None, None, self.config.hidden_size))
         if self.pooler is not None:
             self.pooler.build((None, self.config.hidden_size))
         self.built = True
@@ -134,12 +154,7 @@ class BertEncoder(Pretrained):
             inputs: The dict of arrays that the encoder takes.
             training: Whether dropout is applied.
         """
-        if "sequence_ids" in inputs:
-            bias = packed_bias(inputs["sequence_ids"], dtype=self.compute_dtype)
-        else:
-            bias = attention_bias(inputs["input_mask"], dtype=self.compute_dtype)
-        if self.config.is_causal:
-            bias = bias + causal_bias(ops.shape(bias)[-1], dtype=self.compute_dtype)
+        contexts = self._contexts(inputs)
         hidden_BTD = self.embeddings(
             inputs["input_ids"],
             inputs["segment_ids"],
@@ -149,12 +164,15 @@ class BertEncoder(Pretrained):
         hidden_states, attentions = [hidden_BTD], []
         for index in range(self.config.num_layers):
             block = self.blocks[index % len(self.blocks)]
+            context = contexts[self.config.is_local(index)]
             if training and self.recomputes:
-                hidden_BTD, attention_BNTT = recomputed(block, hidden_BTD, bias, training=True)
+                hidden_BTD, attention_BNTT = recomputed(block, hidden_BTD, *context, training=True)
             else:
-                hidden_BTD, attention_BNTT = block(hidden_BTD, bias, training=training)
+                hidden_BTD, attention_BNTT = block(hidden_BTD, *context, training=training)
             hidden_states.append(hidden_BTD)
             attentions.append(attention_BNTT)
+        if self.final_norm is not None:
+            hidden_BTD = hidden_states[-1] = self.final_norm(hidden_BTD)
         if self.bilstm is not None:
             is_real_BT = ops.cast(inputs["input_mask"], "bool")
             hidden_BTD = self.bilstm(hidden_BTD, is_real_BT, training=training)
@@ -166,6 +184,32 @@ class BertEncoder(Pretrained):
             pooled_BD = self.pooler(state_BD)
         return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
 
+    def _contexts(self, inputs: dict) -> dict[bool, tuple]:
+        """Returns what every block with global (key False) or local (True) attention reads.
+
+        These are the attention bias and, with rotary positions, the rotation.
+        """
+        config, dtype = self.config, self.compute_dtype
+        length = ops.shape(inputs["input_ids"])[1]
+        if "sequence_ids" in inputs:
+            bias = packed_bias(inputs["sequence_ids"], dtype=dtype)
+        else:
+            bias = attention_bias(inputs["input_mask"], dtype=dtype)
+        if config.is_causal:
+            bias = bias + causal_bias(length, dtype=dtype)
+        biases, bases = {False: bias}, {False: config.rotary_base}
+        if config.local_window:
+            biases[True] = bias + window_bias(length, window=config.local_window, dtype=dtype)
+            bases[True] = config.local_rotary_base or config.rotary_base
+        if not config.is_rotary:
+            return {is_local: (bias,) for is_local, bias in biases.items()}
+        positions, head_size = inputs.get("position_ids"), config.hidden_size // config.num_heads
+        positions = ops.arange(length) if positions is None else positions
+        rotations = {
+            base: rotation(positions, head_size=head_size, base=base) for base in {*bases.values()}
+        }
+        return {is_local: (bias, rotations[bases[is_local]]) for is_local, bias in biases.items()}
+
     def call(self, inputs, training=False):
         states = self.states(inputs, training=training)
         outputs = {"sequence_output": states.sequence_output}
@@ -175,5 +219,5 @@ class BertEncoder(Pretrained):
 
     @property
     def token_table(self):
-        """The token embedding table [V, E], which is also the decoder of the masked-LM head."""
+        """The token embedding table [V, E]; masked-LM heads that tie their decoder share it."""
         return self.embeddings.token_table

@@ -122,5 +122,7 @@ def _masked_lm_head(model: TaskModel) -> MaskedLMHead:
         config.vocab_size,
         activation=config.masked_lm_activation or config.activation,
         layer_norm_epsilon=config.masked_lm_epsilon or config.layer_norm_epsilon,
+        has_biases=config.has_biases,
+        ties_decoder=config.ties_decoder,
         name="masked_lm",
     )

@@ -22,6 +22,8 @@ KERAS_HUB = HUB_FAMILIES["bert"].column
         ("BertEncoder", {"has_pooler": False}),
         ("BertFeatureTagger", {"has_pooler": False, "num_lstm_layers": 2}),
         ("BertMaskedLM", {"embedding_size": 4, "shares_layers": True}),
+        ("BertPretrainer", {"norm_position": "pre", "position_kind": "rotary", "is_gated": True}),
+        ("BertMaskedLM", {"norm_position": "pre", "has_biases": False, "ties_decoder": False}),
     ],
 )
 def test_the_table_has_every_weight_of_every_model_once(checkpoint, name, changes):

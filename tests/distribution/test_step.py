@@ -16,7 +16,7 @@ from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.models.task_models import BertClassifier
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import OPTIMIZERS, BertAdamW
-from tests.distribution.training import CONFIG, trained
+from tests.distribution.training import CONFIG, MODERN, trained
 from tests.distribution.workers import two_workers
 
 FOLDER = Path(__file__).parent
@@ -62,6 +62,11 @@ def test_devices_parts_and_recomputed_activations_change_nothing(
     assert_same(
         trained(strategy, parts=parts, recomputes=recomputes, optimizer=rule), alone(optimizer)
     )
+
+
+def test_devices_and_parts_change_nothing_of_a_modern_encoder():
+    expected = trained(tf.distribute.get_strategy(), changes=MODERN)
+    assert_same(trained(mirrored(2), changes=MODERN, parts=2, recomputes=True), expected)
 
 
 @pytest.mark.slow

@@ -18,6 +18,16 @@ CONFIG = {
     "attention_dropout_rate": 0.0,
     "initializer_stddev": 0.2,
 }
+MODERN = {
+    "num_layers": 2,
+    "norm_position": "pre",
+    "position_kind": "rotary",
+    "is_gated": True,
+    "has_biases": False,
+    "ties_decoder": False,
+    "local_window": 4,
+    "global_every": 2,
+}
 NUM_STEPS = 10
 
 
@@ -57,7 +67,7 @@ def data():
     return dataset.apply(tf.data.experimental.assert_cardinality(NUM_STEPS)).with_options(options)
 
 
-def trained(strategy, *, parts=1, optimizer=None, recomputes=False, **compiling):
+def trained(strategy, *, changes=(), parts=1, optimizer=None, recomputes=False, **compiling):
     """Returns the weights after ten steps, by path, and the logs of `fit`."""
     import keras
 
@@ -68,7 +78,7 @@ def trained(strategy, *, parts=1, optimizer=None, recomputes=False, **compiling)
 
     keras.utils.set_random_seed(1)
     with strategy.scope():
-        model = BertPretrainer(BertConfig(**CONFIG))
+        model = BertPretrainer(BertConfig(**CONFIG | dict(changes)))
         model.encoder.recomputes = recomputes
         model.compile(
             optimizer or BertAdamW(2e-4),  # the key biases, of gradient 0, drift by rounding

@@ -9,10 +9,12 @@ from bert_keras.layers.block import EncoderBlock, FeedForward
 from bert_keras.layers.embeddings import BertEmbeddings
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import LayerNorm
+from bert_keras.layers.rotary import rotation
 
 B, T, D, N, P, V = 3, 5, 8, 2, 4, 20
 HIDDEN = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")
 FLAT = HIDDEN.reshape(B * T, D)
+ROTATION = np.asarray(rotation(np.arange(T), head_size=D // N, base=100.0))
 BIAS = np.zeros((B, 1, 1, T), "float32")
 IDS = np.random.default_rng(1).integers(0, V, (B, T), dtype="int32")
 POSITION_IDS = np.tile(np.array([0, 1, 2, 3, 0], "int32"), (B, 1))
@@ -70,6 +72,20 @@ CASES = {
         ((B * T, D), (B, N, T, T)),
         8,
     ),
+    "rotary_attention": (
+        SelfAttention(N, dropout_rate=0.2, initializer_stddev=0.5, has_biases=False),
+        (FLAT, BIAS, ROTATION),
+        ((B * T, D), (B, N, T, T)),
+        4,
+    ),
+    "gated_feed_forward": (
+        FeedForward(
+            3 * D, activation="gelu", initializer_stddev=0.5, is_gated=True, has_biases=False
+        ),
+        (FLAT,),
+        (B * T, D),
+        2,
+    ),
     "feed_forward": (
         FeedForward(3 * D, activation="gelu", initializer_stddev=0.5),
         (FLAT,),
@@ -90,6 +106,37 @@ CASES = {
         (HIDDEN, BIAS),
         ((B, T, D), (B, N, T, T)),
         16,
+    ),
+    "pre_norm_block": (
+        EncoderBlock(
+            N,
+            3 * D,
+            activation="silu",
+            hidden_dropout_rate=0.2,
+            attention_dropout_rate=0.2,
+            layer_norm_epsilon=1e-12,
+            initializer_stddev=0.5,
+            is_pre_norm=True,
+            is_gated=True,
+            has_biases=False,
+            has_attention_norm=False,
+        ),
+        (HIDDEN, BIAS, ROTATION),
+        ((B, T, D), (B, N, T, T)),
+        7,
+    ),
+    "untied_masked_lm": (
+        MaskedLMHead(
+            V,
+            activation="gelu",
+            layer_norm_epsilon=1e-12,
+            initializer_stddev=0.5,
+            has_biases=False,
+            ties_decoder=False,
+        ),
+        (HIDDEN, POSITIONS, TABLE),
+        (B, P, V),
+        4,
     ),
     "masked_lm": (
         MaskedLMHead(V, activation="gelu", layer_norm_epsilon=1e-12, initializer_stddev=0.5),

@@ -10,11 +10,17 @@ from bert_keras import BertConfig, BertEncoder
 CONFIG = {"vocab_size": 50, "hidden_size": 16, "num_layers": 2, "num_heads": 2, "max_positions": 16}
 
 
-@pytest.mark.parametrize("dropout_rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.3])
-def test_same_outputs_and_gradients(dropout_rate):
+MODERN = {"norm_position": "pre", "position_kind": "rotary", "is_gated": True, "local_window": 4}
+
+
+@pytest.mark.parametrize(
+    ("dropout_rate", "changes"),
+    [pytest.param(0.0, {}, marks=pytest.mark.slow), (0.3, {}), (0.3, MODERN)],
+)
+def test_same_outputs_and_gradients(dropout_rate, changes):
     keras.utils.set_random_seed(1)
     rates = {"hidden_dropout_rate": dropout_rate, "attention_dropout_rate": dropout_rate}
-    encoder = BertEncoder(BertConfig(**CONFIG, **rates))
+    encoder = BertEncoder(BertConfig(**CONFIG, **rates, **changes))
     encoder.build()
     encoder.pooler.trainable = False
     ids = np.random.default_rng(0).integers(1, 50, (4, 10))

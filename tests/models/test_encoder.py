@@ -21,6 +21,19 @@ CONFIG = BertConfig(
 )
 
 
+MODERN = dict(  # every option of ModernBERT (Warner et al. 2024)
+    norm_position="pre",
+    position_kind="rotary",
+    rotary_base=1_000.0,
+    local_rotary_base=50.0,
+    is_gated=True,
+    has_biases=False,
+    local_window=4,
+    global_every=2,
+    num_segments=0,
+)
+
+
 def inputs(*, batch: int = 4, length: int = 9) -> dict[str, np.ndarray]:
     random = np.random.default_rng(5)
     real = random.integers(2, length + 1, batch)
@@ -41,46 +54,76 @@ def reference(encoder: BertEncoder, batch: dict[str, np.ndarray]):
     }
 
     def dense(x, name):
-        return x @ weight[f"{name}/kernel"] + weight[f"{name}/bias"]
+        return x @ weight[f"{name}/kernel"] + weight.get(f"{name}/bias", 0)
 
     def norm(x, name):
         x = x - x.mean(-1, keepdims=True)
         x = x / np.sqrt((x**2).mean(-1, keepdims=True) + config.layer_norm_epsilon)
-        return x * weight[f"{name}/gamma"] + weight[f"{name}/beta"]
+        return x * weight[f"{name}/gamma"] + weight.get(f"{name}/beta", 0)
 
     def heads(x):
         return np.moveaxis(x.reshape(*x.shape[:2], config.num_heads, -1), 2, 1)
 
+    def turned(x, base):
+        """Su et al. 2021: the pairs (i, i + n) of a head are complex numbers that turn."""
+        pairs = x.shape[-1] // 2
+        angles = np.outer(np.arange(x.shape[-2]), base ** (-np.arange(pairs) / pairs))
+        x = (x[..., :pairs] + 1j * x[..., pairs:]) * np.exp(1j * angles)
+        return np.concatenate([x.real, x.imag], -1)
+
     erf = np.vectorize(math.erf)
-    ids = batch["input_ids"]
-    x = weight["embeddings/token"][ids] + weight["embeddings/position"][: ids.shape[1]]
-    x = norm(x + weight["embeddings/segment"][batch["segment_ids"]], "embeddings/norm")
+    ids, is_rotary = batch["input_ids"], config.position_kind == "rotary"
+    is_pre, has_segments = config.norm_position == "pre", config.num_segments > 0
+    x = weight["embeddings/token"][ids]
+    if not is_rotary:
+        x = x + weight["embeddings/position"][: ids.shape[1]]
+    if has_segments:
+        x = x + weight["embeddings/segment"][batch["segment_ids"]]
+    x = norm(x, "embeddings/norm")
     states, maps = [x], []
     for index in range(config.num_layers):
-        name = f"layer_{index}"
+        name = f"layer_{0 if config.shares_layers else index}"
+        is_local = config.local_window > 0 and index % config.global_every != 0
+        normed = x
+        if is_pre and (index > 0 or config.shares_layers):
+            normed = norm(x, f"{name}/attention_norm")
         query, key, value = (
-            heads(dense(x, f"{name}/attention/{part}")) for part in ("query", "key", "value")
+            heads(dense(normed, f"{name}/attention/{part}")) for part in ("query", "key", "value")
         )
+        if is_rotary:
+            base = (config.local_rotary_base if is_local else 0) or config.rotary_base
+            query, key = turned(query, base), turned(key, base)
         scores = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1])
-        scores = np.where(batch["input_mask"][:, None, None, :] == 1, scores, -np.inf)
+        scores = np.where(batch["input_mask"][:, None, None, :] == 1, scores, -1e4)
         if config.is_causal:
             scores = np.where(np.tri(ids.shape[1]) == 1, scores, -np.inf)
+        if is_local:
+            distance = np.abs(np.subtract.outer(*[np.arange(ids.shape[1])] * 2))
+            scores = np.where(distance <= config.local_window / 2, scores, -np.inf)
         attention = np.exp(scores - scores.max(-1, keepdims=True))
         attention /= attention.sum(-1, keepdims=True)
         context = np.moveaxis(attention @ value, 1, 2).reshape(x.shape)
-        x = norm(x + dense(context, f"{name}/attention/output"), f"{name}/attention_norm")
-        inner = dense(x, f"{name}/feed_forward/intermediate")
-        inner = inner * 0.5 * (1 + erf(inner / math.sqrt(2)))
-        x = norm(x + dense(inner, f"{name}/feed_forward/output"), f"{name}/feed_forward_norm")
+        x = x + dense(context, f"{name}/attention/output")
+        if not is_pre:
+            x = norm(x, f"{name}/attention_norm")
+        normed = norm(x, f"{name}/feed_forward_norm") if is_pre else x
+        inner = dense(normed, f"{name}/feed_forward/intermediate")
+        inner, gated = np.split(inner, 2, -1) if config.is_gated else (inner, 1.0)
+        inner = inner * 0.5 * (1 + erf(inner / math.sqrt(2))) * gated
+        x = x + dense(inner, f"{name}/feed_forward/output")
+        if not is_pre:
+            x = norm(x, f"{name}/feed_forward_norm")
         states.append(x)
         maps.append(attention)
+    if is_pre:
+        x = states[-1] = norm(x, "final_norm")
     whole = batch["input_mask"].sum(1) - 1 if config.is_causal else 0
     return states, maps, np.tanh(dense(x[np.arange(len(x)), whole], "pooler"))
 
 
-@pytest.fixture(scope="module")
-def encoder() -> BertEncoder:
-    return random_encoder(CONFIG)
+@pytest.fixture(scope="module", params=[{}, MODERN], ids=["bert", "modern"])
+def encoder(request) -> BertEncoder:
+    return random_encoder(dataclasses.replace(CONFIG, **request.param))
 
 
 def random_encoder(config: BertConfig) -> BertEncoder:
@@ -92,18 +135,34 @@ def random_encoder(config: BertConfig) -> BertEncoder:
     return encoder
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_every_layer_equals_the_paper(is_causal):
-    encoder = random_encoder(dataclasses.replace(CONFIG, is_causal=is_causal))
-    states = encoder.states(inputs())
-    hidden_states, attentions, pooled = reference(encoder, inputs())
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"is_causal": True},
+        {"norm_position": "pre"},
+        {"position_kind": "rotary"},
+        MODERN,
+        {**MODERN, "shares_layers": True, "is_causal": True},
+    ],
+    ids=["bert", "causal", "pre_norm", "rotary", "modern", "modern_causal_shared"],
+)
+def test_every_layer_equals_the_paper(changes):
+    encoder = random_encoder(dataclasses.replace(CONFIG, **changes))
+    batch = inputs()
+    states, (hidden_states, attentions, pooled) = encoder.states(batch), reference(encoder, batch)
     assert len(states.hidden_states) == 4 and len(states.attentions) == 3
+    is_real_BT = batch["input_mask"] == 1  # a padding token may have no text in its window
+
+    def of_tokens(states, attentions):
+        maps = [np.moveaxis(np.asarray(each), 1, 2) for each in attentions]
+        return [np.asarray(each)[is_real_BT] for each in (*states, *maps)]
+
     for ours, theirs in zip(
-        (*states.hidden_states, *states.attentions, states.pooled_output),
-        (*hidden_states, *attentions, pooled),
+        (*of_tokens(states.hidden_states, states.attentions), np.asarray(states.pooled_output)),
+        (*of_tokens(hidden_states, attentions), pooled),
         strict=True,
     ):
-        ours = keras.ops.convert_to_numpy(ours)
         assert np.abs(ours - theirs).max() <= 1e-5 * np.abs(theirs).max()
 
 

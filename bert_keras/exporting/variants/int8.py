@@ -78,7 +78,8 @@ class _QuantizedDense:
         largest_X1 = tf.maximum(tf.reduce_max(tf.abs(x_XD), axis=-1, keepdims=True), 1e-12)
         rounded_XD = tf.cast(x_XD * (_LARGEST / largest_X1) + (_ZERO + 0.5), tf.uint8)
         product_XF = _product(rounded_XD, self.kernel, scales=self.scales, offsets=self.offsets)
-        return product_XF * (largest_X1 / _LARGEST) + self.bias
+        product_XF = product_XF * (largest_X1 / _LARGEST)
+        return product_XF if self.bias is None else product_XF + self.bias
 
 
 def _product(x_XD, kernel_DF, *, scales: np.ndarray, offsets: np.ndarray) -> tf.Tensor:
