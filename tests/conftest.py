@@ -39,15 +39,15 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def subwords(tmp_path_factory) -> dict[str, Path]:
-    """Folders as RoBERTa's and ALBERT's tokenizers were published: vocab.json with merges.txt, and
-    spiece.model, of the license's text."""
+    """Folders as RoBERTa's, ALBERT's and ModernBERT's tokenizers were published: vocab.json with
+    merges.txt, spiece.model, and tokenizer.json, of the license's text."""
     from sentencepiece import SentencePieceTrainer
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     folder, root = tmp_path_factory.mktemp("subwords"), Path(__file__).resolve().parents[1]
     lines = [line for line in (root / "LICENSE").read_text("utf-8").split("\n") if line]
     lines += 9 * ["1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 2, 3, 5, 7, 1,"]
-    folders = {name: folder / name for name in ("roberta", "albert")}
+    folders = {name: folder / name for name in ("roberta", "albert", "modernbert")}
     for each in folders.values():
         each.mkdir()
     tokenizer = Tokenizer(models.BPE())
@@ -71,7 +71,48 @@ def subwords(tmp_path_factory) -> dict[str, Path]:
         control_symbols=["[CLS]", "[SEP]", "[MASK]"],
         minloglevel=2,
     )
+    modern_tokenizer(lines).save(str(folders["modernbert"] / "tokenizer.json"))
     return folders
+
+
+def modern_tokenizer(lines: list[str]):
+    """Returns a tokenizer in the layout of ModernBERT's, which comes from that of GPT-NeoX: bytes
+    that occur in no text have no token, and runs of spaces are added tokens."""
+    from tokenizers import (
+        AddedToken,
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        pre_tokenizers,
+        processors,
+        trainers,
+    )
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    text = "".join(map(chr, [*range(0xD800), *range(0xE000, 0x110000, 64)]))
+    bytes_of_text = pre_tokenizers.ByteLevel(use_regex=False).pre_tokenize_str(text)[0][0]
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["|||IP_ADDRESS|||", "<|padding|>"],
+        initial_alphabet=sorted({*bytes_of_text}),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(lines, trainer)
+    added = ["|||IP_ADDRESS|||", *(num * " " for num in range(24, 1, -1)), "|||EMAIL_ADDRESS|||"]
+    special = ["<|padding|>", "<|endoftext|>", *["[UNK]", "[CLS]", "[SEP]", "[PAD]"]]
+    tokenizer.add_tokens([AddedToken(token, normalized=True) for token in added])
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in special])
+    tokenizer.add_special_tokens([AddedToken("[MASK]", lstrip=True, normalized=False)])
+    tokenizer.add_tokens([AddedToken("[unused0]", normalized=True)])
+    ids = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=ids
+    )
+    return tokenizer
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.starting_point import check_segments, open_starting_point
 from bert_keras.storage import file_sha256, json_object
 from bert_keras.text.fast_tokenizer import (
-    ROBERTA_SPECIALS,
+    BYTE_SPACE,
     vocabulary_file,
     vocabulary_in,
     vocabulary_sha256,
@@ -196,7 +196,7 @@ class PretrainInputs:
             )
         if is_masked or not reads_masks:
             return None
-        if recipe.mask_unit == "word" and self.vocabulary.specials == ROBERTA_SPECIALS:
+        if recipe.mask_unit == "word" and self.vocabulary.specials.word_start == BYTE_SPACE:
             raise InputError(
                 "mask_unit is word, but records of byte-level BPE do not mark the first word of a "
                 "line; set mask_unit=piece, for whole words with records of bert-tfrecords build "

@@ -1,8 +1,8 @@
 """Tokenizes text by the rules of a tokenizer.json, with character offsets.
 
 A tokenizer.json is a file of the library `tokenizers`. It holds the tokens, the normalization and
-the splitting of a byte-level BPE tokenizer (RoBERTa) or a Unigram tokenizer (ALBERT). The ids equal
-those of Hugging Face's tokenizers.
+the splitting of a byte-level BPE tokenizer (RoBERTa, ModernBERT) or a Unigram tokenizer (ALBERT).
+The ids equal those of Hugging Face's tokenizers.
 """
 
 import hashlib
@@ -18,14 +18,19 @@ from tokenizers.processors import ByteLevel
 from bert_keras.errors import InputError
 from bert_keras.storage import text_lines, write_text
 from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTokenizer
-from bert_keras.text.vocab import Specials, Vocabulary, in_order_of_ids
+from bert_keras.text.vocab import SPECIAL_TOKENS, Specials, Vocabulary, in_order_of_ids
 
+BYTE_SPACE = "Ġ"  # the space in a token of byte-level BPE
 ROBERTA_SPECIALS = Specials(
-    ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), num_separators=2, second_segment=0, word_start="Ġ"
+    ("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
+    num_separators=2,
+    second_segment=0,
+    word_start=BYTE_SPACE,
 )
+MODERNBERT_SPECIALS = Specials(SPECIAL_TOKENS, second_segment=0, word_start=BYTE_SPACE)
 ALBERT_SPECIALS = Specials(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"), word_start="▁")
 # The keys are the values of `model.type` in a tokenizer.json.
-SPECIALS = {"BPE": ROBERTA_SPECIALS, "Unigram": ALBERT_SPECIALS}
+SPECIALS = {"BPE": (ROBERTA_SPECIALS, MODERNBERT_SPECIALS), "Unigram": (ALBERT_SPECIALS,)}
 SPLITTERS = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
 SUPPORTED = "known are WordPiece, byte-level BPE and SentencePiece's Unigram"
 VOCABULARY_FILE, RULES_FILE = "vocab.txt", "tokenizer.json"
@@ -73,7 +78,8 @@ def rules_vocabulary(rules: str) -> Vocabulary:
         rules: The text of the tokenizer.json.
 
     Raises:
-        InputError: The text is damaged, or it is not of a tokenizer like RoBERTa's or ALBERT's.
+        InputError: The text is damaged, or it is not of a tokenizer like those of
+            RoBERTa, ModernBERT or ALBERT.
     """
     try:
         source, current = json.loads(rules), Tokenizer.from_str(rules).to_str()
@@ -93,7 +99,9 @@ def rules_vocabulary(rules: str) -> Vocabulary:
     tokens = source["model"]["vocab"]
     ids = tokens if kind == "BPE" else {token: i for i, (token, _) in enumerate(tokens)}
     ids = ids | {token["content"]: token["id"] for token in source.get("added_tokens") or ()}
-    return Vocabulary(in_order_of_ids(ids, file=RULES_FILE), SPECIALS[kind], current)
+    known = SPECIALS[kind]
+    specials = next((each for each in known if ids.keys() >= {*each.tokens}), known[0])
+    return Vocabulary(in_order_of_ids(ids, file=RULES_FILE), specials, current)
 
 
 def tokenizer_of(vocabulary: Vocabulary, *, lowercase: bool) -> TextTokenizer:
@@ -129,7 +137,7 @@ def _readable_token(token: str, vocabulary: Vocabulary) -> str:
     if token in (*specials.tokens, specials.word_start):
         return token
     text = token.removeprefix(specials.word_start)
-    if specials == ROBERTA_SPECIALS and (decoded := byte_decoder.decode([text])).isprintable():
+    if specials.word_start == BYTE_SPACE and (decoded := byte_decoder.decode([text])).isprintable():
         # U+FFFD means that the token holds only some bytes of a character.
         text = decoded if "\ufffd" not in decoded else text
     return f"##{text}" if vocabulary.continues(token) else text
@@ -143,8 +151,8 @@ class FastTokenizer(TextTokenizer):
         settings = json.loads(vocabulary.rules)
         self.lowercase = is_uncased(vocabulary)
         settings |= dict.fromkeys(("truncation", "padding", "post_processor"))
-        settings["added_tokens"] = []
         if settings["model"]["type"] == "Unigram":
+            settings["added_tokens"] = []
             # The added space keeps special tokens from matching text: Metaspace has replaced all
             # spaces of the text.
             settings["model"]["vocab"] = [
@@ -152,6 +160,7 @@ class FastTokenizer(TextTokenizer):
                 for token, score in settings["model"]["vocab"]
             ]
         self._tokenizer = Tokenizer.from_str(json.dumps(settings))
+        self._tokenizer.encode_special_tokens = True  # as text: "[SEP]" is no token in a text
         if settings["model"]["type"] == "BPE":
             # The splitter may add a leading space, which must not be counted in offsets.
             splitter = settings["pre_tokenizer"]

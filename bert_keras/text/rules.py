@@ -5,7 +5,7 @@ from tokenizers.models import BPE, Unigram
 from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
 from bert_keras.errors import InputError
-from bert_keras.text.fast_tokenizer import SPECIALS
+from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, ROBERTA_SPECIALS
 
 EXCLUDED_SCORE = -100.0  # added to the score of a token that must never be chosen
 
@@ -25,7 +25,7 @@ def byte_pair_rules(model: BPE, *, prefixed: bool = False, file: str = "the voca
         InputError: `model` lacks a special token of RoBERTa.
     """
     tokenizer = Tokenizer(model)
-    _, _, cls, sep, _ = tokens = SPECIALS["BPE"].tokens
+    _, _, cls, sep, _ = tokens = ROBERTA_SPECIALS.tokens
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
     tokenizer.decoder = decoders.ByteLevel()
     ids = _add_specials(tokenizer, tokens, file=file)
@@ -93,7 +93,7 @@ def _unigram_text(
     space = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space])
     tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
-    ids = _add_specials(tokenizer, SPECIALS["Unigram"].tokens, file=file)
+    ids = _add_specials(tokenizer, ALBERT_SPECIALS.tokens, file=file)
     tokenizer.post_processor = TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",

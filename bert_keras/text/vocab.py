@@ -37,8 +37,8 @@ class Vocabulary:
     """The tokens of a tokenizer, in the order of their ids.
 
     Raises:
-        InputError: A special token is missing, or a token is blank, occurs twice or contains white
-            space.
+        InputError: A special token is missing, or a token is empty or occurs twice, or a token of
+            WordPiece contains white space.
 
     Example:
 
@@ -69,7 +69,8 @@ class Vocabulary:
         first_lines: dict[str, int] = {}
         for line, token in enumerate(self.tokens, start=1):
             first = first_lines.setdefault(token, line)
-            if not token or not _ASCII_SPACES.isdisjoint(token):
+            is_divided = not self.rules and not _ASCII_SPACES.isdisjoint(token)
+            if not token or is_divided:
                 raise InputError(
                     f"line {line} of the vocabulary, {token[:40]!r}, is blank or contains white "
                     "space; the line number of a token is its id, so write only the token on this "
@@ -122,7 +123,7 @@ class Vocabulary:
             from tokenizers import Tokenizer  # slow to import
 
             tokenizer = Tokenizer.from_str(rules)
-            tokenizer.add_tokens(added)
+            tokenizer.add_special_tokens(added)  # text never becomes a special token
             rules = tokenizer.to_str()
         return replace(self, tokens=(*self.tokens, *added), rules=rules)
 

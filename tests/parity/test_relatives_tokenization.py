@@ -1,4 +1,4 @@
-"""Byte-level BPE and Unigram pieces: the ids of transformers' RoBERTa and ALBERT tokenizers."""
+"""Byte-level BPE and Unigram tokens: the ids of transformers' tokenizers of the relatives."""
 
 import re
 
@@ -14,8 +14,13 @@ from tests.unicode_texts import TEXTS
 transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
 pytestmark = pytest.mark.extra
 
-CLASSES = {"roberta": "RobertaTokenizer", "albert": "AlbertTokenizer"}
-SPECIAL = re.compile(r"<(s|/s|pad|unk|mask)>|\[(CLS|SEP|MASK)\]")  # theirs takes them for pieces
+CLASSES = {
+    "roberta": "RobertaTokenizer",
+    "albert": "AlbertTokenizer",
+    "modernbert": "PreTrainedTokenizerFast",
+}
+# Theirs takes them for tokens.
+SPECIAL = re.compile(r"<(s|/s|pad|unk|mask)>|\[(CLS|SEP|MASK|PAD|UNK)\]")
 
 
 @pytest.fixture(params=CLASSES)
@@ -52,7 +57,8 @@ def test_gaps(subwords, tmp_path, kind):
     write_vocabulary(vocabulary, tmp_path)
     theirs = getattr(transformers, CLASSES[kind]).from_pretrained(tmp_path)
     for text in ("the [MASK] License", "[MASK]a", "a [MASK][MASK] b  [MASK] ", "a\n[MASK]\nb"):
-        expected = theirs(text.replace("[MASK]", theirs.mask_token), add_special_tokens=False)
+        masked = text.replace("[MASK]", vocabulary.specials.tokens[-1])
+        expected = theirs(masked, add_special_tokens=False)
         assert ids_with_masks([text], FastTokenizer(vocabulary)) == [expected["input_ids"]], text
 
 

@@ -35,7 +35,7 @@ SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=2, shards=1, 
 PLAIN = replace(SMALL, objective="doc-sentences", max_length=300, max_predictions=0, duplicates=1)
 
 
-@pytest.fixture(params=["roberta", "albert"])
+@pytest.fixture(params=["roberta", "albert", "modernbert"])
 def vocabulary(request, subwords):
     return rules_vocabulary(read_rules(subwords[request.param], {}))
 
@@ -171,7 +171,8 @@ def test_texts_are_separated_as_the_vocabulary_specifies(vocabulary, corpus, obj
     is_sep = features["input_ids"] == vocabulary.sep_id
     is_roberta = vocabulary.specials.num_separators == 2
     assert (is_sep[:, 1:] & is_sep[:, :-1]).any() == is_roberta
-    assert features["segment_ids"].any() == (not is_roberta and objective != "full-sentences")
+    has_segments = vocabulary.specials.second_segment and objective != "full-sentences"
+    assert features["segment_ids"].any() == has_segments
     starts = (features["input_ids"] == vocabulary.cls_id).sum()
     assert is_sep.sum() >= starts
     if objective != "full-sentences":  # a pair each

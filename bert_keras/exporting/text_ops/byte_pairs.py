@@ -13,6 +13,13 @@ import tensorflow as tf
 from tokenizers.pre_tokenizers import ByteLevel
 
 from bert_keras.errors import InputError
+from bert_keras.exporting.text_ops.added_tokens import (
+    NONE,
+    AddedTokens,
+    added_ids,
+    unmatched_tokens,
+)
+from bert_keras.exporting.text_ops.composition import Composition
 from bert_keras.exporting.text_ops.flat import (
     RaggedTensor,
     every_second,
@@ -22,7 +29,13 @@ from bert_keras.exporting.text_ops.flat import (
     regrouped,
 )
 from bert_keras.exporting.text_ops.unicode_tables import PointTable, table_of, without_surrogates
-from bert_keras.exporting.text_ops.words import TextTokens, looked_up, points_of, utf8_widths
+from bert_keras.exporting.text_ops.words import (
+    Points,
+    TextTokens,
+    looked_up,
+    points_of,
+    utf8_widths,
+)
 from bert_keras.text.vocab import Vocabulary
 
 _END, _LETTER, _NUMBER, _OTHER, _SPACE = range(5)  # kinds of characters
@@ -33,6 +46,7 @@ _ENDINGS = ("s", "t", "m", "d", "re", "ve", "ll")
 _UNSUPPORTED = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
 _SPLITTER = ByteLevel(add_prefix_space=False)
 _NO_MERGE = np.iinfo(np.int32).max
+_UTF8_BYTES = (*range(0xC0), *range(0xC2, 0xF5))  # no text in UTF-8 has the other bytes
 
 
 class BytePairs(tf.Module):
@@ -42,10 +56,10 @@ class BytePairs(tf.Module):
     the offsets refer to the text with this space. Bytes that are not valid UTF-8 are dropped.
 
     Args:
-        vocabulary: A vocabulary with the rules of a RoBERTa tokenizer.json.
+        vocabulary: A vocabulary with the rules of a RoBERTa or ModernBERT tokenizer.json.
 
     Raises:
-        InputError: The rules are not those of RoBERTa.
+        InputError: The rules are not those of RoBERTa or ModernBERT.
     """
 
     def __init__(self, vocabulary: Vocabulary):
@@ -53,9 +67,13 @@ class BytePairs(tf.Module):
         rules = json.loads(vocabulary.rules)
         ids, merges = _checked(rules)
         self.has_offsets = not rules["pre_tokenizer"]["add_prefix_space"]
-        self._byte_ids = np.array([ids[symbol] for symbol in byte_symbols()], np.int32)
+        self._composition = Composition() if rules["normalizer"] else None
+        self._added = AddedTokens(added_ids(rules))
+        self._byte_ids = np.array([ids.get(symbol, 0) for symbol in byte_symbols()], np.int32)
         self._size = len(vocabulary)
         self._num_bytes = np.array([*map(len, vocabulary.tokens)], np.int64)
+        for token, token_id in added_ids(rules).items():
+            self._num_bytes[token_id] = len(token.encode())
         pairs = np.array([(ids[a], ids[b]) for a, b in merges], np.int64).reshape(-1, 2)
         self._merged = np.array([*(ids[a + b] for a, b in merges), 0], np.int32)
         ranks = np.arange(len(pairs), dtype=np.int32)
@@ -64,38 +82,57 @@ class BytePairs(tf.Module):
 
     def __call__(self, text: tf.Tensor) -> TextTokens:
         with tf.device("CPU:0"):
-            points, splits, kinds = _characters(text)
+            source = _source(text)
             if not self.has_offsets:
-                lacks_space = (points != _SPACE_POINT) & (kinds != _END)
-                text = tf.where(tf.gather(lacks_space, splits[:-1]), " ", "") + text
-                points, splits, kinds = _characters(text)
-            ids = self._ids(points, splits, kinds)
-            widths = utf8_widths(points) * tf.cast(kinds != _END, tf.int64)
-            point_indices = tf.repeat(tf.range(tf.size(points, tf.int64)), widths)
+                lacks_space = tf.gather(source.values, source.splits[:-1]) != _SPACE_POINT
+                lacks_space &= source.splits[1:] - source.splits[:-1] > 1  # it is not empty
+                source = _source(tf.where(lacks_space, " ", "") + text)
+            points = self._composition(source) if self._composition else source
+            kinds = looked_up(_kinds(), points.values)
+            ends = points.splits[1:, None] - 1
+            kinds = tf.tensor_scatter_nd_update(kinds, ends, tf.fill(tf.shape(ends)[:1], _END))
+            ids = self._ids(points, kinds)
+            widths = utf8_widths(points.values) * tf.cast(kinds != _END, tf.int64)
+            point_indices = tf.repeat(tf.range(tf.size(widths, tf.int64)), widths)
             byte_ends = tf.cumsum(tf.gather(self._num_bytes, ids.values))
             starts = tf.gather(point_indices, previous(byte_ends, 1))
             ends = tf.gather(point_indices, byte_ends - 1) + 1
             # Offsets exclude the spaces at both ends of a token, as with `trim_offsets`.
-            is_visible = points != _SPACE_POINT
+            is_visible = points.values != _SPACE_POINT
             visible, before = tf.where(is_visible)[:, 0], num_before(is_visible)
             starts = tf.minimum(tf.gather(visible, tf.gather(before, starts)), ends)
             visible_ends = tf.pad(visible + 1, [[1, 0]])
             ends = tf.maximum(starts, tf.gather(visible_ends, tf.gather(before, ends)))
-            return TextTokens(ids, starts, ends, points_of(points, splits))
+            source_ends = tf.gather(points.source_indices, ends - 1) + 1
+            source_starts = tf.gather(points.source_indices, starts)
+            source_starts = tf.where(starts == ends, source_ends, source_starts)
+            return TextTokens(ids, source_starts, source_ends, source)
 
-    def _ids(self, points: tf.Tensor, splits: tf.Tensor, kinds: tf.Tensor) -> tf.RaggedTensor:
-        """Returns token ids, int32 [B,(tokens)], from the output of `_characters`."""
-        starts_word, is_end = _starts_word(points, kinds), kinds == _END
-        words = RaggedTensor.from_row_starts(points, tf.where(starts_word)[:, 0], validate=False)
+    def _ids(self, points: Points, kinds: tf.Tensor) -> tf.RaggedTensor:
+        """Returns token ids, int32 [B,(tokens)], of texts and the kinds of their characters."""
+        added_ids, is_inside = self._added(points)
+        is_added, is_end = added_ids != NONE, kinds == _END
+        # The text ends before an added token, and another one begins after it.
+        starts_word = _starts_word(
+            tf.where(is_added, 0, points.values), tf.where(is_added, _END, kinds)
+        ) & tf.logical_not(is_inside)
+        words = RaggedTensor.from_row_starts(
+            points.values, tf.where(starts_word)[:, 0], validate=False
+        )
         is_word = tf.logical_not(tf.boolean_mask(is_end, starts_word))
         words = tf.boolean_mask(tf.strings.unicode_encode(words, "UTF-8"), is_word)
+        added_ids = tf.boolean_mask(tf.boolean_mask(added_ids, starts_word), is_word)
+        # An added token becomes one symbol, so that it takes part in no merge.
+        words = tf.where(added_ids == NONE, words, " ")
         symbols = tf.strings.bytes_split(words)
         byte_values = tf.reshape(tf.io.decode_raw(symbols.values, tf.uint8), [-1])
         ids = tf.gather(self._byte_ids, tf.cast(byte_values, tf.int32))
+        added_ids = tf.gather(added_ids, symbols.value_rowids())
+        ids = tf.where(added_ids == NONE, ids, added_ids)
         ids, word_ids = self._merge(ids, symbols.value_rowids())
         num_words = tf.size(words, tf.int64)
         of_words = RaggedTensor.from_value_rowids(ids, word_ids, nrows=num_words, validate=False)
-        splits = tf.gather(num_before(starts_word & tf.logical_not(is_end)), splits)
+        splits = tf.gather(num_before(starts_word & tf.logical_not(is_end)), points.splits)
         return regrouped(of_words, splits)
 
     def _merge(self, ids: tf.Tensor, word_ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -132,21 +169,10 @@ class BytePairs(tf.Module):
         return ids, word_ids
 
 
-def _characters(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Decodes texts and appends an end character to each.
-
-    Args:
-        text: string [B].
-
-    Returns:
-        The code points of all texts, int32 [N]; the index of each text's first code point, followed
-        by N, int64 [B+1]; the kind of each code point, int32 [N].
-    """
+def _source(text: tf.Tensor) -> Points:
+    """Decodes texts, string [B], and appends an end character to each."""
     points = tf.strings.unicode_decode(text + "\n", "UTF-8", errors="ignore")
-    ends = points.row_splits[1:, None] - 1
-    kinds = looked_up(_kinds(), points.values)
-    kinds = tf.tensor_scatter_nd_update(kinds, ends, tf.fill(tf.shape(ends)[:1], _END))
-    return points.values, points.row_splits, kinds
+    return points_of(points.values, points.row_splits)
 
 
 def _starts_word(points: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
@@ -209,9 +235,13 @@ def _checked(rules: dict) -> tuple[dict[str, int], list[tuple[str, str]]]:
     unsupported = [name for name in _UNSUPPORTED if model.get(name)]
     if splitter["type"] != "ByteLevel" or not splitter.get("use_regex", True):
         unsupported.append("pre_tokenizer")
-    unsupported += ["normalizer"] if rules.get("normalizer") else []
-    if missing := [symbol for symbol in byte_symbols() if symbol not in ids]:
+    if rules["normalizer"] not in (None, {"type": "NFC"}):
+        unsupported.append("a normalizer other than NFC")
+    if missing := [each for byte in _UTF8_BYTES if (each := byte_symbols()[byte]) not in ids]:
         unsupported.append(f"a vocabulary without {missing[0]!r}")
+    if added_ids(rules) and splitter.get("add_prefix_space"):
+        unsupported.append("add_prefix_space with added tokens")
+    unsupported += [f"the added token {token!r} with options" for token in unmatched_tokens(rules)]
     # A step merges all occurrences of a word's lowest-ranked pair at once. This equals BPE only if
     # a merge never creates a pair of lower rank.
     ranks = {a + b: rank for rank, (a, b) in enumerate(merges)}
@@ -222,6 +252,6 @@ def _checked(rules: dict) -> tuple[dict[str, int], list[tuple[str, str]]]:
     if unsupported:
         raise InputError(
             f"the tokenizer has {', '.join(unsupported)}, which an exported graph does not "
-            "support; expected the rules of RoBERTa's tokenizer"
+            "support; expected the rules of the tokenizer of RoBERTa or ModernBERT"
         )
     return ids, merges

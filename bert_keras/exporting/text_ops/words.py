@@ -111,7 +111,7 @@ def words_of(text: tf.Tensor, *, lowercase: bool) -> TextWords:
         points, dropped = source, tables.DROPPED
         if lowercase:
             small = replaced(_with_lowercase_sigmas(source), tables.lowercase_decomposed())
-            points, dropped = _in_order(small), tables.ACCENT
+            points, dropped = in_order(small), tables.ACCENT
         points = points.without(points.has_any(dropped))
         is_space = points.has_any(tables.SPACE)
         is_within = tf.logical_not(points.has_any(tables.SPACE | tables.ALONE))
@@ -179,7 +179,7 @@ def replaced(points: Points, replacements: tables.Replacements) -> Points:
     return points_of(values, splits)._replace(source_indices=source_indices)
 
 
-def _in_order(points: Points) -> Points:
+def in_order(points: Points) -> Points:
     """Sorts each run of combining marks by combining class, which is NFD's canonical order."""
     classes = tf.cast(points.properties & tables.COMBINING_CLASS, tf.int64)
     marks = tf.where(classes > 0)

@@ -2,6 +2,8 @@
 
 import json
 import random
+import unicodedata
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +23,7 @@ from bert_keras.text.packing import pack
 from tests.unicode_texts import CHARACTERS, TEXTS, characters_in_any_order
 
 LICENSE = (Path(__file__).parents[3] / "LICENSE").read_text("utf-8").split("\n")
-IN_GRAPH = {"roberta": BytePairs, "albert": Unigrams}
+IN_GRAPH = {"roberta": BytePairs, "albert": Unigrams, "modernbert": BytePairs}
 
 
 @pytest.fixture(scope="module", params=IN_GRAPH)
@@ -91,6 +93,22 @@ def test_characters_in_any_order(both):
     assert_equal(both, characters_in_any_order(3000))
 
 
+def test_marks_and_letters_that_compose_them_in_any_order(both):
+    rng = random.Random(2)
+    composed = [each for each in CHARACTERS if unicodedata.decomposition(each)[:1] not in ("", "<")]
+    hangul = [chr(rng.randrange(0xAC00, 0xD7A4)) for _ in range(99)]
+    marks = [each for each in CHARACTERS if unicodedata.combining(each)]
+    parts = sorted(set("".join(unicodedata.normalize("NFD", e) for e in (*composed, *hangul))))
+    kinds = [composed, hangul, marks, parts, parts, list("ae \t'")]
+    assert_equal(
+        both,
+        [
+            "".join(rng.choice(rng.choice(kinds)) for _ in range(rng.randrange(9)))
+            for _ in range(2000)
+        ],
+    )
+
+
 def test_ids_with_a_space_before_each_text(subwords):
     rules = read_rules(subwords["roberta"], {"add_prefix_space": True})
     vocabulary = rules_vocabulary(rules)
@@ -122,7 +140,19 @@ def test_packed_inputs_equal_offline_inputs(vocabulary, tmp_path, max_length):
 @pytest.mark.parametrize(
     ("kind", "settings", "changes", "message"),
     [
-        ("roberta", {}, {"normalizer": {"type": "NFC"}}, "the tokenizer has normalizer, which an"),
+        (
+            "modernbert",
+            {},
+            {"normalizer.type": "NFKC"},
+            "a normalizer other than NFC",
+        ),
+        ("modernbert", {}, {"added_tokens.0.lstrip": True}, "the added token '|||IP_ADDR.*' with"),
+        (
+            "modernbert",
+            {},
+            {"pre_tokenizer.add_prefix_space": True},
+            "space with added tokens",
+        ),
         ("roberta", {}, {"merges": [["a", "bc"], ["b", "c"]]}, "merges of tokens that later merge"),
         ("albert", {"keep_accents": True}, {}, "which drop accents"),
     ],
@@ -134,7 +164,8 @@ def test_unsupported_rules_are_refused(subwords, kind, settings, changes, messag
             rules["model"]["merges"] = value
             rules["model"]["vocab"] |= {"bc": 400, "abc": 401}
         else:
-            rules[name] = value
+            *path, last = (int(part) if part.isdigit() else part for part in name.split("."))
+            reduce(lambda values, part: values[part], path, rules)[last] = value
     with pytest.raises(InputError, match=message):
         IN_GRAPH[kind](rules_vocabulary(json.dumps(rules)))
 
