@@ -95,13 +95,14 @@ def check_keys(
     if unknown := [name for name in values if name not in known and name not in ignore]:
         raise InputError(
             f"{path} has {', '.join(unknown)}, which {reader} does not know; if that has no "
-            f"effect, ignore it: {how_to_ignore(unknown[0])}"
+            f"effect, ignore it: {how_to_ignore(*ignore, *unknown)}"
         )
 
 
-def how_to_ignore(name: str) -> str:
+def how_to_ignore(*names: str) -> str:
     """Returns the end of an error message: the Python argument and the command."""
-    return f"ignore=({name!r},), or bert-keras convert SRC DST --ignore {quote(name)}"
+    options = "".join(f" --ignore {quote(name)}" for name in names)
+    return f"ignore={names}, or bert-keras convert SRC DST{options}"
 
 
 def config_of(values: Mapping[str, Any], path: Path | str) -> BertConfig:

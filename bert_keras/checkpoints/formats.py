@@ -92,7 +92,8 @@ def open_checkpoint(
             "name of a preset of KerasHub, such as bert_base_en_uncased"
         )
     if path.is_file():
-        raise InputError(f"{path} is a file; give the folder of the checkpoint, {path.parent}")
+        where = f", {path.parent}" if _format_of(path.parent) else ""
+        raise InputError(f"{path} is a file; give the folder of the checkpoint{where}")
     if (path / "saved_model.pb").is_file():
         raise InputError(
             f"{path} is a SavedModel, which contains only the computation; give the folder of the "

@@ -143,15 +143,18 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         metadata=metadata,
         tensors=mapping.translated(tensors, metadata=metadata, column=GOOGLE)[0],
         vocabulary=fitted_vocabulary(vocabulary, metadata, pad_vocabulary=pad_vocabulary),
-        state=_state(slots, step, metadata) if has_state and STEP not in ignore else None,
+        state=_state(slots, step, metadata, ignore) if has_state and STEP not in ignore else None,
         unused=tuple(name for name in names if name in ignore),
     )
 
 
 def _state(
-    slots: Mapping[str, StoredTensor], step: StoredTensor | None, metadata: ModelMetadata
+    slots: Mapping[str, StoredTensor],
+    step: StoredTensor | None,
+    metadata: ModelMetadata,
+    ignore: Collection[str],
 ) -> TrainingState:
-    remedy = f"to ignore the training state: {foreign.how_to_ignore(STEP)}"
+    remedy = f"to ignore the training state: {foreign.how_to_ignore(*ignore, STEP)}"
     if not slots or step is None:
         stored, absent = (STEP, "adam_m and adam_v") if step else ("adam_m and adam_v", STEP)
         raise InputError(f"the checkpoint has {stored} but no {absent}; {remedy}")
@@ -171,8 +174,8 @@ def _state(
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a TF1 checkpoint, training state included; see `formats.Format`."""
     metadata, state = checkpoint.metadata, checkpoint.state
-    variables = mapping.foreign_tensors(checkpoint.tensors, metadata=metadata, column=GOOGLE)
     notes = write_config(metadata, folder / CONFIG)
+    variables = mapping.foreign_tensors(checkpoint.tensors, metadata=metadata, column=GOOGLE)
     integers = {}
     if state is not None:
         for suffix, averages in ((MOMENTUM, state.momentums), (VELOCITY, state.velocities)):

@@ -96,7 +96,7 @@ def note_if_ignored(name: str, problem: str, *, ignore: Collection[str]) -> str:
     """
     if name in ignore:
         return f"{problem}; ignored as requested"
-    raise InputError(f"{problem}; to ignore this: {how_to_ignore(name)}")
+    raise InputError(f"{problem}; to ignore this: {how_to_ignore(*ignore, name)}")
 
 
 def read_values(folder: Path) -> tuple[dict[str, Any], Family]:

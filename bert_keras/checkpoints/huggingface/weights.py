@@ -68,7 +68,7 @@ def read_weights(
         else:
             tensors[current] = tensor
     _drop_buffers(tensors)
-    _drop_duplicates(tensors, family)
+    _drop_duplicates(tensors, family, ignore)
     return tensors, tuple(unused), (*notes, *_dtype_notes(tensors))
 
 
@@ -170,7 +170,9 @@ def _drop_buffers(tensors: dict[str, StoredTensor]) -> None:
                 )
 
 
-def _drop_duplicates(tensors: dict[str, StoredTensor], family: Family) -> None:
+def _drop_duplicates(
+    tensors: dict[str, StoredTensor], family: Family, ignore: Collection[str]
+) -> None:
     for pair in TIED.items():
         name, first = (family.weight_name(each, model=MASKED_LM.name) for each in pair)
         if name not in tensors:
@@ -181,7 +183,7 @@ def _drop_duplicates(tensors: dict[str, StoredTensor], family: Family) -> None:
         elif not np.array_equal(duplicate.read(), tensors[first].read(), equal_nan=True):
             raise InputError(
                 f"{name} and {first} differ, but BERT has one weight for both; to use the second: "
-                f"{how_to_ignore(name)}"
+                f"{how_to_ignore(*ignore, name)}"
             )
 
 

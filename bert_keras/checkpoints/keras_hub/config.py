@@ -159,9 +159,6 @@ def write_configs(
 
     Returns:
         One sentence for each computation that KerasHub does differently.
-
-    Raises:
-        InputError: KerasHub cannot represent the model, or would compute too different outputs.
     """
     notes, config, family = _differences(metadata, hub), metadata.config, hub.family
     values = {key: getattr(config, field) for key, field in hub.fields.items()}
@@ -184,19 +181,22 @@ def write_configs(
     return notes
 
 
-def _differences(metadata: ModelMetadata, hub: HubFamily) -> tuple[str, ...]:
-    config, default = metadata.config, hub.layer_norm_epsilon
-    epsilon, backbone = config.layer_norm_epsilon, hub.class_name(ENCODER.name)
-    if hub.has_pooler_in(metadata.model) and not config.has_pooler:
+def check_encoder(metadata: ModelMetadata, hub: HubFamily) -> None:
+    """Raises InputError if KerasHub has no such encoder, or would compute too different outputs."""
+    config, epsilon = metadata.config, metadata.config.layer_norm_epsilon
+    backbone = hub.class_name(ENCODER.name)
+    # Of a model without a class in KerasHub, only the encoder can be stored.
+    model = metadata.model if metadata.model in CLASSES else ENCODER.name
+    if hub.has_pooler_in(model) and not config.has_pooler:
         raise InputError(
             f"KerasHub's {backbone} always has a pooler and this model has none; load it with a "
-            f'new one, {metadata.model}.from_pretrained(..., has_pooler=True, new=("pooler",)), or '
-            "choose another format"
+            f'new one, {model}.from_pretrained(..., has_pooler=True, new=("pooler",)), or choose '
+            "another format"
         )
-    if config.has_pooler and not hub.has_pooler_in(metadata.model):
+    if config.has_pooler and not hub.has_pooler_in(model):
         raise InputError(
             f"KerasHub's {backbone} has no pooler and this model has one; load it without, "
-            f"{metadata.model}.from_pretrained(..., has_pooler=False), or choose another format"
+            f"{model}.from_pretrained(..., has_pooler=False), or choose another format"
         )
     if config.activation not in GELU:
         raise InputError(
@@ -205,9 +205,14 @@ def _differences(metadata: ModelMetadata, hub: HubFamily) -> tuple[str, ...]:
         )
     if epsilon > LARGEST_EPSILON:
         raise InputError(
-            f"KerasHub's LayerNorm epsilon is {default}; the outputs of a model with {epsilon} "
-            "would differ too much; choose another format"
+            f"KerasHub's LayerNorm epsilon is {hub.layer_norm_epsilon}; the outputs of a model "
+            f"with {epsilon} would differ too much; choose another format"
         )
+
+
+def _differences(metadata: ModelMetadata, hub: HubFamily) -> tuple[str, ...]:
+    config, default = metadata.config, hub.layer_norm_epsilon
+    epsilon = config.layer_norm_epsilon
     head = hub.masked_lm_activation, MASKED_LM_EPSILON
     our_head = config.masked_lm_activation or config.activation, config.masked_lm_epsilon or epsilon
     has_head = "masked_lm" in ARCHITECTURES[metadata.model].heads

@@ -24,6 +24,7 @@ from bert_keras.checkpoints.foreign import training_fields
 from bert_keras.checkpoints.keras_hub.config import (
     CONFIG,
     METADATA,
+    check_encoder,
     read_config,
     read_extra,
     read_family,
@@ -157,6 +158,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a preset of a checkpoint that `storable` returned; see `formats.Format`."""
     metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
     hub = HUB_FAMILIES[cast(Family, family_of(metadata.config)).kind]
+    check_encoder(metadata, hub)
     stored = dict(checkpoint.tensors)
     if offset := metadata.config.position_offset:
         del stored[SEGMENTS]
