@@ -13,7 +13,8 @@ from bert_keras.storage import json_object, write_text
 from bert_keras.text.vocab import SPECIAL_TOKENS
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
-POOLER_ACTIVATIONS = ("tanh", "relu")
+POOLER_ACTIVATIONS = ("tanh", "relu", "gelu")
+POOLINGS = ("cls", "mean")
 NORM_POSITIONS = ("post", "pre")
 POSITION_KINDS = ("learned", "rotary")
 # Integer fields that may be 0; the other ones must be at least 1.
@@ -25,7 +26,7 @@ RELATIVE_FIELDS = (
     *("embedding_size", "shares_layers", "position_offset", "pooler_activation", "is_causal"),
     *("num_lstm_layers", "masked_lm_activation", "masked_lm_epsilon", "norm_position"),
     *("position_kind", "rotary_base", "local_rotary_base", "is_gated", "has_biases"),
-    *("ties_decoder", "local_window", "global_every"),
+    *("ties_decoder", "local_window", "global_every", "has_head_norm", "pooling"),
 )
 
 
@@ -99,6 +100,12 @@ class BertConfig:
     # local_window / 2. 0 means that every block attends to the whole sequence.
     local_window: int = 0
     global_every: int = 3  # with a local_window, block i attends globally if i % global_every == 0
+    # Whether a LayerNorm follows the dense layer of the pooler. The heads of token labels and of
+    # answer spans then begin with a dense layer, pooler_activation and a LayerNorm, too.
+    has_head_norm: bool = False
+    # One of POOLINGS, what the pooler reads. "cls": the hidden state of [CLS]. "mean": the mean of
+    # all hidden states.
+    pooling: str = "cls"
 
     def __post_init__(self) -> None:
         if self.intermediate_size == 0:
@@ -115,6 +122,7 @@ class BertConfig:
         check_choice(self, "masked_lm_activation", ("", *ACTIVATIONS))
         check_choice(self, "norm_position", NORM_POSITIONS)
         check_choice(self, "position_kind", POSITION_KINDS)
+        check_choice(self, "pooling", POOLINGS)
         for problem in (*self._problems(), *self._position_problems()):
             raise InputError(problem)
 
@@ -147,6 +155,11 @@ class BertConfig:
             yield (
                 f"hidden_size is {self.hidden_size} and num_heads {self.num_heads}; expected heads "
                 "of an even size, because rotary positions rotate pairs"
+            )
+        if self.is_causal and self.pooling != "cls":
+            yield (
+                f"pooling is {self.pooling}; expected cls, with which the pooler of a causal "
+                "encoder reads the last token"
             )
         if self.is_rotary and self.position_offset:
             yield (

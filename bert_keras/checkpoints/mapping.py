@@ -15,6 +15,8 @@ from bert_keras.errors import InputError, listed
 
 # Number of outputs of the heads that have neither one output per label nor a single output.
 NUM_OUTPUTS = {"next_sentence": 2, "span": 2}
+# Heads that begin with a dense layer and a LayerNorm if the configuration has a head norm.
+TOKEN_HEADS = ("token_labels", "span")
 
 
 class WeightRow(NamedTuple):
@@ -45,12 +47,16 @@ class NameColumn:
 def rows(metadata: ModelMetadata) -> list[WeightRow]:
     """Returns the names and shapes of all weights of a model, those of the encoder first."""
     table = [*_encoder(metadata.config)]
+    if metadata.config.has_pooler:
+        table += _dense_and_norm("encoder/pooler", "encoder/pooler_norm", metadata.config)
     for head in ARCHITECTURES[metadata.model].heads:
         if head == "masked_lm":
             table += _masked_lm(metadata.config)
         elif head == "tagger":
             table += _tagger(metadata)
         else:
+            if metadata.config.has_head_norm and head in TOKEN_HEADS:
+                table += _dense_and_norm(f"{head}/transform", f"{head}/norm", metadata.config)
             count = NUM_OUTPUTS.get(head, len(metadata.labels) or 1)
             table += _dense(f"{head}/dense", metadata.config.hidden_size, count)
     return table
@@ -85,8 +91,6 @@ def _encoder(config: BertConfig) -> Iterator[WeightRow]:
         yield from _bilstm(
             "encoder/bilstm", size, units=size // 2, num_layers=config.num_lstm_layers
         )
-    if config.has_pooler:
-        yield from _dense("encoder/pooler", size, size, has_biases)
 
 
 def _masked_lm(config: BertConfig) -> Iterator[WeightRow]:
@@ -96,6 +100,12 @@ def _masked_lm(config: BertConfig) -> Iterator[WeightRow]:
     if not config.ties_decoder:
         yield WeightRow("masked_lm/decoder", (config.vocab_size, table_size))
     yield WeightRow("masked_lm/output_bias", (config.vocab_size,))
+
+
+def _dense_and_norm(dense: str, norm: str, config: BertConfig) -> Iterator[WeightRow]:
+    yield from _dense(dense, config.hidden_size, config.hidden_size, config.has_biases)
+    if config.has_head_norm:
+        yield from _norm(norm, config.hidden_size, config.has_biases)
 
 
 def _tagger(metadata: ModelMetadata) -> Iterator[WeightRow]:

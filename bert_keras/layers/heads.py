@@ -45,16 +45,59 @@ class TokenLabelsHead(ClassificationHead):
     """Applies ClassificationHead to every token (section 5.3).
 
     Maps [B, T, D] to logits [B, T, num_labels].
+
+    Args:
+        num_labels: The number of logits of a token.
+        dropout_rate: The dropout rate of the inputs of the last dense layer.
+        initializer_stddev: The standard deviation of the kernel initializer.
+        activation: One of `bert_keras.config.ACTIVATIONS`. A dense layer with this activation and a
+            LayerNorm then precede dropout and logits, as in ModernBERT. "" omits them.
+        layer_norm_epsilon: The number that this LayerNorm adds to the variance.
+        has_biases: Whether these two layers have biases.
     """
+
+    def __init__(
+        self,
+        num_labels: int,
+        *,
+        dropout_rate: float,
+        initializer_stddev: float,
+        activation: str = "",
+        layer_norm_epsilon: float = 1e-12,
+        has_biases: bool = True,
+        **kwargs,
+    ):
+        super().__init__(
+            num_labels, dropout_rate=dropout_rate, initializer_stddev=initializer_stddev, **kwargs
+        )
+        self.activation = activation
+        self.has_biases = has_biases
+        if activation:
+            self.norm = LayerNorm(
+                epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name="norm"
+            )
+
+    def build(self, hidden_shape):
+        if self.activation:
+            size = hidden_shape[-1]
+            self.transform = projection(
+                self, "transform", inputs=size, units=size, has_bias=self.has_biases
+            )
+            self.norm.build((None, size))
+        super().build(hidden_shape)
 
     def call(self, hidden, training=False):
         length, size = ops.shape(hidden)[1], hidden.shape[-1]
-        logits_XL = super().call(ops.reshape(hidden, (-1, size)), training=training)
+        states_XD = ops.reshape(hidden, (-1, size))
+        if self.activation:
+            states_XD = activate(self.transform(states_XD), activation=self.activation)
+            states_XD = self.norm(states_XD)
+        logits_XL = super().call(states_XD, training=training)
         return ops.reshape(logits_XL, (-1, length, self.num_labels))
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class SpanHead(keras.layers.Layer):
+class SpanHead(TokenLabelsHead):
     """Start and end logits of each token for question answering (section 4.2), without dropout.
 
     Maps [B, T, D] to {"start": [B, T], "end": [B, T]} in the dtype of the weights. The paper's
@@ -63,22 +106,14 @@ class SpanHead(keras.layers.Layer):
 
     Args:
         initializer_stddev: The standard deviation of the kernel initializer.
+        **kwargs: The arguments of `TokenLabelsHead` for layers before the logits.
     """
 
     def __init__(self, *, initializer_stddev: float, **kwargs):
-        super().__init__(**kwargs)
-        self.initializer_stddev = initializer_stddev
+        super().__init__(2, dropout_rate=0.0, initializer_stddev=initializer_stddev, **kwargs)
 
-    def build(self, hidden_shape):
-        self.dense = projection(
-            self, "dense", inputs=hidden_shape[-1], units=2, dtype=self.variable_dtype
-        )
-        self.built = True
-
-    def call(self, hidden):
-        length, size = ops.shape(hidden)[1], hidden.shape[-1]
-        logits_X2 = self.dense(ops.reshape(hidden, (-1, size)))
-        logits_BT2 = ops.reshape(logits_X2, (-1, length, 2))
+    def call(self, hidden, training=False):
+        logits_BT2 = super().call(hidden, training=training)
         return {"start": logits_BT2[:, :, 0], "end": logits_BT2[:, :, 1]}
 
 

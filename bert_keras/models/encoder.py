@@ -17,7 +17,7 @@ from bert_keras.layers.attention import attention_bias, causal_bias, packed_bias
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock
 from bert_keras.layers.embeddings import BertEmbeddings
-from bert_keras.layers.primitives import LayerNorm, last_positions, states_at
+from bert_keras.layers.primitives import LayerNorm, last_positions, mean_state, states_at
 from bert_keras.layers.recomputation import recomputed
 from bert_keras.layers.rotary import rotation
 from bert_keras.models.pretrained import Pretrained
@@ -39,9 +39,10 @@ class EncoderStates(NamedTuple):
 class BertEncoder(Pretrained):
     """The encoder: embeddings, blocks and a pooler (Devlin et al. 2018, section 3).
 
-    The pooler reads the hidden state of `[CLS]`, or of the last token in a causal encoder. If the
-    attribute `recomputes` is True, training keeps only the inputs of each block in memory and
-    computes the block again for the gradient. This saves memory and takes a third more time.
+    The pooler reads the hidden state of `[CLS]`, of the last token in a causal encoder, or with
+    `pooling="mean"` the mean of all hidden states. If the attribute `recomputes` is True, training
+    keeps only the inputs of each block in memory and computes the block again for the gradient.
+    This saves memory and takes a third more time.
 
     Args:
         config: The hyperparameters.
@@ -89,14 +90,7 @@ class BertEncoder(Pretrained):
         )
         count = 1 if config.shares_layers else config.num_layers
         self.blocks = [self._block(index) for index in range(count)]
-        self.final_norm = None
-        if config.is_pre_norm:
-            self.final_norm = LayerNorm(
-                epsilon=config.layer_norm_epsilon,
-                center=config.has_biases,
-                dtype=self.dtype_policy,
-                name="final_norm",
-            )
+        self.final_norm = self._norm("final_norm") if config.is_pre_norm else None
         self.bilstm = None
         if config.num_lstm_layers:
             self.bilstm = BiLSTM(
@@ -106,6 +100,8 @@ class BertEncoder(Pretrained):
                 dtype=self.dtype_policy,
                 name="bilstm",
             )
+        has_pooler_norm = config.has_pooler and config.has_head_norm
+        self.pooler_norm = self._norm("pooler_norm") if has_pooler_norm else None
         self.pooler: Any = None
         if config.has_pooler:
             initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_stddev)
@@ -117,6 +113,10 @@ class BertEncoder(Pretrained):
                 dtype=self.dtype_policy,
                 name="pooler",
             )
+
+    def _norm(self, name: str) -> LayerNorm:
+        epsilon, has_bias = self.config.layer_norm_epsilon, self.config.has_biases
+        return LayerNorm(epsilon=epsilon, center=has_bias, dtype=self.dtype_policy, name=name)
 
     def _block(self, index: int) -> EncoderBlock:
         config = self.config
@@ -143,8 +143,9 @@ class BertEncoder(Pretrained):
         for layer in (self.final_norm, self.bilstm):
             if layer is not None:
                 layer.build((None, None, self.config.hidden_size))
-        if self.pooler is not None:
-            self.pooler.build((None, self.config.hidden_size))
+        for layer in (self.pooler, self.pooler_norm):
+            if layer is not None:
+                layer.build((None, self.config.hidden_size))
         self.built = True
 
     def states(self, inputs: dict, training: bool = False) -> EncoderStates:
@@ -181,8 +182,15 @@ class BertEncoder(Pretrained):
             state_BD = hidden_BTD[:, 0]
             if self.config.is_causal:  # only the last token attends to the whole row
                 state_BD = states_at(hidden_BTD, last_positions(inputs["input_mask"]))
-            pooled_BD = self.pooler(state_BD)
+            elif self.config.pooling == "mean":
+                state_BD = mean_state(hidden_BTD, inputs["input_mask"])
+            pooled_BD = self.pooled(state_BD)
         return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
+
+    def pooled(self, states_XD):
+        """Applies the pooler to hidden states [X, D]."""
+        pooled_XD = self.pooler(states_XD)
+        return pooled_XD if self.pooler_norm is None else self.pooler_norm(pooled_XD)
 
     def _contexts(self, inputs: dict) -> dict[bool, tuple]:
         """Returns what every block with global (key False) or local (True) attention reads.

@@ -89,6 +89,11 @@ class BertPretrainer(TaskModel):
             raise InputError(
                 "the [CLS] of a causal encoder attends only to itself; pretrain a BertMaskedLM"
             )
+        if config.pooling != "cls":
+            raise InputError(
+                f"pooling is {config.pooling}; expected cls: next sentences are predicted from "
+                "[CLS], of which a row of several sequences has several"
+            )
         super().__init__(config, name=name, **kwargs)
         self.masked_lm = _masked_lm_head(self)
         self.next_sentence = self.head(
@@ -104,7 +109,7 @@ class BertPretrainer(TaskModel):
         hidden_BTD, table = encoded["sequence_output"], self.encoder.token_table
         if "next_sentence_positions" in inputs:
             positions = inputs["next_sentence_positions"]
-            pooled_XD = self.encoder.pooler(states_at(hidden_BTD, positions))
+            pooled_XD = self.encoder.pooled(states_at(hidden_BTD, positions))
             labels_X2 = self.next_sentence(pooled_XD, training=training)
             next_sentence = ops.reshape(labels_X2, (-1, ops.shape(positions)[1], 2))
         else:

@@ -45,8 +45,9 @@ class TaskModel(GlobalBatchStep, Pretrained):
             )
         self.config = config
         self.encoder = BertEncoder(config, dtype=self.dtype_policy)
-        if self.encoder.pooler is not None:
-            self.encoder.pooler.trainable = self.architecture.reads_pooled_output
+        for layer in (self.encoder.pooler, self.encoder.pooler_norm):
+            if layer is not None:
+                layer.trainable = self.architecture.reads_pooled_output
 
     def head(self, layer: Callable[..., Head], *args, **options) -> Head:
         """Builds a head with the initializer and the dtype of the model.
@@ -58,6 +59,14 @@ class TaskModel(GlobalBatchStep, Pretrained):
         """
         stddev = self.config.initializer_stddev
         return layer(*args, initializer_stddev=stddev, dtype=self.dtype_policy, **options)
+
+    def token_head(self, layer: Callable[..., Head], *args, **options) -> Head:
+        """Same as `head`, for a head that reads tokens and may begin with a LayerNorm."""
+        if self.config.has_head_norm:
+            options["activation"] = self.config.pooler_activation
+            options["layer_norm_epsilon"] = self.config.layer_norm_epsilon
+            options["has_biases"] = self.config.has_biases
+        return self.head(layer, *args, **options)
 
     def build(self, input_shape=None):
         self.encoder.build()
@@ -244,7 +253,7 @@ class BertTokenClassifier(TaskModel):
         super().__init__(config, name=name, **kwargs)
         self.num_labels = num_labels
         self.dropout_rate = config.hidden_dropout_rate if dropout_rate is None else dropout_rate
-        self.token_labels = self.head(
+        self.token_labels = self.token_head(
             TokenLabelsHead, num_labels, dropout_rate=self.dropout_rate, name="token_labels"
         )
         self.build()
@@ -280,7 +289,7 @@ class BertQuestionAnswering(TaskModel):
 
     def __init__(self, config: BertConfig, *, name: str = "question_answering", **kwargs):
         super().__init__(config, name=name, **kwargs)
-        self.span = self.head(SpanHead, name="span")
+        self.span = self.token_head(SpanHead, name="span")
         self.build()
 
     def call(self, inputs, training=False):

@@ -24,6 +24,9 @@ KERAS_HUB = HUB_FAMILIES["bert"].column
         ("BertMaskedLM", {"embedding_size": 4, "shares_layers": True}),
         ("BertPretrainer", {"norm_position": "pre", "position_kind": "rotary", "is_gated": True}),
         ("BertMaskedLM", {"norm_position": "pre", "has_biases": False, "ties_decoder": False}),
+        ("BertQuestionAnswering", {"has_head_norm": True, "has_biases": False}),
+        ("BertTokenClassifier", {"has_head_norm": True}),
+        ("BertClassifier", {"has_head_norm": True, "has_biases": False, "pooling": "mean"}),
     ],
 )
 def test_the_table_has_every_weight_of_every_model_once(checkpoint, name, changes):

@@ -49,6 +49,24 @@ CASES = {
         lambda b, t: (b, t, 5),
         {"dense/kernel": (D, 5), "dense/bias": (5,)},
     ),
+    "token_labels_after_a_norm": (
+        TokenLabelsHead(
+            5,
+            dropout_rate=0.2,
+            initializer_stddev=0.5,
+            activation="gelu",
+            has_biases=False,
+            name="token_labels_after_a_norm",
+        ),
+        lambda b, t: (states(b, t),),
+        lambda b, t: (b, t, 5),
+        {
+            "transform/kernel": (D, D),
+            "norm/gamma": (D,),
+            "dense/kernel": (D, 5),
+            "dense/bias": (5,),
+        },
+    ),
     "span": (
         SpanHead(initializer_stddev=0.5, name="span"),
         lambda b, t: (states(b, t),),

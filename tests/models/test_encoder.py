@@ -10,6 +10,7 @@ import pytest
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.encoder import BertEncoder
+from bert_keras.models.pretrainer import BertPretrainer
 
 CONFIG = BertConfig(
     vocab_size=30,
@@ -164,6 +165,23 @@ def test_every_layer_equals_the_paper(changes):
         strict=True,
     ):
         assert np.abs(ours - theirs).max() <= 1e-5 * np.abs(theirs).max()
+
+
+def test_the_pooler_reads_the_mean_of_the_tokens():
+    changes = {"pooling": "mean", "has_head_norm": True, "pooler_activation": "gelu"}
+    encoder, batch = random_encoder(dataclasses.replace(CONFIG, **changes)), inputs()
+    batch["input_mask"][0] = 0  # a row of padding
+    states = encoder.states(batch)
+    is_real = batch["input_mask"][..., None] == 1
+    means = np.mean(states.sequence_output[1:], axis=1, where=is_real[1:])
+    x = encoder.pooler(means)
+    expected = encoder.pooler_norm(x)
+    np.testing.assert_allclose(states.pooled_output[1:], expected, atol=1e-5)
+    np.testing.assert_array_equal(
+        states.pooled_output[:1], encoder.pooled(np.zeros((1, x.shape[1]), np.float32))
+    )
+    with pytest.raises(InputError, match="pooling is mean; expected cls: next sentences"):
+        BertPretrainer(encoder.config)
 
 
 def test_a_bilstm_reads_the_last_hidden_states():
