@@ -67,8 +67,8 @@ def demo(
     print(f"bert-keras demo: all results are written to {folder}\n")
     files = list(corpus) or [_write_language_reference(folder / "corpus.txt")]
     _build_records(files, folder, seed=seed)
-    _pretrain(folder, recipe)
     example = _write_rows(files, folder, seed=seed)
+    _pretrain(folder, recipe)
     _finetune(folder, seed=seed)
     _export_and_predict(folder, example)
     return folder
@@ -197,7 +197,8 @@ def _write_rows(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) 
     ]
     random.Random(seed).shuffle(rows)
     num_dev = round(DEV_RATE * len(rows))
-    if num_dev == 0:
+    trained = {label for _, label in rows[num_dev:]}
+    if num_dev == 0 or len(trained) < 2 or trained != {label for _, label in rows}:
         raise InputError(
             f"the corpus has {len(rows)} sentences of at least {MIN_WORDS} words that occur only "
             "once, too few for a classifier; use a larger corpus"

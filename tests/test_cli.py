@@ -241,32 +241,6 @@ def test_bad_input_is_reported_in_one_sentence(inputs, capsys, command, message)
     assert after - before <= {inputs / "new", *(inputs / "new").rglob("*")}
 
 
-@pytest.mark.parametrize(
-    ("command", "remedy", "corrected"),
-    [
-        (
-            EVALUATE.replace("/train.", "/too-long.") + " --set max_length=12",
-            "cut long texts with long_texts=truncate",
-            EVALUATE.replace("/train.", "/too-long.") + " --set max_length=12 long_texts=truncate",
-        ),
-        (
-            EVALUATE.replace("/train.", "/too-long.") + " --set max_length=12",
-            "or read them in windows with long_texts=mean",
-            EVALUATE.replace("/train.", "/too-long.") + " --set max_length=12 long_texts=mean",
-        ),
-        (
-            EVALUATE.replace("{}/run/model", "{}/run") + " --set max_length=12",
-            "/run/model",
-            EVALUATE + " --set max_length=12",
-        ),
-    ],
-)
-def test_the_remedy_of_an_error_succeeds(inputs, capsys, command, remedy, corrected):
-    assert main(command.replace("{}", str(inputs)).split()) == 2
-    assert remedy in capsys.readouterr().err.splitlines()[-1]
-    assert main(corrected.replace("{}", str(inputs)).split()) == 0
-
-
 def test_a_port_in_use_is_reported_in_one_sentence(inputs, capsys):
     import socket
 

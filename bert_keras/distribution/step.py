@@ -69,7 +69,8 @@ class GlobalBatchStep(keras.Model):
             )
         if keras.distribution.distribution() is not None:
             raise InputError(
-                "keras.distribution has no effect under TensorFlow; train in the scope of "
+                "a keras.distribution has no effect under TensorFlow; call "
+                "keras.distribution.set_distribution(None) and train in the scope of "
                 'bert_keras.distribution.strategy.named_strategy("mirrored")'
             )
         if not isinstance(optimizer, str) and hasattr(optimizer, "dynamic_loss_scale"):

@@ -2,11 +2,9 @@
 
 import json
 
-import keras
 import pytest
 import tensorflow as tf
 
-from bert_keras.config import BertConfig
 from bert_keras.distribution.numerics import named_policy
 from bert_keras.distribution.strategy import (
     interrupted_by_lost_worker,
@@ -15,10 +13,6 @@ from bert_keras.distribution.strategy import (
     workers,
 )
 from bert_keras.errors import InputError
-from bert_keras.models.pretrainer import BertPretrainer
-from bert_keras.training.losses import pretraining_losses
-from bert_keras.training.optimizer import BertAdamW
-from tests.distribution.training import CONFIG
 
 TWO = {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}
 
@@ -93,16 +87,6 @@ def test_the_name_of_a_precision_selects_the_policy():
         assert named_policy() == "float32"
     with pytest.raises(InputError, match="no precision is called 'int8'"):
         named_policy("int8")
-
-
-def test_keras_distribution_is_refused():
-    model = BertPretrainer(BertConfig(**CONFIG))
-    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0"]))
-    try:
-        with pytest.raises(InputError, match="has no effect under TensorFlow; train in the"):
-            model.compile(BertAdamW(), loss=pretraining_losses())
-    finally:
-        keras.distribution.set_distribution(None)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
 """What an error message of models, data and texts tells the user to do succeeds."""
 
+import dataclasses
 import re
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras.cli import main
 from bert_keras.config import BertConfig
 from bert_keras.data.preprocessor import Preprocessor
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertMaskedLM, BertQuestionAnswering
+from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer, BertQuestionAnswering
 from bert_keras.models.keras_hub import to_keras_hub
 from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -24,6 +27,13 @@ def folders(tmp_path_factory):
     BertMaskedLM(CONFIG).save_pretrained(folder / "masked-lm", tokenizer=TOKENIZER)
     classifier = BertClassifier(CONFIG, num_labels=2)
     classifier.save_pretrained(folder / "classifier", tokenizer=TOKENIZER, labels=("no", "yes"))
+    classifier.metadata = dataclasses.replace(
+        classifier.stored_metadata(TOKENIZER),
+        task={"name": "classification", "long_texts": "mean", "max_length": 8},
+        text_columns=("text",),
+    )
+    classifier.save_pretrained(folder / "windows", tokenizer=TOKENIZER)
+    (folder / "texts.tsv").write_text("text\ngood film\n")
     return folder
 
 
@@ -31,14 +41,29 @@ def classifier(folders, name, **options):
     return BertClassifier.from_pretrained(folders / name, **options)
 
 
-def preprocessor():
-    return Preprocessor(TOKENIZER, max_length=8)
+def preprocessor(max_length=8):
+    return Preprocessor(TOKENIZER, max_length=max_length)
+
+
+def untrained(**fields):
+    return BertClassifier(dataclasses.replace(CONFIG, **fields), num_labels=2)
+
+
+INPUTS = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), np.ones((1, 4), "int32"))
+LONG = [20 * "good "]
+CAUSAL = dataclasses.replace(CONFIG, is_causal=True)
 
 
 def predicted(model, texts, preprocessor=None):
     if preprocessor:
         model.preprocessor = preprocessor
     return model.predict(texts, verbose=0)
+
+
+def predicted_by_command(model, data):
+    command = ["predict", "classification", "--model", str(model), "--data", str(data)]
+    assert main([*command, "--output", str(model / "answers.tsv")]) == 0
+    return (model / "answers.tsv").read_text("utf-8")
 
 
 def texts(*columns):
@@ -73,8 +98,33 @@ CASES = {
         lambda f: classifier(f, "classifier", new=("pooler",)),
     ),
     "set model.preprocessor = Preprocessor(tokenizer, max_length=128)": (
-        lambda f: predicted(BertClassifier(CONFIG, num_labels=2), ["good"]),
-        lambda f: predicted(BertClassifier(CONFIG, num_labels=2), ["good"], preprocessor()),
+        lambda f: predicted(untrained(), ["good"]),
+        lambda f: predicted(untrained(), ["good"], preprocessor()),
+    ),
+    "has no tokenizer, so it cannot take texts; set model.preprocessor = Preprocessor(tokenizer, "
+    "max_length=128), or give input_ids, input_mask and segment_ids": (
+        lambda f: predicted(untrained(), ["good"]),
+        lambda f: predicted(untrained(), INPUTS),
+    ),
+    "use bert-keras predict or an exported model": (
+        lambda f: predicted(classifier(f, "windows"), ["good"]),
+        lambda f: predicted_by_command(f / "windows", f / "texts.tsv"),
+    ),
+    "or an exported model, or give input_ids, input_mask and segment_ids": (
+        lambda f: predicted(classifier(f, "windows"), ["good"]),
+        lambda f: predicted(classifier(f, "windows"), INPUTS),
+    ),
+    "but the encoder has 16 positions; reduce max_length": (
+        lambda f: predicted(untrained(), preprocessor(32)(LONG)),
+        lambda f: predicted(untrained(), preprocessor(16)(LONG)),
+    ),
+    "or use an encoder with more positions": (
+        lambda f: predicted(untrained(), preprocessor(32)(LONG)),
+        lambda f: predicted(untrained(max_positions=32), preprocessor(32)(LONG)),
+    ),
+    "a causal encoder attends only to itself; pretrain a BertMaskedLM": (
+        lambda f: BertPretrainer(CAUSAL),
+        lambda f: BertMaskedLM(CAUSAL),
     ),
     "batch it: dataset.batch(32)": (
         lambda f: predicted(classifier(f, "classifier"), texts(["good"])),

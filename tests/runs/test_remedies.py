@@ -1,20 +1,29 @@
 """What an error message of a run tells the user to do succeeds."""
 
+import errno
 import json
+import shlex
 import shutil
+from pathlib import Path
 
 import keras
 import pytest
 
+from bert_keras.checkpoints.formats import write_checkpoint
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.cli import main as bert_keras
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
+from bert_keras.locks import locked_folder
 from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer, BertQuestionAnswering
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs.evaluate import evaluate
+from bert_keras.runs.task_run import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from bert_keras.training.guard import PretrainingWarnings
+from bert_keras.training.optimizer import BertAdamW
+from tests.runs.test_continue import checkpoint_of, write_records
 from tfrecords_tools.cli import main as bert_tfrecords
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "good", "bad", "film", "a"))
@@ -35,21 +44,20 @@ TASKS = {"answers": "squad1", "classifier": "classification"}
 LONG = "good " * 12
 
 
-def copy(source, destination):
-    shutil.copy(source, destination)
-    return 0
-
-
 PROGRAMS = {
     "bert-keras": lambda *words: bert_keras(words),
     "bert-tfrecords": lambda *words: bert_tfrecords(words),
-    "cp": copy,
+    "cp": lambda *files: shutil.copy(*files) and 0,
+    "rm": shutil.rmtree,
+    "iconv": lambda old, new: Path(new).write_text(Path(old).read_text("latin-1"), "utf-8") and 0,
 }
 
 
 def run(commands):
     """Runs commands that " && " joins, and returns the exit code of the last one."""
-    *first, last = (PROGRAMS[name](*words) for name, *words in map(str.split, commands.split("&&")))
+    *first, last = (
+        PROGRAMS[name](*words) for name, *words in map(shlex.split, commands.split("&&"))
+    )
     assert not any(first)
     return last
 
@@ -79,12 +87,25 @@ def originals(tmp_path_factory):
         built = model(config, num_labels=2) if labels else model(config)
         save_model(built, folder / name, metadata=metadata, vocabulary=VOCABULARY)
     (folder / "incomplete" / "vocab.txt").unlink()
+    for name in ("other-words", "run/checkpoints", "run/model"):
+        shutil.copytree(folder / "masked-lm", folder / name)
+    (folder / "other-words" / "vocab.txt").write_text("\n".join((*SPECIAL_TOKENS, *"abcd")))
     VOCABULARY.save(folder / "vocab.txt")
     (folder / "corpus.txt").write_text("\n\n".join(["good film\nbad film\na film\na bad film"] * 4))
     (folder / "films.txt").write_text("good film\nbad film\n")
     (folder / "film.txt").write_text("good film\n")
-    (folder / "train.tsv").write_text("text\tb\tlabel\ngood film\ta\tpos\nbad film\ta\tneg\n")
-    (folder / "nothing.tsv").write_text("text\tlabel\nfilm\t\n")
+    rows = "text\tb\tlabel\ngood film\ta\tpos\nbad film\ta\tneg\n"
+    (folder / "train.tsv").write_text(rows)
+    (folder / "long.tsv").write_text(rows + f"{LONG}\ta\tpos\n")
+    (folder / "unknown.tsv").write_text(rows + "a film\ta\tmixed\n")
+    (folder / "known.tsv").write_text(rows + "a film\ta\tpos\n")
+    (folder / "latin-1.tsv").write_bytes(rows.encode() + b"caf\xe9\ta\tpos\n")
+    for name, label in {"tab": "p\tos", "renamed": "pos"}.items():
+        examples = [{"text": "film", "label": each} for each in (label, "neg")]
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, examples)))
+    (folder / "data").mkdir()
+    for name, text in {"train": rows, "dev": rows, "test": "text\nfilm\n"}.items():
+        (folder / "data" / f"{name}.tsv").write_text(text)
     (folder / "pairs.tsv").write_text(f"a\tb\tlabel\n{LONG}\tfilm\tpos\nbad\tfilm\tneg\n")
     (folder / "train.conll").write_text("good O\nfilm B-ART\n\na O\n")
     answer = {"id": "1", "answers": [{"text": "good", "answer_start": 2}]}
@@ -98,12 +119,15 @@ def originals(tmp_path_factory):
         "records": "",
         "cased": "--cased",
         "no-vocabulary": "",
-        "other-words": "",
+        "changed": "",
         "bad-manifest": "",
+        "no-manifest": "",
     }.items():
         assert run(f"{build} --output {{0}}/{name} {options}".format(folder)) == 0
     (folder / "no-vocabulary" / "vocab.txt").unlink()
-    (folder / "other-words" / "vocab.txt").write_text("\n".join((*SPECIAL_TOKENS, "good")))
+    for name in ("changed", "no-manifest"):
+        (folder / name / "vocab.txt").write_text("\n".join((*SPECIAL_TOKENS, "good")))
+    (folder / "no-manifest" / "manifest.json").unlink()
     (folder / "bad-manifest" / "manifest.json").write_text("{}")
     return folder
 
@@ -140,6 +164,10 @@ WINDOWS = (
     "bert-keras evaluate classification --model classifier --data pairs.tsv --set max_length=12 "
     "text_columns=a,b"
 )
+LONGER = EVALUATE.replace("train.tsv", "long.tsv") + " --set max_length=8"
+PREDICT = "bert-keras predict classification --model classifier --data train.tsv --output a.tsv"
+TEACH = f"{PRETRAIN} --from masked-lm --set objective=masked-lm --teacher"
+CONVERT = "bert-keras convert classifier pretrainer"
 INSPECT = "bert-keras inspect masked-lm -o page.html --word film --sentences film.txt"
 VECTORS = "bert-keras features --from classifier --texts film.txt --output film.npz"
 
@@ -183,7 +211,7 @@ def case(remedy, command, corrected):
             f"{NEW} --from short".replace("--max-length 12", "--max-length 8"),
         ),
         case(
-            "a checkpoint without one, such as the one that was fine-tuned",
+            "start from a checkpoint without one, such as the one that was fine-tuned",
             f"{PRETRAIN} --from lstm",
             f"{PRETRAIN} --from pretrainer",
         ),
@@ -199,8 +227,18 @@ def case(remedy, command, corrected):
         ),
         case(
             "or set alpha_cosine=0 to compare no hidden states",
-            f"{PRETRAIN} --from masked-lm --teacher wide --set objective=masked-lm",
-            f"{PRETRAIN} --from masked-lm --teacher wide --set objective=masked-lm alpha_cosine=0",
+            f"{TEACH} wide",
+            f"{TEACH} wide".replace("masked-lm --t", "masked-lm alpha_cosine=0 --t"),
+        ),
+        case("choose another teacher, or set alpha", f"{TEACH} wide", f"{TEACH} masked-lm"),
+        case("choose a teacher of the same task", f"{TEACH} classifier", f"{TEACH} masked-lm"),
+        case("choose a teacher with the same v", f"{TEACH} other-words", f"{TEACH} masked-lm"),
+        case("choose a teacher with the same is_causal", f"{TEACH} causal", f"{TEACH} masked-lm"),
+        case("choose another teacher, or a max", SHORT, SHORT.replace("r short", "r classifier")),
+        case(
+            "write the records with the vocabulary of the checkpoint",
+            f"{PRETRAIN} --from other-words",
+            f"{NEW} --from other-words".replace("vocab.txt", "other-words/vocab.txt"),
         ),
         case(
             "no tokenizer.json; copy the vocabulary of the records there",
@@ -211,9 +249,14 @@ def case(remedy, command, corrected):
         ),
         case(
             "not the one in manifest.json; copy the vocabulary of the records there",
-            PRETRAIN.replace(" records ", " other-words "),
-            f"cp vocab.txt other-words && {PRETRAIN} --set {SMALL}".replace(
-                " records ", " other-words "
+            PRETRAIN.replace(" records ", " changed "),
+            f"cp vocab.txt changed && {PRETRAIN} --set {SMALL}".replace(" records ", " changed "),
+        ),
+        case(
+            "the vocabulary in its folder has 6 tokens; copy the vocabulary of the records there",
+            PRETRAIN.replace(" records ", " no-manifest "),
+            f"cp vocab.txt no-manifest && {PRETRAIN} --set {SMALL}".replace(
+                " records ", " no-manifest "
             ),
         ),
         case(
@@ -234,13 +277,23 @@ def case(remedy, command, corrected):
             FINETUNE.replace("pretrainer", "one-segment"),
         ),
         case(
-            "use the task squad2",
+            "one-segment has 1; use another model, or",
+            f"{FINETUNE} text_columns=text,b".replace("pretrainer", "one-segment"),
+            f"{FINETUNE} text_columns=text,b",
+        ),
+        case(
+            "contains a tab or a line end; rename it",
+            FINETUNE.replace("train.tsv", "tab.jsonl"),
+            FINETUNE.replace("train.tsv", "renamed.jsonl"),
+        ),
+        case(
+            "use the task squad2, and",
             ASK,
             ASK.replace("squad1", "squad2"),
         ),
         case("use context=sentence", f"{TAG} context=document", f"{TAG} context=sentence"),
         case(
-            "use layers=last",
+            "use layers=last or layers",
             FEATURES,
             f"{FEATURES} layers=last",
         ),
@@ -293,6 +346,68 @@ def case(remedy, command, corrected):
             EVALUATE.replace("classification", "multi-label"),
             EVALUATE,
         ),
+        case(
+            "run itself is not a checkpoint; give run/model",
+            VECTORS.replace("classifier", "run"),
+            VECTORS.replace("classifier", "run/model"),
+        ),
+        case(
+            "raise max_length, cut long texts with",
+            LONGER,
+            LONGER.replace("=8", "=16"),
+        ),
+        case(
+            "cut long texts with long_texts=truncate, or", LONGER, LONGER + " long_texts=truncate"
+        ),
+        case("read them in windows with long_texts=mean", LONGER, LONGER + " long_texts=mean"),
+        case(
+            "correct the label or remove the row",
+            EVALUATE.replace("train.tsv", "unknown.tsv"),
+            f"{EVALUATE} && {EVALUATE}".replace("train.tsv", "known.tsv", 1),
+        ),
+        case(
+            "has no labels, so there is nothing to score; use predict",
+            EVALUATE.replace("train.tsv", "data") + " --split test",
+            PREDICT.replace("train.tsv", "data"),
+        ),
+        case(
+            "convert the file to UTF-8 first",
+            PREDICT.replace("train.tsv", "latin-1.tsv"),
+            f"iconv latin-1.tsv new.tsv && {PREDICT.replace('train.tsv', 'new.tsv')}",
+        ),
+        case("is a folder; name a file to write", PREDICT.replace("a.tsv", "records"), PREDICT),
+        case(
+            "is not a folder; choose another path", PREDICT.replace("a.tsv", "vocab.txt/a"), PREDICT
+        ),
+        case(
+            "exists already; choose another name or", CONVERT, CONVERT.replace("pret", "new-pret")
+        ),
+        case("choose another name or remove it first", CONVERT, f"rm pretrainer && {CONVERT}"),
+        case(
+            "there is nothing to show; give a text",
+            "bert-keras inspect masked-lm -o page.html",
+            "bert-keras inspect masked-lm good -o page.html",
+        ),
+        case(
+            "or a word and a file of sentences",
+            "bert-keras inspect masked-lm -o page.html",
+            INSPECT.replace("film.txt", "films.txt"),
+        ),
+        case(
+            "is not valid UTF-8; correct it",
+            "bert-keras inspect masked-lm good\udcff -o page.html",
+            "bert-keras inspect masked-lm good -o page.html",
+        ),
+        case(
+            "the vocabulary has no tokens for 'cinema'; choose another word",
+            INSPECT.replace("word film", "word cinema"),
+            INSPECT.replace("film.txt", "films.txt"),
+        ),
+        case(
+            "has no effect without a TEXT; leave it out",
+            INSPECT.replace("film.txt", "films.txt") + " --top-k 3",
+            INSPECT.replace("film.txt", "films.txt"),
+        ),
         case("expected 2 to 100", INSPECT, INSPECT.replace("film.txt", "films.txt")),
         case(
             "give both or none",
@@ -323,12 +438,130 @@ def case(remedy, command, corrected):
         case("from the end -1 to -2", f"{VECTORS} --layers -3", f"{VECTORS} --layers -2"),
     ],
 )
-def test_the_remedy_of_an_error_succeeds(folder, capsys, remedy, command, corrected):
+def test_the_remedy_of_an_error_succeeds(folder, follow, remedy, command, corrected):
     if "new --dry" in command:
         assert run(BUILD.replace("--output", "--max-predictions 0 --output").rstrip("& ")) == 0
-    assert run(command) == 2
-    assert remedy in capsys.readouterr().err.splitlines()[-1]
-    assert run(corrected) == 0
+    follow(command, remedy, corrected)
+
+
+@pytest.fixture
+def follow(capsys):
+    """Runs a command that is refused with a remedy, and then the corrected command."""
+
+    def follow(command, remedy, corrected):
+        assert run(command) == 2
+        assert remedy in capsys.readouterr().err.splitlines()[-1]
+        assert run(corrected) == 0
+
+    return follow
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy", "corrected"),
+    [
+        ("--output ''", "received an empty text; give a value", PREDICT),
+        ("--outputs a.tsv", "; see bert-keras predict --help", "bert-keras predict --help"),
+    ],
+)
+def test_the_remedy_of_a_wrong_option_succeeds(folder, capsys, arguments, remedy, corrected):
+    with pytest.raises(SystemExit):
+        run(PREDICT.replace("--output a.tsv", arguments))
+    assert remedy in capsys.readouterr().err
+    try:
+        assert run(corrected) == 0
+    except SystemExit as end:
+        assert end.code == 0
+
+
+def test_the_remedies_for_arguments_of_functions_succeed(folder):
+    data = {"model": "classifier", "data": "train.tsv", "changes": {"max_length": 8}}
+    with pytest.raises(InputError, match="either model or predictions; give one of them"):
+        evaluate("classification", data="train.tsv")
+    assert evaluate("classification", **data)
+    options = {"pretrained": "pretrainer", "max_length": 8}
+    with pytest.raises(InputError, match="data has no dev; name the file of each"):
+        TaskRun("classification", data={"train": "train.tsv"}, **options)
+    TaskRun("classification", data={"train": "train.tsv", "dev": "train.tsv"}, **options)
+
+
+def test_a_command_succeeds_after_space_was_freed_on_a_full_disk(folder, follow, monkeypatch):
+    def no_space(*_, **__):
+        monkeypatch.undo()  # the user frees space
+        monkeypatch.chdir(folder)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("bert_keras.checkpoints.native.write_tensors", no_space)
+    convert = "bert-keras convert classifier new"
+    follow(convert, "No space left on device; free disk space and run this again", convert)
+
+
+@pytest.mark.slow
+def test_a_folder_is_used_after_the_run_in_it_has_ended(folder, follow):
+    (folder / "new").mkdir()
+    other = FINETUNE.replace("--output new", "--output other")
+    with locked_folder(folder / "new"):
+        follow(FINETUNE, "wait for it or end it, or choose another output", other)
+    assert run(FINETUNE) == 0
+
+
+@pytest.mark.slow
+def test_the_remedies_for_the_state_of_a_pretraining_succeed(folder, follow):
+    train = (
+        "bert-keras pretrain demo --records records --output new --from start "
+        "--set batch_size=2 num_steps=2 num_warmup_steps=1 steps_per_log=1"
+    )
+    other = train.replace("--output new", "--output other")
+    shutil.copytree("pretrainer", "start")
+    assert run(train) == 0
+    (folder / "new" / "scores.json").unlink()
+    shutil.copytree("new", "damaged")
+    shutil.rmtree("start")
+    shutil.copytree("wide", "start")
+    remedy = "by another version of bert-keras; choose another output folder to train from the"
+    follow(train, remedy, other)
+    for state in (folder / "damaged" / "checkpoints").glob("step-*"):
+        state.write_bytes(b"")
+    follow(
+        train.replace("--output new", "--output damaged"),
+        "choose another output folder to train from the start",
+        train.replace("--output new", "--output third"),
+    )
+
+
+@pytest.mark.slow
+def test_the_remedies_for_a_training_state_of_the_last_step_succeed(folder, follow):
+    write_records(folder / "other-records")
+    for name, step in {"state": 3, "no-state": 0}.items():
+        write_checkpoint(checkpoint_of("BertPretrainer", step=step), folder / name, format="google")
+    command = (
+        "bert-keras pretrain demo --records other-records --dry-run --from state "
+        "--set batch_size=4 num_steps=3 num_warmup_steps=1"
+    )
+    follow(command, "raise num_steps", command.replace("num_steps=3", "num_steps=4"))
+    remedy = "or start from a checkpoint without training state"
+    follow(command, remedy, command.replace("from state", "from no-state"))
+
+
+@pytest.mark.slow
+def test_a_training_that_diverged_succeeds_with_a_lower_learning_rate(folder, follow):
+    follow(
+        f"{FINETUNE} num_epochs=2 learning_rate=1e38",
+        "start again in another output folder, with a lower learning_rate",
+        f"{FINETUNE} num_epochs=2 learning_rate=1e-3".replace("--output new", "--output other"),
+    )
+
+
+@pytest.mark.slow
+def test_a_pretraining_that_does_not_learn_succeeds_with_another_learning_rate(folder, capsys):
+    settings = (
+        "size=L-1_H-32_A-1 batch_size=8 dropout_rate=0 num_steps=100 num_warmup_steps=40 "
+        "steps_per_log=50"
+    )
+    command = "bert-keras pretrain demo --records records --output {} --set {} learning_rate={}"
+    remedy = "try another learning_rate, a longer warmup or another initializer_stddev"
+    for output, rate, is_warned in (("new", 1e-9, True), ("other", 0.02, False)):
+        assert run(command.format(output, settings, rate)) == 0
+        assert (remedy in capsys.readouterr().err) == is_warned
 
 
 def test_a_model_in_memory_without_vocabulary_can_be_scored_from_its_folder(folder):
@@ -342,7 +575,7 @@ def test_a_model_in_memory_without_vocabulary_can_be_scored_from_its_folder(fold
 
 
 @pytest.mark.slow
-def test_the_remedies_for_a_folder_with_a_run_succeed(folder, capsys):
+def test_the_remedies_for_a_folder_with_a_run_succeed(folder, follow):
     command = FINETUNE.replace("--set", "--set logs_per_epoch=1")
     assert run(command) == 0
     shutil.copytree("new", "damaged")
@@ -364,26 +597,23 @@ def test_the_remedies_for_a_folder_with_a_run_succeed(folder, capsys):
             command.replace("--output new", "--output empty"),
         ),
     ):
-        assert run(refused) == 2
-        assert remedy in capsys.readouterr().err.splitlines()[-1]
-        assert run(corrected) == 0
+        follow(refused, remedy, corrected)
     (folder / "damaged" / "recipe.json").write_text("{")
-    assert run(command.replace("--output new", "--output damaged")) == 2
-    assert "; restore it, or choose another" in capsys.readouterr().err.splitlines()[-1]
-    restored = f"cp new/recipe.json damaged && {command}"
-    assert run(restored.replace("--output new", "--output damaged")) == 0
+    damaged = command.replace("--output new", "--output damaged")
+    other = command.replace("--output new", "--output third")
+    follow(damaged, "restore it, or choose another output folder", other)
+    follow(damaged, "; restore it, or choose another", f"cp new/recipe.json damaged && {damaged}")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["evaluations.json", "best.safetensors"])
-def test_a_run_without_its_evaluations_is_trained_again_in_another_folder(folder, capsys, file):
+def test_a_run_without_its_evaluations_is_trained_again_in_another_folder(folder, follow, file):
     command = FINETUNE.replace("num_epochs=1", "num_epochs=2")
     assert run(command) == 0
     shutil.rmtree("new/model")
     (folder / "new" / file).unlink()
-    assert run(command) == 2
-    assert "remove the folder of the run or choose" in capsys.readouterr().err.splitlines()[-1]
-    assert run(command.replace("--output new", "--output other")) == 0
+    other = command.replace("--output new", "--output other")
+    follow(command, "to train again, remove the folder of the run or choose another", other)
     shutil.rmtree("new")
     assert run(command) == 0
 
@@ -403,3 +633,17 @@ def test_the_remedies_for_whole_words_of_byte_pairs_succeed(folder, capsys):
     for records in ("plain", "words"):
         corrected = command.replace("unit=word", "unit=piece").replace(" records ", f" {records} ")
         assert run(corrected) == 0
+
+
+def test_the_records_of_pairs_that_reveal_their_label_can_be_looked_at(folder, capsys):
+    model = keras.Model()
+    model.compile(BertAdamW())
+    model.optimizer.build([])
+    warnings = PretrainingWarnings(num_steps=100, num_warmup_steps=1, unigram=lambda: 0.0)
+    warnings.set_params({"steps": 20})
+    warnings.set_model(model)
+    warnings.on_epoch_end(0, {"loss": 1.0, "next_sentence_accuracy": 1.0})
+    remedy = "the pairs reveal their label; look at some with bert-tfrecords show"
+    assert remedy in capsys.readouterr().err
+    assert run("bert-tfrecords show records") == 0
+    assert "good film" in capsys.readouterr().out
