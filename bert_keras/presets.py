@@ -1,7 +1,8 @@
 """Defines configurations by name, such as "tiny" and "base".
 
 The sources are Turc et al. 2019 (the 24 sizes up to L-12_H-768), Devlin et al. 2018 (base, large),
-Sanh et al. 2019 (DistilBERT), Lan et al. 2019 (ALBERT v2) and Liu et al. 2019 (RoBERTa).
+Sanh et al. 2019 (DistilBERT), Lan et al. 2019 (ALBERT v2), Liu et al. 2019 (RoBERTa) and Warner et
+al. 2024 (ModernBERT).
 """
 
 import dataclasses
@@ -48,6 +49,37 @@ def _albert(
     )
 
 
+def _modernbert(
+    num_layers: int,
+    hidden_size: int,
+    intermediate_size: int,
+    *,
+    vocab_size: int = 50_368,
+    max_positions: int = 8192,
+) -> BertConfig:
+    """Returns the configuration of a ModernBERT, which has no dropout."""
+    return BertConfig(
+        vocab_size=vocab_size,
+        hidden_size=hidden_size,
+        num_layers=num_layers,
+        num_heads=hidden_size // 64,
+        intermediate_size=intermediate_size,
+        max_positions=max_positions,
+        num_segments=0,
+        hidden_dropout_rate=0.0,
+        attention_dropout_rate=0.0,
+        layer_norm_epsilon=1e-5,
+        has_pooler=False,
+        norm_position="pre",
+        position_kind="rotary",
+        rotary_base=160_000.0,
+        local_rotary_base=10_000.0,
+        is_gated=True,
+        has_biases=False,
+        local_window=128,
+    )
+
+
 ROBERTA = {
     "vocab_size": 50_265,
     "num_segments": 1,
@@ -72,6 +104,10 @@ PRESETS |= {
     "roberta-tiny": dataclasses.replace(PRESETS["tiny"], **ROBERTA),
     "roberta-base": dataclasses.replace(PRESETS["base"], **ROBERTA),
     "roberta-large": dataclasses.replace(PRESETS["large"], **ROBERTA),
+    # Not a published size; small enough to train on a laptop.
+    "modernbert-tiny": _modernbert(3, 128, 192, vocab_size=30_522, max_positions=512),
+    "modernbert-base": _modernbert(22, 768, 1152),
+    "modernbert-large": _modernbert(28, 1024, 2624),
 }
 
 

@@ -2,16 +2,18 @@
 
 import dataclasses
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from bert_keras.architectures import ARCHITECTURES, BERT, ENCODER, family_of
+from bert_keras.architectures import ARCHITECTURES, ENCODER
 from bert_keras.checkpoints.feature_layers import feature_layers
 from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.checkpoints.tensors import StoredTensor
+from bert_keras.checkpoints.tensors import StoredTensor, joined
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, listed
+from bert_keras.families import BERT, family_of
 
 # Number of outputs of the heads that have neither one output per label nor a single output.
 NUM_OUTPUTS = {"next_sentence": 2, "span": 2}
@@ -30,7 +32,11 @@ class WeightRow(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class NameColumn:
-    """The names and shapes under which one checkpoint format stores our weights."""
+    """The names and shapes under which one checkpoint format stores our weights.
+
+    If a format has one name for several weights, it stores them joined along the first axis, in the
+    order of `rows`.
+    """
 
     format: str  # name of the format in error messages
     # Maps the public name of a weight of a model to the format's name, or to "" if it has none.
@@ -39,7 +45,7 @@ class NameColumn:
     is_transposed: Callable[[str], bool] = lambda name: False
     # Returns the shape in which the format stores a weight that it does not transpose.
     shape: Callable[[WeightRow, ModelMetadata], tuple[int, ...]] = lambda row, metadata: row.shape
-    # Kinds of encoders (keys of `architectures.FAMILIES`) that the format can store; None means
+    # Kinds of encoders (keys of `families.FAMILIES`) that the format can store; None means
     # every encoder.
     kinds: Collection[str] | None = (BERT.kind,)
 
@@ -204,10 +210,15 @@ def translated(
             the wrong shape. The message names all of them.
     """
     check_family(metadata, column)
-    table = {column.name(row.name, metadata): row for row in rows(metadata)}
+    table, parts = defaultdict(list), defaultdict(list)
+    for row in rows(metadata):
+        is_transposed = column.is_transposed(row.name)
+        shape = row.shape[::-1] if is_transposed else column.shape(row, metadata)
+        table[name := column.name(row.name, metadata)].append(row)
+        parts[name].append(shape)
     shapes = {
-        name: row.shape[::-1] if column.is_transposed(row.name) else column.shape(row, metadata)
-        for name, row in table.items()
+        name: (sum(shape[0] for shape in each), *each[0][1:]) if each[0] else ()
+        for name, each in parts.items()
     }
     unused = [name for name in foreign if name not in table]
     problems = weight_problems(foreign, shapes)
@@ -218,9 +229,13 @@ def translated(
             f"layers and hidden size {metadata.config.hidden_size}: {listed(problems)}"
         )
     tensors = {}
-    for name, row in table.items():
-        tensor, is_transposed = foreign[name], column.is_transposed(row.name)
-        tensors[row.name] = tensor.transposed() if is_transposed else tensor.reshaped(row.shape)
+    for name, joined_rows in table.items():
+        stored = [foreign[name]]
+        if len(joined_rows) > 1:
+            stored = foreign[name].split([shape[0] for shape in parts[name]])
+        for row, tensor in zip(joined_rows, stored, strict=True):
+            is_transposed = column.is_transposed(row.name)
+            tensors[row.name] = tensor.transposed() if is_transposed else tensor.reshaped(row.shape)
     return tensors, tuple(unused)
 
 
@@ -255,7 +270,7 @@ def foreign_tensors(
         InputError: The format cannot store the model.
     """
     check_family(metadata, column)
-    foreign = {}
+    foreign = defaultdict(list)
     for name, tensor in tensors.items():
         foreign_name = column.name(name, metadata)
         if not foreign_name:
@@ -266,8 +281,9 @@ def foreign_tensors(
             raise InputError(f"{column.format} cannot store {name} of a {metadata.model}; {remedy}")
         shape = column.shape(WeightRow(name, tensor.shape), metadata)
         is_transposed = column.is_transposed(name)
-        foreign[foreign_name] = tensor.transposed() if is_transposed else tensor.reshaped(shape)
-    return foreign
+        tensor = tensor.transposed() if is_transposed else tensor.reshaped(shape)
+        foreign[foreign_name].append(tensor)
+    return {name: joined(parts) for name, parts in foreign.items()}
 
 
 def check_family(metadata: ModelMetadata, column: NameColumn) -> None:

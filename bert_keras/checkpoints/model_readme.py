@@ -6,8 +6,9 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from bert_keras.architectures import ARCHITECTURES, BERT, family_of
+from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
+from bert_keras.families import BERT, family_of
 
 README = "README.md"  # name of the file
 _environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

@@ -1,7 +1,8 @@
 """Represents arrays that stay in their file until they are read, and reads them without a copy."""
 
+import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,22 @@ class StoredTensor:
         if shape == self.shape:
             return self
         return StoredTensor(shape, lambda: self.read().reshape(shape))
+
+    def split(self, lengths: Sequence[int]) -> "list[StoredTensor]":
+        """Returns parts of this array with these lengths of the first axis, one after the other."""
+        ends = list(itertools.accumulate(lengths))
+        return [
+            StoredTensor((length, *self.shape[1:]), lambda e=end, n=length: self.read()[e - n : e])
+            for end, length in zip(ends, lengths, strict=True)
+        ]
+
+
+def joined(tensors: Sequence[StoredTensor]) -> StoredTensor:
+    """Returns arrays as one, joined along the first axis."""
+    if len(tensors) == 1:
+        return tensors[0]
+    shape = (sum(each.shape[0] for each in tensors), *tensors[0].shape[1:])
+    return StoredTensor(shape, lambda: np.concatenate([each.read() for each in tensors]))
 
 
 def empty(shape: tuple[int, ...]) -> np.ndarray:

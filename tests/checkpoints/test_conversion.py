@@ -3,13 +3,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bert_keras.architectures import family_of
 from bert_keras.checkpoints import native
 from bert_keras.checkpoints.checkpoint import TrainingState
 from bert_keras.checkpoints.conversion import student_layers, student_of
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.cli import main
 from bert_keras.errors import InputError
+from bert_keras.families import family_of
 from bert_keras.models import BertMaskedLM
 
 POSITIONS, SEGMENTS = "encoder/embeddings/position", "encoder/embeddings/segment"

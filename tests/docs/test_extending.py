@@ -15,7 +15,7 @@ SECTIONS = {
 }
 TABLES = {  # to which examples add rows, by their modules
     "ARCHITECTURES": "bert_keras.architectures",
-    "FAMILIES": "bert_keras.architectures",
+    "FAMILIES": "bert_keras.families",
     "PRESETS": "bert_keras.presets",
     "FORMATS": "bert_keras.checkpoints.formats",
     "PRETRAINING_OBJECTIVES": "bert_keras.runs.objectives",

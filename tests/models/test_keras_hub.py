@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bert_keras import BertPretrainer, from_keras_hub, preset, to_keras_hub
-from bert_keras.architectures import FAMILIES, family_of
 from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.checkpoints.keras_hub.families import CLASSES, HUB_FAMILIES
 from bert_keras.errors import InputError
+from bert_keras.families import family_of
 from bert_keras.models import MODELS
 from bert_keras.text.encode import encode
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -29,7 +29,7 @@ def slow(*values):
 PAIRS = [
     ("bert", "BertMaskedLM"),
     ("albert", "BertEncoder"),
-    *(slow(family, model) for family in FAMILIES for model in CLASSES
+    *(slow(family, model) for family in HUB_FAMILIES for model in CLASSES
       if (family, model) not in (("bert", "BertMaskedLM"), ("albert", "BertEncoder"))),
 ]  # fmt: skip
 

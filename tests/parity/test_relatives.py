@@ -1,4 +1,4 @@
-"""DistilBERT, ALBERT and RoBERTa, forward and backward, against the reference in PyTorch."""
+"""BERT's relatives, forward and backward, against the reference in PyTorch."""
 
 import dataclasses
 
@@ -8,6 +8,7 @@ import pytest
 from differences import PRECISION, at, difference, gradient_differences
 
 from bert_keras.config import BertConfig
+from bert_keras.presets import preset
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
 pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
@@ -34,13 +35,30 @@ CONFIGS = {
     "roberta": dataclasses.replace(
         SIZE, num_segments=1, position_offset=2, layer_norm_epsilon=1e-5
     ),
+    "modernbert": preset(
+        "modernbert-base",
+        vocab_size=500,
+        hidden_size=96,
+        num_layers=4,
+        num_heads=6,
+        intermediate_size=160,
+        max_positions=2048,
+        initializer_stddev=0.08,
+        has_pooler=True,
+    ),
 }
-PRETRAINED = {"distilbert": "BertMaskedLM", "albert": "BertPretrainer", "roberta": "BertMaskedLM"}
+PRETRAINED = dict.fromkeys(CONFIGS, "BertMaskedLM") | {"albert": "BertPretrainer"}
 PAIRS = [
     (family, model)
     for family in CONFIGS
     for model in their_side.CLASSES
     if model != "BertPretrainer" or family == "albert"
+    if model in ("BertEncoder", "BertMaskedLM") or family != "modernbert"
+]
+CASES = [
+    (*pair, length)
+    for pair in PAIRS
+    for length in ((64, 512, 2048) if pair[0] == "modernbert" else (1, 33, 512))
 ]
 
 
@@ -52,15 +70,14 @@ def batch_of(family: str, **shape) -> dict[str, np.ndarray]:
     return batch
 
 
-@pytest.mark.parametrize(("family", "model"), PAIRS)
-@pytest.mark.parametrize("length", [1, 33, 512])
+@pytest.mark.parametrize(("family", "model", "length"), CASES)
 def test_every_layer_and_logits(family, model, length):
     """At the pieces of the text: RoBERTa gives padding positions that nobody reads."""
     reference = their_side.random_reference(model, CONFIGS[family])
     ours = our_side.imported(reference)
     assert type(ours).__name__ == model
     assert dataclasses.replace(ours.config, has_pooler=True) == CONFIGS[family]
-    batch = batch_of(family, length=length, rows=2 if length == 512 else 4)
+    batch = batch_of(family, length=length, rows=2 if length >= 512 else 4)
     is_compared_BT = batch["input_mask"].astype(bool)
     if model == "BertMultipleChoice":
         batch = our_side.choices(batch, num_choices=2)

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 import transformers
 
-from bert_keras.architectures import FAMILIES, family_of
 from bert_keras.checkpoints.huggingface.folder import HUGGING_FACE
 from bert_keras.checkpoints.mapping import translated
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
+from bert_keras.families import FAMILIES, family_of
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -43,7 +43,7 @@ def random_reference(model: str, config: BertConfig, *, seed: int = 0) -> torch.
         initializer_range=config.initializer_stddev,
         num_labels=NUM_LABELS.get(model, 2),
         attn_implementation="eager",
-        **(_distilbert if family.kind == "distilbert" else _bert)(config),
+        **{"distilbert": _distilbert, "modernbert": _modernbert}.get(family.kind, _bert)(config),
         **({"embedding_size": config.embedding_size} if config.embedding_size else {}),
     )
     kind = CLASSES[model][0].removeprefix("Bert")
@@ -71,6 +71,28 @@ def _distilbert(config: BertConfig) -> dict[str, object]:
         "n_heads": config.num_heads,
         "hidden_dim": config.intermediate_size,
         "activation": ACTIVATIONS.get(config.activation, config.activation),
+    }
+
+
+def _modernbert(config: BertConfig) -> dict[str, object]:
+    bases = {"full_attention": config.rotary_base, "sliding_attention": config.local_rotary_base}
+    return {
+        "hidden_size": config.hidden_size,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "intermediate_size": config.intermediate_size,
+        "norm_eps": config.layer_norm_epsilon,
+        "local_attention": config.local_window,
+        "global_attn_every_n_layers": config.global_every,
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()
+        },
+        "tie_word_embeddings": config.ties_decoder,
+        **dict.fromkeys(("pad_token_id", "bos_token_id", "cls_token_id"), 0),
+        **dict.fromkeys(("eos_token_id", "sep_token_id"), 1),
+        **dict.fromkeys(
+            ("norm_bias", "mlp_bias", "attention_bias", "classifier_bias"), config.has_biases
+        ),
     }
 
 
@@ -150,6 +172,6 @@ def _tensors(batch: dict[str, np.ndarray], reference: torch.nn.Module) -> dict[s
         "input_mask": "attention_mask",
         "segment_ids": "token_type_ids",
     }
-    if reference.config.model_type == "distilbert":
+    if reference.config.model_type in ("distilbert", "modernbert"):
         del names["segment_ids"]
     return {theirs: torch.tensor(batch[ours]).long() for ours, theirs in names.items()}

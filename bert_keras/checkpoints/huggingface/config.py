@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from bert_keras.architectures import BERT, FAMILIES, OPTIONAL_SIZES, Family, class_names
+from bert_keras.architectures import class_names
 from bert_keras.checkpoints.foreign import (
     EXTRA_KEY,
     checked_extra,
@@ -17,15 +17,17 @@ from bert_keras.checkpoints.foreign import (
     how_to_ignore,
     write_json,
 )
+from bert_keras.checkpoints.huggingface import modernbert
 from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
+from bert_keras.families import BERT, FAMILIES, MODERNBERT, OPTIONAL_SIZES, Family
 from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
 
 CONFIG = "config.json"
 # Hugging Face's names of hyperparameters, and ours. Source: BertConfig of transformers 5, whose
-# defaults equal ours. For the names and defaults of relatives see `architectures.Family`.
+# defaults equal ours. For the names and defaults of relatives see `families.Family`.
 HYPERPARAMETERS = {
     "attention_probs_dropout_prob": "attention_dropout_rate",
     "embedding_size": "embedding_size",
@@ -68,8 +70,8 @@ FIXED = {
 SINGLE = "single_label_classification"
 PROBLEM_TYPES = ("regression", SINGLE, "multi_label_classification")
 HEAD_DROPOUT = (
-    "config.json: {} is {}; it has no effect, because heads have the dropout_rate of the model, by "
-    "default hidden_dropout_rate"
+    "config.json: {} is {}; it has no effect, because embeddings and heads have the dropout rate "
+    "of the model, hidden_dropout_rate"
 )
 # Other keys in published folders; they do not change what the model computes.
 WITHOUT_EFFECT = (
@@ -85,6 +87,7 @@ KNOWN = {
     *("id2label", "label2id", "num_labels", "classifier_dropout", "problem_type"),
     *FIXED,
     *WITHOUT_EFFECT,
+    *modernbert.KEYS,
 }
 
 
@@ -153,6 +156,8 @@ def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
     stated = {field: values[key] for key, field in fields.items() if key in values}
     absent = dict.fromkeys({*OPTIONAL_SIZES} - {*family.sizes}, 0)
     fields = {"intermediate_size": INTERMEDIATE_SIZE, **stated, **family.traits, **absent}
+    if family is MODERNBERT:
+        fields |= modernbert.read_fields(values)
     config = config_of(fields | {"activation": ACTIVATIONS[activation]}, CONFIG)
     # max_position_embeddings counts all rows of the position table, also those before the offset.
     rows = config.max_positions - config.position_offset
@@ -187,7 +192,7 @@ def read_architecture(
     if problem_type != SINGLE:  # kept in the model metadata, because it states what a logit means
         notes.append(f"{CONFIG} has the problem_type {problem_type}; it does not choose the loss")
     dropout = {**family.defaults, **values}.get(family.config_key("hidden_dropout_prob"), 0.1)
-    heads = ("classifier_dropout", *family.dropout_keys)
+    heads = dict.fromkeys(("classifier_dropout", *family.dropout_keys))
     notes += [
         HEAD_DROPOUT.format(name, values[name])
         for name in heads
@@ -279,6 +284,9 @@ def write_config(
     }
     if not family.dropout_keys:
         values["classifier_dropout"] = None
+    if family is MODERNBERT:
+        activation = activations[config.activation]
+        values |= modernbert.written_values(config, vocabulary, activation=activation)
     if vocabulary is not None and values["pad_token_id"] != pad_id:
         raise InputError(
             f"{CONFIG}: pad_token_id is {pad_id}; expected {values['pad_token_id']}, from which a "

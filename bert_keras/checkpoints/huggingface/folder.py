@@ -16,14 +16,11 @@ from bert_keras.architectures import (
     ARCHITECTURES,
     CLASSIFIER,
     ENCODER,
-    FAMILIES,
     MASKED_LM,
     MULTIPLE_CHOICE,
     PRETRAINER,
     QUESTION_ANSWERING,
     TOKEN_CLASSIFIER,
-    Family,
-    family_of,
 )
 from bert_keras.checkpoints.checkpoint import Checkpoint, fitted_vocabulary
 from bert_keras.checkpoints.foreign import training_fields
@@ -45,9 +42,10 @@ from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.safetensors_file import write_tensors
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
+from bert_keras.families import FAMILIES, Family, family_of
 
 # Names of our layers and weights in transformers' BERT, without the prefix `bert.` of task models.
-# architectures.Family.weight_names maps them to the names of other families.
+# families.Family.weight_names maps them to the names of other families.
 BLOCK, TRANSFORMERS_BLOCK = "encoder/layer_{}", "encoder.layer.{}"
 LAYERS = {
     "encoder/embeddings/token": "embeddings.word_embeddings.weight",
@@ -63,9 +61,11 @@ LAYERS = {
     f"{BLOCK}/feed_forward/intermediate": f"{TRANSFORMERS_BLOCK}.intermediate.dense",
     f"{BLOCK}/feed_forward/output": f"{TRANSFORMERS_BLOCK}.output.dense",
     f"{BLOCK}/feed_forward_norm": f"{TRANSFORMERS_BLOCK}.output.LayerNorm",
+    "encoder/final_norm": "final_norm",
     "encoder/pooler": "pooler.dense",
     "masked_lm/transform": "cls.predictions.transform.dense",
     "masked_lm/norm": "cls.predictions.transform.LayerNorm",
+    "masked_lm/decoder": "cls.predictions.decoder.weight",
     "masked_lm/output_bias": "cls.predictions.bias",
     "next_sentence/dense": "cls.seq_relationship",
     "classification/dense": "classifier",
@@ -97,7 +97,7 @@ HEADS = {
 CLASSIFIER_WEIGHTS = ("classifier.weight", "classifier.bias")
 CLASSIFIERS = (CLASSIFIER.name, TOKEN_CLASSIFIER.name, MULTIPLE_CHOICE.name)
 # Start of the weight names to which task models add the prefix `bert.`.
-ENCODER_STARTS = ("embeddings", "encoder.", "transformer.", "pooler.")
+ENCODER_STARTS = (*("embeddings", "encoder.", "transformer.", "layers.", "final_norm.", "pooler."),)
 
 
 def recognises(path: Path) -> bool:
@@ -120,7 +120,9 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     values, family = read_values(folder)
     config = read_config(values, family)
     named_model, config_notes = read_architecture(values, family, ignore=ignore)
-    weights, unused, weight_notes = read_weights(folder, family=family, ignore=ignore)
+    weights, unused, weight_notes = read_weights(
+        folder, family=family, ties_decoder=config.ties_decoder, ignore=ignore
+    )
     model = _model(weights, named_model, family)
     row = ARCHITECTURES[model]
     pooler = family.weight_name("pooler.dense.weight", model=model)
@@ -191,7 +193,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     if metadata.model == ENCODER.name:
         has_pooler = family.has_pooler
     else:
-        prefix = f"{family.kind}."
+        prefix = family.weight_prefix
         tensors = {
             f"{prefix}{n}" if n.startswith(ENCODER_STARTS) else n: t for n, t in tensors.items()
         }

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.architectures import MASKED_LM, Family
+from bert_keras.architectures import MASKED_LM
 from bert_keras.checkpoints.foreign import how_to_ignore
 from bert_keras.checkpoints.safetensors_file import stored_tensors
 from bert_keras.checkpoints.tensors import StoredTensor, refuse_lfs_pointer
 from bert_keras.errors import InputError
+from bert_keras.families import Family
 from bert_keras.storage import existing_file, json_object
 
 SAFETENSORS, TORCH, INDEX = "model.safetensors", "pytorch_model.bin", ".index.json"
@@ -39,13 +40,14 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
 def read_weights(
-    folder: Path, *, family: Family, ignore: Collection[str]
+    folder: Path, *, family: Family, ties_decoder: bool, ignore: Collection[str]
 ) -> tuple[dict[str, StoredTensor], tuple[str, ...], tuple[str, ...]]:
     """Reads the weights of a folder.
 
     Args:
         folder: The folder with the weight files.
         family: The family of the model.
+        ties_decoder: Whether the decoder of the masked-LM head is the token embedding table.
         ignore: Names of weights to leave out.
 
     Returns:
@@ -68,7 +70,7 @@ def read_weights(
         else:
             tensors[current] = tensor
     _drop_buffers(tensors)
-    _drop_duplicates(tensors, family, ignore)
+    _drop_duplicates(tensors, family, ignore, ties_decoder=ties_decoder)
     return tensors, tuple(unused), (*notes, *_dtype_notes(tensors))
 
 
@@ -80,7 +82,7 @@ def current_name(name: str, family: Family) -> str:
     """
     name = name.replace(".LayerNorm.gamma", ".LayerNorm.weight")
     name = name.replace(".LayerNorm.beta", ".LayerNorm.bias")
-    return name.removeprefix(f"{family.kind}.")
+    return name.removeprefix(family.weight_prefix)
 
 
 def _stored(folder: Path) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
@@ -171,9 +173,15 @@ def _drop_buffers(tensors: dict[str, StoredTensor]) -> None:
 
 
 def _drop_duplicates(
-    tensors: dict[str, StoredTensor], family: Family, ignore: Collection[str]
+    tensors: dict[str, StoredTensor],
+    family: Family,
+    ignore: Collection[str],
+    *,
+    ties_decoder: bool,
 ) -> None:
     for pair in TIED.items():
+        if TABLE in pair and not ties_decoder:
+            continue
         name, first = (family.weight_name(each, model=MASKED_LM.name) for each in pair)
         if name not in tensors:
             continue

@@ -10,19 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from bert_keras.architectures import (
-    ALBERT,
-    BERT,
-    CLASSIFIER,
-    DISTILBERT,
-    FAMILIES,
-    MASKED_LM,
-    ROBERTA,
-    Family,
-    class_names,
-)
+from bert_keras.architectures import CLASSIFIER, MASKED_LM, class_names
 from bert_keras.checkpoints import mapping
 from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.families import ALBERT, BERT, DISTILBERT, ROBERTA, Family
 
 WEIGHTS, TASK_WEIGHTS = "model.weights.h5", "task.weights.h5"
 CLASSES = class_names("keras_hub")
@@ -175,7 +166,9 @@ HUB_FAMILIES = {
     )
 }
 # Checks that a format without other limits gets an encoder of a known family.
-ANY_FAMILY = mapping.NameColumn(format="keras-hub", name=lambda name, metadata: "", kinds=FAMILIES)
+ANY_FAMILY = mapping.NameColumn(
+    format="keras-hub", name=lambda name, metadata: "", kinds=HUB_FAMILIES
+)
 
 
 def serialized(family: Family, ending: str, config: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import cast
 
 import numpy as np
 
-from bert_keras.architectures import CLASSIFIER, ENCODER, MASKED_LM, Family, family_of
+from bert_keras.architectures import CLASSIFIER, ENCODER, MASKED_LM
 from bert_keras.checkpoints import mapping
 from bert_keras.checkpoints.checkpoint import Checkpoint, fitted_vocabulary
 from bert_keras.checkpoints.foreign import training_fields
@@ -45,6 +45,7 @@ from bert_keras.checkpoints.keras_hub.weights import stored_tensors, write_tenso
 from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
+from bert_keras.families import Family, family_of
 
 SHARDS = "model.weights.json"
 HEADS = {MASKED_LM_HEAD: MASKED_LM.name, CLASSIFIER_HEAD: CLASSIFIER.name}

@@ -7,12 +7,12 @@ import keras
 import pytest
 import tensorflow as tf
 
-from bert_keras.architectures import family_of
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.downstream.catalog import named_task
 from bert_keras.exporting.export import export
+from bert_keras.families import family_of
 from bert_keras.models import MODELS
 from bert_keras.models.pretrained import save_model
 from bert_keras.text.fast_tokenizer import rules_vocabulary
