@@ -3,10 +3,11 @@
 import abc
 import argparse
 from collections.abc import Iterable
-from typing import ClassVar, NoReturn
+from dataclasses import fields
+from typing import Any, ClassVar, NoReturn
 
-from bert_keras.errors import printable
-from bert_keras.options import add_options
+from bert_keras.errors import InputError, printable
+from bert_keras.options import add_options, flag_of
 
 
 class Command(abc.ABC):
@@ -21,6 +22,21 @@ class Command(abc.ABC):
     @abc.abstractmethod
     def run(self) -> None:
         """Run the command with the options in the attributes."""
+
+    def check_unused(self, *names: str, reason: str) -> None:
+        """Check that options that have no effect have their default values.
+
+        Args:
+            names: Names of the fields of the options.
+            reason: Why they have no effect, a clause that follows "has no effect".
+
+        Raises:
+            InputError: If an option has another value.
+        """
+        command: Any = self  # each subclass is a dataclass
+        for each in fields(command):
+            if each.name in names and (value := getattr(self, each.name)) != each.default:
+                raise InputError(f"{flag_of(each)} {value} has no effect {reason}; leave it out")
 
 
 class CommandParser(argparse.ArgumentParser):

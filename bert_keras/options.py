@@ -214,6 +214,11 @@ def check_unused(settings: Any, *names: str, reason: str) -> None:
             raise InputError(f"{name}={value} has no effect {reason}; leave it out")
 
 
+def flag_of(each: Field) -> str:
+    """Return the first flag of the option of a dataclass field, such as "--max-length"."""
+    return next(iter(each.metadata.get("flags", ())), f"--{each.name.replace('_', '-')}")
+
+
 def _parsed_values(arguments: argparse.Namespace, settings: type) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for each in fields(settings):
@@ -230,14 +235,12 @@ def _kind(each: Field) -> tuple[type, bool]:
     kind: Any = each.type
     if isinstance(kind, UnionType):
         kind = next(one for one in get_args(kind) if one is not type(None))
-    if get_origin(kind) is tuple:
-        return get_args(kind)[0], True
-    return kind, False
+    is_several = get_origin(kind) is tuple
+    return (get_args(kind)[0] if is_several else kind), is_several
 
 
 def _integer(text: str) -> int:
-    value = int(text)
-    if abs(value) >= 2**63:
+    if abs(value := int(text)) >= 2**63:
         raise argparse.ArgumentTypeError(f"{value} is too large; expected at most {2**63 - 1}")
     return value
 
@@ -289,10 +292,9 @@ def _add_option(target: Any, each: Field) -> None:
     if details.pop("is_positional", False):
         target.add_argument(each.name, **details)
         return
-    is_silent = each.default in (MISSING, None, (), "") or kind is bool
-    if default_text is None and not is_silent:
+    if default_text is None and kind is not bool and each.default not in (MISSING, None, (), ""):
         default_text = str(each.default)
     if default_text:
         details["help"] = f"{details.get('help', '')} (default: {default_text})".strip()
     details |= {"dest": each.name, "required": each.default is MISSING}
-    target.add_argument(*(flags or [f"--{each.name.replace('_', '-')}"]), **details)
+    target.add_argument(*(flags or [flag_of(each)]), **details)

@@ -156,9 +156,12 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         (FINETUNE.replace("--dev {}/train.tsv", ""), "--train requires --dev"),
         (FINETUNE + " seed=3 --seeds 2", "--set seed has no effect on a study"),
         (FINETUNE + " learning_rate=1 --learning-rates 2", "--set learning_rate has no effect on"),
-        (PRETRAIN + " --dry-run --profile 1:2", "profile=1:2 has no effect with --dry-run"),
-        (EXPORT + " --accept-loss 3", "accept_loss=3.0 has no effect without --variant; leave it"),
-        ("inspect {}/pretrainer --top-k 3 -o {}/page.html", "top_k=3 has no effect without a TEXT"),
+        (PRETRAIN + " --dry-run --profile 1:2", "--profile 1:2 has no effect with --dry-run"),
+        (EXPORT + " --accept-loss 3", "--accept-loss 3.0 has no effect without --variant; leave"),
+        (
+            "inspect {}/pretrainer --top-k 3 -o {}/page.html",
+            "--top-k 3 has no effect without a TEXT",
+        ),
         (FINETUNE + " --seeds 0", "the number of seeds is 0"),
         (
             FINETUNE + " depth=3",

@@ -166,7 +166,7 @@ class Build(Command):
         if self.beam is None:
             manifest = build(self.files, **arguments, workers=self.workers)
         else:
-            check_unused(self, "workers", reason="with --beam, whose runner has its own workers")
+            self.check_unused("workers", reason="with --beam, whose runner has its own workers")
             manifest = build_on_beam(self.files, **arguments, pipeline_options=self.beam)
         for remark in manifest["remarks"]:
             _note(remark)
@@ -216,7 +216,7 @@ class Check(Command):
 
     def _check_records(self) -> None:
         reason = "on records; it is an option for a corpus"
-        check_unused(self, "sample", reason=reason)
+        self.check_unused("sample", reason=reason)
         check_unused(BuildSettings(**self.settings), *self.settings, reason=reason)
         vocabulary = records_vocabulary(self.paths, file=self.vocab)
         import_tensorflow()
@@ -256,7 +256,7 @@ class Show(Command):
         from tfrecords_tools.inspect.picture import check_picture
 
         if self.stats or self.plot:
-            check_unused(self, "count", "start", reason="on histograms, which show all records")
+            self.check_unused("count", "start", reason="on histograms, which show all records")
         if self.plot:
             check_picture(self.plot)
             check_output(self.plot)

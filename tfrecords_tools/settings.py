@@ -7,7 +7,14 @@ from typing import Any
 from bert_keras.data.masking import REPLACEMENTS, UNITS, MaskingPolicy, replacement_shares
 from bert_keras.data.schema import LONGEST_RECORD, PretrainingSchema
 from bert_keras.errors import InputError, check_name
-from bert_keras.options import check_choice, check_least, check_range, check_unused, option
+from bert_keras.options import (
+    check_choice,
+    check_least,
+    check_range,
+    check_unused,
+    flag_of,
+    option,
+)
 from bert_keras.text.fast_tokenizer import RULES_FILE, is_uncased
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
@@ -213,9 +220,8 @@ def settings_of(options: Mapping[str, Any], *, compat: str | None = None) -> Set
     known = {each.name for each in fields(GoogleSettings)}
     for each in fields(BuildSettings):
         if each.name in options and each.name not in known:
-            flags = each.metadata["flags"] or [f"--{each.name.replace('_', '-')}"]
             raise InputError(
-                f"{flags[0]} cannot be combined with --compat google, because the original has no "
-                "such option; leave out one of them"
+                f"{flag_of(each)} cannot be combined with --compat google, because the original "
+                "has no such option; leave out one of them"
             )
     return GoogleSettings(**options)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from bert_keras.commands import Command
 from bert_keras.errors import InputError, printable
-from bert_keras.options import argument, check_unused, option
+from bert_keras.options import argument, option
 from bert_keras.storage import atomic_folder
 
 _MODEL = "OUTPUT/model of a run, or a checkpoint of any format (see convert)"
@@ -97,7 +97,7 @@ class Inspect(Command):
         from bert_keras.reports.inspection import inspect_texts
 
         if not self.texts:
-            check_unused(self, "top_k", reason="without a TEXT")
+            self.check_unused("top_k", reason="without a TEXT")
         inspect_texts(
             self.model,
             self.texts,
@@ -162,7 +162,7 @@ class Export(Command):
 
         check_model_name(self.name)
         if self.variant is None:
-            check_unused(self, "data", "task", "accept_loss", reason="without --variant")
+            self.check_unused("data", "task", "accept_loss", reason="without --variant")
         elif self.data is None:
             raise InputError("--variant requires --data, labelled examples to score the variant on")
         model_folder = os.path.join(self.to, self.name)

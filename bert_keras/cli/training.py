@@ -7,7 +7,7 @@ from typing import ClassVar
 from bert_keras.cli.tasks import print_table
 from bert_keras.commands import Command
 from bert_keras.errors import InputError
-from bert_keras.options import argument, check_unused, option
+from bert_keras.options import argument, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class Pretrain(TrainingOptions):
         recipe, teacher = pretrain_settings(self.recipe, teacher=self.teacher, changes=self.changes)
         arguments = {"records": self.records, "start": self.start, "teacher": teacher}
         if self.dry_run:
-            check_unused(self, "profile", reason="with --dry-run")
+            self.check_unused("profile", reason="with --dry-run")
             print(forecast(recipe, **arguments))
             return
         if self.output is None:

@@ -18,8 +18,17 @@ from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.exporting.export import export
 from bert_keras.exporting.serving_ops import check_ops
+from bert_keras.exporting.variants import int8
 from bert_keras.exporting.variants.litert import litert_run
-from bert_keras.models import MODELS, BertClassifier, BertMaskedLM, load_model
+from bert_keras.exporting.variants.variant import Float16
+from bert_keras.exporting.verify import run_requests
+from bert_keras.models import (
+    MODELS,
+    BertClassifier,
+    BertMaskedLM,
+    BertMultipleChoice,
+    load_model,
+)
 from bert_keras.models.pretrained import save_model
 from bert_keras.text.fast_tokenizer import rules_vocabulary
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -64,7 +73,7 @@ def run(root):
         (EXPORT + " --version=-1", "expected a path such as saved_mode", EXPORT + " --version=7"),
         (EXPORT + " --variant float16", "--variant requires --data", VARIANT),
         (VARIANT + " --accept-loss nan", "points, such as 0.5", VARIANT + " --accept-loss 0.5"),
-        (FOREIGN, "set it with --task", FOREIGN + " --task classification"),
+        (FOREIGN, "set it with --task or task=", FOREIGN + " --task classification"),
     ],
 )
 @pytest.mark.usefixtures("fake_exports")
@@ -82,12 +91,19 @@ def test_a_variant_is_scored_on_long_texts(run, measured, command):
 
 
 @pytest.mark.usefixtures("fake_exports")
-def test_the_stated_loss_can_be_accepted(run, refusal, measured):
+def test_the_stated_loss_can_be_accepted(run, refusal, measured, root):
     scores = (50.0, 50 - 100 / 48)
     measured(scores=scores)
-    loss, remedy = re.findall(r"loses (\S+) points .* set (--\S+) to the", refusal(VARIANT))[0]
+    message = refusal(VARIANT)
+    assert "; choose another variant, or set --accept-loss (max_score_loss) to the" in message
+    (loss,) = re.findall(r"loses (\S+) points", message)
     measured(scores=scores)
-    assert run(f"{VARIANT} {remedy} {loss}") == 0
+    assert run(f"{VARIANT} --accept-loss {loss}") == 0
+    measured(scores=scores)
+    options = {"variant": "float16", "data": root / "dev.tsv", "max_score_loss": float(loss)}
+    export(root / "model", root / "saved" / "x" / "99", **options)
+    measured()
+    assert run(VARIANT.replace("float16", "int8")) == 0
 
 
 @pytest.mark.usefixtures("fake_exports")
@@ -97,6 +113,25 @@ def test_a_variant_that_saves_nothing_leaves_float32_and_other_variants(run, ref
     assert run(EXPORT) == 0
     measured()
     assert run(VARIANT.replace("float16", "int8")) == 0
+
+
+@pytest.mark.parametrize(
+    ("product", "remedy"),
+    [
+        (ValueError, r"no int8 matrix product .* for this machine; choose another variant"),
+        (0, "as processors with VNNI do; choose another variant"),
+    ],
+)
+def test_another_variant_is_written_on_a_machine_without_int8(root, monkeypatch, product, remedy):
+    def multiply(*operands, **scales):
+        if product:
+            raise product
+        return tf.zeros([64, 64])
+
+    monkeypatch.setattr(int8, "_product", multiply)
+    with pytest.raises(InputError, match=remedy):
+        int8.Int8(load_model(root / "model"))
+    assert Float16(load_model(root / "model"))
 
 
 @pytest.mark.slow
@@ -111,13 +146,14 @@ def test_a_litert_model_is_written_without_serving_config_and_runs(run, refusal,
 
 def test_the_encoder_of_a_causal_model_is_exported(run, refusal):
     message = refusal(EXPORT.replace("/model", "/causal"))
-    (command,) = re.findall("bert-keras (convert SRC DST --model [A-Za-z]+) writes", message)
+    (command,) = re.findall("export its encoder, which bert-keras (convert SRC .*) writes", message)
     assert run(command.replace("SRC", "{}/causal").replace("DST", "{}/encoder")) == 0
     assert run(EXPORT.replace("/model", "/encoder")) == 0
 
 
 @pytest.mark.slow
-def test_a_fine_tuned_causal_model_is_exported(run):
+def test_a_fine_tuned_causal_model_is_exported(run, refusal):
+    assert "; fine-tune it, or" in refusal(EXPORT.replace("/model", "/causal"))
     finetune = (
         "finetune classification --from {}/causal --train {}/dev.tsv --dev {}/dev.tsv "
         "--output {}/run --recipe demo --set max_length=16"
@@ -179,13 +215,14 @@ def without_accents(rules):
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["bert-keras", "tokenizer.json", "tokenizer_config.json"])
 @pytest.mark.parametrize(
-    ("family", "model", "setting", "correct", "fields"),
+    ("family", "model", "setting", "correct", "remedy", "fields"),
     [
         (
             "roberta",
             "BertQuestionAnswering",
             "add_prefix_space",
             without_prefix,
+            r"; set it to false in tokenizer\.json or.* tokenizer_config\.json",
             {"position_offset": 2, "num_segments": 1},
         ),
         (
@@ -193,12 +230,13 @@ def without_accents(rules):
             "BertClassifier",
             "keep_accents",
             without_accents,
+            r"\(NFKD and StripAccents in tokenizer\.json, or.* tokenizer_config\.json",
             {"embedding_size": 6, "shares_layers": True},
         ),
     ],
 )
 def test_a_corrected_tokenizer_is_exported(
-    subwords, tmp_path, format, family, model, setting, correct, fields
+    subwords, tmp_path, format, family, model, setting, correct, remedy, fields
 ):
     vocabulary = rules_vocabulary(read_rules(subwords[family], {setting: True}) or "")
     config = dataclasses.replace(CONFIG, vocab_size=len(vocabulary), max_positions=80, **fields)
@@ -218,7 +256,7 @@ def test_a_corrected_tokenizer_is_exported(
         shutil.copytree(subwords[family], folder, dirs_exist_ok=True)
         rules = folder / format
         rules.write_text(json.dumps({**json.loads(rules.read_text("utf-8")), setting: True}))
-    with pytest.raises(InputError, match=r"in tokenizer\.json,? or.* tokenizer_config\.json"):
+    with pytest.raises(InputError, match=remedy):
         export(folder, tmp_path / "x" / "1")
     document = json.loads(rules.read_text("utf-8"))
     if is_config:
@@ -239,3 +277,16 @@ def test_a_graph_without_the_refused_op_is_accepted(tmp_path):
     with pytest.raises(InputError, match="build the model without these ops"):
         check_ops(save("wrong", lambda image: {"y": tf.raw_ops.DecodeJxl(contents=image)}))
     check_ops(save("right", lambda image: {"y": tf.io.decode_png(image)}))
+
+
+def test_a_request_with_choices_is_answered(tmp_path):
+    BertMultipleChoice(CONFIG).save_pretrained(tmp_path / "model", tokenizer=TOKENIZER)
+    folder = export(tmp_path / "model", tmp_path / "swag" / "1")
+
+    def answers(choices):
+        inputs = {"context": ["bob met"], "choices": np.array([choices], object)}
+        return run_requests(folder, [{"signature": "serving_default", "inputs": inputs}])
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="is empty; send at least one"):
+        answers([])
+    assert answers(["anna"])

@@ -131,7 +131,7 @@ def test_a_damaged_version_is_exported_again(run, refusal, tmp_path):
 def test_configuration_files_are_written_for_another_name_and_a_new_export(run, refusal, tmp_path):
     export = f"export {{}}/model _x --to {tmp_path}"
     config = f" --serving-config {tmp_path}/config"
-    assert "a letter or digit, followed by letters" in refusal(export + config)
+    assert re.search("a letter or digit, .*; export the model with such", refusal(export + config))
     assert run(export) == 0
     version = (tmp_path / "_x").rename(tmp_path / "x_") / "1"
     (version / WARMUP).unlink()
@@ -156,7 +156,7 @@ PAIRS = PREDICT.replace("classification", "stsb")
 @pytest.mark.parametrize(
     ("reply", "command", "remedy", "corrected"),
     [
-        (numbers, PAIRS, "use a .tsv, .csv", PAIRS.replace("lines.txt", "pairs.tsv")),
+        (numbers, PAIRS, "use a .tsv, .csv or .jsonl", PAIRS.replace("lines.txt", "pairs.tsv")),
         (numbers, PAIRS, "use a .tsv, .csv", PAIRS.replace("lines.txt", "pairs.csv")),
         (numbers, PAIRS, "or .jsonl file", PAIRS.replace("lines.txt", "pairs.jsonl")),
         (classes, PREDICT.replace("lines", "empty"), "expected one text on each line", PREDICT),

@@ -120,9 +120,9 @@ BUILD = "build one.txt --vocab vocab.txt --output new"
             f"{BUILD} --max-predictions 0 --mask-rate 0.2",
             "mask_rate=0.2 has no effect with max_pre",
         ),
-        (f"{BUILD} --workers 987 --beam", "workers=987 has no effect with --beam"),
+        (f"{BUILD} --workers 987 --beam", "--workers 987 has no effect with --beam"),
         ("check cut.tfrecord --vocab vocab.txt --shards 3", "shards=3 has no effect on records"),
-        ("show cut.tfrecord --stats --start 3", "start=3 has no effect on histograms"),
+        ("show cut.tfrecord --stats --start 3", "--start 3 has no effect on histograms"),
         ("vocab one.txt --output vocab.txt", "vocab.txt exists already; choose another name"),
         ("vocab one.txt full ../{}/one.txt --output v", "one.txt twice (also as one.txt)"),
         (

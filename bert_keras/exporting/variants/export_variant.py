@@ -157,7 +157,8 @@ def _task(metadata: ModelMetadata, source: str, *, name: str | None) -> Task:
     name = name or metadata.task.get("name")
     if name is None:
         raise InputError(
-            f"{source} does not state the task that it was fine-tuned on; set it with --task"
+            f"{source} does not state the task that it was fine-tuned on; set it with --task or "
+            "task=..."
         )
     task = task_of(metadata, name=str(name), source=source)
     task = dataclasses.replace(task, max_length=metadata.max_length)
@@ -182,7 +183,8 @@ def _check(figures: dict[str, Figures], name: str, *, metric: str, max_score_los
     if not loss <= max_score_loss:
         raise InputError(
             f"{name} loses {loss:.2f} points of {metric}, more than {max_score_loss:g}, and is not "
-            "written; choose another variant, or set --accept-loss to the points that it may lose"
+            "written; choose another variant, or set --accept-loss (max_score_loss) to the points "
+            "that it may lose"
         )
     if name == LITERT or SAVED_MODELS[name].saves == "size":
         unit, rate = "bytes", variant.size_rate(float32)
