@@ -65,7 +65,7 @@ class Batcher:
 
     Args:
         rows: Runs the model and decides which requests can share a run.
-        max_batch_size: The most rows of one run.
+        max_batch_size: The most rows of one run; at least two until the rows are checked.
         num_threads: Number of runs at the same time.
         on_batch: Called once for each batch with the number of requests in it.
         on_end: Called after the last run.
@@ -163,8 +163,11 @@ class Batcher:
     def _batch_with(self, first: _QueuedRequest) -> list[_Slice]:
         if first.key is None:
             return [first.take(first.num_rows)]
-        batch = [first.take(min(first.max_rows, first.num_remaining))]
-        num_free = first.max_rows - batch[0].num_rows
+        # A single row does not show whether it depends on the others of its request.
+        least = 1 if self._rows.is_checked(first.signature_name) else 2
+        num_free = max(first.max_rows, least)
+        batch = [first.take(min(num_free, first.num_remaining))]
+        num_free -= batch[0].num_rows
         others: deque[_QueuedRequest] = deque()
         for request in self._queue:
             fits = request.key == first.key and request.num_remaining <= num_free

@@ -38,6 +38,10 @@ class RowModel:
         is_joinable = signature_name not in self._not_joinable
         return is_joinable and self._model.is_row_wise(signature_name, tensors)
 
+    def is_checked(self, signature_name: str) -> bool:
+        """Whether runs have shown that each row of a signature depends only on itself."""
+        return self._checks[signature_name] >= _MAX_CHECKS
+
     def run_request(self, signature_name: str, tensors: Tensors) -> Tensors:
         """Run all rows of one request without other rows.
 
@@ -74,7 +78,7 @@ class RowModel:
         outputs, count = self._model.predict(signature_name, tensors), num_rows(tensors)
         if num_rows(outputs) != count:
             return self._stop_joining(signature_name)
-        if count and count > 1 and self._checks[signature_name] < _MAX_CHECKS:
+        if count and count > 1 and not self.is_checked(signature_name):
             middle = count // 2
             halves = [
                 self._model.predict(

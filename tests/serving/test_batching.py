@@ -47,12 +47,12 @@ def model():
 
 
 @contextlib.contextmanager
-def batching(model, *, num_threads=1):
+def batching(model, *, num_threads=1, max_batch_size=4):
     shared = []
     ended = threading.Event()
     batcher = Batcher(
         RowModel(model),
-        max_batch_size=4,
+        max_batch_size=max_batch_size,
         num_threads=num_threads,
         on_batch=shared.append,
         on_end=ended.set,
@@ -193,6 +193,15 @@ def test_a_signature_whose_rows_depend_on_each_other_is_detected(model, name, ca
         values = [1.0, 5, 2, 7, 3, 1, 1]
         assert batcher.submit(name, floats(*values)).result(10)["y"].tolist() == alone(values)
     assert caplog.text.count(f"rows of signature {name} depend on each other") == 1
+
+
+@pytest.mark.parametrize(("name", "runs"), [("coupled", [2, 1, 1, 3]), ("f", [2, 1, 1, 1, 1, 1])])
+def test_rows_are_checked_in_pairs_before_they_run_one_by_one(model, name, runs):
+    with batching(model, max_batch_size=1) as batcher:
+        outputs = batcher.submit(name, floats(1, 2, 6)).result(10)["y"].tolist()
+        batcher.submit(name, floats(1, 3)).result(10)
+    assert model.runs[: len(runs)] == runs
+    assert outputs == ([-2, -1, 3] if name == "coupled" else [2, 4, 12])
 
 
 def test_a_request_that_cannot_be_split_has_a_row_limit(model):
