@@ -72,6 +72,8 @@ def test_workers_that_are_listed_start_and_all_continue_after_one_was_killed(
         ]
 
     monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(InputError, match="cannot use a parameter server: use multiworker instead"):
+        named_strategy("parameter server")
     cluster = {"worker": ["127.0.0.1:1", "127.0.0.1:2"], "ps": ["127.0.0.1:3"]}
     for remedy in (
         'set it on every worker, with the index of the worker, as in {"cluster": {"worker": ["HOST',

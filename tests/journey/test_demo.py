@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import sys
 from pydoc_data.topics import topics
 
 import pytest
@@ -88,11 +87,3 @@ def test_the_same_corpus_gives_the_same_results(tmp_path, capsys):
         "finetune/scores.json",
     ):
         assert (first / path).read_bytes() == (second / path).read_bytes(), path
-
-
-def test_a_python_without_the_language_reference_is_refused(tmp_path, monkeypatch):
-    from bert_keras.errors import InputError
-
-    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
-    with pytest.raises(InputError, match="name text files with --corpus"):
-        demo_module.demo(output=tmp_path)

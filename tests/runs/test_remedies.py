@@ -4,10 +4,14 @@ import errno
 import json
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import keras
 import pytest
+import tensorflow as tf
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.registry import _registry
 
 from bert_keras.checkpoints.formats import write_checkpoint
 from bert_keras.checkpoints.metadata import ModelMetadata
@@ -22,6 +26,7 @@ from bert_keras.runs.task_run import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.guard import PretrainingWarnings
+from bert_keras.training.loop import fit_resumable
 from bert_keras.training.optimizer import BertAdamW
 from tests.runs.test_continue import checkpoint_of, write_records
 from tfrecords_tools.cli import main as bert_tfrecords
@@ -493,6 +498,39 @@ def test_a_command_succeeds_after_space_was_freed_on_a_full_disk(folder, follow,
     monkeypatch.setattr("bert_keras.checkpoints.native.write_tensors", no_space)
     convert = "bert-keras convert classifier new"
     follow(convert, "No space left on device; free disk space and run this again", convert)
+
+
+@pytest.mark.slow
+def test_a_training_that_exhausts_the_memory_succeeds_with_a_smaller_batch(
+    folder, follow, monkeypatch
+):
+    def fit(model, batches, settings, **options):
+        if settings.batch_size > 1:
+            tf.zeros([2**45])
+        return fit_resumable(model, batches, settings, **options)
+
+    monkeypatch.setattr("bert_keras.runs.finetune.fit_resumable", fit)
+    remedy = "not enough memory; use smaller sizes, such as batch_size, or a machine with more"
+    follow(f"{FINETUNE} batch_size=2", remedy, f"{FINETUNE} batch_size=1")
+
+
+def test_a_remote_corpus_is_read_after_its_driver_was_installed(folder, capsys, monkeypatch):
+    """A registered class stands for the driver of the installed package."""
+
+    class GCSFileSystem(LocalFileSystem):
+        protocol = "gs"
+
+        @classmethod
+        def _strip_protocol(cls, path):
+            return str(folder / path.removeprefix("gs://bucket/"))
+
+    check = "bert-tfrecords check gs://bucket/corpus.txt"
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    assert run(check) == 2
+    remedy = 'install the fsspec driver of its scheme, such as "pip install gcsfs" for gs://'
+    assert remedy in capsys.readouterr().err
+    monkeypatch.setitem(_registry, "gs", GCSFileSystem)
+    assert run(check) == 0
 
 
 @pytest.mark.slow
