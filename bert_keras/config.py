@@ -13,7 +13,7 @@ from bert_keras.storage import json_object, write_text
 from bert_keras.text.vocab import SPECIAL_TOKENS
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
-POOLER_ACTIVATIONS = ("tanh", "relu", "gelu")
+POOLER_ACTIVATIONS = ("tanh", "relu", "")
 POOLINGS = ("cls", "mean")
 NORM_POSITIONS = ("post", "pre")
 POSITION_KINDS = ("learned", "rotary")
@@ -69,7 +69,7 @@ class BertConfig:
     shares_layers: bool = False  # whether all num_layers layers are one block with shared weights
     # Row of position 0 in the position table, which has max_positions + position_offset rows.
     position_offset: int = 0
-    pooler_activation: str = "tanh"  # one of POOLER_ACTIVATIONS
+    pooler_activation: str = "tanh"  # one of POOLER_ACTIVATIONS; "" means `activation`
     # Whether each token attends only to itself and to preceding tokens. The pooler then reads the
     # last token instead of [CLS] (the left-to-right model of section 5.1).
     is_causal: bool = False

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bert_keras.architectures import CLASSIFIER
+from bert_keras.architectures import CLASSIFIER, MULTIPLE_CHOICE
 
 if TYPE_CHECKING:
     from bert_keras.config import BertConfig
@@ -91,6 +91,8 @@ BERT_TRAITS = {
     "has_biases": True,
     "ties_decoder": True,
     "local_window": 0,
+    "has_head_norm": False,
+    "pooling": "cls",
 }
 _NO_NEXT_SENTENCE = {"cls.seq_relationship.weight": "", "cls.seq_relationship.bias": ""}
 
@@ -196,8 +198,11 @@ MODERNBERT = Family(
     kind="modernbert",
     prefix="model",
     class_prefix="ModernBert",
-    traits={"norm_position": "pre", "position_kind": "rotary", "is_gated": True},
-    options=("has_biases", "ties_decoder", "local_window"),
+    traits={
+        **{"norm_position": "pre", "position_kind": "rotary", "is_gated": True},
+        **{"pooler_activation": "", "has_head_norm": True},
+    },
+    options=("has_biases", "ties_decoder", "local_window", "pooling"),
     sizes=(),
     has_pooler=False,
     weight_names={
@@ -214,11 +219,18 @@ MODERNBERT = Family(
         "output.LayerNorm": "mlp_norm",
         "pooler.dense.weight": "",
         "pooler.dense.bias": "",
+        "pooler.norm.weight": "",
+        "pooler.norm.bias": "",
+        "qa_outputs": "classifier",
         "cls.predictions.transform.dense": "head.dense",
         "cls.predictions.transform.LayerNorm": "head.norm",
         "cls.predictions.decoder": "decoder",
         "cls.predictions.bias": "decoder.bias",
         **_NO_NEXT_SENTENCE,
+    },
+    model_weight_names={
+        CLASSIFIER.name: {"pooler.": "head."},
+        MULTIPLE_CHOICE.name: {"pooler.": "head."},
     },
     config_keys={
         "attention_probs_dropout_prob": "attention_dropout",
@@ -238,7 +250,7 @@ MODERNBERT = Family(
     dropout_keys=("embedding_dropout", "classifier_dropout"),
     fixed_values={"decoder_bias": True},
     ignored_keys=(
-        *("classifier_pooling", "cls_token_id", "deterministic_flash_attn", "layer_norm_eps"),
+        *("cls_token_id", "deterministic_flash_attn", "layer_norm_eps"),
         *("initializer_cutoff_factor", "reference_compile", "repad_logits_with_grad"),
         *("sep_token_id", "sparse_pred_ignore_index", "sparse_prediction"),
     ),

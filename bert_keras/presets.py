@@ -70,6 +70,8 @@ def _modernbert(
         attention_dropout_rate=0.0,
         layer_norm_epsilon=1e-5,
         has_pooler=False,
+        pooler_activation="",
+        has_head_norm=True,
         norm_position="pre",
         position_kind="rotary",
         rotary_base=160_000.0,

@@ -54,7 +54,7 @@ def rows(metadata: ModelMetadata) -> list[WeightRow]:
     """Returns the names and shapes of all weights of a model, those of the encoder first."""
     table = [*_encoder(metadata.config)]
     if metadata.config.has_pooler:
-        table += _dense_and_norm("encoder/pooler", "encoder/pooler_norm", metadata.config)
+        table += _dense_and_norm("encoder/pooler", "encoder/pooler/norm", metadata.config)
     for head in ARCHITECTURES[metadata.model].heads:
         if head == "masked_lm":
             table += _masked_lm(metadata.config)

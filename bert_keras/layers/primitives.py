@@ -74,16 +74,6 @@ def states_at(hidden_BTD, positions_BP):
     return ops.take(ops.reshape(hidden_BTD, (-1, hidden_BTD.shape[-1])), rows_X, axis=0)
 
 
-def mean_state(hidden_BTD, input_mask_BT):
-    """Returns the mean hidden state [B, D] of the tokens that are not padding.
-
-    The mean is 0 for a row that consists of padding.
-    """
-    mask_BT = ops.cast(ops.cast(input_mask_BT, "bool"), "float32")
-    weights_BT = mask_BT / ops.maximum(ops.sum(mask_BT, axis=1, keepdims=True), 1.0)
-    return ops.einsum("bt,btd->bd", ops.cast(weights_BT, hidden_BTD.dtype), hidden_BTD)
-
-
 def last_positions(input_mask_BT):
     """Returns the position of the last token that is not padding, int32 [B, 1].
 

@@ -6,6 +6,7 @@ size, C choices, W windows or words, K layers, L labels, S sequences in a row. X
 two or three of these, such as B x T.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -17,7 +18,8 @@ from bert_keras.layers.attention import attention_bias, causal_bias, packed_bias
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock
 from bert_keras.layers.embeddings import BertEmbeddings
-from bert_keras.layers.primitives import LayerNorm, last_positions, mean_state, states_at
+from bert_keras.layers.pooler import Pooler, mean_state
+from bert_keras.layers.primitives import LayerNorm, activate, last_positions, states_at
 from bert_keras.layers.recomputation import recomputed
 from bert_keras.layers.rotary import rotation
 from bert_keras.models.pretrained import Pretrained
@@ -90,7 +92,14 @@ class BertEncoder(Pretrained):
         )
         count = 1 if config.shares_layers else config.num_layers
         self.blocks = [self._block(index) for index in range(count)]
-        self.final_norm = self._norm("final_norm") if config.is_pre_norm else None
+        self.final_norm = None
+        if config.is_pre_norm:
+            self.final_norm = LayerNorm(
+                epsilon=config.layer_norm_epsilon,
+                center=config.has_biases,
+                dtype=self.dtype_policy,
+                name="final_norm",
+            )
         self.bilstm = None
         if config.num_lstm_layers:
             self.bilstm = BiLSTM(
@@ -100,23 +109,20 @@ class BertEncoder(Pretrained):
                 dtype=self.dtype_policy,
                 name="bilstm",
             )
-        has_pooler_norm = config.has_pooler and config.has_head_norm
-        self.pooler_norm = self._norm("pooler_norm") if has_pooler_norm else None
         self.pooler: Any = None
         if config.has_pooler:
             initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_stddev)
-            self.pooler = keras.layers.Dense(
+            self.pooler = Pooler(
                 config.hidden_size,
-                activation=config.pooler_activation,
+                activation=partial(
+                    activate, activation=config.pooler_activation or config.activation
+                ),
                 use_bias=config.has_biases,
                 kernel_initializer=initializer,
+                layer_norm_epsilon=config.layer_norm_epsilon if config.has_head_norm else 0.0,
                 dtype=self.dtype_policy,
                 name="pooler",
             )
-
-    def _norm(self, name: str) -> LayerNorm:
-        epsilon, has_bias = self.config.layer_norm_epsilon, self.config.has_biases
-        return LayerNorm(epsilon=epsilon, center=has_bias, dtype=self.dtype_policy, name=name)
 
     def _block(self, index: int) -> EncoderBlock:
         config = self.config
@@ -143,9 +149,8 @@ class BertEncoder(Pretrained):
         for layer in (self.final_norm, self.bilstm):
             if layer is not None:
                 layer.build((None, None, self.config.hidden_size))
-        for layer in (self.pooler, self.pooler_norm):
-            if layer is not None:
-                layer.build((None, self.config.hidden_size))
+        if self.pooler is not None:
+            self.pooler.build((None, self.config.hidden_size))
         self.built = True
 
     def states(self, inputs: dict, training: bool = False) -> EncoderStates:
@@ -184,13 +189,8 @@ class BertEncoder(Pretrained):
                 state_BD = states_at(hidden_BTD, last_positions(inputs["input_mask"]))
             elif self.config.pooling == "mean":
                 state_BD = mean_state(hidden_BTD, inputs["input_mask"])
-            pooled_BD = self.pooled(state_BD)
+            pooled_BD = self.pooler(state_BD)
         return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
-
-    def pooled(self, states_XD):
-        """Applies the pooler to hidden states [X, D]."""
-        pooled_XD = self.pooler(states_XD)
-        return pooled_XD if self.pooler_norm is None else self.pooler_norm(pooled_XD)
 
     def _contexts(self, inputs: dict) -> dict[bool, tuple]:
         """Returns what every block with global (key False) or local (True) attention reads.

@@ -109,7 +109,7 @@ class BertPretrainer(TaskModel):
         hidden_BTD, table = encoded["sequence_output"], self.encoder.token_table
         if "next_sentence_positions" in inputs:
             positions = inputs["next_sentence_positions"]
-            pooled_XD = self.encoder.pooled(states_at(hidden_BTD, positions))
+            pooled_XD = self.encoder.pooler(states_at(hidden_BTD, positions))
             labels_X2 = self.next_sentence(pooled_XD, training=training)
             next_sentence = ops.reshape(labels_X2, (-1, ops.shape(positions)[1], 2))
         else:

@@ -45,9 +45,8 @@ class TaskModel(GlobalBatchStep, Pretrained):
             )
         self.config = config
         self.encoder = BertEncoder(config, dtype=self.dtype_policy)
-        for layer in (self.encoder.pooler, self.encoder.pooler_norm):
-            if layer is not None:
-                layer.trainable = self.architecture.reads_pooled_output
+        if self.encoder.pooler is not None:
+            self.encoder.pooler.trainable = self.architecture.reads_pooled_output
 
     def head(self, layer: Callable[..., Head], *args, **options) -> Head:
         """Builds a head with the initializer and the dtype of the model.
@@ -63,7 +62,7 @@ class TaskModel(GlobalBatchStep, Pretrained):
     def token_head(self, layer: Callable[..., Head], *args, **options) -> Head:
         """Same as `head`, for a head that reads tokens and may begin with a LayerNorm."""
         if self.config.has_head_norm:
-            options["activation"] = self.config.pooler_activation
+            options["activation"] = self.config.pooler_activation or self.config.activation
             options["layer_norm_epsilon"] = self.config.layer_norm_epsilon
             options["has_biases"] = self.config.has_biases
         return self.head(layer, *args, **options)

@@ -27,16 +27,14 @@ CHANGES = {
         **{"norm_position": "pre", "position_kind": "rotary", "is_gated": True, "num_segments": 0},
         **{"has_biases": False, "rotary_base": 500.0, "local_rotary_base": 20.0},
         **{"local_window": 6, "global_every": 2, "num_layers": 3},
+        **{"pooler_activation": "", "has_head_norm": True, "pooling": "mean"},
     },
 }
-# Models of which ModernBERT's class is not supported.
-NO_MODERNBERT = {*CLASSES} - {"BertEncoder", "BertMaskedLM"}
 PAIRS = [
     (family, model)
     for family in CHANGES
     for model in CLASSES
     if model != "BertPretrainer" or family == "albert"
-    if family != "modernbert" or model not in NO_MODERNBERT
 ]
 
 
@@ -74,7 +72,7 @@ def test_native_to_huggingface_to_native_returns_the_same_files(small, tmp_path,
         assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "ours" / name).read_bytes()
 
 
-@pytest.mark.parametrize("family", [each for each in CHANGES if each != "modernbert"])
+@pytest.mark.parametrize("family", CHANGES)
 def test_a_new_classifier_on_a_pretrained_relative(small, tmp_path, family):
     write_checkpoint(small(family, "BertMaskedLM"), tmp_path / "it", format="huggingface")
     new = ("pooler", "classification")

@@ -63,6 +63,7 @@ def bases(global_base, local_base):
             {"global_every": 4},
         ),
         ({"local_attention": 65}, {"local_window": 64}),
+        ({"classifier_pooling": "mean"}, {"pooling": "mean"}),
         ({"tie_word_embeddings": False}, {"ties_decoder": False}),
         (
             dict.fromkeys(("attention_bias", "classifier_bias", "mlp_bias", "norm_bias"), True),
@@ -81,6 +82,7 @@ def test_values_of_the_published_file(values, changes):
         ({"norm_bias": True}, r"mlp_bias is false, norm_bias is true; expected one value for all"),
         ({"decoder_bias": False}, "decoder_bias is false; expected true, the only supported value"),
         ({"classifier_activation": "silu"}, "classifier_activation is 'silu'; expected 'gelu'"),
+        ({"classifier_pooling": "max"}, "classifier_pooling is 'max'; expected one of cls, mean"),
         ({"local_attention": 0}, "local_attention is 0; expected at least 2"),
         ({"global_attn_every_n_layers": 0}, "global_attn_every_n_layers is 0; expected at least 1"),
         ({"global_rope_theta": "x"}, "global_rope_theta is 'x'; expected a number"),

@@ -8,6 +8,7 @@ from bert_keras.layers.attention import SelfAttention
 from bert_keras.layers.block import EncoderBlock, FeedForward
 from bert_keras.layers.embeddings import BertEmbeddings
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
+from bert_keras.layers.pooler import Pooler
 from bert_keras.layers.primitives import LayerNorm
 from bert_keras.layers.rotary import rotation
 
@@ -91,6 +92,13 @@ CASES = {
         (FLAT,),
         (B * T, D),
         4,
+    ),
+    "pooler": (Pooler(D, activation="tanh"), (FLAT,), (B * T, D), 2),
+    "pooler_with_norm": (
+        Pooler(D, activation="gelu", use_bias=False, layer_norm_epsilon=1e-5),
+        (FLAT,),
+        (B * T, D),
+        2,
     ),
     "norm": (LayerNorm(epsilon=1e-12), (HIDDEN,), (B, T, D), 2),
     "block": (

@@ -47,37 +47,38 @@ CONFIGS = {
         has_pooler=True,
     ),
 }
+MEAN = dataclasses.replace(CONFIGS["modernbert"], pooling="mean")
 PRETRAINED = dict.fromkeys(CONFIGS, "BertMaskedLM") | {"albert": "BertPretrainer"}
 PAIRS = [
     (family, model)
     for family in CONFIGS
     for model in their_side.CLASSES
     if model != "BertPretrainer" or family == "albert"
-    if model in ("BertEncoder", "BertMaskedLM") or family != "modernbert"
 ]
 CASES = [
-    (*pair, length)
-    for pair in PAIRS
-    for length in ((64, 512, 2048) if pair[0] == "modernbert" else (1, 33, 512))
+    (CONFIGS[family], model, length)
+    for family, model in PAIRS
+    for length in ((64, 512, 2048) if family == "modernbert" else (1, 33, 512))
 ]
+CASES += [(MEAN, model, 300) for model in ("BertClassifier", "BertMultipleChoice")]
 
 
-def batch_of(family: str, **shape) -> dict[str, np.ndarray]:
+def batch_of(config: BertConfig, **shape) -> dict[str, np.ndarray]:
     """RoBERTa's padding has the id 1: the reference counts positions by it."""
-    batch = our_side.batch_of(CONFIGS[family], **shape)
-    if family == "roberta":
+    batch = our_side.batch_of(config, **shape)
+    if config.position_offset:
         batch["input_ids"] = np.where(batch["input_mask"], batch["input_ids"], 1)
     return batch
 
 
-@pytest.mark.parametrize(("family", "model", "length"), CASES)
-def test_every_layer_and_logits(family, model, length):
+@pytest.mark.parametrize(("config", "model", "length"), CASES)
+def test_every_layer_and_logits(config, model, length):
     """At the pieces of the text: RoBERTa gives padding positions that nobody reads."""
-    reference = their_side.random_reference(model, CONFIGS[family])
+    reference = their_side.random_reference(model, config)
     ours = our_side.imported(reference)
     assert type(ours).__name__ == model
-    assert dataclasses.replace(ours.config, has_pooler=True) == CONFIGS[family]
-    batch = batch_of(family, length=length, rows=2 if length >= 512 else 4)
+    assert dataclasses.replace(ours.config, has_pooler=True) == config
+    batch = batch_of(config, length=length, rows=2 if length >= 512 else 4)
     is_compared_BT = batch["input_mask"].astype(bool)
     if model == "BertMultipleChoice":
         batch = our_side.choices(batch, num_choices=2)
@@ -94,7 +95,7 @@ def test_every_layer_and_logits(family, model, length):
 def test_gradients_of_the_pretraining_loss(family):
     reference = their_side.random_reference(PRETRAINED[family], CONFIGS[family])
     ours = our_side.imported(reference)
-    batch = batch_of(family, length=64, rows=4, num_predictions=10)
+    batch = batch_of(CONFIGS[family], length=64, rows=4, num_predictions=10)
     loss, gradients = our_side.loss_and_gradients(ours, batch)
     their_loss, expected = their_side.loss_and_gradients(reference, batch, metadata=ours.metadata)
     assert loss == pytest.approx(their_loss, rel=1e-5)

@@ -88,6 +88,7 @@ def _modernbert(config: BertConfig) -> dict[str, object]:
             kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()
         },
         "tie_word_embeddings": config.ties_decoder,
+        "classifier_pooling": config.pooling,
         **dict.fromkeys(("pad_token_id", "bos_token_id", "cls_token_id"), 0),
         **dict.fromkeys(("eos_token_id", "sep_token_id"), 1),
         **dict.fromkeys(

@@ -63,13 +63,18 @@ LAYERS = {
     f"{BLOCK}/feed_forward_norm": f"{TRANSFORMERS_BLOCK}.output.LayerNorm",
     "encoder/final_norm": "final_norm",
     "encoder/pooler": "pooler.dense",
+    "encoder/pooler/norm": "pooler.norm",
     "masked_lm/transform": "cls.predictions.transform.dense",
     "masked_lm/norm": "cls.predictions.transform.LayerNorm",
     "masked_lm/decoder": "cls.predictions.decoder.weight",
     "masked_lm/output_bias": "cls.predictions.bias",
     "next_sentence/dense": "cls.seq_relationship",
     "classification/dense": "classifier",
+    "token_labels/transform": "head.dense",
+    "token_labels/norm": "head.norm",
     "token_labels/dense": "classifier",
+    "span/transform": "head.dense",
+    "span/norm": "head.norm",
     "span/dense": "qa_outputs",
     "multiple_choice/dense": "classifier",
 }
@@ -167,9 +172,13 @@ def _model(weights: Mapping[str, StoredTensor], named_model: str, family: Family
     if any(name in weights for name in set(of_classifier) - set(CLASSIFIER_WEIGHTS)):
         return CLASSIFIER.name
     if any(name in weights for name in CLASSIFIER_WEIGHTS):
-        if named_model in CLASSIFIERS:
+        models = [*CLASSIFIERS]
+        span = family.weight_name("qa_outputs.weight", model=QUESTION_ANSWERING.name)
+        if span in CLASSIFIER_WEIGHTS:
+            models.append(QUESTION_ANSWERING.name)
+        if named_model in models:
             return named_model
-        classes = [transformers_class(model, family) for model in CLASSIFIERS]
+        classes = [transformers_class(model, family) for model in models]
         raise InputError(
             f"{CLASSIFIER_WEIGHTS[0]} can belong to {', '.join(classes)}; name the class in "
             f'{CONFIG}, such as "architectures": ["{classes[0]}"]'

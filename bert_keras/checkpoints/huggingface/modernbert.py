@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from bert_keras.config import BertConfig
+from bert_keras.config import POOLINGS, BertConfig
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 
@@ -20,8 +20,8 @@ EVERY = "global_attn_every_n_layers"
 KEYS = (
     *BIASES,
     *(key for key, _ in BASES.values()),
-    *("classifier_activation", EVERY, "layer_types", "local_attention", "rope_parameters"),
-    *("rope_scaling", "tie_word_embeddings"),
+    *("classifier_activation", "classifier_pooling", EVERY, "layer_types", "local_attention"),
+    *("rope_parameters", "rope_scaling", "tie_word_embeddings"),
 )
 
 
@@ -57,10 +57,20 @@ def read_fields(values: Mapping[str, Any]) -> dict[str, Any]:
         "rotary_base": base,
         "local_rotary_base": 0.0 if local_base == base else local_base,
         "has_biases": biases["norm_bias"],
+        "pooling": _pooling(values),
         "ties_decoder": values.get("tie_word_embeddings", True),
         "local_window": 0 if every == 1 else window // 2 * 2,
         **({} if every == 1 else {"global_every": every}),
     }
+
+
+def _pooling(values: Mapping[str, Any]) -> str:
+    pooling = values.get("classifier_pooling", "cls")
+    if pooling not in POOLINGS:
+        raise InputError(
+            f"config.json: classifier_pooling is {pooling!r}; expected one of {', '.join(POOLINGS)}"
+        )
+    return pooling
 
 
 def _rotary_base(values: Mapping[str, Any], kind: str) -> float:
@@ -126,6 +136,7 @@ def written_values(
         "eos_token_id": last,
         "sep_token_id": last,
         "classifier_activation": activation,
+        "classifier_pooling": config.pooling,
         **dict.fromkeys(BIASES, config.has_biases),
         **{BASES[kind][0]: base for kind, base in bases.items()},
         "rope_parameters": parameters,
