@@ -245,7 +245,7 @@ def readable_records(
     try:
         yield
     except tf.errors.DataLossError as error:
-        raise InputError(f"{file} is truncated or corrupt; write it again") from error
+        raise InputError(f"{file} is truncated or corrupt; write the records again") from error
     except tf.errors.NotFoundError as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"a record file is missing ({reason}); restore it") from error
@@ -255,5 +255,6 @@ def readable_records(
         if "ParseExample" not in str(error) and not isinstance(error, UnicodeDecodeError):
             raise  # not about a record
         raise InputError(
-            f"{file} contains a record without the features of the first record; write it again"
+            f"{file} contains a record without the features of the first record; write the records "
+            "again"
         ) from error

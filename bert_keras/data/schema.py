@@ -114,7 +114,7 @@ def schema_of(path: str | os.PathLike) -> PretrainingSchema:
     except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
         raise InputError(
             f"{path} is not a complete TFRecord file (its first record is truncated or corrupt); "
-            "write it again"
+            "write the records again"
         ) from error
     if first is None:
         raise InputError(f"{path} contains no records; expected a TFRecord file")

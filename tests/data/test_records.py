@@ -116,7 +116,9 @@ def test_files_with_different_schemas_are_refused(files, write, make_example):
 def test_a_truncated_file_is_named(files, tmp_path):
     content = (tmp_path / "1.tfrecord").read_bytes()
     (tmp_path / "1.tfrecord").write_bytes(content[: len(content) // 3])
-    with pytest.raises(InputError, match=r"1\.tfrecord is truncated or corrupt; write it again"):
+    with pytest.raises(
+        InputError, match=r"1\.tfrecord is truncated or corrupt; write the records again"
+    ):
         pretraining_dataset(files, batch_size=3)
     endless = pretraining_dataset(files, batch_size=3, repeat=True)
     with (

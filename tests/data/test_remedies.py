@@ -58,8 +58,11 @@ def test_records_are_read_from_a_folder_that_has_some(write, make_example, tmp_p
 @pytest.mark.parametrize(
     ("remedy", "damage"),
     [
-        (r"\(its first record is truncated or corrupt\); write it again", lambda a: a[:20]),
-        ("a.tfrecord is truncated or corrupt; write it again", lambda a: a[:-20]),
+        (
+            r"\(its first record is truncated or corrupt\); write the records again",
+            lambda a: a[:20],
+        ),
+        ("a.tfrecord is truncated or corrupt; write the records again", lambda a: a[:-20]),
     ],
 )
 def test_a_damaged_file_is_written_again(write, make_example, remedy, damage):
@@ -72,7 +75,7 @@ def test_a_damaged_file_is_written_again(write, make_example, remedy, damage):
 
 def test_a_file_with_records_of_two_kinds_is_written_again(write, make_example):
     path = write("a.tfrecord", [make_example(1), make_example(2, input_mask=None)])
-    remedy = "a record without the features of the first record; write it again"
+    remedy = "a record without the features of the first record; write the records again"
     with pytest.raises(InputError, match=remedy), readable_records():
         read(path)
     assert read(write("a.tfrecord", 2 * [make_example(1)]))

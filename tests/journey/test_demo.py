@@ -2,14 +2,21 @@
 
 import dataclasses
 import json
+import re
+import shlex
 from pydoc_data.topics import topics
+from urllib.request import urlopen
 
 import pytest
 
 from bert_keras import demo as demo_module
 from bert_keras.cli import main
+from bert_keras.models import load_model
 from bert_keras.presets import PRESETS
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
+from bert_keras.serving.server import running_server
+from bert_keras.training.curves import read_curves
+from tfrecords_tools.cli import main as bert_tfrecords
 
 NUM_TOPICS = 4
 MODELS = ("pretrain/model/weights.safetensors", "finetune/model/weights.safetensors")
@@ -67,6 +74,16 @@ def test_the_demo_runs_every_stage(tmp_path, capsys):
         "query the server",
     ):
         assert f"{stage:<24}: " in printed.err
+
+    # The commands that the demo prints
+    show, model = re.search(r"bert-tfrecords (show \S+)", out), first / "finetune" / "model"
+    assert bert_tfrecords(show[1].split()) == 0
+    assert load_model(model).predict([answer["label"]], verbose=0).shape == (1, 4)
+    *_, payload, url = shlex.split(re.search("curl .*", out)[0])
+    with running_server(first / "saved_models" / "demo") as address:
+        response = urlopen(url.replace("http://localhost:8501", address), payload.encode())
+        assert json.load(response)["predictions"] == [answer]
+    assert read_curves(re.search(r"tensorboard --logdir (\S+)", out)[1])
 
 
 @pytest.mark.slow
