@@ -13,8 +13,9 @@ from bert_keras.errors import InputError
 from bert_keras.exporting.export import export
 from bert_keras.progress import progress
 from bert_keras.runs.finetune import finetune
+from bert_keras.runs.hyperparameters import PretrainRecipe
 from bert_keras.runs.pretrain import pretrain
-from bert_keras.runs.recipes import PRETRAIN, PretrainRecipe
+from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.serving.client import predict
 from bert_keras.serving.server import running_server
 from bert_keras.storage import write_text

@@ -16,9 +16,9 @@ from bert_keras.experiments.results import Pretraining, Results, Score
 from bert_keras.experiments.scales import Phase, Scale
 from bert_keras.options import with_changes
 from bert_keras.runs.finetune import finetune
+from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.outcome import claimed_output, read_scores
 from bert_keras.runs.pretrain import pretrain
-from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.study import study
 from bert_keras.storage import json_object, write_text
 from bert_keras.text.vocab import Vocabulary

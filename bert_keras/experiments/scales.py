@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from bert_keras.experiments.experiments import Arm, Experiment
 from bert_keras.options import with_changes
-from bert_keras.runs.recipes import PAPER, PRETRAIN, TAGGER, FinetuneRecipe, PretrainRecipe
+from bert_keras.runs.hyperparameters import FinetuneRecipe, PretrainRecipe
+from bert_keras.runs.recipes import PAPER, PRETRAIN, TAGGER
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from bert_keras.distribution.strategy import is_chief
 from bert_keras.models.pretrained import save_model
 from bert_keras.models.task_models import TaskModel
 from bert_keras.runs.distillation import Distillation
+from bert_keras.runs.hyperparameters import PretrainRecipe
 from bert_keras.runs.objectives import evaluate_pretrainer
 from bert_keras.runs.outcome import (
     MODEL,
@@ -26,7 +27,6 @@ from bert_keras.runs.outcome import (
     write_scores,
 )
 from bert_keras.runs.pretrain_inputs import PretrainInputs
-from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.settings import pretrain_settings
 from bert_keras.storage import StrPath
 from bert_keras.training.callbacks import FitSettings
@@ -35,7 +35,7 @@ from bert_keras.training.distiller import Distiller
 from bert_keras.training.guard import PretrainingWarnings
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.optimizer import OPTIMIZERS
-from bert_keras.training.schedule import LinearWarmupDecay
+from bert_keras.training.schedule import SCHEDULES
 from bert_keras.training.tensorboard.final import write_hyperparameters, write_projector
 from bert_keras.training.tensorboard.norms import NormsByLayer
 from bert_keras.training.tensorboard.performance import Profile, flops_per_example
@@ -236,7 +236,7 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel |
         trained = inputs.teacher.teach(model, metadata=metadata)
     trained.compile(
         optimizer=OPTIMIZERS[recipe.optimizer](
-            LinearWarmupDecay(
+            SCHEDULES[recipe.schedule](
                 recipe.learning_rate,
                 num_steps=recipe.num_steps,
                 num_warmup_steps=recipe.num_warmup_steps,

@@ -18,7 +18,7 @@ from bert_keras.downstream.task import Encoded, Outputs, Task
 from bert_keras.errors import InputError
 from bert_keras.models import MODELS
 from bert_keras.runs.distillation import Distillation, open_teacher
-from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.settings import finetune_settings
 from bert_keras.runs.starting_point import check_segments, missing_parts
 from bert_keras.storage import StrPath

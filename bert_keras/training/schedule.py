@@ -1,4 +1,4 @@
-"""The learning rate at each step: linear warmup and linear decay."""
+"""The learning rate at each step: a linear warmup, then a linear decay of all or the last steps."""
 
 import keras
 from keras import ops
@@ -52,3 +52,32 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
             "num_steps": self.num_steps,
             "num_warmup_steps": self.num_warmup_steps,
         }
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class WarmupStableDecay(LinearWarmupDecay):
+    """A learning rate with linear warmup that is constant until a linear decay over the last 20 %.
+
+        step < num_warmup_steps:   peak x step / num_warmup_steps
+        otherwise:                 peak x min(1, (1 - step / num_steps) / 0.2)
+
+    Args:
+        peak: The learning rate between warmup and decay.
+        num_steps: Steps after which the rate is 0.
+        num_warmup_steps: Steps of the warmup, fewer than `num_steps`.
+
+    Raises:
+        InputError: `num_warmup_steps` is not below `num_steps`.
+
+    Source: Hu et al. 2024, "MiniCPM", section 4; Haegele et al. 2024, "Scaling laws and
+    compute-optimal training beyond fixed training durations", for linear decays of 20 %.
+    """
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        warmup = self.peak * step / max(1, self.num_warmup_steps)
+        decay = self.peak * ops.clip((1.0 - step / self.num_steps) / 0.2, 0.0, 1.0)
+        return ops.where(step < self.num_warmup_steps, warmup, decay)
+
+
+SCHEDULES = {"linear": LinearWarmupDecay, "warmup-stable-decay": WarmupStableDecay}

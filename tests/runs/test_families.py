@@ -10,7 +10,7 @@ from bert_keras.config import BertConfig
 from bert_keras.downstream.catalog import named_task
 from bert_keras.models import MODELS, load_model
 from bert_keras.runs.finetune import finetune
-from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary

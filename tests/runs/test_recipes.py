@@ -1,7 +1,8 @@
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.runs.recipes import PRETRAIN, FinetuneRecipe
+from bert_keras.runs.hyperparameters import FinetuneRecipe
+from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import named_recipe, task_recipes
 
 
@@ -29,6 +30,8 @@ def test_changes_are_converted_to_the_type_of_the_field():
         ("demo", ["beta_2=1"], "beta_2 is 1.0; expected a rate in [0, 1)"),
         ("demo", ["max_gradient_norm=inf"], "max_gradient_norm is inf; expected 0 or a number"),
         ("demo", ["initializer_stddev=nan"], "initializer_stddev is nan; expected"),
+        ("demo", ["optimizer=sgd"], "optimizer is 'sgd'; expected one of adamw, lamb, muon"),
+        ("demo", ["schedule=cosine"], "schedule is 'cosine'; expected one of linear, warmup-"),
         ("demo", ["size=huge"], "no size is called 'huge'"),
         ("demo", ["mask_unit=letter"], "unit is 'letter'; expected one of piece, word"),
         ("demo", ["replacement=all"], "is called 'all'; known: 80-10-10, "),

@@ -14,11 +14,13 @@ from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.models import load_model
 from bert_keras.runs.finetune import finetune
-from bert_keras.runs.pretrain import pretrain
-from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
+from bert_keras.runs.hyperparameters import FinetuneRecipe, PretrainRecipe
+from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
+from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.training.curves import read_curves
 from bert_keras.training.loop import StopAfter
+from bert_keras.training.optimizer import Muon
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
@@ -76,6 +78,17 @@ def table(tmp_path):
             lines.append(f"{random.choice(words)} kind {label} {random.choice(words)}\tis {label}")
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     return tmp_path
+
+
+def test_the_optimizer_is_that_of_the_recipe(records):
+    recipe = dataclasses.replace(
+        PRETRAIN, optimizer="muon", schedule="warmup-stable-decay", learning_rate=4e-3, beta_2=0.9
+    )
+    inputs = PretrainInputs(recipe, records=records)
+    optimizer = compiled_pretrainer(inputs, resumes=False).optimizer
+    assert isinstance(optimizer, Muon) and optimizer.beta_2 == 0.9
+    optimizer.iterations.assign(5)
+    assert float(optimizer.learning_rate) == pytest.approx(4e-3)  # a linear decay would be at 3/8
 
 
 def test_pretraining_writes_a_model_scores_and_curves(pretrained):

@@ -1,7 +1,7 @@
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.training.schedule import LinearWarmupDecay
+from bert_keras.training.schedule import LinearWarmupDecay, WarmupStableDecay
 
 
 def test_warmup_then_decay_from_step_zero():
@@ -9,6 +9,13 @@ def test_warmup_then_decay_from_step_zero():
     assert [float(rate(step)) for step in (0, 1, 5, 9)] == pytest.approx([0, 0.2, 1.0, 1.8])
     assert [float(rate(step)) for step in (10, 50, 99, 100, 200)] == pytest.approx(
         [1.8, 1.0, 0.02, 0.0, 0.0], abs=1e-6
+    )
+
+
+def test_warmup_then_the_peak_then_decay_over_a_fifth():
+    rate = WarmupStableDecay(2.0, num_steps=100, num_warmup_steps=10)
+    assert [float(rate(step)) for step in (0, 5, 10, 80, 90, 99, 100, 200)] == pytest.approx(
+        [0, 1.0, 2.0, 2.0, 1.0, 0.1, 0.0, 0.0], abs=1e-6
     )
 
 
