@@ -5,9 +5,11 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import zipfile
 from functools import partial
+from importlib.metadata import requires
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +18,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from bert_keras.errors import InputError
-from tests.tfrecords_tools.inspect.test_advice import UNCASED, fixed_width, good_text
+from tests.tfrecords_tools.inspect.test_advice import CASED, UNCASED, fixed_width, good_text
 from tests.tfrecords_tools.test_jobs import Write
 from tfrecords_tools.cli import main
 from tfrecords_tools.inputs.corpus_files import files
@@ -24,6 +26,7 @@ from tfrecords_tools.inspect.advice import warnings_of
 from tfrecords_tools.inspect.survey import survey
 from tfrecords_tools.jobs import Workers
 from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 VOCAB = "vocab one.txt --size 200 --output"
 BUILD = "build one.txt --vocab vocab.txt --output new"
@@ -71,6 +74,9 @@ def folder(corpus, vocabulary, tmp_path, monkeypatch):
         "utf16le.txt": text.encode("utf-16-le"),
         "utf32.txt": text.encode("utf-32"),
         "page.txt": f"<html><body>{text}</body></html>".encode(),
+        "page.xml": f"<?xml version='1.0'?><text>{text}</text>".encode(),
+        "one.7z": b"7z\xbc\xaf\x27\x1c",
+        "page.rtf": rb"{\rtf1 ada sees cats}",
         "wrong.py": b"import no_such_module",
         "broken.py": b"def words(text) return text.split()",
         "right.py": b"def words(text): return text.split()",
@@ -173,6 +179,12 @@ CASES = [
     (vocab("rows.arrow"), "save it as parquet", vocab("rows.parquet")),
     (vocab("page.txt"), "extract its text first",
      "sed -i 's/<[^>]*>//g' page.txt && " + vocab("page.txt")),
+    (vocab("page.xml"), "is XML; expected UTF-8 text: extract its text first",
+     "sed -i 's/<[^>]*>//g' page.xml && " + vocab("page.xml")),
+    (vocab("page.rtf"), "RTF; expected UTF-8 text: save it as text", vocab("one.txt")),
+    (vocab("one.7z"), "7z or LZ4; expected UTF-8 text: use gz, bz2, xz or zst",
+     "gzip one.txt && bzip2 two.txt && xz vocab.txt && "
+     + vocab("one.txt.gz two.txt.bz2 vocab.txt.xz")),
     # what the corpus gives
     (vocab("letters.txt", "--model bpe").replace("v.txt", "v.json").replace("200", "300"),
      "occurs twice in the corpus; give more text",
@@ -350,6 +362,12 @@ WARNINGS = [
     ("would memorize them; keep one copy of each", {"text": f"{GOOD}\n{GOOD}"}, {"text": GOOD}),
     ("This is an uncased vocabulary: leave out --cased", {"text": GOOD, "lowercase": False},
      {"text": GOOD}),
+    ("This is a cased vocabulary: add --cased", {"text": GOOD, "vocabulary": CASED},
+     {"text": GOOD, "vocabulary": CASED, "lowercase": False}),
+    ("bert-tfrecords vocab learns one from your text", {"text": GOOD.replace("cats", "zyx")},
+     {"text": GOOD.replace("cats", "zyx"), "vocabulary": None}),
+    ("Does the text have full stops, and", {"text": GOOD.replace(".", ""), "max_length": 32},
+     {"text": GOOD, "max_length": 32}),
     ("Use a smaller --max-length, --ob", {"text": SHORT, "max_length": 512},
      {"text": SHORT, "max_length": 32}),
     ("--objective full-sentences, or a", {"text": SHORT, "max_length": 512},
@@ -361,15 +379,14 @@ WARNINGS = [
 
 @pytest.mark.parametrize(("remedy", "wrong", "right"), WARNINGS)
 def test_the_remedy_of_a_warning_succeeds(tmp_path, remedy, wrong, right):
-    def warnings(text="", files="", **settings):
+    def warnings(text="", files="", vocabulary=UNCASED, **settings):
         shutil.rmtree(tmp_path / "corpus", ignore_errors=True)
         (tmp_path / "corpus").mkdir()
         for number, document in enumerate(files.split("\n\n") if files else [text]):
             (tmp_path / "corpus" / f"{number}.txt").write_text(document, "utf-8")
-        settings = BuildSettings(**{"max_length": 64, **settings})
-        return list(
-            warnings_of(survey([tmp_path / "corpus"], vocabulary=UNCASED, settings=settings))
-        )
+        corpus, settings = [tmp_path / "corpus"], BuildSettings(**{"max_length": 64, **settings})
+        vocabulary = vocabulary or train_vocabulary(corpus, size=200)
+        return list(warnings_of(survey(corpus, vocabulary=vocabulary, settings=settings)))
 
     assert any(remedy in warning for warning in warnings(**wrong))
     assert warnings(**right) == []
@@ -415,6 +432,14 @@ def test_a_data_set_of_tfds_is_prepared_and_named(folder, capsys, monkeypatch):
 
 
 BEAM = f"{BUILD} --beam --runner=FnApiRunner"
+
+
+def test_the_extra_of_beam_installs_apache_beam(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    assert run(BEAM) == 2
+    assert 'expected the extra beam: pip install "bert-keras[beam]"' in capsys.readouterr().err
+    lines = requires("bert-keras") or ()
+    assert any(line.startswith("apache-beam") and "beam" in line.split(";")[1] for line in lines)
 
 
 @pytest.mark.extra
