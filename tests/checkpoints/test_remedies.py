@@ -253,6 +253,31 @@ def variables(*without):
     return change
 
 
+def sentence_transformers(folder, original):
+    modules = [{"type": f"models.{name}", "path": path} for name, path in MODULES.items()]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
+
+
+MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
+IGNORABLE = {
+    "config.json": [
+        {"architectures": ["BertForNextSentencePrediction"]},
+        {"tokenizer_class": "XLMTokenizer"},
+    ],
+    "tokenizer_config.json": [
+        {"tokenizer_class": "BertJapaneseTokenizer"},
+        {"strip_accents": False},
+        {"tokenize_chinese_chars": False},
+        {"unk_token": "<unk>"},
+    ],
+    "tokenizer.json": [
+        {"normalizer": {"type": "Lowercase"}},
+        {"pre_tokenizer": {"type": "Whitespace"}},
+        {"added_tokens": [{"id": 16, "content": "[NEW]"}]},
+    ],
+}
 DECODER = np.ones((20, 8), np.float32)
 RECOMMENDED = [  # the last column is the number of commands that follow each other
     ("BertQuestionAnswering", "bert-keras", [], "--to keras-hub", 1),
@@ -266,6 +291,9 @@ RECOMMENDED = [  # the last column is the number of commands that follow each ot
     ("BertMaskedLM", "huggingface",
      [values("config.json", auto_map="x"), tensors(cls__predictions__decoder__weight=DECODER)],
      "", 2),
+    *(("huggingface/encoder", "", [values(file, **changes)], "", 1)
+      for file, each in IGNORABLE.items() for changes in each),
+    ("huggingface/encoder", "", [sentence_transformers], "", 2),
     (GOOGLE, "", [variables("global_step")], "", 1),
     (GOOGLE, "", [variables("bert/pooler/dense/bias/adam_m"), values("bert_config.json", b=2)],
      "", 2),
@@ -408,3 +436,9 @@ def test_a_file_of_pytorch_is_read_or_saved_again(original, monkeypatch):
     assert_refused("; save it again as model.safetensors where it was made")
     save_file(arrays, folder / HUGGING_FACE)
     assert open_checkpoint(folder)
+
+
+def test_the_parent_of_a_file_is_recommended_only_if_it_is_a_checkpoint(tmp_path):
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(InputError, match=r"is a file; give the folder of the checkpoint$"):
+        open_checkpoint(tmp_path / "notes.txt")
