@@ -5,11 +5,9 @@ import math
 import keras
 from keras import ops
 
-from bert_keras.layers.primitives import projection, softmax
+from bert_keras.layers.primitives import PADDING_SCORE, projection, softmax
 from bert_keras.layers.rotary import rotated
-
-# Bias of masked positions, as in the original modeling.py; exp(-10000) is 0 in float32.
-PADDING_SCORE = -10_000.0
+from bert_keras.layers.windows import blocks, blocks_with_neighbours
 
 
 def attention_bias(input_mask_BT, *, dtype: str):
@@ -59,24 +57,6 @@ def causal_bias(length, *, dtype: str):
     return ops.expand_dims(ops.cast(is_later_TT, dtype), (0, 1)) * PADDING_SCORE
 
 
-def window_bias(length, *, window: int, dtype: str):
-    """Returns the bias of local attention: each token attends only to tokens near it.
-
-    The bias is lower than that of padding, so that padding attends to padding in its window.
-
-    Args:
-        length: The number of tokens T.
-        window: Twice the largest distance of a token to which a token attends.
-        dtype: The dtype of the result.
-
-    Returns:
-        [1, 1, T, T], to add to one of the other biases.
-    """
-    positions_T = ops.arange(length)
-    is_far_TT = ops.abs(ops.expand_dims(positions_T, 1) - positions_T) > window // 2
-    return ops.expand_dims(ops.cast(is_far_TT, dtype), (0, 1)) * (2 * PADDING_SCORE)
-
-
 @keras.saving.register_keras_serializable(package="bert_keras")
 class SelfAttention(keras.layers.Layer):
     """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2.2).
@@ -92,11 +72,13 @@ class SelfAttention(keras.layers.Layer):
 
     Call arguments:
         hidden: Hidden states [X, D], with X = B x T in row-major order.
-        bias: The attention bias, [B, 1, 1, T] or [B, 1, T, T].
+        bias: The attention bias, [B, 1, 1, T] or [B, 1, T, T]; or the output of
+            `windows.block_bias`, [B, K, 1, C, 3 x C], for local attention in blocks.
         rotation: The output of `rotary.rotation`, if the encoder has rotary positions.
 
     Returns:
-        The projected context [X, D] and the attention probabilities [B, N, T, T] before dropout.
+        The projected context [X, D] and the attention probabilities before dropout: [B, N, T, T],
+        or [B x K, N, C, 3 x C] in blocks.
     """
 
     def __init__(
@@ -122,24 +104,55 @@ class SelfAttention(keras.layers.Layer):
         self.built = True
 
     def call(self, hidden, bias, rotation=None, training=False):
-        length, size = ops.shape(bias)[-1], hidden.shape[-1]
-        head_size = size // self.num_heads
+        if len(bias.shape) == 5:
+            return self._in_blocks(hidden, bias, rotation, training=training)
+        shape = (-1, ops.shape(bias)[-1])
+        query_BNTH, key_BNTH, value_BNTH = (
+            ops.transpose(x_BTNH, (0, 2, 1, 3)) for x_BTNH in self._heads(hidden, shape, rotation)
+        )
+        context_BTNH, attention_BNTT = self._attention(
+            query_BNTH, key_BNTH, value_BNTH, bias, training=training
+        )
+        return self.output_dense(ops.reshape(context_BTNH, (-1, hidden.shape[-1]))), attention_BNTT
+
+    def _in_blocks(self, hidden, bias_BK1CC, rotation, *, training):
+        batch, count, _, size, _ = ops.shape(bias_BK1CC)
+        query_BTNH, key_BTNH, value_BTNH = self._heads(hidden, (batch, -1), rotation)
+
+        def joined(x_BKNCH):  # with four dimensions, oneDNN fuses scale, product and bias
+            return ops.reshape(x_BKNCH, (-1, *ops.shape(x_BKNCH)[2:]))
+
+        context_XCNH, attention_XNCC = self._attention(
+            joined(blocks(query_BTNH, size, count)),
+            joined(blocks_with_neighbours(key_BTNH, size, count)),
+            joined(blocks_with_neighbours(value_BTNH, size, count)),
+            joined(bias_BK1CC),
+            training=training,
+        )
+        context_BTD = ops.reshape(context_XCNH, (batch, count * size, hidden.shape[-1]))
+        context_BTD = context_BTD[:, : ops.shape(hidden)[0] // batch]
+        return self.output_dense(ops.reshape(context_BTD, ops.shape(hidden))), attention_XNCC
+
+    def _heads(self, hidden, shape, rotation):
+        """Returns query, key and value [B, T, N, H]; `shape` is (B, T)."""
+        head_size = hidden.shape[-1] // self.num_heads
+        query, key, value = (
+            ops.reshape(dense(hidden), (*shape, self.num_heads, head_size))
+            for dense in (self.query_dense, self.key_dense, self.value_dense)
+        )
+        if rotation is None:
+            return query, key, value
+        return rotated(query, rotation), rotated(key, rotation), value
+
+    def _attention(self, query_BNTH, key_BNTH, value_BNTH, bias, *, training):
+        """Returns the context [B, T, N, H] and the attention probabilities."""
+        head_size = query_BNTH.shape[-1]
         precise = keras.backend.result_type(self.compute_dtype, "float32")
-
-        def heads(x_XD, rotation=None):
-            x_BTNH = ops.reshape(x_XD, (-1, length, self.num_heads, head_size))
-            if rotation is not None:
-                x_BTNH = rotated(x_BTNH, rotation)
-            return ops.transpose(x_BTNH, (0, 2, 1, 3))
-
-        query_BNTH = heads(self.query_dense(hidden), rotation)
-        key_BNTH = heads(self.key_dense(hidden), rotation)
-        value_BNTH = heads(self.value_dense(hidden))
         # With the scale before the product, oneDNN fuses scale, product and bias.
         scores_BNTT = ops.matmul(
             query_BNTH * (1.0 / math.sqrt(head_size)), ops.transpose(key_BNTH, (0, 1, 3, 2))
         )
         attention_BNTT = softmax(ops.cast(scores_BNTT, precise) + ops.cast(bias, precise))
         weight_BNTT = self.dropout(ops.cast(attention_BNTT, self.compute_dtype), training=training)
-        context_BTNH = ops.transpose(ops.matmul(weight_BNTT, value_BNTH), (0, 2, 1, 3))
-        return self.output_dense(ops.reshape(context_BTNH, (-1, size))), attention_BNTT
+        context_BNTH = ops.matmul(weight_BNTT, value_BNTH)
+        return ops.transpose(context_BNTH, (0, 2, 1, 3)), attention_BNTT

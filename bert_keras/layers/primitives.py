@@ -3,6 +3,9 @@
 import keras
 from keras import ops
 
+# Bias of masked positions, as in the original modeling.py; exp(-10000) is 0 in float32.
+PADDING_SCORE = -10_000.0
+
 
 def projection(
     layer, name: str, *, inputs: int, units: int, has_bias: bool = True, dtype=None

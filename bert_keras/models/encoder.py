@@ -14,7 +14,7 @@ from keras import ops
 
 from bert_keras.architectures import ENCODER
 from bert_keras.config import BertConfig
-from bert_keras.layers.attention import attention_bias, causal_bias, packed_bias, window_bias
+from bert_keras.layers.attention import attention_bias, causal_bias, packed_bias
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock
 from bert_keras.layers.embeddings import BertEmbeddings
@@ -22,6 +22,7 @@ from bert_keras.layers.pooler import Pooler, mean_state
 from bert_keras.layers.primitives import LayerNorm, activate, last_positions, states_at
 from bert_keras.layers.recomputation import recomputed
 from bert_keras.layers.rotary import rotation
+from bert_keras.layers.windows import block_bias, pays_in_blocks, window_bias
 from bert_keras.models.pretrained import Pretrained
 
 
@@ -156,11 +157,16 @@ class BertEncoder(Pretrained):
     def states(self, inputs: dict, training: bool = False) -> EncoderStates:
         """Returns the hidden states and the attention probabilities of every layer.
 
+        Blocks with local attention compute all T x T probabilities here, of which those outside the
+        window are 0. A call of the encoder computes only the window; the hidden states are equal.
+
         Args:
             inputs: The dict of arrays that the encoder takes.
             training: Whether dropout is applied.
         """
-        contexts = self._contexts(inputs)
+        return self._states(inputs, self._contexts(inputs, in_blocks=False), training=training)
+
+    def _states(self, inputs: dict, contexts: dict, *, training: bool) -> EncoderStates:
         hidden_BTD = self.embeddings(
             inputs["input_ids"],
             inputs["segment_ids"],
@@ -192,10 +198,14 @@ class BertEncoder(Pretrained):
             pooled_BD = self.pooler(state_BD)
         return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
 
-    def _contexts(self, inputs: dict) -> dict[bool, tuple]:
+    def _contexts(self, inputs: dict, *, in_blocks: bool) -> dict[bool, tuple]:
         """Returns what every block with global (key False) or local (True) attention reads.
 
         These are the attention bias and, with rotary positions, the rotation.
+
+        Args:
+            inputs: The dict of arrays that the encoder takes.
+            in_blocks: Whether local attention may be computed in blocks of tokens.
         """
         config, dtype = self.config, self.compute_dtype
         length = ops.shape(inputs["input_ids"])[1]
@@ -206,8 +216,18 @@ class BertEncoder(Pretrained):
         if config.is_causal:
             bias = bias + causal_bias(length, dtype=dtype)
         biases, bases = {False: bias}, {False: config.rotary_base}
-        if config.local_window:
-            biases[True] = bias + window_bias(length, window=config.local_window, dtype=dtype)
+        if window := config.local_window:
+            biases[True] = (
+                block_bias(
+                    inputs.get("sequence_ids", inputs["input_mask"]),
+                    window=window,
+                    is_packed="sequence_ids" in inputs,
+                    is_causal=config.is_causal,
+                    dtype=dtype,
+                )
+                if in_blocks and pays_in_blocks(length, window=window)
+                else bias + window_bias(length, window=window, dtype=dtype)
+            )
             bases[True] = config.local_rotary_base or config.rotary_base
         if not config.is_rotary:
             return {is_local: (bias,) for is_local, bias in biases.items()}
@@ -219,7 +239,8 @@ class BertEncoder(Pretrained):
         return {is_local: (bias, rotations[bases[is_local]]) for is_local, bias in biases.items()}
 
     def call(self, inputs, training=False):
-        states = self.states(inputs, training=training)
+        contexts = self._contexts(inputs, in_blocks=True)
+        states = self._states(inputs, contexts, training=training)
         outputs = {"sequence_output": states.sequence_output}
         if self.pooler is not None:
             outputs["pooled_output"] = states.pooled_output

@@ -6,6 +6,7 @@ import math
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
@@ -179,6 +180,41 @@ def test_the_pooler_reads_the_mean_of_the_tokens():
     assert "norm" in encoder.pooler.weights[-1].path
     with pytest.raises(InputError, match="pooling is mean; expected cls: next sentences"):
         BertPretrainer(encoder.config)
+
+
+@pytest.mark.parametrize(
+    ("length", "changes"),
+    [(200, {}), (131, {"local_window": 96, "is_causal": True}), (300, {"local_window": 2})],
+)
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_local_attention_in_blocks_equals_the_masked_form(length, changes, is_packed):
+    config = dataclasses.replace(CONFIG, **{**MODERN, "max_positions": 300, **changes})
+    encoder, batch = random_encoder(config), inputs(length=length)
+    if is_packed:
+        batch = packed(batch, per_row=2, padding=7)
+
+    def outputs_and_gradients(call):
+        with tf.GradientTape() as tape:
+            outputs = call(batch)
+            loss = tf.reduce_sum(outputs**2 * np.linspace(0, 1, 12, dtype="float32"))
+        weights = [w for w in encoder.trainable_variables if "pooler" not in w.path]
+        gradients = tape.gradient(loss, [weight.value for weight in weights])
+        return [outputs, *map(tf.convert_to_tensor, gradients)]
+
+    @tf.function(
+        input_signature=[{n: tf.TensorSpec((None, None), a.dtype) for n, a in batch.items()}]
+    )
+    def of_unknown_length(batch):
+        return encoder(batch)["sequence_output"]
+
+    masked = outputs_and_gradients(lambda batch: encoder.states(batch).sequence_output)
+    in_blocks = outputs_and_gradients(lambda batch: encoder(batch)["sequence_output"])
+    for ours, theirs in zip(in_blocks, masked, strict=True):
+        assert np.abs(ours - theirs).max() <= 2e-6 * np.abs(theirs).max()
+    is_real = batch["input_mask"] == 1
+    np.testing.assert_allclose(
+        of_unknown_length(batch).numpy()[is_real], masked[0].numpy()[is_real], atol=2e-5
+    )
 
 
 def test_a_bilstm_reads_the_last_hidden_states():
