@@ -474,3 +474,16 @@ def test_a_beam_job_whose_corpus_no_longer_changes_is_run_again(folder, capsys, 
         assert run(BEAM) == 2
     assert "one.txt changed while it was read; run again" in capsys.readouterr().err
     assert run(BEAM) == 0
+
+
+@pytest.mark.extra
+def test_a_beam_job_writes_to_an_output_that_is_shared(capsys, monkeypatch):
+    pytest.importorskip("apache_beam", reason="needs the extra beam")
+    with monkeypatch.context() as patch:  # as if the workers wrote to a disk of their own
+        patch.setattr("tfrecords_tools.beam.shared_folder.publish", lambda *_: None)
+        assert run(BEAM) == 2
+    remedy = (
+        "; read the log of its runner, and give an output that all workers and this machine can"
+    )
+    assert remedy in capsys.readouterr().err
+    assert run(BEAM.replace("new", "shared")) == 0
