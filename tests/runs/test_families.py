@@ -19,6 +19,11 @@ CHANGES = {
     "distilbert": {"num_segments": 0, "pooler_activation": "relu", "has_pooler": False},
     "albert": {"embedding_size": 12, "shares_layers": True, "num_layers": 2},
     "roberta": {"position_offset": 2, "num_segments": 1},
+    "modernbert": {
+        **{"norm_position": "pre", "position_kind": "rotary", "is_gated": True, "num_segments": 0},
+        **{"has_biases": False, "local_window": 4, "num_layers": 2, "has_pooler": False},
+        **{"pooler_activation": "", "has_head_norm": True},
+    },
 }
 RECIPE = FinetuneRecipe(batch_size=4, num_epochs=12, learning_rate=5e-3, logs_per_epoch=1)
 
@@ -45,7 +50,7 @@ def start(subwords, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["roberta", "albert", "distilbert"])
+@pytest.mark.parametrize("family", [*CHANGES])
 def test_a_related_model_learns_text_pairs(start, tmp_path, family):
     rows = ["one\ttwo\tlabel", *["good film\tfilm\t1", "bad film\tfilm\t0"] * 12]
     (tmp_path / "rows.tsv").write_text("\n".join(rows) + "\n")

@@ -25,6 +25,11 @@ CHANGES = {
     "distilbert": {"num_segments": 0, "pooler_activation": "relu"},
     "albert": {"embedding_size": 6, "shares_layers": True, "num_layers": 2},
     "roberta": {"position_offset": 2, "num_segments": 1},
+    "modernbert": {
+        **{"norm_position": "pre", "position_kind": "rotary", "is_gated": True, "num_segments": 0},
+        **{"has_biases": False, "local_window": 4, "num_layers": 2, "pooling": "mean"},
+        **{"pooler_activation": "", "has_head_norm": True},
+    },
 }
 
 
@@ -52,7 +57,7 @@ def saved(subwords, tmp_path):
     return make
 
 
-@pytest.mark.parametrize("family", ["roberta", "albert", "distilbert"])
+@pytest.mark.parametrize("family", [*CHANGES])
 def test_classifier_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     fields = {"labels": ("no", "yes", "perhaps"), "text_columns": ("question", "answer")}
     folder = export(saved(family, "BertClassifier", **fields), tmp_path / "family" / "1")
@@ -61,7 +66,7 @@ def test_classifier_signatures_are_frozen(saved, tmp_path, family, assert_frozen
     assert [path.name for path in (folder / "assets").iterdir()] == [asset]
 
 
-@pytest.mark.parametrize("family", ["albert", "roberta"])
+@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert"])
 def test_masked_lm_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertMaskedLM")
     folder = export(model, tmp_path / "family" / "1")
@@ -79,19 +84,19 @@ LABELS = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
 NER = dataclasses.replace(named_task("ner"), max_length=24, labels=LABELS)
 
 
-@pytest.mark.parametrize("family", ["albert", "roberta"])
+@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert"])
 def test_question_answering_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertQuestionAnswering", task=SQUAD.settings())
     assert_frozen("question_answering", export(model, tmp_path / "family" / "1"))
 
 
-@pytest.mark.parametrize("family", ["albert", "roberta"])
+@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert"])
 def test_token_classifier_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertTokenClassifier", task=NER.settings(), labels=LABELS)
     assert_frozen("token_labels", export(model, tmp_path / "family" / "1"))
 
 
-@pytest.mark.parametrize("family", ["albert", "roberta"])
+@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert"])
 def test_multiple_choice_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertMultipleChoice")
     assert_frozen("multiple_choice", export(model, tmp_path / "family" / "1"))
