@@ -1,12 +1,11 @@
 """Compares the forward pass of an encoder with local attention and with global attention only.
 
-Each variant runs in its own process, which states its processor time and its peak memory. The
-processes take turns.
+Each variant runs in its own process, which states its processor time, its time and its peak memory.
+The processes take turns.
 """
 
 import argparse
 import json
-import operator
 import resource
 import statistics
 import subprocess
@@ -45,11 +44,11 @@ def run_variant(size: str, num_layers: int, length: int, variant: str) -> None:
 
     forward(inputs).numpy()
     for _ in sys.stdin:
-        start = time.process_time()
+        starts = time.process_time(), time.perf_counter()
         forward(inputs).numpy()
-        seconds = time.process_time() - start
+        seconds = time.process_time() - starts[0], time.perf_counter() - starts[1]
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(json.dumps([seconds, memory]), flush=True)
+        print(json.dumps([*seconds, memory]), flush=True)
 
 
 def measure(arguments, length: int) -> None:
@@ -57,20 +56,26 @@ def measure(arguments, length: int) -> None:
     command += ["--layers", str(arguments.layers), "--lengths", str(length), "--variant"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     processes = {v: subprocess.Popen([*command, v], **pipes) for v in (GLOBAL, MASKED, BLOCKS)}
-    times, memory = {variant: [] for variant in processes}, {}
+    runs = {variant: [] for variant in processes}
     for turn in range(arguments.rounds + 1):
         for variant, process in processes.items():
             print(file=process.stdin, flush=True)
-            seconds, memory[variant] = json.loads(process.stdout.readline())
+            run = json.loads(process.stdout.readline())
             if turn:  # the first turn is warm-up
-                times[variant].append(seconds)
+                runs[variant].append(run)
     for variant, process in processes.items():
         process.communicate()
-        seconds = statistics.median(times[variant])
-        ratio = statistics.median(map(operator.truediv, times[variant], times[GLOBAL]))
+        seconds, memory = statistics.median(run[0] for run in runs[variant]), runs[variant][-1][2]
+        ratios = [
+            statistics.median(
+                ours[kind] / full[kind]
+                for ours, full in zip(runs[variant], runs[GLOBAL], strict=True)
+            )
+            for kind in (0, 1)
+        ]
         print(
-            f"{length:>6} tokens   {variant:<8}{seconds:>8.2f} s   / global {ratio:.2f}   "
-            f"peak {memory[variant] / 1e9:.2f} GB",
+            f"{length:>6} tokens   {variant:<8}{seconds:>7.2f} s of processor time; / global: "
+            f"processor time {ratios[0]:.2f}, time {ratios[1]:.2f}; peak {memory / 1e9:.2f} GB",
             flush=True,
         )
 

@@ -123,8 +123,9 @@ def test_plain_ids_train_a_causal_model(plain, tmp_path):
 
 
 @pytest.mark.slow
-def test_several_labelled_pairs_in_a_record_train_both_objectives(labelled, tmp_path):
-    recipe = named_recipe(PRETRAIN, "demo", changes=CHANGES)
+@pytest.mark.parametrize("size", ["tiny", "modern-tiny"])
+def test_several_labelled_pairs_in_a_record_train_both_objectives(labelled, tmp_path, size):
+    recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, f"size={size}"])
     scores = pretrain(recipe, records=labelled, output=tmp_path / "run").scores
     assert 0 <= scores["held_out_next_sentence_accuracy"] <= 1
     assert 0 < scores["held_out_next_sentence_loss"] < 3
