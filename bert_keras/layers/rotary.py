@@ -24,7 +24,7 @@ def rotation(positions, *, head_size: int, base: float):
     """
     half = head_size // 2
     frequencies = (1.0 / base ** (np.arange(half, dtype="float32") / half)).astype("float32")
-    angles = ops.cast(positions, "float32")[..., None, None] * frequencies
+    angles = ops.expand_dims(ops.cast(positions, "float32"), (-2, -1)) * frequencies
     cosines, sines = ops.cos(angles), ops.sin(angles)
     return ops.concatenate([cosines, cosines, -sines, sines], axis=-1)
 

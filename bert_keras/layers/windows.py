@@ -62,8 +62,8 @@ def block_bias(tokens_BT, *, window: int, is_packed: bool, is_causal: bool, dtyp
     queries_BKC1, keys_BKC1 = (
         ops.squeeze(each, axis=2) + outside
         for each in (
-            blocks(numbers_BT[..., None, None], size, count),
-            blocks_with_neighbours(numbers_BT[..., None, None], size, count),
+            blocks(ops.expand_dims(numbers_BT, (2, 3)), size, count),
+            blocks_with_neighbours(ops.expand_dims(numbers_BT, (2, 3)), size, count),
         )
     )
     keys_BK1C = ops.swapaxes(keys_BKC1, 2, 3)

@@ -39,7 +39,7 @@ def served_embeddings(
 
     def from_tensors(**inputs):
         encoded = model(inputs, training=False)
-        real_BT1 = tf.cast(inputs["input_mask"] > 0, tf.float32)[..., None]
+        real_BT1 = tf.expand_dims(tf.cast(inputs["input_mask"] > 0, tf.float32), axis=2)
         total_BD = tf.reduce_sum(encoded["sequence_output"] * real_BT1, axis=1)
         # After normalization, the sum equals the mean.
         outputs = {"embedding": tf.math.l2_normalize(total_BD, axis=1)}

@@ -78,7 +78,7 @@ def served_token_labels(
         raise InputError(f"there are {len(labels)} labels for {model.num_labels} logits")
 
     def from_tensors(**inputs):
-        is_real_BT1 = tf.cast(inputs["input_mask"] > 0, tf.float32)[..., None]
+        is_real_BT1 = tf.expand_dims(tf.cast(inputs["input_mask"] > 0, tf.float32), axis=2)
         probabilities = tf.nn.softmax(model(inputs, training=False)) * is_real_BT1
         return {
             "label_ids": tf.argmax(probabilities, axis=-1, output_type=tf.int32),

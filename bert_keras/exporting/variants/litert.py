@@ -4,6 +4,7 @@ import os
 import shutil
 import warnings
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
@@ -36,7 +37,11 @@ def write_litert(saved_model: str | os.PathLike, folder: str | os.PathLike) -> P
         return {n: v for n, v in tensors(**inputs).items() if v.dtype != tf.string}
 
     _, inputs = tensors.structured_input_signature
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([traced(numeric, **inputs)], loaded)
+    function: Any = traced(numeric, **inputs)
+    # It does not track the tables of the tokenizer, which LiteRT cannot store.
+    tracked: Any = tf.Module()
+    tracked.weights = list(function.variables)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], tracked)
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     folder.mkdir(parents=True)
     (folder / MODEL).write_bytes(converter.convert())

@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -12,6 +13,7 @@ from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.downstream.catalog import named_task
 from bert_keras.exporting.export import export
+from bert_keras.exporting.variants.litert import litert_run, write_litert
 from bert_keras.families import family_of
 from bert_keras.models import MODELS
 from bert_keras.models.pretrained import save_model
@@ -100,3 +102,16 @@ def test_token_classifier_signatures_are_frozen(saved, tmp_path, family, assert_
 def test_multiple_choice_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertMultipleChoice")
     assert_frozen("multiple_choice", export(model, tmp_path / "family" / "1"))
+
+
+@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert"])
+def test_a_litert_model_approximates_the_export(saved, tmp_path, family):
+    """It needs neither the tables of the tokenizer nor ops that LiteRT lacks."""
+    model = saved(family, "BertTokenClassifier", task=NER.settings(), labels=LABELS)
+    folder = export(model, tmp_path / "family" / "1")
+    run = litert_run(write_litert(folder, tmp_path / "litert"))
+    names = ("input_ids", "input_mask", "segment_ids")
+    inputs = {name: np.full((2, 11), name != "segment_ids", np.int32) for name in names}
+    expected = tf.saved_model.load(folder).signatures["tensors"](**inputs)
+    actual = run(inputs)["probabilities"]
+    np.testing.assert_allclose(actual, expected["probabilities"], atol=0.05)
