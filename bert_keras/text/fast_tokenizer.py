@@ -90,7 +90,8 @@ def rules_vocabulary(rules: str) -> Vocabulary:
         ) from error
     settings = json.loads(current)
     kind, split = settings["model"]["type"], json.dumps(settings["pre_tokenizer"])
-    if kind not in SPECIALS or SPLITTERS[kind] not in split:
+    is_nested = kind == "BPE" and '"pretokenizers"' in split
+    if kind not in SPECIALS or SPLITTERS[kind] not in split or is_nested:
         raise InputError(
             f"{RULES_FILE} is of a {kind} tokenizer that splits texts by {split}; {SUPPORTED}"
         )

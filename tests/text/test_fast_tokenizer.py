@@ -125,6 +125,10 @@ def test_unsupported_rules_are_refused(subwords):
     rules = json.loads(read_rules(subwords["roberta"], {}))
     for changes, message in (
         ({"pre_tokenizer": {"type": "Whitespace"}}, "is of a BPE tokenizer that splits texts by"),
+        (
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [rules["pre_tokenizer"]]}},
+            'is of a BPE tokenizer that splits texts by {"type": "Sequence"',
+        ),
         ({"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}, "is of a WordLeve"),
         ({"model": {"type": "BPE"}}, "tokenizer.json is damaged or another kind of file"),
     ):
