@@ -18,7 +18,7 @@ def named_policy(name: str = "auto") -> str:
     Args:
         name: "float32", "bfloat16", "float16" or "auto". "auto" selects bfloat16 if the hardware
             supports it (TPUs, and GPUs with compute capability 8.0 (A100) or higher) and float32
-            otherwise, because bfloat16 does not make CPUs faster.
+            otherwise.
 
     Raises:
         InputError: The name is unknown.
