@@ -75,6 +75,15 @@ VARIANTS: dict[str, dict] = {
         "schedule": "warmup-stable-decay",
         "learning_rate": 6e-3,
     },
+    "warmup-stable-decay, AdamW with bias correction and epsilon 1e-8": {
+        "schedule": "warmup-stable-decay",
+        "optimizer": "adamw",
+        "adam": ADAM,
+    },
+    "warmup-stable-decay, bias correction and epsilon 1e-8": {
+        "schedule": "warmup-stable-decay",
+        "adam": ADAM,
+    },
     "batch 16": {"batch_size": 16},
     "batch 64": {"batch_size": 64},
     "batch 16, then 64": {"phases": [(0.67, {"batch_size": 16}), (0.33, {"batch_size": 64})]},
