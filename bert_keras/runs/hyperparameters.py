@@ -33,6 +33,7 @@ class PretrainRecipe:
     schedule: str = "linear"
     optimizer: str = "adamw"  # or "lamb" or "muon"
     beta_2: float = 0.999  # of AdamW and LAMB, and of the weights that Muon leaves to AdamW
+    bias_correction: bool = False  # of AdamW; the original has none; LAMB always has it
     max_gradient_norm: float = 1.0  # clips the global norm of the gradients; 0 for no limit
     gradient_accumulation_steps: int = 1  # parts of the batch of each device
     recomputes: bool = False  # whether the backward pass recomputes each block, to save memory

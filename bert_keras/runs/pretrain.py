@@ -243,6 +243,7 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel |
             ),
             weight_decay_rate=recipe.weight_decay_rate,
             beta_2=recipe.beta_2,
+            bias_correction=recipe.bias_correction or recipe.optimizer == "lamb",
             max_gradient_norm=recipe.max_gradient_norm,
         ),
         loss=inputs.objective.losses(),

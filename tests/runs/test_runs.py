@@ -80,15 +80,25 @@ def table(tmp_path):
     return tmp_path
 
 
+def optimizer_of(records, **changes):
+    inputs = PretrainInputs(dataclasses.replace(PRETRAIN, **changes), records=records)
+    return compiled_pretrainer(inputs, resumes=False).optimizer
+
+
 def test_the_optimizer_is_that_of_the_recipe(records):
-    recipe = dataclasses.replace(
-        PRETRAIN, optimizer="muon", schedule="warmup-stable-decay", learning_rate=4e-3, beta_2=0.9
-    )
-    inputs = PretrainInputs(recipe, records=records)
-    optimizer = compiled_pretrainer(inputs, resumes=False).optimizer
+    changes = {"schedule": "warmup-stable-decay", "learning_rate": 4e-3, "beta_2": 0.9}
+    optimizer = optimizer_of(records, optimizer="muon", **changes)
     assert isinstance(optimizer, Muon) and optimizer.beta_2 == 0.9
     optimizer.iterations.assign(5)
     assert float(optimizer.learning_rate) == pytest.approx(4e-3)  # a linear decay would be at 3/8
+
+
+@pytest.mark.parametrize(
+    ("changes", "corrects"),
+    [({}, False), ({"bias_correction": True}, True), ({"optimizer": "lamb"}, True)],
+)
+def test_the_recipe_selects_the_bias_correction(records, changes, corrects):
+    assert optimizer_of(records, **changes).bias_correction == corrects
 
 
 def test_pretraining_writes_a_model_scores_and_curves(pretrained):
