@@ -189,14 +189,11 @@ def run(name: str, *, records: str, num_steps: int, seed: int) -> dict:
     training = Training(changes, num_steps=steps, **options)
     data, objective = held_out(records), training.inputs(training.recipe).objective
     scores, seconds, done = [], 0.0, 0
-    for phase, (share, _) in enumerate(training.phases):
+    counts = [max(1, round(NUM_SCORES * share)) for share, _ in training.phases]
+    for phase, count in enumerate(counts):
         batches = training.batches(phase)
-        for _ in range(max(1, round(NUM_SCORES * share))):
-            last = (
-                steps
-                * (len(scores) + 1)
-                // sum(max(1, round(NUM_SCORES * each)) for each, _ in training.phases)
-            )
+        for _ in range(count):
+            last = steps * (len(scores) + 1) // sum(counts)
             seconds += training.fit(batches, last - done)
             done = last
             values = evaluate_pretrainer(training.model, data, objective=objective)

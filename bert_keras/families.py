@@ -199,8 +199,11 @@ MODERNBERT = Family(
     prefix="model",
     class_prefix="ModernBert",
     traits={
-        **{"norm_position": "pre", "position_kind": "rotary", "is_gated": True},
-        **{"pooler_activation": "", "has_head_norm": True},
+        "norm_position": "pre",
+        "position_kind": "rotary",
+        "is_gated": True,
+        "pooler_activation": "",
+        "has_head_norm": True,
     },
     options=("has_biases", "ties_decoder", "local_window", "pooling"),
     sizes=(),

@@ -43,8 +43,12 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     def __call__(self, step):
         step = ops.cast(step, "float32")
         warmup = self.peak * step / max(1, self.num_warmup_steps)
-        decay = self.peak * ops.maximum(0.0, 1.0 - step / self.num_steps)
+        decay = self.peak * self._decay(1.0 - step / self.num_steps)
         return ops.where(step < self.num_warmup_steps, warmup, decay)
+
+    def _decay(self, remaining):
+        """Returns the share of the peak when this share of all steps remains."""
+        return ops.maximum(0.0, remaining)
 
     def get_config(self):
         return {
@@ -73,11 +77,8 @@ class WarmupStableDecay(LinearWarmupDecay):
     compute-optimal training beyond fixed training durations", for linear decays of 20 %.
     """
 
-    def __call__(self, step):
-        step = ops.cast(step, "float32")
-        warmup = self.peak * step / max(1, self.num_warmup_steps)
-        decay = self.peak * ops.clip((1.0 - step / self.num_steps) / 0.2, 0.0, 1.0)
-        return ops.where(step < self.num_warmup_steps, warmup, decay)
+    def _decay(self, remaining):
+        return ops.clip(remaining / 0.2, 0.0, 1.0)
 
 
 SCHEDULES = {"linear": LinearWarmupDecay, "warmup-stable-decay": WarmupStableDecay}

@@ -105,17 +105,20 @@ def lamb_steps(weights, gradients, names, *, rate, decay=0.01):
     return weights
 
 
+def check_steps(optimizer, weights, gradients, expected):
+    for step in gradients:
+        optimizer.apply([keras.ops.convert_to_tensor(g, "float32") for g in step], weights)
+    for weight, theirs in zip(weights, expected, strict=True):
+        np.testing.assert_allclose(weight, theirs, rtol=1e-5, atol=1e-6)
+
+
 def test_three_steps_of_lamb_equal_the_paper():
     ours = variables()
     names = [variable.name for variable in ours]
     random = np.random.default_rng(3)
     gradients = [[random.normal(size=v.shape) for v in ours] for _ in range(3)]
     expected = lamb_steps(ours, gradients, names, rate=1e-2)
-    optimizer = Lamb(1e-2)
-    for step in gradients:
-        optimizer.apply([keras.ops.convert_to_tensor(g, "float32") for g in step], ours)
-    for variable, theirs in zip(ours, expected, strict=True):
-        np.testing.assert_allclose(variable, theirs, rtol=1e-5, atol=1e-6)
+    check_steps(Lamb(1e-2), ours, gradients, expected)
 
 
 def test_lamb_moves_weights_of_zero():
@@ -153,11 +156,7 @@ def test_three_steps_of_muon_equal_its_source():
         variable._path = f"model/encoder/layer_{index}/kernel"
     gradients = [[random.normal(size=shape) for shape in shapes] for _ in range(3)]
     expected = muon_steps(ours, gradients, rate=1e-2)
-    optimizer = Muon(1e-2)
-    for step in gradients:
-        optimizer.apply([keras.ops.convert_to_tensor(g, "float32") for g in step], ours)
-    for variable, theirs in zip(ours, expected, strict=True):
-        np.testing.assert_allclose(variable, theirs, rtol=1e-5, atol=1e-6)
+    check_steps(Muon(1e-2), ours, gradients, expected)
 
 
 def test_muon_leaves_other_weights_to_adamw():

@@ -102,7 +102,7 @@ HEADS = {
 CLASSIFIER_WEIGHTS = ("classifier.weight", "classifier.bias")
 CLASSIFIERS = (CLASSIFIER.name, TOKEN_CLASSIFIER.name, MULTIPLE_CHOICE.name)
 # Start of the weight names to which task models add the prefix `bert.`.
-ENCODER_STARTS = (*("embeddings", "encoder.", "transformer.", "layers.", "final_norm.", "pooler."),)
+ENCODER_STARTS = ("embeddings", "encoder.", "transformer.", "layers.", "final_norm.", "pooler.")
 
 
 def recognises(path: Path) -> bool:

@@ -163,15 +163,12 @@ def _properties() -> PointTable:
     seconds = {second for _, second in _compositions()}
 
     def combining_class(character: str) -> int:
-        is_sorted = any(
+        python_class = unicodedata.combining(character)
+        is_sorted = python_class > 0 and any(
             NFD().normalize_str(text) != text for text in (_ACUTE + character, character + _OVERLAY)
         )
-        return unicodedata.combining(character) * is_sorted
+        return python_class * is_sorted
 
     return table_of(
-        lambda block: [
-            (combining_class(each) if unicodedata.combining(each) else 0)
-            | _SECOND * (each in seconds)
-            for each in block
-        ]
+        lambda block: [combining_class(each) | _SECOND * (each in seconds) for each in block]
     )
