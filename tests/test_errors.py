@@ -82,10 +82,18 @@ def test_the_exit_code_of_success_is_0():
     [("bert_keras.cli", "pretrain demo --records none"), ("tfrecords_tools.cli", "show none")],
 )
 def test_ctrl_c_while_modules_are_imported_is_reported_in_one_line(module, command):
-    program = [sys.executable, "-X", "importtime", "-m", module, *command.split()]
-    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as process:
-        next(line for line in process.stderr if line.endswith(" bert_keras.errors\n"))
-        process.send_signal(signal.SIGINT)
-        lines = [line for line in process.stderr if not line.startswith("import time:")]
+    program = f"""
+import runpy, signal, sys
+class Interrupt:
+    def find_spec(self, name, *arguments):
+        if name == "bert_keras.options":
+            signal.raise_signal(signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupt())
+sys.argv = {["program", *command.split()]}
+runpy.run_module("{module}", run_name="__main__")
+"""
+    process = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    lines = process.stderr.splitlines()
     assert process.returncode == 130
     assert len(lines) == 1 and lines[0].startswith("bert-") and "interrupted" in lines[0]
