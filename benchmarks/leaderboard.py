@@ -1,15 +1,20 @@
 """Pretrains with a recipe and prints the row of the run for docs/benchmarks/pretraining.md.
 
 Repeat the command to continue an interrupted run; the processor time of all calls is added. The
-held-out records are scored with 15 % masked tokens, whatever the mask rate of the recipe is.
+held-out records are scored with 15 % masked tokens, whatever the mask rate of the recipe is. With
+--glue, the model and the same encoder with random weights are fine-tuned on SST-2 and MNLI. With
+several --seeds, each seed has its row, and the last row has the means.
 
     python benchmarks/leaderboard.py laptop-10min --records records --output runs/laptop-10min
+    python benchmarks/leaderboard.py laptop-10min --records records --output runs/laptop-10min \
+        --glue glue --seeds 1 2 3
 """
 
 import argparse
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -22,18 +27,49 @@ from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.runs.objectives import evaluate_pretrainer, named_objective
 from bert_keras.text.vocab import Vocabulary
 
+FINETUNING = "laptop"  # the recipe of bert_keras/runs/recipes.py for both tasks
+TASKS = {"sst2": "SST-2", "mnli": "MNLI"}  # the folder of each task
+# The columns after the machine, with the number of values of each.
+COLUMNS = (
+    *(("{:.2f}", 1), ("{:.3f}", 1), ("{:.3f}", 1), ("{:.1f} %", 1)),
+    *(("{:.1f} / {:.1f}", 2) for _ in TASKS),
+)
 
-def pretrain(recipe: str, *, records: str, output: str) -> float:
-    """Runs `bert-keras pretrain`; returns the processor hours of all calls for this output."""
+
+def bert_keras(*arguments: str) -> None:
+    """Runs the command line `bert-keras`."""
+    subprocess.run([sys.executable, "-m", "bert_keras.cli", *arguments], check=True)
+
+
+def children_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def pretrain(recipe: str, *, records: str, output: str, seed: int) -> float:
+    """Runs `bert-keras pretrain`; returns the processor hours of all calls that trained."""
     spent = Path(f"{output}.seconds")
-    command = [sys.executable, "-m", "bert_keras.cli", "pretrain", recipe]
+    is_finished = Path(output, "scores.json").exists()
+    start = children_seconds()
     try:
-        subprocess.run([*command, "--records", records, "--output", output], check=True)
+        settings = ("--output", output, "--set", f"seed={seed}")
+        bert_keras("pretrain", recipe, "--records", records, *settings)
     finally:
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        before = float(spent.read_text()) if spent.exists() else 0.0
-        spent.write_text(f"{before + usage.ru_utime + usage.ru_stime}")
+        if not is_finished:
+            before = float(spent.read_text()) if spent.exists() else 0.0
+            spent.write_text(f"{before + children_seconds() - start}")
     return float(spent.read_text()) / 3600
+
+
+def finetune(task: str, *, glue: str, output: str, initial_weights: str, seed: int) -> float:
+    """Runs `bert-keras finetune`, which does not repeat a finished run; returns the accuracy."""
+    folder = f"{output}-{task}-{initial_weights}"
+    bert_keras(
+        *("finetune", task, "--data", f"{glue}/{TASKS[task]}", "--from", f"{output}/model"),
+        *("--output", folder, "--recipe", FINETUNING),
+        *("--set", f"initial_weights={initial_weights}", f"seed={seed}"),
+    )
+    return 100 * json.loads(Path(folder, "scores.json").read_text())["accuracy"]
 
 
 def characters_per_token(batches, vocabulary: Vocabulary) -> float:
@@ -46,39 +82,66 @@ def characters_per_token(batches, vocabulary: Vocabulary) -> float:
     return characters / predictions
 
 
+def held_out_scores(model: Path, records: str) -> list[float | None]:
+    """Returns masked-LM loss, nats per character and next-sentence accuracy (if trained)."""
+    metadata = json.loads((model / "bert_keras.json").read_text())
+    has_labels = metadata["model"] == BertPretrainer.architecture.name
+    kind = BertPretrainer if has_labels else BertMaskedLM
+    batches = held_out(records, objective=MASKED_AND_LABELLED)
+    objective = named_objective("bert" if has_labels else "masked-lm")
+    scores = evaluate_pretrainer(kind.from_pretrained(model), batches, objective=objective)
+    loss = scores["held_out_masked_lm_loss"]
+    vocabulary = Vocabulary.from_file(Path(records, "vocab.txt"))
+    accuracy = 100 * scores["held_out_next_sentence_accuracy"] if has_labels else None
+    return [loss, loss / characters_per_token(batches, vocabulary), accuracy]
+
+
+def measure(arguments: argparse.Namespace, seed: int) -> list[float | None]:
+    """Trains and scores one seed; returns the values of `COLUMNS`, None for what is missing."""
+    output = arguments.output if seed == 1 else f"{arguments.output}-seed-{seed}"
+    hours = pretrain(arguments.recipe, records=arguments.records, output=output, seed=seed)
+    values = [hours, *held_out_scores(Path(output, "model"), arguments.records)]
+    for task in TASKS:
+        for weights in ("pretrained", "random"):
+            options = {"glue": arguments.glue, "initial_weights": weights, "seed": seed}
+            values.append(finetune(task, output=output, **options) if arguments.glue else None)
+    return values
+
+
+def print_row(arguments: argparse.Namespace, seed: str, values: list[float | None]) -> None:
+    """Prints a row of the table, with a dash for what is missing."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    )
+    cells = [commit.stdout.strip(), f"`{arguments.recipe}`", arguments.machine, seed]
+    rest = iter(values)
+    for form, count in COLUMNS:
+        numbers = [next(rest) for _ in range(count)]
+        cells.append("–" if None in numbers else form.format(*numbers))
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("recipe")
     parser.add_argument("--records", required=True, help="a folder of plain ids")
-    parser.add_argument("--output", required=True, help="the folder of the run")
+    parser.add_argument("--output", required=True, help="the folder of the run of seed 1")
+    parser.add_argument("--glue", help="a folder with SST-2 and MNLI")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--machine", default=f"{os.cpu_count()} CPU cores")
     arguments = parser.parse_args()
-    hours = pretrain(arguments.recipe, records=arguments.records, output=arguments.output)
-    metadata = json.loads(Path(arguments.output, "model", "bert_keras.json").read_text())
-    has_labels = metadata["model"] == BertPretrainer.architecture.name
-    kind = BertPretrainer if has_labels else BertMaskedLM
-    model = kind.from_pretrained(Path(arguments.output, "model"))
-    batches = held_out(arguments.records, objective=MASKED_AND_LABELLED)
-    objective = named_objective("bert" if has_labels else "masked-lm")
-    scores = evaluate_pretrainer(model, batches, objective=objective)
-    loss = scores["held_out_masked_lm_loss"]
-    vocabulary = Vocabulary.from_file(Path(arguments.records, "vocab.txt"))
-    next_sentence = scores.get("held_out_next_sentence_accuracy")
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
-    )
-    columns = (
-        commit.stdout.strip(),
-        f"`{arguments.recipe}`",
-        arguments.machine,
-        f"{hours:.2f}",
-        f"{loss:.3f}",
-        f"{loss / characters_per_token(batches, vocabulary):.3f}",
-        "" if next_sentence is None else f"{100 * next_sentence:.1f} %",
-    )
-    print("| " + " | ".join(columns) + " |")
+    rows = []
+    for seed in arguments.seeds:
+        rows.append(measure(arguments, seed))
+        print_row(arguments, str(seed), rows[-1])
+    if len(rows) > 1:
+        means = [
+            None if None in column else statistics.mean(column)
+            for column in zip(*rows, strict=True)
+        ]
+        print_row(arguments, f"mean of {len(rows)}", means)
 
 
 if __name__ == "__main__":

@@ -156,6 +156,14 @@ PRETRAIN: dict[str, PretrainRecipe] = {
 SMALL_MODELS = FinetuneRecipe(
     batch_size=32, num_epochs=4, learning_rate=1e-4, learning_rates=(3e-4, 1e-4, 5e-5, 3e-5)
 )
+# For the models of laptop-10min and laptop-hour (docs/benchmarks/pretraining.md).
+LAPTOP_TASKS = FinetuneRecipe(
+    batch_size=32,
+    num_epochs=3,
+    learning_rate=1e-3,
+    bias_correction=True,
+    learning_rates=(3e-3, 1e-3, 3e-4),
+)
 # Section 4.1: batch size 32, 3 epochs, and the best of the `learning_rates` on dev.
 PAPER = FinetuneRecipe(batch_size=32, num_epochs=3, learning_rate=3e-5)
 
@@ -176,6 +184,7 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
         "ner-features": TAGGER,
     },
     "small-models": {"": SMALL_MODELS, "ner-features": TAGGER},
+    "laptop": {"": LAPTOP_TASKS, "ner-features": TAGGER},
     # `bert-keras demo` takes half a minute on 2 cores.
     "demo": {"": FinetuneRecipe(batch_size=16, num_epochs=8, learning_rate=1e-3)},
 }
