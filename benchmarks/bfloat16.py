@@ -1,7 +1,7 @@
 """Compares the processor time of a pretraining step in mixed_bfloat16 and float32 on one thread.
 
 python benchmarks/bfloat16.py base 4
-python benchmarks/bfloat16.py tiny 32
+python benchmarks/bfloat16.py modern-mini 32
 """
 
 import statistics

@@ -95,6 +95,7 @@ VARIANTS: dict[str, dict] = {
     "2 heads": {"size": "modern-tiny"},
     "4 layers": {"size": "modern, 4 layers"},
     "hidden size 256": {"size": "modern, 256"},
+    "hidden size 256, bfloat16": {"size": "modern, 256", "policy": "mixed_bfloat16"},
     "gated feed-forward": {"size": "modern, gated"},
 }
 TURNS, TURN_STEPS, NUM_SCORES = 4, 8, 3

@@ -83,7 +83,10 @@ def _devices(command: Command) -> Iterator[None]:
 
     with interrupted_by_lost_worker():
         strategy = named_strategy(command.strategy)
-        keras.config.set_dtype_policy(named_policy(command.precision))
+        policy = named_policy(command.precision, hidden_size=command.hidden_size)
+        keras.config.set_dtype_policy(policy)
+        if command.precision == "auto" and policy != "float32":
+            print(f"precision: {policy}; --precision float32 turns it off")
         if strategy.num_replicas_in_sync > 1:
             print(f"{strategy.num_replicas_in_sync} replicas: {type(strategy).__name__}")
         with strategy.scope():

@@ -24,8 +24,13 @@ class DeviceOptions(Command):
         "auto",
         metavar="NAME",
         help="auto, float32, bfloat16 or float16",
-        default_text="auto: bfloat16 on TPUs and on GPUs that support it",
+        default_text="auto: bfloat16 on TPUs, and on GPUs and (for hidden sizes from 256) "
+        "processors that support it",
     )
+
+    def hidden_size(self) -> int:
+        """Return the hidden size of the model that the command trains, 0 if it trains several."""
+        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +79,15 @@ class Pretrain(TrainingOptions):
         None, metavar="FIRST:LAST", help="the steps to profile in TensorBoard, such as 20:25"
     )
     dry_run: bool = option(False, help="take ten steps, print the cost of the run, write nothing")
+
+    def hidden_size(self) -> int:
+        from bert_keras.presets import preset
+        from bert_keras.runs.settings import pretrain_settings
+
+        if self.start:
+            return _hidden_size(self.start)
+        recipe, _ = pretrain_settings(self.recipe, teacher=self.teacher, changes=self.changes)
+        return preset(recipe.size).hidden_size
 
     def run(self) -> None:
         from bert_keras.runs.forecast import forecast
@@ -131,6 +145,9 @@ class Finetune(TrainingOptions):
     learning_rates: tuple[float, ...] | None = option(
         None, metavar="RATE", nargs="*", help="train with each RATE, or with those of the recipe"
     )
+
+    def hidden_size(self) -> int:
+        return _hidden_size(self.pretrained)
 
     def run(self) -> None:
         from bert_keras.distribution.strategy import workers
@@ -193,6 +210,12 @@ class Curves(Command):
 
         plot_curves(self.logs, self.picture)
         print(self.picture)
+
+
+def _hidden_size(checkpoint: str) -> int:
+    from bert_keras.checkpoints.formats import open_checkpoint
+
+    return open_checkpoint(checkpoint).metadata.config.hidden_size
 
 
 def _print_scores(scores: dict, output: str) -> None:

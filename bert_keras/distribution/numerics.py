@@ -1,24 +1,30 @@
 """Selects the precision of a run and makes its sums deterministic."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import tensorflow as tf
 
 from bert_keras.errors import InputError, check_name
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+# The smallest hidden size for which "auto" selects bfloat16 on a processor; see "bfloat16" in
+# docs/benchmarks/pretraining.md.
+PROCESSOR_SIZE = 256
+PROCESSORS = Path("/proc/cpuinfo")  # of Linux
 
 
-def named_policy(name: str = "auto") -> str:
+def named_policy(name: str = "auto", *, hidden_size: Callable[[], int] = lambda: 0) -> str:
     """Returns the name of a dtype policy for `keras.config.set_dtype_policy`.
 
     All policies keep the weights in float32; matrix products use the precision.
 
     Args:
-        name: "float32", "bfloat16", "float16" or "auto". "auto" selects bfloat16 if the hardware
-            supports it (TPUs, and GPUs with compute capability 8.0 (A100) or higher) and float32
-            otherwise.
+        name: "float32", "bfloat16", "float16" or "auto". "auto" selects bfloat16 on TPUs, on GPUs
+            with compute capability 8.0 (A100) or higher, and for models of at least
+            `PROCESSOR_SIZE` on processors with AVX512-BF16 or AMX; otherwise float32.
+        hidden_size: Returns the hidden size of the model. It is called only on such a processor.
 
     Raises:
         InputError: The name is unknown.
@@ -28,9 +34,20 @@ def named_policy(name: str = "auto") -> str:
         gpus = tf.config.list_physical_devices("GPU")
         details = map(tf.config.experimental.get_device_details, gpus)
         are_new = [each.get("compute_capability", (0, 0)) >= (8, 0) for each in details]
-        has_tpu = bool(tf.config.list_logical_devices("TPU"))
-        name = "bfloat16" if has_tpu or (are_new and all(are_new)) else "float32"
+        if tf.config.list_logical_devices("TPU"):
+            is_faster = True
+        elif gpus:
+            is_faster = all(are_new)
+        else:
+            is_faster = _processor_has_bfloat16() and hidden_size() >= PROCESSOR_SIZE
+        name = "bfloat16" if is_faster else "float32"
     return name if name == "float32" else f"mixed_{name}"
+
+
+def _processor_has_bfloat16() -> bool:
+    """Returns whether the processor has instructions for products in bfloat16."""
+    flags = PROCESSORS.read_text().split() if PROCESSORS.exists() else []
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
 
 
 def check_weight_dtypes(dtypes: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ import json
 import pytest
 import tensorflow as tf
 
+from bert_keras.distribution import numerics
 from bert_keras.distribution.numerics import named_policy
 from bert_keras.distribution.strategy import (
     interrupted_by_lost_worker,
@@ -87,6 +88,25 @@ def test_the_name_of_a_precision_selects_the_policy():
         assert named_policy() == "float32"
     with pytest.raises(InputError, match="no precision is called 'int8'"):
         named_policy("int8")
+
+
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="the GPU decides")
+@pytest.mark.parametrize(
+    ("flags", "hidden_size", "policy"),
+    [
+        ("flags : fpu avx512_bf16 amd_lbr_v2", 256, "mixed_bfloat16"),
+        ("flags : fpu amx_bf16 amx_tile", 768, "mixed_bfloat16"),
+        ("flags : fpu avx512_bf16", 128, "float32"),
+        ("flags : fpu avx512f", 768, "float32"),
+    ],
+)
+def test_auto_selects_bfloat16_for_large_models_on_processors_that_have_it(
+    monkeypatch, tmp_path, flags, hidden_size, policy
+):
+    monkeypatch.setattr(numerics, "PROCESSORS", tmp_path / "cpuinfo")
+    assert named_policy(hidden_size=lambda: hidden_size) == "float32"  # not Linux
+    (tmp_path / "cpuinfo").write_text(f"{flags}\n")
+    assert named_policy(hidden_size=lambda: hidden_size) == policy
 
 
 @pytest.mark.parametrize(

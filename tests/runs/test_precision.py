@@ -7,7 +7,10 @@ import pytest
 
 from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.cli import main
+from bert_keras.cli.program import command_parser
+from bert_keras.distribution import numerics
 from bert_keras.models import BertPretrainer
+from bert_keras.options import options_of
 from bert_keras.presets import preset
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -29,10 +32,27 @@ def start(records, tmp_path):  # noqa: F811
     return tmp_path / "start"
 
 
+@pytest.mark.parametrize(
+    ("words", "hidden_size"),
+    [
+        ("pretrain demo --records records --set size=base", 768),
+        ("pretrain demo --records records --from {start} --set size=base", 16),
+        ("finetune sst2 --data SST-2 --output sst2 --from {start}", 16),
+        ("reproduce table6 --data data", 0),
+    ],
+)
+def test_a_command_knows_the_hidden_size_of_its_model(words, hidden_size, start):
+    arguments = command_parser().parse_args(words.format(start=start).split())
+    assert options_of(arguments, arguments.command).hidden_size() == hidden_size
+
+
 @pytest.mark.slow
-def test_all_precisions_end_with_similar_losses(records, start, tmp_path):  # noqa: F811
+def test_all_precisions_end_with_similar_losses(records, start, tmp_path, monkeypatch, capsys):  # noqa: F811
+    (tmp_path / "cpuinfo").write_text("flags : avx512_bf16")
+    monkeypatch.setattr(numerics, "PROCESSORS", tmp_path / "cpuinfo")
+    monkeypatch.setattr(numerics, "PROCESSOR_SIZE", 16)
     scores, before = {}, keras.config.dtype_policy()
-    for precision in ("float32", "bfloat16", "float16"):
+    for precision in ("float32", "bfloat16", "float16", "auto"):
         output = tmp_path / precision
         command = ["pretrain", "demo", "--records", records, "--from", start, "--output", output]
         more = ["--precision", precision, "--set", *SETTINGS, "recomputes=true"]
@@ -43,6 +63,8 @@ def test_all_precisions_end_with_similar_losses(records, start, tmp_path):  # no
         scores[precision] = json.loads((output / "scores.json").read_text())
         tensors = open_checkpoint(output / "model").tensors.values()
         assert {tensor.read().dtype.name for tensor in tensors} == {"float32"}
+    assert capsys.readouterr().out.count("precision: mixed_bfloat16; --precision float32") == 1
+    assert scores.pop("auto") == scores["bfloat16"]
     losses = [each["held_out_masked_lm_loss"] for each in scores.values()]
     assert losses[0] < 1.2 * scores["float32"]["unigram_masked_lm_loss"]  # from log(200) or more
     assert losses == pytest.approx(3 * losses[:1], abs=0.01)
