@@ -41,7 +41,7 @@ class Reproduce(DeviceOptions):
     """Repeat a table or figure of the paper; the same command continues an interrupted run."""
 
     examples: ClassVar[str] = (
-        "bert-keras reproduce table5 --scale tiny --data data --output table5\n"
+        "bert-keras reproduce table5 --scale small --data data --output table5\n"
         "  bert-keras reproduce c2 --scale paper --data data --output c2 --dry-run"
     )
 
@@ -53,7 +53,8 @@ class Reproduce(DeviceOptions):
     scale: str = option(
         "tiny",
         metavar="SCALE",
-        help="tiny (about an hour on two CPU cores) or paper (needs GPUs or TPUs)",
+        help="tiny (about an hour on two CPU cores), small (table5 and c2, at most six hours for "
+        "both on two CPU cores) or paper (needs GPUs or TPUs)",
     )
     data: str = option(
         metavar="DIR",

@@ -1,5 +1,6 @@
 """Writes the report of an experiment: its scores next to the paper's, curves and costs."""
 
+import dataclasses
 import json
 import math
 from datetime import timedelta
@@ -15,6 +16,18 @@ from bert_keras.storage import write_text
 
 SCORES = "Scores on the dev sets in percent: the mean over the seeds ± standard deviation."
 PUBLISHED = "The paper's scores are for other, larger files."
+NOISE = (
+    "Each row compares two arms that are neighbours in the paper's order, the better one of the "
+    "paper first. A measured difference below 0 reverses this order. A difference is above the "
+    "noise of the seeds if p < 0.05 in Tukey's range test, which pools the variance between the "
+    "seeds of all arms of the task and allows for the number of pairs. The seeds are those of the "
+    "fine-tuning; each model is pretrained once, so its own seed is part of every difference."
+)
+PRETRAINING = (
+    "All models read the same records. The processor time is that of all threads, with the scoring "
+    "of held-out records. Objectives that predict masked tokens have steps of equal cost, whatever "
+    "the replacement of masked tokens is."
+)
 CURVES = (
     "Each model or seed has a line, and each arm has a colour. Left-to-right models have the loss "
     "of every next token, and other models have the loss of masked tokens. These losses are not "
@@ -36,8 +49,9 @@ def write_page(output: Path, results: Results) -> None:
     sections = [
         Section(heading="Scores", notes=notes, table=scores),
         Section(heading="Order", table=_order_table(results)),
+        Section(heading="Differences", notes=[NOISE], table=_difference_table(results)),
         Section(heading="Curves", notes=[CURVES], charts=_charts(results)),
-        Section(heading="Pretraining", table=_pretraining_table(results)),
+        Section(heading="Pretraining", notes=[PRETRAINING], table=_pretraining_table(results)),
         Section(heading="Seeds", table=_seed_table(results)),
         Section(heading="Cost", table=_cost_table(results)),
     ]
@@ -62,9 +76,21 @@ def write_page(output: Path, results: Results) -> None:
             for column in results.columns
             if (score := results.score(arm, column)) is not None
         ],
-        "kendall_tau": {column.name: results.agreement(column) for column in results.columns},
+        "kendall_tau": {each.name: each.agreement for each in results.comparisons()},
+        "differences": [
+            {
+                "comparison": comparison.name,
+                "better": difference.better.arm.name,
+                "worse": difference.worse.arm.name,
+                "paper": difference.published,
+                "measured": difference.measured,
+                "p": None if math.isnan(difference.p_value) else difference.p_value,
+            }
+            for comparison in results.comparisons()
+            for difference in comparison.differences()
+        ],
         "pretraining": {name: model.scores for name, model in results.pretrainings.items()},
-        "seconds": results.costs,
+        **dataclasses.asdict(results.costs),
     }
     write_text(output / "results.json", json.dumps(values, indent=2) + "\n")
 
@@ -100,24 +126,46 @@ def _score_table(results: Results, *, is_published: bool) -> Table:
 
 def _order_table(results: Results) -> Table:
     rows = []
-    for column in results.columns:
-        if (tau := results.agreement(column)) is not None:
-            arms = results.comparison(column)
-            measured = sorted(arms, key=lambda row: row[1].mean, reverse=True)
-            published = sorted(arms, key=lambda row: row[2], reverse=True)
-            orders = (" > ".join(arm.name for arm, *_ in order) for order in (measured, published))
-            is_significant = "yes" if results.is_order_significant(column) else "no"
-            rows.append([column.name, *orders, f"{tau:+.2f}", is_significant])
+    for each in results.comparisons():
+        if (tau := each.agreement) is not None:
+            measured = sorted(each.rows, key=lambda row: row.score.mean, reverse=True)
+            published = sorted(each.rows, key=lambda row: row.published, reverse=True)
+            orders = (" > ".join(row.arm.name for row in order) for order in (measured, published))
+            rows.append([each.name, *orders, f"{tau:+.2f}", _yes_or_no(each.is_significant)])
     header = ["", "measured, best first", "paper", "Kendall's tau", "arms differ more than seeds"]
     return Table(header, rows)
+
+
+def _difference_table(results: Results) -> Table:
+    rows = [
+        [
+            comparison.name,
+            f"{each.better.arm.name} > {each.worse.arm.name}",
+            f"{each.published:+.1f}",
+            f"{each.measured:+.1f}",
+            "–" if math.isnan(each.p_value) else f"{each.p_value:.3f}",
+            _yes_or_no(each.is_significant),
+        ]
+        for comparison in results.comparisons()
+        for each in comparison.differences()
+    ]
+    return Table(["", "order in the paper", "paper", "measured", "p", "above the noise"], rows)
+
+
+def _yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def _pretraining_table(results: Results) -> Table:
     """Returns the scores of the pretrained models, with perplexities if the paper has them."""
     arms, models = results.experiment.models, results.pretrainings
     names = dict.fromkeys(name for model in models.values() for name in model.scores)
-    header = ["model", *(name.replace("_", " ") for name in names)]
-    rows = [[model, *map(each.scores.get, names)] for model, each in models.items()]
+    seconds = results.costs.processor_seconds
+    header = ["model", "processor time", *(name.replace("_", " ") for name in names)]
+    rows = [
+        [model, _duration(seconds.get(f"pretrain {model}", 0)), *map(each.scores.get, names)]
+        for model, each in models.items()
+    ]
     if all(arm.perplexity for arm in arms.values()):
         header += ["perplexity of masked tokens", "perplexity, paper"]
         for row, (model, each) in zip(rows, models.items(), strict=True):
@@ -135,15 +183,22 @@ def _seed_table(results: Results) -> Table:
 
 
 def _cost_table(results: Results) -> Table:
-    costs = results.costs | {"all": sum(results.costs.values())}
-    rows = [[stage, str(timedelta(seconds=round(cost)))] for stage, cost in costs.items()]
-    return Table(["stage", "hours:minutes:seconds"], rows)
+    columns = [
+        costs | {"all": sum(costs.values())}
+        for costs in (results.costs.seconds, results.costs.processor_seconds)
+    ]
+    rows = [[stage, *(_duration(costs[stage]) for costs in columns)] for stage in columns[0]]
+    return Table(["stage", "time", "processor time of all threads"], rows)
+
+
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
 
 
 def _charts(results: Results) -> dict[str, Markup]:
     """Draws the pretraining losses and the dev scores of each task.
 
-    If arms have different numbers of pretraining steps, it also draws the scores by steps.
+    If arms start at parts of a pretraining, it also draws the scores by steps.
     """
     charts: dict[str, tuple[str, list[Line]]] = {}
     for name, title, side in (
@@ -167,7 +222,7 @@ def _charts(results: Results) -> dict[str, Markup]:
                 by_steps.setdefault(arm.pretraining_name, []).append((steps, score.mean))
         name = slug(column.name)
         charts[name] = (f"{column.name}: {column.score} on dev", seeds)
-        if len(set(results.steps.values())) > 1:
+        if any(arm.step_fraction < 1 for arm in results.experiment.arms):
             lines = [Line(model, model, points) for model, points in by_steps.items()]
             charts[f"{name}-by-steps"] = (f"{column.name} by pretraining steps", lines)
     return {name: svg(line_chart(*chart)) for name, chart in charts.items()}

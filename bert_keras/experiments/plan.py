@@ -50,8 +50,9 @@ def plan(experiment: Experiment, scale: Scale, *, data: str | os.PathLike) -> st
         A table for the terminal.
 
     Raises:
-        InputError: See `Experiment.inputs`.
+        InputError: See `Scale.adapted` and `Experiment.inputs`.
     """
+    experiment = scale.adapted(experiment)
     corpus, files, missing = experiment.inputs(data)
     total, rows = 0.0, []
     with tempfile.TemporaryDirectory(prefix="bert-keras-plan-") as folder:

@@ -3,12 +3,16 @@
 import math
 import statistics
 from dataclasses import dataclass, field
-from typing import Any, cast
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
 
-from scipy.stats import kendalltau
+import numpy as np
+from scipy.stats import kendalltau, tukey_hsd
 
 from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn
 from bert_keras.training.curves import Curve
+
+SIGNIFICANCE_LEVEL = 0.05  # largest p-value of a difference above the noise of the seeds
 
 
 @dataclass(frozen=True)
@@ -35,12 +39,101 @@ class Score:
         return f"{self.mean:.1f}{deviation}"
 
 
+class ComparedArm(NamedTuple):
+    """An arm with its scores in one column."""
+
+    arm: Arm
+    score: Score
+    published: float  # the paper's score
+
+
+class Difference(NamedTuple):
+    """The difference between two arms that are neighbours in the paper's order."""
+
+    better: ComparedArm  # in the paper
+    worse: ComparedArm
+    p_value: float  # see `Comparison.p_values`
+
+    @property
+    def measured(self) -> float:
+        """The difference of the measured scores in percentage points."""
+        return self.better.score.mean - self.worse.score.mean
+
+    @property
+    def published(self) -> float:
+        """The difference of the paper's scores in percentage points."""
+        return self.better.published - self.worse.published
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the measured difference is above the noise of the seeds."""
+        return self.p_value < SIGNIFICANCE_LEVEL
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The scores of arms in one column, compared with each other and with the paper's scores."""
+
+    name: str  # of the column, with what the arms have equal
+    rows: list[ComparedArm]
+
+    @property
+    def agreement(self) -> float | None:
+        """Kendall's tau-b of the measured order and the paper's order.
+
+        1 for the same order, -1 for the reverse order, None if all scores are equal.
+        """
+        means = [row.score.mean for row in self.rows]
+        published = [row.published for row in self.rows]
+        tau = cast(Any, kendalltau(means, published)).statistic
+        return None if math.isnan(tau) else float(tau)
+
+    @property
+    def p_values(self) -> np.ndarray:
+        """The p-values of Tukey's range test for each two arms, float64 [arms, arms].
+
+        The noise is the variance between the seeds of an arm, pooled over the arms. The test allows
+        for the number of seeds and for the number of pairs of arms. NaN for arms with one seed, and
+        for equal arms without noise.
+        """
+        seeds = [row.score.seeds for row in self.rows]
+        if min(map(len, seeds)) == 1:
+            return np.full([len(seeds)] * 2, math.nan)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return tukey_hsd(*seeds).pvalue
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether any difference between arms is above the noise of the seeds."""
+        return bool((self.p_values < SIGNIFICANCE_LEVEL).any())
+
+    def differences(self) -> list[Difference]:
+        """Returns the differences between neighbours in the paper's order."""
+        rows, p_values = self.rows, self.p_values
+        order = sorted(range(len(rows)), key=lambda index: rows[index].published, reverse=True)
+        return [Difference(rows[i], rows[j], float(p_values[i, j])) for i, j in pairwise(order)]
+
+
 @dataclass(frozen=True)
 class Pretraining:
     """The scores and curves of one pretrained model."""
 
     scores: dict
     curves: dict[tuple[str, str], Curve]  # by (side, tag), such as ("held_out", "loss/masked_lm")
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of the stages of an experiment."""
+
+    seconds: dict[str, float] = field(default_factory=dict)  # by the clock
+    processor_seconds: dict[str, float] = field(default_factory=dict)  # of all threads
+
+    def add(self, stage: str, *, seconds: float, processor_seconds: float) -> None:
+        """Adds the times of a stage, which an interrupted run has more than once."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+        earlier = self.processor_seconds.get(stage, 0.0)
+        self.processor_seconds[stage] = earlier + processor_seconds
 
 
 @dataclass(kw_only=True)
@@ -54,47 +147,23 @@ class Results:
     steps: dict[str, int] = field(default_factory=dict)  # pretraining steps, by arm
     pretrainings: dict[str, Pretraining] = field(default_factory=dict)  # by model
     scores: dict[tuple[str, str], Score] = field(default_factory=dict)  # by arm and column
-    costs: dict[str, float] = field(default_factory=dict)  # seconds, by stage
+    costs: Costs = field(default_factory=Costs)
 
     def score(self, arm: Arm, column: ScoreColumn) -> Score | None:
         """Returns the score of a cell; None until its runs have ended."""
         return self.scores.get((arm.name, column.name))
 
-    def comparison(self, column: ScoreColumn) -> list[tuple[Arm, Score, float]]:
-        """Returns every arm of a column with its score and the paper's score.
-
-        The list is empty until all arms have a score.
-        """
-        rows = []
-        for arm in self.experiment.arms:
-            score, published = self.score(arm, column), self.experiment.published(arm, column)
-            if score is None or published is None:
-                return []
-            rows.append((arm, score, published))
-        return rows
-
-    def agreement(self, column: ScoreColumn) -> float | None:
-        """Compares the order of the arms in a column with the paper's order.
-
-        Returns:
-            Kendall's tau-b: 1 for the same order, -1 for the reverse order. None until all arms
-            have a score, if all scores are equal, or if the paper has no scores.
-        """
-        if not (arms := self.comparison(column)):
-            return None
-        means, published = [row[1].mean for row in arms], [row[2] for row in arms]
-        tau = cast(Any, kendalltau(means, published)).statistic
-        return None if math.isnan(tau) else float(tau)
-
-    def is_order_significant(self, column: ScoreColumn) -> bool:
-        """Returns whether the differences between the arms are larger than those between seeds.
-
-        This is the case if the means of the best and the worst arm differ by more than two standard
-        deviations, pooled over the arms.
-        """
-        scores = [score for _, score, _ in self.comparison(column)]
-        if not scores:
-            return False
-        means = [score.mean for score in scores]
-        pooled = math.sqrt(statistics.mean(score.standard_deviation**2 for score in scores))
-        return max(means) - min(means) > 2 * pooled  # False if a deviation is NaN
+    def comparisons(self) -> list[Comparison]:
+        """Returns the comparisons whose arms all have a measured score and one of the paper."""
+        found = []
+        for column in self.columns:
+            for suffix, arms in self.experiment.groups.items():
+                rows = [
+                    ComparedArm(arm, score, published)
+                    for arm in arms
+                    if (score := self.score(arm, column)) is not None
+                    and (published := self.experiment.published(arm, column)) is not None
+                ]
+                if len(rows) == len(arms):
+                    found.append(Comparison(column.name + suffix, rows))
+        return found

@@ -1,6 +1,7 @@
 """Runs an experiment: vocabulary, records, pretraining, fine-tuning and the report."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -12,7 +13,7 @@ from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.task import Task
 from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn, slug
 from bert_keras.experiments.page import write_page
-from bert_keras.experiments.results import Pretraining, Results, Score
+from bert_keras.experiments.results import Costs, Pretraining, Results, Score
 from bert_keras.experiments.scales import Phase, Scale
 from bert_keras.options import with_changes
 from bert_keras.runs.finetune import finetune
@@ -44,9 +45,10 @@ def reproduce(
         The results of all cells.
 
     Raises:
-        InputError: `data` has no corpus or no task, or a task cannot read its files, or `output`
-            contains another experiment.
+        InputError: The scale is not for this experiment, `data` has no corpus or no task, a task
+            cannot read its files, or `output` contains another experiment.
     """
+    experiment = scale.adapted(experiment)
     corpus, files, missing = experiment.inputs(data)
     columns = tuple(column for column in experiment.columns if column.name in files)
     for column in columns:  # reports invalid files before hours of pretraining
@@ -54,13 +56,12 @@ def reproduce(
         task = task.with_labels_of(task.read(files[column.name]["train"], split="train"))
         task.read(files[column.name]["dev"], split="dev")
     needed = scale.needed(experiment)
-    replaced = [f"{new} replaces {old}." for old, new in needed.stand_ins.items()]
     source = {"table": experiment.name, "data": os.path.realpath(data)}
     results = Results(
         experiment=experiment,
         columns=columns,
         note=scale.note,
-        remarks=(*missing, *replaced),
+        remarks=(*missing, *needed.remarks()),
         steps={arm.name: scale.step(arm) for arm in experiment.arms},
     )
     with claimed_output(output, recipe=needed, **source) as folder:
@@ -75,7 +76,8 @@ def _fill(results: Results, runs: "Runs", *, files: Mapping[str, dict[str, str]]
     experiment, models = results.experiment, {}
     for name, arm in experiment.models.items():
         print(f"{experiment.name}: pretrain {name}", file=sys.stderr, flush=True)
-        ends = [*results.steps.values()]
+        arms = [each for each in experiment.arms if each.pretraining_name == name]
+        ends = [results.steps[each.name] for each in arms]
         models[name], results.pretrainings[name] = runs.pretrained(name, arm, ends=ends)
     for arm in experiment.arms:
         for column in results.columns:
@@ -169,21 +171,31 @@ class Runs:
 
     @contextlib.contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        """Adds the duration of the context to the cost of a stage, also if the context raises an
+        """Adds the times of the context to the costs of a stage, also if the context raises an
         error.
         """
-        start = time.monotonic()
+        start, processor_start = time.monotonic(), _processor_seconds()
         try:
             yield
         finally:
             costs = self.costs()
-            costs[stage] = costs.get(stage, 0.0) + time.monotonic() - start
-            write_text(self.folder / "costs.json", json.dumps(costs, indent=2) + "\n")
+            costs.add(
+                stage,
+                seconds=time.monotonic() - start,
+                processor_seconds=_processor_seconds() - processor_start,
+            )
+            text = json.dumps(dataclasses.asdict(costs), indent=2)
+            write_text(self.folder / "costs.json", text + "\n")
 
-    def costs(self) -> dict[str, float]:
-        """Returns the seconds of each stage."""
+    def costs(self) -> Costs:
+        """Returns the costs of all calls for this folder."""
         path = self.folder / "costs.json"
-        return json_object(path) if path.is_file() else {}
+        return Costs(**json_object(path)) if path.is_file() else Costs()
+
+
+def _processor_seconds() -> float:
+    """Returns the processor time of this process and of the workers that it has started."""
+    return sum(os.times()[:4])
 
 
 def cell_task(scale: Scale, arm: Arm, column: ScoreColumn) -> tuple[Task, FinetuneRecipe]:

@@ -1,9 +1,9 @@
 """Defines the scales of experiments: vocabulary size, records, recipes and seeds."""
 
-import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from bert_keras.errors import InputError
 from bert_keras.experiments.experiments import Arm, Experiment
 from bert_keras.options import with_changes
 from bert_keras.runs.hyperparameters import FinetuneRecipe, PretrainRecipe
@@ -43,6 +43,55 @@ class Scale:
     seed: int = 1  # seed of the records
     # Changes of recipes that replace those of an arm, such as smaller sizes.
     stand_ins: dict[str, str] = field(default_factory=dict)
+    # Changes of recipes whose steps take more processor time than those of BERT, and how many times
+    # as much. Only for scales of one phase. See `adapted`.
+    step_costs: dict[str, float] = field(default_factory=dict)
+    tables: tuple[str, ...] = ("table5", "table6", "c1", "c2")  # the experiments of this scale
+
+    def adapted(self, experiment: Experiment) -> Experiment:
+        """Returns an experiment with further arms that take the processor time of BERT.
+
+        Each arm with a change in `step_costs` gets a shorter one, with fewer pretraining steps.
+
+        Args:
+            experiment: The experiment.
+
+        Raises:
+            InputError: This scale does not include the experiment.
+        """
+        if experiment.name not in self.tables:
+            raise InputError(
+                f"this scale has {' and '.join(self.tables)}, but not {experiment.name}; choose "
+                "one of these or another scale"
+            )
+        longer = [arm for arm in experiment.arms if self.step_cost(arm) > 1]
+        return replace(experiment, arms=(*experiment.arms, *map(self._shortened, longer)))
+
+    def step_cost(self, arm: Arm) -> float:
+        """Returns the processor time of a pretraining step of an arm; 1 is that of BERT."""
+        return max(self.step_costs.get(change, 1.0) for change in ("", *arm.pretraining))
+
+    def _shortened(self, arm: Arm) -> Arm:
+        recipe, cost = self.phases[-1].recipe, self.step_cost(arm)
+        steps, warmup = round(recipe.num_steps / cost), round(recipe.num_warmup_steps / cost)
+        return replace(
+            arm,
+            name=f"{arm.name}, equal time",
+            pretraining=(*arm.pretraining, f"num_steps={steps}", f"num_warmup_steps={warmup}"),
+            longer_arm=arm.name,
+        )
+
+    def remarks(self) -> list[str]:
+        """Returns sentences about what differs from the paper."""
+        return [
+            *(f"{new} replaces {old}." for old, new in self.stand_ins.items()),
+            *(
+                f"A pretraining step with {change} takes {cost:g} times the processor time of a "
+                'step of BERT. The arms "equal time" take fewer steps, in the processor time of '
+                "BERT; all other arms read as many tokens as BERT."
+                for change, cost in self.step_costs.items()
+            ),
+        ]
 
     def tuning(self, task: str) -> Tuning:
         """Returns the fine-tuning of a task."""
@@ -50,7 +99,7 @@ class Scale:
 
     def step(self, arm: Arm) -> int:
         """Returns the pretraining step from which an arm is fine-tuned."""
-        return round(arm.step_fraction * self.phases[-1].recipe.end)
+        return round(arm.step_fraction * self.pretraining(arm)[-1].recipe.end)
 
     def pretraining(self, arm: Arm, *, ends: Iterable[int] = ()) -> list[Phase]:
         """Returns the pretraining phases of an arm, split at additional steps.
@@ -69,8 +118,8 @@ class Scale:
             part_ends = {end for end in ends if start < end < recipe.end} | {recipe.end}
             for index, end in enumerate(sorted(part_ends)):
                 last_step = end if end < recipe.num_steps else 0
-                part = dataclasses.replace(recipe, last_step=last_step, seed=recipe.seed + index)
-                parts.append(dataclasses.replace(phase, recipe=part))
+                part = replace(recipe, last_step=last_step, seed=recipe.seed + index)
+                parts.append(replace(phase, recipe=part))
             start = recipe.end
         return parts
 
@@ -78,11 +127,13 @@ class Scale:
         """Returns a copy with only those settings that affect the results of an experiment."""
         tasks = {column.task for column in experiment.columns}
         changes = {change for arm in experiment.arms for change in arm.pretraining}
-        return dataclasses.replace(
+        return replace(
             self,
             note="",
             tunings={task: self.tuning(task) for task in sorted(tasks)},
             stand_ins={old: new for old, new in self.stand_ins.items() if old in changes},
+            step_costs={name: cost for name, cost in self.step_costs.items() if name in changes},
+            tables=(),
         )
 
 
@@ -92,7 +143,7 @@ def _accumulating(name: str) -> PretrainRecipe:
     A left-to-right model computes logits for all positions, which take 2 GB for a part of 32 x 512
     tokens.
     """
-    return dataclasses.replace(PRETRAIN[name], gradient_accumulation_steps=8)
+    return replace(PRETRAIN[name], gradient_accumulation_steps=8)
 
 
 _TINY = FinetuneRecipe(
@@ -108,10 +159,22 @@ _TINY = FinetuneRecipe(
 def _at_rate(learning_rate: float, recipe: FinetuneRecipe, **changes) -> FinetuneRecipe:
     """Returns a recipe with one learning rate and no search."""
     rates = {"learning_rate": learning_rate, "learning_rates": (learning_rate,)}
-    return dataclasses.replace(recipe, **rates, **changes)
+    return replace(recipe, **rates, **changes)
 
 
 _TAGGER = _at_rate(TAGGER.learning_rate, TAGGER)
+_SMALL_TAGGER = ("layers=last", "lstm_units=64")
+_WINDOWS = ("max_length=128", "stride=96", "max_question_length=32")  # of SQuAD
+
+_SMALL = FinetuneRecipe(
+    batch_size=32,
+    num_epochs=4,
+    learning_rate=1e-3,
+    learning_rates=(1e-3,),
+    bias_correction=True,
+    max_train_examples=20_000,
+    logs_per_epoch=5,
+)
 
 SCALES = {
     # The initializer is that of the demo. With a stddev of 0.02, some arms stay at the unigram loss
@@ -127,7 +190,7 @@ SCALES = {
         phases=(
             Phase(
                 max_length=128,
-                recipe=dataclasses.replace(
+                recipe=replace(
                     PRETRAIN["demo"],
                     num_steps=2_000,
                     num_warmup_steps=200,
@@ -141,13 +204,10 @@ SCALES = {
             "mrpc": Tuning(recipe=_at_rate(5e-4, _TINY, num_epochs=4), changes=("max_length=96",)),
             "squad1": Tuning(
                 recipe=_at_rate(5e-4, _TINY, num_epochs=1, max_train_examples=5_000),
-                changes=("max_length=128", "stride=96", "max_question_length=32"),
+                changes=_WINDOWS,
             ),
             "ner": Tuning(recipe=_at_rate(1e-3, _TINY, num_epochs=6)),
-            "ner-features": Tuning(
-                recipe=dataclasses.replace(_TAGGER, num_epochs=6),
-                changes=("layers=last", "lstm_units=64"),
-            ),
+            "ner-features": Tuning(recipe=replace(_TAGGER, num_epochs=6), changes=_SMALL_TAGGER),
         },
         num_seeds=2,
         duplicates=2,
@@ -160,6 +220,24 @@ SCALES = {
             "size=L-12_H-1024_A-16": "size=L-4_H-160_A-5",
             "size=L-24_H-1024_A-16": "size=L-8_H-160_A-5",
         },
+    ),
+    "small": Scale(
+        note="2 layers of size 128 with pre-norm and rotary positions, 7,500 steps of 32 sequences "
+        "of 128 tokens (the recipe laptop-10min), three seeds of each fine-tuning. Table 5 and "
+        "Table C.2 take less than six hours together on two processor cores.",
+        vocab_size=8_000,
+        phases=(Phase(max_length=128, recipe=PRETRAIN["laptop-10min"]),),
+        tunings={
+            "": Tuning(recipe=_SMALL),
+            "squad1": Tuning(recipe=replace(_SMALL, num_epochs=2), changes=_WINDOWS),
+            "ner": Tuning(recipe=replace(_SMALL, num_epochs=12)),
+            "ner-features": Tuning(recipe=_TAGGER, changes=_SMALL_TAGGER),
+        },
+        num_seeds=3,
+        # Measured on one thread of an AMD EPYC with AVX512, 23 November 2026: the median of 6 x 10
+        # steps in turns. The logits of all tokens cost more than those of the masked tokens.
+        step_costs={"objective=left-to-right": 2.13},
+        tables=("table5", "c2"),
     ),
     # Appendix A.2 and sections 4 and 5.1. The user provides the corpus of Wikipedia and books.
     "paper": Scale(

@@ -42,7 +42,7 @@ def refused(*arguments, **named):
 def test_an_interrupted_table_continues_and_a_finished_one_does_not_run_again(
     data, scale, tmp_path, monkeypatch
 ):
-    """Interrupts a pretraining of 6 steps with a state every 2, and fine-tunings of 2 x 3 steps."""
+    """Interrupts pretrainings of 6, 6 and 3 steps with a state every 2, and fine-tunings of 6."""
     output = tmp_path / "run"
 
     def interrupt(step):
@@ -54,20 +54,25 @@ def test_an_interrupted_table_continues_and_a_finished_one_does_not_run_again(
     interrupt(6 + 3)
     for stage in ("train_vocabulary", "build"):
         monkeypatch.setattr(run, stage, refused)
-    interrupt(4 + 6 + 5)
-    assert "1 of 2 cells have a score so far" in (output / "report.md").read_text()
+    processor_seconds = json.loads((output / "costs.json").read_text())["processor_seconds"]
+    interrupt(4 + 3 + 6 + 5)
+    assert "1 of 3 cells have a score so far" in (output / "report.md").read_text()
     with monkeypatch.context() as patch:
         steps = interrupted_at(patch, math.inf)
         results = reproduce(SHORT, scale, data=data, output=output)
-    assert len(steps) == 3
+    assert len(steps) == 3 + 6
     costs = json.loads((output / "costs.json").read_text())
     for stage in ("finetune", "study"):
         monkeypatch.setattr(run, stage, refused)
     assert reproduce(SHORT, scale, data=data, output=output) == results
     assert json.loads((output / "costs.json").read_text()) == costs
 
-    assert results.scores.keys() == {("No NSP", "MNLI-m"), ("+ BiLSTM", "MNLI-m")}
-    assert {"vocabulary", "records", "fine-tune MNLI-m", "pretrain left-to-right"} <= costs.keys()
+    arms = ("No NSP", "+ BiLSTM", "+ BiLSTM, equal time")
+    assert results.scores.keys() == {(arm, "MNLI-m") for arm in arms}
+    stages = {"vocabulary", "records", "fine-tune MNLI-m", "pretrain left-to-right"}
+    assert stages <= costs["seconds"].keys() == costs["processor_seconds"].keys()
+    interrupted = "pretrain left-to-right"
+    assert costs["processor_seconds"][interrupted] > processor_seconds[interrupted] > 0
     report = (output / "report.md").read_text()
     assert "QNLI is omitted" in report and "MRPC is omitted" in report
     curve = results.pretrainings["left-to-right"].curves["train", "loss/total"]
@@ -82,6 +87,7 @@ def test_each_experiment_runs(data, scale, name, tmp_path):
     num_arms = {"table5": None, "c1": 5}.get(name, 2)
     experiment = dataclasses.replace(experiment, arms=experiment.arms[:num_arms])
     results = reproduce(experiment, scale, data=data, output=output)
+    experiment = scale.adapted(experiment)
     columns = {
         "table5": ["MNLI-m", "SQuAD"],
         "table6": ["MNLI-m"],
@@ -99,7 +105,10 @@ def test_each_experiment_runs(data, scale, name, tmp_path):
     page = (output / "report.html").read_text()
     assert page.count("<svg") == 2 + len(columns) + (name == "c1")
     values = json.loads((output / "results.json").read_text())
-    assert len(values["cells"]) == len(cells) and values["kendall_tau"].keys() == set(columns)
+    assert len(values["cells"]) == len(cells)
+    assert {name.partition(",")[0] for name in values["kendall_tau"]} == (
+        set() if name == "c1" else set(columns)
+    )
     check = {"table5": _check_arms_of_table5, "table6": _check_sizes, "c1": _check_steps}
     check.get(name, lambda output: None)(output)
 
@@ -107,19 +116,23 @@ def test_each_experiment_runs(data, scale, name, tmp_path):
 def _check_arms_of_table5(output):
     """The changes of each arm apply to its pretraining and its fine-tuning."""
     models = {}
-    for arm in ("bert", "no-nsp", "ltr-no-nsp", "bilstm"):
+    for arm in ("bert", "no-nsp", "ltr-no-nsp", "bilstm", "bilstm-equal-time"):
         (best,) = (output / "finetune" / arm / "mnli-m").glob("best")
         config = load_model(best / "model").config
         models[arm] = (config.is_causal, config.num_lstm_layers)
     assert models == {
-        "bert": (False, 0), "no-nsp": (False, 0), "ltr-no-nsp": (True, 0), "bilstm": (True, 1)
+        "bert": (False, 0), "no-nsp": (False, 0), "ltr-no-nsp": (True, 0), "bilstm": (True, 1),
+        "bilstm-equal-time": (True, 1),
     }  # fmt: skip
     pretrained = {
-        path.name: type(load_model(path / "32-6" / "model")).__name__
-        for path in (output / "pretrain").iterdir()
+        path.parents[1].name: (path.parent.name, type(load_model(path)).__name__)
+        for path in (output / "pretrain").glob("*/*/model")
     }
     assert pretrained == {
-        "bert": "BertPretrainer", "masked-lm": "BertMaskedLM", "left-to-right": "BertMaskedLM"
+        "bert": ("32-6", "BertPretrainer"),
+        "masked-lm": ("32-6", "BertMaskedLM"),
+        "left-to-right": ("32-6", "BertMaskedLM"),
+        "left-to-right-3-0": ("32-3", "BertMaskedLM"),
     }  # fmt: skip
 
 
@@ -170,14 +183,15 @@ def test_a_plan_lists_arms_steps_and_time(data, scale, monkeypatch, is_timed):
     if not is_timed:
         monkeypatch.setattr("bert_keras.experiments.plan.step_seconds", two_seconds)
     text = plan(SHORT, scale, data=data)
-    lines = text.splitlines()
-    assert "No NSP, + BiLSTM" in lines[0] and "QNLI is omitted" in text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "No NSP, + BiLSTM, + BiLSTM, equal time" in lines[0] and "QNLI is omitted" in text
     for name in ("masked-lm", "left-to-right"):
         assert any(line.startswith(f"pretrain {name}, length 32 ") for line in lines)
     no_nsp, bilstm = (line for line in lines if line.startswith("fine-tune MNLI-m, L-1_H-8_A-2, "))
     assert "A-2, runs: 1 " in no_nsp and " 6 " in no_nsp  # 24 rows in batches of 8, 2 epochs
-    assert "A-2, num_lstm_layers=1, runs: 1 " in bilstm
-    total = "about 0:00:48 (hours" if not is_timed else "(hours"
+    assert "A-2, num_lstm_layers=1, runs: 2 " in bilstm  # at equal tokens and at equal time
+    assert any(line.startswith("pretrain left-to-right-3-0, length 32 3 ") for line in lines)
+    total = "about 0:01:06 (hours" if not is_timed else "(hours"
     assert f"{total}:minutes:seconds) in total" in text
 
 

@@ -31,18 +31,41 @@ def results(means, *, spread=0.1):
         ([-mean for mean in IN_ORDER], -1),
         ([4, 6, 3, 5, 2, 1], 13 / 15),  # one of fifteen pairs is reversed
         ([5] * 6, None),
-        (IN_ORDER[:5], None),
     ],
 )
 def test_kendalls_tau_compares_the_order_with_the_papers(means, tau):
-    agreement = results(means).agreement(MNLI)
-    assert agreement == (None if tau is None else pytest.approx(tau))
+    (comparison,) = results(means).comparisons()
+    assert comparison.agreement == (None if tau is None else pytest.approx(tau))
 
 
-def test_the_order_is_significant_if_arms_differ_more_than_seeds():
-    assert results(IN_ORDER, spread=0.5).is_order_significant(MNLI)
-    assert not results(IN_ORDER, spread=3).is_order_significant(MNLI)
-    assert not results(IN_ORDER[:5]).is_order_significant(MNLI)
+def test_an_incomplete_column_is_not_compared():
+    assert not results(IN_ORDER[:5]).comparisons()
+
+
+def test_differences_of_neighbours_are_compared_with_the_seeds():
+    """For six arms of two seeds, Tukey's range test needs 5.63 standard errors of a mean (0.05)."""
+    least = 5.63 * 0.5
+    (comparison,) = results([0] * 5 + [least - 0.02], spread=0.5).comparisons()
+    assert not comparison.is_significant
+    (comparison,) = results([0] * 5 + [least + 0.02], spread=0.5).comparisons()
+    assert comparison.is_significant
+    differences = comparison.differences()
+    assert [each.better.arm.name for each in differences] == [
+        "80/20/0", "100/0/0", "80/10/10", "80/0/20", "0/20/80"
+    ]  # fmt: skip
+    assert [each.is_significant for each in differences] == 4 * [False] + [True]
+    assert differences[-1].worse.arm.name == "0/0/100"
+    assert differences[-1].measured == pytest.approx(-least - 0.02)
+    assert differences[-1].published == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("seeds", [(50.0,), (50.0, 50.0)])
+def test_no_difference_is_significant_without_noise_to_compare_with(seeds):
+    table = results(IN_ORDER)
+    table.scores = dict.fromkeys(table.scores, Score(seeds, 1e-3, 0))
+    (comparison,) = table.comparisons()
+    assert not comparison.is_significant
+    assert all(math.isnan(each.p_value) for each in comparison.differences())
 
 
 def test_scores_are_in_percent_at_the_best_learning_rate(tmp_path, monkeypatch):
@@ -93,8 +116,8 @@ def test_perplexities_are_next_to_those_of_the_paper(tmp_path, without_charts):
     text = (tmp_path / "report.md").read_text()
     assert "- one replaces another." in text
     assert "perplexity of masked tokens | perplexity, paper |" in text
-    assert "| l-3-h-768-a-12 | 2.30 | 10.00 | 5.84 |" in text
-    assert "| l-24-h-1024-a-16 | 1.61 | 5.00 | 3.23 |" in text
+    assert "| l-3-h-768-a-12 | 0:00:00 | 2.30 | 10.00 | 5.84 |" in text
+    assert "| l-24-h-1024-a-16 | 0:00:00 | 1.61 | 5.00 | 3.23 |" in text
 
 
 def test_a_figure_has_a_chart_by_steps_and_no_published_scores(tmp_path):
@@ -110,7 +133,7 @@ def test_a_figure_has_a_chart_by_steps_and_no_published_scores(tmp_path):
             for arm in arms
         },
     )  # fmt: skip
-    assert figure.agreement(MNLI) is None
+    assert not figure.comparisons()
     write_page(tmp_path, figure)
     text = (tmp_path / "report.md").read_text()
     assert "|  | MNLI-m |" in text and "| BERT, 20% of the steps | 52.0 |" in text

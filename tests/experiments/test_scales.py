@@ -28,13 +28,40 @@ def test_phases_are_split_at_the_steps_of_the_arms():
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_each_arm_has_recipes_at_each_scale(scale):
-    for experiment in EXPERIMENTS.values():
+    for name in SCALES[scale].tables:
+        experiment = SCALES[scale].adapted(EXPERIMENTS[name])
         for arm in experiment.arms:
             assert len(arm.published) in (0, len(experiment.columns))
-            assert parts(scale, arm)
+            assert parts(scale, arm)[-1][1] == SCALES[scale].step(arm) / arm.step_fraction
+
+
+@pytest.mark.parametrize("scale", ["tiny", "paper"])
+def test_each_arm_of_table6_has_its_size(scale):
     sizes = [SCALES[scale].pretraining(arm)[-1].recipe.size for arm in TABLE6.arms]
     assert len(set(sizes)) == 6
     assert (sizes == [arm.name for arm in TABLE6.arms]) == (scale == "paper")
+
+
+def test_longer_steps_get_arms_that_take_as_long_as_bert():
+    """7,500 steps of BERT take as long as 7,500 / 2.13 = 3,521 steps of the left-to-right model."""
+    small = SCALES["small"]
+    table = small.adapted(TABLE5)
+    *same, left_to_right, bilstm = table.arms
+    assert tuple(same) == TABLE5.arms and bilstm.finetuning == TABLE5.arms[3].finetuning
+    assert left_to_right.name == "LTR & No NSP, equal time"
+    assert left_to_right.pretraining_name == bilstm.pretraining_name != "left-to-right"
+    steps = [small.step(arm) for arm in table.arms]
+    assert steps == [7500, 7500, 7500, 7500, 3521, 3521]
+    (recipe,) = (phase.recipe for phase in small.pretraining(left_to_right))
+    assert (recipe.objective, recipe.num_warmup_steps) == ("left-to-right", 176)
+    groups = {name: [arm.name for arm in arms] for name, arms in table.groups.items()}
+    assert groups == {
+        ", equal tokens": ["BERT", "No NSP", "LTR & No NSP", "+ BiLSTM"],
+        ", equal time": ["BERT", "No NSP", left_to_right.name, bilstm.name],
+    }
+    assert "takes 2.13 times the processor time" in small.needed(table).remarks()[0]
+    c2 = EXPERIMENTS["c2"]
+    assert small.adapted(c2) == c2 and not small.needed(c2).remarks()
 
 
 def test_only_settings_that_an_experiment_needs_identify_its_run():
