@@ -27,7 +27,6 @@ from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.runs.objectives import evaluate_pretrainer, named_objective
 from bert_keras.text.vocab import Vocabulary
 
-FINETUNING = "laptop"  # the recipe of bert_keras/runs/recipes.py for both tasks
 TASKS = {"sst2": "SST-2", "mnli": "MNLI"}  # the folder of each task
 # The columns after the machine, with the number of values of each.
 COLUMNS = (
@@ -46,28 +45,31 @@ def children_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def pretrain(recipe: str, *, records: str, output: str, seed: int) -> float:
-    """Runs `bert-keras pretrain`; returns the processor hours of all calls that trained."""
+def pretrain(arguments: argparse.Namespace, *, output: str, seed: int) -> float | None:
+    """Runs `bert-keras pretrain`; returns the processor hours of the calls here that trained."""
     spent = Path(f"{output}.seconds")
     is_finished = Path(output, "scores.json").exists()
     start = children_seconds()
     try:
-        settings = ("--output", output, "--set", f"seed={seed}")
-        bert_keras("pretrain", recipe, "--records", records, *settings)
+        folders = ("--records", arguments.records, "--output", output)
+        changes = ("--set", *arguments.changes, f"seed={seed}")
+        bert_keras("pretrain", arguments.recipe, *folders, *changes)
     finally:
         if not is_finished:
             before = float(spent.read_text()) if spent.exists() else 0.0
             spent.write_text(f"{before + children_seconds() - start}")
-    return float(spent.read_text()) / 3600
+    return float(spent.read_text()) / 3600 if spent.exists() else None
 
 
-def finetune(task: str, *, glue: str, output: str, initial_weights: str, seed: int) -> float:
+def finetune(
+    task: str, weights: str, arguments: argparse.Namespace, *, output: str, seed: int
+) -> float:
     """Runs `bert-keras finetune`, which does not repeat a finished run; returns the accuracy."""
-    folder = f"{output}-{task}-{initial_weights}"
+    folder, data = f"{output}-{task}-{weights}", f"{arguments.glue}/{TASKS[task]}"
     bert_keras(
-        *("finetune", task, "--data", f"{glue}/{TASKS[task]}", "--from", f"{output}/model"),
-        *("--output", folder, "--recipe", FINETUNING),
-        *("--set", f"initial_weights={initial_weights}", f"seed={seed}"),
+        *("finetune", task, "--data", data, "--from", f"{output}/model", "--output", folder),
+        *("--recipe", arguments.finetuning),
+        *("--set", f"initial_weights={weights}", f"seed={seed}"),
     )
     return 100 * json.loads(Path(folder, "scores.json").read_text())["accuracy"]
 
@@ -99,12 +101,12 @@ def held_out_scores(model: Path, records: str) -> list[float | None]:
 def measure(arguments: argparse.Namespace, seed: int) -> list[float | None]:
     """Trains and scores one seed; returns the values of `COLUMNS`, None for what is missing."""
     output = arguments.output if seed == 1 else f"{arguments.output}-seed-{seed}"
-    hours = pretrain(arguments.recipe, records=arguments.records, output=output, seed=seed)
+    hours = pretrain(arguments, output=output, seed=seed)
     values = [hours, *held_out_scores(Path(output, "model"), arguments.records)]
     for task in TASKS:
         for weights in ("pretrained", "random"):
-            options = {"glue": arguments.glue, "initial_weights": weights, "seed": seed}
-            values.append(finetune(task, output=output, **options) if arguments.glue else None)
+            options = {"output": output, "seed": seed}
+            values.append(finetune(task, weights, arguments, **options) if arguments.glue else None)
     return values
 
 
@@ -113,7 +115,8 @@ def print_row(arguments: argparse.Namespace, seed: str, values: list[float | Non
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
     )
-    cells = [commit.stdout.strip(), f"`{arguments.recipe}`", arguments.machine, seed]
+    recipe = " ".join((f"`{arguments.recipe}`", *arguments.changes))
+    cells = [commit.stdout.strip(), recipe, arguments.machine, seed]
     rest = iter(values)
     for form, count in COLUMNS:
         numbers = [next(rest) for _ in range(count)]
@@ -128,7 +131,11 @@ def main() -> None:
     parser.add_argument("recipe")
     parser.add_argument("--records", required=True, help="a folder of plain ids")
     parser.add_argument("--output", required=True, help="the folder of the run of seed 1")
+    parser.add_argument(
+        "--set", dest="changes", metavar="FIELD=VALUE", nargs="+", default=[], help="of the recipe"
+    )
     parser.add_argument("--glue", help="a folder with SST-2 and MNLI")
+    parser.add_argument("--finetuning", default="laptop", help="the recipe for both tasks")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--machine", default=f"{os.cpu_count()} CPU cores")
     arguments = parser.parse_args()

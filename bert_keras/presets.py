@@ -98,12 +98,12 @@ PRESETS |= {
     "albert-large": _albert(24, 1024, 16),
     "albert-xlarge": _albert(24, 2048, 16),
     "albert-xxlarge": _albert(12, 4096, 64),
-    # Not published sizes: BERTs of the sizes of tiny and mini that learn in fewer steps.
+    # Not published sizes: BERTs of the sizes of the same names that learn in fewer steps.
     **{
         f"modern-{name}": dataclasses.replace(
             PRESETS[name], norm_position="pre", position_kind="rotary"
         )
-        for name in ("tiny", "mini")
+        for name in ("tiny", "mini", "medium", "base")
     },
     # Not a published size; small enough to train on a laptop.
     "roberta-tiny": dataclasses.replace(PRESETS["tiny"], **ROBERTA),

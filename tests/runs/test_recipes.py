@@ -1,9 +1,17 @@
+import math
+
 import pytest
+from tensorflow.python.framework import config
 
 from bert_keras.errors import InputError
+from bert_keras.presets import preset
 from bert_keras.runs.hyperparameters import FinetuneRecipe
-from bert_keras.runs.recipes import PRETRAIN
+from bert_keras.runs.pretrain import compiled_pretrainer
+from bert_keras.runs.pretrain_inputs import PretrainInputs
+from bert_keras.runs.recipes import GPU_FLOPS_PER_SECOND, PRETRAIN
 from bert_keras.runs.settings import named_recipe, task_recipes
+from bert_keras.training.tensorboard.performance import flops_per_example
+from tests.runs.test_runs import records  # noqa: F401
 
 
 def test_changes_are_converted_to_the_type_of_the_field():
@@ -85,3 +93,27 @@ def test_values_out_of_range_are_refused(change, message):
     with pytest.raises(InputError) as error:
         named_recipe(task_recipes("mrpc"), "paper", changes=[change])
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "hours"), [("gpu-hour", 1), ("gpu-day", 24)])
+def test_the_recipes_for_a_gpu_fill_their_time_at_the_assumed_speed(name, hours):
+    recipe = PRETRAIN[name]
+    flops = flops_per_example(preset(recipe.size), length=128, num_predictions=20)
+    seconds = recipe.num_steps * recipe.batch_size * flops / GPU_FLOPS_PER_SECOND
+    assert seconds == pytest.approx(3600 * hours, rel=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpu-hour", "gpu-day"])
+def test_xla_compiles_the_step_of_the_recipes_for_a_gpu(name, records, monkeypatch):  # noqa: F811
+    # The tests compute deterministically, and then Keras does not use XLA.
+    monkeypatch.setattr(config, "is_op_determinism_enabled", lambda: False)
+    changes = ["size=modern-tiny", "batch_size=32", "num_steps=2", "num_warmup_steps=1"]
+    recipe = named_recipe(PRETRAIN, name, changes=changes)
+    inputs = PretrainInputs(recipe, records=records)
+    model = compiled_pretrainer(inputs, resumes=False)
+    model.jit_compile = True  # as Keras does on a GPU
+    assert model.jit_compile
+    fitted = model.fit(inputs.training_batches(), steps_per_epoch=2, shuffle=False, verbose=0)
+    assert math.isfinite(fitted.history["loss"][0]) and model.optimizer.skipped == 0
+    assert model.optimizer.iterations == 2
