@@ -73,12 +73,12 @@ class SelfAttention(keras.layers.Layer):
     Call arguments:
         hidden: Hidden states [X, D], with X = B x T in row-major order.
         bias: The attention bias, [B, 1, 1, T] or [B, 1, T, T]; or the output of
-            `windows.block_bias`, [B, K, 1, C, 3 x C], for local attention in blocks.
+            `windows.block_bias`, [K, B, 1, C, 3 x C], for local attention in blocks.
         rotation: The output of `rotary.rotation`, if the encoder has rotary positions.
 
     Returns:
         The projected context [X, D] and the attention probabilities before dropout: [B, N, T, T],
-        or [B x K, N, C, 3 x C] in blocks.
+        or [K x B, N, C, 3 x C] in blocks.
     """
 
     def __init__(
@@ -110,26 +110,29 @@ class SelfAttention(keras.layers.Layer):
         query_BNTH, key_BNTH, value_BNTH = (
             ops.transpose(x_BTNH, (0, 2, 1, 3)) for x_BTNH in self._heads(hidden, shape, rotation)
         )
-        context_BTNH, attention_BNTT = self._attention(
+        context_BNTH, attention_BNTT = self._attention(
             query_BNTH, key_BNTH, value_BNTH, bias, training=training
         )
+        context_BTNH = ops.transpose(context_BNTH, (0, 2, 1, 3))
         return self.output_dense(ops.reshape(context_BTNH, (-1, hidden.shape[-1]))), attention_BNTT
 
-    def _in_blocks(self, hidden, bias_BK1CC, rotation, *, training):
-        batch, count, _, size, _ = ops.shape(bias_BK1CC)
+    def _in_blocks(self, hidden, bias_KB1CC, rotation, *, training):
+        count, batch, _, size, _ = ops.shape(bias_KB1CC)
         query_BTNH, key_BTNH, value_BTNH = self._heads(hidden, (batch, -1), rotation)
 
-        def joined(x_BKNCH):  # with four dimensions, oneDNN fuses scale, product and bias
-            return ops.reshape(x_BKNCH, (-1, *ops.shape(x_BKNCH)[2:]))
+        def joined(x_KBNCH):  # with four dimensions, oneDNN fuses scale, product and bias
+            return ops.reshape(x_KBNCH, (-1, *ops.shape(x_KBNCH)[2:]))
 
-        context_XCNH, attention_XNCC = self._attention(
+        context_XNCH, attention_XNCC = self._attention(
             joined(blocks(query_BTNH, size, count)),
             joined(blocks_with_neighbours(key_BTNH, size, count)),
             joined(blocks_with_neighbours(value_BTNH, size, count)),
-            joined(bias_BK1CC),
+            joined(bias_KB1CC),
             training=training,
         )
-        context_BTD = ops.reshape(context_XCNH, (batch, count * size, hidden.shape[-1]))
+        context_KBNCH = ops.reshape(context_XNCH, (count, batch, *ops.shape(context_XNCH)[1:]))
+        context_BKCNH = ops.transpose(context_KBNCH, (1, 0, 3, 2, 4))
+        context_BTD = ops.reshape(context_BKCNH, (batch, count * size, hidden.shape[-1]))
         context_BTD = context_BTD[:, : ops.shape(hidden)[0] // batch]
         return self.output_dense(ops.reshape(context_BTD, ops.shape(hidden))), attention_XNCC
 
@@ -145,7 +148,7 @@ class SelfAttention(keras.layers.Layer):
         return rotated(query, rotation), rotated(key, rotation), value
 
     def _attention(self, query_BNTH, key_BNTH, value_BNTH, bias, *, training):
-        """Returns the context [B, T, N, H] and the attention probabilities."""
+        """Returns the context [B, N, T, H] and the attention probabilities."""
         head_size = query_BNTH.shape[-1]
         precise = keras.backend.result_type(self.compute_dtype, "float32")
         # With the scale before the product, oneDNN fuses scale, product and bias.
@@ -154,5 +157,4 @@ class SelfAttention(keras.layers.Layer):
         )
         attention_BNTT = softmax(ops.cast(scores_BNTT, precise) + ops.cast(bias, precise))
         weight_BNTT = self.dropout(ops.cast(attention_BNTT, self.compute_dtype), training=training)
-        context_BNTH = ops.matmul(weight_BNTT, value_BNTH)
-        return ops.transpose(context_BNTH, (0, 2, 1, 3)), attention_BNTT
+        return ops.matmul(weight_BNTT, value_BNTH), attention_BNTT

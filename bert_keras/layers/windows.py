@@ -51,7 +51,7 @@ def block_bias(tokens_BT, *, window: int, is_packed: bool, is_causal: bool, dtyp
         dtype: The dtype of the result.
 
     Returns:
-        [B, K, 1, C, 3 x C].
+        [K, B, 1, C, 3 x C].
     """
     length = ops.shape(tokens_BT)[1]
     size = max(window // 2, _LEAST_BLOCK)
@@ -59,41 +59,44 @@ def block_bias(tokens_BT, *, window: int, is_packed: bool, is_causal: bool, dtyp
     count = (length + size - 1) // size
     outside = -1  # the number of positions before the first token and after the last one
     numbers_BT = ops.cast(tokens_BT, "int32") - outside
-    queries_BKC1, keys_BKC1 = (
+    queries_KBC1, keys_KBC1 = (
         ops.squeeze(each, axis=2) + outside
         for each in (
             blocks(ops.expand_dims(numbers_BT, (2, 3)), size, count),
             blocks_with_neighbours(ops.expand_dims(numbers_BT, (2, 3)), size, count),
         )
     )
-    keys_BK1C = ops.swapaxes(keys_BKC1, 2, 3)
-    allowed = ops.equal(queries_BKC1, keys_BK1C) if is_packed else keys_BK1C > 0
+    keys_KB1C = ops.swapaxes(keys_KBC1, 2, 3)
+    allowed = ops.equal(queries_KBC1, keys_KB1C) if is_packed else keys_KB1C > 0
     bias = (1.0 - ops.cast(allowed, dtype)) * PADDING_SCORE
     key_positions, positions = ops.arange(3 * size) - size, ops.arange(size)[:, None]
     is_far = ops.abs(positions - key_positions) > window // 2
     bias = bias + ops.cast(is_far, dtype) * FAR_SCORE
-    bias = bias + ops.cast(ops.equal(keys_BK1C, outside), dtype) * FAR_SCORE
+    bias = bias + ops.cast(ops.equal(keys_KB1C, outside), dtype) * FAR_SCORE
     if is_causal:
         bias = bias + ops.cast(positions < key_positions, dtype) * PADDING_SCORE
     return ops.expand_dims(bias, 2)
 
 
 def blocks(x_BTNH, size, count):
-    """Divides T positions into `count` blocks of `size`, padded with 0: [B, K, N, C, H]."""
+    """Divides T positions into `count` blocks of `size`, padded with 0: [K, B, N, C, H].
+
+    Blocks are the first axis, because TensorFlow slices only the first axis without a copy.
+    """
     batch, length, heads, head_size = ops.shape(x_BTNH)
     x_BTNH = ops.pad(x_BTNH, [[0, 0], [0, count * size - length], [0, 0], [0, 0]])
     x_BKCNH = ops.reshape(x_BTNH, (batch, count, size, heads, head_size))
-    return ops.transpose(x_BKCNH, (0, 1, 3, 2, 4))
+    return ops.transpose(x_BKCNH, (1, 0, 3, 2, 4))
 
 
 def blocks_with_neighbours(x_BTNH, size, count):
     """Divides positions as `blocks` does; each block includes those on both sides.
 
     Returns:
-        [B, K, N, 3 x C, H]; 0 before the first position and after the last one.
+        [K, B, N, 3 x C, H]; 0 before the first position and after the last one.
     """
     length = ops.shape(x_BTNH)[1]
     end = (count + 1) * size - length
     x_BTNH = ops.pad(x_BTNH, [[0, 0], [size, end], [0, 0], [0, 0]])
-    x_BKNCH = blocks(x_BTNH, size, count + 2)
-    return ops.concatenate([x_BKNCH[:, :-2], x_BKNCH[:, 1:-1], x_BKNCH[:, 2:]], axis=3)
+    x_KBNCH = blocks(x_BTNH, size, count + 2)
+    return ops.concatenate([x_KBNCH[:-2], x_KBNCH[1:-1], x_KBNCH[2:]], axis=3)
