@@ -7,7 +7,7 @@ from bert_keras.errors import InputError
 from bert_keras.experiments.experiments import Arm, Experiment
 from bert_keras.options import with_changes
 from bert_keras.runs.hyperparameters import FinetuneRecipe, PretrainRecipe
-from bert_keras.runs.recipes import PAPER, PRETRAIN, TAGGER
+from bert_keras.runs.recipes import LAPTOP_TASKS, PAPER, PRETRAIN, TAGGER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,16 +165,8 @@ def _at_rate(learning_rate: float, recipe: FinetuneRecipe, **changes) -> Finetun
 _TAGGER = _at_rate(TAGGER.learning_rate, TAGGER)
 _SMALL_TAGGER = ("layers=last", "lstm_units=64")
 _WINDOWS = ("max_length=128", "stride=96", "max_question_length=32")  # of SQuAD
-
-_SMALL = FinetuneRecipe(
-    batch_size=32,
-    num_epochs=4,
-    learning_rate=1e-3,
-    learning_rates=(1e-3,),
-    bias_correction=True,
-    max_train_examples=20_000,
-    logs_per_epoch=5,
-)
+# MNLI after laptop-10min, 6 epochs, one seed: 50.0 % at a learning rate of 1e-3, 48.8 % at 3e-3.
+_SMALL = _at_rate(1e-3, LAPTOP_TASKS, num_epochs=5, max_train_examples=10_000)
 
 SCALES = {
     # The initializer is that of the demo. With a stddev of 0.02, some arms stay at the unigram loss
@@ -229,7 +221,7 @@ SCALES = {
         phases=(Phase(max_length=128, recipe=PRETRAIN["laptop-10min"]),),
         tunings={
             "": Tuning(recipe=_SMALL),
-            "squad1": Tuning(recipe=replace(_SMALL, num_epochs=2), changes=_WINDOWS),
+            "squad1": Tuning(recipe=replace(_SMALL, num_epochs=3), changes=_WINDOWS),
             "ner": Tuning(recipe=replace(_SMALL, num_epochs=12)),
             "ner-features": Tuning(recipe=_TAGGER, changes=_SMALL_TAGGER),
         },
