@@ -20,7 +20,7 @@ NOISE = (
     "Each row compares two arms that are neighbours in the paper's order, the better one of the "
     "paper first. A measured difference below 0 reverses this order. A difference is above the "
     "noise of the seeds if p < 0.05 in Tukey's range test, which pools the variance between the "
-    "seeds of all arms of the task and allows for the number of pairs. The seeds are those of the "
+    "seeds of all compared arms and allows for the number of pairs. The seeds are those of the "
     "fine-tuning; each model is pretrained once, so its own seed is part of every difference."
 )
 PRETRAINING = (
