@@ -57,6 +57,14 @@ REFERENCE = PretrainRecipe(
 )
 ADAM = {"bias_correction": True, "epsilon": 1e-8}
 BERT = {"size": "L-2_H-128_A-4", "initializer_stddev": 0.02, "learning_rate": 2e-3}
+# BERT's architecture with a better optimizer, schedule and standard deviation.
+BERT_ADAM = {
+    "size": "L-2_H-128_A-4",
+    "learning_rate": 2e-3,
+    "schedule": "warmup-stable-decay",
+    "optimizer": "adamw",
+    "adam": ADAM,
+}
 # Changes of the recipe. "phases" has the shares of the run and further changes for each.
 VARIANTS: dict[str, dict] = {
     "reference": {},
@@ -64,6 +72,16 @@ VARIANTS: dict[str, dict] = {
     "AdamW with bias correction and epsilon 1e-8": {"optimizer": "adamw", "adam": ADAM},
     "BERT as published": BERT | {"optimizer": "adamw"},
     "BERT as published, with Muon": BERT,
+    "BERT, AdamW with bias correction": BERT_ADAM,
+    "BERT, local attention, AdamW with bias correction": BERT_ADAM
+    | {"initial_weights": "local-attention"},
+    "BERT, local attention, Muon": BERT
+    | {
+        "initializer_stddev": 128**-0.5,
+        "learning_rate": 1.5e-3,
+        "schedule": "warmup-stable-decay",
+        "initial_weights": "local-attention",
+    },
     "bias correction and epsilon 1e-8": {"adam": ADAM},
     "learning rate 6e-3": {"learning_rate": 6e-3},
     "learning rate 1.2e-2": {"learning_rate": 1.2e-2},
@@ -100,7 +118,7 @@ VARIANTS: dict[str, dict] = {
 }
 TURNS, TURN_STEPS, NUM_SCORES = 4, 8, 3
 # Fields that do not change the cost of a step.
-FREE = {"learning_rate", "initializer_stddev", "beta_2", "schedule", "adam"}
+FREE = {"learning_rate", "initializer_stddev", "initial_weights", "beta_2", "schedule", "adam"}
 
 
 @keras.saving.register_keras_serializable(package="benchmarks")

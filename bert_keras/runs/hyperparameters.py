@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from bert_keras.data.masking import MaskingPolicy, replacement_shares
 from bert_keras.errors import InputError
+from bert_keras.models.initial_weights import check_local_attention
 from bert_keras.options import LARGEST_SIZE, check_choice, check_least, check_range
 from bert_keras.presets import preset
 from bert_keras.runs.objectives import PRETRAINING_OBJECTIVES
@@ -42,6 +43,9 @@ class PretrainRecipe:
     skip_broken: bool = False  # whether to skip the rest of a truncated record file
     dropout_rate: float = 0.1
     initializer_stddev: float = 0.02
+    # "normal" is BERT's. "local-attention" lets the first block attend to neighbouring tokens
+    # (bert_keras/models/initial_weights.py).
+    initial_weights: str = "normal"
     steps_per_log: int = 50  # steps between two log points
     logs_per_checkpoint: int = 10  # log points between two checkpoints and two held-out scores
     keep_checkpoints: int = 3  # number of newest states to keep
@@ -70,6 +74,9 @@ class PretrainRecipe:
         check_choice(self, "optimizer", ("adamw", "lamb", "muon"))
         check_choice(self, "schedule", ("linear", "warmup-stable-decay"))
         check_choice(self, "objective", PRETRAINING_OBJECTIVES)
+        check_choice(self, "initial_weights", ("normal", "local-attention"))
+        if self.initial_weights == "local-attention":
+            check_local_attention(preset(self.size))
         if self.num_warmup_steps >= self.num_steps:
             raise InputError(
                 f"num_warmup_steps is {self.num_warmup_steps}; expected less than num_steps, "

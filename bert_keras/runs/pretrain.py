@@ -12,6 +12,7 @@ import keras
 
 from bert_keras.data.records import broken_files, readable_records
 from bert_keras.distribution.strategy import is_chief
+from bert_keras.models.initial_weights import start_with_local_attention
 from bert_keras.models.pretrained import save_model
 from bert_keras.models.task_models import TaskModel
 from bert_keras.runs.distillation import Distillation
@@ -225,6 +226,8 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel |
     keras.utils.set_random_seed(recipe.seed)
     if start is None or resumes:
         model = inputs.objective.model(metadata.config)
+        if recipe.initial_weights == "local-attention" and start is None:
+            start_with_local_attention(model.encoder)
     else:
         model = inputs.objective.model.from_checkpoint(
             start.checkpoint, metadata=metadata, source=start.path, new=start.new

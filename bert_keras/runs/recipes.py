@@ -68,6 +68,18 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         num_warmup_steps=475,
         initializer_stddev=0.0625,
     ),
+    # Not run. BERT's own architecture, in the processor time of laptop-hour.
+    "bert-hour": dataclasses.replace(
+        LAPTOP,
+        size="mini",
+        num_steps=10_500,
+        num_warmup_steps=525,
+        learning_rate=2e-3,
+        optimizer="adamw",
+        bias_correction=True,
+        initializer_stddev=0.0625,
+        initial_weights="local-attention",
+    ),
     # Not run. The steps fill an hour and a day of a GPU that computes GPU_FLOPS_PER_SECOND, with
     # records of 128 tokens and 30,522 tokens in the vocabulary (docs/how-to/pretrain.md). Batch
     # size and learning rate of gpu-day are close to those of Geiping and Goldstein 2022.

@@ -40,6 +40,8 @@ def test_changes_are_converted_to_the_type_of_the_field():
         ("demo", ["initializer_stddev=nan"], "initializer_stddev is nan; expected"),
         ("demo", ["optimizer=sgd"], "optimizer is 'sgd'; expected one of adamw, lamb, muon"),
         ("demo", ["schedule=cosine"], "schedule is 'cosine'; expected one of linear, warmup-"),
+        ("bert-hour", ["initial_weights=zeros"], "initial_weights is 'zeros'; expected one of"),
+        ("bert-hour", ["size=modern-mini"], "but the size has rotary positions; choose"),
         ("demo", ["size=huge"], "no size is called 'huge'"),
         ("demo", ["mask_unit=letter"], "unit is 'letter'; expected one of piece, word"),
         ("demo", ["replacement=all"], "is called 'all'; known: 80-10-10, "),

@@ -602,6 +602,17 @@ def test_a_pretraining_that_does_not_learn_succeeds_with_another_learning_rate(f
         assert (remedy in capsys.readouterr().err) == is_warned
 
 
+def test_local_attention_is_possible_with_another_size_or_left_out(folder, capsys):
+    command = (
+        "bert-keras pretrain demo --records records --output new --set batch_size=8 num_steps=2 "
+        "num_warmup_steps=1 size={} initial_weights={}"
+    )
+    assert run(command.format("L-1_H-32_A-1", "local-attention")) == 2
+    assert "one head; choose another size or initial_weights=normal" in capsys.readouterr().err
+    assert run(command.format("L-1_H-32_A-2", "local-attention")) == 0
+    assert run(command.format("L-1_H-32_A-1", "normal").replace("new", "other")) == 0
+
+
 def test_a_model_in_memory_without_vocabulary_can_be_scored_from_its_folder(folder):
     config = BertConfig(vocab_size=len(VOCABULARY), **SIZES)
     model = BertClassifier(config, num_labels=2)

@@ -1,0 +1,83 @@
+"""Initial weights with which the heads of the first block attend to neighbouring tokens."""
+
+import itertools
+
+import numpy as np
+from keras import ops
+
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+from bert_keras.models.encoder import BertEncoder
+
+LARGEST_SCORE = 11.0  # attention score of the token to which a head attends, before the softmax
+WAVELENGTH_RATIO = 100.0  # of the longest to the shortest wavelength of the positions
+OUTPUT_SCALE = 0.2  # of the last kernel of each attention and feed-forward network
+
+
+def check_local_attention(config: BertConfig) -> None:
+    """Raises InputError if `start_with_local_attention` does not support a configuration."""
+    head_size = config.hidden_size // config.num_heads
+    problems = {
+        "rotary positions": config.is_rotary,
+        "blocks that share their weights": config.shares_layers,
+        "embeddings of another size than the hidden states": config.embedding_size,
+        "one head": config.num_heads == 1,
+        "heads of an odd size": head_size % 2,
+        "a hidden size that is not a multiple of 4": config.hidden_size % 4,
+    }
+    for problem, is_present in problems.items():
+        if is_present:
+            raise InputError(
+                f"initial_weights is local-attention, but the size has {problem}; choose another "
+                "size or initial_weights=normal"
+            )
+
+
+def start_with_local_attention(encoder: BertEncoder) -> None:
+    """Replaces initial weights so that the first block attends to neighbouring tokens.
+
+    With normally distributed weights, a model with learned positions first has to learn which
+    positions are close to each other. Here, one half of each embedding is the position, as sines
+    and cosines, and the other half the token and the segment. The heads of the first block attend
+    to the tokens at the offsets -1, 1, -2, 2 and so on, and the blocks add little to their inputs.
+    All weights are trained as usual.
+
+    Sources: a shift of such positions is a rotation (Vaswani et al. 2017, section 3.5); Trockman
+    and Kolter 2023, "Mimetic initialization of self-attention layers", choose the initial query
+    and key weights, too; Zhang et al. 2019, "Fixup initialization", let the blocks add little.
+
+    Args:
+        encoder: A new encoder with a configuration that `check_local_attention` accepts.
+    """
+    config = encoder.config
+    half, head_size = config.hidden_size // 2, config.hidden_size // config.num_heads
+    frequencies = WAVELENGTH_RATIO ** -np.linspace(0, 1, half // 2, endpoint=False)
+    embeddings = encoder.embeddings
+    segments = [embeddings.segment_table] if config.num_segments else []
+    for table in (embeddings.token_table, *segments):
+        # The factor keeps the variance of the embedding.
+        values = ops.convert_to_numpy(table) * np.sqrt(2)
+        values[:, :half] = 0
+        table.assign(values)
+    positions = np.zeros(embeddings.position_table.shape)
+    angles = np.outer(np.arange(len(positions)), frequencies)
+    positions[:, :half] = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    embeddings.position_table.assign(2 * config.initializer_stddev * positions)
+
+    chosen = np.linspace(0, half // 2 - 1, head_size // 2).round().astype(int)
+    sines = np.eye(config.hidden_size)[:, chosen]
+    cosines = np.eye(config.hidden_size)[:, half // 2 + chosen]
+    offsets = (sign * distance for distance in itertools.count(1) for sign in (-1, 1))
+    queries = []
+    for offset in itertools.islice(offsets, config.num_heads):
+        sine, cosine = (wave(frequencies[chosen] * offset) for wave in (np.sin, np.cos))
+        queries += [sines * cosine + cosines * sine, cosines * cosine - sines * sine]
+    scale = np.sqrt(LARGEST_SCORE / np.sqrt(head_size))
+    attention = encoder.blocks[0].attention
+    attention.query_dense.kernel.assign(scale * np.concatenate(queries, axis=1))
+    attention.key_dense.kernel.assign(
+        scale * np.concatenate([sines, cosines] * config.num_heads, axis=1)
+    )
+    for block in encoder.blocks:
+        for output in (block.attention.output_dense, block.feed_forward.output_dense):
+            output.kernel.assign(OUTPUT_SCALE * ops.convert_to_numpy(output.kernel))
