@@ -278,7 +278,9 @@ def save_model(
     checkpoint = Checkpoint(metadata=metadata, tensors=tensors, vocabulary=vocabulary, state=state)
     path = Path(folder)
     name = path.parent.name if path.name == "model" else path.name  # "tiny" for runs/tiny/model
-    readme = model_readme(metadata, name=name, format=format, sections=sections or {})
+    readme = model_readme(
+        metadata, vocabulary=vocabulary, name=name, format=format, sections=sections or {}
+    )
     return write_checkpoint(checkpoint, folder, format=format, readme=readme)
 
 

@@ -7,6 +7,7 @@ import pytest
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.model_readme import model_readme
 from bert_keras.config import BertConfig
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 CONFIG = BertConfig(vocab_size=30_522, num_layers=2, hidden_size=128, num_heads=2)
 METADATA = ModelMetadata(
@@ -18,9 +19,17 @@ METADATA = ModelMetadata(
     labels=("sport", "trade"),
 )
 
+MODERNBERT = {
+    **{"norm_position": "pre", "position_kind": "rotary", "is_gated": True, "num_segments": 0},
+    "pooler_activation": "",
+}
+
 
 def text(metadata: ModelMetadata = METADATA, *, format: str = "bert-keras", **sections) -> str:
-    return model_readme(metadata, name="topics", format=format, sections=sections)
+    vocabulary = Vocabulary(SPECIAL_TOKENS)
+    return model_readme(
+        metadata, vocabulary=vocabulary, name="topics", format=format, sections=sections
+    )
 
 
 def test_the_readme_states_the_model_its_training_and_how_to_load_it():
@@ -60,6 +69,18 @@ def test_a_folder_of_hugging_face_needs_no_conversion():
         (
             {"num_lstm_layers": 1, "is_causal": True},
             ["transformers has no such model.", "KerasHub has no such model."],
+        ),
+        (  # transformers counts the positions of a RoBERTa from the padding id 1
+            {"position_offset": 2, "num_segments": 1, "layer_norm_epsilon": 1e-5},
+            ["transformers has no such model.", "import RobertaTextClassifier"],
+        ),
+        (
+            {**MODERNBERT, "has_biases": False, "has_head_norm": True},
+            ["import ModernBertForSequenceClassification", "KerasHub has no such model."],
+        ),
+        (
+            {"has_pooler": False},
+            ["import BertForSequenceClassification", "KerasHub has no such model."],
         ),
     ],
 )

@@ -258,9 +258,6 @@ def write_config(
         folder: The folder to write to.
         family: The family of the model.
         vocabulary: The vocabulary, which contains the id of the padding token; None without one.
-
-    Raises:
-        InputError: The padding id is not the one from which models of the family count positions.
     """
     config, pad_id = metadata.config, vocabulary.pad_id if vocabulary else 0
     activations = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
@@ -287,11 +284,6 @@ def write_config(
     if family is MODERNBERT:
         activation = activations[config.activation]
         values |= modernbert.written_values(config, vocabulary, activation=activation)
-    if vocabulary is not None and values["pad_token_id"] != pad_id:
-        raise InputError(
-            f"{CONFIG}: pad_token_id is {pad_id}; expected {values['pad_token_id']}, from which a "
-            f"{family.kind} counts positions"
-        )
     if metadata.labels:
         values["id2label"] = {str(index): label for index, label in enumerate(metadata.labels)}
         values["label2id"] = {label: index for index, label in enumerate(metadata.labels)}

@@ -35,7 +35,11 @@ from bert_keras.checkpoints.huggingface.config import (
     write_config,
 )
 from bert_keras.checkpoints.huggingface.modules import MODULES, encoder_folder
-from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, write_tokenizer
+from bert_keras.checkpoints.huggingface.tokenizer import (
+    check_padding,
+    read_tokenizer,
+    write_tokenizer,
+)
 from bert_keras.checkpoints.huggingface.weights import SAFETENSORS, WEIGHT_FILES, read_weights
 from bert_keras.checkpoints.mapping import NameColumn, foreign_tensors, renamed, translated
 from bert_keras.checkpoints.metadata import ModelMetadata
@@ -195,6 +199,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
     tensors, notes = foreign_tensors(checkpoint.tensors, metadata=metadata, column=HUGGING_FACE), ()
     family = cast(Family, family_of(metadata.config))  # not None: `foreign_tensors` has checked it
+    check_padding(family, vocabulary)
     write_config(metadata, folder, family=family, vocabulary=vocabulary)
     if vocabulary is not None:
         notes += write_tokenizer(metadata, vocabulary, folder)

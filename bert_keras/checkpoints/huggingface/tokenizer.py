@@ -22,6 +22,7 @@ from bert_keras.checkpoints.huggingface.config import note_if_ignored
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.checkpoints.metadata import ModelMetadata, seems_lowercase
 from bert_keras.errors import InputError
+from bert_keras.families import Family
 from bert_keras.storage import json_object
 from bert_keras.text.fast_tokenizer import (
     SUPPORTED,
@@ -232,6 +233,16 @@ def _length(folder: Path, settings: Mapping[str, Any]) -> int | None:
     lengths = (sentences.get("max_seq_length"), settings.get("model_max_length"))
     # A sequence has at least [CLS], one token and [SEP].
     return next((length for length in lengths if isinstance(length, int) and length >= 3), None)
+
+
+def check_padding(family: Family | None, vocabulary: Vocabulary | None) -> None:
+    """Raises InputError if the padding id is not the one from which the family counts positions."""
+    expected = family and family.fixed_values.get("pad_token_id")
+    if family and vocabulary and expected not in (None, vocabulary.pad_id):
+        raise InputError(
+            f"pad_token_id is {vocabulary.pad_id}; expected {expected}, from which a {family.kind} "
+            "counts positions: choose another format for a model with this vocabulary"
+        )
 
 
 def write_tokenizer(

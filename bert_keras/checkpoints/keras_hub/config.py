@@ -6,11 +6,12 @@ a preset, so the key never describes a model that was changed later.
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bert_keras.architectures import ARCHITECTURES, ENCODER
-from bert_keras.checkpoints import foreign
+from bert_keras.checkpoints import foreign, mapping
 from bert_keras.checkpoints.keras_hub.families import (
+    ANY_FAMILY,
     CLASSES,
     HUB_FAMILIES,
     MASKED_LM_EPSILON,
@@ -21,6 +22,7 @@ from bert_keras.checkpoints.keras_hub.families import (
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
+from bert_keras.families import Family, family_of
 from bert_keras.storage import json_object
 
 CONFIG, TASK, METADATA = "config.json", "task.json", "metadata.json"
@@ -181,8 +183,10 @@ def write_configs(
     return notes
 
 
-def check_encoder(metadata: ModelMetadata, hub: HubFamily) -> None:
+def check_encoder(metadata: ModelMetadata) -> None:
     """Raises InputError if KerasHub has no such encoder, or would compute too different outputs."""
+    mapping.check_family(metadata, ANY_FAMILY)
+    hub = HUB_FAMILIES[cast(Family, family_of(metadata.config)).kind]
     config, epsilon = metadata.config, metadata.config.layer_norm_epsilon
     backbone = hub.class_name(ENCODER.name)
     # Of a model without a class in KerasHub, only the encoder can be stored.
@@ -197,6 +201,11 @@ def check_encoder(metadata: ModelMetadata, hub: HubFamily) -> None:
         raise InputError(
             f"KerasHub's {backbone} has no pooler and this model has one; load it without, "
             f"{model}.from_pretrained(..., has_pooler=False), or choose another format"
+        )
+    if config.position_offset and config.num_segments > 1:
+        raise InputError(
+            f"KerasHub's RoBERTa has no segment embeddings and this model has "
+            f"{config.num_segments}; choose another format"
         )
     if config.activation not in GELU:
         raise InputError(

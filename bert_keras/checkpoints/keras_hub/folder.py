@@ -33,7 +33,6 @@ from bert_keras.checkpoints.keras_hub.config import (
     write_configs,
 )
 from bert_keras.checkpoints.keras_hub.families import (
-    ANY_FAMILY,
     CLASSIFIER_HEAD,
     HUB_FAMILIES,
     MASKED_LM_HEAD,
@@ -113,17 +112,12 @@ def storable(checkpoint: Checkpoint) -> Checkpoint:
     segment embedding, which every token has, is therefore added to each position embedding.
 
     Raises:
-        InputError: KerasHub has no encoder of this kind.
+        InputError: KerasHub has no such encoder.
     """
-    mapping.check_family(checkpoint.metadata, ANY_FAMILY)
+    check_encoder(checkpoint.metadata)
     config, tensors = checkpoint.metadata.config, checkpoint.tensors
     if not (offset := config.position_offset):
         return checkpoint
-    if config.num_segments > 1:
-        raise InputError(
-            f"KerasHub's RoBERTa has no segment embeddings and this model has "
-            f"{config.num_segments}; choose another format"
-        )
 
     def positions() -> np.ndarray:
         table = tensors[POSITIONS].read() + tensors[SEGMENTS].read()
@@ -159,7 +153,6 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a preset of a checkpoint that `storable` returned; see `formats.Format`."""
     metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
     hub = HUB_FAMILIES[cast(Family, family_of(metadata.config)).kind]
-    check_encoder(metadata, hub)
     stored = dict(checkpoint.tensors)
     if offset := metadata.config.position_offset:
         del stored[SEGMENTS]
