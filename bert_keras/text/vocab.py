@@ -130,7 +130,8 @@ class Vocabulary:
     def continues(self, token: str) -> bool:
         """Returns whether a token continues the word of the preceding token."""
         start = self.specials.word_start
-        return not token.startswith(start) if start else token.startswith("##")
+        # In ModernBERT, a run of spaces is a token that was added to the byte-level BPE.
+        return not token.startswith((start, " ")) if start else token.startswith("##")
 
     def num_specials(self, num_texts: int) -> int:
         """Returns the number of special tokens around and between the texts of a sequence."""

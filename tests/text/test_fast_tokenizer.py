@@ -69,6 +69,8 @@ def test_added_tokens_in_text_are_tokens_unless_they_are_special(subwords):
     assert encoded.tokens[:5] == ["a", "   ", "Ã", "©", "|||IP_ADDRESS|||"]
     assert encoded.offsets[:5] == [(0, 1), (4, 4), (4, 5), (4, 5), (6, 22)]
     assert "".join(encoded.tokens[5:]) == "Ġ[SEP]" and "[SEP]" not in encoded.tokens
+    continued = [*map(tokenizer.vocabulary.continues, encoded.tokens[1:6])]
+    assert continued == [False, True, True, True, False]
 
 
 def test_offsets_cover_the_characters(tokenizer):
