@@ -19,7 +19,6 @@ from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.serving.client import predict
 from bert_keras.serving.server import running_server
 from bert_keras.storage import write_text
-from bert_keras.training.curves import read_curves
 from tfrecords_tools.build import build
 from tfrecords_tools.inputs.corpus import documents
 from tfrecords_tools.settings import BuildSettings
@@ -30,6 +29,7 @@ VOCABULARY_SIZE = 4_000
 NUM_LABELS = 4  # one label for each of the longest documents of the corpus
 MIN_WORDS = 6  # shorter sentences say too little about their document
 DEV_RATE = 0.2  # fraction of the sentences that is held out
+HELD_OUT_RATE = 0.03  # fraction of the documents on which the pretrained model is scored
 
 
 def demo(
@@ -46,7 +46,7 @@ def demo(
     comes. Some sentences are held out to score it.
 
     Args:
-        corpus: Text files; by default CPython's language reference.
+        corpus: Text files of at least four documents; by default CPython's language reference.
         output: Parent folder of all demos.
         num_steps: Number of pretraining steps; None takes that of the recipe `demo`.
         seed: Seed of all random numbers.
@@ -78,7 +78,13 @@ def demo(
 def _build_records(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) -> None:
     vocabulary = train_vocabulary(files, size=VOCABULARY_SIZE)
     vocabulary.save(folder / "vocab.txt")
-    settings = BuildSettings(max_length=64, max_predictions=10, duplicates=10, seed=seed)
+    settings = BuildSettings(
+        max_length=64,
+        max_predictions=10,
+        duplicates=25,
+        held_out_rate=HELD_OUT_RATE,
+        seed=seed,
+    )
     manifest = build(files, vocabulary=vocabulary, output=folder / "records", settings=settings)
     train = manifest["splits"]["train"]
     counts = f"{train['records']:,} records of {train['documents']} documents"
@@ -87,10 +93,12 @@ def _build_records(files: Sequence[str | os.PathLike], folder: Path, *, seed: in
 
 def _pretrain(folder: Path, recipe: PretrainRecipe) -> None:
     scores = pretrain(recipe, records=folder / "records", output=folder / "pretrain").scores
-    losses = read_curves(folder / "pretrain" / "logs")["train"]["loss/total"]
     print(
-        f"  {scores['parameters']:,} parameters, {scores['steps']} steps; loss (masked LM + next "
-        f"sentence) from {losses[0][1]:.3f} down to {losses[-1][1]:.3f}\n",
+        f"  {scores['parameters']:,} parameters, {scores['steps']} steps\n"
+        f"  masked-LM loss on held-out documents: "
+        f"{scores['held_out_masked_lm_loss']:.3f}; of copying the input token: "
+        f"{scores['copying_masked_lm_loss']:.3f}; of the token frequencies: "
+        f"{scores['unigram_masked_lm_loss']:.3f}\n",
         flush=True,
     )
 
@@ -148,7 +156,8 @@ def _write_language_reference(path: Path) -> Path:
     """Write the text of CPython's `pydoc_data.topics` as a corpus file.
 
     Each topic is a document and each paragraph a line. Tables, underlines of titles and code
-    examples are omitted.
+    examples are omitted. Topics share paragraphs: each remains only in the longest of its topics,
+    so that held-out documents repeat no training text.
     """
     try:
         from pydoc_data.topics import topics
@@ -157,9 +166,13 @@ def _write_language_reference(path: Path) -> Path:
             "this Python does not include pydoc_data.topics, the default corpus; name text files "
             "with --corpus"
         ) from error
-    names = progress(sorted(topics), stage="read corpus", unit="topic")
-    documents = ("\n".join(_prose(topics[name])) for name in names)
-    write_text(path, "".join(f"{each}\n\n" for each in documents if each))
+    texts, written = {}, set()
+    by_length = sorted(topics, key=lambda name: (-len(topics[name]), name))
+    for name in progress(by_length, stage="read corpus", unit="topic"):
+        paragraphs = [each for each in _prose(topics[name]) if each not in written]
+        written.update(paragraphs)
+        texts[name] = "\n".join(paragraphs)
+    write_text(path, "".join(f"{texts[name]}\n\n" for name in sorted(texts) if texts[name]))
     return path
 
 

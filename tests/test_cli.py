@@ -226,7 +226,7 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         ("demo --corpus {}/none.txt --output {}/demo", "none.txt does not exist"),
         ("demo --corpus {}/nothing.txt --output {}/demo", "the corpus contains no text"),
         ("demo --corpus {}/latin1.txt --output {}/demo", "latin1.txt, line 1 is not UTF-8"),
-        ("demo --corpus {}/single.txt --output {}/demo", "needs at least two documents"),
+        ("demo --corpus {}/single.txt --output {}/demo", "too few to hold some out: each split"),
         ("demo --output {}/file", "file"),
         ("demo --steps 0 --output {}/demo", "num_steps is 0; expected at least 1"),
     ],

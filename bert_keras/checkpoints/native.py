@@ -94,9 +94,10 @@ def _state(path: Path, metadata: ModelMetadata) -> TrainingState:
         raise InputError(f"{path} states no step; remove the file to start from the weights only")
 
     def averages(prefix: str) -> dict[str, StoredTensor]:
-        slots = {n.removeprefix(prefix): t for n, t in stored.items() if n.startswith(prefix)}
-        return translated_averages(slots, metadata=metadata, column=COLUMN)
+        return {n.removeprefix(prefix): t for n, t in stored.items() if n.startswith(prefix)}
 
     return TrainingState(
-        step=int(step), momentums=averages("momentum/"), velocities=averages("velocity/")
+        step=int(step),
+        momentums=translated_averages(averages("momentum/"), metadata=metadata, column=COLUMN),
+        velocities=averages("velocity/"),  # Muon keeps none of matrices
     )

@@ -169,8 +169,7 @@ _WINDOWS = ("max_length=128", "stride=96", "max_question_length=32")  # of SQuAD
 _SMALL = _at_rate(1e-3, LAPTOP_TASKS, num_epochs=5, max_train_examples=10_000)
 
 SCALES = {
-    # The initializer is that of the demo. With a stddev of 0.02, some arms stay at the unigram loss
-    # by chance.
+    # The stddev is about 1 / sqrt(128). With 0.02, some arms stay at the unigram loss by chance.
     "tiny": Scale(
         note="2 layers of size 128, 2,000 steps of 16 sequences of 128 tokens, less than a "
         "millionth of the paper's computation. It shows what a model learns first: whether a "
@@ -182,11 +181,15 @@ SCALES = {
         phases=(
             Phase(
                 max_length=128,
-                recipe=replace(
-                    PRETRAIN["demo"],
+                recipe=PretrainRecipe(
+                    size="tiny",
+                    batch_size=16,
                     num_steps=2_000,
                     num_warmup_steps=200,
                     learning_rate=1e-3,
+                    dropout_rate=0.0,
+                    initializer_stddev=0.08,
+                    steps_per_log=100,
                     logs_per_checkpoint=5,
                 ),
             ),

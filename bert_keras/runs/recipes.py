@@ -45,18 +45,13 @@ GPU_FLOPS_PER_SECOND = 84e12  # 27 % of the 312 TFLOP/s in bfloat16 of an A100
 
 # Runs that read each sentence only a few times use no dropout (Geiping and Goldstein 2022).
 PRETRAIN: dict[str, PretrainRecipe] = {
-    # `bert-keras demo` takes two minutes on 2 cores. At a hidden size of 128 the paper's stddev of
-    # 0.02 attenuates the signal so much that a short run stays at the unigram loss; 0.08 is about
-    # 1 / sqrt(128).
-    "demo": PretrainRecipe(
-        size="tiny",
+    # docs/quickstart.md: the settings of laptop-10min for 0.3 MB of text and 64 tokens.
+    "demo": dataclasses.replace(
+        LAPTOP,
         batch_size=16,
-        num_steps=3_000,
-        num_warmup_steps=100,
-        learning_rate=5e-4,
-        dropout_rate=0.0,
-        initializer_stddev=0.08,
-        steps_per_log=100,
+        num_steps=2_200,
+        num_warmup_steps=110,
+        learning_rate=3e-3,
     ),
     "tiny-hour": TINY_HOUR,
     "laptop-10min": LAPTOP,
@@ -210,6 +205,7 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
     },
     "small-models": {"": SMALL_MODELS, "ner-features": TAGGER},
     "laptop": {"": LAPTOP_TASKS, "ner-features": TAGGER},
-    # `bert-keras demo` takes half a minute on 2 cores.
-    "demo": {"": FinetuneRecipe(batch_size=16, num_epochs=8, learning_rate=1e-3)},
+    "demo": {
+        "": FinetuneRecipe(batch_size=16, num_epochs=8, learning_rate=1e-3, bias_correction=True)
+    },
 }

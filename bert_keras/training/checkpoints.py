@@ -169,14 +169,21 @@ def load_training_state(model: keras.Model, state: TrainingState) -> None:
 
 
 def _averages(model: keras.Model) -> tuple[dict[str, keras.Variable], dict[str, keras.Variable]]:
-    """Returns the momentums and velocities by the public names of their weights."""
+    """Returns the momentums and velocities by the public names of their weights.
+
+    Muon keeps no velocities of matrices.
+    """
     optimizer, weights = model.optimizer, model.trainable_variables
     optimizer.build(weights)
     public_names = {weight.path: name for name, weight in named_weights(model).items()}
     names = [public_names[weight.path] for weight in weights]
     return (
         dict(zip(names, optimizer._momentums, strict=True)),
-        dict(zip(names, optimizer._velocities, strict=True)),
+        {
+            name: velocity
+            for name, velocity in zip(names, optimizer._velocities, strict=True)
+            if velocity is not None
+        },
     )
 
 

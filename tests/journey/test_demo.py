@@ -19,14 +19,16 @@ from bert_keras.training.curves import read_curves
 from tfrecords_tools.cli import main as bert_tfrecords
 
 NUM_TOPICS = 4
+NUM_HELD_OUT = 2
 MODELS = ("pretrain/model/weights.safetensors", "finetune/model/weights.safetensors")
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Few steps of a small model on four topics of medium length."""
-    small = dataclasses.replace(PRESETS["tiny"], num_layers=1, hidden_size=32, num_heads=1)
-    monkeypatch.setitem(PRESETS, "tiny", small)
+    size = PRETRAIN["demo"].size
+    small = dataclasses.replace(PRESETS[size], num_layers=1, hidden_size=32, num_heads=1)
+    monkeypatch.setitem(PRESETS, size, small)
     shorter = dataclasses.replace(
         PRETRAIN["demo"], num_steps=4, num_warmup_steps=2, steps_per_log=2
     )
@@ -52,7 +54,10 @@ def test_the_demo_runs_every_stage(tmp_path, capsys):
     ):
         assert (first / path).exists(), path
     out = printed.out
-    assert f"records of {NUM_TOPICS} documents" in out
+    assert f"records of {NUM_TOPICS - NUM_HELD_OUT} documents" in out
+    scores = json.loads((first / "pretrain" / "scores.json").read_text())
+    for name in ("held_out", "copying", "unigram"):
+        assert f"{scores[f'{name}_masked_lm_loss']:.3f}" in out
     assert "held-out sentences: " in out
     assert "POST /v1/models/demo:predict" in out
     assert f"bert-keras serve {first}/saved_models/demo --port 8501" in out
@@ -84,6 +89,14 @@ def test_the_demo_runs_every_stage(tmp_path, capsys):
         response = urlopen(url.replace("http://localhost:8501", address), payload.encode())
         assert json.load(response)["predictions"] == [answer]
     assert read_curves(re.search(r"tensorboard --logdir (\S+)", out)[1])
+
+
+def test_a_paragraph_of_several_topics_is_in_the_longest_one(tmp_path, monkeypatch):
+    shared, longer = "A paragraph of several topics.", "And one more of the longest topic."
+    pages = {"a": f"{shared}\n\nIt is in a.", "b": f"{shared}\n\n{longer}", "c": shared}
+    monkeypatch.setattr("pydoc_data.topics.topics", pages)
+    corpus = demo_module._write_language_reference(tmp_path / "corpus.txt").read_text()
+    assert corpus == f"It is in a.\n\n{shared}\n{longer}\n\n"
 
 
 @pytest.mark.slow

@@ -17,15 +17,22 @@ def start(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_second_phase_continues_at_the_last_step_of_the_first(records, start, tmp_path):  # noqa: F811
-    first = recipe(last_step=4)
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_second_phase_continues_at_the_last_step_of_the_first(
+    optimizer,
+    records,  # noqa: F811
+    start,
+    tmp_path,
+):
+    first = recipe(last_step=4, optimizer=optimizer)
     pretrain(first, records=records, output=tmp_path / "first", start=start)
     state = open_checkpoint(tmp_path / "first" / "model").state
-    assert state.step == 4
+    assert state is not None and state.step == 4
     assert read_curves(tmp_path / "first" / "logs")["train"]["loss/total"][-1][0] == 4
 
+    second = recipe(optimizer=optimizer)
     scores = pretrain(
-        recipe(), records=records, output=tmp_path / "second", start=tmp_path / "first" / "model"
+        second, records=records, output=tmp_path / "second", start=tmp_path / "first" / "model"
     ).scores
     assert scores["steps"] == 8
     rate = dict(read_curves(tmp_path / "second" / "logs")["train"]["optimizer/learning_rate"])

@@ -32,7 +32,7 @@ def test_changes_are_converted_to_the_type_of_the_field():
         ("demo", ["num_steps"], "'num_steps' is not a setting"),
         ("demo", ["num_steps=many"], "'num_steps=many': expected int"),
         ("demo", ["num_steps=0"], "num_steps is 0; expected at least 1"),
-        ("demo", ["num_steps=100"], "num_warmup_steps is 100; expected less than num_steps, 100"),
+        ("demo", ["num_steps=110"], "num_warmup_steps is 110; expected less than num_steps, 110"),
         ("demo", ["keep_checkpoints=0"], "keep_checkpoints is 0; expected at least 1"),
         ("demo", ["learning_rate=inf"], "learning_rate is inf; expected a number above 0"),
         ("demo", ["beta_2=1"], "beta_2 is 1.0; expected a rate in [0, 1)"),
