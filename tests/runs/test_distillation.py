@@ -29,6 +29,7 @@ CONFIG = BertConfig(
     vocab_size=len(VOCABULARY), hidden_size=16, num_layers=2, num_heads=2, max_positions=16
 )
 TOKENIZER = WordPieceTokenizer(VOCABULARY)
+MODERN = {"norm_position": "pre", "position_kind": "rotary"}
 FINETUNE = FinetuneRecipe(batch_size=4, num_epochs=1, learning_rate=1e-3, logs_per_epoch=1)
 
 
@@ -39,12 +40,18 @@ def saved(folder, Model=BertMaskedLM, *, tokenizer=TOKENIZER, labels=(), **chang
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def changes():
+    """Changes of CONFIG."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, changes):
     """A folder with records, a teacher and its student."""
     folder = tmp_path_factory.mktemp("distilled")
     write_records(folder / "records", labels=False)
     keras.utils.set_random_seed(1)
-    saved(folder / "teacher", initializer_stddev=0.2)
+    saved(folder / "teacher", initializer_stddev=0.2, **changes)
     assert main(["convert", str(folder / "teacher"), str(folder / "student"), "--layers", "1"]) == 0
     return folder
 
@@ -64,9 +71,11 @@ def run(folder):
 
 
 @pytest.mark.slow
-def test_a_run_saves_only_the_student(folder, run):
+@pytest.mark.parametrize("changes", [{}, MODERN], ids=["bert", "modern"], scope="module")
+def test_a_run_saves_only_the_student(folder, run, changes):
     model = load_model(run / "model")
-    assert model.config.num_layers == 1 and model.config.num_segments == 0
+    assert model.config.num_layers == 1 and model.config.num_segments == (2 if changes else 0)
+    assert model.config.to_dict().items() >= changes.items()
     trained, arguments = (weights(path) for path in (run / "model", folder / "student"))
     assert trained.keys() == arguments.keys()
     table = "encoder/embeddings/token"
