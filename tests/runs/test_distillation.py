@@ -65,7 +65,7 @@ def run(folder):
     ]
     changes = ("batch_size=4", "num_steps=8", "num_warmup_steps=2", "learning_rate=1e-2",
                "dropout_rate=0.1", "steps_per_log=2", "logs_per_checkpoint=2",
-               "temperature=1.5", "alpha_soft=4")  # fmt: skip
+               "optimizer=adamw", "schedule=linear", "temperature=1.5", "alpha_soft=4")  # fmt: skip
     assert main(["pretrain", "demo", *options, "--set", *changes]) == 0
     return folder / "run"
 
