@@ -58,7 +58,11 @@ class DynamicMasking:
             return [masked[name] for name in _MASKED_FEATURES]
 
         ids = features["input_ids"]
-        values = tf.numpy_function(draw, [number, ids], [*_MASKED_FEATURES.values()])
+        # Not stateful: `draw` depends on its arguments alone. Before a stateful function,
+        # deterministic TensorFlow parses the records on one thread, and prints an error.
+        values = tf.numpy_function(
+            draw, [number, ids], [*_MASKED_FEATURES.values()], stateful=False
+        )
         width = self.masker.policy.max_predictions
         for name, value in zip(_MASKED_FEATURES, values, strict=True):
             value.set_shape(ids.shape if name == "input_ids" else (ids.shape[0], width))

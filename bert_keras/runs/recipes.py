@@ -67,9 +67,9 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     "bert-hour": dataclasses.replace(
         LAPTOP,
         size="mini",
-        num_steps=10_500,
-        num_warmup_steps=525,
-        learning_rate=2e-3,
+        num_steps=11_500,
+        num_warmup_steps=575,
+        learning_rate=1e-3,
         optimizer="adamw",
         bias_correction=True,
         initializer_stddev=0.0625,
