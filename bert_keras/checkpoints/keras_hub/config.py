@@ -191,6 +191,11 @@ def check_encoder(metadata: ModelMetadata) -> None:
     backbone = hub.class_name(ENCODER.name)
     # Of a model without a class in KerasHub, only the encoder can be stored.
     model = metadata.model if metadata.model in CLASSES else ENCODER.name
+    if config.position_offset and config.num_segments > 1:
+        raise InputError(
+            f"KerasHub's RoBERTa has no segment embeddings and this model has "
+            f"{config.num_segments}; choose another format"
+        )
     if hub.has_pooler_in(model) and not config.has_pooler:
         raise InputError(
             f"KerasHub's {backbone} always has a pooler and this model has none; load it with a "
@@ -201,11 +206,6 @@ def check_encoder(metadata: ModelMetadata) -> None:
         raise InputError(
             f"KerasHub's {backbone} has no pooler and this model has one; load it without, "
             f"{model}.from_pretrained(..., has_pooler=False), or choose another format"
-        )
-    if config.position_offset and config.num_segments > 1:
-        raise InputError(
-            f"KerasHub's RoBERTa has no segment embeddings and this model has "
-            f"{config.num_segments}; choose another format"
         )
     if config.activation not in GELU:
         raise InputError(
