@@ -1,6 +1,7 @@
 """Selects the distribution strategy and reads TF_CONFIG."""
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -121,10 +122,15 @@ def named_strategy(name: str = "auto") -> tf.distribute.Strategy:
         return tf.distribute.MultiWorkerMirroredStrategy()
     if name == "mirrored":
         devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
-        return tf.distribute.MirroredStrategy([device.name for device in devices])
+        return _mirrored(*(device.name for device in devices))
     if name == "tpu":
         return _tpu()
     return tf.distribute.get_strategy()
+
+
+@functools.cache  # the sums of a second strategy of the same devices would collide with its own
+def _mirrored(*devices: str) -> tf.distribute.Strategy:
+    return tf.distribute.MirroredStrategy(devices)
 
 
 def _tpu() -> tf.distribute.Strategy:
