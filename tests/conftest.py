@@ -26,6 +26,13 @@ def pytest_configure(config):
     gc.set_threshold(100_000, 20, 50)
 
 
+def pytest_runtest_setup():
+    """Separates the sums of each test's strategies; those of one process would collide."""
+    import tensorflow as tf
+
+    tf.distribute.MirroredStrategy._collective_key_base += 100
+
+
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
