@@ -226,7 +226,7 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel |
     keras.utils.set_random_seed(recipe.seed)
     if start is None or resumes:
         model = inputs.objective.model(metadata.config)
-        if recipe.initial_weights == "local-attention" and start is None:
+        if recipe.initial_weights == "local-attention" and not resumes:
             start_with_local_attention(model.encoder)
     else:
         model = inputs.objective.model.from_checkpoint(
