@@ -17,7 +17,7 @@ _GET = re.compile(
 
 
 class Refusal(Exception):
-    """A request that TF Serving rejects with an error.
+    """A request that the server rejects with an error.
 
     Args:
         message: The error message of the response.

@@ -19,6 +19,11 @@ def json_body(document: object) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def compact_body(document: object) -> bytes:
+    """Serialize a document as JSON on one line, with the characters of `json_body`."""
+    return _json_text(document).encode("utf-8", "surrogateescape")
+
+
 def error_body(message: str) -> bytes:
     """Return {"error": message} as JSON, or an empty body for an empty message."""
     return json_body({"error": message}) if message else b""

@@ -21,6 +21,7 @@ from bert_keras.serving.server import running_server
 from bert_keras.serving.tf_serving import config_files
 from tests.exporting.variants.fine_tuned import fine_tuned
 from tests.serving.scripted import json_reply, scripted_server
+from tests.serving.text_models import cross_encoder, embedder
 
 
 @pytest.fixture(scope="module")
@@ -268,3 +269,24 @@ def test_rows_that_run_together_are_accepted_in_several_requests(models):
             Client(url, batch_size=len(rows)).predict(rows, **ask)
         (size,) = re.findall(r"at most (\d+) rows", str(error.value))
         assert len(Client(url, batch_size=int(size)).predict(rows, **ask)) == len(rows)
+
+
+def test_another_path_or_export_serves_what_the_embeddings_api_refuses(send, tmp_path):
+    def embed(url, model):
+        body = json.dumps({"model": model, "input": "a"})
+        response = send(url, "POST", "/v1/embeddings", body)
+        return response.status, response.json.get("error", {}).get("message")
+
+    cross_encoder(tmp_path / "pairs" / "1")
+    with running_server(tmp_path / "pairs") as url:
+        _, message = embed(url, "pairs")
+        (path,) = re.findall("no embeddings of texts; send its requests to (.*)", message)
+        body = json.dumps({"instances": [{"text": "a", "text_pair": "b"}]})
+        assert send(url, "POST", path, body).status == 200
+    embedder(tmp_path / "m" / "1", has_counts=False)
+    with running_server(tmp_path / "m") as url:
+        _, message = embed(url, "m")
+        assert "which counts the tokens of a text; export its checkpoint again" in message
+    embedder(tmp_path / "m" / "2")
+    with running_server(tmp_path / "m") as url:
+        assert embed(url, "m") == (200, None)
