@@ -16,6 +16,9 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.data.preprocessor import Preprocessor as Preprocessor
     from bert_keras.data.records import pretraining_dataset as pretraining_dataset
     from bert_keras.downstream.task import Task
+    from bert_keras.embedding import DenseModule as DenseModule
+    from bert_keras.embedding import EmbeddingConfig as EmbeddingConfig
+    from bert_keras.embedding import NormalizeModule as NormalizeModule
     from bert_keras.errors import InputError as InputError
     from bert_keras.exporting.export import export as export
     from bert_keras.exporting.model_folder import export_classifier as export_classifier
@@ -26,6 +29,7 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.models.keras_hub import to_keras_hub as to_keras_hub
     from bert_keras.models.pretrainer import BertMaskedLM as BertMaskedLM
     from bert_keras.models.pretrainer import BertPretrainer as BertPretrainer
+    from bert_keras.models.sentence_encoder import BertSentenceEncoder as BertSentenceEncoder
     from bert_keras.models.task_models import BertClassifier as BertClassifier
     from bert_keras.models.task_models import BertMultipleChoice as BertMultipleChoice
     from bert_keras.models.task_models import BertQuestionAnswering as BertQuestionAnswering
@@ -79,6 +83,9 @@ if TYPE_CHECKING:  # for type checkers and editors
 # Public name -> module
 _HOMES = {
     "BertConfig": "bert_keras.config",
+    "EmbeddingConfig": "bert_keras.embedding",
+    "DenseModule": "bert_keras.embedding",
+    "NormalizeModule": "bert_keras.embedding",
     "preset": "bert_keras.presets",
     "InputError": "bert_keras.errors",
     "Vocabulary": "bert_keras.text.vocab",
@@ -99,6 +106,7 @@ _HOMES = {
     "BertQuestionAnswering": "bert_keras.models.task_models",
     "BertMultipleChoice": "bert_keras.models.task_models",
     "BertFeatureTagger": "bert_keras.models.feature_tagger",
+    "BertSentenceEncoder": "bert_keras.models.sentence_encoder",
     "load_model": "bert_keras.models",
     "from_keras_hub": "bert_keras.models.keras_hub",
     "to_keras_hub": "bert_keras.models.keras_hub",

@@ -90,11 +90,16 @@ FEATURE_TAGGER = Architecture(
     is_labelled=True,
     student="BertEncoder",
 )
+# The weights of its dense layers, if it has any, begin with "sentence"; see EmbeddingConfig.
+SENTENCE_ENCODER = Architecture(
+    name="BertSentenceEncoder",
+    module="bert_keras.models.sentence_encoder",
+)
 ARCHITECTURES: dict[str, Architecture] = {
     row.name: row
     for row in (
         *(ENCODER, PRETRAINER, MASKED_LM, CLASSIFIER, TOKEN_CLASSIFIER, QUESTION_ANSWERING),
-        *(MULTIPLE_CHOICE, FEATURE_TAGGER),
+        *(MULTIPLE_CHOICE, FEATURE_TAGGER, SENTENCE_ENCODER),
     )
 }
 

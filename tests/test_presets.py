@@ -3,8 +3,8 @@ from math import prod
 import pytest
 
 from bert_keras.architectures import ENCODER
-from bert_keras.checkpoints.mapping import rows
 from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.encoder import BertEncoder

@@ -12,8 +12,8 @@ import numpy as np
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.mapping import rows
 from bert_keras.checkpoints.tensors import StoredTensor
+from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.errors import InputError
 from bert_keras.families import BERT, family_of
 

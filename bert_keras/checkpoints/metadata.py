@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bert_keras.architectures import ARCHITECTURES
+from bert_keras.architectures import ARCHITECTURES, SENTENCE_ENCODER
 from bert_keras.config import BertConfig
+from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError, check_name
 from bert_keras.text.vocab import Vocabulary
 
@@ -29,6 +30,9 @@ class ModelMetadata:
     problem_type: str = ""
     # Name and settings of the task that the model was fine-tuned on; {} without fine-tuning.
     task: Mapping[str, Any] = field(default_factory=dict)
+    # How a BertSentenceEncoder computes an embedding from hidden states, where None means
+    # EmbeddingConfig(); None for other models.
+    embedding: EmbeddingConfig | None = None
 
     def __post_init__(self) -> None:
         check_name(self.model, ARCHITECTURES, what="model")
@@ -44,6 +48,10 @@ class ModelMetadata:
         if ARCHITECTURES[self.model].is_labelled != bool(self.labels):
             expected = "none" if self.labels else "at least one"
             raise InputError(f"{self.model} has {len(self.labels)} labels; expected {expected}")
+        if self.model == SENTENCE_ENCODER.name:
+            object.__setattr__(self, "embedding", self.embedding or EmbeddingConfig())
+        elif self.embedding is not None:
+            raise InputError(f"{self.model} has the embedding {self.embedding}; expected None")
 
     def of_model(self, model: str, *, keeps_head: bool, **changes: Any) -> "ModelMetadata":
         """Returns the metadata of another model with the same encoder.
@@ -54,8 +62,10 @@ class ModelMetadata:
                 describe the head (labels, text columns, problem type, task) are reset.
             **changes: Values of other fields.
         """
+        embedding = self.embedding if model == SENTENCE_ENCODER.name else None
         reset: dict[str, Any] = {"labels": (), "text_columns": (), "problem_type": "", "task": {}}
-        return dataclasses.replace(self, model=model, **({} if keeps_head else reset) | changes)
+        reset = {} if keeps_head else reset
+        return dataclasses.replace(self, model=model, **{"embedding": embedding} | reset | changes)
 
 
 def numbered_labels(count: int) -> tuple[str, ...]:

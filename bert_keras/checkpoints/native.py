@@ -19,6 +19,7 @@ from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.safetensors_file import header_strings, stored_tensors, write_tensors
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
+from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
 from bert_keras.text.fast_tokenizer import vocabulary_in, write_vocabulary
@@ -56,6 +57,9 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a folder in the native format, training state included; see `formats.Format`."""
     metadata = checkpoint.metadata
     values = {**dataclasses.asdict(metadata), "config": metadata.config.to_dict()}
+    del values["embedding"]
+    if metadata.embedding is not None:
+        values["embedding"] = metadata.embedding.to_dict()
     (folder / METADATA).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     if checkpoint.vocabulary is not None:
         write_vocabulary(checkpoint.vocabulary, folder)
@@ -81,6 +85,8 @@ def read_metadata(folder: str | os.PathLike) -> ModelMetadata:
         values["config"] = BertConfig.from_dict(values["config"])
         values["text_columns"] = tuple(values["text_columns"])
         values["labels"] = tuple(values["labels"])
+        if "embedding" in values:
+            values["embedding"] = EmbeddingConfig.from_dict(values["embedding"])
         return ModelMetadata(**values)
     except (TypeError, KeyError) as error:
         raise InputError(

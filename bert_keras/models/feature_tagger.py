@@ -14,7 +14,7 @@ from bert_keras.distribution import GlobalBatchStep
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.heads import TokenLabelsHead
 from bert_keras.layers.primitives import states_at
-from bert_keras.models.pretrained import ConfiguredModel
+from bert_keras.models.configured_model import ConfiguredModel
 from bert_keras.models.task_models import TaskModel
 
 NUM_LSTM_LAYERS = 2  # "a two-layer 768-dimensional BiLSTM" (section 5.3)

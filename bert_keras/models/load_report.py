@@ -5,8 +5,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
-from bert_keras.checkpoints.mapping import rows, weight_problems
+from bert_keras.checkpoints.mapping import weight_problems
 from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.errors import InputError, listed, printable
 
 

@@ -19,30 +19,13 @@ from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.checkpoints.model_readme import Sections, model_readme
 from bert_keras.checkpoints.tensors import StoredTensor, tensor
 from bert_keras.config import BertConfig
+from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError
+from bert_keras.models.configured_model import ConfiguredModel
 from bert_keras.models.load_report import LoadReport, load_report
 from bert_keras.quiet import no_collection
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
-
-
-class ConfiguredModel(keras.Model):
-    """A Keras model whose `get_config` stores its BertConfig and its other arguments."""
-
-    config: BertConfig
-    arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
-
-    def get_config(self):
-        return {
-            "name": self.name,
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
-            "config": self.config.to_dict(),
-            **{name: getattr(self, name) for name in self.arguments},
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        return cls(BertConfig.from_dict(config.pop("config")), **config)
 
 
 class Pretrained(ConfiguredModel):
@@ -65,6 +48,7 @@ class Pretrained(ConfiguredModel):
         new: Collection[str] = (),
         ignore: Collection[str] = (),
         pad_vocabulary: bool = False,
+        embedding: EmbeddingConfig | None = None,
         **config_changes: Any,
     ) -> Self:
         """Builds the model with the weights of a checkpoint, and prints what was loaded.
@@ -76,6 +60,8 @@ class Pretrained(ConfiguredModel):
             ignore: Names to ignore in the checkpoint; see `open_checkpoint`.
             pad_vocabulary: Whether to append unused tokens if the token table has more rows than
                 the vocabulary has tokens.
+            embedding: How a BertSentenceEncoder computes an embedding; by default as the checkpoint
+                says.
             **config_changes: Fields of `BertConfig`, such as `hidden_dropout_rate=0.0`.
 
         Returns:
@@ -113,6 +99,8 @@ class Pretrained(ConfiguredModel):
         metadata = source.of_model(
             name, keeps_head=bool(old_labels), config=config, labels=labels or old_labels
         )
+        if embedding is not None:
+            metadata = dataclasses.replace(metadata, embedding=embedding)
         model = cls.from_checkpoint(checkpoint, metadata=metadata, source=path, new=new)
         print(model.load_report)
         return model

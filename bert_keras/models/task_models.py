@@ -76,7 +76,7 @@ class TaskModel(GlobalBatchStep, Pretrained):
         self.built = True
 
 
-def _rows(inputs: dict) -> dict:
+def flat_rows(inputs: dict) -> dict:
     """Reshapes the arrays [B, C, T] of `inputs` to [B x C, T] for the encoder, drops the others."""
     length = ops.shape(inputs["input_ids"])[2]
     return {
@@ -140,7 +140,7 @@ class BertClassifier(TextInputs, TaskModel):
 
     def call(self, inputs, training=False):
         has_windows = len(inputs["input_ids"].shape) == 3
-        encoded = self.encoder(_rows(inputs) if has_windows else inputs, training=training)
+        encoded = self.encoder(flat_rows(inputs) if has_windows else inputs, training=training)
         logits_XL = self.classification(encoded["pooled_output"], training=training)
         if not has_windows:
             return logits_XL
@@ -210,7 +210,7 @@ class BertMultipleChoice(TaskModel):
                 "choices, tokens"
             )
         choices = ops.shape(inputs["input_ids"])[1]
-        pooled_XD = self.encoder(_rows(inputs), training=training)["pooled_output"]
+        pooled_XD = self.encoder(flat_rows(inputs), training=training)["pooled_output"]
         return ops.reshape(self.multiple_choice(pooled_XD, training=training), (-1, choices))
 
 

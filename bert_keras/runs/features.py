@@ -116,6 +116,7 @@ def write_features(
         config=dataclasses.replace(config, has_pooler=False),
         labels=(),
         task={},
+        embedding=None,
     )
     encoder = BertEncoder.from_checkpoint(checkpoint, metadata=metadata, source=pretrained)
 

@@ -8,9 +8,9 @@ import pytest
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.checkpoint import Checkpoint
-from bert_keras.checkpoints.mapping import rows
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.tensors import StoredTensor
+from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.config import BertConfig
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.checkpoints.formats import open_checkpoint
-from bert_keras.checkpoints.mapping import rows
+from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.errors import InputError
 
 FIXTURES = Path(__file__).parent / "fixtures" / "google"

@@ -7,7 +7,8 @@ from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.google.folder import GOOGLE
 from bert_keras.checkpoints.huggingface.folder import HUGGING_FACE
 from bert_keras.checkpoints.keras_hub.families import ANY_FAMILY, HUB_FAMILIES
-from bert_keras.checkpoints.mapping import foreign_tensors, rows, translated
+from bert_keras.checkpoints.mapping import foreign_tensors, translated
+from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.errors import InputError
 from bert_keras.models import MODELS
 from bert_keras.models.pretrained import named_weights

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.config import BertConfig
+from bert_keras.embedding import DenseModule, EmbeddingConfig
 from bert_keras.errors import InputError
 from bert_keras.models import (
     BertClassifier,
@@ -19,6 +20,7 @@ from bert_keras.models import (
     BertMultipleChoice,
     BertPretrainer,
     BertQuestionAnswering,
+    BertSentenceEncoder,
     BertTokenClassifier,
 )
 from bert_keras.models.pretrained import named_weights
@@ -71,6 +73,12 @@ CASES = {
         {"start": None, "end": None},  # as many as there are tokens
     ),
     BertMultipleChoice: ({}, dense("multiple_choice", 1), lambda b, t: {"": (b,)}, {"": 4}),
+    BertSentenceEncoder: (
+        {"embedding": EmbeddingConfig(pooling=("cls", "max"), modules=(DenseModule(units=4),))},
+        {"sentence/dense_0/kernel": (32, 4), "sentence/dense_0/bias": (4,)},
+        lambda b, t: {"": (b,)},
+        {"": 4},
+    ),
 }
 
 

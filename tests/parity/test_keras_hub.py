@@ -16,10 +16,11 @@ import pytest
 from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.folder import HUGGING_FACE
-from bert_keras.checkpoints.mapping import rows, translated
+from bert_keras.checkpoints.mapping import translated
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.safetensors_file import stored_tensors
 from bert_keras.checkpoints.tensors import StoredTensor
+from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.config import BertConfig
 from bert_keras.models import BertClassifier, BertMaskedLM
 from bert_keras.models.encoder import BertEncoder

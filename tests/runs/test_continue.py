@@ -13,9 +13,9 @@ import tensorflow as tf
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.rules import read_rules
-from bert_keras.checkpoints.mapping import rows
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.tensors import StoredTensor
+from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.config import BertConfig
 from bert_keras.data.records import pretraining_dataset, record_files
 from bert_keras.errors import InputError

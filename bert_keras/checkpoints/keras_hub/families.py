@@ -13,6 +13,7 @@ from typing import Any
 from bert_keras.architectures import CLASSIFIER, MASKED_LM, class_names
 from bert_keras.checkpoints import mapping
 from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.checkpoints.weight_rows import WeightRow
 from bert_keras.families import ALBERT, BERT, DISTILBERT, ROBERTA, Family
 
 WEIGHTS, TASK_WEIGHTS = "model.weights.h5", "task.weights.h5"
@@ -199,7 +200,7 @@ def _name(layers: Mapping[str, str], name: str, metadata: ModelMetadata) -> str:
     return path.replace("transformer_encoder_0", "transformer_encoder")
 
 
-def _shape(row: mapping.WeightRow, metadata: ModelMetadata) -> tuple[int, ...]:
+def _shape(row: WeightRow, metadata: ModelMetadata) -> tuple[int, ...]:
     """Returns KerasHub's shape of a weight: attention weights have an axis for the heads."""
     size, num_heads = metadata.config.hidden_size, metadata.config.num_heads
     heads = (num_heads, size // num_heads)

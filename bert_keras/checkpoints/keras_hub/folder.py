@@ -43,6 +43,7 @@ from bert_keras.checkpoints.keras_hub.tokenizer import read_tokenizer, write_tok
 from bert_keras.checkpoints.keras_hub.weights import stored_tensors, write_tensors
 from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.checkpoints.tensors import StoredTensor
+from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.errors import InputError
 from bert_keras.families import Family, family_of
 
@@ -138,7 +139,7 @@ def _expanded(
     """Returns the weights with the zeros that a RoBERTa has and KerasHub does not store."""
     if not (offset := metadata.config.position_offset):
         return tensors
-    shapes = {row.name: row.shape for row in mapping.rows(metadata)}
+    shapes = {row.name: row.shape for row in rows(metadata)}
     zeros = np.zeros((offset, shapes[POSITIONS][1]), np.float32)
     changed = {
         POSITIONS: StoredTensor(

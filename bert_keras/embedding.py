@@ -1,0 +1,119 @@
+"""Defines EmbeddingConfig: how a sentence encoder computes an embedding from hidden states."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from bert_keras.errors import InputError, check_name
+from bert_keras.options import LARGEST_SIZE, check_least
+
+# Ways to compute one vector from the hidden states of a text, under their names in
+# sentence-transformers. "mean_sqrt_len_tokens" divides the sum by the square root of the number of
+# tokens. "weightedmean" weights the states by their position, counted from 1.
+POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+DENSE_ACTIVATIONS = ("identity", "tanh", "gelu", "relu")
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseModule:
+    """A dense layer after the pooling.
+
+    Raises:
+        InputError: A field has an impossible value.
+    """
+
+    units: int  # size of the output
+    activation: str = "tanh"  # one of DENSE_ACTIVATIONS; "gelu" is exact (erf)
+    has_bias: bool = True  # whether the layer adds a bias
+
+    def __post_init__(self) -> None:
+        check_least(self, 1, "units", most=LARGEST_SIZE)
+        check_name(self.activation, DENSE_ACTIVATIONS, what="activation of a dense module")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalizeModule:
+    """Scales a vector to length 1."""
+
+
+Module: TypeAlias = DenseModule | NormalizeModule
+MODULES: dict[str, type[Module]] = {"dense": DenseModule, "normalize": NormalizeModule}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingConfig:
+    """How a sentence encoder computes the embedding of a text from its hidden states.
+
+    The default is the mean of the hidden states of all tokens, scaled to length 1.
+
+    Raises:
+        InputError: A field has an impossible value.
+
+    Example:
+
+    ```python
+    config = EmbeddingConfig(pooling=("cls",), modules=(DenseModule(units=256),))
+    ```
+    """
+
+    pooling: tuple[str, ...] = ("mean",)  # names in POOLINGS; several results are concatenated
+    modules: tuple[Module, ...] = (NormalizeModule(),)  # applied to the pooled vector, in order
+    # Texts to put before an input, by name, such as {"query": "query: "}.
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt_name: str | None = None  # prompt of inputs without an explicit one
+    includes_prompt: bool = True  # whether the pooling reads [CLS] and the tokens of the prompt
+    similarity: str = "cosine"  # one of SIMILARITIES, by which embeddings are compared
+
+    def __post_init__(self) -> None:
+        if not self.pooling or len(set(self.pooling)) < len(self.pooling):
+            raise InputError(f"pooling is {self.pooling}; expected one or more different names")
+        for name in self.pooling:
+            check_name(name, POOLINGS, what="pooling")
+        check_name(self.similarity, SIMILARITIES, what="similarity")
+        if not all(isinstance(each, str) for each in (*self.prompts, *self.prompts.values())):
+            raise InputError(f"prompts is {self.prompts!r}; expected texts by their names")
+        if self.default_prompt_name is not None:
+            self.prompt(self.default_prompt_name)
+
+    @property
+    def default_prompt(self) -> str:
+        """The text to put before an input without an explicit prompt; "" if there is none."""
+        return "" if self.default_prompt_name is None else self.prompt(self.default_prompt_name)
+
+    def prompt(self, name: str) -> str:
+        """Returns the text of the prompt with this name.
+
+        Raises:
+            InputError: There is no such prompt.
+        """
+        if name not in self.prompts:
+            known = ", ".join(self.prompts) or "none"
+            raise InputError(f"no prompt is called {name!r}; known: {known}")
+        return self.prompts[name]
+
+    def sizes(self, hidden_size: int) -> list[int]:
+        """Returns the size of the pooled vector, then that of the output of each module."""
+        sizes = [len(self.pooling) * hidden_size]
+        for module in self.modules:
+            sizes.append(module.units if isinstance(module, DenseModule) else sizes[-1])
+        return sizes
+
+    @property
+    def is_normalized(self) -> bool:
+        """Whether embeddings have length 1."""
+        return bool(self.modules) and isinstance(self.modules[-1], NormalizeModule)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields as values that JSON can store."""
+        kinds = {kind: name for name, kind in MODULES.items()}
+        modules = [{"kind": kinds[type(m)], **dataclasses.asdict(m)} for m in self.modules]
+        return {**vars(self), "prompts": dict(self.prompts), "modules": modules}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "EmbeddingConfig":
+        """Builds the configuration from the result of `to_dict`."""
+        modules = [{**module} for module in values["modules"]]
+        modules = tuple(MODULES[module.pop("kind")](**module) for module in modules)
+        return cls(**{**values, "pooling": tuple(values["pooling"]), "modules": modules})
