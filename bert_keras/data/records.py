@@ -135,7 +135,7 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     )
     if masking:
         batches = batches.enumerate().map(masking.masked)
-    return batches.map(objective.from_features).prefetch(tf.data.AUTOTUNE)
+    return batches.map(objective.from_features).prefetch(2)
 
 
 def feature_batches(
@@ -208,7 +208,19 @@ def feature_batches(
         num_records = sum(_num_records(file, skip_broken=skip_broken) for file in files)
         num_batches = num_records // batch_size if drop_remainder else -(-num_records // batch_size)
         batches = batches.apply(tf.data.experimental.assert_cardinality(num_batches))
-    return batches
+    return without_autotuning(batches)
+
+
+def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Turns off tf.data's autotuning for a dataset and for what is built on it.
+
+    With autotuning, the end of an iterator can wait for a sleeping thread, for up to ten seconds
+    in long runs. Without it, `num_parallel_calls=tf.data.AUTOTUNE` means one call for each core, 16
+    at most.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.with_options(options)
 
 
 def _records_of(file, *, skip_broken: bool):

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
+from bert_keras.data.records import without_autotuning
 from bert_keras.downstream.task import Encoded
 from bert_keras.progress import progress
 
@@ -87,4 +88,4 @@ def _dataset(encoded: Encoded, row_batches: Callable[[], Iterable[np.ndarray]]) 
         lambda array: tf.TensorSpec((None,) * array.ndim, array.dtype), first
     )
     dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
-    return dataset.prefetch(tf.data.AUTOTUNE)
+    return without_autotuning(dataset.prefetch(2))

@@ -157,6 +157,12 @@ def test_a_finite_data_set_has_a_cardinality(files):
         assert dataset.cardinality() == len(list(dataset)) == count
 
 
+def test_the_end_of_an_iterator_does_not_wait_for_autotuning(files):
+    dataset = pretraining_dataset(files, batch_size=2)
+    assert dataset.options().autotune.enabled is False
+    assert dataset.map(lambda *batch: batch).options().autotune.enabled is False
+
+
 def test_skip_broken_skips_the_rest_of_a_damaged_file(files, tmp_path):
     content = (tmp_path / "1.tfrecord").read_bytes()
     (tmp_path / "1.tfrecord").write_bytes(content[: len(content) // 2 - 7])

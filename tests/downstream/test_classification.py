@@ -61,6 +61,8 @@ def test_training_batches_repeat_and_are_the_same_for_a_seed(rows):
 
     assert labels(1) == labels(1) != labels(2)
     assert sum(map(len, labels(1))) == 30
+    dataset = training_batches(encoded, batch_size=2, seed=1)
+    assert dataset.options().autotune.enabled is False  # the end of an iterator would wait
 
 
 def test_the_majority_label_is_that_of_the_training_rows(rows):
