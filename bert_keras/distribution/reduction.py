@@ -19,9 +19,14 @@ class SummedLoss(keras.losses.Loss):
       number of rows.
     - "sum": the sum is not divided.
     - any other reduction: the number of rows; all elements of a row count equally.
+
+    A loss that compares rows with each other sets `needs_whole_batch`. The train step then calls
+    `sum` once with the rows of all replicas and all parts.
     """
 
     epsilon = 0.0
+    needs_whole_batch = False  # whether the loss of a row depends on other rows
+    reads_targets = True  # whether `call` reads `y_true`; if not, `fit` needs no targets
 
     def sum(self, y_true, y_pred, sample_weight=None):
         """Returns the weighted sum of the losses of these rows.

@@ -1,4 +1,4 @@
-"""Sums tensors over all replicas and assigns to a replica's local copy of a variable."""
+"""Adds up and concatenates tensors over all replicas; assigns to local copies of variables."""
 
 import keras
 import tensorflow as tf
@@ -29,6 +29,36 @@ def sum_over_replicas(tensors):
     if context is None or num_replicas() == 1:
         return tensors
     return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+
+
+def concatenated_over_replicas(tensors):
+    """Concatenates tensors of all replicas along the first axis, in the order of the replicas.
+
+    Unlike `ReplicaContext.all_gather`, it also works on the logical devices of one CPU. The
+    gradient of a replica's rows is the sum of the gradients over all replicas.
+
+    Args:
+        tensors: A list of tensors with equal numbers of rows, which may differ between replicas
+            and may be 0. The other axes are equal on all replicas.
+
+    Returns:
+        The list of concatenated tensors in float32. With one replica, or outside of a replica
+        context, only the dtype changes.
+    """
+    tensors = [tf.cast(tensor, "float32") for tensor in tensors]
+    if tf.distribute.get_replica_context() is None or num_replicas() == 1:
+        return tensors
+    index, num_rows = replica_id(), tf.shape(tensors[0])[0]
+    # A sum of float32, because TensorFlow keeps int32 in the memory of the host.
+    one_hot = tf.one_hot(index, num_replicas()) * tf.cast(num_rows, "float32")
+    counts = tf.cast(sum_over_replicas(one_hot), "int32")
+    before, after = tf.reduce_sum(counts[:index]), tf.reduce_sum(counts[index + 1 :])
+
+    def padded(tensor):
+        sizes = [[before, after], *(len(tensor.shape) - 1) * [[0, 0]]]
+        return tf.ensure_shape(tf.pad(tensor, sizes), (None, *tensor.shape[1:]))
+
+    return sum_over_replicas([padded(tensor) for tensor in tensors])
 
 
 def scalar_value(variable: keras.Variable):

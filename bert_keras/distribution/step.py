@@ -1,26 +1,14 @@
 """Train and test steps whose mean covers the global batch, on all devices and over all parts."""
 
-from typing import NamedTuple
-
 import keras
 import tensorflow as tf
 
-from bert_keras.distribution.reduction import SummedLoss, summed
+from bert_keras.distribution.parts import accumulated, outputs_of_parts, part_of
+from bert_keras.distribution.reduction import summed
 from bert_keras.distribution.replicas import num_replicas, replica_id, sum_over_replicas
+from bert_keras.distribution.terms import Term, means_of, sum_of, total_weights
 from bert_keras.errors import InputError
 from bert_keras.layers.recomputation import seed_states
-
-
-class Term(NamedTuple):
-    """The loss of one model output."""
-
-    name: str | None  # the output; None for a model with one output
-    loss: SummedLoss
-    factor: float  # factor of the loss in the sum over all outputs
-
-    def select(self, structure):
-        """Returns the entry of this output in a dict; any other structure is returned unchanged."""
-        return structure[self.name] if isinstance(structure, dict) else structure
 
 
 class GlobalBatchStep(keras.Model):
@@ -33,7 +21,8 @@ class GlobalBatchStep(keras.Model):
 
     With `gradient_accumulation_steps` in `compile`, each replica splits its batch into that many
     parts and processes one after another. Only the activations of one part are in memory, and the
-    update is the same.
+    update is the same. For a loss that needs the whole batch (see `SummedLoss`), each replica
+    first computes the outputs of all parts, so that every part is computed twice.
 
     Dropout depends only on the layer's seed, the optimizer's step, the replica and the part.
     """
@@ -102,38 +91,84 @@ class GlobalBatchStep(keras.Model):
             return self._test_step(data)
 
     def _unpacked(self, data):
-        """Returns inputs, targets and sample weights."""
-        return keras.utils.unpack_x_y_sample_weight(data)
+        """Returns inputs, targets and sample weights; zeros as targets that no loss reads."""
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+        if y is None and not getattr(self.loss, "reads_targets", True):
+            y = tf.zeros([_num_rows(x)])
+        return x, y, weight
 
     def _train_step(self, data):
         _refuse_clipping_by_replica(self.optimizer)
         x, y, weight = self._unpacked(data)
         terms, rows = self._terms(y), _num_rows(x)
-        totals = _total_weights(terms, y, weight)
-        num_parts = self.gradient_accumulation_steps
-
-        def part_gradients(part):
-            x_, y_, weight_ = _part((x, y, weight), part, num_parts)
-            with keras.StatelessScope(self._seeds(part)), tf.GradientTape() as tape:
-                y_pred = self(x_, training=True)
-                means = _means(terms, y_, y_pred, weight_, totals)
-                scaled = self.optimizer.scale_loss(_sum(terms, means))
-            self.compute_metrics(x_, y_, y_pred, sample_weight=weight_)
-            gradients = tape.gradient(scaled, self.trainable_variables)
-            return tf.stack(means), [g if g is None else tf.convert_to_tensor(g) for g in gradients]
-
-        means, gradients = part_gradients(0)
-        if num_parts > 1:
-            means, gradients = _accumulated(part_gradients, num_parts, means, gradients)
+        needs_whole_batch = any(term.loss.needs_whole_batch for term in terms)
+        if needs_whole_batch and self.gradient_accumulation_steps > 1:
+            means, gradients = self._cached_gradients(terms, x, y, weight)
+        else:
+            means, gradients = self._gradients(terms, x, y, weight)
         self._track_losses(terms, means, rows)
         self.optimizer.apply(gradients, self.trainable_variables)
         return self._logs()
+
+    def _gradients(self, terms, x, y, weight):
+        """Returns this replica's means and gradients; each part computes its own losses."""
+        totals = total_weights(terms, y, weight)
+        num_parts = self.gradient_accumulation_steps
+
+        def part_gradients(part):
+            x_, y_, weight_ = part_of((x, y, weight), part, num_parts)
+            with keras.StatelessScope(self._seeds(part)), tf.GradientTape() as tape:
+                y_pred = self(x_, training=True)
+                means = means_of(terms, y_, y_pred, weight_, totals)
+                scaled = self.optimizer.scale_loss(sum_of(terms, means))
+            self.compute_metrics(x_, y_, y_pred, sample_weight=weight_)
+            return tf.stack(means), self._dense_gradients(tape, scaled)
+
+        means, gradients = part_gradients(0)
+        if num_parts > 1:
+            means, gradients = accumulated(part_gradients, num_parts, means, gradients)
+        return means, gradients
+
+    def _cached_gradients(self, terms, x, y, weight):
+        """Same as `_gradients`, for losses that need the outputs of all parts.
+
+        Computes the outputs of all parts, then the gradients of the losses with respect to these
+        outputs, then each part again, with the same dropout, for the gradients of the weights.
+        Source: Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited
+        Setup", section 3.
+        """
+        num_parts = self.gradient_accumulation_steps
+
+        def part_outputs(part):
+            with keras.StatelessScope(self._seeds(part)):
+                return self(part_of(x, part, num_parts), training=True)
+
+        y_pred = outputs_of_parts(part_outputs, num_parts, _num_rows(x))
+        with tf.GradientTape() as tape:
+            tape.watch(y_pred)
+            means = means_of(terms, y, y_pred, weight, total_weights(terms, y, weight))
+            scaled = self.optimizer.scale_loss(sum_of(terms, means))
+        upstream = tape.gradient(scaled, y_pred, unconnected_gradients="zero")
+        self.compute_metrics(x, y, y_pred, sample_weight=weight)
+
+        def part_gradients(part):
+            with tf.GradientTape() as tape:
+                outputs = part_outputs(part)
+            gradients = self._dense_gradients(tape, outputs, part_of(upstream, part, num_parts))
+            return tf.zeros_like(means), gradients
+
+        _, gradients = part_gradients(0)
+        return accumulated(part_gradients, num_parts, tf.stack(means), gradients)
+
+    def _dense_gradients(self, tape, target, upstream=None) -> list:
+        gradients = tape.gradient(target, self.trainable_variables, output_gradients=upstream)
+        return [each if each is None else tf.convert_to_tensor(each) for each in gradients]
 
     def _test_step(self, data):
         x, y, weight = self._unpacked(data)
         terms, rows = self._terms(y), _num_rows(x)
         y_pred = self(x, training=False)
-        means = _means(terms, y, y_pred, weight, _total_weights(terms, y, weight))
+        means = means_of(terms, y, y_pred, weight, total_weights(terms, y, weight))
         self._track_losses(terms, tf.stack(means), rows)
         self.compute_metrics(x, y, y_pred, sample_weight=weight)
         return self._logs()
@@ -144,8 +179,8 @@ class GlobalBatchStep(keras.Model):
         In a replica context the result is this replica's part of the mean over the global batch.
         """
         terms = self._terms(y)
-        totals = _total_weights(terms, y, sample_weight)
-        return _sum(terms, _means(terms, y, y_pred, sample_weight, totals))
+        totals = total_weights(terms, y, sample_weight)
+        return sum_of(terms, means_of(terms, y, y_pred, sample_weight, totals))
 
     def _terms(self, y) -> list[Term]:
         if isinstance(self.loss, dict):
@@ -173,7 +208,7 @@ class GlobalBatchStep(keras.Model):
         means, rows = sum_over_replicas([means, tf.cast(rows, "float32")])
         weight = rows / num_replicas()
         means = tf.unstack(means)
-        self._loss_tracker.update_state(_sum(terms, means), sample_weight=weight)
+        self._loss_tracker.update_state(sum_of(terms, means), sample_weight=weight)
         for tracker, mean in zip(self._loss_trackers, means, strict=False):
             tracker.update_state(mean, sample_weight=weight)
 
@@ -231,63 +266,3 @@ def _refuse_clipping_by_replica(optimizer) -> None:
             f"{type(optimizer).__name__} clips and scales the gradients of each replica "
             "separately; on several devices use bert_keras.training.optimizer.BertAdamW"
         )
-
-
-def _total_weights(terms: list[Term], y, weight) -> list:
-    weights = [term.loss.weight(term.select(y), term.select(weight)) for term in terms]
-    return sum_over_replicas(weights)
-
-
-def _means(terms: list[Term], y, y_pred, weight, total_weights: list) -> list:
-    """Returns this part's contribution to each term's mean over the global batch."""
-    means = []
-    for term, total_weight in zip(terms, total_weights, strict=True):
-        total = term.loss.sum(*map(term.select, (y, y_pred, weight)))
-        means.append(term.loss.mean(total, total_weight))
-    return means or [tf.zeros(())]
-
-
-def _sum(terms: list[Term], means: list):
-    """Returns the sum of the means, weighted with the `loss_weights` of `compile`."""
-    factors = [term.factor for term in terms] or [1]
-    return tf.add_n([m if f == 1 else f * m for f, m in zip(factors, means, strict=True)])
-
-
-def _part(structure, part, num_parts: int):
-    """Returns the rows of one part of every tensor.
-
-    A part has rows / `num_parts` rows, rounded up; the last parts may have fewer rows or none.
-    """
-    if num_parts == 1:
-        return structure
-
-    def rows(tensor):
-        if tensor is None:
-            return None
-        size = -(-(tensor.shape[0] or tf.shape(tensor)[0]) // num_parts)
-        if tensor.shape[0] is None or tensor.shape[0] % num_parts:
-            return tensor[part * size : (part + 1) * size]
-        return tf.reshape(tensor, (num_parts, size, *tf.unstack(tf.shape(tensor)[1:])))[part]
-
-    return tf.nest.map_structure(rows, structure)
-
-
-def _accumulated(part_gradients, num_parts: int, means, gradients):
-    """Adds the results of all other parts to `means` and `gradients`, those of part 0."""
-    indices = [index for index, each in enumerate(gradients) if each is not None]
-
-    def add(part, means, *sums):
-        part_means, addends = part_gradients(part)
-        # The identity operations keep the additions separate. Otherwise Grappler combines large
-        # sums of three into temporary variables, which a loop creates twice
-        # (tensorflow/tensorflow, issue 23780).
-        for index in reversed(indices):  # in the order in which they are computed
-            addends[index], part = tf.identity_n([addends[index], part])
-        sums = [s + addends[index] for s, index in zip(sums, indices, strict=True)]
-        return part + 1, means + part_means, *sums
-
-    start = (tf.constant(1), means, *(gradients[index] for index in indices))
-    _, means, *sums = tf.while_loop(lambda part, *_: part < num_parts, add, start)
-    for index, each in zip(indices, sums, strict=True):
-        gradients[index] = each
-    return means, gradients

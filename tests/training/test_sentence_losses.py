@@ -1,0 +1,224 @@
+"""The losses of sentence embeddings equal their formulas, written with NumPy."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_keras.distribution.reduction import SummedLoss
+from bert_keras.errors import InputError
+from bert_keras.training.matryoshka import MatryoshkaLoss
+from bert_keras.training.sentence_losses import (
+    CosineSimilarityLoss,
+    CoSENTLoss,
+    MarginMSELoss,
+    MultipleNegativesRankingLoss,
+    TripletLoss,
+)
+
+RANKING = MultipleNegativesRankingLoss
+LOSSES = [
+    RANKING(),
+    RANKING(scale=3.0, similarity="dot", directions="both"),
+    CoSENTLoss(scale=10.0),
+    CosineSimilarityLoss(reduction="mean_with_sample_weight"),
+    TripletLoss(distance="cosine", margin=0.5),
+    MarginMSELoss(similarity="cosine"),
+    MatryoshkaLoss(CoSENTLoss(scale=5.0), dimensions=[8, 4], weights=[1.0, 0.5]),
+]
+
+
+def embeddings(num_texts, *, size=8):
+    return np.random.default_rng(num_texts).normal(size=(5, num_texts, size)).astype("float32")
+
+
+SCORES = np.array([0.2, 0.9, 0.2, 0.5, 0.0], "float32")
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def log_sum(logits):
+    return np.log(np.exp(logits).sum(-1))
+
+
+def ranking(texts, *, scale, directions):
+    documents = np.concatenate([texts[:, index] for index in range(1, texts.shape[1])])
+    own = scale * (texts[:, 0] * texts[:, 1]).sum(-1)
+    losses = log_sum(scale * texts[:, 0] @ documents.T) - own
+    if directions == "both":
+        backwards = log_sum(scale * texts[:, 1] @ texts[:, 0].T) - own
+        losses = (losses + backwards) / 2
+    return losses
+
+
+@pytest.mark.parametrize("num_texts", [2, 3, 4])
+@pytest.mark.parametrize("directions", ["query_to_document", "both"])
+@pytest.mark.parametrize(("similarity", "scale"), [("cosine", 20.0), ("dot", 1.0)])
+def test_a_query_finds_its_document_among_those_of_the_batch(
+    num_texts, directions, similarity, scale
+):
+    texts = embeddings(num_texts)
+    loss = RANKING(scale=scale, similarity=similarity, directions=directions)
+    vectors = unit(texts) if similarity == "cosine" else texts
+    expected = ranking(vectors.astype("float64"), scale=scale, directions=directions)
+    np.testing.assert_allclose(loss.call(None, texts), expected, rtol=1e-6, atol=2e-6)
+    weights = np.array([1, 0, 2, 1, 1], "float32")
+    assert float(loss(np.zeros(5), texts)) == pytest.approx(expected.mean(), rel=1e-6)
+    weighted = float(loss(np.zeros(5), texts, weights))
+    assert weighted == pytest.approx((expected * weights).sum() / 5, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+def test_pairs_in_the_wrong_order_are_penalised(dtype):
+    texts, targets = embeddings(2), (3 * SCORES).astype(dtype)
+    cosines = 20 * (unit(texts[:, 0]) * unit(texts[:, 1])).sum(-1).astype("float64")
+    total = 1.0
+    for i in range(5):
+        total += sum(np.exp(cosines[i] - cosines[j]) for j in range(5) if targets[i] < targets[j])
+    assert float(CoSENTLoss()(targets, texts)) == pytest.approx(np.log(total), rel=1e-6)
+    assert float(CoSENTLoss()(targets[:, None], texts)) == pytest.approx(np.log(total), rel=1e-6)
+
+
+def test_equal_targets_have_no_order():
+    assert float(CoSENTLoss()(np.ones(5), embeddings(2))) == 0
+
+
+def test_the_cosine_is_the_target():
+    texts = embeddings(2)
+    expected = ((unit(texts[:, 0]) * unit(texts[:, 1])).sum(-1) - SCORES) ** 2
+    np.testing.assert_allclose(CosineSimilarityLoss().call(SCORES, texts), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("distance", "margin"), [("euclidean", 5.0), ("cosine", 0.3)])
+def test_the_negative_is_farther_than_the_positive(distance, margin):
+    texts = embeddings(3)
+    if distance == "euclidean":
+        near, far = (np.linalg.norm(texts[:, 0] - texts[:, index], axis=-1) for index in (1, 2))
+    else:
+        near, far = (1 - (unit(texts[:, 0]) * unit(texts[:, index])).sum(-1) for index in (1, 2))
+    expected = np.maximum(0, near - far + margin)
+    loss = TripletLoss(distance=distance, margin=margin)
+    np.testing.assert_allclose(loss.call(None, texts), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_the_margins_are_those_of_the_teacher():
+    texts, scores = embeddings(4), np.random.default_rng(0).normal(size=(5, 3)).astype("float32")
+    own = (texts[:, :1] * texts[:, 1:]).sum(-1)
+    margins = scores[:, :1] - scores[:, 1:]
+    expected = ((own[:, :1] - own[:, 1:] - margins) ** 2).mean()
+    for targets in (margins, scores):
+        assert float(MarginMSELoss()(targets, texts)) == pytest.approx(expected, rel=1e-6)
+    one = MarginMSELoss()(margins[:, 0], texts[:, :3])
+    assert float(one) == pytest.approx(float(MarginMSELoss()(margins[:, :1], texts[:, :3])))
+
+
+@pytest.mark.parametrize("loss", [RANKING(), CoSENTLoss(), TripletLoss(), MarginMSELoss()])
+def test_a_matryoshka_loss_adds_up_the_losses_of_the_first_dimensions(loss):
+    texts = embeddings(2 if isinstance(loss, CoSENTLoss) else 3)
+    expected = float(loss(SCORES, unit(texts)) + 0.5 * loss(SCORES, unit(texts[..., :3])))
+    nested = MatryoshkaLoss(loss, dimensions=[8, 3], weights=[1.0, 0.5])
+    assert float(nested(SCORES, texts)) == pytest.approx(expected, rel=1e-6)
+    assert nested.needs_whole_batch == loss.needs_whole_batch
+    assert nested.reads_targets == loss.reads_targets
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_keras_saves_and_loads_a_loss(loss):
+    loaded = keras.losses.deserialize(keras.losses.serialize(loss))
+    assert loaded.get_config() == loss.get_config() and type(loaded) is type(loss)
+    texts = embeddings(3 if isinstance(loss, (TripletLoss, MarginMSELoss)) else 2)
+    assert float(loaded(SCORES, texts)) == float(loss(SCORES, texts))
+
+
+@pytest.mark.parametrize(
+    "loss", [RANKING(), CoSENTLoss(), CosineSimilarityLoss(), TripletLoss()], ids=lambda x: x.name
+)
+def test_equal_texts_and_embeddings_of_0_have_gradients(loss):
+    texts = np.repeat(embeddings(1), 3 if isinstance(loss, TripletLoss) else 2, axis=1)
+    texts[0] = 0
+    y_pred = tf.constant(texts)
+    with tf.GradientTape() as tape:
+        tape.watch(y_pred)
+        value = loss(SCORES, y_pred)
+    assert np.isfinite(tape.gradient(value, y_pred)).all()
+
+
+def test_a_loss_of_short_floats_is_computed_in_float32():
+    texts = keras.ops.cast(embeddings(2), "bfloat16")
+    found = RANKING()(SCORES, texts)
+    assert keras.backend.standardize_dtype(found.dtype) == "float32"
+    assert float(found) == float(RANKING()(SCORES, keras.ops.cast(texts, "float32")))
+
+
+@pytest.mark.parametrize(
+    ("loss", "targets", "texts", "message"),
+    [
+        (
+            TripletLoss(),
+            SCORES,
+            embeddings(2),
+            r"TripletLoss received embeddings of the shape \(5, 2, 8\); expected \[examples, 3, "
+            r"size\]: an anchor, a positive and a negative",
+        ),
+        (
+            RANKING(),
+            SCORES,
+            embeddings(2)[:, 0],
+            r"shape \(5, 8\); expected \[examples, 2 or more, size\]: a query, its document and",
+        ),
+        (
+            CoSENTLoss(),
+            np.ones((5, 2)),
+            embeddings(2),
+            r"CoSENTLoss received targets of the shape \(5, 2\); expected \[examples\]: one number",
+        ),
+        (
+            MarginMSELoss(),
+            np.ones((5, 1)),
+            embeddings(5),
+            r"targets of the shape \(5, 1\) for 3 negatives; expected \[examples, 3\] for margins "
+            r"or \[examples, 4\] for scores",
+        ),
+        (
+            MatryoshkaLoss(RANKING(), dimensions=[16, 8]),
+            SCORES,
+            embeddings(2),
+            r"dimensions is \(16, 8\); expected at most 8, the size of the embeddings",
+        ),
+    ],
+)
+def test_other_shapes_are_refused(loss, targets, texts, message):
+    with pytest.raises(InputError, match=message):
+        loss(targets, texts)
+
+
+def test_cosent_takes_no_sample_weights():
+    with pytest.raises(InputError, match="received sample weights; expected none, because it"):
+        CoSENTLoss()(SCORES, embeddings(2), np.ones(5))
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: RANKING(similarity="l2"), "no similarity is called 'l2'; known: cosine, dot"),
+        (lambda: RANKING(directions="all"), "known: query_to_document, both"),
+        (lambda: TripletLoss(distance="dot"), "no distance is called 'dot'; known: euclidean, cos"),
+        (lambda: MatryoshkaLoss("mse", dimensions=[2]), "the loss is 'mse'; expected a loss of em"),
+        (lambda: MatryoshkaLoss(RANKING(), dimensions=[]), "expected one or more sizes of at leas"),
+        (
+            lambda: MatryoshkaLoss(RANKING(), dimensions=[4, 2], weights=[1.0]),
+            "weights has 1 values and dimensions 2; expected a weight for each dimension",
+        ),
+    ],
+)
+def test_other_arguments_are_refused(build, message):
+    with pytest.raises(InputError, match=message):
+        build()
+
+
+def test_only_losses_that_compare_rows_need_the_whole_batch():
+    names = [type(loss).__name__ for loss in LOSSES if loss.needs_whole_batch]
+    assert names == 2 * ["MultipleNegativesRankingLoss"] + ["CoSENTLoss", "MatryoshkaLoss"]
+    assert not SummedLoss.needs_whole_batch
