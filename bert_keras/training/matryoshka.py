@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 import keras
-from keras import ops
 
 from bert_keras.errors import InputError
-from bert_keras.training.sentence_losses import SentenceLoss, unit
+from bert_keras.training.base_sentence_loss import SentenceLoss, unit, widened
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -76,7 +75,7 @@ class MatryoshkaLoss(SentenceLoss):
                 f"dimensions is {self.dimensions}; expected at most {size}, the size of the "
                 "embeddings"
             )
-        vectors = ops.cast(y_pred, "float32")
+        vectors = widened(y_pred)
         return sum(
             weight * self.loss.sum(y_true, unit(vectors[..., :dimension]), sample_weight)
             for dimension, weight in zip(self.dimensions, self.weights, strict=True)

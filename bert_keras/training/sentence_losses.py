@@ -1,63 +1,18 @@
 """The losses of sentence embeddings.
 
 All read `y_pred` [B, G, E], the embeddings of the G texts of each of B examples, and compute in
-float32. Other shape letters: N negatives of an example, C candidates.
+float32 or wider. Other shape letters: N negatives of an example, C candidates.
 """
 
 import keras
 from keras import ops
 
-from bert_keras.distribution.reduction import SummedLoss
 from bert_keras.errors import InputError, check_name
+from bert_keras.training.base_sentence_loss import SentenceLoss, cosine, length, unit
 
 SIMILARITIES = ("cosine", "dot")
 DISTANCES = ("euclidean", "cosine")
 DIRECTIONS = ("query_to_document", "both")
-
-
-class SentenceLoss(SummedLoss):
-    """The base class of losses of embeddings [B, G, E].
-
-    Args:
-        **kwargs: Arguments of `keras.losses.Loss`, such as `name` and `reduction`.
-    """
-
-    arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
-    texts = ""  # the texts of an example, as an error message names them
-    num_texts = (2, 2)  # the fewest and the most texts of an example; None for any number
-
-    def get_config(self):
-        return {**super().get_config(), **{name: getattr(self, name) for name in self.arguments}}
-
-    def columns(self, y_pred):
-        """Returns the embeddings of each text as float32 [G, B, E].
-
-        Raises:
-            InputError: `y_pred` has not three dimensions, or another number of texts.
-        """
-        shape, (fewest, most) = tuple(y_pred.shape), self.num_texts
-        size = shape[1] if len(shape) == 3 else 0
-        if size is not None and not fewest <= size <= (most or size):
-            texts = fewest if fewest == most else f"{fewest} or more"
-            raise InputError(
-                f"{type(self).__name__} received embeddings of the shape {shape}; expected "
-                f"[examples, {texts}, size]: {self.texts}"
-            )
-        return ops.moveaxis(ops.cast(y_pred, "float32"), 1, 0)
-
-    def scores(self, y_true, y_pred):
-        """Returns one target for each example, float32 [B].
-
-        Raises:
-            InputError: `y_true` has other than one value for each example.
-        """
-        rest = tuple(y_true.shape)[1:]
-        if rest not in ((), (1,)):
-            raise InputError(
-                f"{type(self).__name__} received targets of the shape {tuple(y_true.shape)}; "
-                "expected [examples]: one number for each example"
-            )
-        return ops.reshape(ops.cast(y_true, "float32"), (-1,))
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -119,16 +74,15 @@ class MultipleNegativesRankingLoss(SentenceLoss):
             columns_GBE = unit(columns_GBE)
         queries_BE, documents_BE = columns_GBE[0], columns_GBE[1]
         candidates_CE = ops.reshape(columns_GBE[1:], (-1, columns_GBE.shape[-1]))
-        positives_B = self.scale * ops.sum(queries_BE * documents_BE, axis=-1)
-        totals_B = self._log_sum(queries_BE, candidates_CE)
+        logits_BC = self._logits(queries_BE, candidates_CE)
+        totals_B = ops.logsumexp(logits_BC, axis=-1)
         if self.directions == "both":
-            totals_B = (totals_B + self._log_sum(documents_BE, queries_BE)) / 2
-        return totals_B - positives_B
+            backward_BB = self._logits(documents_BE, queries_BE)
+            totals_B = (totals_B + ops.logsumexp(backward_BB, axis=-1)) / 2
+        return totals_B - ops.diagonal(logits_BC)  # the documents are the first candidates
 
-    def _log_sum(self, texts_BE, candidates_CE):
-        """Returns the logarithm of the sum of exp(logit) over all candidates, [B]."""
-        logits_BC = self.scale * ops.matmul(texts_BE, ops.transpose(candidates_CE))
-        return ops.logsumexp(logits_BC, axis=-1)
+    def _logits(self, texts_BE, candidates_CE):
+        return self.scale * ops.matmul(texts_BE, ops.transpose(candidates_CE))
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -158,12 +112,12 @@ class CoSENTLoss(SentenceLoss):
         self.scale = scale
 
     def call(self, y_true, y_pred):
-        logits_B = self.scale * _cosine(*ops.unstack(self.columns(y_pred), 2))
+        logits_B = self.scale * cosine(*ops.unstack(self.columns(y_pred), 2))
         scores_B = self.scores(y_true, y_pred)
         differences_BB = logits_B[:, None] - logits_B[None, :]
         is_lower_BB = scores_B[:, None] < scores_B[None, :]
         penalties_X = ops.reshape(ops.where(is_lower_BB, differences_BB, -float("inf")), (-1,))
-        return ops.logsumexp(ops.concatenate([ops.zeros((1,)), penalties_X]))
+        return ops.logsumexp(ops.concatenate([ops.zeros_like(logits_B[:1]), penalties_X]))
 
     def sum(self, y_true, y_pred, sample_weight=None):
         if sample_weight is not None:
@@ -186,7 +140,7 @@ class CosineSimilarityLoss(SentenceLoss):
         super().__init__(name=name, **kwargs)
 
     def call(self, y_true, y_pred):
-        cosines_B = _cosine(*ops.unstack(self.columns(y_pred), 2))
+        cosines_B = cosine(*ops.unstack(self.columns(y_pred), 2))
         return ops.square(cosines_B - self.scores(y_true, y_pred))
 
 
@@ -228,10 +182,10 @@ class TripletLoss(SentenceLoss):
     def call(self, y_true, y_pred):
         anchors_BE, positives_BE, negatives_BE = ops.unstack(self.columns(y_pred), 3)
         if self.distance == "cosine":
-            difference_B = _cosine(anchors_BE, negatives_BE) - _cosine(anchors_BE, positives_BE)
+            difference_B = cosine(anchors_BE, negatives_BE) - cosine(anchors_BE, positives_BE)
         else:
-            to_positives_B = _length(anchors_BE - positives_BE)
-            difference_B = to_positives_B - _length(anchors_BE - negatives_BE)
+            to_positives_B = length(anchors_BE - positives_BE)
+            difference_B = to_positives_B - length(anchors_BE - negatives_BE)
         return ops.relu(difference_B + self.margin)
 
 
@@ -268,10 +222,10 @@ class MarginMSELoss(SentenceLoss):
             columns_GBE = unit(columns_GBE)
         scores_BG = ops.transpose(ops.sum(columns_GBE[:1] * columns_GBE[1:], axis=-1))
         margins_BN = scores_BG[:, :1] - scores_BG[:, 1:]
-        targets_BN = self._margins(ops.cast(y_true, "float32"), num_negatives=margins_BN.shape[1])
+        targets_BN = self._margins(ops.cast(y_true, margins_BN.dtype), margins_BN.shape[1])
         return ops.mean(ops.square(margins_BN - targets_BN), axis=-1)
 
-    def _margins(self, y_true, *, num_negatives: int):
+    def _margins(self, y_true, num_negatives: int):
         columns = tuple(y_true.shape)[1:]
         if columns == (num_negatives + 1,):
             return y_true[:, :1] - y_true[:, 1:]
@@ -282,20 +236,3 @@ class MarginMSELoss(SentenceLoss):
                 f"[examples, {num_negatives + 1}] for scores"
             )
         return ops.reshape(y_true, (-1, num_negatives))
-
-
-def unit(vectors):
-    """Normalises vectors [..., E] to length 1."""
-    squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
-    return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))  # has a gradient at 0
-
-
-def _cosine(a, b):
-    return ops.sum(unit(a) * unit(b), axis=-1)
-
-
-def _length(vectors):
-    """Returns the euclidean length of vectors [..., E]; its gradient at 0 is 0."""
-    squares = ops.sum(ops.square(vectors), axis=-1)
-    is_zero = squares == 0
-    return ops.where(is_zero, 0.0, ops.sqrt(ops.where(is_zero, 1.0, squares)))

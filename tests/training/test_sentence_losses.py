@@ -9,8 +9,8 @@ from bert_keras.distribution.reduction import SummedLoss
 from bert_keras.errors import InputError
 from bert_keras.training.matryoshka import MatryoshkaLoss
 from bert_keras.training.sentence_losses import (
-    CosineSimilarityLoss,
     CoSENTLoss,
+    CosineSimilarityLoss,
     MarginMSELoss,
     MultipleNegativesRankingLoss,
     TripletLoss,
