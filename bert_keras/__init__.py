@@ -55,8 +55,16 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.training.distiller import Distiller as Distiller
     from bert_keras.training.losses import pretraining_losses as pretraining_losses
     from bert_keras.training.losses import pretraining_metrics as pretraining_metrics
+    from bert_keras.training.matryoshka import MatryoshkaLoss as MatryoshkaLoss
     from bert_keras.training.optimizer import BertAdamW as BertAdamW
     from bert_keras.training.schedule import LinearWarmupDecay as LinearWarmupDecay
+    from bert_keras.training.sentence_losses import CoSENTLoss as CoSENTLoss
+    from bert_keras.training.sentence_losses import CosineSimilarityLoss as CosineSimilarityLoss
+    from bert_keras.training.sentence_losses import MarginMSELoss as MarginMSELoss
+    from bert_keras.training.sentence_losses import (
+        MultipleNegativesRankingLoss as MultipleNegativesRankingLoss,
+    )
+    from bert_keras.training.sentence_losses import TripletLoss as TripletLoss
 
     tasks: dict[str, Task]
     """The fine-tuning tasks by name. `finetune` and `evaluate` also accept a task that is not here.
@@ -116,6 +124,12 @@ _HOMES = {
     "Distiller": "bert_keras.training.distiller",
     "pretraining_losses": "bert_keras.training.losses",
     "pretraining_metrics": "bert_keras.training.losses",
+    "MultipleNegativesRankingLoss": "bert_keras.training.sentence_losses",
+    "CoSENTLoss": "bert_keras.training.sentence_losses",
+    "CosineSimilarityLoss": "bert_keras.training.sentence_losses",
+    "TripletLoss": "bert_keras.training.sentence_losses",
+    "MarginMSELoss": "bert_keras.training.sentence_losses",
+    "MatryoshkaLoss": "bert_keras.training.matryoshka",
     "tasks": "bert_keras.downstream.catalog",
     "recipes": "bert_keras.runs.recipes",
     "PretrainRecipe": "bert_keras.runs.hyperparameters",

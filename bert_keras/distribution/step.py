@@ -148,7 +148,7 @@ class GlobalBatchStep(keras.Model):
             tape.watch(y_pred)
             means = means_of(terms, y, y_pred, weight, total_weights(terms, y, weight))
             scaled = self.optimizer.scale_loss(sum_of(terms, means))
-        upstream = tape.gradient(scaled, y_pred, unconnected_gradients="zero")
+        upstream = tape.gradient(scaled, y_pred, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         self.compute_metrics(x, y, y_pred, sample_weight=weight)
 
         def part_gradients(part):

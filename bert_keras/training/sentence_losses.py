@@ -101,6 +101,13 @@ class CoSENTLoss(SentenceLoss):
 
     Source: Huang et al. 2024, "CoSENT: Consistent Sentence Embedding via Similarity Ranking"; equal
     to CoSENTLoss of sentence-transformers 6.2.
+
+    Example:
+
+    ```python
+    embeddings = np.random.normal(size=(3, 2, 8))  # of three pairs of texts
+    loss = CoSENTLoss()(np.array([0.0, 2.5, 5.0]), embeddings)
+    ```
     """
 
     arguments = ("scale",)
@@ -132,6 +139,13 @@ class CosineSimilarityLoss(SentenceLoss):
     """The squared difference of the cosine of two texts from the target, from -1 to 1.
 
     Equal to CosineSimilarityLoss of sentence-transformers 6.2.
+
+    Example:
+
+    ```python
+    embeddings = np.random.normal(size=(3, 2, 8))  # of three pairs of texts
+    loss = CosineSimilarityLoss()(np.array([0.0, 0.5, 1.0]), embeddings)
+    ```
     """
 
     texts = "two texts, whose cosine is the target"
@@ -160,6 +174,13 @@ class TripletLoss(SentenceLoss):
 
     Source: Reimers and Gurevych 2019, "Sentence-BERT", section 3; equal to TripletLoss of
     sentence-transformers 6.2.
+
+    Example:
+
+    ```python
+    embeddings = np.random.normal(size=(3, 3, 8))  # of three triplets
+    loss = TripletLoss(distance="cosine", margin=0.5)(np.zeros(3), embeddings)
+    ```
     """
 
     arguments = ("distance", "margin")
@@ -205,6 +226,13 @@ class MarginMSELoss(SentenceLoss):
 
     Source: Hofstätter et al. 2020, arXiv 2010.02666, section 3; equal to MarginMSELoss of
     sentence-transformers 6.2.
+
+    Example:
+
+    ```python
+    embeddings = np.random.normal(size=(2, 3, 8))  # of two queries with a negative each
+    loss = MarginMSELoss()(np.array([3.1, 0.4]), embeddings)
+    ```
     """
 
     arguments = ("similarity",)
