@@ -22,6 +22,12 @@ class DenseModule:
 
     Raises:
         InputError: A field has an impossible value.
+
+    Example:
+
+    ```python
+    config = EmbeddingConfig(modules=(DenseModule(units=256, activation="identity"),))
+    ```
     """
 
     units: int  # size of the output
@@ -35,7 +41,14 @@ class DenseModule:
 
 @dataclass(frozen=True, kw_only=True)
 class NormalizeModule:
-    """Scales a vector to length 1."""
+    """Scales a vector to length 1.
+
+    Example:
+
+    ```python
+    config = EmbeddingConfig(modules=(DenseModule(units=256), NormalizeModule()))
+    ```
+    """
 
 
 Module: TypeAlias = DenseModule | NormalizeModule
