@@ -30,9 +30,7 @@ class Convert(Command):
     )
     destination: str = argument("DST", help="a new folder")
     to: str = option(
-        "bert-keras",
-        metavar="FORMAT",
-        help="bert-keras, google, huggingface, keras-hub or sentence-transformers",
+        "bert-keras", metavar="FORMAT", help="bert-keras, google, huggingface or keras-hub"
     )
     model: str | None = option(
         None,

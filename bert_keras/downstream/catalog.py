@@ -9,6 +9,9 @@ from bert_keras.downstream.glue.task import GLUE_TASKS
 from bert_keras.downstream.label_kinds import listed_labels
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.downstream.ner.task import NER_TASK
+from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
+from bert_keras.downstream.sentences.retrieval import RETRIEVAL_TASK
+from bert_keras.downstream.sentences.simcse import SIMCSE_TASK
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.downstream.swag import SWAG_TASK
 from bert_keras.downstream.task import Task
@@ -26,6 +29,9 @@ TASKS: dict[str, Task] = {
         NER_TASK,
         NER_FEATURES_TASK,
         *TABLE_TASKS.values(),
+        SENTENCE_PAIRS_TASK,
+        SIMCSE_TASK,
+        RETRIEVAL_TASK,
     )
 }
 
@@ -44,7 +50,9 @@ def task_of(metadata: ModelMetadata, *, name: str, source: StrPath) -> Task:
     """Returns the task of a name with the settings on which a model was fine-tuned.
 
     Args:
-        metadata: The metadata of the model. If it names no task, the default settings are used.
+        metadata: The metadata of the model. If it names no task, the default settings are used. If
+            it names another task and the task also scores models of other tasks, these are the
+            default settings with the model's `max_length`.
         name: The name of the task.
         source: The path of the model, for error messages.
 
@@ -54,9 +62,12 @@ def task_of(metadata: ModelMetadata, *, name: str, source: StrPath) -> Task:
     task = named_task(name)
     if metadata.model != task.model:
         raise InputError(f"{source} is a {metadata.model}; the task {name} needs a {task.model}")
+    tuned_on = metadata.task.get("name")
+    if task.scores_other_tasks and tuned_on != name:
+        return dataclasses.replace(task, max_length=metadata.max_length)
     if not metadata.task:
         return with_model_labels(task, metadata.labels, source=source)
-    if (tuned_on := metadata.task.get("name")) != name:
+    if tuned_on != name:
         raise InputError(
             f"{source} was fine-tuned on the task {tuned_on!r}; use this task instead of {name!r}"
         )

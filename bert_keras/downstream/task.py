@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, Self, TypeVar
@@ -11,8 +11,11 @@ from typing import ClassVar, Generic, Self, TypeVar
 import keras
 import numpy as np
 
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
+from bert_keras.data.buckets import length_grouped_batches
 from bert_keras.downstream.tfds import is_tfds
+from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError
 from bert_keras.options import fixed
 from bert_keras.storage import StrPath
@@ -31,6 +34,9 @@ class Encoded(abc.ABC):
     """
 
     lengths: np.ndarray  # int64 [N], the tokens of each row, special tokens included
+    # Whether axis 1 of the inputs [B, G, T] and of the targets [B, N] has the same size in every
+    # batch.
+    has_fixed_groups: ClassVar[bool] = False
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -40,11 +46,15 @@ class Encoded(abc.ABC):
         """Returns (inputs, targets) or (inputs, targets, weights) of some rows for `model.fit`.
 
         Each is an array or a dict of arrays, padded to the longest of the rows. Targets of examples
-        without a label are zeros.
+        without a label are zeros. Rows that are never trained may have only (inputs,).
 
         Args:
             rows: int [B], the indices of the rows.
         """
+
+    def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
+        """Yields the rows of training batches without end; see `length_grouped_batches`."""
+        return length_grouped_batches(self.lengths, batch_size=batch_size, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +76,8 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     problem_type: ClassVar[str] = ""  # the kind of a classifier's labels, as in the model metadata
     input_names: ClassVar[tuple[str, ...]] = ()  # the names of the texts that the model reads
     prediction_file: ClassVar[str] = "predictions.tsv"  # default name
+    # Whether the task also scores models that were fine-tuned on another task with the same model.
+    scores_other_tasks: ClassVar[bool] = False
     freezes_encoder: ClassVar[bool] = False  # whether only the layers above the encoder are trained
 
     @abc.abstractmethod
@@ -91,6 +103,15 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     def encode(self, examples: Sequence[Example], tokenizer: TextTokenizer) -> EncodedExamples:
         """Returns the rows for the model."""
 
+    def encode_to_score(
+        self, examples: Sequence[Example], tokenizer: TextTokenizer
+    ) -> EncodedExamples:
+        """Returns the rows from whose outputs `predictions` are computed.
+
+        By default these are the rows of `encode`, which have a loss.
+        """
+        return self.encode(examples, tokenizer)
+
     @abc.abstractmethod
     def compile_arguments(self) -> dict:
         """Returns `loss`, `loss_weights`, `metrics`, `weighted_metrics` for `model.compile`."""
@@ -103,7 +124,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
 
         Args:
             examples: The examples.
-            encoded: The rows of the examples, as `encode` returns them.
+            encoded: The rows of the examples, as `encode_to_score` returns them.
             outputs: The outputs of the model for each row. Their time axes are padded; values after
                 the end of a row have no meaning.
         """
@@ -142,6 +163,14 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
 
     def check_encoder(self, config: BertConfig) -> None:
         """Raises InputError for an encoder that does not fit the settings of the task."""
+
+    def embedding(self, source: ModelMetadata) -> EmbeddingConfig | None:
+        """Returns how the model computes embeddings; None if it computes none.
+
+        Args:
+            source: The metadata of the checkpoint from which the model starts.
+        """
+        return None
 
     def baseline(self, train: Sequence[Example], dev: Sequence[Example]) -> dict[str, float]:
         """Returns the scores on `dev` of a trivial baseline, such as "majority_accuracy"."""

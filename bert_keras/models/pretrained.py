@@ -194,7 +194,7 @@ class Pretrained(ConfiguredModel):
 
         Args:
             path: The folder, which must not exist yet or be empty.
-            format: "bert-keras", "google", "huggingface", "keras-hub" or "sentence-transformers".
+            format: "bert-keras", "google", "huggingface" or "keras-hub".
             tokenizer: The tokenizer to save; by default the tokenizer of the checkpoint.
             labels: Names of the labels; by default those of the checkpoint.
 
@@ -244,7 +244,7 @@ def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
     """
     prefix = f"{model.name}/"
     if getattr(model, "architecture", None) is ENCODER:  # which may be a part of another model
-        return {f"encoder/{w.path.partition(prefix)[2]}": w for w in model.weights}
+        return {f"encoder/{f'/{w.path}'.partition(f'/{prefix}')[2]}": w for w in model.weights}
     return {weight.path.removeprefix(prefix): weight for weight in model.weights}
 
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from bert_keras.downstream.classification import TextExample
 from bert_keras.downstream.ner.files import Sentence
+from bert_keras.downstream.sentences.pairs import SentencePair
+from bert_keras.downstream.sentences.queries import QueryExample
 from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.swag import SwagExample
 from bert_keras.downstream.task import Task
@@ -13,6 +15,7 @@ from bert_keras.reports.entities import entity_findings
 from bert_keras.reports.findings import FindErrors
 from bert_keras.reports.labels import choice_findings, text_findings
 from bert_keras.reports.page import Report, Section, Table
+from bert_keras.reports.sentences import pair_findings, retrieval_findings
 from bert_keras.storage import write_text
 
 # Type of the examples -> function; tasks with the same type of examples have the same tables.
@@ -21,6 +24,8 @@ FINDINGS: dict[type, FindErrors] = {
     SwagExample: choice_findings,
     Question: answer_findings,
     Sentence: entity_findings,
+    SentencePair: pair_findings,
+    QueryExample: retrieval_findings,
 }
 MAX_ERRORS = 200  # maximum number of errors on the page
 

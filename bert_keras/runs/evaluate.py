@@ -138,7 +138,7 @@ def model_predictions(
     examples = task.read(data, split=split)
 
     def predict() -> Sequence:
-        encoded = task.encode(examples, tokenizer)
+        encoded = task.encode_to_score(examples, tokenizer)
         outputs, _ = Predictor(loaded)(encoded, batch_size=batch_size)
         return task.predictions(examples, encoded, outputs)
 

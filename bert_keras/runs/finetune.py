@@ -145,8 +145,7 @@ def _train(run: TaskRun, output: Path, *, teaching: dict) -> dict:
         predictions = run.dev_predictions(outputs)
     run.task.write_predictions(output / task.prediction_file, run.dev_examples, predictions)
     scores = {
-        **run.task.score(run.dev_examples, predictions),
-        "loss": loss,
+        **run.dev_scores(predictions, loss),
         **run.task.baseline(run.examples, run.dev_examples),
         "best_step": evaluations.best["step"],
         "steps": run.num_steps,

@@ -192,6 +192,16 @@ TAGGER = FinetuneRecipe(
     batch_size=32, num_epochs=10, learning_rate=1e-3, learning_rates=(3e-3, 1e-3, 3e-4)
 )
 
+# Reimers and Gurevych 2019, section 4.2; batch size, epochs and warmup are also those of
+# sentence-transformers' training_stsbenchmark.py.
+SENTENCE_PAIRS = FinetuneRecipe(
+    batch_size=16, num_epochs=4, learning_rate=2e-5, bias_correction=True
+)
+# training_nli_v2.py and train_stsb_simcse.py of sentence-transformers.
+IN_BATCH_NEGATIVES = FinetuneRecipe(
+    batch_size=128, num_epochs=1, learning_rate=5e-5, bias_correction=True
+)
+
 # Recipe name -> task name -> recipe. "" applies to every task that is not listed.
 FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
     "paper": {
@@ -202,6 +212,9 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
         ),
         "swag": dataclasses.replace(PAPER, learning_rate=2e-5, batch_size=16),  # section 4.4
         "ner-features": TAGGER,
+        "sentence-pairs": SENTENCE_PAIRS,
+        "simcse": IN_BATCH_NEGATIVES,
+        "retrieval": IN_BATCH_NEGATIVES,
     },
     "small-models": {"": SMALL_MODELS, "ner-features": TAGGER},
     "laptop": {"": LAPTOP_TASKS, "ner-features": TAGGER},

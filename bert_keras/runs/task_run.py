@@ -92,13 +92,13 @@ class TaskRun:
         self.dev_examples = self.task.read(self.files["dev"], split="dev")
         self.resumed = False
         self._rows = self.task.encode(self.examples, self.checkpoint.tokenizer)
-        self._dev_rows = self.task.encode(self.dev_examples, self.checkpoint.tokenizer)
+        self._dev_rows = self.task.encode_to_score(self.dev_examples, self.checkpoint.tokenizer)
         encoders, self.teacher = {str(pretrained): self.metadata.config}, None
         if self.distillation is not None:
-            if task.freezes_encoder:
+            if task.freezes_encoder or self.metadata.embedding is not None:
+                what = "does not train the encoder" if task.freezes_encoder else "has no logits"
                 raise InputError(
-                    f"{task.name} does not train the encoder, so it has no use for a teacher; "
-                    "leave --teacher out"
+                    f"{task.name} {what}, so it has no use for a teacher; leave --teacher out"
                 )
             vocabulary = self.checkpoint.vocabulary
             self.teacher = open_teacher(
@@ -129,6 +129,7 @@ class TaskRun:
             labels=task.labels,
             problem_type=task.problem_type,
             task=task.settings(),
+            embedding=task.embedding(source),
         )
 
     @property
@@ -205,19 +206,23 @@ class TaskRun:
         _ = self.trained  # compiles the student
         return Predictor(self.student)
 
-    def dev_outputs(self) -> tuple[Outputs, float]:
-        """Returns the outputs of the model for the dev rows, and the mean loss."""
+    def dev_outputs(self) -> tuple[Outputs, float | None]:
+        """Returns the outputs of the model for the dev rows, and the mean loss if they have one."""
         return self._predictor(self.dev_rows, stage="predict dev")
 
     def dev_predictions(self, outputs: Outputs) -> Sequence:
         """Returns the predictions for the dev examples from the outputs of the model."""
         return self.task.predictions(self.dev_examples, self.dev_rows, outputs)
 
+    def dev_scores(self, predictions: Sequence, loss: float | None) -> dict[str, float]:
+        """Returns the scores of predictions for the dev examples, and `loss` if there is one."""
+        losses = {} if loss is None else {"loss": loss}
+        return {**self.task.score(self.dev_examples, predictions), **losses}
+
     def scores(self) -> dict[str, float]:
-        """Returns the scores of the dev examples, and `loss`."""
+        """Returns the scores of the dev examples, and `loss` if the dev rows have one."""
         outputs, loss = self.dev_outputs()
-        predictions = self.dev_predictions(outputs)
-        return {**self.task.score(self.dev_examples, predictions), "loss": loss}
+        return self.dev_scores(self.dev_predictions(outputs), loss)
 
     def _new_parts(self) -> set[str]:
         """Returns the parts that get fresh weights.

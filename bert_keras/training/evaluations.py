@@ -28,7 +28,7 @@ class Evaluations(keras.callbacks.Callback):
     `val_score/NAME`.
 
     Args:
-        evaluate: Returns the scores of the current weights, including `loss`.
+        evaluate: Returns the scores of the current weights, and `loss` if there is one.
         metric: The score that selects the best weights; a higher value must be better.
         folder: The folder of both files.
         patience: The number of epochs without a better score after which the training ends; 0
@@ -84,9 +84,12 @@ class Evaluations(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
         scores, step = dict(self.evaluate()), scalar_value(self.model.optimizer.iterations)
+        losses = {"training": logs["loss"]}
+        if "loss" in scores:
+            losses["dev"] = logs["val_loss"] = scores["loss"]
         problems = [
             f"the {name} loss is {loss} at step {step:,}"
-            for name, loss in (("training", logs["loss"]), ("dev", scores["loss"]))
+            for name, loss in losses.items()
             if not math.isfinite(loss)
         ]
         if skipped := scalar_value(self.model.optimizer.skipped):
@@ -96,7 +99,6 @@ class Evaluations(keras.callbacks.Callback):
                 f"{problems[0]}: the training has diverged; start again in another output folder, "
                 "with a lower learning_rate"
             )
-        logs["val_loss"] = scores["loss"]
         logs |= {f"val_score/{name}": scores[name] for name in scores if name != "loss"}
         self.history.append({"step": step, **scores})
         if is_chief():

@@ -2,7 +2,7 @@ from itertools import islice
 
 import numpy as np
 
-from bert_keras.data.buckets import length_grouped_batches
+from bert_keras.data.buckets import distinct_batches, length_grouped_batches
 
 LENGTHS = np.random.default_rng(0).integers(5, 60, 1000)
 
@@ -29,3 +29,32 @@ def test_the_order_depends_on_the_seed_and_the_epoch():
     assert not all(np.array_equal(a, b) for a, b in zip(ours[:32], ours[32:], strict=True))
     longest = [int(LENGTHS[batch].max()) for batch in ours[:32]]
     assert longest != sorted(longest) and longest != sorted(longest, reverse=True)
+
+
+def test_no_text_occurs_twice_in_a_batch_and_each_epoch_contains_every_row_once():
+    random = np.random.default_rng(1)
+    texts_NG = np.stack([random.integers(0, 150, 1000), np.arange(1000, 2000)], axis=1)
+    stream = distinct_batches(LENGTHS, texts_NG, batch_size=32, seed=1)
+    again = distinct_batches(LENGTHS, texts_NG, batch_size=32, seed=1)
+    for _ in range(2):
+        epoch, num_rows = [], 0
+        while num_rows < 1000:
+            epoch.append(next(stream))
+            assert np.array_equal(epoch[-1], next(again))
+            num_rows += len(epoch[-1])
+        assert sorted(np.concatenate(epoch)) == list(range(1000))
+        assert all(len(batch) <= 32 for batch in epoch) and len(epoch) <= 34
+        assert all(len({*texts_NG[batch, 0]}) == len(batch) for batch in epoch)
+        assert sum(len(b) * LENGTHS[b].max() for b in epoch) < 1.15 * LENGTHS.sum()
+
+
+def test_pools_are_joined_without_small_batches():
+    lengths, texts_N1 = np.full(4 * 50 * 3 + 1, 7), np.arange(601)[:, None] % 300
+    batches = list(islice(distinct_batches(lengths, texts_N1, batch_size=4, seed=1), 151))
+    assert sorted(map(len, batches)) == [1] + 150 * [4]
+
+
+def test_a_text_of_every_row_makes_batches_of_one_row():
+    texts_NG = np.zeros((40, 2), int)
+    batches = list(islice(distinct_batches(np.full(40, 5), texts_NG, batch_size=8, seed=1), 40))
+    assert sorted(int(row) for (row,) in batches) == list(range(40))

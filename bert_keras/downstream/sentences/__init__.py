@@ -1,0 +1,1 @@
+"""Tasks that train and score sentence embeddings."""

@@ -1,0 +1,162 @@
+"""The tasks sentence-pairs and simcse: rows, batches, scores and prediction files."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import BertConfig
+from bert_keras.downstream.catalog import named_task, task_of
+from bert_keras.downstream.sentences.pairs import PairCosine, SentencePair
+from bert_keras.embedding import EmbeddingConfig
+from bert_keras.errors import InputError
+
+TASK, SIMCSE = named_task("sentence-pairs"), named_task("simcse")
+HEADER = "index\tsentence1\tsentence2\tscore"
+ROWS = ["0\ta good film\ta film\t4.5", "1\ta bad film\tis long\t0", "2\tlong\tshort\t2.000"]
+CONFIG = BertConfig(vocab_size=20, hidden_size=8, num_layers=1, num_heads=2, max_positions=16)
+
+
+def write(path, header=HEADER, rows=ROWS):
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def pairs(*scores):
+    return [SentencePair(("a", "b"), score, f"dev.tsv, line {n}") for n, score in enumerate(scores)]
+
+
+def test_files_of_stsb_and_json_lines_are_read(tmp_path):
+    for name in ("train", "dev"):
+        write(tmp_path / f"{name}.tsv")
+    files = TASK.files(tmp_path)
+    first, *_, last = TASK.read(files["dev"], split="dev")
+    assert first == SentencePair(("a good film", "a film"), 4.5, f"{files['dev']}, line 2")
+    assert last.score == 2
+    (tmp_path / "test.jsonl").write_text(json.dumps({"one": "a", "two": "b"}) + "\n")
+    task = dataclasses.replace(TASK, text_columns=("one", "two"))
+    (unlabelled,) = task.read(tmp_path / "test.jsonl", split="test")
+    assert unlabelled.score is None
+    with pytest.raises(InputError, match=r"test.jsonl, line 1 has no labels, so there is nothing"):
+        task.score([unlabelled], [PairCosine(0.5)])
+
+
+def test_a_batch_has_two_texts_and_a_score_per_example(tmp_path, tokenizer):
+    task = dataclasses.replace(TASK, max_score=5.0, max_length=4)
+    encoded = task.encode(task.read(write(tmp_path / "train.tsv")), tokenizer)
+    assert encoded.lengths.tolist() == [4, 4, 3]  # longer texts are cut
+    inputs, scores = encoded.batch(np.array([0, 2]))
+    assert scores.tolist() == pytest.approx([0.9, 0.4]) and scores.dtype == np.float32
+    assert inputs["input_ids"].shape == (2, 2, 4)
+    texts = tokenizer.decode(inputs["input_ids"][0, 0]), tokenizer.decode(inputs["input_ids"][1, 1])
+    assert texts == ("[CLS] a good [SEP]", "[CLS] short [SEP] [PAD]")
+    assert not inputs["segment_ids"].any()
+
+
+def test_scores_of_each_size_and_prediction_files(tmp_path):
+    task = dataclasses.replace(TASK, dimensions=(3, 2))
+    examples = pairs(0.0, 1.0, 2.0)
+    vectors = np.zeros((3, 2, 3), np.float32)
+    vectors[:, 0, 0] = 2  # the first text of each pair; cosines 0, 0.6 and 0.8
+    vectors[:, 1] = [[0, 1, 0], [3, 0, 4], [4, 3, 0]]
+    predictions = task.predictions(examples, None, list(vectors))
+    assert [p.cosine for p in predictions] == pytest.approx([0, 0.6, 0.8])
+    assert [p.smaller[2] for p in predictions] == pytest.approx([0, 1, 0.8])
+    scores = task.score(examples, predictions)
+    assert [*scores] == ["spearman", "pearson", "spearman_2d", "pearson_2d"]
+    assert (scores["spearman"], scores["spearman_2d"]) == pytest.approx((1.0, 0.5))
+    path = tmp_path / "predictions.tsv"
+    task.write_predictions(path, examples, predictions)
+    assert path.read_text().splitlines()[0] == "index\tcosine\tcosine_2d"
+    again = task.read_predictions(path, examples)
+    assert [each.cosine for each in again] == [each.cosine for each in predictions]
+    with pytest.raises(InputError, match="has 3 predictions; expected 2"):
+        task.read_predictions(path, examples[:2])
+
+
+@pytest.mark.parametrize(
+    ("row", "settings", "message"),
+    [
+        ("0\ta\t \t1", {}, "line 2 has an empty sentence2; expected a text"),
+        ("0\ta\tb\tx", {}, "line 2 has the label 'x'; expected a number such as 2.5"),
+        ("0\ta\tb\t", {}, "line 2 has the label ''; expected a number"),
+        ("0\ta\tb\t4", {"loss": "cosine"}, "the score 4, which is above max_score=1; set max_sco"),
+        ("0\ta\tb\t1", {"score_column": "gold"}, "line 2 has no column 'gold'; it has 'index'"),
+    ],
+)
+def test_errors_name_the_file_and_line(tmp_path, row, settings, message):
+    task, path = dataclasses.replace(TASK, **settings), write(tmp_path / "dev.tsv", rows=[row])
+    with pytest.raises(InputError, match=message):
+        task.read(path, split="dev")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"loss": "mse"}, "loss is 'mse'; expected one of cosent, cosine"),
+        ({"text_columns": ("a",)}, "text_columns has 1 names; expected 2"),
+        ({"dimensions": (8, 8)}, "dimensions has 8; expected numbers of at least 1, each once"),
+        ({"max_score": 0.0}, "max_score is 0.0; expected a number above 0"),
+        ({"max_length": 2}, "max_length is 2; expected at least 3"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        dataclasses.replace(TASK, **settings)
+
+
+def metadata(model="BertEncoder", **fields):
+    return ModelMetadata(model=model, config=CONFIG, lowercase=True, max_length=16, **fields)
+
+
+def test_the_embedding_is_that_of_the_checkpoint_with_the_pooling_of_the_task():
+    assert TASK.embedding(metadata()) == EmbeddingConfig()
+    cls = dataclasses.replace(TASK, pooling=("cls",), dimensions=(8, 4))
+    assert cls.embedding(metadata()).pooling == ("cls",)
+    stored = EmbeddingConfig(pooling=("max",), prompts={"q": "q: "}, default_prompt_name="q")
+    source = metadata("BertSentenceEncoder", embedding=stored)
+    assert TASK.embedding(source) == dataclasses.replace(stored, default_prompt_name=None)
+    wrong = dataclasses.replace(TASK, dimensions=(9, 4))
+    with pytest.raises(InputError, match="the largest of dimensions is 9; expected 8, the size"):
+        wrong.embedding(metadata())
+    with pytest.raises(InputError, match="dimensions has 9; expected at most 8, the size of the"):
+        wrong.predictions(pairs(1.0), None, [np.ones((2, 8))])
+
+
+def test_models_of_other_tasks_are_scored():
+    settings = {"name": "retrieval", "max_length": 8}
+    source = metadata("BertSentenceEncoder", embedding=EmbeddingConfig(), task=settings)
+    task = task_of(source, name="sentence-pairs", source="model")
+    assert task == dataclasses.replace(TASK, max_length=16)
+    with pytest.raises(InputError, match="model is a BertEncoder; the task simcse needs a BertSe"):
+        task_of(metadata(), name="simcse", source="model")
+
+
+def test_simcse_reads_sentences_and_scores_pairs(tmp_path, tokenizer):
+    (tmp_path / "train.txt").write_text("a good film\n\na bad film\na good film\n")
+    write(tmp_path / "dev.tsv")
+    files = SIMCSE.files(tmp_path)
+    examples = SIMCSE.read(files["train"])
+    assert [each.texts[0] for each in examples] == ["a good film", "a bad film", "a good film"]
+    assert all(first == second for first, second in (each.texts for each in examples))
+    assert examples[1].location == f"{files['train']}, line 3"
+    encoded = SIMCSE.encode(examples, tokenizer)
+    assert encoded.text_numbers().tolist() == [[0, 0], [1, 1], [0, 0]]
+    batches = encoded.shuffled_batches(batch_size=3, seed=1)
+    assert sorted(sorted(next(batches).tolist()) for _ in range(2)) in (
+        [[0], [1, 2]],
+        [[0, 1], [2]],
+    )
+
+    dev = SIMCSE.read(files["dev"], split="dev")
+    rows = SIMCSE.encode_to_score(dev, tokenizer)
+    (inputs,) = rows.batch(np.arange(6))
+    assert inputs["input_ids"].shape == (6, 5)
+    vectors = np.random.default_rng(0).normal(size=(6, 4))
+    expected = TASK.predictions(dev, None, vectors.reshape(3, 2, 4))
+    assert SIMCSE.predictions(dev, rows, list(vectors)) == expected
+    (tmp_path / "train.txt").write_text("\n")
+    with pytest.raises(InputError, match=r"train.txt is empty; expected one text on each line"):
+        SIMCSE.read(files["train"])

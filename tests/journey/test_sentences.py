@@ -1,0 +1,178 @@
+"""From an encoder to sentence embeddings: finetune, a kill, the same command again, evaluate,
+predict, and the model in Python."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras import BertSentenceEncoder
+from bert_keras.cli import main
+from bert_keras.config import BertConfig
+from bert_keras.models import BertEncoder
+from bert_keras.text.packing import pack
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+
+pytestmark = pytest.mark.slow
+
+WORDS = ("the", "man", "woman", "dog", "plays", "runs", "sings", "guitar", "eats", "food", "in")
+SETTINGS = "num_epochs=6 batch_size=16 learning_rate=0.01 max_length=12 dimensions=16,8"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A random encoder, and files of sentence pairs, plain sentences and triplets."""
+    folder, source = tmp_path_factory.mktemp("sentences"), random.Random(1)
+
+    def sentence():
+        return source.choices(WORDS, k=source.randint(3, 8))
+
+    def write(name, header, rows):
+        lines = ["\t".join(header), *("\t".join(map(str, row)) for row in rows)]
+        (folder / name).write_text("\n".join(lines) + "\n")
+
+    for split, count in (("train", 96), ("dev", 40)):
+        pairs, triplets = [], []
+        for _ in range(count):
+            first, other = sentence(), sentence()
+            kept = source.randint(0, len(first))
+            second = [*first[:kept], *other[kept:]] or other
+            pairs.append((" ".join(first), " ".join(second), round(5 * kept / len(first), 2)))
+            triplets.append((" ".join(first), " ".join(first[::-1]), " ".join(other)))
+        write(f"pairs-{split}.tsv", ("sentence1", "sentence2", "score"), pairs)
+        write(f"triplets-{split}.tsv", ("query", "positive", "negative"), triplets)
+    lines = [" ".join(sentence()) for _ in range(64)]
+    (folder / "plain.txt").write_text("\n".join(lines) + "\n")
+    keras.utils.set_random_seed(1)
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *WORDS))
+    config = BertConfig(
+        vocab_size=len(vocabulary), hidden_size=16, num_layers=1, num_heads=2, max_positions=16
+    )
+    BertEncoder(config).save_pretrained(
+        folder / "encoder", tokenizer=WordPieceTokenizer(vocabulary)
+    )
+    return folder
+
+
+def command(folder, task, *, train, dev, output, settings=""):
+    paths = f"--train {folder / train} --dev {folder / dev} --from {folder / 'encoder'}"
+    options = f"--output {folder / output} --set {SETTINGS} {settings}"
+    return f"finetune {task} {paths} {options}".split()
+
+
+def kill_after_the_first_epoch(arguments, output):
+    """Starts a run in a process of its own and kills it, as a machine that fails."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bert_keras.cli", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TF_DETERMINISTIC_OPS": "1"},
+    )
+    while process.poll() is None and not (output / "checkpoints").is_dir():
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "the run ended before it was killed"
+
+
+def scores_of(capsys, arguments):
+    capsys.readouterr()
+    assert main([*arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def vectors(model, texts):
+    inputs = pack(
+        model.tokenizer.ids_batch(list(texts)), vocabulary=model.tokenizer.vocabulary, max_length=12
+    )
+    return model.predict_on_batch(inputs)
+
+
+def test_sentence_pairs(folder, capsys):
+    files = {"train": "pairs-train.tsv", "dev": "pairs-dev.tsv"}
+    assert main(command(folder, "sentence-pairs", output="pairs", **files)) == 0
+    killed = command(folder, "sentence-pairs", output="killed", **files)
+    kill_after_the_first_epoch(killed, folder / "killed")
+    assert main(killed) == 0
+    scores, again = (
+        json.loads((folder / name / "scores.json").read_text()) for name in ("pairs", "killed")
+    )
+    assert scores == again and scores["spearman"] > 0.4 and "spearman_8d" in scores
+
+    dev, model = str(folder / "pairs-dev.tsv"), str(folder / "killed" / "model")
+    source = ["--model", model, "--data", dev]
+    page = folder / "page.html"
+    evaluated = scores_of(capsys, ["evaluate", "sentence-pairs", *source, "--report", str(page)])
+    assert evaluated == {name: scores[name] for name in evaluated} and len(evaluated) == 4
+    assert "Size of the embeddings" in page.read_text() and "rank by cosine" in page.read_text()
+    output = folder / "cosines.tsv"
+    assert main(["predict", "sentence-pairs", *source, "--output", str(output)]) == 0
+    rows = [line.split("\t") for line in output.read_text().splitlines()]
+    assert rows[0] == ["index", "cosine", "cosine_8d"] and len(rows) == 41
+
+    loaded = BertSentenceEncoder.from_pretrained(model)
+    pairs = [line.split("\t")[:2] for line in Path(dev).read_text().splitlines()[1:]]
+    first_NE, second_NE = (vectors(loaded, texts) for texts in zip(*pairs, strict=True))
+    cosines = [float(cosine) for _, cosine, _ in rows[1:]]
+    np.testing.assert_allclose((first_NE * second_NE).sum(axis=1), cosines, rtol=0, atol=1e-5)
+
+
+def test_retrieval(folder, capsys):
+    files = {"train": "triplets-train.tsv", "dev": "triplets-dev.tsv", "output": "retrieval"}
+    arguments = command(folder, "retrieval", settings="negative_columns=negative", **files)
+    kill_after_the_first_epoch(arguments, folder / "retrieval")
+    assert main(arguments) == 0
+    scores = json.loads((folder / "retrieval" / "scores.json").read_text())
+    assert scores["ndcg@10"] > 0.5 and scores["triplet_accuracy"] > 0.8
+    assert {"mrr@10_8d", "recall@10"} < {*scores} and "loss" not in scores
+
+    dev, model = folder / "triplets-dev.tsv", str(folder / "retrieval" / "model")
+    source = ["--model", model, "--data", str(dev)]
+    page, output = folder / "page.html", folder / "rankings.jsonl"
+    evaluated = scores_of(capsys, ["evaluate", "retrieval", *source, "--report", str(page)])
+    assert evaluated == {name: scores[name] for name in evaluated} and len(evaluated) == 10
+    assert "rank of a relevant passage" in page.read_text()
+    assert main(["predict", "retrieval", *source, "--output", str(output)]) == 0
+    rankings = [json.loads(line) for line in output.read_text().splitlines()]
+    assert len(rankings) == 40 and len(rankings[0]["passages"]) == 10
+    file = ["--predictions", str(output), "--data", str(dev)]
+    complete = {name: value for name, value in evaluated.items() if not name.endswith("_8d")}
+    del complete["triplet_accuracy"]
+    assert scores_of(capsys, ["evaluate", "retrieval", *file]).items() >= complete.items()
+    pairs = ["--model", model, "--data", str(folder / "pairs-dev.tsv")]
+    assert scores_of(capsys, ["evaluate", "sentence-pairs", *pairs])["spearman"] > 0
+
+    loaded = BertSentenceEncoder.from_pretrained(model)
+    query, passages = rankings[0]["query"], rankings[0]["passages"]
+    cosines = vectors(loaded, passages) @ vectors(loaded, [query])[0]
+    np.testing.assert_allclose(cosines, rankings[0]["cosines"], rtol=0, atol=1e-5)
+
+
+def test_simcse_and_margins_of_a_teacher(folder, capsys):
+    arguments = command(
+        folder, "simcse", train="plain.txt", dev="pairs-dev.tsv", output="simcse",
+        settings="pooling=cls dropout_rate=0.1",
+    )  # fmt: skip
+    assert main(arguments) == 0
+    scores = json.loads((folder / "simcse" / "scores.json").read_text())
+    assert "loss" not in scores and scores["train_rows"] == 64
+    assert BertSentenceEncoder.from_pretrained(folder / "simcse/model").embedding.pooling == (
+        "cls",
+    )
+
+    for split in ("train", "dev"):
+        header, *rows = (folder / f"triplets-{split}.tsv").read_text().splitlines()
+        lines = [f"{header}\tmargin", *(f"{row}\t{n % 3}" for n, row in enumerate(rows))]
+        (folder / f"margins-{split}.tsv").write_text("\n".join(lines) + "\n")
+    settings = "loss=margin-mse negative_columns=negative margin_columns=margin num_epochs=1"
+    files = {"train": "margins-train.tsv", "dev": "margins-dev.tsv"}
+    assert main(command(folder, "retrieval", output="margins", settings=settings, **files)) == 0
+    assert json.loads((folder / "margins/scores.json").read_text())["triplet_accuracy"] > 0
