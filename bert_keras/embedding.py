@@ -22,6 +22,12 @@ class DenseModule:
 
     Raises:
         InputError: A field has an impossible value.
+
+    Example:
+
+    ```python
+    config = EmbeddingConfig(modules=(DenseModule(units=256, activation="identity"),))
+    ```
     """
 
     units: int  # size of the output
@@ -35,7 +41,14 @@ class DenseModule:
 
 @dataclass(frozen=True, kw_only=True)
 class NormalizeModule:
-    """Scales a vector to length 1."""
+    """Scales a vector to length 1.
+
+    Example:
+
+    ```python
+    config = EmbeddingConfig(modules=(DenseModule(units=256), NormalizeModule()))
+    ```
+    """
 
 
 Module: TypeAlias = DenseModule | NormalizeModule
@@ -75,19 +88,26 @@ class EmbeddingConfig:
         if not all(isinstance(each, str) for each in (*self.prompts, *self.prompts.values())):
             raise InputError(f"prompts is {self.prompts!r}; expected texts by their names")
         if self.default_prompt_name is not None:
-            self.prompt(self.default_prompt_name)
+            self.prompt(name=self.default_prompt_name)
 
-    @property
-    def default_prompt(self) -> str:
-        """The text to put before an input without an explicit prompt; "" if there is none."""
-        return "" if self.default_prompt_name is None else self.prompt(self.default_prompt_name)
+    def prompt(self, text: str | None = None, *, name: str | None = None) -> str:
+        """Returns the text to put before an input.
 
-    def prompt(self, name: str) -> str:
-        """Returns the text of the prompt with this name.
+        Args:
+            text: The text itself.
+            name: The name of a prompt in `prompts`. Without both, the default prompt is returned,
+                or "" if there is none.
 
         Raises:
-            InputError: There is no such prompt.
+            InputError: There is no such prompt, or both arguments are given.
         """
+        if text is not None and name is not None:
+            raise InputError(f"the prompts {text!r} and {name!r} are given; expected one of them")
+        if text is not None:
+            return text
+        name = self.default_prompt_name if name is None else name
+        if name is None:
+            return ""
         if name not in self.prompts:
             known = ", ".join(self.prompts) or "none"
             raise InputError(f"no prompt is called {name!r}; known: {known}")

@@ -35,7 +35,7 @@ def convert(
     Args:
         source: A checkpoint of any format.
         destination: The folder to write, which must not exist yet or be empty.
-        format: "bert-keras", "google", "huggingface" or "keras-hub".
+        format: "bert-keras", "google", "huggingface", "keras-hub" or "sentence-transformers".
         model: The model class to write if it is only a part of the model in `source`, such as the
             BertEncoder of a BertPretrainer; None converts all.
         num_layers: Converts a student with this number of layers; see `student_of`.

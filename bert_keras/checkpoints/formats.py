@@ -43,6 +43,7 @@ class Format(Protocol):
 FORMATS = {
     "bert-keras": "bert_keras.checkpoints.native",
     "keras-hub": "bert_keras.checkpoints.keras_hub.folder",
+    "sentence-transformers": "bert_keras.checkpoints.sentence_transformers.folder",
     "huggingface": "bert_keras.checkpoints.huggingface.folder",
     "google": "bert_keras.checkpoints.google.folder",
 }
@@ -56,9 +57,9 @@ def open_checkpoint(
     The arrays of the weights are read only when `StoredTensor.read` is called.
 
     Args:
-        path: A folder in the native, Hugging Face, KerasHub or Google format. A TF1 checkpoint of
-            Google may also be given as its path without the suffix `.index`. If no such path
-            exists: the name of a preset of KerasHub, such as "bert_base_en_uncased", or a handle
+        path: A folder in a format of `FORMATS`. A TF1 checkpoint of Google may also be given as its
+            path without the suffix `.index`. If no such path exists: the name of a preset of
+            KerasHub, such as "bert_base_en_uncased", or a handle
             "hf://USER/MODEL" or "kaggle://...", which keras_hub downloads.
         ignore: Names of tensors, configuration keys and tokenizer rules to ignore. Error messages
             state the name where this is possible.
@@ -106,8 +107,8 @@ def open_checkpoint(
     raise InputError(
         f"{path} contains no known checkpoint; expected a folder with bert_keras.json (bert-keras),"
         " with config.json and model.safetensors or pytorch_model.bin (Hugging Face), with "
-        "config.json and model.weights.h5 (KerasHub), or with bert_config.json and a .ckpt.index "
-        "(Google)"
+        "modules.json (sentence-transformers), with config.json and model.weights.h5 (KerasHub), "
+        "or with bert_config.json and a .ckpt.index (Google)"
     )
 
 
@@ -189,6 +190,8 @@ def write_checkpoint(
             notes = _module(format).write(checkpoint, temporary)
             written = _module(format).read(temporary, ignore=(), pad_vocabulary=False)
             _compare(checkpoint, written)
+            if written.metadata.embedding != checkpoint.metadata.embedding:
+                raise RuntimeError("the pooling or a module after it differs in the written files")
             notes += _head_differences(checkpoint, written)
             if readme:
                 (temporary / README).write_text(readme, "utf-8")

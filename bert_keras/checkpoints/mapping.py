@@ -154,6 +154,12 @@ def foreign_tensors(
         InputError: The format cannot store the model.
     """
     check_family(metadata, column)
+    if metadata.embedding is not None:
+        raise InputError(
+            f"{column.format} cannot store how a {metadata.model} computes embeddings; choose "
+            "sentence-transformers, or write only the encoder: bert-keras convert SRC DST "
+            f"--to {column.format} --model {ENCODER.name}"
+        )
     foreign = defaultdict(list)
     for name, tensor in tensors.items():
         foreign_name = column.name(name, metadata)

@@ -53,6 +53,9 @@ def model_readme(
         "transformers": ("transformers", huggingface, "from_pretrained", "huggingface"),
         "KerasHub": ("keras_hub.models", keras_hub, "from_preset", "keras-hub"),
     }
+    if metadata.embedding is not None:
+        library = "sentence-transformers"
+        loaders = {library: ("sentence_transformers", "SentenceTransformer", "", library)}
     template = _environment.from_string(
         Path(__file__).with_name("model_card.md").read_text("utf-8")
     )

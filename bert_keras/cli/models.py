@@ -30,7 +30,9 @@ class Convert(Command):
     )
     destination: str = argument("DST", help="a new folder")
     to: str = option(
-        "bert-keras", metavar="FORMAT", help="bert-keras, google, huggingface or keras-hub"
+        "bert-keras",
+        metavar="FORMAT",
+        help="bert-keras, google, huggingface, keras-hub or sentence-transformers",
     )
     model: str | None = option(
         None,

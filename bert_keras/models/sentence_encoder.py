@@ -1,18 +1,30 @@
 """Defines the sentence encoder, which computes one embedding for each text."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_keras.architectures import SENTENCE_ENCODER
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
+from bert_keras.data.buckets import longest_first_batches
+from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.distribution.forward import compiled_forward
 from bert_keras.embedding import EmbeddingConfig
+from bert_keras.errors import InputError
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
+from bert_keras.progress import progress
+from bert_keras.text.packing import pack
+from bert_keras.text.tokenizer import TextTokenizer
 
 _DEFAULT = EmbeddingConfig()
+POOLING_MASK = "pooling_mask"  # optional input: which tokens are pooled
+CHUNK_SIZE = 8_192  # texts that `encode` tokenizes together and sorts by length
+NUM_SILENT = 1_000  # more texts show a progress bar
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -40,6 +52,7 @@ class BertSentenceEncoder(TaskModel):
 
     ```python
     model = BertSentenceEncoder.from_pretrained("all-MiniLM-L6-v2")
+    embeddings = model.encode(["Where can I moor a boat?", "A landing stage is below the bridge."])
     ```
     """
 
@@ -75,11 +88,89 @@ class BertSentenceEncoder(TaskModel):
         is_grouped = len(inputs["input_ids"].shape) == 3
         rows = flat_rows(inputs) if is_grouped else inputs
         hidden_XTD = self.encoder(rows, training=training)["sequence_output"]
-        vectors_XE = self.sentence(hidden_XTD, rows["input_mask"], rows.get("pooling_mask"))
+        vectors_XE = self.sentence(hidden_XTD, rows["input_mask"], rows.get(POOLING_MASK))
         if not is_grouped:
             return vectors_XE
         num_texts = ops.shape(inputs["input_ids"])[1]
         return ops.reshape(vectors_XE, (-1, num_texts, self.embedding_size))
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        batch_size: int = 32,
+        dimensions: int | None = None,
+    ) -> np.ndarray:
+        """Returns the embeddings of texts.
+
+        A text that exceeds the `max_length` of the metadata loses tokens at its end. Texts of
+        similar length share a batch.
+
+        Args:
+            texts: N texts.
+            prompt: A text to put before each text, such as "query: ".
+            prompt_name: The name of a prompt in `embedding.prompts`. Without a prompt, the default
+                prompt of the model is used; `prompt=""` omits it.
+            batch_size: Texts of a batch.
+            dimensions: The number of values to keep of each embedding, for models that were trained
+                with a Matryoshka loss. If the model scales embeddings to length 1, the kept values
+                are scaled again.
+
+        Returns:
+            Float32 [N, E], or [N, dimensions], in the order of `texts`.
+
+        Raises:
+            InputError: The model has no tokenizer, or an argument is invalid.
+        """
+        if (tokenizer := self.tokenizer) is None:
+            raise InputError(
+                "this BertSentenceEncoder has no tokenizer; load it from a folder that has a "
+                "vocabulary, or set model.tokenizer"
+            )
+        if isinstance(texts, str):
+            raise InputError(f"texts is the string {texts[:40]!r}; expected a list of strings")
+        if batch_size < 1:
+            raise InputError(f"batch_size is {batch_size}; expected at least 1")
+        size = self.embedding_size
+        if dimensions is not None and not 1 <= dimensions <= size:
+            raise InputError(f"dimensions is {dimensions}; expected 1 to {size}")
+        prompt = self.embedding.prompt(prompt, name=prompt_name)
+        num_excluded = num_excluded_tokens(self.embedding, tokenizer, prompt)
+        forward, vectors_NE = self._forward(num_excluded), np.empty((len(texts), size), np.float32)
+        total = len(texts) if len(texts) > NUM_SILENT else 0  # 0 shows no bar
+        with progress(stage="encode", unit="texts", total=total) as bar:
+            for start in range(0, len(texts), CHUNK_SIZE):
+                chunk = [prompt + text for text in texts[start : start + CHUNK_SIZE]]
+                ids = tokenizer.ids_batch(chunk)
+                lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+                for rows in longest_first_batches(lengths, batch_size=batch_size):
+                    inputs = pack(
+                        [ids[row] for row in rows],
+                        vocabulary=tokenizer.vocabulary,
+                        max_length=self.stored_metadata(None).max_length,
+                    )
+                    if num_excluded:
+                        inputs[POOLING_MASK] = inputs["input_mask"].copy()
+                        inputs[POOLING_MASK][:, :num_excluded] = 0
+                    vectors_NE[start + rows] = forward(inputs)
+                    bar.update(len(rows))
+        return vectors_NE if dimensions is None else self._shortened(vectors_NE, dimensions)
+
+    def _forward(self, num_excluded: int) -> Callable:
+        names = (*SEQUENCE_FEATURES, POOLING_MASK) if num_excluded else SEQUENCE_FEATURES
+        functions = self.__dict__.setdefault("_forward_functions", {})  # not tracked by Keras
+        if names not in functions:
+            functions[names] = compiled_forward(self, names)
+        return functions[names]
+
+    def _shortened(self, vectors_NE: np.ndarray, dimensions: int) -> np.ndarray:
+        vectors_NE = vectors_NE[:, :dimensions]
+        if not self.embedding.is_normalized:
+            return np.ascontiguousarray(vectors_NE)
+        lengths_N1 = np.linalg.norm(vectors_NE, axis=1, keepdims=True)
+        return vectors_NE / np.maximum(lengths_N1, np.finfo(np.float32).tiny)
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata):
@@ -91,3 +182,13 @@ class BertSentenceEncoder(TaskModel):
 
     def get_config(self):
         return {**super().get_config(), "embedding": self.embedding.to_dict()}
+
+
+def num_excluded_tokens(embedding: EmbeddingConfig, tokenizer: TextTokenizer, prompt: str) -> int:
+    """Returns the number of first tokens of a row that the pooling excludes.
+
+    These are [CLS] and the tokens of the prompt, if the pooling excludes prompts.
+    """
+    if embedding.includes_prompt or not prompt:
+        return 0
+    return 1 + len(tokenizer.ids_batch([prompt])[0])

@@ -361,39 +361,6 @@ def test_added_tokens_can_be_ignored(tmp_path):
     )
 
 
-@pytest.mark.parametrize("subfolder", ["", "0_Transformer"])
-def test_a_folder_of_sentence_transformers(tmp_path, subfolder):
-    copy("encoder", tmp_path)
-    folder = tmp_path / "whole"
-    shutil.copytree(tmp_path / "encoder", folder / subfolder)
-    modules = [("0", subfolder, "Transformer"), ("1", "1_Pooling", "Pooling")]
-    listed = [{"path": p, "type": f"sentence_transformers.models.{t}"} for _, p, t in modules]
-    (folder / "modules.json").write_text(json.dumps(listed))
-    pooling = folder / "1_Pooling" / "config.json"
-    pooling.parent.mkdir()
-    for mean in ({"pooling_mode": "mean"}, {"pooling_mode_mean_tokens": True, "word_dim": 8}):
-        pooling.write_text(json.dumps(mean))
-        read = open_checkpoint(folder)
-    assert (read.metadata.model, read.metadata.max_length) == ("BertEncoder", 9)
-    assert read.notes[0].endswith("other modules: Pooling")
-    for max_seq_length, length in ((6, 6), (512, 10), (None, 9)):
-        (folder / subfolder / "sentence_bert_config.json").write_text(
-            f'{{"max_seq_length": {max_seq_length or "null"}}}'
-        )
-        assert open_checkpoint(folder).metadata.max_length == length
-    flags = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
-    for other in (
-        {"pooling_mode": "cls"},
-        {"pooling_mode": ["mean", "max"]},
-        flags | {"pooling_mode_cls_token": True},
-        flags | {"pooling_mode_max_tokens": True},
-    ):
-        pooling.write_text(json.dumps(other))
-        with pytest.raises(InputError, match=r"Pooling of .* other embeddings .* --ignore Pooling"):
-            open_checkpoint(folder)
-        assert open_checkpoint(folder, ignore=("Pooling",)).notes[1].endswith("as requested")
-
-
 def test_a_task_model_starts_from_another_model(tmp_path, capsys):
     with pytest.raises(ValueError, match=r"BertMaskedLM without weights of classification, pooler"):
         BertClassifier.from_pretrained(FIXTURES / "masked_lm", labels=("a", "b"))

@@ -296,22 +296,6 @@ def test_shards(copy):
     assert refusal(folder) == ("model-00002-of-00004.safetensors does not exist; expected a file")
 
 
-@pytest.mark.parametrize(
-    ("modules", "sentence"),
-    [
-        ("[" * 100_000, "modules.json names no Transformer; expected a file of "
-         "sentence-transformers"),
-        ("[]", "modules.json names no Transformer; expected a file of sentence-transformers"),
-        ('[{"type": "models.Transformer", "path": "../other"}]', "modules.json names ../other; "
-         "expected a subfolder"),
-    ],
-)  # fmt: skip
-def test_modules_of_sentence_transformers(copy, modules, sentence):
-    folder = copy("encoder")
-    (folder / "modules.json").write_text(modules)
-    assert refusal(folder) == sentence
-
-
 def test_a_pytorch_file_without_pytorch(copy, monkeypatch):
     folder = copy("encoder")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")

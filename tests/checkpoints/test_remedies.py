@@ -254,13 +254,11 @@ def variables(*without):
 
 
 def sentence_transformers(folder, original):
-    modules = [{"type": f"models.{name}", "path": path} for name, path in MODULES.items()]
+    types = ("Transformer", "SpladePooling", "WeightedLayerPooling")
+    modules = [{"type": f"sentence_transformers.models.{name}", "path": ""} for name in types]
     (folder / "modules.json").write_text(json.dumps(modules))
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
 
 
-MODULES = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
 IGNORABLE = {
     "config.json": [
         {"architectures": ["BertForNextSentencePrediction"]},
@@ -283,6 +281,8 @@ RECOMMENDED = [  # the last column is the number of commands that follow each ot
     ("BertQuestionAnswering", "bert-keras", [], "--to keras-hub", 1),
     ("BertFeatureTagger", "bert-keras", [], "--to huggingface", 1),
     ("BertTokenClassifier", "bert-keras", [], "--to google", 1),
+    ("BertSentenceEncoder", "bert-keras", [], "--to keras-hub", 1),
+    ("BertEncoder", "bert-keras", [], "--to sentence-transformers", 1),
     ("BertEncoder", "google", [vocabulary("##z")], "", 1),
     ("BertEncoder", "google", [values("bert_config.json", **{"it's [new]": 1, "b": 2})], "", 1),
     ("BertEncoder", "huggingface",
@@ -320,6 +320,19 @@ def test_the_recommended_command_succeeds(
         assert run() == 2
         (command,) = re.findall("bert-keras (convert SRC DST .*)", capsys.readouterr().err)
     assert run() == 0
+
+
+def test_formats_of_encoders_and_sentence_encoders(checkpoint, tmp_path):
+    for model, format, remedy, correct in (
+        ("BertSentenceEncoder", "google", "; choose sentence-transformers, or write only the "
+         "encoder: bert-keras convert SRC DST --to google --model BertEncoder",
+         "sentence-transformers"),
+        ("BertEncoder", "sentence-transformers", "; write it as a sentence encoder: bert-keras "
+         "convert SRC DST --to sentence-transformers --model BertSentenceEncoder", "google"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=re.escape(remedy)):
+            write_checkpoint(checkpoint(model), tmp_path / model, format=format)
+        write_checkpoint(checkpoint(model), tmp_path / model, format=correct)
 
 
 NO_POOLER, ROBERTA = {"has_pooler": False}, {"position_offset": 2, "num_segments": 1}

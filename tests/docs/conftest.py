@@ -7,7 +7,7 @@ import pytest
 
 from bert_keras import BertConfig, Vocabulary, WordPieceTokenizer
 from bert_keras.checkpoints.conversion import convert
-from bert_keras.models import BertClassifier, BertPretrainer
+from bert_keras.models import BertClassifier, BertPretrainer, BertSentenceEncoder
 from bert_keras.text.vocab import SPECIAL_TOKENS
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
@@ -27,6 +27,9 @@ def examples(tmp_path_factory):
     vocabulary.save(folder / "vocab.txt")
     for name in ("bert-base", "bert-base-uncased", "bert-base-finetuned", "minilm"):
         BertPretrainer(config).save_pretrained(folder / name, tokenizer=tokenizer)
+    BertSentenceEncoder(config).save_pretrained(
+        folder / "all-MiniLM-L6-v2", tokenizer=tokenizer, format="sentence-transformers"
+    )
     convert(folder / "bert-base", folder / "student", format="bert-keras", num_layers=1)
     for name in ("runs/sst2/model", "demo/1/finetune/model", "film-critic"):
         model, labels = BertClassifier(config, num_labels=2), ("0", "1")

@@ -11,7 +11,13 @@ from bert_keras.cli import main
 from bert_keras.config import BertConfig
 from bert_keras.data.preprocessor import Preprocessor
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer, BertQuestionAnswering
+from bert_keras.models import (
+    BertClassifier,
+    BertMaskedLM,
+    BertPretrainer,
+    BertQuestionAnswering,
+    BertSentenceEncoder,
+)
 from bert_keras.models.keras_hub import to_keras_hub
 from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -76,7 +82,26 @@ def fitted(folders, dataset):
     return model.fit(dataset, shuffle=False, verbose=0)
 
 
+def sentence_encoder(folders, tokenizer=None):
+    model = BertSentenceEncoder(CONFIG)
+    if tokenizer:
+        model.tokenizer = tokenizer
+    return model.encode(["good film"])
+
+
+def loaded_sentence_encoder(folders):
+    return BertSentenceEncoder.from_pretrained(folders / "masked-lm").encode(["good film"])
+
+
 CASES = {
+    "has no tokenizer; load it from a folder that has a vocabulary": (
+        sentence_encoder,
+        loaded_sentence_encoder,
+    ),
+    "that has a vocabulary, or set model.tokenizer": (
+        sentence_encoder,
+        lambda f: sentence_encoder(f, TOKENIZER),
+    ),
     "needs labels, such as ('no', 'yes')": (
         lambda f: classifier(f, "masked-lm", new=["classification"]),
         lambda f: classifier(f, "masked-lm", new=["classification"], labels=("no", "yes")),

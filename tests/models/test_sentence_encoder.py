@@ -1,6 +1,7 @@
 """The sentence encoder: pooling with masks, groups of texts, training, saving and loading."""
 
 import dataclasses
+import re
 
 import keras
 import numpy as np
@@ -12,6 +13,9 @@ from bert_keras.embedding import POOLINGS, DenseModule, EmbeddingConfig, Normali
 from bert_keras.errors import InputError
 from bert_keras.layers.sentence import pooled
 from bert_keras.models import BertEncoder, BertSentenceEncoder, load_model
+from bert_keras.text.encode import encode
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 CONFIG = BertConfig(vocab_size=40, hidden_size=16, num_layers=1, num_heads=2, max_positions=12)
 DENSE = EmbeddingConfig(
@@ -104,9 +108,9 @@ def test_training_changes_every_weight_and_saving_keeps_them(tmp_path):
     keras.utils.set_random_seed(1)
     model = BertSentenceEncoder(CONFIG, embedding=DENSE)
     before = [np.array(weight) for weight in model.trainable_weights]
-    model.compile(optimizer=keras.optimizers.SGD(0.1), loss=lambda y, p: (p - y[:, None]) ** 2)
+    model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
     x = batch()
-    model.fit(x, np.arange(4.0), verbose=0)
+    model.fit(x, np.eye(4, 6), verbose=0)
     for old, weight in zip(before, model.trainable_weights, strict=True):
         assert not np.array_equal(old, np.array(weight)), weight.path
     model.save_pretrained(tmp_path / "model")
@@ -115,7 +119,8 @@ def test_training_changes_every_weight_and_saving_keeps_them(tmp_path):
     assert loaded.metadata.embedding == DENSE
     np.testing.assert_array_equal(loaded(x), model(x))
     model.save(tmp_path / "model.keras")
-    np.testing.assert_array_equal(keras.saving.load_model(tmp_path / "model.keras")(x), model(x))
+    again = keras.saving.load_model(tmp_path / "model.keras", compile=False)
+    np.testing.assert_array_equal(again(x), model(x))
 
 
 def test_loads_from_any_encoder(tmp_path):
@@ -161,3 +166,86 @@ def test_metadata_has_an_embedding_only_for_sentence_encoders():
         DenseModule(units=0)
     with pytest.raises(InputError, match="no activation of a dense module is called 'swish'"):
         DenseModule(units=1, activation="swish")
+
+
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *"abcdefghij:", *(f"##{letter}" for letter in "abcdef")))
+TEXTS = ["a", "abc d e", "", "b c d e f g h i j a b c d", "ab"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(1)
+    config = dataclasses.replace(CONFIG, vocab_size=len(VOCABULARY), initializer_stddev=0.3)
+    model = BertSentenceEncoder(config, embedding=DENSE)
+    model.tokenizer = WordPieceTokenizer(VOCABULARY)
+    return model
+
+
+def test_encode_returns_one_vector_for_each_text_in_order(model):
+    vectors = model.encode(TEXTS)
+    assert (vectors.shape, vectors.dtype) == ((5, 6), np.float32)
+    for row, text in enumerate(TEXTS):
+        inputs = encode(model.tokenizer, ["find: " + text], max_length=12)
+        np.testing.assert_allclose(vectors[row], model(inputs)[0], rtol=0, atol=1e-6)
+        alone = model.encode([text], batch_size=1)
+        np.testing.assert_allclose(vectors[row], alone[0], rtol=0, atol=1e-6)
+    for batch_size in (1, 2, 5):
+        again = model.encode(TEXTS, batch_size=batch_size)
+        np.testing.assert_allclose(vectors, again, rtol=0, atol=1e-6)
+    assert model.encode([]).shape == (0, 6)
+    without = model.encode(TEXTS, prompt="")
+    assert np.abs(without - vectors).max() > 1e-3
+    np.testing.assert_array_equal(vectors, model.encode(TEXTS, prompt_name="query"))
+
+
+def test_encode_in_several_chunks(model, monkeypatch, capsys):
+    vectors = model.encode(TEXTS)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("bert_keras.models.sentence_encoder.CHUNK_SIZE", 2)
+    monkeypatch.setattr("bert_keras.models.sentence_encoder.NUM_SILENT", 4)
+    np.testing.assert_allclose(vectors, model.encode(TEXTS), rtol=0, atol=1e-6)
+    assert re.search(r"encode .*5.00/5.00 ", capsys.readouterr().err.splitlines()[-1])
+
+
+def test_dimensions_are_cut_and_scaled(model):
+    vectors = model.encode(TEXTS)[:, :3]
+    expected = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(model.encode(TEXTS, dimensions=3), expected, rtol=0, atol=1e-6)
+    plain = BertSentenceEncoder(model.config, embedding=EmbeddingConfig(modules=()))
+    plain.tokenizer = model.tokenizer
+    np.testing.assert_array_equal(plain.encode(TEXTS, dimensions=3), plain.encode(TEXTS)[:, :3])
+
+
+def test_encode_reads_the_current_weights(model):
+    before = model.encode(TEXTS)
+    kernel = model.sentence.dense_layers[0].kernel
+    kernel.assign(-kernel)
+    after = model.encode(TEXTS)
+    kernel.assign(-kernel)
+    assert np.abs(after - before).max() > 1e-3
+    np.testing.assert_array_equal(model.encode(TEXTS), before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"dimensions": 0}, "dimensions is 0; expected 1 to 6"),
+        ({"dimensions": 7}, "dimensions is 7; expected 1 to 6"),
+        ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
+        ({"prompt_name": "title"}, "no prompt is called 'title'; known: query"),
+        ({"prompt": "a", "prompt_name": "query"}, "the prompts 'a' and 'query' are given"),
+    ],
+)
+def test_encode_refuses(model, arguments, sentence):
+    with pytest.raises(InputError, match=sentence):
+        model.encode(TEXTS, **arguments)
+    with pytest.raises(InputError, match="texts is the string 'a b'; expected a list of strings"):
+        model.encode("a b")
+
+
+def test_a_model_saved_after_encode(model, tmp_path):
+    vectors = model.encode(TEXTS)
+    model.save(tmp_path / "model.keras")
+    model.save_pretrained(tmp_path / "model")
+    loaded = BertSentenceEncoder.from_pretrained(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.encode(TEXTS), vectors)

@@ -4,7 +4,6 @@ config.json         hyperparameters, class and labels; see config.py
 model.safetensors   the weights, or their shards, or pytorch_model.bin; see weights.py
 vocab.txt, tokenizer.json, tokenizer_config.json    the tokenizer; see tokenizer.py
 vocab.json and merges.txt, spiece.model             the tokenizer; see rules.py
-modules.json        names the subfolder with these files; only in sentence-transformers models
 """
 
 import dataclasses
@@ -34,7 +33,6 @@ from bert_keras.checkpoints.huggingface.config import (
     transformers_class,
     write_config,
 )
-from bert_keras.checkpoints.huggingface.modules import MODULES, encoder_folder
 from bert_keras.checkpoints.huggingface.tokenizer import (
     check_padding,
     read_tokenizer,
@@ -110,10 +108,10 @@ ENCODER_STARTS = ("embeddings", "encoder.", "transformer.", "layers.", "final_no
 
 
 def recognises(path: Path) -> bool:
-    """Returns whether the folder has weights, modules.json or config.json of transformers."""
+    """Returns whether the folder has weights or config.json of transformers."""
     if not path.is_dir():
         return False
-    if (path / MODULES).is_file() or any((path / name).is_file() for name in WEIGHT_FILES):
+    if any((path / name).is_file() for name in WEIGHT_FILES):
         return True
     return (path / CONFIG).is_file() and not any(path.glob("*.index"))
 
@@ -122,15 +120,13 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     """Reads a folder of transformers; see `formats.Format`.
 
     `ignore` may name weights, keys of config.json such as "architectures" and "auto_map", rules of
-    the tokenizer such as "strip_accents", and modules of sentence-transformers such as "Pooling".
-    Error messages state the name where this is possible.
+    the tokenizer such as "strip_accents". Error messages state the name where this is possible.
     """
-    folder, notes = encoder_folder(path, ignore=ignore)
-    values, family = read_values(folder)
+    values, family = read_values(path)
     config = read_config(values, family)
     named_model, config_notes = read_architecture(values, family, ignore=ignore)
     weights, unused, weight_notes = read_weights(
-        folder, family=family, ties_decoder=config.ties_decoder, ignore=ignore
+        path, family=family, ties_decoder=config.ties_decoder, ignore=ignore
     )
     model = _model(weights, named_model, family)
     row = ARCHITECTURES[model]
@@ -140,7 +136,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         names = [family.weight_name(name, model=model) for name in CLASSIFIER_WEIGHTS]
         shape = next(weights[name].shape for name in names if name in weights)
         labels, label_notes = read_labels(values, shape[0] if shape else 1)
-    text = read_tokenizer(folder, tokenizer_class=values.get("tokenizer_class"), ignore=ignore)
+    text = read_tokenizer(path, tokenizer_class=values.get("tokenizer_class"), ignore=ignore)
     extra = read_extra(values, model)
     length = text.max_length or extra.get("max_length") or config.max_positions
     problem_type = (values.get("problem_type") or "") if model == CLASSIFIER.name else ""
@@ -162,7 +158,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
         tensors=tensors,
         vocabulary=fitted_vocabulary(text.vocabulary, metadata, pad_vocabulary=pad_vocabulary),
         unused=(*unused, *heads),
-        notes=(*notes, *config_notes, *label_notes, *weight_notes, *text.notes),
+        notes=(*config_notes, *label_notes, *weight_notes, *text.notes),
     )
 
 

@@ -34,7 +34,7 @@ from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, in_order_of_ids
 
 VOCABULARY, TOKENIZER, SETTINGS = "vocab.txt", "tokenizer.json", "tokenizer_config.json"
-ADDED, SENTENCES = "added_tokens.json", "sentence_bert_config.json"
+ADDED, SENTENCES = "added_tokens.json", "sentence_*_config.json"
 # Tokenizer classes of transformers that split text as BERT does.
 CLASSES = (
     *("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast"),
@@ -229,10 +229,17 @@ def _lowercase(
 
 
 def _length(folder: Path, settings: Mapping[str, Any]) -> int | None:
-    sentences = json_object(folder / SENTENCES) if (folder / SENTENCES).is_file() else {}
-    lengths = (sentences.get("max_seq_length"), settings.get("model_max_length"))
+    lengths = (sentence_settings(folder).get("max_seq_length"), settings.get("model_max_length"))
     # A sequence has at least [CLS], one token and [SEP].
     return next((length for length in lengths if isinstance(length, int) and length >= 3), None)
+
+
+def sentence_settings(folder: Path) -> dict[str, Any]:
+    """Returns the values of sentence_bert_config.json, {} without one.
+
+    Old versions of sentence-transformers name the file after the family, such as "roberta".
+    """
+    return next(map(json_object, sorted(folder.glob(SENTENCES))), {})
 
 
 def check_padding(family: Family | None, vocabulary: Vocabulary | None) -> None:

@@ -60,7 +60,7 @@ def read_weights(
             the expected values.
     """
     tensors, unused = {}, []
-    stored, notes = _stored(folder)
+    stored, notes = stored_weights(folder)
     for name, tensor in stored.items():
         current = current_name(name, family)
         if name in ignore or current in ignore:
@@ -85,7 +85,12 @@ def current_name(name: str, family: Family) -> str:
     return name.removeprefix(family.weight_prefix)
 
 
-def _stored(folder: Path) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
+def stored_weights(folder: Path) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
+    """Returns the arrays of a folder under their names in the file, and notes on the file.
+
+    Raises:
+        InputError: The folder has no weights, or a file is damaged or unsafe.
+    """
     file, *others = [file for file in FILES if (folder / file).is_file()] or [""]
     if file:
         unread = ", ".join(others)
