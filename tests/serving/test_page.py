@@ -10,6 +10,7 @@ from bert_keras.serving.page import page_response
 from bert_keras.serving.server import running_server
 from tests.browser import browser_page
 from tests.serving.scripted import json_reply, scripted_server
+from tests.serving.text_models import embedder
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"}
 IN_BROWSER = pytest.mark.slow
@@ -254,6 +255,22 @@ def test_pairs_versions_numbers_and_errors(tmp_path):
         press_enter(page)
         page.wait_for("The server does not respond. Is it still running?")
         assert page.run("document.title") == "m"
+
+
+@IN_BROWSER
+def test_the_embeddings_of_two_texts_are_compared(tmp_path):
+    embedder(tmp_path / "vectors" / "1")
+    with running_server(tmp_path / "vectors") as url, browser_page(width=900, height=700) as page:
+        page.open(f"{url}/")
+        page.wait_for("Second text")
+        type_text(page, "abcd <i>")
+        type_text(page, "aad", field="second")
+        press_enter(page)
+        page.wait_for("Cosine similarity", "0.9037", "abcd <i>", "0.5, 0.5, 0.5, 0.5")
+        page.picture(tmp_path / "similarity.png")
+        assert page.run("document.querySelector('.fill').style.width.slice(0, 4)") == "90.3"
+        press_enter(page)
+        page.wait_for('{"instances":[{"text":"abcd <i>"},{"text":"aad"}]}')
 
 
 @IN_BROWSER
