@@ -156,12 +156,12 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
         OSError: If the folder cannot be written.
     """
     path = Path(path)
-    _refuse_existing(path)
+    refuse_existing(path)
     with partial_folder(path) as partial:
         yield partial
         partial.chmod(0o755)
         while not rename_folder(partial, path):
-            _refuse_existing(path)
+            refuse_existing(path)
 
 
 @contextlib.contextmanager
@@ -209,7 +209,8 @@ def rename_folder(folder: str | os.PathLike, path: str | os.PathLike) -> bool:
     return True
 
 
-def _refuse_existing(path: Path) -> None:
+def refuse_existing(path: Path) -> None:
+    """Raise InputError if `path` exists, unless it is an empty folder: no result is overwritten."""
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise InputError(f"{path} exists already; choose another name or remove it first")
 
@@ -229,7 +230,7 @@ def resumed_folder(path: str | os.PathLike) -> Iterator[Path]:
         InputError: If `path` is a file or a non-empty folder, or if another process writes it.
     """
     path = Path(path)
-    _refuse_existing(path)
+    refuse_existing(path)
     partial = path.with_name(f"{path.name}.partial")
     existed = partial.exists()
     partial.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from bert_keras.cli.experiments import Demo, Reproduce
 from bert_keras.cli.models import Convert, Export, Inspect, Serve
-from bert_keras.cli.tasks import Evaluate, Features, Predict, Submission
+from bert_keras.cli.tasks import Embed, Evaluate, Features, Predict, Submission
 from bert_keras.cli.training import Curves, DeviceOptions, Finetune, Pretrain
 from bert_keras.commands import Command, CommandParser, add_commands
 from bert_keras.errors import run_command
@@ -14,7 +14,7 @@ from bert_keras.options import options_of
 from bert_keras.quiet import import_tensorflow
 
 COMMANDS = (
-    *(Demo, Pretrain, Finetune, Evaluate, Predict, Submission, Features, Inspect, Reproduce),
+    *(Demo, Pretrain, Finetune, Evaluate, Predict, Submission, Features, Embed, Inspect, Reproduce),
     *(Convert, Curves, Export, Serve),
 )
 
@@ -54,7 +54,7 @@ def run(argv: Sequence[str] | None = None) -> int:
             with _devices(command):
                 command.run()
         except KeyboardInterrupt as interrupt:
-            if not interrupt.args and isinstance(command, (Finetune, Pretrain, Reproduce)):
+            if not interrupt.args and isinstance(command, (Embed, Finetune, Pretrain, Reproduce)):
                 interrupt.args = ("the same command continues the run",)
             raise
         except _exhausted() as error:

@@ -1,6 +1,7 @@
-"""Defines the commands that score and apply models: evaluate, predict, submission and features."""
+"""Defines the commands that score and apply models, such as evaluate, predict and embed."""
 
 import json
+from argparse import REMAINDER
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -151,6 +152,73 @@ class Features(Command):
 
         write_features(self.pretrained, self.texts, self.output, layers=self.layers, of=self.of)
         print(self.output)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embed(Command):
+    """Write the embedding of each line of a text file."""
+
+    examples: ClassVar[str] = (
+        "bert-keras embed lines.txt --model all-MiniLM-L6-v2 --output vectors.npy\n"
+        "  bert-keras embed lines.txt --model all-MiniLM-L6-v2 --output vectors.parquet\n"
+        "  bert-keras embed 'lines-*.txt' --model saved_models/minilm --output vectors --beam"
+    )
+
+    texts: str = argument("FILE", help="a UTF-8 file with one text on each line")
+    model: str = option(
+        metavar="DIR",
+        help="a folder of sentence-transformers or a checkpoint of any format (see convert); with "
+        "--beam saved_models/NAME",
+    )
+    output: str = option(
+        metavar="FILE",
+        help="a .npy file, or a .parquet file with the texts; with --beam a folder of .parquet "
+        "files",
+    )
+    dimensions: int | None = option(
+        None,
+        metavar="N",
+        help="keep the first N values of each embedding, and scale them to length 1 if the model "
+        "does",
+    )
+    prompt: str | None = option(
+        None,
+        metavar="NAME",
+        help="the prompt of the model to put before each text",
+        default_text="the default prompt of the model, if it has one",
+    )
+    beam: tuple[str, ...] | None = option(
+        None,
+        nargs=REMAINDER,
+        metavar="OPTION",
+        help="run as an Apache Beam job; all arguments after it are options of Beam",
+    )
+
+    def run(self) -> None:
+        if self.beam is not None:
+            from bert_keras.serving.beam_embeddings import embed_on_beam
+
+            self.check_unused("prompt", reason="with --beam, as the exported model puts its own")
+            counts = embed_on_beam(
+                self.texts,
+                self.output,
+                model=self.model,
+                dimensions=self.dimensions,
+                pipeline_options=self.beam,
+            )
+            print(*(f"{kind}: {count:,}" for kind, count in counts.items() if count), sep="; ")
+            print(self.output)
+            return
+        from bert_keras.runs.embeddings import write_embeddings
+
+        num_texts, size = write_embeddings(
+            self.texts,
+            self.output,
+            model=self.model,
+            dimensions=self.dimensions,
+            prompt=self.prompt,
+        )
+        print(f"{num_texts:,} embeddings of {size} values: {self.output}")
 
 
 def print_table(scores: dict) -> None:

@@ -23,6 +23,7 @@ _MAX_TEXTS = 2048  # of a request, as in OpenAI's API
 _PARAMETERS = ("input", "model", "dimensions", "encoding_format", "user")
 _FORMATS = ("float", "base64")
 _SMALLEST_NORM = 1e-12  # keeps a vector of zeros at zero
+_UNIT_TOLERANCE = 1e-3  # of the length of an embedding that the model scales to length 1
 
 
 class ParameterRefusal(Refusal):
@@ -178,13 +179,13 @@ def check_model(signatures: Mapping[str, Any], model: str) -> None:
     Raises:
         ParameterRefusal: If one of the two signatures is missing.
     """
-    if not _has_signature(signatures, DEFAULT_SIGNATURE, "embedding"):
+    if not has_signature(signatures, DEFAULT_SIGNATURE, "embedding"):
         raise ParameterRefusal(
             f"The model {model!r} returns no embeddings of texts; send its requests to "
             f"/v1/models/{model}:predict",
             param="model",
         )
-    if not _has_signature(signatures, _COUNTS, _COUNTS):
+    if not has_signature(signatures, _COUNTS, _COUNTS):
         raise ParameterRefusal(
             f"The model {model!r} has no signature {_COUNTS}, which counts the tokens of a text; "
             "export its checkpoint again",
@@ -192,9 +193,33 @@ def check_model(signatures: Mapping[str, Any], model: str) -> None:
         )
 
 
-def _has_signature(signatures: Mapping[str, Any], name: str, output: str) -> bool:
+def has_signature(signatures: Mapping[str, Any], name: str, output: str) -> bool:
+    """Whether a signature takes `text` alone and has this output.
+
+    Args:
+        signatures: Maps each signature name to its SignatureDef.
+        name: Name of the signature.
+        output: Name of the output.
+    """
     signature = signatures.get(name)
-    return bool(signature) and signature.inputs.keys() == {"text"} and output in signature.outputs
+    return (
+        signature is not None
+        and signature.inputs.keys() == {"text"}
+        and output in signature.outputs
+    )
+
+
+def shortened(embeddings: np.ndarray, dimensions: int) -> np.ndarray:
+    """Return the first values of each embedding, scaled to length 1 if the embedding has length 1.
+
+    Args:
+        embeddings: float32 [N, E].
+        dimensions: The number of values to keep, up to E.
+    """
+    first = embeddings[:, :dimensions]
+    norms = np.linalg.norm(first, axis=1, keepdims=True)
+    is_unit = np.abs(np.linalg.norm(embeddings, axis=1, keepdims=True) - 1) < _UNIT_TOLERANCE
+    return first / np.where(is_unit, np.maximum(norms, _SMALLEST_NORM), np.float32(1))
 
 
 def response_body(
@@ -218,9 +243,7 @@ def response_body(
                 "model's embeddings",
                 param="dimensions",
             )
-        embeddings = embeddings[:, : request.dimensions]
-        norms = np.linalg.norm(embeddings, axis=1, keepdims=True)
-        embeddings = embeddings / np.maximum(norms, _SMALLEST_NORM)
+        embeddings = shortened(embeddings, request.dimensions)
     if not np.isfinite(embeddings).all():
         raise Refusal("The model returned a value that is not a finite number", status=500)
     if request.is_base64:

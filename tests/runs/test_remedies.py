@@ -109,6 +109,8 @@ def originals(tmp_path_factory):
         examples = [{"text": "film", "label": each} for each in (label, "neg")]
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, examples)))
     (folder / "data").mkdir()
+    (folder / "old.npy.partial").mkdir()
+    (folder / "old.npy.partial" / "arguments.json").write_text("{}")
     for name, text in {"train": rows, "dev": rows, "test": "text\nfilm\n"}.items():
         (folder / "data" / f"{name}.tsv").write_text(text)
     (folder / "pairs.tsv").write_text(f"a\tb\tlabel\n{LONG}\tfilm\tpos\nbad\tfilm\tneg\n")
@@ -174,6 +176,7 @@ PREDICT = "bert-keras predict classification --model classifier --data train.tsv
 TEACH = f"{PRETRAIN} --from masked-lm --set objective=masked-lm --teacher"
 CONVERT = "bert-keras convert classifier pretrainer"
 INSPECT = "bert-keras inspect masked-lm -o page.html --word film --sentences film.txt"
+EMBED = "bert-keras embed film.txt --model classifier --output old.npy"
 VECTORS = "bert-keras features --from classifier --texts film.txt --output film.npz"
 
 
@@ -387,6 +390,8 @@ def case(remedy, command, corrected):
         case(
             "exists already; choose another name or", CONVERT, CONVERT.replace("pret", "new-pret")
         ),
+        case("other options; remove it or choose ano", EMBED, f"rm old.npy.partial && {EMBED}"),
+        case("or choose another output", EMBED, EMBED.replace("old", "new")),
         case("choose another name or remove it first", CONVERT, f"rm pretrainer && {CONVERT}"),
         case(
             "there is nothing to show; give a text",

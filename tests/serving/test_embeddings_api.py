@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from bert_keras.serving.embeddings_api import EmbeddingsApi
+from bert_keras.serving.embeddings_api import EmbeddingsApi, shortened
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.server import running_server
 from tests.serving.text_models import embedder
@@ -135,6 +135,11 @@ def test_bytes_that_are_not_utf_8_and_values_that_are_not_finite(url, send):
     message = "The model returned a value that is not a finite number"
     expected = {"message": message, "type": "server_error", "param": None, "code": None}
     assert response.json == {"error": expected}
+
+
+def test_shortened_embeddings_of_a_model_that_does_not_scale_them():
+    embeddings = np.array([[3, 4, 0], [0.6, 0, 0.8]], np.float32)
+    np.testing.assert_allclose(shortened(embeddings, 2), [[3, 4], [1, 0]])
 
 
 def test_models_without_the_signatures(server_of, folder, send):

@@ -271,6 +271,19 @@ def test_rows_that_run_together_are_accepted_in_several_requests(models):
         assert len(Client(url, batch_size=int(size)).predict(rows, **ask)) == len(rows)
 
 
+@pytest.mark.extra
+def test_a_beam_job_writes_to_another_output_or_to_a_removed_one(run, refusal, tmp_path):
+    pytest.importorskip("apache_beam", reason="needs the extra beam")
+    embedder(tmp_path / "m" / "1")
+    command = f"embed {{}}/lines.txt --model {tmp_path}/m --output {tmp_path}/out --beam"
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").touch()
+    assert "out exists already; choose another name or remove it first" in refusal(command)
+    assert run(command.replace("/out", "/new")) == 0
+    shutil.rmtree(tmp_path / "out")
+    assert run(command) == 0
+
+
 def test_another_path_or_export_serves_what_the_embeddings_api_refuses(send, tmp_path):
     def embed(url, model):
         body = json.dumps({"model": model, "input": "a"})

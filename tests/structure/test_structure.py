@@ -162,6 +162,7 @@ def test_imports_and_help_load_no_heavy_packages():
                 "predict",
                 "submission",
                 "features",
+                "embed",
                 "inspect",
                 "reproduce",
                 "convert",
