@@ -94,6 +94,7 @@ FEATURE_TAGGER = Architecture(
 SENTENCE_ENCODER = Architecture(
     name="BertSentenceEncoder",
     module="bert_keras.models.sentence_encoder",
+    exporter="bert_keras.exporting.signatures.embeddings",
 )
 ARCHITECTURES: dict[str, Architecture] = {
     row.name: row

@@ -67,6 +67,15 @@ class ModelMetadata:
         reset = {} if keeps_head else reset
         return dataclasses.replace(self, model=model, **{"embedding": embedding} | reset | changes)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields as values that JSON can store, without an `embedding` of None."""
+        values = dataclasses.asdict(self)
+        if self.embedding is None:
+            del values["embedding"]
+        else:
+            values["embedding"] = self.embedding.to_dict()
+        return values
+
 
 def numbered_labels(count: int) -> tuple[str, ...]:
     """Returns Hugging Face's default label names, "LABEL_0" and so on, for `count` labels."""

@@ -7,7 +7,6 @@ training_state.safetensors  Adam's averages `momentum/NAME` and `velocity/NAME`,
                             steps as the metadata `step`; only if the checkpoint has training state
 """
 
-import dataclasses
 import json
 import os
 from collections.abc import Collection
@@ -56,10 +55,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a folder in the native format, training state included; see `formats.Format`."""
     metadata = checkpoint.metadata
-    values = {**dataclasses.asdict(metadata), "config": metadata.config.to_dict()}
-    del values["embedding"]
-    if metadata.embedding is not None:
-        values["embedding"] = metadata.embedding.to_dict()
+    values = {**metadata.to_dict(), "config": metadata.config.to_dict()}
     (folder / METADATA).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
     if checkpoint.vocabulary is not None:
         write_vocabulary(checkpoint.vocabulary, folder)

@@ -129,6 +129,12 @@ class Export(Command):
         help="number of input texts of a classifier",
         default_text="as in the model metadata, or else 1",
     )
+    dimensions: int | None = option(
+        None,
+        metavar="N",
+        help="values to keep of each embedding of a sentence encoder",
+        default_text="all",
+    )
     to: str = option("saved_models", metavar="DIR", help="the folder of all exported models")
     serving_config: str | None = option(
         None,
@@ -172,6 +178,7 @@ class Export(Command):
             export,
             self.model,
             num_texts=self.texts,
+            dimensions=self.dimensions,
             variant=self.variant,
             data=self.data,
             task=self.task,

@@ -19,6 +19,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     labels: Sequence[str] = (),
     max_length: int | None = None,
     num_texts: int | None = None,
+    dimensions: int | None = None,
     variant: str | None = None,
     data: StrPath | None = None,
     task: str | None = None,
@@ -41,6 +42,8 @@ def export(  # noqa: PLR0913 - public; each argument is optional
             default that of the model's metadata.
         num_texts: The number of texts that a classifier takes, 1 or 2; by default the number that
             the model was trained on, or 1 if its metadata does not state it.
+        dimensions: The number of values to keep of each embedding of a BertSentenceEncoder; by
+            default all.
         variant: "float16", "int8" or "litert", which is written only if it improves on float32; by
             default the model is written in float32.
         data: Labelled examples to score a variant on: a file of the task, or a data folder or
@@ -64,7 +67,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     """
     described = text_model(model, tokenizer=tokenizer, labels=labels, max_length=max_length)
     if variant is None:
-        return export_model(described, path, num_texts=num_texts)
+        return export_model(described, path, num_texts=num_texts, dimensions=dimensions)
     if data is None:
         raise InputError(f"the variant {variant} needs data, labelled examples to score it on")
     return export_variant(
@@ -74,5 +77,6 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         data=str(data),
         task=task,
         num_texts=num_texts,
+        dimensions=dimensions,
         max_score_loss=max_score_loss,
     )

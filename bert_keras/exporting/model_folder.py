@@ -77,6 +77,7 @@ def export_model(
     folder: StrPath,
     *,
     num_texts: int | None = None,
+    dimensions: int | None = None,
     variant: type[Variant] | None = None,
 ) -> Path:
     """Writes a model as a SavedModel.
@@ -88,6 +89,8 @@ def export_model(
         folder: The version folder, saved_models/NAME/VERSION, which must not exist yet.
         num_texts: The number of texts that a classifier takes, 1 or 2; None takes the number that
             the model was trained on, or 1 if the metadata does not state it.
+        dimensions: The number of values to keep of each embedding of a sentence encoder; None keeps
+            all.
         variant: The variant to write; None writes the float32 model.
 
     Returns:
@@ -105,12 +108,14 @@ def export_model(
         )
     exporter: Exporter = import_module(module).EXPORTER
     settings = exporter.settings(metadata, model.source)
-    if num_texts is not None:
-        if "num_texts" not in settings:
-            raise InputError(
-                f"{model.source} is a {metadata.model}; only a classifier takes a number of texts"
-            )
-        settings["num_texts"] = num_texts
+    for name, value, taker in (
+        ("num_texts", num_texts, "a classifier takes a number of texts"),
+        ("dimensions", dimensions, "a BertSentenceEncoder takes a number of dimensions"),
+    ):
+        if value is not None and name not in settings:
+            raise InputError(f"{model.source} is a {metadata.model}; only {taker}")
+        if value is not None:
+            settings[name] = value
     loaded = model.load()
     return write_saved_model(
         loaded if variant is None else variant(loaded),

@@ -1,6 +1,5 @@
 """Writes a model's signatures as a SavedModel, and verifies that TF Serving will load it."""
 
-import dataclasses
 import json
 import os
 import tempfile
@@ -168,7 +167,7 @@ def export_metadata(metadata: ModelMetadata, *, model_folder: Path | None) -> di
     if model_folder is not None and model_folder.name == MODEL:
         files = (model_folder.parent / RECIPE, model_folder.parent / SCORES)
     return {
-        "card": dataclasses.asdict(metadata),
+        "card": metadata.to_dict(),
         "training": {path.stem: json_object(path) for path in files if path.is_file()},
         "versions": {name: version(name) for name in _LIBRARIES},
     }

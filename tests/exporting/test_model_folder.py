@@ -17,6 +17,7 @@ from bert_keras.models import (
     BertMultipleChoice,
     BertPretrainer,
     BertQuestionAnswering,
+    BertSentenceEncoder,
     BertTokenClassifier,
 )
 from bert_keras.models.pretrained import save_model
@@ -84,6 +85,7 @@ def test_a_regression_of_windows_is_exported_as_it_was_trained(tmp_path, assert_
     [
         (BertClassifier, {"label", "labels", "probabilities"}),
         (BertEncoder, {"embedding", "pooled"}),
+        (BertSentenceEncoder, {"embedding"}),
         (BertMultipleChoice, {"choice", "probabilities"}),
         (BertPretrainer, {"pieces", "probabilities"}),
         (BertQuestionAnswering, {"answer", "start", "end", "score", "no_answer_score"}),

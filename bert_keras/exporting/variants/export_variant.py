@@ -37,7 +37,7 @@ NOT_SERVED = {  # variants that TF Serving cannot load
 _MAX_RATE = 0.95
 
 
-def export_variant(
+def export_variant(  # noqa: PLR0913 - each argument is an option of `export`
     model: TextModel,
     folder: StrPath,
     *,
@@ -45,6 +45,7 @@ def export_variant(
     data: str,
     task: str | None = None,
     num_texts: int | None = None,
+    dimensions: int | None = None,
     max_score_loss: float = 0.5,
 ) -> Path:
     """Exports a variant and prints its size, time and score next to those of float32.
@@ -61,6 +62,7 @@ def export_variant(
             "dev" is read.
         task: The name of the task; None takes the task that the model was fine-tuned on.
         num_texts: The number of texts that a classifier takes; see `export_model`.
+        dimensions: The number of values to keep of each embedding; see `export_model`.
         max_score_loss: The largest loss in points of the task's score that is accepted.
 
     Returns:
@@ -87,7 +89,7 @@ def export_variant(
     ):
         # Warm-up requests contain the name of the model, which is that of the parent folder.
         named = Path(folder.resolve().parent.name, folder.name)
-        export = partial(export_model, model, num_texts=num_texts)
+        export = partial(export_model, model, num_texts=num_texts, dimensions=dimensions)
         folders = {name: Path(scratch, name, named) for name in (FLOAT32, variant)}
         export(folders[FLOAT32])
         if variant == LITERT:
