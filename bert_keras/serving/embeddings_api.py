@@ -188,7 +188,7 @@ def check_model(signatures: Mapping[str, Any], model: str) -> None:
     if not has_signature(signatures, _COUNTS, _COUNTS):
         raise ParameterRefusal(
             f"The model {model!r} has no signature {_COUNTS}, which counts the tokens of a text; "
-            "export its checkpoint again",
+            "export a BertSentenceEncoder",
             param="model",
         )
 

@@ -299,7 +299,7 @@ def test_another_path_or_export_serves_what_the_embeddings_api_refuses(send, tmp
     embedder(tmp_path / "m" / "1", has_counts=False)
     with running_server(tmp_path / "m") as url:
         _, message = embed(url, "m")
-        assert "which counts the tokens of a text; export its checkpoint again" in message
+        assert "which counts the tokens of a text; export a BertSentenceEncoder" in message
     embedder(tmp_path / "m" / "2")
     with running_server(tmp_path / "m") as url:
         assert embed(url, "m") == (200, None)
