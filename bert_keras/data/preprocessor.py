@@ -44,21 +44,57 @@ class Preprocessor:
         """
         columns = texts if isinstance(texts, tuple) else (texts,)
         if any(hasattr(column, "graph") for column in columns):
-            return self._in_graph(columns)
+            return self._in_graph(texts, columns)
         return encode(self.tokenizer, *map(_strings, columns), max_length=self.max_length)
 
-    def _in_graph(self, columns: Sequence[Any]) -> dict[str, Any]:
+    def _in_graph(self, texts, columns: Sequence[Any]) -> dict[str, Any]:
         import tensorflow as tf
 
         def arrays(*columns):
-            inputs = self(columns)
+            inputs = self(columns if isinstance(texts, tuple) else columns[0])
             return [inputs[name] for name in SEQUENCE_FEATURES]
 
         dtypes = [tf.int32] * len(SEQUENCE_FEATURES)
         tensors = tf.numpy_function(arrays, columns, dtypes, stateful=False)
         for tensor in tensors:
-            tensor.set_shape([columns[0].shape[0], None])
+            tensor.set_shape([columns[0].shape[0], *self._row_shape(texts)])
         return dict(zip(SEQUENCE_FEATURES, tensors, strict=True))
+
+    def _row_shape(self, texts) -> tuple[int | None, ...]:
+        """Returns the shape of the inputs of one example."""
+        return (None,)
+
+
+@dataclass(frozen=True)
+class GroupPreprocessor(Preprocessor):
+    """Converts each text to a row of its own, for a model that embeds texts separately.
+
+    Raises:
+        InputError: On a call, a value that is not a string, or columns of different lengths.
+    """
+
+    def __call__(self, texts) -> dict[str, Any]:
+        """Returns the arrays of `encode`.
+
+        Args:
+            texts: B strings as a list, a NumPy array or a tensor, or a tuple of G such columns,
+                whose texts at the same position belong together.
+
+        Returns:
+            `input_ids`, `input_mask` and `segment_ids`, int32 [B,T], or [B,G,T] for a tuple.
+        """
+        if not isinstance(texts, tuple) or any(hasattr(column, "graph") for column in texts):
+            return super().__call__(texts)
+        columns = [_strings(column) for column in texts]
+        sizes = [len(column) for column in columns]
+        if len(set(sizes)) > 1:
+            raise InputError(f"the columns have {sizes} texts; expected equal numbers")
+        rows = [text for group in zip(*columns, strict=True) for text in group]
+        inputs = encode(self.tokenizer, rows, max_length=self.max_length)
+        return {name: a.reshape(sizes[0], len(sizes), a.shape[1]) for name, a in inputs.items()}
+
+    def _row_shape(self, texts) -> tuple[int | None, ...]:
+        return (len(texts), None) if isinstance(texts, tuple) else (None,)
 
 
 def is_text(data) -> bool:

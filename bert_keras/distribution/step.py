@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from bert_keras.distribution.parts import accumulated, outputs_of_parts, part_of
-from bert_keras.distribution.reduction import summed
+from bert_keras.distribution.reduction import SummedLoss, summed
 from bert_keras.distribution.replicas import num_replicas, replica_id, sum_over_replicas
 from bert_keras.distribution.terms import Term, means_of, sum_of, total_weights
 from bert_keras.errors import InputError
@@ -93,7 +93,9 @@ class GlobalBatchStep(keras.Model):
     def _unpacked(self, data):
         """Returns inputs, targets and sample weights; zeros as targets that no loss reads."""
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
-        if y is None and not getattr(self.loss, "reads_targets", True):
+        if y is None and isinstance(self.loss, SummedLoss):
+            if self.loss.reads_targets:
+                raise InputError(f"{type(self.loss).__name__} reads targets, and the data has none")
             y = tf.zeros([_num_rows(x)])
         return x, y, weight
 

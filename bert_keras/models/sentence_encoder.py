@@ -11,12 +11,14 @@ from bert_keras.architectures import SENTENCE_ENCODER
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.data.buckets import longest_first_batches
+from bert_keras.data.preprocessor import GroupPreprocessor
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.distribution.forward import compiled_forward
 from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
+from bert_keras.models.text_inputs import TextInputs
 from bert_keras.progress import progress
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
@@ -28,12 +30,16 @@ NUM_SILENT = 1_000  # more texts show a progress bar
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class BertSentenceEncoder(TaskModel):
+class BertSentenceEncoder(TextInputs, TaskModel):
     """Computes one embedding for each text, for search, clustering and similarity.
 
     Reimers and Gurevych 2019. `from_pretrained` reads the folders of sentence-transformers with
     their pooling, dense layers and prompts. From any other checkpoint the embedding is the mean of
     the hidden states, scaled to length 1, unless `embedding` says otherwise.
+
+    `fit`, `evaluate` and `predict` also take texts: a list or array of strings, a tuple of G of
+    them for groups, such as (queries, documents), or a `tf.data.Dataset` of batches of them. They
+    put no prompt before a text.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -57,6 +63,8 @@ class BertSentenceEncoder(TaskModel):
     """
 
     architecture = SENTENCE_ENCODER
+    preprocessor_class = GroupPreprocessor
+    _predicted_rank = 0  # of the inputs of the latest `predict`: 2 for texts, 3 for groups
 
     def __init__(
         self,
@@ -171,6 +179,13 @@ class BertSentenceEncoder(TaskModel):
             return np.ascontiguousarray(vectors_NE)
         lengths_N1 = np.linalg.norm(vectors_NE, axis=1, keepdims=True)
         return vectors_NE / np.maximum(lengths_N1, np.finfo(np.float32).tiny)
+
+    def predict(self, x, *args, **kwargs):
+        x, _ = self._encoded(x)
+        rank = len(keras.tree.flatten(getattr(x, "element_spec", x))[0].shape)
+        if rank != self._predicted_rank:  # one function for both ranks would have an unknown rank
+            self.predict_function, self._predicted_rank = None, rank
+        return super().predict(x, *args, **kwargs)
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata):

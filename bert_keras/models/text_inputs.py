@@ -16,9 +16,11 @@ class TextInputs(Pretrained):
     """The base class of models whose `fit`, `evaluate` and `predict` also take texts.
 
     Texts are a list, an array or a tensor of strings, or a `tf.data.Dataset` of batches of them. A
-    tuple of two columns means pairs of texts. `preprocessor` converts them to the inputs of the
-    model. Other inputs reach Keras unchanged.
+    tuple of columns means texts that belong together: pairs, or for a sentence encoder any number.
+    `preprocessor` converts them to the inputs of the model. Other inputs reach Keras unchanged.
     """
+
+    preprocessor_class: type[Preprocessor] = Preprocessor
 
     @property
     def preprocessor(self) -> Preprocessor | None:
@@ -30,7 +32,9 @@ class TextInputs(Pretrained):
         """
         if self.tokenizer is None or self._reads_windows:
             return None
-        return Preprocessor(self.tokenizer, max_length=self.stored_metadata(None).max_length)
+        return self.preprocessor_class(
+            self.tokenizer, max_length=self.stored_metadata(None).max_length
+        )
 
     @preprocessor.setter
     def preprocessor(self, preprocessor: Preprocessor) -> None:

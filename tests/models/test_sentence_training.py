@@ -1,0 +1,148 @@
+"""A sentence encoder learns from columns of texts, with each loss and by dropout alone."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_keras import (
+    BertSentenceEncoder,
+    CoSENTLoss,
+    CosineSimilarityLoss,
+    MarginMSELoss,
+    MatryoshkaLoss,
+    MultipleNegativesRankingLoss,
+    Preprocessor,
+    TripletLoss,
+    WordPieceTokenizer,
+    encode,
+)
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+
+TOPICS = ("boat", "train", "bank", "film", "snow", "bread")
+WORDS = ("where", "is", "the", "a", "near", "old", "my", "no")
+TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *TOPICS, *WORDS)))
+CONFIG = BertConfig(
+    vocab_size=len(TOKENIZER.vocabulary), hidden_size=16, num_layers=1, num_heads=2,
+    intermediate_size=32, max_positions=16, initializer_stddev=0.2,
+)  # fmt: skip
+
+
+def sentences(topics, *, seed):
+    """One sentence for each topic: its word among three others."""
+    random = np.random.default_rng(seed)
+    words = ([TOPICS[topic], *random.choice(WORDS, 3)] for topic in topics)
+    return [" ".join(random.permutation(each)) for each in words]
+
+
+TOPIC = np.random.default_rng(0).integers(0, len(TOPICS), 32)
+OTHER = (TOPIC + np.random.default_rng(1).integers(1, len(TOPICS), 32)) % len(TOPICS)
+QUERIES, POSITIVES, NEGATIVES = (
+    sentences(topics, seed=seed) for seed, topics in enumerate((TOPIC, TOPIC, OTHER), start=2)
+)
+IS_SAME = np.arange(32) % 2
+PAIRS = QUERIES, [(NEGATIVES, POSITIVES)[same][row] for row, same in enumerate(IS_SAME)]
+TRIPLETS = QUERIES, POSITIVES, NEGATIVES
+RANKING = MultipleNegativesRankingLoss
+DATA = {
+    "ranking": (RANKING(), (QUERIES, POSITIVES), None),
+    "hard negatives": (RANKING(directions="both"), TRIPLETS, None),
+    "cosent": (CoSENTLoss(), PAIRS, IS_SAME),
+    "cosine": (CosineSimilarityLoss(), PAIRS, IS_SAME),
+    "triplet": (TripletLoss(distance="cosine", margin=0.5), TRIPLETS, None),
+    "margin": (MarginMSELoss(), TRIPLETS, np.full(32, 0.8)),
+    "matryoshka": (MatryoshkaLoss(RANKING(), dimensions=[16, 4]), TRIPLETS, None),
+}
+
+
+def model_of(loss, *, rate=0.1, **compiling):
+    keras.utils.set_random_seed(1)
+    model = BertSentenceEncoder(
+        BertConfig.from_dict(CONFIG.to_dict() | {"hidden_dropout_rate": rate})
+    )
+    model.preprocessor = Preprocessor(TOKENIZER, max_length=9)
+    model.compile(keras.optimizers.Adam(1e-2), loss=loss, **compiling)
+    return model
+
+
+def history(name, *, epochs):
+    loss, texts, y = DATA[name]
+    model = model_of(loss, run_eagerly=True)
+    return model.fit(texts, y, batch_size=16, epochs=epochs, verbose=0).history["loss"]
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_the_loss_falls_and_depends_only_on_the_seed(name):
+    losses = history(name, epochs=8)
+    assert losses[-1] < 0.85 * losses[0]
+    assert history(name, epochs=1) == losses[:1]
+
+
+def groups(*columns):
+    return {
+        name: np.stack(rows, axis=1)
+        for name in ("input_ids", "input_mask", "segment_ids")
+        if (rows := [encode(TOKENIZER, column, max_length=9)[name] for column in columns])
+    }
+
+
+@pytest.mark.parametrize("as_tensors", [list, np.array, tf.constant])
+def test_columns_of_texts_are_groups(as_tensors):
+    model = model_of(RANKING())
+    x = model.preprocessor(tuple(map(as_tensors, TRIPLETS)))
+    expected = groups(*TRIPLETS)
+    assert x.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(x[name], array)
+
+
+def test_a_data_set_of_columns_gives_the_same_embeddings_and_loss():
+    model = model_of(RANKING())
+    expected = model.predict(TRIPLETS, verbose=0)
+    assert expected.shape == (32, 3, 16)
+    dataset = tf.data.Dataset.from_tensor_slices((TRIPLETS,)).batch(10)
+    np.testing.assert_allclose(model.predict(dataset, verbose=0), expected, atol=1e-6)
+    single = model.predict(QUERIES, verbose=0)
+    np.testing.assert_allclose(single, expected[:, 0], atol=1e-6)
+    singles = tf.data.Dataset.from_tensor_slices((QUERIES,)).batch(10)
+    np.testing.assert_allclose(model.predict(singles, verbose=0), single, atol=1e-6)
+    losses = [model.evaluate(x, verbose=0) for x in (TRIPLETS, dataset.unbatch().batch(32))]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    assert model.fit(dataset, validation_data=(TRIPLETS,), verbose=0).history["val_loss"]
+
+
+def test_columns_have_equal_lengths():
+    with pytest.raises(InputError, match=r"the columns have \[32, 3\] texts; expected equal numb"):
+        model_of(RANKING()).predict((QUERIES, POSITIVES[:3]))
+
+
+def test_a_loss_that_reads_targets_needs_them():
+    with pytest.raises(InputError, match="CoSENTLoss reads targets, and the data has none"):
+        model_of(CoSENTLoss()).fit(PAIRS, verbose=0)
+
+
+def test_dropout_makes_two_embeddings_of_the_same_text():
+    """Unsupervised SimCSE: the same sentence is the query and its document."""
+    model = model_of(RANKING())
+    x = model.preprocessor((QUERIES, QUERIES))
+    first, second = np.moveaxis(np.asarray(model(x, training=True)), 1, 0)
+    cosines = (first * second).sum(-1)
+    assert 0.5 < cosines.mean() < 0.999 and cosines.max() < 0.9999
+    without = np.asarray(model(x, training=False))
+    np.testing.assert_allclose(without[:, 0], without[:, 1], atol=1e-6)
+
+
+def test_simcse_separates_texts():
+    model = model_of(RANKING(scale=20.0), run_eagerly=True)
+    texts = sorted(set(QUERIES))
+    before = mean_cosine(model, texts)
+    losses = model.fit((texts, texts), batch_size=16, epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < 0.85 * losses[0]
+    assert mean_cosine(model, texts) < before
+
+
+def mean_cosine(model, texts):
+    vectors = model.predict(texts, verbose=0)
+    return (vectors @ vectors.T)[~np.eye(len(texts), dtype=bool)].mean()
