@@ -125,6 +125,16 @@ class EmbeddingConfig:
         """Whether embeddings have length 1."""
         return bool(self.modules) and isinstance(self.modules[-1], NormalizeModule)
 
+    @property
+    def summary(self) -> str:
+        """The steps in order, such as "cls pooling, dense to 256 (tanh), scaled to length 1"."""
+        steps = [f"{' and '.join(self.pooling)} pooling"]
+        for module in self.modules:
+            is_dense = isinstance(module, DenseModule)
+            dense = f"dense to {module.units} ({module.activation})" if is_dense else ""
+            steps.append(dense or "scaled to length 1")
+        return ", ".join(steps)
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as values that JSON can store."""
         kinds = {kind: name for name, kind in MODULES.items()}

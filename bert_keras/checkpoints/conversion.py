@@ -113,6 +113,8 @@ def _table(checkpoint: Checkpoint, written: Checkpoint, notes: tuple[str, ...]) 
     if vocabulary is not None:
         case = "lower case" if metadata.lowercase else "cased"
         rows.append(("vocabulary", f"{len(vocabulary):,} tokens, {case}"))
+    if metadata.embedding is not None:
+        rows.append(("embedding", metadata.embedding.summary))
     if metadata.labels:
         rows.append(("labels", ", ".join(metadata.labels)))
     if state is not None:

@@ -144,7 +144,8 @@ class Features(Command):
     of: str = option(
         "pieces",
         metavar="UNIT",
-        help="pieces (each token), words (the first token of each) or texts (mean of the tokens)",
+        help="pieces (each token), words (the first token of each) or texts (mean of the tokens, "
+        "or the embedding of a sentence encoder)",
     )
 
     def run(self) -> None:

@@ -16,6 +16,7 @@ from bert_keras.errors import InputError
 from bert_keras.models import load_model
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.pretrained import Pretrained
+from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.reports.neighbours import neighbours
 from bert_keras.reports.page import render
 from bert_keras.storage import check_output, write_text
@@ -70,6 +71,8 @@ def inspect_texts(
         "lowercase": tokenizer.lowercase,
         **{name: getattr(metadata.config, name) for name in sizes},
     }
+    if isinstance(model, BertSentenceEncoder):
+        data["embedding"] = _embedding(model, texts)
     if inputs is not None:
         data["attention"] = _attention(encoder, inputs, vocabulary)
         data["masked"] = _masked_words(model, inputs, vocabulary, num_tokens=num_tokens)
@@ -112,6 +115,20 @@ def _inputs(
     if inputs["segment_ids"].max() >= (metadata.config.num_segments or math.inf):
         raise InputError("received a pair, but the model has one segment; give one text")
     return inputs
+
+
+def _embedding(model: BertSentenceEncoder, texts: Sequence[str]) -> dict:
+    """Describes how a sentence encoder embeds a text, and returns the cosine of a pair.
+
+    Returns:
+        `summary`, the steps; `cosine`, a float, None without a pair.
+    """
+    embedding = {"summary": model.embedding.summary, "cosine": None}
+    if len(texts) == 2:
+        one, other = model.encode(texts)
+        lengths = np.linalg.norm(one) * np.linalg.norm(other)
+        embedding["cosine"] = float(one @ other / lengths)
+    return embedding
 
 
 def _attention(encoder: BertEncoder, inputs: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict:

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.architectures import ENCODER
+from bert_keras.checkpoints.checkpoint import TextCheckpoint
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
@@ -21,6 +22,7 @@ from bert_keras.downstream.ner.files import Sentence
 from bert_keras.downstream.ner.windows import WordTokens, sentence_rows, word_tokens
 from bert_keras.errors import InputError
 from bert_keras.models.encoder import BertEncoder
+from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.progress import progress
 from bert_keras.storage import atomic_file, readable_size, text_lines
 from bert_keras.text.tokenizer import TextTokenizer
@@ -85,7 +87,8 @@ def write_features(
             The default is the last four blocks, or all blocks if there are fewer.
         of: "pieces" for a vector of every token including [CLS] and [SEP]; "words" for the vector
             of the first token of each whitespace-separated word (section 5.3); "texts" for the mean
-            over all tokens of a text, as in sentence-transformers.
+            over all tokens of a text. With a sentence encoder, "texts" is the embedding that
+            `BertSentenceEncoder.encode` returns.
 
     Raises:
         InputError: An argument is invalid, or a line of `texts` has no word.
@@ -100,16 +103,55 @@ def write_features(
     write, value_size = FORMATS[suffix]
     checkpoint = open_text_checkpoint(pretrained)
     tokenizer, config = checkpoint.tokenizer, checkpoint.metadata.config
+    is_embedding = of == "texts" and checkpoint.metadata.embedding is not None
+    if is_embedding and layers is not None:
+        raise InputError(
+            f"{pretrained} is a {checkpoint.metadata.model}, whose embeddings of texts come from "
+            "its last layer; omit --layers (layers)"
+        )
+    if is_embedding:
+        layers = (-1,)
     layers = LAYERS[: config.num_layers] if layers is None else layers
     indices = _state_indices(layers, num_layers=config.num_layers)
     num_texts, num_vectors = _count_texts(texts, tokenizer, of=of)
-    size = readable_size(value_size * num_vectors * len(layers) * config.hidden_size)
+    num_values = config.hidden_size
+    if is_embedding:
+        num_values = checkpoint.metadata.embedding.sizes(config.hidden_size)[-1]
+    size = readable_size(value_size * num_vectors * len(layers) * num_values)
     counts = {"text": num_texts, "vector": num_vectors, "layer": len(layers)}
     text, vector, layer = (f"{n:,} {unit}{'s' * (n != 1)}" for unit, n in counts.items())
     print(
-        f"{text}, {vector} x {layer} x {config.hidden_size} values: about {size} in {output}",
+        f"{text}, {vector} x {layer} x {num_values} values: about {size} in {output}",
         file=sys.stderr,
     )
+    make = _embeddings if is_embedding else _hidden_states
+    features = make(checkpoint, pretrained, texts, indices=indices, of=of)
+    with atomic_file(output) as path:
+        write(path, progress(features, stage="features", unit="texts", total=num_texts), layers)
+
+
+def _embeddings(
+    checkpoint: TextCheckpoint, source: str | os.PathLike, texts: str | os.PathLike, **_
+) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Yields the text and the embedding of each line of a file, float32 [1, 1, E]."""
+    model = BertSentenceEncoder.from_checkpoint(
+        checkpoint, metadata=checkpoint.metadata, source=source
+    )
+    for chunk in _chunks(texts):
+        for text, vector_E in zip(chunk, model.encode(chunk), strict=True):
+            yield [text], vector_E[None, None]
+
+
+def _hidden_states(
+    checkpoint: TextCheckpoint,
+    source: str | os.PathLike,
+    texts: str | os.PathLike,
+    *,
+    indices: list[int],
+    of: str,
+) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Yields the names and the vectors of the units of each line of a file."""
+    tokenizer, config = checkpoint.tokenizer, checkpoint.metadata.config
     metadata = dataclasses.replace(
         checkpoint.metadata,
         model=ENCODER.name,
@@ -118,7 +160,7 @@ def write_features(
         task={},
         embedding=None,
     )
-    encoder = BertEncoder.from_checkpoint(checkpoint, metadata=metadata, source=pretrained)
+    encoder = BertEncoder.from_checkpoint(checkpoint, metadata=metadata, source=source)
 
     @tf.function(
         input_signature=[dict.fromkeys(SEQUENCE_FEATURES, tf.TensorSpec((None, None), tf.int32))],
@@ -128,21 +170,17 @@ def write_features(
         states = encoder.states(inputs).hidden_states
         return tf.cast(tf.stack([states[index] for index in indices], axis=2), tf.float32)
 
-    def features() -> Iterator[tuple[list[str], np.ndarray]]:
-        for chunk in _chunks(texts):
-            word_tokens = _word_tokens(chunk, tokenizer, of=of)
-            tokens = _tokens(chunk, word_tokens, tokenizer, of=of)
-            rows = sentence_rows(word_tokens, limit=metadata.max_length - 2)
-            no_labels = np.full(len(word_tokens.starts), -1, np.int32)
-            words = TaggedWords(word_tokens, rows, no_labels, tokenizer.vocabulary)
-            vectors = _vectors(forward, words, word_tokens.bounds, has_specials=of != "words")
-            for names, vectors_MKD in zip(tokens, vectors, strict=True):
-                if of == "texts":
-                    vectors_MKD = vectors_MKD.mean(axis=0, keepdims=True)
-                yield names, vectors_MKD
-
-    with atomic_file(output) as path:
-        write(path, progress(features(), stage="features", unit="texts", total=num_texts), layers)
+    for chunk in _chunks(texts):
+        word_tokens = _word_tokens(chunk, tokenizer, of=of)
+        tokens = _tokens(chunk, word_tokens, tokenizer, of=of)
+        rows = sentence_rows(word_tokens, limit=metadata.max_length - 2)
+        no_labels = np.full(len(word_tokens.starts), -1, np.int32)
+        words = TaggedWords(word_tokens, rows, no_labels, tokenizer.vocabulary)
+        vectors = _vectors(forward, words, word_tokens.bounds, has_specials=of != "words")
+        for names, vectors_MKD in zip(tokens, vectors, strict=True):
+            if of == "texts":
+                vectors_MKD = vectors_MKD.mean(axis=0, keepdims=True)
+            yield names, vectors_MKD
 
 
 def _state_indices(layers: Sequence[int], *, num_layers: int) -> list[int]:

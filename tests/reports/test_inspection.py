@@ -15,7 +15,13 @@ from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
 from bert_keras.downstream.task import softmax
-from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer
+from bert_keras.models import (
+    BertClassifier,
+    BertEncoder,
+    BertMaskedLM,
+    BertPretrainer,
+    BertSentenceEncoder,
+)
 from bert_keras.models.pretrained import save_model
 from bert_keras.reports.inspection import MAX_TOKENS, STEPS, inspect_texts
 from bert_keras.reports.neighbours import similarity_order
@@ -39,6 +45,7 @@ CONFIG = BertConfig(
 )
 MODELS = {
     "encoder": BertEncoder,
+    "sentence-encoder": BertSentenceEncoder,
     "pretrainer": BertPretrainer,
     "masked-lm": BertMaskedLM,
     "classifier": lambda config: BertClassifier(config, num_labels=2),
@@ -445,3 +452,15 @@ def test_a_browser_shows_the_least_probable_token_first(folders, tmp_path):
         page.wait_for(f"Predictions for {predictions[0]['original'][0]} (1)")
         assert page.run("document.getElementById('neighbours').hidden")
         assert page.run("document.documentElement.scrollWidth") <= 500
+
+
+def test_a_sentence_encoder_shows_its_embedding(folders, tmp_path):
+    folder, model = folders["sentence-encoder"]
+    inspect_texts(folder, ["a bank", "a river"], output=tmp_path / "page.html")
+    embedding = data_of(tmp_path / "page.html")["embedding"]
+    model.tokenizer = TOKENIZER
+    one, other = model.encode(["a bank", "a river"])
+    assert embedding["summary"] == "mean pooling, scaled to length 1"
+    assert embedding["cosine"] == pytest.approx(float(one @ other), abs=1e-5)
+    inspect_texts(folder, ["a bank"], output=tmp_path / "page.html")
+    assert data_of(tmp_path / "page.html")["embedding"]["cosine"] is None

@@ -10,8 +10,9 @@ import pytest
 
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
+from bert_keras.embedding import DenseModule, EmbeddingConfig, NormalizeModule
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier
+from bert_keras.models import BertClassifier, BertSentenceEncoder
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs import features
 from bert_keras.runs.features import write_features
@@ -101,6 +102,25 @@ def test_texts_have_the_mean_of_their_tokens(checkpoint, texts, model, tmp_path)
     assert archive["tokens_3"].tolist() == ["f  e"]
     expected = states(model, ids_of(TEXTS[3]))[:, 3].mean(axis=0)
     np.testing.assert_allclose(archive["3"], expected[None, None], atol=1e-6)
+
+
+@pytest.mark.parametrize("format", ["bert-keras", "sentence-transformers"])
+def test_texts_have_the_embeddings_of_a_sentence_encoder(texts, tmp_path, capsys, format):
+    keras.utils.set_random_seed(1)
+    dense = DenseModule(units=5)
+    embedding = EmbeddingConfig(pooling=("cls", "max"), modules=(dense, NormalizeModule()))
+    model = BertSentenceEncoder(CONFIG, embedding=embedding)
+    model.tokenizer = WordPieceTokenizer(VOCABULARY)
+    model.save_pretrained(tmp_path / "model", format=format)
+    write_features(tmp_path / "model", texts, tmp_path / "out.npz", of="texts")
+    assert "4 texts, 4 vectors x 1 layer x 5 values" in capsys.readouterr().err
+    archive, expected = np.load(tmp_path / "out.npz"), model.encode(TEXTS)
+    for number, text in enumerate(TEXTS):
+        assert archive[f"tokens_{number}"].tolist() == [text]
+        np.testing.assert_allclose(archive[str(number)], expected[None, None, number], atol=1e-6)
+    with pytest.raises(InputError, match=r"come from its last layer; omit --layers \(layers\)"):
+        write_features(tmp_path / "model", texts, tmp_path / "b.npz", layers=(1,), of="texts")
+    write_features(tmp_path / "model", texts, tmp_path / "words.npz", layers=(1,), of="words")
 
 
 def test_json_lines_have_the_format_of_the_original(checkpoint, texts, tmp_path):

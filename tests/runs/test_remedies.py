@@ -19,7 +19,13 @@ from bert_keras.cli import main as bert_keras
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.locks import locked_folder
-from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer, BertQuestionAnswering
+from bert_keras.models import (
+    BertClassifier,
+    BertMaskedLM,
+    BertPretrainer,
+    BertQuestionAnswering,
+    BertSentenceEncoder,
+)
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs.evaluate import evaluate
 from bert_keras.runs.task_run import TaskRun
@@ -43,6 +49,7 @@ MODELS = {
     "causal": (BertMaskedLM, {"is_causal": True}),
     "lstm": (BertClassifier, {"num_lstm_layers": 1}),
     "one-segment": (BertPretrainer, {"num_segments": 1}),
+    "sentences": (BertSentenceEncoder, {}),
     "wide": (BertMaskedLM, {"hidden_size": 16}),
 }
 TASKS = {"answers": "squad1", "classifier": "classification"}
@@ -444,6 +451,11 @@ def case(remedy, command, corrected):
             "name a layer twice; expected each layer once",
             f"{VECTORS} --layers 1 -1",
             f"{VECTORS} --layers 1",
+        ),
+        case(
+            "from its last layer; omit --layers (layers)",
+            f"{VECTORS} --of texts --layers 1".replace("classifier", "sentences"),
+            f"{VECTORS} --of texts".replace("classifier", "sentences"),
         ),
         case("from the end -1 to -2", f"{VECTORS} --layers -3", f"{VECTORS} --layers -2"),
     ],
