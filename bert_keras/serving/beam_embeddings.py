@@ -15,6 +15,7 @@ from bert_keras.serving.requests import DEFAULT_SIGNATURE
 from bert_keras.serving.version_folders import chosen_versions
 
 _MAX_BATCH_SIZE = 64  # texts of one session run
+_MAX_SECONDS = 3600  # for one session run, on a machine that is busy with other work
 _OMITTED = ("blank lines", "lines that are not UTF-8")  # names of the counters
 
 
@@ -104,7 +105,7 @@ def _add_steps(pipeline: Any, texts: str, prefix: str, *, folder: str, size: int
 
     class Embed(ModelHandler):
         def load_model(self) -> ServedModel:
-            return ServedModel(Path(folder))
+            return ServedModel(Path(folder), seconds=_MAX_SECONDS)
 
         def run_inference(
             self, batch: Sequence[str], model: ServedModel, inference_args: dict | None = None

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bert_keras import load_model
+from bert_keras import BertSentenceEncoder, export, load_model
+from bert_keras.runs.embeddings import write_embeddings
 from bert_keras.serving.server import running_server
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -72,6 +73,20 @@ def test_export_and_serve(capsys):
     with running_server("saved_models/sst2") as url:
         run("how-to/serve.md", changes={"http://localhost:8501": url})
     assert "'label': " in capsys.readouterr().out
+
+
+@pytest.mark.extra
+def test_search_and_serve_embeddings(capsys):
+    pytest.importorskip("openai", reason="needs openai, of the extra parity")
+    BertSentenceEncoder.from_pretrained("minilm").save_pretrained("sentences")
+    export("sentences", "saved_models/minilm/1")
+    Path("paragraphs.txt").write_text("a good film\ntwo hours of nothing\na bad film\n")
+    write_embeddings("paragraphs.txt", "paragraphs.npy", model="sentences")
+    with running_server("saved_models/minilm") as url:
+        changes = {"http://localhost:8501": url, 'pretrained("minilm")': 'pretrained("sentences")'}
+        run("how-to/search-your-documents.md", changes=changes)
+        run("how-to/serve-embeddings.md", changes=changes)
+    assert "2 16 Usage(prompt_tokens=" in capsys.readouterr().out
 
 
 def test_the_functions_of_the_python_api_run_in_their_order(monkeypatch, capsys):

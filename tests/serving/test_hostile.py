@@ -14,6 +14,9 @@ pytest.importorskip("hypothesis")
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bert_keras.serving.server import running_server
+from tests.serving.text_models import cross_encoder, embedder
+
 # 408, 413, 503 and 504 report limits, which these requests do not reach.
 STATUSES = {200, 400, 404}
 FEW_OR_MANY = pytest.mark.parametrize(
@@ -63,9 +66,9 @@ def filled(scalar, shape):
 
 
 @st.composite
-def bodies(draw):
+def bodies(draw, documents=DOCUMENTS):
     """A JSON document, often with bytes removed, inserted or repeated."""
-    document = draw(DOCUMENTS)
+    document = draw(documents)
     body = json.dumps(document, ensure_ascii=draw(st.booleans())).encode("utf-8", "surrogatepass")
     kind = draw(st.sampled_from(["whole", "whole", "cut", "put", "double", "raw", "deep"]))
     at = draw(st.integers(0, len(body)))
@@ -136,6 +139,53 @@ def test_bodies(server_of, send, num_examples):
         path = f"/v1/models/{call}"
         check(send(server_of(model), "POST", path, body), path, body)
         check_control(server_of, send)
+
+
+FLAGS = st.booleans() | VALUES
+EMBEDDINGS = st.fixed_dictionaries(
+    {"model": st.sampled_from(["letters"] * 8 + ["gpt"]) | VALUES},
+    optional={
+        "input": TEXTS | st.lists(TEXTS, max_size=3) | VALUES,
+        "dimensions": st.integers(-1, 5) | VALUES,
+        "encoding_format": st.sampled_from(["float", "base64"]) | VALUES,
+        "user": VALUES,
+    },
+)
+RERANKS = st.fixed_dictionaries(
+    {"query": TEXTS | VALUES},
+    optional={
+        "texts": st.lists(TEXTS, max_size=3) | VALUES,
+        **{name: FLAGS for name in ("raw_scores", "return_text", "truncate")},
+    },
+)
+
+
+@FEW_OR_MANY
+@pytest.mark.parametrize(
+    ("path", "write_model", "documents", "valid"),
+    [
+        ("/v1/embeddings", embedder, EMBEDDINGS, {"model": "letters", "input": "a"}),
+        ("/rerank", cross_encoder, RERANKS, {"query": "a", "texts": ["a"]}),
+    ],
+)
+def test_bodies_of_the_other_apis(
+    tmp_path, send, path, write_model, documents, valid, num_examples
+):
+    write_model(tmp_path / "letters" / "1")
+
+    def send_request(body):
+        response = send(url, "POST", path, body)
+        if response.status == 200:
+            return
+        assert response.status in (400, 404, 422), (response, body[:2000])
+        if path == "/rerank":
+            assert response.json.keys() == {"error", "error_type"}
+        else:
+            assert response.json["error"].keys() == {"message", "type", "param", "code"}
+
+    with running_server(tmp_path / "letters") as url:
+        fuzzed(num_examples, body=bodies(documents))(send_request)
+        assert send(url, "POST", path, json.dumps(valid)).status == 200
 
 
 PIECES = st.one_of(
