@@ -63,6 +63,11 @@ def test_import_weights():
     assert type(load_model("mine")).__name__ == "BertPretrainer"
 
 
+def test_sentence_embeddings():
+    assert run("how-to/sentence-embeddings.md")["query"].shape == (16,)
+    assert type(load_model("mine-st")).__name__ == "BertSentenceEncoder"
+
+
 def test_fine_tune():
     assert len(run("how-to/fine-tune.md")["labels"]) == 2
     assert load_model("mrpc").metadata.labels
