@@ -54,13 +54,19 @@ def run(argv: Sequence[str] | None = None) -> int:
             with _devices(command):
                 command.run()
         except KeyboardInterrupt as interrupt:
-            if not interrupt.args and isinstance(command, (Embed, Finetune, Pretrain, Reproduce)):
+            if not interrupt.args and _is_continued(command):
                 interrupt.args = ("the same command continues the run",)
             raise
         except _exhausted() as error:
             raise MemoryError from error
 
     return run_command(f"{parser.prog} {arguments.command.__name__.lower()}", run_on_devices)
+
+
+def _is_continued(command: Command) -> bool:
+    """Whether the same command continues a run that was stopped."""
+    is_beam_job = getattr(command, "beam", None) is not None
+    return isinstance(command, (Embed, Finetune, Pretrain, Reproduce)) and not is_beam_job
 
 
 def _exhausted() -> type[Exception]:
