@@ -18,7 +18,7 @@ from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.exporting.export import export
 from bert_keras.exporting.serving_ops import check_ops
-from bert_keras.exporting.variants import int8
+from bert_keras.exporting.variants import export_variant, int8
 from bert_keras.exporting.variants.litert import litert_run
 from bert_keras.exporting.variants.variant import Float16
 from bert_keras.exporting.verify import run_requests
@@ -113,6 +113,23 @@ def test_a_variant_that_saves_nothing_leaves_float32_and_other_variants(run, ref
     assert run(EXPORT) == 0
     measured()
     assert run(VARIANT.replace("float16", "int8")) == 0
+
+
+def test_a_variant_of_a_sentence_encoder_is_scored_by_pairs(
+    tmp_path, measured, fake_exports, monkeypatch
+):
+    cosines = iter((0.95, 1.0))
+    monkeypatch.setattr(export_variant, "mean_cosine", lambda *_, **__: next(cosines))
+    model_folder, data = fine_tuned("sentence-pairs", tmp_path)
+    options = {"variant": "float16", "data": data}
+    remedy = "; set --task sentence-pairs, and --data to pairs of texts with scores"
+    with pytest.raises(InputError, match=re.escape(remedy)):
+        export(model_folder, tmp_path / "saved" / "1", task="retrieval", **options)
+    measured()
+    with pytest.raises(InputError, match="; serve float32, or choose another variant"):
+        export(model_folder, tmp_path / "saved" / "1", task="sentence-pairs", **options)
+    measured()
+    export(model_folder, tmp_path / "saved" / "1", **options)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.downstream.catalog import TASKS, task_of
 from bert_keras.downstream.classification import ClassificationTask
+from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.errors import InputError, check_name
 from bert_keras.exporting.model_folder import TextModel, export_model
@@ -21,6 +22,7 @@ from bert_keras.exporting.saved_model import METADATA, write_metadata
 from bert_keras.exporting.variants.int8 import Int8
 from bert_keras.exporting.variants.litert import litert_run, write_litert
 from bert_keras.exporting.variants.measuring import Figures, Run, score, seconds
+from bert_keras.exporting.variants.sentences import MIN_COSINE, mean_cosine, on_groups
 from bert_keras.exporting.variants.variant import Float16, Variant
 from bert_keras.exporting.verify import loaded
 from bert_keras.reports.page import Table
@@ -97,6 +99,9 @@ def export_variant(  # noqa: PLR0913 - each argument is an option of `export`
         else:
             export(folders[variant], variant=SAVED_MODELS[variant])
         models = {n: open_models.enter_context(_opened(n, path)) for n, path in folders.items()}
+        is_sentence_encoder = model.metadata.embedding is not None
+        if is_sentence_encoder:
+            models = {name: on_groups(run) for name, run in models.items()}
         times = seconds(models, task=scored_task, encoded=encoded)
         figures = {
             name: Figures(
@@ -109,11 +114,15 @@ def export_variant(  # noqa: PLR0913 - each argument is an option of `export`
         metric = scored_task.metric
         print(table(figures, metric=metric))
         _check(figures, variant, metric=metric, max_score_loss=max_score_loss)
+        cosine = None
+        if is_sentence_encoder:
+            cosine = _checked_cosine(mean_cosine(*models.values(), encoded=encoded), variant)
         written = folders[variant]
         measurements = {
             "name": variant,
             "figures": {name: dataclasses.asdict(each) for name, each in figures.items()},
             "scored_on": {"task": scored_task.name, "metric": metric, "examples": len(examples)},
+            **({} if cosine is None else {"cosine": cosine}),
         }
         write_metadata(written, {**json_object(written / METADATA), "variant": measurements})
         os.replace(written, partial_folder)
@@ -157,6 +166,13 @@ def _task(metadata: ModelMetadata, source: str, *, name: str | None) -> Task:
             f"{', '.join(sorted(scored))}"
         )
     name = name or metadata.task.get("name")
+    if metadata.embedding is not None:
+        if name not in (None, SENTENCE_PAIRS_TASK.name):
+            raise InputError(
+                f"the task {name} does not score a variant of a {metadata.model}; set --task "
+                f"{SENTENCE_PAIRS_TASK.name}, and --data to pairs of texts with scores"
+            )
+        name = SENTENCE_PAIRS_TASK.name
     if name is None:
         raise InputError(
             f"{source} does not state the task that it was fine-tuned on; set it with --task or "
@@ -197,6 +213,16 @@ def _check(figures: dict[str, Figures], name: str, *, metric: str, max_score_los
             f"{name} takes {rate:.2f}x of float32's {unit} on this machine, more than "
             f"{_MAX_RATE}x, and is not written; serve float32, or choose another variant"
         )
+
+
+def _checked_cosine(cosine: float, name: str) -> float:
+    print(f"mean cosine between the embeddings of {name} and float32: {cosine:.4f}")
+    if cosine < MIN_COSINE:
+        raise InputError(
+            f"the embeddings of {name} have the mean cosine {cosine:.4f} with those of float32, "
+            f"less than {MIN_COSINE}, and are not written; serve float32, or choose another variant"
+        )
+    return cosine
 
 
 def _num_bytes(folder: Path) -> int:

@@ -98,18 +98,24 @@ def seconds(models: Mapping[str, Run], *, task: Task, encoded: Encoded) -> dict[
 
 
 def _inputs(encoded: Encoded, *, num_texts: int, length: int) -> dict[str, np.ndarray]:
-    """Returns inputs without padding, with as many choices or windows as the first row."""
+    """Returns inputs without padding, with as many choices or windows as the first row.
+
+    The texts of a sentence encoder are single texts.
+    """
     first = encoded.batch(np.arange(1))[0]
-    shape = (num_texts, *first["input_ids"].shape[1:-1], length)
+    groups = () if encoded.has_fixed_groups else first["input_ids"].shape[1:-1]
+    shape = (num_texts, *groups, length)
     return {name: np.full(shape, name != "segment_ids", np.int32) for name in first}
 
 
 def _logits(outputs: Mapping[str, np.ndarray], *, is_multi_label: bool):
-    """Recovers the model's logits from the outputs of its export.
+    """Recovers the model's logits, or embeddings, from the outputs of its export.
 
     From a softmax they are recovered up to an additive constant, which does not change the
     predictions. With `is_multi_label`, the probabilities are sigmoids.
     """
+    if "embedding" in outputs:
+        return outputs["embedding"]
     if "start_logits" in outputs:
         return {end: outputs[f"{end}_logits"] for end in ("start", "end")}
     if "score" in outputs:

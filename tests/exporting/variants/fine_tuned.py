@@ -20,6 +20,10 @@ TABLES = {
     "classification": [("text", "label"), *((t, ("no", "yes")[len(t) % 2]) for t in TEXTS)],
     "multi-label": [("text", "label"), *((t, ("no", "no,yes")[len(t) % 2]) for t in TEXTS)],
     "regression": [("text", "label"), *((t, str(len(t))) for t in TEXTS)],
+    "sentence-pairs": [
+        ("sentence1", "sentence2", "score"),
+        *((t, TEXTS[len(t)], str(len(t) / 20)) for t in TEXTS),
+    ],
     "swag": [
         ("sent1", "sent2", *(f"ending{n}" for n in range(4)), "label"),
         *((t, "a", "bob", "lyon", "good film", "in", str(len(t) % 4)) for t in TEXTS),

@@ -9,8 +9,10 @@ from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError
 from bert_keras.exporting.model_folder import text_model
 from bert_keras.exporting.saved_model import METADATA
+from bert_keras.exporting.variants import export_variant as export_variant_module
 from bert_keras.exporting.variants import measuring
 from bert_keras.exporting.variants.export_variant import export_variant
+from bert_keras.exporting.variants.int8 import check_kernel
 from bert_keras.exporting.variants.litert import litert_run
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertEncoder, load_model
@@ -24,6 +26,19 @@ INPUTS = {name: np.full((2, 7), name != "segment_ids", np.int32)
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     return fine_tuned("classification", tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture
+def int8_if_available():
+    """Skips the test on a processor without exact int8 products."""
+
+    def check():
+        try:
+            check_kernel()
+        except InputError as error:
+            pytest.skip(str(error))
+
+    return check
 
 
 @pytest.fixture(autouse=True)
@@ -137,3 +152,35 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
         export(tmp_path / "encoder")
     with pytest.raises(InputError, match="no task is called 'sst2-of-mine'; known: "):
         export(task="sst2-of-mine")
+
+
+@pytest.mark.parametrize("variant", ["float16", pytest.param("int8", marks=pytest.mark.slow)])
+def test_a_variant_of_a_sentence_encoder_has_its_embeddings(
+    tmp_path, measured, int8_if_available, variant
+):
+    if variant == "int8":
+        int8_if_available()
+    measured(scores=(80.0, 79.9))
+    model_folder, data = fine_tuned("sentence-pairs", tmp_path)
+    folder = tmp_path / "name" / "1"
+    model = text_model(model_folder)
+    with pytest.raises(InputError, match="retrieval does not score a variant of a BertSentenceEn"):
+        export_variant(model, folder, variant=variant, data=str(data), task="retrieval")
+    written = export_variant(model, folder, variant=variant, data=str(data))
+    figures = json.loads((written / METADATA).read_text("utf-8"))["variant"]
+    assert 0.99 <= figures["cosine"] <= 1.000001
+    assert figures["scored_on"]["task"] == "sentence-pairs"
+    request = {"signature": "serving_default", "inputs": {"text": ["a film", "bob met anna"]}}
+    (served,) = run_requests(written, [request])
+    expected = load_model(model_folder).encode(request["inputs"]["text"])
+    assert (np.array(served["embedding"]) * expected).sum(axis=1).min() >= 0.98
+
+
+def test_other_embeddings_are_refused(tmp_path, measured, monkeypatch):
+    monkeypatch.setattr(export_variant_module, "mean_cosine", lambda *_, **__: 0.95)
+    measured()
+    model_folder, data = fine_tuned("sentence-pairs", tmp_path)
+    folder = tmp_path / "name" / "1"
+    with pytest.raises(InputError, match=r"float16 have the mean cosine 0.9500 .* than 0.99, and"):
+        export_variant(text_model(model_folder), folder, variant="float16", data=str(data))
+    assert not folder.exists()

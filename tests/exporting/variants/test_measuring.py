@@ -5,6 +5,7 @@ from bert_keras.downstream.catalog import task_of
 from bert_keras.exporting.export import export
 from bert_keras.exporting.variants import measuring
 from bert_keras.exporting.variants.measuring import score, seconds
+from bert_keras.exporting.variants.sentences import on_groups
 from bert_keras.exporting.verify import loaded
 from bert_keras.models import load_model
 from bert_keras.runs.evaluate import model_predictions
@@ -18,6 +19,7 @@ from tests.exporting.variants.fine_tuned import fine_tuned
         pytest.param("multi-label", 100, marks=pytest.mark.slow),
         pytest.param("regression", 100, marks=pytest.mark.slow),
         pytest.param("squad1", 1, marks=pytest.mark.slow),
+        ("sentence-pairs", 100),
         pytest.param("swag", 100, marks=pytest.mark.slow),
         pytest.param("ner", 1, marks=pytest.mark.slow),
     ],
@@ -34,6 +36,8 @@ def test_an_export_has_the_score_of_its_model(tmp_path, name, points, monkeypatc
         def run_tensors(inputs):
             return run({"signature": "tensors", "inputs": inputs})
 
+        if name == "sentence-pairs":
+            run_tensors = on_groups(run_tensors)
         actual = score(run_tensors, task=task, examples=examples, encoded=encoded, stage="test")
         times = seconds({"model": run_tensors}, task=task, encoded=encoded)
     expected = points * predictions.scores()[task.metric]
