@@ -103,20 +103,20 @@ def write_features(
     write, value_size = FORMATS[suffix]
     checkpoint = open_text_checkpoint(pretrained)
     tokenizer, config = checkpoint.tokenizer, checkpoint.metadata.config
-    is_embedding = of == "texts" and checkpoint.metadata.embedding is not None
-    if is_embedding and layers is not None:
+    embedding = checkpoint.metadata.embedding if of == "texts" else None
+    if embedding is not None and layers is not None:
         raise InputError(
             f"{pretrained} is a {checkpoint.metadata.model}, whose embeddings of texts come from "
             "its last layer; omit --layers (layers)"
         )
-    if is_embedding:
+    if embedding is not None:
         layers = (-1,)
     layers = LAYERS[: config.num_layers] if layers is None else layers
     indices = _state_indices(layers, num_layers=config.num_layers)
     num_texts, num_vectors = _count_texts(texts, tokenizer, of=of)
     num_values = config.hidden_size
-    if is_embedding:
-        num_values = checkpoint.metadata.embedding.sizes(config.hidden_size)[-1]
+    if embedding is not None:
+        num_values = embedding.sizes(config.hidden_size)[-1]
     size = readable_size(value_size * num_vectors * len(layers) * num_values)
     counts = {"text": num_texts, "vector": num_vectors, "layer": len(layers)}
     text, vector, layer = (f"{n:,} {unit}{'s' * (n != 1)}" for unit, n in counts.items())
@@ -124,7 +124,7 @@ def write_features(
         f"{text}, {vector} x {layer} x {num_values} values: about {size} in {output}",
         file=sys.stderr,
     )
-    make = _embeddings if is_embedding else _hidden_states
+    make = _hidden_states if embedding is None else _embeddings
     features = make(checkpoint, pretrained, texts, indices=indices, of=of)
     with atomic_file(output) as path:
         write(path, progress(features, stage="features", unit="texts", total=num_texts), layers)
