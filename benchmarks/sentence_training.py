@@ -19,7 +19,7 @@ import io
 import os
 import tempfile
 import time
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 os.environ |= {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
@@ -65,11 +65,11 @@ class Turn(Encoded):
         return iter(self.batches)
 
 
-def write_triplets(source: Path, path: Path) -> None:
+def write_triplets(sources: list[Path], path: Path) -> None:
     """Writes premises with an entailed and a contradicted hypothesis to a table."""
     hypotheses: dict[str, dict[str, str]] = {}
     columns = ("sentence1", "sentence2", "gold_label")
-    for _, row in table_rows(source, columns=columns):
+    for _, row in chain.from_iterable(table_rows(each, columns=columns) for each in sources):
         hypotheses.setdefault(row["sentence1"], {})[row["gold_label"]] = row["sentence2"]
     triplets = [
         (premise, each["entailment"], each["contradiction"])
@@ -86,9 +86,9 @@ def prepared(arguments, folder: Path) -> TaskRun:
         files = task.files(arguments.data / "STS-B")
     else:
         task = dataclasses.replace(task, negative_columns=("negative",), max_length=75)
-        files = {"train": folder / "train.tsv", "dev": folder / "dev.tsv"}
-        for split, name in (("train", "train.tsv"), ("dev", "dev_matched.tsv")):
-            write_triplets(arguments.data / "MNLI" / name, files[split])
+        files = dict.fromkeys(("train", "dev"), folder / "triplets.tsv")
+        names = ("train.tsv", "dev_matched.tsv")  # the scores are those of STS-B
+        write_triplets([arguments.data / "MNLI" / name for name in names], files["train"])
     changes = [*SETTINGS, *arguments.changes]
     with contextlib.redirect_stdout(io.StringIO()):
         run = TaskRun(

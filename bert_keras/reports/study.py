@@ -158,7 +158,7 @@ def _lead(results: StudyResults) -> list[str]:
 
 
 def _charts(results: StudyResults, curves: Curves) -> dict[str, Markup]:
-    """Draws one chart each for the training loss, the dev loss and the dev metric."""
+    """Draws one chart each for the training loss, the dev loss (if any) and the dev metric."""
     charts = {}
     for name, (title, side, tag) in CHARTS.items():
         lines = [
@@ -170,7 +170,8 @@ def _charts(results: StudyResults, curves: Curves) -> dict[str, Markup]:
             )
             for run in results.runs
         ]
-        charts[name] = svg(line_chart(title.format(results.metric), lines))
+        if any(line.points for line in lines):
+            charts[name] = svg(line_chart(title.format(results.metric), lines))
     return charts
 
 

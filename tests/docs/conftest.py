@@ -49,6 +49,18 @@ def examples(tmp_path_factory):
     (folder / "glue" / "MRPC").mkdir(parents=True)
     for split in ("train", "dev"):
         (folder / "glue" / "MRPC" / f"{split}.tsv").write_text(mrpc)
+    stsb = "sentence1\tsentence2\tscore\n" + 10 * (
+        "a good film\ta fine film\t4.5\na good film\ttwo hours of nothing\t0.5\n"
+    )
+    mnli = "sentence1\tsentence2\tgold_label\n" + (
+        "a good film\ta film\tentailment\na good film\ta bad film\tcontradiction\n"
+        "two hours\thours\tentailment\n"
+    )
+    files = {"STS-B": ("train", "dev"), "MNLI": ("train", "dev_matched")}
+    for name, text in (("STS-B", stsb), ("MNLI", mnli)):
+        (folder / "glue" / name).mkdir()
+        for split in files[name]:
+            (folder / "glue" / name / f"{split}.tsv").write_text(text)
     return folder
 
 

@@ -73,6 +73,13 @@ def test_fine_tune():
     assert load_model("mrpc").metadata.labels
 
 
+def test_train_sentence_embeddings():
+    run("how-to/train-sentence-embeddings.md")
+    for split in ("train", "dev"):
+        lines = Path(f"{split}.tsv").read_text().splitlines()
+        assert lines == ["query\tpositive\tnegative", "a good film\ta film\ta bad film"]
+
+
 def test_export_and_serve(capsys):
     run("how-to/export.md")
     with running_server("saved_models/sst2") as url:

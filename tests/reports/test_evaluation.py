@@ -12,6 +12,9 @@ from bert_keras.downstream.classification import ClassificationTask, TextExample
 from bert_keras.downstream.label_kinds import LabelPrediction
 from bert_keras.downstream.ner.files import Sentence
 from bert_keras.downstream.ner.task import NerTask
+from bert_keras.downstream.sentences.pairs import PairCosine, SentencePair, SentencePairsTask
+from bert_keras.downstream.sentences.queries import QueryExample, Ranking, RetrievedPassages
+from bert_keras.downstream.sentences.retrieval import RetrievalTask
 from bert_keras.downstream.squad.predictions import Candidate, Prediction
 from bert_keras.downstream.squad.questions import Answer, Question
 from bert_keras.downstream.squad.task import SQUAD_TASKS
@@ -198,6 +201,36 @@ def test_entities(page_of):
         *[("bad", "Ada Lovelace "), ("bad", "PER"), ("good", "<London> "), ("good", "LOC")],
         *[("bad", "Ada "), ("bad", "PER"), ("good", "<London> "), ("good", "LOC")],
     ]
+
+
+def test_sentence_pairs_have_ranks_and_scores_by_size(page_of):
+    task = SentencePairsTask(name="sentence-pairs")
+    pairs = [SentencePair(("a", f"<{n}>"), float(n), f"dev.tsv, line {n + 2}") for n in range(3)]
+    cosines = [PairCosine(cosine, {4: 0.1 * n}) for n, cosine in enumerate((0.2, 0.6, 0.5))]
+    page = page_of(task, pairs, cosines)
+    sizes, errors = page.tables
+    assert sizes[0] == ["components", "spearman", "pearson"]
+    assert [row[:2] for row in sizes[1:]] == [["complete", "0.5000"], ["4", "1.0000"]]
+    assert errors[1] == ["line 3", "a", "<1>", "1.00", "0.60", "2.00", "3.00"]
+    assert len(errors) == 3 and "rank by score" in page.text
+
+
+def test_queries_with_a_wrong_first_passage(page_of):
+    task = RetrievalTask(name="retrieval", cutoff=2)
+    examples = [QueryExample(query, ("<yes>",)) for query in ("one", "two", "three")]
+    rankings = [
+        Ranking(("<yes>", "no"), (0.9, 0.1), (0.9,)),
+        Ranking(("no", "<yes>"), (0.75, 0.5), (0.5,)),
+        Ranking(("no", "other"), (0.75, 0.5), (0.25,)),
+    ]
+    page = page_of(task, examples, [RetrievedPassages(each) for each in rankings])
+    (errors,) = page.tables
+    assert errors[1:] == [
+        ["three", "no 0.750", "<yes> 0.250", "after 2"],
+        ["two", "no 0.750", "<yes> 0.500", "2"],
+    ]
+    assert page.marks == 2 * [("bad", "no"), ("good", "<yes>")]
+    assert "2 of 3 predictions are wrong" in page.text
 
 
 @pytest.mark.slow

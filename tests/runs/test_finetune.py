@@ -11,6 +11,7 @@ from tqdm import tqdm
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.downstream.catalog import named_task
+from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder
 from bert_keras.models.pretrained import save_model
@@ -145,6 +146,15 @@ def test_changed_training_examples_are_refused(run, files, tmp_path, monkeypatch
     changes = "the file train was changed; the file dev was changed"
     with pytest.raises(InputError, match=rf"other settings or files \({changes}\); continue"):
         run(start, "one", output="run")
+
+
+def test_sentence_embeddings_have_no_teacher(files, tmp_path):
+    start = encoder(tmp_path / "encoder")
+    columns = {"text_columns": ("one", "two"), "score_column": "label", "max_length": 8}
+    with pytest.raises(InputError, match="sentence-pairs has no logits, so it has no use for a te"):
+        TaskRun("sentence-pairs", pretrained=start, data=files, teacher=start, **columns)
+    run = TaskRun("sentence-pairs", pretrained=start, data=files, **columns)
+    assert run.metadata.embedding == EmbeddingConfig()
 
 
 def test_unsuitable_checkpoints_are_refused_before_anything_is_written(run, tmp_path):
