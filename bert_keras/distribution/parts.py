@@ -37,7 +37,9 @@ def accumulated(part_gradients, num_parts: int, means, gradients):
         return part + 1, means + part_means, *sums
 
     start = (tf.constant(1), means, *(gradients[index] for index in indices))
-    _, means, *sums = tf.while_loop(lambda part, *_: part < num_parts, add, start)
+    _, means, *sums = tf.while_loop(
+        lambda part, *_: part < num_parts, add, start, parallel_iterations=1
+    )
     for index, each in zip(indices, sums, strict=True):
         gradients[index] = each
     return means, gradients
@@ -72,7 +74,9 @@ def outputs_of_parts(part_outputs, num_parts: int, num_rows):
         return next_part, *arrays
 
     start = (tf.constant(1), *arrays)
-    _, *arrays = tf.while_loop(lambda part, *_: part < num_parts, write, start)
+    _, *arrays = tf.while_loop(
+        lambda part, *_: part < num_parts, write, start, parallel_iterations=1
+    )
     outputs = [
         tf.reshape(array.stack(), (-1, *tf.unstack(tf.shape(each)[1:])))[:num_rows]
         for array, each in zip(arrays, first, strict=True)
