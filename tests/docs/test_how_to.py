@@ -63,6 +63,12 @@ def test_import_weights():
     assert type(load_model("mine")).__name__ == "BertPretrainer"
 
 
+def test_train_sentence_embeddings_in_python():
+    names = run("how-to/train-sentence-embeddings-in-python.md")
+    assert names["embeddings"].shape == (1, 16) and names["short"].shape == (1, 8)
+    assert load_model("film-search").embedding_size == 16
+
+
 def test_sentence_embeddings():
     assert run("how-to/sentence-embeddings.md")["query"].shape == (16,)
     assert type(load_model("mine-st")).__name__ == "BertSentenceEncoder"
