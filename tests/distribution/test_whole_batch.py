@@ -1,6 +1,9 @@
 """Losses that compare rows see the rows of all replicas and of all parts of a batch."""
 
 import functools
+import os
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -163,3 +166,38 @@ def test_outputs_of_parts_have_the_order_of_rows():
     x = tf.reshape(tf.range(14), (7, 2))
     outputs = outputs_of_parts(lambda part: {"y": part_of(x, part, 3) * 2}, 3, 7)
     np.testing.assert_array_equal(outputs["y"], x * 2)
+
+
+MEMORY = """
+import sys
+
+import numpy as np
+
+from bert_keras.quiet import import_tensorflow
+
+import_tensorflow()
+import tensorflow as tf
+from bert_keras import BertConfig, BertSentenceEncoder, MultipleNegativesRankingLoss
+
+num_rows, parts = map(int, sys.argv[1:])
+sizes = {"hidden_size": 64, "num_heads": 4, "intermediate_size": 256, "num_layers": 2}
+model = BertSentenceEncoder(BertConfig(vocab_size=50, max_positions=128, **sizes))
+model.compile("sgd", MultipleNegativesRankingLoss(), gradient_accumulation_steps=parts)
+x = dict.fromkeys(("input_ids", "input_mask"), np.ones((num_rows, 2, 128), "int32"))
+model.train_on_batch({**x, "segment_ids": 0 * x["input_ids"]})
+print(tf.config.experimental.get_memory_info("CPU:0")["peak"] / 2**20)
+"""
+
+
+@pytest.mark.slow
+def test_memory_depends_on_the_size_of_a_part_and_not_on_their_number():
+    def peak(num_rows, parts):
+        """Mebibytes of tensors; the memory of the process also has gaps between them."""
+        command = [sys.executable, "-c", MEMORY, str(num_rows), str(parts)]
+        counted = {"TF_CPU_ALLOCATOR_USE_BFC": "1", "TF_CPU_BFC_MEM_LIMIT_IN_MB": "8000"}
+        done = subprocess.run(command, check=True, capture_output=True, env=os.environ | counted)
+        return float(done.stdout.split()[-1])
+
+    eight, sixteen, whole = peak(64, 8), peak(128, 16), peak(128, 1)
+    assert sixteen < 1.2 * eight
+    assert sixteen < 0.5 * whole
