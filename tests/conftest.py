@@ -10,6 +10,7 @@ from bert_keras.quiet import hidden_messages, import_tensorflow
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")  # as `bert-keras` has it on a CPU
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # the same
 
 
 def pytest_configure(config):

@@ -1,5 +1,6 @@
 """Messages during the import of TensorFlow are hidden unless an error occurs."""
 
+import platform
 import subprocess
 import sys
 
@@ -30,6 +31,12 @@ import tensorflow as tf
 assert tf.keras.layers.Dense(2)(tf.ones([1, 3])).shape == (1, 2)
 assert "keras" in sys.modules
 """
+USES_ONE_DNN = """
+from bert_keras.quiet import import_tensorflow
+import_tensorflow()
+from tensorflow.python.util import _pywrap_util_port
+assert _pywrap_util_port.IsMklEnabled()
+"""
 
 
 def printed(program: str) -> str:
@@ -51,3 +58,10 @@ def test_a_transposed_mask_prints_no_message():
 @pytest.mark.slow
 def test_hidden_packages_can_be_imported_later():
     assert printed(WITHOUT) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN is an option on x86 alone")
+def test_tensorflow_uses_one_dnn_on_every_processor(monkeypatch):
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    assert printed(USES_ONE_DNN) == ""
