@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection
 
 import keras
-import tensorflow as tf
 
 
 def compiled_forward(model: keras.Model, names: Collection[str]) -> Callable:
@@ -17,6 +16,8 @@ def compiled_forward(model: keras.Model, names: Collection[str]) -> Callable:
     """
     if keras.config.backend() != "tensorflow":
         return model.predict_on_batch
+    import tensorflow as tf  # only with this backend
+
     return tf.function(
         lambda inputs: model(inputs, training=False),
         input_signature=[dict.fromkeys(names, tf.TensorSpec((None, None), tf.int32))],

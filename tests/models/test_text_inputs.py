@@ -80,7 +80,7 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
     assert loaded.preprocessor.max_length == 9
     assert loaded.preprocessor.tokenizer.vocabulary == VOCABULARY
     expected = model.predict(TEXTS, verbose=0)
-    np.testing.assert_allclose(loaded.predict(TEXTS, verbose=0), expected, rtol=1e-5)
+    np.testing.assert_allclose(loaded.predict(TEXTS, verbose=0), expected, rtol=1e-5, atol=1e-6)
     model.save(tmp_path / "model.keras")
     assert keras.models.load_model(tmp_path / "model.keras").preprocessor is None
 
@@ -88,7 +88,7 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
 def test_bytes_that_are_not_utf_8_are_dropped(model):
     data = tf.data.Dataset.from_tensors([b"good\xff film", b"good film"])
     one, two = model.predict(data, verbose=0)
-    np.testing.assert_array_equal(one, two)
+    np.testing.assert_allclose(one, two, rtol=1e-6)  # rows of a batch may round differently
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_attention_with_real_weights(real_weights, tmp_path, texts):
     expected = [outputs[f"attentions/{layer}"][0] for layer in range(data["num_layers"])]
     np.testing.assert_allclose(weights_of(data), np.stack(expected), rtol=0, atol=PRECISION)
     assert data["attention"]["tokens"] == tokens
-    assert data["masked"] == {"missing": "BertEncoder"}
+    assert data["masked"] == {"missing": "BertSentenceEncoder"}
 
 
 def test_neighbours_with_real_weights(real_weights, tmp_path):

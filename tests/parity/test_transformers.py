@@ -8,7 +8,7 @@ import pytest
 from differences import PRECISION, at, difference, gradient_differences
 
 from bert_keras.config import BertConfig
-from bert_keras.models import load_model
+from bert_keras.models import BertEncoder, load_model
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
 pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
@@ -55,7 +55,9 @@ def random_encoder():
 
 @pytest.fixture(scope="module")
 def real_encoder(real_weights):
-    return load_model(real_weights), their_side.real_reference("BertEncoder", real_weights)
+    return BertEncoder.from_pretrained(real_weights), their_side.real_reference(
+        "BertEncoder", real_weights
+    )
 
 
 @pytest.mark.parametrize("rows", [1, 3], ids=["full", "padded"])
