@@ -73,7 +73,13 @@ def history(name, *, epochs):
     return model.fit(texts, y, batch_size=16, epochs=epochs, verbose=0).history["loss"]
 
 
-@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("ranking", "matryoshka") else pytest.mark.slow)
+        for name in DATA
+    ],
+)
 def test_the_loss_falls_and_depends_only_on_the_seed(name):
     losses = history(name, epochs=8)
     assert losses[-1] < 0.85 * losses[0]
