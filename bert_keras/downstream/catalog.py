@@ -6,6 +6,7 @@ from typing import TypeVar
 from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.downstream.classification import TABLE_TASKS
 from bert_keras.downstream.glue.task import GLUE_TASKS
+from bert_keras.downstream.korean.texts import KOREAN_TASKS
 from bert_keras.downstream.label_kinds import listed_labels
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.downstream.ner.task import NER_TASK
@@ -26,6 +27,7 @@ TASKS: dict[str, Task] = {
         *GLUE_TASKS.values(),
         *SQUAD_TASKS.values(),
         SWAG_TASK,
+        *KOREAN_TASKS.values(),
         NER_TASK,
         NER_FEATURES_TASK,
         *TABLE_TASKS.values(),

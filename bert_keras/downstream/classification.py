@@ -92,6 +92,11 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
     def metric(self) -> str:
         return self.scores[0]
 
+    @property
+    def has_blank_texts(self) -> bool:
+        """Whether the files contain rows without a text, which are read like others."""
+        return False
+
     def files(self, data: StrPath) -> dict[str, str]:
         """Returns the files of the splits "train", "dev" and, if it exists, "test".
 
@@ -149,7 +154,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
             InputError: The same as for `read`.
         """
         texts = tuple(texts)
-        if not any(text.strip() for text in texts):
+        if not (self.has_blank_texts or any(text.strip() for text in texts)):
             columns = " or ".join(self.text_columns)
             raise InputError(f"{location} has no text; expected one in the column {columns}")
         is_blank = not (label or "").strip() and self.kind != "many"

@@ -61,6 +61,14 @@ def correlation(gold: Sequence[float], predicted: Sequence[float], *, function: 
     return float(getattr(scipy.stats, function)(predicted, gold)[0])
 
 
+def f1_of_similar(gold: Sequence[float], predicted: Sequence[float]) -> float:
+    """Returns the F1 score of the class of similar texts: numbers of at least 3 of 5.
+
+    KLUE-STS is scored this way (KLUE-baseline, metrics/functional.py, `klue_sts_f1`).
+    """
+    return f1(np.greater_equal(gold, 3), np.greater_equal(predicted, 3))
+
+
 def mean_squared_error(gold: Sequence[float], predicted: Sequence[float]) -> float:
     """Returns the mean of the squared differences."""
     return float(np.mean(np.square(np.subtract(gold, predicted))))
@@ -101,6 +109,7 @@ SCORES: dict[str, Callable[..., float]] = {
     "matthews": matthews,
     "pearson": partial(correlation, function="pearsonr"),
     "spearman": partial(correlation, function="spearmanr"),
+    "f1_of_similar": f1_of_similar,
     "mean_squared_error": mean_squared_error,
     "micro_f1_of_labels": partial(f1_of_sets, average="micro"),
     "macro_f1_of_labels": partial(f1_of_sets, average="macro"),

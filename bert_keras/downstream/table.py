@@ -1,4 +1,4 @@
-"""Reads tables of texts (TSV, CSV, JSON Lines, TFDS), and writes predictions as numbered rows."""
+"""Reads tables of texts (TSV, CSV, JSON, TFDS), and writes predictions as numbered rows."""
 
 import csv
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bert_keras.downstream.tfds import is_tfds, tfds_rows
 from bert_keras.errors import InputError
-from bert_keras.storage import StrPath, text_lines, write_text
+from bert_keras.storage import StrPath, existing_file, text_lines, write_text
 
 Row = tuple[str, dict[str, str]]  # its location, for error messages, and its columns
 
@@ -24,10 +24,12 @@ def table_rows(
     """Yields the rows of a table, as ("FILE, line N", values) with at least the named columns.
 
     Args:
-        path: The table. A `.tsv` file has tab-separated columns, a header line and no quoting, like
-            GLUE's files. A `.csv` file has comma-separated columns, a header line and double
-            quotes. A `.jsonl` file has one object per line; numbers and booleans become text, and
-            null means a missing column. For `tfds:NAME:SPLIT`, see bert_keras.downstream.tfds.
+        path: The table. A `.tsv` or `.txt` file has tab-separated columns, a header line and no
+            quoting, like GLUE's files. A `.csv` file has comma-separated columns, a header line and
+            double quotes. A `.jsonl` file has one object per line; numbers and booleans become
+            text, and null means a missing column. A `.json` file is a list of such objects, and
+            the column `a.b` is the value `b` of an object `a`, as in KLUE's files. For
+            `tfds:NAME:SPLIT`, see bert_keras.downstream.tfds.
         columns: The columns that each row must have.
         headerless: The column names of a file without a header line. A first line that contains all
             names of `columns` is still taken as a header.
@@ -45,13 +47,17 @@ def table_rows(
         rows = _as_text(((f"{path}, row {n}", row) for n, row in builder), columns, lists)
     elif suffix == ".jsonl":
         rows = _as_text(_json_rows(path), columns, lists)
-    elif suffix == ".tsv":
+    elif suffix == ".json":
+        rows = _as_text(_json_items(path), columns, lists)
+    elif suffix in (".tsv", ".txt"):
         lines = enumerate((line.split("\t") for line in text_lines(path)), start=1)
         rows = _rows(path, lines, columns, headerless, broken)
     elif suffix == ".csv":
         rows = _rows(path, _csv_lines(path), columns, headerless, broken)
     else:
-        raise InputError(f"{path} ends in {suffix!r}; expected one of .tsv, .csv, .jsonl")
+        raise InputError(
+            f"{path} ends in {suffix!r}; expected one of .tsv, .txt, .csv, .jsonl, .json"
+        )
     is_empty = True
     for location, values in rows:
         for column in columns:
@@ -61,7 +67,7 @@ def table_rows(
         is_empty = False
         yield location, values
     if is_empty:
-        raise InputError(f"{path} has no rows; expected at least one below the header")
+        raise InputError(f"{path} has no rows; expected at least one")
 
 
 def write_numbered(
@@ -166,6 +172,27 @@ def _json_rows(path: StrPath) -> Iterator[tuple[str, dict]]:
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {number} is not a JSON object with named columns")
         yield f"{path}, line {number}", row
+
+
+def _json_items(path: StrPath) -> Iterator[tuple[str, dict]]:
+    try:
+        items = json.loads(existing_file(path).read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON: {error}") from error
+    if not isinstance(items, list):
+        raise InputError(f"{path} is not a JSON list; expected a list of objects, one for each row")
+    for number, item in enumerate(items, start=1):
+        if not isinstance(item, dict):
+            raise InputError(f"{path}, item {number} is not a JSON object with named columns")
+        yield f"{path}, item {number}", dict(_named_values(item))
+
+
+def _named_values(item: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in item.items():
+        if isinstance(value, dict):
+            yield from _named_values(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _as_text(rows: Iterable[tuple[str, dict]], columns, lists) -> Iterator[Row]:

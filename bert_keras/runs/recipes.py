@@ -202,6 +202,13 @@ IN_BATCH_NEGATIVES = FinetuneRecipe(
     batch_size=128, num_epochs=1, learning_rate=5e-5, bias_correction=True
 )
 
+# run_all.sh of KLUE-benchmark/KLUE-baseline, for the base sizes. Its AdamW has an epsilon of 1e-8.
+KLUE = FinetuneRecipe(
+    batch_size=32, num_epochs=4, learning_rate=5e-5, weight_decay_rate=0.0, bias_correction=True
+)
+# finetune/config/TASK/koelectra-base-v3.json of monologg/KoELECTRA, with the same AdamW.
+KOELECTRA = dataclasses.replace(KLUE, num_epochs=10, warmup_rate=0.0)
+
 # Recipe name -> task name -> recipe. "" applies to every task that is not listed.
 FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
     "paper": {
@@ -215,6 +222,12 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
         "sentence-pairs": SENTENCE_PAIRS,
         "simcse": IN_BATCH_NEGATIVES,
         "retrieval": IN_BATCH_NEGATIVES,
+        "klue-tc": KLUE,
+        "klue-sts": KLUE,
+        "klue-nli": dataclasses.replace(KLUE, num_epochs=5),
+        "nsmc": KOELECTRA,
+        "kornli": dataclasses.replace(KOELECTRA, num_epochs=15, batch_size=64),
+        "korsts": KOELECTRA,
     },
     "small-models": {"": SMALL_MODELS, "ner-features": TAGGER},
     "laptop": {"": LAPTOP_TASKS, "ner-features": TAGGER},

@@ -34,10 +34,17 @@ def test_numbers_and_booleans_of_json_lines_become_text(tmp_path):
     assert read_table(path, columns=("t", "n")) == {"t": ["café", "b"], "n": ["1", "true"]}
 
 
+def test_columns_of_objects_in_a_json_list_are_named_with_a_dot(tmp_path):
+    path = write(tmp_path / "a.json", '[{"t": "café", "l": {"n": 1.5, "m": {"k": true}}}]')
+    assert read_table(path, columns=("t", "l.n", "l.m.k")) == {
+        "t": ["café"], "l.n": ["1.5"], "l.m.k": ["true"]
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.txt", "x", r"a.txt ends in '.txt'; expected one of .tsv, .csv, .jsonl"),
+        ("a.doc", "x", r"a.doc ends in '.doc'; expected one of .tsv, .txt, .csv, .jsonl, .json"),
         ("a.tsv", "", "a.tsv is empty; expected a header line"),
         ("a.tsv", "t\tl\n", "a.tsv has no rows"),
         ("a.tsv", "t\tl\na\tb\nc\n", "a.tsv, line 3 has 1 columns; expected 2, t, l"),

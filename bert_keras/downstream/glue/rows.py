@@ -24,17 +24,17 @@ ENTAILED = ("entailment", "not_entailment")
 
 @dataclass(frozen=True, kw_only=True)
 class GlueRow:
-    """One GLUE task."""
+    """One task of GLUE, or of another benchmark of texts in official files."""
 
-    folder: str  # the folder of the task in the GLUE folder
+    folder: str  # the folder of the task in the folder of the benchmark
     # The names of the texts in TFDS and Hugging Face, mapped to their columns in the files.
     texts: Mapping[str, str]
     # The labels in data files and prediction files, in the order of the processors of
     # google-research/bert and Hugging Face. A regression task has its column as the only label.
     labels: tuple[str, ...]
     scores: tuple[str, ...]  # names in SCORES; the first chooses the best checkpoint
-    # The prediction files in the server's zip, with the number of predictions in each.
-    num_test_rows: Mapping[str, int]
+    # The prediction files in the zip of GLUE's server, with the number of predictions in each.
+    num_test_rows: Mapping[str, int] = field(default_factory=dict)
     label_column: str = "label"
     kind: str = "one"  # kind of label: a name in LABEL_KINDS
     builder_labels: tuple[str, ...] = ()  # TFDS' names of `labels`, if they differ
@@ -42,6 +42,7 @@ class GlueRow:
     headerless: Sequence[str] = ()  # the columns of files without a header
     # Whether official files contain rows with a wrong number of columns, which are skipped.
     has_broken_rows: bool = False
+    has_blank_texts: bool = False  # whether official files contain rows without a text
 
 
 # The scores are those of gluebenchmark.com/tasks. If a task has two, GLUE's average uses

@@ -1,0 +1,4 @@
+"""Korean tasks: KLUE, NSMC, KorNLI, KorSTS, KorQuAD 1.0 and Naver NER, in their official files.
+
+KLUE's dependency parsing and dialogue state tracking are not included; they need other heads.
+"""

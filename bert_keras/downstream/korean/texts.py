@@ -1,0 +1,106 @@
+"""Defines the Korean tasks that predict a label or a number for one text or two."""
+
+from dataclasses import dataclass
+
+from bert_keras.downstream.glue.rows import PAIR, GlueRow
+from bert_keras.downstream.glue.task import GlueTask
+from bert_keras.downstream.label_kinds import LABEL_KINDS, LabelKind
+
+
+def klue_files(name: str, *, suffix: str = ".json") -> dict[str, str]:
+    """Returns the file of each split of a KLUE task; the test files are not published."""
+    return {split: f"{name}-v1.1_{split}{suffix}" for split in ("train", "dev", "test")}
+
+
+# Files, labels and scores of KLUE are those of KLUE-benchmark/KLUE-baseline (klue_baseline/data,
+# metrics/functional.py), with scores as fractions of 1. Files of KorNLI and KorSTS are those of
+# kakaobrain/kor-nlu-datasets; files of NSMC, and the scores of all three, are those of
+# monologg/KoELECTRA (finetune/config, processor/seq_cls.py, src/utils.py).
+ROWS: dict[str, GlueRow] = {
+    "klue-tc": GlueRow(
+        folder="ynat-v1.1",
+        texts={"title": "title"},
+        labels=("정치", "경제", "사회", "생활문화", "세계", "IT과학", "스포츠"),
+        scores=("macro_f1", "accuracy"),
+        files=klue_files("ynat"),
+    ),
+    "klue-sts": GlueRow(
+        folder="klue-sts-v1.1",
+        texts=PAIR,
+        label_column="labels.real-label",
+        kind="number",
+        labels=("real-label",),
+        scores=("pearson", "f1_of_similar"),
+        files=klue_files("klue-sts"),
+    ),
+    "klue-nli": GlueRow(
+        folder="klue-nli-v1.1",
+        texts={"premise": "premise", "hypothesis": "hypothesis"},
+        label_column="gold_label",
+        labels=("entailment", "contradiction", "neutral"),
+        scores=("accuracy",),
+        files=klue_files("klue-nli"),
+    ),
+    "nsmc": GlueRow(  # it has no dev split, and is scored on the test file
+        folder="nsmc",
+        texts={"document": "document"},
+        labels=("0", "1"),
+        scores=("accuracy",),
+        files={"train": "ratings_train.txt", "dev": "ratings_test.txt", "test": "ratings_test.txt"},
+        has_blank_texts=True,
+    ),
+    "kornli": GlueRow(  # trained on the translation of MNLI alone
+        folder="KorNLI",
+        texts={"premise": "sentence1", "hypothesis": "sentence2"},
+        label_column="gold_label",
+        labels=("contradiction", "entailment", "neutral"),
+        scores=("accuracy",),
+        files={
+            "train": "multinli.train.ko.tsv",
+            "dev": "xnli.dev.ko.tsv",
+            "test": "xnli.test.ko.tsv",
+        },
+    ),
+    "korsts": GlueRow(
+        folder="KorSTS",
+        texts=PAIR,
+        label_column="score",
+        kind="number",
+        labels=("score",),
+        scores=("spearman", "pearson"),
+        files={split: f"sts-{split}.tsv" for split in ("train", "dev", "test")},
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KoreanTask(GlueTask):
+    """A Korean task with labelled texts; its row in ROWS determines its files and labels.
+
+    Texts are cut at `max_length` tokens. A number is predicted and scored as it is, without the
+    limits and the rounding of STS-B.
+    """
+
+    @property
+    def row(self) -> GlueRow:
+        return ROWS[self.name]
+
+    @property
+    def label_kind(self) -> LabelKind:
+        return LABEL_KINDS[self.kind]
+
+    @property
+    def has_blank_texts(self) -> bool:
+        return self.row.has_blank_texts
+
+
+KOREAN_TASKS: dict[str, KoreanTask] = {
+    name: KoreanTask(
+        name=name,
+        labels=row.labels,
+        kind=row.kind,
+        text_columns=tuple(row.texts),
+        label_column=row.label_column,
+    )
+    for name, row in ROWS.items()
+}

@@ -1,0 +1,99 @@
+"""Small files of each Korean task in the official layout; every sentence was invented here."""
+
+import json
+
+import pytest
+
+from bert_keras.config import BertConfig
+from bert_keras.models import BertEncoder
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+
+TOPICS = [
+    ("국회 예산안 오늘 표결", "정치"),
+    ("반도체 수출 석 달째 늘어", "경제"),
+    ("주말 도로 곳곳 정체", "사회"),
+    ("새 전시회 다음 주 열려", "생활문화"),
+    ("이웃 나라 총리 방문", "세계"),
+    ("새 휴대전화 공개…값은 그대로", "IT과학"),
+    ("연장 끝에 2대1 승리", "스포츠"),
+]
+PAIRS = [
+    ("숙소가 역에서 가까워요.", "숙소는 역 근처에 있습니다.", 4.571428571428571, "entailment"),
+    ("방이 깨끗했습니다.", "방이 더러웠습니다.", 1.0, "contradiction"),
+    ("아침에 비가 왔다.", "우산이 많이 팔렸다.", 3.0, "neutral"),
+]
+REVIEWS = [('배우가 "정말" 좋았다', "1"), ("두 시간이 아깝다", "0"), ("", "0"), ("또 볼래요", "1")]
+
+
+def items(name: str) -> list[dict]:
+    """Returns the objects of a KLUE file."""
+    if name == "ynat":
+        return [
+            {"guid": f"ynat-v1_x_{n}", "title": title, "label": label, "annotations": {"n": [n]}}
+            for n, (title, label) in enumerate(TOPICS)
+        ]
+    if name == "klue-sts":
+        return [
+            {
+                "guid": f"klue-sts-v1_x_{n}",
+                "sentence1": one,
+                "sentence2": two,
+                "labels": {
+                    "label": round(score, 1),
+                    "real-label": score,
+                    "binary-label": int(score >= 3),
+                },
+            }
+            for n, (one, two, score, _) in enumerate(PAIRS)
+        ]
+    return [
+        {"guid": f"klue-nli-v1_x_{n}", "premise": one, "hypothesis": two, "gold_label": label}
+        for n, (one, two, _, label) in enumerate(PAIRS)
+    ]
+
+
+def tsv(header: str, rows) -> str:
+    return "".join("\t".join(row) + "\n" for row in [header.split(), *rows])
+
+
+NSMC = tsv("id document label", [(str(n), *row) for n, row in enumerate(REVIEWS)])
+KORNLI = tsv("sentence1 sentence2 gold_label", [(one, two, label) for one, two, _, label in PAIRS])
+KORSTS = tsv(
+    "genre filename year id score sentence1 sentence2",
+    [("main", "a", "2012", "1", f"{score:.3f}", one, two) for one, two, score, _ in PAIRS],
+)
+FILES = {
+    **{
+        f"{name}-v1.1/{name}-v1.1_{split}.json": json.dumps(items(name), ensure_ascii=False)
+        for name in ("ynat", "klue-sts", "klue-nli")
+        for split in ("train", "dev")
+    },
+    "nsmc/ratings_train.txt": NSMC,
+    "nsmc/ratings_test.txt": NSMC,
+    "KorNLI/multinli.train.ko.tsv": KORNLI,
+    "KorNLI/xnli.dev.ko.tsv": KORNLI,
+    "KorNLI/xnli.test.ko.tsv": KORNLI,
+    **{f"KorSTS/sts-{split}.tsv": KORSTS for split in ("train", "dev", "test")},
+}
+CHARACTERS = sorted({character for text in FILES.values() for character in text if character > " "})
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *CHARACTERS, *(f"##{each}" for each in CHARACTERS)))
+
+
+@pytest.fixture
+def korean_folder(tmp_path):
+    for name, text in FILES.items():
+        path = tmp_path / "korean" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path / "korean"
+
+
+@pytest.fixture
+def encoder(tmp_path):
+    """The folder of a tiny encoder with random weights."""
+    config = BertConfig(
+        vocab_size=len(VOCABULARY), hidden_size=8, num_layers=1, num_heads=2, max_positions=64
+    )
+    tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=False)
+    return BertEncoder(config).save_pretrained(tmp_path / "encoder", tokenizer=tokenizer)

@@ -1,0 +1,121 @@
+"""Korean tasks of labelled texts: official files and scores, and errors."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from bert_keras.cli import main
+from bert_keras.downstream.classification import TextExample
+from bert_keras.downstream.korean.texts import KOREAN_TASKS
+from bert_keras.downstream.label_kinds import LabelPrediction
+from bert_keras.errors import InputError
+
+FIRST = {
+    "klue-tc": (("국회 예산안 오늘 표결",), "정치"),
+    "klue-sts": (("숙소가 역에서 가까워요.", "숙소는 역 근처에 있습니다."), 4.571428571428571),
+    "klue-nli": (("숙소가 역에서 가까워요.", "숙소는 역 근처에 있습니다."), "entailment"),
+    "nsmc": (('배우가 "정말" 좋았다',), "1"),
+    "kornli": (("숙소가 역에서 가까워요.", "숙소는 역 근처에 있습니다."), "entailment"),
+    "korsts": (("숙소가 역에서 가까워요.", "숙소는 역 근처에 있습니다."), 4.571),
+}
+
+
+@pytest.mark.parametrize("name", KOREAN_TASKS)
+def test_every_split_of_the_official_layout_is_read(korean_folder, name):
+    task = KOREAN_TASKS[name]
+    files = task.files(korean_folder)
+    assert files == task.files(korean_folder / task.row.folder)
+    for split, path in files.items():
+        examples = task.read(path, split=split)
+        assert examples[0][:2] == FIRST[name]
+        assert all(example.label is not None for example in examples)
+
+
+def test_a_review_without_text_counts_as_an_example(korean_folder):
+    task = KOREAN_TASKS["nsmc"]
+    examples = task.read(task.files(korean_folder)["train"])
+    assert examples[2][:2] == (("",), "0") and len(examples) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text", "message"),
+    [
+        ("klue-tc", "a.json", '[{"title": "가", "label": "날씨"}]', "item 1 has the label '날씨'"),
+        ("klue-tc", "a.json", '[{"title": "가"}]', "item 1 has no column 'label'; it has 'title'"),
+        ("klue-tc", "a.json", '[{"title": ', "a.json is not JSON: Expecting value"),
+        ("klue-tc", "a.json", '{"data": []}', "a.json is not a JSON list; expected a list of obj"),
+        ("klue-tc", "a.json", "[1]", "a.json, item 1 is not a JSON object with named columns"),
+        ("klue-tc", "a.json", "[]", "a.json has no rows; expected at least one"),
+        ("klue-tc", "a.json", '[{"title": " ", "label": "정치"}]', "item 1 has no text; expected"),
+        (
+            "klue-sts",
+            "a.json",
+            '[{"sentence1": "가", "sentence2": "나", "labels": {"label": 1}}]',
+            "item 1 has no column 'labels.real-label'; it has 'sentence1', 'sentence2', 'labels.l",
+        ),
+        ("nsmc", "a.txt", "id\tdocument\tlabel\n1\t가\t2\n", "the label '2'; known: 0, 1"),
+        ("nsmc", "a.txt", "id\tdocument\tlabel\n1\t가\n", "line 2 has 2 columns; expected 3"),
+        ("korsts", "a.tsv", "score\tsentence1\tsentence2\nx\t가\t나\n", "the label 'x'; expected"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_file_and_the_row(tmp_path, name, file, text, message):
+    (tmp_path / file).write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        KOREAN_TASKS[name].read(tmp_path / file)
+
+
+def scores(name, gold, predicted):
+    examples = [TextExample(("가",), label, "x") for label in gold]
+    return KOREAN_TASKS[name].score(examples, [LabelPrediction(each) for each in predicted])
+
+
+def test_topics_are_scored_by_the_mean_f1_of_the_classes():
+    """Counted by hand: 정치 2 of 3 predictions and 2 labels, 경제 1 of 1 and 2."""
+    computed = scores("klue-tc", ["정치", "정치", "경제", "경제"], ["정치", "정치", "정치", "경제"])
+    assert computed == pytest.approx({"macro_f1": (4 / 5 + 2 / 3) / 2, "accuracy": 3 / 4})
+    assert next(iter(computed)) == KOREAN_TASKS["klue-tc"].metric
+
+
+def test_similarities_of_klue_are_scored_by_pearson_and_the_f1_of_at_least_three():
+    """Numbers outside of 0 to 5 are not limited. Similar: 2 labels, 3 predictions, 2 of them."""
+    gold, predicted = [5.0, 3.0, 2.999, 0.0], [5.5, 3.0, 3.1, -0.5]
+    computed = scores("klue-sts", gold, predicted)
+    pearson = np.corrcoef(gold, predicted)[0, 1]
+    assert computed == pytest.approx({"pearson": pearson, "f1_of_similar": 4 / 5})
+
+
+def test_similarities_of_korsts_are_scored_by_spearman():
+    gold, predicted = [1.0, 4.0, 2.0, 3.0], [0.1, 5.5, 0.3, 0.2]
+    computed = scores("korsts", gold, predicted)
+    assert computed["spearman"] == pytest.approx(scipy.stats.spearmanr(predicted, gold)[0])
+    assert next(iter(computed)) == KOREAN_TASKS["korsts"].metric
+
+
+def test_predicted_numbers_are_neither_limited_nor_rounded(tmp_path):
+    task = KOREAN_TASKS["klue-sts"]
+    examples = [TextExample(("가", "나"), None, "x")] * 2
+    outputs = [np.array([5.28125], np.float32), np.array([-0.123456789], np.float32)]
+    predictions = task.predictions(examples, None, outputs)
+    task.write_predictions(tmp_path / "p.tsv", examples, predictions)
+    assert task.read_predictions(tmp_path / "p.tsv", examples) == predictions
+    assert [each.label for each in predictions] == [float(each[0]) for each in outputs]
+
+
+@pytest.mark.parametrize("name", KOREAN_TASKS)
+def test_a_model_is_fine_tuned_evaluated_and_predicts(korean_folder, encoder, tmp_path, name):
+    run, predictions = tmp_path / "run", tmp_path / "predictions.tsv"
+    data, settings = ["--data", str(korean_folder)], ["--set", "num_epochs=1", "max_length=32"]
+    start = ["--from", str(encoder), "--output", str(run)]
+    assert main(["finetune", name, *data, *start, *settings]) == 0
+    model = ["--model", str(run / "model")]
+    assert main(["evaluate", name, *model, *data, "--json"]) == 0
+    assert (
+        main(["predict", name, *model, *data, "--split", "dev", "--output", str(predictions)]) == 0
+    )
+    task = KOREAN_TASKS[name]
+    examples = task.read(task.files(korean_folder)["dev"], split="dev")
+    expected = json.loads((run / "scores.json").read_text())
+    computed = task.score(examples, task.read_predictions(predictions, examples))
+    assert computed == pytest.approx({score: expected[score] for score in task.scores})
